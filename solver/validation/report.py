@@ -1,0 +1,112 @@
+"""The figures of a validation run: how far predictions lie from measurements, per family and in total.
+
+Owns the error statistics and their JSON form. Never predicts anything and never reads a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from statistics import fmean, median
+
+
+def error_pct(predicted: float, measured: float) -> float:
+    """Signed error of a prediction in percent of the measurement; positive means predicted too high.
+
+    >>> error_pct(110.0, 100.0)
+    10.0
+    """
+    if measured == 0:
+        raise ValueError("A measured value of 0 has no relative error; skip the row and name the reason instead.")
+    return 100.0 * (predicted - measured) / measured
+
+
+@dataclass(frozen=True)
+class ErrorSummary:
+    """Errors of one family of rows. `worst_pct` is the signed error of largest size; all are 0 when no row counted."""
+
+    rows: int
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    mean_abs_pct: float = 0.0
+    median_abs_pct: float = 0.0
+    bias_pct: float = 0.0
+    worst_pct: float = 0.0
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values, ready for JSON."""
+        return {
+            "rows": self.rows,
+            "skipped": dict(sorted(self.skipped.items())),
+            "mean_abs_pct": self.mean_abs_pct,
+            "median_abs_pct": self.median_abs_pct,
+            "bias_pct": self.bias_pct,
+            "worst_pct": self.worst_pct,
+        }
+
+
+def summarise(errors_pct: Iterable[float], skipped: Mapping[str, int] | None = None) -> ErrorSummary:
+    """Mean, median, bias and worst of signed errors.
+
+    >>> summarise([1.0, -3.0]).mean_abs_pct
+    2.0
+    """
+    errors = list(errors_pct)
+    reasons = dict(skipped or {})
+    if not errors:
+        return ErrorSummary(rows=0, skipped=reasons)
+    sizes = [abs(error) for error in errors]
+    return ErrorSummary(
+        rows=len(errors),
+        skipped=reasons,
+        mean_abs_pct=fmean(sizes),
+        median_abs_pct=median(sizes),
+        bias_pct=fmean(errors),
+        worst_pct=max(errors, key=abs),
+    )
+
+
+@dataclass(frozen=True)
+class ValidationReport:
+    """One summary per family of rows, and one over all rows that counted."""
+
+    families: Mapping[str, ErrorSummary]
+    total: ErrorSummary
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values, ready for JSON."""
+        return {
+            "families": {name: summary.to_dict() for name, summary in sorted(self.families.items())},
+            "total": self.total.to_dict(),
+        }
+
+
+@dataclass
+class ReportBuilder:
+    """Collects errors and skips row by row; `build` freezes them into a report."""
+
+    _errors: dict[str, list[float]] = field(default_factory=dict)
+    _skipped: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def add(self, family: str, predicted: float, measured: float) -> None:
+        """Count one row."""
+        self._errors.setdefault(family, []).append(error_pct(predicted, measured))
+
+    def skip(self, family: str, reason: str) -> None:
+        """Leave one row out, and say why."""
+        reasons = self._skipped.setdefault(family, {})
+        reasons[reason] = reasons.get(reason, 0) + 1
+
+    def build(self) -> ValidationReport:
+        """The report over everything added so far."""
+        names = sorted({*self._errors, *self._skipped})
+        families = {name: summarise(self._errors.get(name, []), self._skipped.get(name)) for name in names}
+        everything = [error for errors in self._errors.values() for error in errors]
+        return ValidationReport(families, summarise(everything, _sum_counts(self._skipped.values())))
+
+
+def _sum_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for reasons in counts:
+        for reason, number in reasons.items():
+            total[reason] = total.get(reason, 0) + number
+    return total
