@@ -1,0 +1,32 @@
+"""The one base class of the vocabulary, and the annotated scalars that carry units into the schema.
+
+Owns how strict a value is (frozen, unknown fields refused, NaN and infinity refused). Never holds a domain concept.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Frozen(BaseModel):
+    """An immutable value. Unknown fields, NaN and infinity are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+
+
+def _unit(symbol: str) -> dict[str, str]:
+    return {"unit": symbol}
+
+
+Name = Annotated[str, Field(min_length=1, max_length=120, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Seconds = Annotated[float, Field(ge=0, le=1e7, json_schema_extra=_unit("s"))]
+Bytes = Annotated[float, Field(ge=0, le=1e18, json_schema_extra=_unit("B"))]
+BytesPerSecond = Annotated[float, Field(gt=0, le=1e18, json_schema_extra=_unit("B/s"))]
+FlopsPerSecond = Annotated[float, Field(gt=0, le=1e20, json_schema_extra=_unit("FLOP/s"))]
+Kilometres = Annotated[float, Field(ge=0, le=50_000, json_schema_extra=_unit("km"))]
+Fraction = Annotated[float, Field(ge=0, le=1, json_schema_extra=_unit("1"))]
+Usd = Annotated[float, Field(ge=0, le=1e12, json_schema_extra=_unit("USD"))]
+PositiveCount = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=0)]

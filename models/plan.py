@@ -1,0 +1,263 @@
+"""The answer: configuration, placement, timelines, transport, memory, time, proof and assumptions.
+
+Owns the shape of a plan. Everything in it can be checked from the request and the plan alone; nothing here computes.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from models.base import Bytes, Count, Frozen, Name, PositiveCount, Seconds, Usd
+from models.cluster import PlaceId
+from models.schedule import PipelineProblem, PipelineSchedule
+from models.transport import LinkLoad, TransportChoice
+from models.workload import Recompute
+
+Sharding = Literal["ddp", "zero1", "fsdp", "hsdp"]
+ScheduleFamily = Literal["one_way", "loop", "v"]
+Crossing = Literal["none", "dp_out", "pp_out", "mixed"]
+Ratio = Annotated[float, Field(ge=0, json_schema_extra={"unit": "1"})]
+MODEL_PARALLEL_LIMIT = 1_048_576
+
+
+class Degrees(Frozen):
+    """How many ways each dimension splits the work. GPUs used = tp * cp * pp * dp; ep lies inside dp * cp."""
+
+    tp: PositiveCount = Field(description="Tensor parallel.", examples=[8])
+    cp: PositiveCount = Field(1, description="Context parallel.", examples=[1])
+    ep: PositiveCount = Field(1, description="Expert parallel, inside cp * dp.", examples=[1])
+    pp: PositiveCount = Field(description="Pipeline ranks.", examples=[16])
+    dp: PositiveCount = Field(description="Replicas.", examples=[128])
+    vpp: PositiveCount = Field(1, description="Model chunks per pipeline rank.", examples=[1])
+
+    @property
+    def num_gpus(self) -> int:
+        """GPUs that the plan uses."""
+        return self.tp * self.cp * self.pp * self.dp
+
+    @property
+    def gpus_per_stage_group(self) -> int:
+        """GPUs of one pipeline rank of one replica."""
+        return self.tp * self.cp
+
+    @property
+    def num_stages(self) -> int:
+        """Model chunks along the pipeline, all ranks together."""
+        return self.pp * self.vpp
+
+
+class Configuration(Frozen):
+    """Everything about a plan that does not say where."""
+
+    degrees: Degrees = Field(description="Parallel degrees.", examples=[{"tp": 8, "pp": 16, "dp": 128}])
+    micro_batch_sequences: PositiveCount = Field(description="Sequences per micro-batch and replica.", examples=[1])
+    num_microbatches: PositiveCount = Field(description="Micro-batches per replica and iteration.", examples=[16])
+    sharding: Sharding = Field(description="What of the model state is split over the replicas.", examples=["zero1"])
+    shard_group_replicas: PositiveCount = Field(
+        1, description="Replicas that share one copy of the sharded state (dp for zero1 and fsdp).", examples=[64]
+    )
+    recompute: Recompute = Field(description="Activation recomputation.", examples=["none"])
+    family: ScheduleFamily = Field(
+        "one_way", description="How chunks fold over the pipeline ranks.", examples=["one_way"]
+    )
+    layers_per_stage: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        min_length=1,
+        max_length=4096,
+        description="Transformer layers of each stage, in model order.",
+        examples=[[8, 8]],
+    )
+
+    @model_validator(mode="after")
+    def _stages_match(self) -> Self:
+        if len(self.layers_per_stage) != self.degrees.num_stages:
+            raise ValueError(
+                f"layers_per_stage has {len(self.layers_per_stage)} entries for {self.degrees.num_stages} stages (pp * vpp)"
+            )
+        return self
+
+    def rank_of_stage(self, stage: int) -> int:
+        """Pipeline rank that holds stage `stage` (model order)."""
+        chunk, position = divmod(stage, self.degrees.pp)
+        if self.family == "v" and chunk % 2 == 1:
+            return self.degrees.pp - 1 - position
+        return position
+
+
+class Route(Frozen):
+    """Replicas that sit in the same places, stage group by stage group."""
+
+    id: Name = Field(description="Name of the route inside the plan.", examples=["r0"])
+    places: tuple[PlaceId, ...] = Field(
+        min_length=1,
+        max_length=4096,
+        description="Place of each pipeline rank, in rank order.",
+        examples=[["east-1", "west-1"]],
+    )
+    pools: tuple[Name, ...] = Field(
+        min_length=1, max_length=4096, description="Pool of each pipeline rank, in rank order.", examples=[["p1", "p2"]]
+    )
+    num_replicas: PositiveCount = Field(description="Replicas on this route.", examples=[64])
+    first_replica: Count = Field(description="Index of its first replica; the others follow.", examples=[0])
+
+
+class RankRange(Frozen):
+    """Consecutive global ranks that live in one pool, in hosts order."""
+
+    first_rank: Count = Field(description="First global rank.", examples=[0])
+    num_ranks: PositiveCount = Field(description="Ranks in the range.", examples=[512])
+    pipeline_rank: Count = Field(description="Pipeline rank they hold.", examples=[0])
+    route: Name = Field(description="Route they belong to.", examples=["r0"])
+    pool: Name = Field(description="Pool they run in.", examples=["p1"])
+    first_gpu: Count = Field(description="Offset of the first GPU among the pool's free GPUs.", examples=[0])
+    hosts: tuple[Name, ...] = Field((), description="Host names, when the pool gives them.", examples=[["node-0001"]])
+
+
+class Placement(Frozen):
+    """Where every GPU group runs. Global rank = ((pipeline_rank * dp + replica) * cp + c) * tp + t."""
+
+    routes: tuple[Route, ...] = Field(min_length=1, description="Routes with counts.", examples=[[{"id": "r0"}]])
+    rank_map: tuple[RankRange, ...] = Field(
+        min_length=1, description="Global ranks as ranges.", examples=[[{"first_rank": 0}]]
+    )
+    crossing: Crossing = Field(description="Which dimension crosses buildings.", examples=["dp_out"])
+
+
+class RouteTimeline(Frozen):
+    """The timing of one replica of a route; all its replicas run the same."""
+
+    route: Name = Field(description="Route it belongs to.", examples=["r0"])
+    problem: PipelineProblem = Field(description="Stage times, budgets and hops that were scheduled.", examples=[{}])
+    schedule: PipelineSchedule = Field(description="Operations and transfers with start and end.", examples=[{}])
+
+
+class MemoryUse(Frozen):
+    """Peak memory of one GPU of a pipeline rank, by cause."""
+
+    pipeline_rank: Count = Field(description="Pipeline rank.", examples=[0])
+    route: Name = Field(description="Route with the largest need on this rank.", examples=["r0"])
+    weights_bytes: Bytes = Field(description="Parameters.", examples=[6.3e9])
+    gradients_bytes: Bytes = Field(description="Gradient accumulators.", examples=[1.2e10])
+    optimizer_bytes: Bytes = Field(description="Optimizer state.", examples=[5.9e8])
+    activations_bytes: Bytes = Field(description="Activations in flight at the peak.", examples=[2.4e10])
+    buffers_bytes: Bytes = Field(description="Communication buffers, gathered blocks and logits.", examples=[2.0e9])
+    framework_bytes: Bytes = Field(description="Context, allocator and scratch.", examples=[3.0e9])
+    limit_bytes: Bytes = Field(description="HBM less the headroom asked for.", examples=[7.2e10])
+
+    @property
+    def total_bytes(self) -> float:
+        """Peak over all causes."""
+        return (
+            self.weights_bytes
+            + self.gradients_bytes
+            + self.optimizer_bytes
+            + self.activations_bytes
+            + self.buffers_bytes
+            + self.framework_bytes
+        )
+
+
+class TimeBreakdown(Frozen):
+    """Where the iteration time goes on the rank that finishes last; the parts add up to the total."""
+
+    compute_s: Seconds = Field(description="Matrix multiplications, attention and memory-bound work.", examples=[5.2])
+    tensor_parallel_s: Seconds = Field(description="Exposed tensor-parallel communication.", examples=[0.6])
+    context_parallel_s: Seconds = Field(description="Exposed context-parallel communication.", examples=[0.0])
+    expert_parallel_s: Seconds = Field(description="Exposed expert-parallel communication.", examples=[0.0])
+    bubble_s: Seconds = Field(description="Idle with no transfer under way to blame.", examples=[0.5])
+    pipeline_s: Seconds = Field(description="Idle that the same schedule without hops would not have.", examples=[0.05])
+    data_parallel_s: Seconds = Field(description="Exposed gradient and parameter exchange.", examples=[0.08])
+    optimizer_s: Seconds = Field(description="Optimizer step and per-step constant.", examples=[0.02])
+    total_s: Seconds = Field(description="Iteration time.", examples=[6.45])
+
+
+class Proof(Frozen):
+    """How good the plan is known to be."""
+
+    lower_bound_s: Seconds = Field(
+        description="Least iteration time any plan of the stated model can have.", examples=[6.3]
+    )
+    relative_gap: Ratio = Field(description="(iteration time - bound) / iteration time.", examples=[0.02])
+    status: Literal["optimal", "feasible"] = Field(
+        description="optimal only within the gap asked for.", examples=["feasible"]
+    )
+    speed_of_light_s: Seconds = Field(description="Model-independent bound: FLOPs over peak.", examples=[3.1])
+    num_configurations: Count = Field(description="Configurations that exist for this request.", examples=[2310])
+    num_pruned: Count = Field(description="Discarded because their bound is no better than the plan.", examples=[2290])
+    num_explored: Count = Field(description="Placed, scheduled, replayed and judged.", examples=[20])
+    proven: str = Field(max_length=600, description="What the bound covers.", examples=["All configurations: yes."])
+
+
+class Baseline(Frozen):
+    """Another way of planning the same job under the same evaluator."""
+
+    name: Name = Field(description="Which rule.", examples=["nemo-like"])
+    assumptions: str = Field(max_length=800, description="What was assumed of it.", examples=["DP-out, hierarchical"])
+    iteration_s: Seconds | None = Field(
+        None, description="Its iteration time; null if it has no feasible plan.", examples=[7.1]
+    )
+    speed_up: Ratio | None = Field(None, description="Its time over ours.", examples=[1.1])
+    reason: str = Field("", max_length=400, description="Why it has no plan, if so.", examples=[""])
+
+
+class Assumption(Frozen):
+    """One number or rule that the plan rests on, and where it comes from."""
+
+    what: str = Field(max_length=300, description="The assumption.", examples=["GEMM efficiency 0.62 on H100"])
+    origin: Literal["measured", "fitted", "datasheet", "derived", "guessed", "request"] = Field(
+        description="Kind of evidence.", examples=["fitted"]
+    )
+    source: str = Field(
+        "", max_length=300, description="Where to look it up.", examples=["stack profile megatron-2024"]
+    )
+
+
+class Violation(Frozen):
+    """A rule that a plan breaks, as the judge names it."""
+
+    rule: Name = Field(description="Name of the rule.", examples=["pool-capacity"])
+    where: str = Field(max_length=300, description="Which object.", examples=["pool east-1-h100"])
+    detail: str = Field(max_length=600, description="The numbers that clash.", examples=["9000 GPUs used, 8192 free"])
+
+
+class Verdict(Frozen):
+    """What the judge says of the plan."""
+
+    accepted: bool = Field(description="No rule is broken.", examples=[True])
+    rules_checked: tuple[Name, ...] = Field(description="Rules that were checked.", examples=[["pool-capacity"]])
+    violations: tuple[Violation, ...] = Field((), max_length=1000, description="Rules that are broken.", examples=[[]])
+
+
+class Metrics(Frozen):
+    """Headline figures."""
+
+    iteration_s: Seconds = Field(description="From the first forward to the last optimizer step.", examples=[6.45])
+    tokens_per_s: Ratio = Field(description="Tokens per second, whole job.", examples=[2.6e6])
+    tokens_per_s_per_gpu: Ratio = Field(description="Tokens per second and GPU.", examples=[158.0])
+    model_flops_utilisation: Ratio = Field(description="Model FLOPs over peak.", examples=[0.41])
+    num_gpus: PositiveCount = Field(description="GPUs used.", examples=[16384])
+    usd_per_million_tokens: Usd | None = Field(
+        None, description="GPU-hours and egress; null without prices.", examples=[0.9]
+    )
+    cross_building_bytes: Bytes = Field(
+        description="Bytes over links between buildings, per iteration.", examples=[1.1e12]
+    )
+
+
+class Plan(Frozen):
+    """A complete, judged answer."""
+
+    configuration: Configuration = Field(description="Degrees, sharding, micro-batches, layers.", examples=[{}])
+    placement: Placement = Field(description="Where.", examples=[{}])
+    timelines: tuple[RouteTimeline, ...] = Field(min_length=1, description="When, per route.", examples=[[{}]])
+    transport: tuple[TransportChoice, ...] = Field(description="How, per communicator and tier.", examples=[[{}]])
+    link_loads: tuple[LinkLoad, ...] = Field(description="What every used link carries.", examples=[[]])
+    memory: tuple[MemoryUse, ...] = Field(min_length=1, description="Peak memory per pipeline rank.", examples=[[{}]])
+    time: TimeBreakdown = Field(description="Iteration time by cause.", examples=[{}])
+    metrics: Metrics = Field(description="Headline figures.", examples=[{}])
+    proof: Proof = Field(description="Bound and gap.", examples=[{}])
+    baselines: tuple[Baseline, ...] = Field((), description="Other rules under the same evaluator.", examples=[[]])
+    assumptions: tuple[Assumption, ...] = Field((), description="What the numbers rest on.", examples=[[]])
+    verdict: Verdict = Field(description="What the judge says.", examples=[{}])
+    stack_profile: Name = Field(description="Software-stack profile of the cost model.", examples=["megatron-2024"])

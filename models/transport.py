@@ -1,0 +1,67 @@
+"""How the traffic travels: flows, the choice made for every communicator, and what each link then carries.
+
+Owns the transport part of a plan. Never computes a rate.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from models.base import Bytes, Count, Frozen, Name, PositiveCount, Seconds
+from models.cluster import LoadBalancing, Tier
+
+Dimension = Literal["tp", "cp", "ep", "pp", "dp"]
+Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv"]
+Algorithm = Literal["ring", "tree", "pat", "hierarchical", "direct", "direct_hierarchical"]
+Reliability = Literal["go_back_n", "selective_repeat", "selective_repeat_nack", "erasure_code", "tcp"]
+Rate = Annotated[float, Field(ge=0, le=1e18, json_schema_extra={"unit": "B/s"})]
+
+
+class TransportChoice(Frozen):
+    """The transport of one communicator on one tier, with the reason."""
+
+    dimension: Dimension = Field(description="Parallel dimension of the communicator.", examples=["dp"])
+    collective: Collective = Field(description="What it does.", examples=["all_reduce"])
+    tier: Tier = Field(description="Widest tier that it crosses.", examples=["cross_building"])
+    num_ranks: PositiveCount = Field(description="Members of one communicator.", examples=[64])
+    message_bytes: Bytes = Field(description="Size of one operation per member.", examples=[5.4e8])
+    algorithm: Algorithm = Field(description="Collective algorithm.", examples=["hierarchical"])
+    chunk_bytes: Bytes = Field(description="Size of one chunk on the wire.", examples=[1048576])
+    num_queue_pairs: PositiveCount = Field(description="Queue pairs per connection.", examples=[16])
+    num_outstanding: PositiveCount = Field(description="Chunks in flight per queue pair.", examples=[32])
+    load_balancing: LoadBalancing = Field(description="How flows are spread over planes.", examples=["spray"])
+    reliability: Reliability = Field(description="Loss recovery.", examples=["selective_repeat"])
+    expected_s: Seconds = Field(description="Time of one operation under the plan's loads.", examples=[0.012])
+    effective_bytes_per_s: Rate = Field(description="Rate that one member sees.", examples=[4.2e10])
+    reason: str = Field(
+        max_length=600, description="Why this choice won, with the numbers.", examples=["spray: no collisions"]
+    )
+
+
+class LinkFlow(Frozen):
+    """What one cause puts on one direction of one link during an iteration."""
+
+    cause: Dimension = Field(description="Parallel dimension that sends.", examples=["pp"])
+    bytes_per_iteration: Bytes = Field(description="Bytes over the iteration.", examples=[5.5e11])
+
+
+class LinkLoad(Frozen):
+    """Load of one direction of one link over the iteration."""
+
+    link: Name = Field(description="Link id, or `uplink:PLACE` for an uplink of the tree.", examples=["east-west"])
+    reverse: bool = Field(description="Direction: false is from_place to to_place, or up.", examples=[False])
+    usable_bytes_per_s: Rate = Field(
+        description="Capacity after failures, oversubscription and background.", examples=[1e13]
+    )
+    flows: tuple[LinkFlow, ...] = Field(
+        description="Bytes by cause.", examples=[[{"cause": "pp", "bytes_per_iteration": 1e9}]]
+    )
+    mean_utilisation: Annotated[float, Field(ge=0, json_schema_extra={"unit": "1"})] = Field(
+        description="Bytes over usable capacity times iteration time.", examples=[0.12]
+    )
+    peak_utilisation: Annotated[float, Field(ge=0, json_schema_extra={"unit": "1"})] = Field(
+        description="Highest instantaneous rate over usable capacity.", examples=[1.0]
+    )
+    num_background_flows: Count = Field(0, description="Flows of others that the request states.", examples=[0])
