@@ -1,0 +1,1 @@
+"""The world around the solver: HTTP, processes, disk, terminal."""
