@@ -73,7 +73,7 @@ class Configuration(Frozen):
     def _stages_match(self) -> Self:
         if len(self.layers_per_stage) != self.degrees.num_stages:
             raise ValueError(
-                f"layers_per_stage has {len(self.layers_per_stage)} entries for {self.degrees.num_stages} stages (pp * vpp)"
+                f"layers_per_stage has {len(self.layers_per_stage)} entries for {self.degrees.num_stages} stages"
             )
         return self
 
