@@ -1,0 +1,76 @@
+# Every target starts from a ready environment; `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.setup-done
+PACKAGES := models solver app
+CHECKED := $(PACKAGES) tests $(wildcard benchmarks)
+
+.PHONY: help setup demo serve test test-all lint fmt type arch golden golden-update bench bench-schedules validate openapi image clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## create .venv with isthmus in it; does nothing the second time
+
+$(STAMP): requirements.txt pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is not installed: install Python 3.11 or name it with PYTHON=..." >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -r requirements.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: setup ## plan the 405B job on two buildings, from start of the service to the exported trace
+	$(BIN)/isthmus demo
+
+serve: setup ## run the service on http://127.0.0.1:8000 (Swagger UI at /docs)
+	$(BIN)/isthmus serve
+
+test: lint type arch ## what CI runs: style, types, import contracts, every test that is not slow
+	$(BIN)/pytest -n 2 -q -m "not slow" --ignore=tests/architecture
+
+test-all: lint type arch ## the same with the slow proofs
+	$(BIN)/pytest -n 2 -q --ignore=tests/architecture
+
+lint: setup ## ruff: rules and layout of the code
+	$(BIN)/ruff check $(CHECKED)
+	$(BIN)/ruff format --check $(CHECKED)
+
+fmt: setup ## let ruff rewrite the layout
+	$(BIN)/ruff check --fix $(CHECKED)
+	$(BIN)/ruff format $(CHECKED)
+
+type: setup ## mypy, strict
+	$(BIN)/mypy
+
+arch: setup ## import contracts, packaging, size budget, no hosts and no machine paths
+	$(BIN)/lint-imports
+	$(BIN)/pytest -q tests/architecture
+
+golden: setup ## compare every golden file
+	$(BIN)/pytest -q tests/golden
+
+golden-update: setup ## rewrite the golden files; read the diff before committing it
+	ISTHMUS_UPDATE_GOLDEN=1 $(BIN)/pytest -q tests/golden
+
+bench: setup ## every model on every cluster of the catalogue: a judged plan or a typed reason
+	$(BIN)/python -m benchmarks.catalogue
+
+bench-schedules: setup ## schedules against bounds and published generators
+	$(BIN)/python -m benchmarks.schedules
+
+validate: setup ## errors of the cost and network models against measured data
+	$(BIN)/python -m benchmarks.accuracy
+
+openapi: setup ## write openapi.json
+	$(BIN)/isthmus openapi > openapi.json
+
+image: ## build the container image
+	docker build -f docker/Dockerfile -t isthmus:latest .
+
+clean: ## remove caches and the environment
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
