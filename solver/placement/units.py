@@ -1,0 +1,62 @@
+"""What a request leaves to place on: usable pools, the building of every place, units by building and GPU type.
+
+Owns the reading of pins, forbidden places and reserved GPUs. Never chooses a place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from models.cluster import Cluster, Pool
+from models.request import PlanRequest
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The pools of one GPU type in one building, as indices into the usable pools."""
+
+    building: str
+    gpu: str
+    pools: tuple[int, ...]
+
+
+def ancestors(cluster: Cluster, place: str) -> tuple[str, ...]:
+    """The place and everything that encloses it, innermost first."""
+    parents = {one.id: one.parent for one in cluster.places}
+    chain, here = [], place
+    while True:
+        chain.append(here)
+        above = parents[here]
+        if above is None:
+            return tuple(chain)
+        here = above
+
+
+def building_of(cluster: Cluster, place: str) -> str:
+    """The building around a place; a place outside any building stands for itself."""
+    levels = {one.id: one.level for one in cluster.places}
+    return next((one for one in ancestors(cluster, place) if levels[one] == "building"), place)
+
+
+def usable_pools(request: PlanRequest) -> list[Pool]:
+    """Pools with free GPUs outside the forbidden places, in the order of the request."""
+    forbidden = set(request.constraints.forbidden_places)
+    return [
+        pool
+        for pool in request.cluster.pools
+        if pool.num_free_gpus and not forbidden.intersection(ancestors(request.cluster, pool.place))
+    ]
+
+
+def units_of(cluster: Cluster, pools: Sequence[Pool]) -> tuple[Unit, ...]:
+    """Units in the order of their first pool."""
+    grouped: dict[tuple[str, str], list[int]] = {}
+    for index, pool in enumerate(pools):
+        grouped.setdefault((building_of(cluster, pool.place), pool.gpu.name), []).append(index)
+    return tuple(Unit(building, gpu, tuple(members)) for (building, gpu), members in grouped.items())
+
+
+def groups_of(pool: Pool, tp: int, cp: int) -> int:
+    """Stage groups that a pool can hold; none where tensor parallelism would straddle scale-up domains."""
+    return pool.num_free_gpus // (tp * cp) if pool.gpu.scale_up_domain_gpus % tp == 0 else 0

@@ -1,0 +1,207 @@
+"""Every configuration that obeys the divisibility rules of a request, as numpy columns.
+
+Owns which values each dimension takes and which combinations exist. Never estimates a time; memory is `bounds.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from models.cluster import Pool
+from models.request import PlanRequest
+from models.workload import LatentAttention
+from solver.cost.columns import DDP, FSDP, HSDP, RECOMPUTE_CODES, SHARDING_CODES, ZERO1, Columns
+from solver.placement.units import building_of, usable_pools
+
+IntArray = npt.NDArray[np.int64]
+FAMILY_CODES = ("one_way", "loop", "v")
+MAX_PIPELINE_RANKS = 64
+MAX_CHUNKS = 8
+MAX_CONTEXT_PARALLEL = 32
+MAX_MICRO_BATCH = 16
+
+
+@dataclass(frozen=True)
+class Space:
+    """Configurations as columns, and the schedule family of each."""
+
+    columns: Columns
+    family: IntArray
+
+    def __len__(self) -> int:
+        return len(self.family)
+
+    def take(self, rows: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Space:
+        """The chosen rows."""
+        return Space(columns=self.columns.take(rows), family=self.family[rows])
+
+
+def enumerate_space(request: PlanRequest) -> Space:
+    """All configurations of the request, tens of thousands of rows at most a few times over."""
+    pools = usable_pools(request)
+    shapes = _shapes(request, pools)
+    rows = _with_batches(request, shapes)
+    rows = _with_experts(request, rows)
+    rows = _with_sharding(request, pools, rows)
+    rows = _with_choices(rows, "recompute", _recompute_codes(request))
+    names = (
+        "tp",
+        "cp",
+        "ep",
+        "pp",
+        "dp",
+        "vpp",
+        "micro_batch",
+        "num_microbatches",
+        "sharding",
+        "shard_group",
+        "recompute",
+    )
+    return Space(columns=Columns(**{name: rows[name] for name in names}), family=rows["family"])
+
+
+Rows = dict[str, IntArray]
+
+
+def _powers_of_two(limit: int) -> list[int]:
+    return [1 << k for k in range(max(limit, 1).bit_length()) if 1 << k <= limit]
+
+
+def _divisors(number: int) -> list[int]:
+    return [d for d in range(1, number + 1) if number % d == 0]
+
+
+def tensor_degrees(request: PlanRequest, pools: list[Pool]) -> list[int]:
+    """Divisors of the heads (and of the key/value heads) that fit into a scale-up domain."""
+    attention = request.workload.architecture.attention
+    heads = attention.num_heads if isinstance(attention, LatentAttention) else attention.num_kv_heads
+    domain = max(pool.gpu.scale_up_domain_gpus for pool in pools)
+    wanted = request.constraints.allowed.tp or _powers_of_two(min(domain, 64))
+    return [
+        tp
+        for tp in wanted
+        if attention.num_heads % tp == 0
+        and (heads % tp == 0 or tp % heads == 0)
+        and any(pool.gpu.scale_up_domain_gpus % tp == 0 for pool in pools)
+    ]
+
+
+def context_degrees(request: PlanRequest) -> list[int]:
+    """Powers of two that leave each GPU at least 1,024 tokens in two equal halves of a causal sequence."""
+    length = request.workload.sequence_length
+    fits = [
+        cp
+        for cp in _powers_of_two(MAX_CONTEXT_PARALLEL)
+        if cp == 1 or (length % (2 * cp) == 0 and length // cp >= 1024)
+    ]
+    return [cp for cp in request.constraints.allowed.cp or fits if length % cp == 0]
+
+
+def pipeline_degrees(request: PlanRequest) -> list[int]:
+    """Powers of two, divisors of the layers and of the layers plus two, up to 64 and the layers."""
+    layers = request.workload.architecture.num_layers
+    limit = min(MAX_PIPELINE_RANKS, layers)
+    usual = {*_powers_of_two(limit), *_divisors(layers), *_divisors(layers + 2)}
+    return [
+        pp
+        for pp in request.constraints.allowed.pp or sorted(usual)
+        if pp <= (layers if request.constraints.allowed.pp else limit)
+    ]
+
+
+def _shapes(request: PlanRequest, pools: list[Pool]) -> Rows:
+    """tp x cp x (pp, vpp, family), each with the stage groups that the pools can hold."""
+    out: list[tuple[int, ...]] = []
+    for tp in tensor_degrees(request, pools):
+        for cp in context_degrees(request):
+            groups = sum(pool.num_free_gpus // (tp * cp) for pool in pools if pool.gpu.scale_up_domain_gpus % tp == 0)
+            if request.constraints.max_gpus is not None:
+                groups = min(groups, request.constraints.max_gpus // (tp * cp))
+            for pp in pipeline_degrees(request):
+                out += [
+                    (tp, cp, pp, vpp, family, groups // pp) for vpp, family in _chunkings(request, pp) if groups >= pp
+                ]
+    table = np.array(out, dtype=np.int64).reshape(-1, 6)
+    return dict(zip(("tp", "cp", "pp", "vpp", "family", "max_dp"), table.T, strict=True))
+
+
+def _chunkings(request: PlanRequest, pp: int) -> list[tuple[int, int]]:
+    """(chunks per rank, family): one way, looped, or folded twice over the ranks."""
+    layers, allowed = request.workload.architecture.num_layers, request.constraints.allowed
+    chunks = [v for v in allowed.vpp or range(1, MAX_CHUNKS + 1) if v * pp <= layers]
+    families = allowed.family or FAMILY_CODES
+    out = [(1, 0)] if 1 in chunks and "one_way" in families else []
+    if pp > 1 and "loop" in families:
+        out += [(v, 1) for v in chunks if v > 1]
+    if pp > 1 and "v" in families and 2 in chunks:
+        out.append((2, 2))
+    return out
+
+
+def _with_batches(request: PlanRequest, rows: Rows) -> Rows:
+    """Replicas and micro-batches: dp * micro_batch * num_microbatches = the global batch."""
+    batch, allowed = request.workload.global_batch_sequences, request.constraints.allowed
+    divisors = _divisors(batch)
+    replicas = [dp for dp in allowed.dp or divisors if batch % dp == 0]
+    micro = [
+        b
+        for b in allowed.micro_batch_sequences or divisors[:64]
+        if allowed.micro_batch_sequences or b <= MAX_MICRO_BATCH
+    ]
+    pairs = [(dp, b, batch // dp // b) for dp in replicas for b in micro if (batch // dp) % b == 0]
+    crossed = _cross(rows, np.array(pairs, dtype=np.int64).reshape(-1, 3), ("dp", "micro_batch", "num_microbatches"))
+    return _keep(crossed, crossed["dp"] <= crossed["max_dp"])
+
+
+def _with_experts(request: PlanRequest, rows: Rows) -> Rows:
+    """Expert parallelism divides the experts and lies inside cp * dp; dense models have none."""
+    moe, allowed = request.workload.architecture.moe, request.constraints.allowed.ep
+    degrees = (
+        [1] if moe is None else [ep for ep in allowed or _powers_of_two(moe.num_experts) if moe.num_experts % ep == 0]
+    )
+    crossed = _cross(rows, np.array(degrees, dtype=np.int64).reshape(-1, 1), ("ep",))
+    return _keep(crossed, (crossed["dp"] * crossed["cp"]) % crossed["ep"] == 0)
+
+
+def _with_sharding(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
+    """Sharding and its groups. Plain DDP is left out unless asked for: zero1 moves no more and keeps less."""
+    names = request.constraints.allowed.sharding or ("zero1", "fsdp", "hsdp")
+    buildings = len({building_of(request.cluster, pool.place) for pool in pools})
+    splits = sorted({buildings, *range(2, min(buildings, 8) + 1)} - {1}) or [2]
+    options = [(SHARDING_CODES.index(name), k) for name in names for k in (splits if name == "hsdp" else [1])]
+    crossed = _cross(rows, np.array(options, dtype=np.int64).reshape(-1, 2), ("sharding", "split"))
+    dp, split = crossed["dp"], crossed["split"]
+    crossed["shard_group"] = np.where(crossed["sharding"] == DDP, 1, dp // np.maximum(split, 1))
+    keep = (dp % split == 0) & (crossed["shard_group"] >= 1)
+    keep &= (crossed["sharding"] != HSDP) | (crossed["shard_group"] > 1)
+    trivial = (dp == 1) & ((crossed["sharding"] == FSDP) | (crossed["sharding"] == HSDP))
+    if any(code == ZERO1 for code, _ in options):
+        keep &= ~trivial
+    return _keep(crossed, keep)
+
+
+def _recompute_codes(request: PlanRequest) -> list[int]:
+    """Selective recomputation is what fused attention does anyway, so it is tried only without it."""
+    names = request.constraints.allowed.recompute
+    if names is None:
+        names = ("none", "full") if request.workload.flash_attention else ("none", "selective", "full")
+    return [RECOMPUTE_CODES.index(name) for name in names]
+
+
+def _with_choices(rows: Rows, name: str, values: list[int]) -> Rows:
+    return _cross(rows, np.array(values, dtype=np.int64).reshape(-1, 1), (name,))
+
+
+def _cross(rows: Rows, table: IntArray, names: tuple[str, ...]) -> Rows:
+    """Every row with every row of `table`, whose columns get `names`."""
+    num_rows, num_new = len(next(iter(rows.values()))), len(table)
+    crossed = {name: np.repeat(column, num_new) for name, column in rows.items()}
+    crossed.update({name: np.tile(table[:, index], num_rows) for index, name in enumerate(names)})
+    return crossed
+
+
+def _keep(rows: Rows, mask: npt.NDArray[np.bool_]) -> Rows:
+    return {name: column[mask] for name, column in rows.items()}

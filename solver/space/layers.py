@@ -1,0 +1,60 @@
+"""How the transformer layers are shared out over the pipeline stages.
+
+One deterministic rule, so that a configuration says everything about its stages. Vectorised over configurations.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+class LayerSplit(NamedTuple):
+    """Layers of the first, the last and the stages between: `num_more` of these have one layer more than `middle`."""
+
+    first: IntArray
+    last: IntArray
+    middle: IntArray
+    num_more: IntArray
+
+
+def split_layers(
+    num_layers: int, num_stages: IntArray, *, first_extra: FloatArray | float, last_extra: FloatArray | float
+) -> LayerSplit:
+    """Balanced shares when the first and last stage carry extra work, measured in layers.
+
+    The average share is (layers + extras) / stages; the ends take it less their extra, rounded to nearest and at
+    least one layer, the stages between share the rest evenly.
+
+    >>> split_layers(126, np.array([16]), first_extra=0.0, last_extra=1.4)
+    LayerSplit(first=array([8]), last=array([7]), middle=array([7]), num_more=array([13]))
+    """
+    stages = np.asarray(num_stages, dtype=np.int64)
+    share = (num_layers + first_extra + last_extra) / stages
+    most = np.maximum(num_layers - (stages - 1), 1)
+    last = np.where(stages > 1, np.clip(np.rint(share - last_extra), 1, most), num_layers).astype(np.int64)
+    most_first = np.maximum(num_layers - last - (stages - 2), 1)
+    first = np.where(stages > 2, np.clip(np.rint(share - first_extra), 1, most_first), num_layers - last)
+    first = np.where(stages > 1, first, num_layers).astype(np.int64)
+    between = np.maximum(stages - 2, 1)
+    middle, more = np.divmod(np.where(stages > 2, num_layers - first - last, 0), between)
+    return LayerSplit(first=first, last=last, middle=middle, num_more=more)
+
+
+def layers_per_stage(num_layers: int, num_stages: int, *, first_extra: float, last_extra: float) -> tuple[int, ...]:
+    """The split of one configuration, stage by stage; longer stages come late, where less memory is in flight.
+
+    >>> layers_per_stage(10, 4, first_extra=0.0, last_extra=1.0)
+    (3, 2, 3, 2)
+    """
+    split = split_layers(num_layers, np.array([num_stages]), first_extra=first_extra, last_extra=last_extra)
+    first, last, middle, more = (int(part[0]) for part in split)
+    if num_stages == 1:
+        return (first,)
+    between = num_stages - 2
+    return (first, *(middle + (1 if place >= between - more else 0) for place in range(between)), last)
