@@ -1,0 +1,218 @@
+"""Alpha-beta times of collectives: n ranks, S bytes, alpha seconds per step, B bytes per second.
+
+Owns the formulas and the bus-bandwidth factors. Never chooses between algorithms and knows no efficiency curve: callers
+pass the rate that is really there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, log2
+
+from models.transport import Collective
+
+
+def num_levels(num_ranks: int) -> int:
+    """Depth of a binary exchange: ceil(log2 n).
+
+    >>> [num_levels(n) for n in (1, 2, 5, 8)]
+    [0, 1, 3, 3]
+    """
+    return ceil(log2(num_ranks)) if num_ranks > 1 else 0
+
+
+def bus_factor(collective: Collective, num_ranks: int) -> float:
+    """Bytes that one rank's link carries per byte of payload, as nccl-tests defines bus bandwidth.
+
+    all-reduce 2(n-1)/n; all-gather, reduce-scatter, all-to-all (n-1)/n; send/receive 1 (nccl-tests PERFORMANCE.md).
+    >>> bus_factor("all_reduce", 8), bus_factor("all_gather", 4), bus_factor("send_recv", 2)
+    (1.75, 0.75, 1.0)
+    """
+    if collective == "send_recv":
+        return 1.0
+    share = (num_ranks - 1) / num_ranks
+    return 2.0 * share if collective == "all_reduce" else share
+
+
+def bus_bytes_per_s(collective: Collective, num_ranks: int, size_bytes: float, time_s: float) -> float:
+    """Bus bandwidth: S / T * factor.
+
+    >>> bus_bytes_per_s("all_reduce", 8, 8e9, 0.05)
+    280000000000.0
+    """
+    return size_bytes / time_s * bus_factor(collective, num_ranks)
+
+
+def nic_bytes_per_s_of_bus(bus_rate: float, num_ranks: int, num_nodes: int) -> float:
+    """What each NIC carries in a hierarchical all-reduce over k nodes with one NIC per rank: bus (k-1)/(n-1).
+
+    >>> round(nic_bytes_per_s_of_bus(377e9, 32, 4) / 1e9, 1)
+    36.5
+    """
+    return bus_rate * (num_nodes - 1) / (num_ranks - 1)
+
+
+def ring_all_reduce_s(size_bytes: float, num_ranks: int, step_s: float, rate: float) -> float:
+    """Ring all-reduce: 2(n-1) alpha + 2(n-1)/n S/B.
+
+    Source: Patarasuk & Yuan, JPDC 2009.
+    >>> ring_all_reduce_s(8e6, 4, 0.0, 1e9)
+    0.012
+    """
+    return 2.0 * ring_gather_s(size_bytes, num_ranks, step_s, rate)
+
+
+def ring_gather_s(size_bytes: float, num_ranks: int, step_s: float, rate: float) -> float:
+    """Ring all-gather or reduce-scatter, S the whole array: (n-1) alpha + (n-1)/n S/B.
+
+    >>> round(ring_gather_s(8e6, 4, 1e-3, 1e9), 9)
+    0.009
+    """
+    return (num_ranks - 1) * (step_s + size_bytes / num_ranks / rate)
+
+
+def flat_ring_across_sites_s(
+    size_bytes: float, num_ranks: int, num_sites: int, *, inside: tuple[float, float], across: tuple[float, float]
+) -> float:
+    """Ring all-reduce whose ring runs through k sites; `inside` and `across` are (alpha, rate) of a hop.
+
+    A ring is a marked graph: every hop repeats 2(n-1) times with the period
+    max(mean hop time, longest occupancy of one link) (Commoner et al. 1971), so distance is paid k/n per step.
+    >>> flat_ring_across_sites_s(8e6, 4, 2, inside=(0.0, 1e9), across=(0.0, 1e9))
+    0.012
+    """
+    crossings = num_sites if num_sites > 1 else 0
+    chunk = size_bytes / num_ranks
+    hop_in, hop_x = inside[0] + chunk / inside[1], across[0] + chunk / across[1]
+    mean_hop = (crossings * hop_x + (num_ranks - crossings) * hop_in) / num_ranks
+    slowest_link = max(chunk / inside[1], chunk / across[1] if crossings else 0.0)
+    return 2.0 * (num_ranks - 1) * max(mean_hop, slowest_link)
+
+
+def tree_all_reduce_s(
+    size_bytes: float, num_ranks: int, step_s: float, rate: float, *, chunk_bytes: float | None = None
+) -> float:
+    """Tree all-reduce, up and down: 2 log2(n) (alpha + c/B) + 2 (S - c)/B with chunks of c.
+
+    One chunk (the default) is the plain binomial tree; c towards 0 is the double binary tree, 2 log2(n) alpha + 2 S/B
+    (Sanders, Speck & Traeff 2009).
+    >>> round(tree_all_reduce_s(1e9, 8, 1e-3, 1e9), 9)
+    6.006
+    """
+    chunk = size_bytes if chunk_bytes is None else min(chunk_bytes, size_bytes)
+    if num_ranks == 1:
+        return 0.0
+    return 2 * num_levels(num_ranks) * (step_s + chunk / rate) + 2 * (size_bytes - chunk) / rate
+
+
+def recursive_gather_s(size_bytes: float, num_ranks: int, step_s: float, rate: float) -> float:
+    """Recursive doubling all-gather, recursive halving reduce-scatter, PAT: log2(n) alpha + (n-1)/n S/B.
+
+    Source: Thakur, Rabenseifner & Gropp, IJHPCA 2005; PAT in NCCL 2.23.
+    >>> recursive_gather_s(8e6, 8, 1e-3, 1e9)
+    0.01
+    """
+    return num_levels(num_ranks) * step_s + (num_ranks - 1) / num_ranks * size_bytes / rate
+
+
+def recursive_all_reduce_s(size_bytes: float, num_ranks: int, step_s: float, rate: float) -> float:
+    """Recursive halving then doubling: 2 log2(n) alpha + 2(n-1)/n S/B.
+
+    >>> recursive_all_reduce_s(8e6, 8, 1e-3, 1e9)
+    0.02
+    """
+    return 2.0 * recursive_gather_s(size_bytes, num_ranks, step_s, rate)
+
+
+def direct_all_to_all_s(size_bytes: float, num_ranks: int, step_s: float, rate: float) -> float:
+    """Pairwise all-to-all, every rank sends S in all: (n-1) alpha + (n-1)/n S/B.
+
+    >>> round(direct_all_to_all_s(8e6, 4, 1e-3, 1e9), 9)
+    0.009
+    """
+    return (num_ranks - 1) * (step_s + size_bytes / num_ranks / rate)
+
+
+def bruck_all_to_all_s(size_bytes: float, num_ranks: int, step_s: float, rate: float) -> float:
+    """All-to-all in log2(n) rounds of half the data: log2(n) (alpha + S / 2B).
+
+    Source: Bruck et al., IEEE TPDS 1997.
+    >>> bruck_all_to_all_s(8e6, 4, 1e-3, 1e9)
+    0.01
+    """
+    return num_levels(num_ranks) * (step_s + size_bytes / 2.0 / rate)
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of a hierarchical collective: how many take part, the latency of a step and the rate of one member."""
+
+    num_ranks: int
+    step_s: float
+    rate_bytes_per_s: float
+
+
+def hierarchical_all_to_all_s(size_bytes: float, inside: Level, across: Level) -> float:
+    """First regroup inside by destination rank, then exchange across in messages that are n_l times larger.
+
+    >>> round(hierarchical_all_to_all_s(8e6, Level(8, 0.0, 1e12), Level(2, 1e-3, 1e9)), 9)
+    0.005007
+    """
+    inner = direct_all_to_all_s(size_bytes, inside.num_ranks, inside.step_s, inside.rate_bytes_per_s)
+    return inner + direct_all_to_all_s(size_bytes, across.num_ranks, across.step_s, across.rate_bytes_per_s)
+
+
+def pipelined_stages_s(
+    stage_s: tuple[float, float, float], across_latency_s: float, *, num_chunks: int, num_in_flight: int
+) -> float:
+    """Makespan of q equal chunks through inside, across, inside, when at most w chunks may be crossing.
+
+    `stage_s` is what one chunk occupies of each stage, `across_latency_s` what it waits on the way. A chunk starts to
+    cross one period P = max(stage) after the one before it, and not before the w-th before it has crossed, so it
+    starts at i // w * max(w P, crossing) + i % w * P. With one chunk this is the plain sum.
+    >>> pipelined_stages_s((1.0, 2.0, 1.0), 0.0, num_chunks=4, num_in_flight=4)
+    10.0
+    >>> round(pipelined_stages_s((0.0, 0.0, 0.0), 0.01, num_chunks=4, num_in_flight=2), 9)
+    0.02
+    """
+    period, crossing = max(stage_s), stage_s[1] + across_latency_s
+    window = max(1, min(num_in_flight, num_chunks))
+    rounds, rest = divmod(num_chunks - 1, window)
+    return rounds * max(window * period, crossing) + rest * period + sum(stage_s) + across_latency_s
+
+
+def hierarchical_all_reduce_s(
+    size_bytes: float, inside: Level, across: Level, *, num_chunks: int = 1, num_in_flight: int = 1
+) -> float:
+    """Reduce-scatter inside, ring all-reduce of S/n_l across, all-gather inside, in q chunks.
+
+    Every chunk waits 2(k-1) latencies of the long way, so q/(chunks in flight) of them add up: many chunks with few in
+    flight multiply distance.
+    >>> hierarchical_all_reduce_s(8e6, Level(8, 0.0, 1e9), Level(2, 0.0, 1e9))
+    0.015
+    """
+    chunk = size_bytes / num_chunks
+    part = chunk / inside.num_ranks
+    gather = ring_gather_s(chunk, inside.num_ranks, inside.step_s, inside.rate_bytes_per_s)
+    steps = 2 * (across.num_ranks - 1)
+    occupancy = steps * part / across.num_ranks / across.rate_bytes_per_s
+    return pipelined_stages_s(
+        (gather, occupancy, gather), steps * across.step_s, num_chunks=num_chunks, num_in_flight=num_in_flight
+    )
+
+
+def hierarchical_gather_s(
+    size_bytes: float, inside: Level, across: Level, *, num_chunks: int = 1, num_in_flight: int = 1
+) -> float:
+    """All-gather (or reduce-scatter mirrored): exchange S/n_l across, then gather S inside, in q chunks.
+
+    >>> hierarchical_gather_s(8e6, Level(8, 0.0, 1e9), Level(2, 0.0, 1e9))
+    0.0075
+    """
+    chunk = size_bytes / num_chunks
+    gather = ring_gather_s(chunk, inside.num_ranks, inside.step_s, inside.rate_bytes_per_s)
+    steps = across.num_ranks - 1
+    occupancy = steps * chunk / inside.num_ranks / across.num_ranks / across.rate_bytes_per_s
+    return pipelined_stages_s(
+        (0.0, occupancy, gather), steps * across.step_s, num_chunks=num_chunks, num_in_flight=num_in_flight
+    )

@@ -1,0 +1,199 @@
+"""What loss costs: go-back-N, selective repeat and erasure coding on one path.
+
+Owns expected completion times under independent loss. Never knows which scheme a network card offers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, expm1, log, log1p
+
+import numpy as np
+from numpy.typing import NDArray
+
+TIMER_ROUND_TRIPS = 3.0
+NACK_ROUND_TRIPS = 1.0
+ERASURE_FALLBACK_ROUND_TRIPS = 0.5  # beta: how late the receiver finds out that decoding failed
+_GRID_POINTS = 512
+_NEGLIGIBLE = 1e-10
+
+
+def chunk_loss_probability(packet_loss_probability: float, num_packets: int) -> float:
+    """A chunk is lost when any of its packets is: 1 - (1-p)^n.
+
+    >>> round(chunk_loss_probability(1e-3, 16), 6)
+    0.015881
+    """
+    if packet_loss_probability >= 1:
+        return 1.0
+    return -expm1(num_packets * log1p(-packet_loss_probability))
+
+
+def go_back_n_efficiency(loss_probability: float, window_packets: float) -> float:
+    """Share of the rate that survives when every loss resends the window: (1-p) / (1 + p(W-1)).
+
+    Source: the classical ARQ result (Bertsekas & Gallager, Data Networks, 2.4).
+    >>> round(go_back_n_efficiency(1e-5, 50e9 * 5.179e-3 / 4096), 3)
+    0.613
+    """
+    return (1.0 - loss_probability) / (1.0 + loss_probability * (max(1.0, window_packets) - 1.0))
+
+
+@dataclass(frozen=True)
+class Path:
+    """What a reliability scheme sees: rate, round trip, loss per packet, and the unit that is resent."""
+
+    rate_bytes_per_s: float
+    round_trip_s: float
+    packet_loss_probability: float
+    packet_bytes: int = 4096
+    chunk_bytes: int = 4096
+
+    @property
+    def inject_s(self) -> float:
+        """Time to put one chunk on the wire."""
+        return self.chunk_bytes / self.rate_bytes_per_s
+
+    @property
+    def chunk_loss(self) -> float:
+        """Loss probability of one chunk."""
+        return chunk_loss_probability(self.packet_loss_probability, ceil(self.chunk_bytes / self.packet_bytes))
+
+    def num_chunks(self, size_bytes: float) -> int:
+        """Chunks of a message."""
+        return max(1, ceil(size_bytes / self.chunk_bytes))
+
+
+def go_back_n_s(size_bytes: float, path: Path) -> float:
+    """Message time under go-back-N: S / (B e) + RTT.
+
+    >>> go_back_n_s(5e7, Path(5e10, 0.0, 0.0))
+    0.001
+    """
+    window = path.rate_bytes_per_s * path.round_trip_s / path.packet_bytes
+    efficiency = go_back_n_efficiency(path.packet_loss_probability, window)
+    return size_bytes / (path.rate_bytes_per_s * efficiency) + path.round_trip_s
+
+
+def selective_repeat_s(size_bytes: float, path: Path, *, timeout_round_trips: float = TIMER_ROUND_TRIPS) -> float:
+    """Expected message time under selective repeat: E[max_i X_i] + RTT.
+
+    X_i = i T + (RTO + T)(Y_i - 1), Y_i geometric (SDR-RDMA, arXiv 2505.05366). RTO is 3 RTT by timer and 1 RTT by NACK.
+    Integrates 1 - prod_i P(X_i <= t) numerically.
+    >>> round(selective_repeat_s(128 * 2**20, Path(5e10, 10e-3, 0.0)) * 1e3, 3)
+    12.684
+    """
+    chunks = path.num_chunks(size_bytes)
+    tail = _Tail(chunks, path.inject_s, timeout_round_trips * path.round_trip_s + path.inject_s, path.chunk_loss)
+    return chunks * path.inject_s + tail.expected_excess_s() + path.round_trip_s
+
+
+def selective_repeat_quantile_s(
+    size_bytes: float, path: Path, quantile: float, *, timeout_round_trips: float = TIMER_ROUND_TRIPS
+) -> float:
+    """Time that a share `quantile` of the messages stays below, under selective repeat.
+
+    >>> round(selective_repeat_quantile_s(2**20, Path(5e10, 25e-3, 0.0), 0.999) * 1e3, 3)
+    25.021
+    """
+    chunks = path.num_chunks(size_bytes)
+    tail = _Tail(chunks, path.inject_s, timeout_round_trips * path.round_trip_s + path.inject_s, path.chunk_loss)
+    return chunks * path.inject_s + tail.quantile_excess_s(quantile) + path.round_trip_s
+
+
+@dataclass(frozen=True)
+class _Tail:
+    """Distribution of the time after the last injection at which the last chunk is in."""
+
+    num_chunks: int
+    inject_s: float
+    resend_s: float
+    loss: float
+
+    def _exceeds(self, excess_s: NDArray[np.float64]) -> NDArray[np.float64]:
+        """P(max X_i > M T + excess): counts how many chunks have had time for j resends, and adds their logs."""
+        log_all_in = np.zeros_like(excess_s)
+        resends = 0
+        while self.loss > 0:
+            miss = self.loss ** (resends + 1)
+            if miss * self.num_chunks < _NEGLIGIBLE:
+                break
+            younger = self._num_with_more_resends_than(resends, excess_s)
+            more = self._num_with_more_resends_than(resends - 1, excess_s)
+            log_all_in += (more - younger) * log1p(-min(miss, 1.0 - 1e-15))
+            resends += 1
+        return -np.expm1(log_all_in)
+
+    def _num_with_more_resends_than(self, resends: int, excess_s: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Chunks i <= M with floor((M T + excess - i T) / O) > resends."""
+        if resends < 0:
+            return np.full_like(excess_s, float(self.num_chunks))
+        limit = (self.num_chunks * self.inject_s + excess_s - (resends + 1) * self.resend_s) / self.inject_s
+        return np.clip(np.floor(limit + 1e-9), 0.0, float(self.num_chunks))
+
+    def _horizon_s(self) -> float:
+        """Beyond this excess, fewer than 1e-10 chunks are expected to be missing."""
+        if self.loss <= 0 or self.loss * self.num_chunks < _NEGLIGIBLE:
+            return 0.0
+        return self.resend_s * (ceil(log(_NEGLIGIBLE / self.num_chunks) / log(self.loss)) + 1)
+
+    def expected_excess_s(self) -> float:
+        horizon = self._horizon_s()
+        if horizon == 0.0:
+            return 0.0
+        num_points = _GRID_POINTS * ceil(horizon / self.resend_s)
+        width = horizon / num_points
+        return float(self._exceeds((np.arange(num_points) + 0.5) * width).sum() * width)
+
+    def quantile_excess_s(self, quantile: float) -> float:
+        horizon = self._horizon_s()
+        if horizon == 0.0:
+            return 0.0
+        num_points = _GRID_POINTS * ceil(horizon / self.resend_s)
+        grid = np.arange(num_points + 1) * (horizon / num_points)
+        return float(grid[int(np.argmax(self._exceeds(grid) <= 1.0 - quantile))])
+
+
+def erasure_submessage_failure_probability(loss: float, num_data: int, num_parity: int) -> float:
+    """A submessage of k data and m parity chunks fails when more than m of its k + m chunks are lost.
+
+    >>> erasure_submessage_failure_probability(0.0, 32, 8)
+    0.0
+    >>> round(erasure_submessage_failure_probability(0.5, 1, 1), 3)
+    0.25
+    """
+    total = num_data + num_parity
+    term, survives = (1.0 - loss) ** total, 0.0
+    for lost in range(num_parity + 1):
+        survives += term
+        if loss < 1.0:
+            term *= (total - lost) / (lost + 1) * loss / (1.0 - loss)
+    return max(0.0, 1.0 - survives)
+
+
+def erasure_code_s(
+    size_bytes: float,
+    path: Path,
+    *,
+    num_data: int = 32,
+    num_parity: int = 8,
+    timeout_round_trips: float = TIMER_ROUND_TRIPS,
+) -> float:
+    """Expected message time under an erasure code (k, m) with selective repeat as fallback.
+
+    (M + ceil(M/R)) T + RTT + P_fb ((1 + beta) RTT + T_SR of the failed submessages), R = k/m, P_fb = 1 - P_EC^L,
+    L = M/k (SDR-RDMA, arXiv 2505.05366).
+    >>> round(erasure_code_s(128 * 2**20, Path(5e10, 25e-3, 1e-4)) * 1e3, 3)
+    28.355
+    """
+    chunks = path.num_chunks(size_bytes)
+    injected = chunks + ceil(chunks * num_parity / num_data)
+    failure = erasure_submessage_failure_probability(path.chunk_loss, num_data, num_parity)
+    submessages = ceil(chunks / num_data)
+    fallback = -expm1(submessages * log1p(-min(failure, 1.0 - 1e-15)))
+    direct = injected * path.inject_s + path.round_trip_s
+    if fallback < _NEGLIGIBLE:
+        return direct
+    resent = max(1.0, submessages * failure / fallback) * num_data * path.chunk_bytes
+    repeat = selective_repeat_s(resent, path, timeout_round_trips=timeout_round_trips)
+    return direct + fallback * (ERASURE_FALLBACK_ROUND_TRIPS * path.round_trip_s + repeat)

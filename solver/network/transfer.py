@@ -1,0 +1,69 @@
+"""Time of one message on one path: T(S) = alpha + S / (rate * eta(S)), windows and the bandwidth-delay product.
+
+Owns point-to-point formulas on plain numbers. Never knows who sends or which collective it is.
+"""
+
+from __future__ import annotations
+
+from math import ceil, sqrt
+
+
+def transfer_s(size_bytes: float, latency_s: float, rate_bytes_per_s: float, efficiency: float = 1.0) -> float:
+    """Point to point: alpha + S / (rate * eta).
+
+    >>> transfer_s(1e9, 1e-3, 5e10)
+    0.021
+    """
+    return latency_s + size_bytes / (rate_bytes_per_s * efficiency)
+
+
+def chunked_pipeline_s(wire_s: float, fill_s: float) -> float:
+    """Transfer cut into the best number of chunks: W + 2 sqrt(f W).
+
+    With q chunks the wire time W is followed by a fill of W/q and preceded by q chunk overheads of f:
+    W + W/q + q f, least at q = sqrt(W/f). The shape behind the slow rise of measured rates with size.
+    >>> chunked_pipeline_s(1.0, 0.01)
+    1.2
+    """
+    return wire_s + 2.0 * sqrt(fill_s * wire_s)
+
+
+def bandwidth_delay_product_bytes(rate_bytes_per_s: float, round_trip_s: float) -> float:
+    """Bytes in flight that fill a path: rate * RTT.
+
+    >>> bandwidth_delay_product_bytes(5e10, 10e-3)
+    500000000.0
+    """
+    return rate_bytes_per_s * round_trip_s
+
+
+def num_queue_pairs_to_fill(rate_bytes_per_s: float, round_trip_s: float, window_bytes: float) -> int:
+    """Queue pairs whose windows together cover the bandwidth-delay product: ceil(BDP / window).
+
+    >>> num_queue_pairs_to_fill(5e10, 5.179e-3, 4 * 2**20)
+    62
+    """
+    return max(1, ceil(bandwidth_delay_product_bytes(rate_bytes_per_s, round_trip_s) / window_bytes))
+
+
+def windowed_rate_bytes_per_s(line_bytes_per_s: float, in_flight_bytes: float, round_trip_s: float) -> float:
+    """Rate that a window allows: min(line, in flight / RTT). No round trip, no limit.
+
+    >>> windowed_rate_bytes_per_s(5e10, 4 * 2**20, 10e-3)
+    419430400.0
+    """
+    if round_trip_s <= 0:
+        return line_bytes_per_s
+    return min(line_bytes_per_s, in_flight_bytes / round_trip_s)
+
+
+def mathis_rate_bytes_per_s(segment_bytes: float, round_trip_s: float, loss_probability: float) -> float:
+    """Upper bound of one loss-driven TCP stream: 1.22 MSS / (RTT sqrt(p)).
+
+    Source: Mathis et al., CCR 1997. Without loss or delay there is no bound.
+    >>> round(mathis_rate_bytes_per_s(1448, 0.02, 1e-4))
+    8832800
+    """
+    if loss_probability <= 0 or round_trip_s <= 0:
+        return float("inf")
+    return 1.22 * segment_bytes / (round_trip_s * sqrt(loss_probability))
