@@ -1,0 +1,81 @@
+"""A software stack as the cost model sees it: a few constants, each with the evidence it rests on.
+
+Owns the constants and their provenance. Never holds a formula: `solver/cost` says what each constant means in time.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from models.base import Frozen, Name
+from models.catalogue import named_entry
+
+Origin = Literal["measured", "fitted", "datasheet", "guessed"]
+
+
+class Constant(Frozen):
+    """One number of a profile and where it comes from."""
+
+    value: Annotated[float, Field(ge=0, le=1e15)] = Field(description="The number, in the unit of its field.")
+    origin: Origin = Field(description="Kind of evidence.", examples=["fitted"])
+    source: str = Field("", max_length=300, description="Data or document behind it.", examples=["vTrain, 72 runs"])
+
+
+def _constant(description: str, unit: str, value: float) -> Constant:
+    default = Constant(value=value, origin="guessed", source="no measurement of this stack")
+    field: Constant = Field(default, description=description, json_schema_extra={"unit": unit})
+    return field
+
+
+class StackProfile(Frozen):
+    """The calibrated constants of one software stack on one GPU generation."""
+
+    name: Name = Field(description="Name used in plans.", examples=["megatron-2021"])
+    description: str = Field("", max_length=400, description="Which software this stands for.")
+    frameworks: tuple[Name, ...] = Field(
+        (), description="Framework names this profile answers for (case-insensitive parts).", examples=[["Megatron-LM"]]
+    )
+    gpus: tuple[Name, ...] = Field((), description="GPU names it answers for (prefixes); empty means any.")
+
+    sequence_parallel: bool = Field(True, description="Norms and dropout are split over the tensor-parallel group.")
+    dropout: bool = Field(False, description="Dropout masks are computed and kept.")
+    scatter_gather_pipeline: bool = Field(
+        True, description="A boundary message is split over the tensor-parallel group instead of sent by every rank."
+    )
+    context_parallel_ring: bool = Field(True, description="Keys and values travel in a ring beside the attention core.")
+
+    gemm_efficiency: Constant = _constant("Share of the 16-bit peak that a large matrix product reaches.", "1", 0.75)
+    gemm_efficiency_fp8: Constant = _constant("Share of the 8-bit peak that a large matrix product reaches.", "1", 0.65)
+    gemm_efficiency_fp4: Constant = _constant("Share of the 4-bit peak that a large matrix product reaches.", "1", 0.5)
+    gemm_half_size: Constant = _constant(
+        "Matrix dimension at which a 16-bit product takes twice its ideal time.", "1", 100.0
+    )
+    attention_efficiency: Constant = _constant("Share of the 16-bit peak that the attention core reaches.", "1", 0.45)
+    memory_efficiency: Constant = _constant("Share of the HBM bandwidth that streaming kernels reach.", "1", 0.8)
+    elementwise_traffic: Constant = _constant(
+        "Memory traffic of norms, activations and residuals over the least possible.", "1", 1.5
+    )
+    host_layer_s: Constant = _constant("Host time to launch the forward of one dense layer.", "s", 2e-4)
+    host_moe_layer_s: Constant = _constant("Host time to launch the forward of one MoE layer.", "s", 8e-4)
+    scale_up_efficiency: Constant = _constant("Share of the scale-up rate that collectives reach.", "1", 0.75)
+    scale_out_efficiency: Constant = _constant("Share of the NIC rate that collectives reach.", "1", 0.7)
+    point_to_point_efficiency: Constant = _constant("Share of the NIC rate of one stage-to-stage message.", "1", 0.7)
+    collective_latency_s: Constant = _constant("Launch and synchronisation of one collective.", "s", 3e-5)
+    tensor_parallel_overlap: Constant = _constant("Share of tensor-parallel traffic hidden behind work.", "1", 0.0)
+    expert_parallel_overlap: Constant = _constant("Share of expert all-to-all hidden behind work.", "1", 0.0)
+    pipeline_overlap: Constant = _constant("Share of steady-state stage messages hidden behind work.", "1", 0.0)
+    data_parallel_overlap: Constant = _constant(
+        "Share of the last backward (and of each FSDP layer) that hides data-parallel traffic.", "1", 0.5
+    )
+    expert_imbalance: Constant = _constant("Tokens of the busiest expert rank over the mean.", "1", 1.0)
+    step_constant_s: Constant = _constant("Time per optimizer step that nothing else explains.", "s", 0.01)
+    optimizer_traffic: Constant = _constant("Memory traffic of the optimizer step over the least possible.", "1", 1.0)
+    framework_bytes: Constant = _constant("Memory of context, libraries and communicators.", "B", 1.5e9)
+    activation_overhead: Constant = _constant("Activation memory held over the closed form.", "1", 1.0)
+
+
+StackProfileOrName = Annotated[
+    StackProfile, BeforeValidator(lambda value: named_entry("stacks", value), json_schema_input_type=StackProfile | str)
+]

@@ -1,0 +1,107 @@
+"""Time of collectives inside one building, for groups that start on a domain boundary.
+
+Owns how a group maps on scale-up domains and NICs, and its bus bandwidth. Never decides what is sent or what hides it.
+Groups are described by their number of ranks and their stride: ranks of a group lie `stride` GPUs apart, so `stride`
+equal groups share the NICs of each domain (arXiv 2104.04473, 3.3; NCCL rings enter and leave a domain once).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.stack import StackProfile
+from solver.cost.columns import FloatArray, IntArray
+from solver.cost.fabric import Fabric
+
+
+@dataclass(frozen=True)
+class Group:
+    """Where the ranks of one kind of communicator sit."""
+
+    ranks: FloatArray
+    local_ranks: FloatArray
+    bus_bytes_per_s: FloatArray
+    nic_bytes_per_s: float
+    scale_up_bytes_per_s: float
+
+
+def group_of(ranks: IntArray, stride: IntArray, fabric: Fabric, stack: StackProfile) -> Group:
+    """Ranks per domain and bus bandwidth of `ranks` GPUs that lie `stride` apart.
+
+    Inside one domain the scale-up rate; beyond it a ring leaves each domain through the NICs of its local ranks.
+    """
+    domain = fabric.scale_up_domain_gpus
+    local = np.clip(domain // np.maximum(stride, 1), 1, np.maximum(ranks, 1)).astype(np.float64)
+    scale_up = fabric.scale_up_bytes_per_s * stack.scale_up_efficiency.value
+    nic = fabric.nic_bytes_per_s * stack.scale_out_efficiency.value
+    bus = np.where(local >= ranks, scale_up, np.minimum(scale_up, nic * local))
+    return Group(ranks.astype(np.float64), local, bus, nic, scale_up)
+
+
+def _share(group: Group) -> FloatArray:
+    return (group.ranks - 1.0) / np.maximum(group.ranks, 1.0)
+
+
+def hop_latency_s(group: Group, fabric: Fabric, *, logarithmic: bool) -> FloatArray:
+    """Latency of one pass over a group: every local hop, and each network hop or their logarithm (trees)."""
+    domains = np.maximum(group.ranks / group.local_ranks, 1.0)
+    network = np.log2(domains) if logarithmic else domains - 1.0
+    return (group.local_ranks - 1.0) * fabric.scale_up_latency_s + network * fabric.scale_out_latency_s
+
+
+def all_reduce_s(payload_bytes: FloatArray, group: Group, fabric: Fabric, stack: StackProfile) -> FloatArray:
+    """2 (n-1)/n S / bus bandwidth plus two passes of latency; nothing for a single rank.
+
+    Source: Patarasuk & Yuan 2009 (ring), nccl-tests (bus bandwidth), NCCL trees for the latency.
+    """
+    latency = stack.collective_latency_s.value + 2.0 * hop_latency_s(group, fabric, logarithmic=True)
+    time = latency + 2.0 * _share(group) * payload_bytes / group.bus_bytes_per_s
+    return np.where(group.ranks > 1, time, 0.0)
+
+
+def gather_s(payload_bytes: FloatArray, group: Group, fabric: Fabric, stack: StackProfile) -> FloatArray:
+    """All-gather or reduce-scatter of a whole array of S bytes: (n-1)/n S / bus bandwidth plus one pass."""
+    latency = stack.collective_latency_s.value + hop_latency_s(group, fabric, logarithmic=True)
+    time = latency + _share(group) * payload_bytes / group.bus_bytes_per_s
+    return np.where(group.ranks > 1, time, 0.0)
+
+
+def all_to_all_s(
+    payload_bytes: FloatArray, group: Group, fabric: Fabric, stack: StackProfile, *, copies_across: FloatArray
+) -> FloatArray:
+    """Pairwise exchange of S bytes per rank: the local part over scale-up, the rest over the rank's own NIC.
+
+    `copies_across` is the share of the remote copies that really travel (node-limited routing sends one per host).
+    """
+    inside = np.maximum(group.local_ranks - 1.0, 0.0) / np.maximum(group.ranks, 1.0)
+    across = np.maximum(group.ranks - group.local_ranks, 0.0) / np.maximum(group.ranks, 1.0)
+    latency = stack.collective_latency_s.value + hop_latency_s(group, fabric, logarithmic=True)
+    remote = across * copies_across * payload_bytes / group.nic_bytes_per_s
+    time = latency + np.maximum(inside * payload_bytes / group.scale_up_bytes_per_s, remote)
+    return np.where(group.ranks > 1, time, 0.0)
+
+
+def exposed_s(communication_s: FloatArray, hider_s: FloatArray, overlap: float) -> FloatArray:
+    """Communication that delays its owner when a share `overlap` of the work beside it can hide it.
+
+    (1 - w) C + w max(0, C - H): at w = 1 only what is longer than the work, at w = 0 all of it.
+
+    >>> float(exposed_s(np.array(10.0), np.array(4.0), 0.5))
+    8.0
+    """
+    exposed: FloatArray = (1.0 - overlap) * communication_s + overlap * np.maximum(0.0, communication_s - hider_s)
+    return exposed
+
+
+def boundary_message_s(
+    boundary_bytes: FloatArray, tp: IntArray, cp: IntArray, fabric: Fabric, stack: StackProfile
+) -> FloatArray:
+    """One stage-to-stage message of a whole stage group through the NICs of its ranks.
+
+    With scatter-gather each rank sends its share; without, every tensor-parallel rank sends all of its part.
+    """
+    senders = (tp * cp if stack.scatter_gather_pipeline else cp).astype(np.float64)
+    rate = fabric.nic_bytes_per_s * stack.point_to_point_efficiency.value
+    return fabric.scale_out_latency_s + stack.collective_latency_s.value + boundary_bytes / senders / rate

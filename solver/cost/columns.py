@@ -1,0 +1,76 @@
+"""Candidate configurations as equal-length integer arrays: the one input form of every formula.
+
+Owns the codes of the named choices. Never decides which configurations exist: that is the search space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from models.plan import Configuration
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+SHARDING_CODES = ("ddp", "zero1", "fsdp", "hsdp")
+DDP, ZERO1, FSDP, HSDP = range(4)
+RECOMPUTE_CODES = ("none", "selective", "full")
+RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL = range(3)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """One entry per configuration. `shard_group` counts the replicas that share one copy of the sharded state."""
+
+    tp: IntArray
+    cp: IntArray
+    ep: IntArray
+    pp: IntArray
+    dp: IntArray
+    vpp: IntArray
+    micro_batch: IntArray
+    num_microbatches: IntArray
+    sharding: IntArray
+    shard_group: IntArray
+    recompute: IntArray
+
+    def __len__(self) -> int:
+        return len(self.tp)
+
+    def take(self, rows: IntArray | BoolArray) -> Columns:
+        """The chosen rows, by index or by mask."""
+        return Columns(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+
+
+def columns_from(rows: Sequence[dict[str, int]]) -> Columns:
+    """Columns of rows that name every field.
+
+    >>> row = dict.fromkeys([f.name for f in fields(Columns)], 1)
+    >>> len(columns_from([row, row]))
+    2
+    """
+    return Columns(**{f.name: np.array([row[f.name] for row in rows], dtype=np.int64) for f in fields(Columns)})
+
+
+def columns_of(configuration: Configuration) -> Columns:
+    """One configuration as columns of length 1."""
+    degrees = configuration.degrees
+    row = {
+        "tp": degrees.tp,
+        "cp": degrees.cp,
+        "ep": degrees.ep,
+        "pp": degrees.pp,
+        "dp": degrees.dp,
+        "vpp": degrees.vpp,
+        "micro_batch": configuration.micro_batch_sequences,
+        "num_microbatches": configuration.num_microbatches,
+        "sharding": SHARDING_CODES.index(configuration.sharding),
+        "shard_group": configuration.shard_group_replicas,
+        "recompute": RECOMPUTE_CODES.index(configuration.recompute),
+    }
+    return columns_from([row])

@@ -1,0 +1,164 @@
+"""Gradient reduction and parameter gathering over replicas: bytes, time inside a building, and what crosses buildings.
+
+Owns the volumes by sharding, for dense and expert parameters. Never routes a flow and never knows a link.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.stack import StackProfile
+from solver.cost.collectives import Group, all_reduce_s, gather_s, group_of
+from solver.cost.columns import DDP, FSDP, HSDP, ZERO1, Columns, FloatArray, IntArray
+from solver.cost.fabric import Fabric
+
+WEIGHT_BYTES = 2.0  # parameters travel in 16 bits
+
+
+@dataclass(frozen=True)
+class ReplicaGroups:
+    """Communicators over replicas. `shard` holds one copy of sharded state, `replicate` joins such copies (HSDP)."""
+
+    dense_shard: Group
+    dense_replicate: Group
+    expert_shard: Group
+    expert_replicate: Group
+
+
+def replica_groups(columns: Columns, fabric: Fabric, stack: StackProfile) -> ReplicaGroups:
+    """Dense state is shared by dp*cp ranks that lie tp apart; experts by dp*cp/ep ranks that lie tp*ep apart."""
+    shard, copies = shard_and_copies(columns)
+    dense = shard * columns.cp
+    expert = np.maximum(dense // columns.ep, 1)
+    across = columns.tp * columns.cp * shard
+    return ReplicaGroups(
+        dense_shard=group_of(dense, columns.tp, fabric, stack),
+        dense_replicate=group_of(copies, across, fabric, stack),
+        expert_shard=group_of(expert, columns.tp * columns.ep, fabric, stack),
+        expert_replicate=group_of(copies, across, fabric, stack),
+    )
+
+
+def shard_and_copies(columns: Columns) -> tuple[IntArray, IntArray]:
+    """Replicas that share one copy of the state, and the number of such copies: only HSDP has more than one."""
+    shard = np.where(columns.sharding == HSDP, np.clip(columns.shard_group, 1, columns.dp), columns.dp)
+    return shard, np.maximum(columns.dp // shard, 1)
+
+
+@dataclass(frozen=True)
+class StepTraffic:
+    """Once per iteration and GPU: time of reducing gradients and of gathering parameters."""
+
+    reduce_s: FloatArray
+    gather_s: FloatArray
+
+
+def step_traffic(
+    dense_parameters: FloatArray,
+    expert_parameters: FloatArray,
+    columns: Columns,
+    fabric: Fabric,
+    stack: StackProfile,
+    *,
+    gradient_bytes: float,
+) -> StepTraffic:
+    """DDP all-reduces gradients; ZeRO-1 scatters them and gathers weights; HSDP all-reduces its shards.
+
+    FSDP moves everything with its layers instead, see `layer_traffic`.
+    """
+    groups = replica_groups(columns, fabric, stack)
+    reduce_time = np.zeros(len(columns))
+    gather_time = np.zeros(len(columns))
+    for parameters, group, copies in (
+        (dense_parameters, groups.dense_shard, groups.dense_replicate),
+        (expert_parameters, groups.expert_shard, groups.expert_replicate),
+    ):
+        used = parameters > 0
+        gradients = gradient_bytes * parameters
+        summed = all_reduce_s(gradients, group, fabric, stack)
+        scattered = gather_s(gradients, group, fabric, stack)
+        across = all_reduce_s(gradients / np.maximum(group.ranks, 1.0), copies, fabric, stack)
+        mode = columns.sharding
+        choice = [summed, scattered, np.zeros_like(summed), across]
+        reduce_time = reduce_time + np.where(used, np.choose(mode, choice), 0.0)
+        gathered = gather_s(WEIGHT_BYTES * parameters, group, fabric, stack)
+        gather_time = gather_time + np.where(used & (mode == ZERO1), gathered, 0.0)
+    return StepTraffic(reduce_time, gather_time)
+
+
+@dataclass(frozen=True)
+class LayerTraffic:
+    """Per layer, micro-batch and GPU under FSDP: gathering weights once, and scattering gradients once."""
+
+    gather_s: FloatArray
+    scatter_s: FloatArray
+
+
+def layer_traffic(
+    dense_parameters: FloatArray,
+    expert_parameters: FloatArray,
+    columns: Columns,
+    fabric: Fabric,
+    stack: StackProfile,
+    *,
+    gradient_bytes: float,
+) -> LayerTraffic:
+    """FSDP and HSDP gather the weights of every layer forward and again backward, and scatter its gradients."""
+    groups = replica_groups(columns, fabric, stack)
+    sharded = columns.sharding >= FSDP
+    gather_time = np.zeros(len(columns))
+    scatter_time = np.zeros(len(columns))
+    for parameters, group in ((dense_parameters, groups.dense_shard), (expert_parameters, groups.expert_shard)):
+        used = sharded & (parameters > 0)
+        gather_time = gather_time + np.where(used, gather_s(WEIGHT_BYTES * parameters, group, fabric, stack), 0.0)
+        scatter_time = scatter_time + np.where(used, gather_s(gradient_bytes * parameters, group, fabric, stack), 0.0)
+    return LayerTraffic(gather_time, scatter_time)
+
+
+def hierarchical_crossing_bytes(payload_bytes: FloatArray | float, num_places: int) -> FloatArray | float:
+    """Bytes that one place sends to the others for an all-reduce of S: 2 (k-1)/k S, after reducing inside.
+
+    >>> hierarchical_crossing_bytes(100.0, 2)
+    100.0
+    """
+    return 2.0 * (num_places - 1) / num_places * payload_bytes
+
+
+def gather_crossing_bytes(payload_bytes: FloatArray | float, num_places: int) -> FloatArray | float:
+    """Bytes that one place sends for an all-gather or reduce-scatter of S over k places: (k-1)/k S.
+
+    >>> gather_crossing_bytes(100.0, 4)
+    75.0
+    """
+    return (num_places - 1) / num_places * payload_bytes
+
+
+def crossing_bytes(
+    local_parameters: FloatArray, columns: Columns, num_places: int, *, gradient_bytes: float
+) -> FloatArray:
+    """Bytes per iteration and direction that leave one place, for the parameters of one GPU's group over k places.
+
+    All ranks of the place that share these parameters send this much together. FSDP repeats its gathers for every
+    micro-batch: two of weights and one scatter of gradients. HSDP keeps the gathers inside and reduces across.
+    """
+    gradients = gradient_bytes * local_parameters
+    weights = WEIGHT_BYTES * local_parameters
+    reduced = hierarchical_crossing_bytes(gradients, num_places)
+    scattered = gather_crossing_bytes(gradients, num_places)
+    gathered = gather_crossing_bytes(weights, num_places)
+    every_microbatch = columns.num_microbatches * (scattered + 2.0 * gathered)
+    choice: FloatArray = np.choose(
+        columns.sharding, [reduced, scattered + gathered, every_microbatch, np.broadcast_to(reduced, len(columns))]
+    )
+    return np.where(columns.dp * columns.cp > 1, choice, 0.0)
+
+
+def state_shards(columns: Columns) -> tuple[FloatArray, FloatArray]:
+    """Ways in which optimizer state is split, for dense and for expert parameters."""
+    shard, _ = shard_and_copies(columns)
+    dense = np.where(columns.sharding == DDP, 1, shard * columns.cp).astype(np.float64)
+    whole = shard * columns.cp / columns.ep
+    expert = np.where(columns.sharding == DDP, 1.0, np.maximum(whole, 1.0))
+    return dense, expert

@@ -1,0 +1,207 @@
+"""Closed-form iteration time and peak memory of a job inside one building, for whole columns of configurations.
+
+Owns the 1F1B family's closed form. Never schedules: the replay of a real schedule is the authority on time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from models.cluster import GpuType
+from models.stack import StackProfile
+from solver.cost.collectives import boundary_message_s, exposed_s
+from solver.cost.columns import Columns, FloatArray
+from solver.cost.data_parallel import step_traffic
+from solver.cost.fabric import Fabric
+from solver.cost.job import Job
+from solver.cost.layer import Setting
+from solver.cost.memory import peak_activations, static_memory
+from solver.cost.optimizer import optimizer_s
+from solver.cost.stage import StageCost, stage_cost
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Iteration time by cause; the parts add up to `iteration_s`. `peak_bytes` is the fullest rank's memory."""
+
+    iteration_s: FloatArray
+    compute_s: FloatArray
+    tensor_parallel_s: FloatArray
+    context_parallel_s: FloatArray
+    expert_parallel_s: FloatArray
+    bubble_s: FloatArray
+    pipeline_s: FloatArray
+    data_parallel_s: FloatArray
+    optimizer_s: FloatArray
+    peak_bytes: FloatArray
+
+
+@dataclass(frozen=True)
+class RankLayers:
+    """Layers of three kinds of ranks when an uneven split spares the ends: first, inner and last."""
+
+    first: FloatArray
+    inner: FloatArray
+    last: FloatArray
+
+
+def rank_layers(num_layers: int, columns: Columns) -> RankLayers:
+    """Ceil(L / (p v)) layers per chunk; slots left over are taken from the last and the first rank in turn.
+
+    The ends also carry logits and embedding, so frameworks give them fewer layers (arXiv 2401.10241, 4.1).
+    """
+    chunks = columns.pp * columns.vpp
+    inner = np.ceil(num_layers / chunks) * columns.vpp
+    spare = inner * columns.pp - num_layers
+    at_ends = np.minimum(spare, inner)
+    last = np.where(columns.pp > 1, np.maximum(inner - np.ceil(at_ends / 2), 0.0), num_layers)
+    first = np.where(columns.pp > 1, np.maximum(inner - np.floor(at_ends / 2), 0.0), num_layers)
+    return RankLayers(first, np.where(columns.pp > 1, inner, num_layers), last)
+
+
+def _pick(masks: list[tuple[FloatArray, StageCost]]) -> StageCost:
+    """Row by row the stage whose mask is set."""
+    picked = {}
+    for f in fields(StageCost):
+        value = np.zeros(len(masks[0][0]))
+        for mask, stage in masks:
+            value = np.where(mask, getattr(stage, f.name), value)
+        picked[f.name] = value
+    return StageCost(**picked)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The first, inner and last rank of a replica, all their chunks together, and the slowest of them."""
+
+    first: StageCost
+    inner: StageCost
+    last: StageCost
+    slowest: StageCost
+    fill_s: FloatArray
+
+
+def pipeline_of(job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, columns: Columns) -> Pipeline:
+    """Costs per micro-batch of the three kinds of ranks."""
+    layers = rank_layers(job.num_layers, columns)
+    moe_share = job.num_moe_layers / job.num_layers
+    single = columns.pp == 1
+    stages = []
+    for count, embedding, logits in (
+        (layers.first, 1.0, np.where(single, 1.0, 0.0)),
+        (layers.inner, np.where(single, 1.0, 0.0), np.where(single, 1.0, 0.0)),
+        (layers.last + job.num_mtp_layers, np.where(single, 1.0, 0.0), 1.0 + job.num_mtp_layers),
+    ):
+        stages.append(
+            stage_cost(
+                job,
+                gpu,
+                fabric,
+                stack,
+                columns,
+                num_dense_layers=count * (1.0 - moe_share),
+                num_moe_layers=count * moe_share,
+                has_embedding=embedding,
+                has_logits=logits,
+            )
+        )
+    first, inner, last = stages
+    times = np.stack([first.total_s, np.where(columns.pp > 2, inner.total_s, 0.0), last.total_s])
+    times[0] = np.where(single, 0.0, times[0])
+    slowest_index = np.argmax(times, axis=0)
+    slowest = _pick([(slowest_index == i, stage) for i, stage in enumerate(stages)])
+    fill = times[0] + times[2] + np.maximum(columns.pp - 2, 0) * inner.total_s
+    return Pipeline(first, inner, last, slowest, fill)
+
+
+def iteration_estimate(job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, columns: Columns) -> Estimate:
+    """Iteration time of 1F1B or interleaved 1F1B: (m - 1) slowest + fill / v, messages, data parallel, optimizer.
+
+    A pipeline fills and drains through every rank once (arXiv 2104.04473, 2.2); interleaving divides the idle part
+    by v and multiplies the messages by v.
+    """
+    pipe = pipeline_of(job, gpu, fabric, stack, columns)
+    slowest = pipe.slowest
+    m = columns.num_microbatches.astype(np.float64)
+    bubble = (pipe.fill_s - slowest.total_s) / columns.vpp
+    work = m * slowest.total_s
+    message = boundary_message_s(slowest.boundary_bytes, columns.tp, columns.cp, fabric, stack)
+    hops = np.where(columns.pp > 1, 1.0, 0.0) * columns.vpp
+    steady = 2.0 * m * hops * message * (1.0 - stack.pipeline_overlap.value)
+    filling = 2.0 * (columns.pp - 1) * message
+    at = Setting.of(job, gpu, fabric, stack, columns)
+    exchange = _exposed_data_parallel(at, pipe)
+    update = _slowest_update(at, pipe)
+    in_layer = slowest.tensor_parallel_s + slowest.context_parallel_s + slowest.expert_parallel_s
+    compute = m * (slowest.total_s - in_layer - slowest.data_parallel_s)
+    return Estimate(
+        iteration_s=work + bubble + steady + filling + exchange + update,
+        compute_s=compute,
+        tensor_parallel_s=m * slowest.tensor_parallel_s,
+        context_parallel_s=m * slowest.context_parallel_s,
+        expert_parallel_s=m * slowest.expert_parallel_s,
+        bubble_s=bubble,
+        pipeline_s=steady + filling,
+        data_parallel_s=exchange + m * slowest.data_parallel_s,
+        optimizer_s=update,
+        peak_bytes=_peak_bytes(at, pipe),
+    )
+
+
+def _exposed_data_parallel(at: Setting, pipe: Pipeline) -> FloatArray:
+    """Gradient reduction behind the last backward and parameter gathering behind the first forward."""
+    exposed = np.zeros(len(at.columns))
+    for stage in (pipe.first, pipe.last):
+        traffic = step_traffic(
+            stage.parameters,
+            stage.expert_parameters,
+            at.columns,
+            at.fabric,
+            at.stack,
+            gradient_bytes=at.job.optimizer.gradient_bytes_per_parameter,
+        )
+        overlap = at.stack.data_parallel_overlap.value
+        backward = (stage.input_grad_s + stage.weight_grad_s) / at.columns.vpp
+        here = exposed_s(traffic.reduce_s, backward, overlap)
+        here = here + exposed_s(traffic.gather_s, stage.forward_s / at.columns.vpp, overlap)
+        exposed = np.maximum(exposed, here)
+    return exposed
+
+
+def _slowest_update(at: Setting, pipe: Pipeline) -> FloatArray:
+    update = np.zeros(len(at.columns))
+    for stage in (pipe.first, pipe.last):
+        here = optimizer_s(
+            stage.parameters,
+            stage.expert_parameters,
+            at.columns,
+            gpu=at.gpu,
+            stack=at.stack,
+            optimizer=at.job.optimizer,
+        )
+        update = np.maximum(update, here)
+    return update
+
+
+def _peak_bytes(at: Setting, pipe: Pipeline) -> FloatArray:
+    """Memory of the fuller of first and last rank."""
+    peak = np.zeros(len(at.columns))
+    for stage, rank, has_logits in (
+        (pipe.first, np.zeros_like(at.columns.pp), (at.columns.pp == 1).astype(np.float64)),
+        (pipe.last, at.columns.pp - 1, np.ones(len(at.columns))),
+    ):
+        static = static_memory(
+            at.job,
+            at.gpu,
+            at.fabric,
+            at.stack,
+            at.columns,
+            parameters=stage.parameters,
+            expert_parameters=stage.expert_parameters,
+            has_logits=has_logits,
+        )
+        held = peak_activations(at.columns, rank) * stage.activation_bytes
+        peak = np.maximum(peak, static.total_bytes + held)
+    return peak

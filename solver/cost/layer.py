@@ -1,0 +1,285 @@
+"""Time and bytes of one transformer layer, and of the ends of the model, per micro-batch and GPU.
+
+Owns the sum over matrices, attention, element-wise work and in-layer communication. Never sums a stage or a pipeline.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.cluster import GpuType
+from models.stack import StackProfile
+from solver.cost import flops
+from solver.cost.collectives import all_reduce_s, all_to_all_s, exposed_s, gather_s, group_of
+from solver.cost.columns import RECOMPUTE_FULL, RECOMPUTE_NONE, Columns, FloatArray
+from solver.cost.compute import BYTES_16_BIT, Machine, gemm_s, streaming_s, weight_gradient_s
+from solver.cost.fabric import Fabric
+from solver.cost.job import Gemm, Job, LayerShape
+
+FLASH_BACKWARD = 2.5  # five products against two of the forward (flash recomputes the scores), arXiv 2307.08691
+UNFUSED_BACKWARD = 2.0  # four products against two
+SCORE_BYTES_FORWARD = 13.0  # scale+mask+softmax read/write, dropout read/write with mask, operand of the product
+SCORE_BYTES_BACKWARD = 16.0
+BACKWARD_TRAFFIC = 1.5  # element-wise backward reads the stored input beside the gradient
+HOST_BACKWARD = 0.7  # host time of each half of the backward over the forward's
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all layers of one job under one set of configurations share."""
+
+    job: Job
+    gpu: GpuType
+    fabric: Fabric
+    stack: StackProfile
+    columns: Columns
+    machine: Machine
+    tokens: FloatArray
+    tp: FloatArray
+    norm_split: FloatArray
+
+    @classmethod
+    def of(cls, job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, columns: Columns) -> Setting:
+        """Tokens per stage-group member and the splits, as floats."""
+        tp = columns.tp.astype(np.float64)
+        tokens = columns.micro_batch * float(job.sequence_length) / columns.cp
+        norm_split = tp if stack.sequence_parallel else np.ones_like(tp)
+        machine = Machine.of(gpu, stack, job.precision)
+        return cls(job, gpu, fabric, stack, columns, machine, tokens, tp, norm_split)
+
+
+@dataclass(frozen=True)
+class Times:
+    """Forward, input-gradient and weight-gradient time of one piece of work."""
+
+    forward_s: FloatArray
+    input_grad_s: FloatArray
+    weight_grad_s: FloatArray
+
+    def __add__(self, other: Times) -> Times:
+        return Times(
+            self.forward_s + other.forward_s,
+            self.input_grad_s + other.input_grad_s,
+            self.weight_grad_s + other.weight_grad_s,
+        )
+
+    def scaled(self, factor: FloatArray | float) -> Times:
+        """All three times a factor."""
+        return Times(self.forward_s * factor, self.input_grad_s * factor, self.weight_grad_s * factor)
+
+    def at_least(self, host_s: float) -> Times:
+        """The host must launch the kernels of each phase before the GPU can finish them."""
+        return Times(
+            np.maximum(self.forward_s, host_s),
+            np.maximum(self.input_grad_s, HOST_BACKWARD * host_s),
+            np.maximum(self.weight_grad_s, HOST_BACKWARD * host_s),
+        )
+
+    @property
+    def total_s(self) -> FloatArray:
+        """All three together."""
+        return self.forward_s + self.input_grad_s + self.weight_grad_s
+
+
+@dataclass(frozen=True)
+class LayerCost:
+    """One layer per micro-batch and GPU: work, and exposed communication by cause."""
+
+    work: Times
+    tensor_parallel: Times
+    context_parallel: Times
+    expert_parallel: Times
+
+    @property
+    def times(self) -> Times:
+        """Everything together."""
+        return self.work + self.tensor_parallel + self.context_parallel + self.expert_parallel
+
+
+def _sizes(gemm: Gemm, tp: FloatArray) -> tuple[FloatArray, FloatArray]:
+    inner = gemm.inner / tp if gemm.split == "inner" else np.full_like(tp, gemm.inner)
+    outer = gemm.outer / tp if gemm.split == "outer" else np.full_like(tp, gemm.outer)
+    return inner, outer
+
+
+def _gemm_times(at: Setting, gemms: tuple[Gemm, ...]) -> Times:
+    forward = np.zeros_like(at.tp)
+    weight = np.zeros_like(at.tp)
+    gradient_bytes = at.job.optimizer.gradient_bytes_per_parameter
+    for gemm in gemms:
+        inner, outer = _sizes(gemm, at.tp)
+        forward = forward + gemm_s(at.tokens, inner, outer, at.machine)
+        weight = weight + weight_gradient_s(at.tokens, inner, outer, at.machine, gradient_bytes=gradient_bytes)
+    return Times(forward, forward, weight)
+
+
+def _expert_times(at: Setting, shape: LayerShape) -> Times:
+    """Grouped products of the local experts: the fewer tokens each gets, the worse their shape."""
+    groups = at.columns.ep * at.tp
+    local = np.maximum(at.job.num_experts / groups, 1.0)
+    width_share = np.minimum(at.job.num_experts / groups, 1.0)
+    rows = at.columns.ep * at.tokens * at.job.experts_per_token / at.job.num_experts
+    rows = rows * at.stack.expert_imbalance.value
+    gradient_bytes = at.job.optimizer.gradient_bytes_per_parameter
+    first, second = shape.expert_gemms
+    forward = gemm_s(rows, np.full_like(at.tp, first.inner), first.outer * width_share, at.machine)
+    forward = forward + gemm_s(rows, second.inner * width_share, np.full_like(at.tp, second.outer), at.machine)
+    weight = weight_gradient_s(
+        rows, np.full_like(at.tp, first.inner), first.outer * width_share, at.machine, gradient_bytes=gradient_bytes
+    ) + weight_gradient_s(
+        rows, second.inner * width_share, np.full_like(at.tp, second.outer), at.machine, gradient_bytes=gradient_bytes
+    )
+    return Times(forward, forward, weight).scaled(local)
+
+
+def _core_s(at: Setting, shape: LayerShape) -> tuple[FloatArray, FloatArray]:
+    """Forward and backward of the attention core; an unfused core also moves its scores through memory."""
+    job = at.job
+    causal = job.causal_attention and job.flash_attention
+    per_token = flops.attention_core_flops(job.sequence_length, shape.attention_width, causal=causal)
+    forward = at.tokens * per_token / at.tp / at.machine.attention_flops_per_s
+    if job.flash_attention:
+        return forward, FLASH_BACKWARD * forward
+    scores = at.tokens * job.sequence_length * job.num_heads / at.tp
+    return (
+        forward + scores * SCORE_BYTES_FORWARD / at.machine.memory_bytes_per_s,
+        UNFUSED_BACKWARD * forward + scores * SCORE_BYTES_BACKWARD / at.machine.memory_bytes_per_s,
+    )
+
+
+def elementwise_bytes(at: Setting, shape: LayerShape) -> FloatArray:
+    """Least traffic of norms, residuals, dropout, rotary and activation of one layer, forward.
+
+    Per token: two norms 8 h and two residual additions 14 h (with masks) or 12 h, split only by sequence parallelism;
+    2 x 2 bytes of q, k and v, and 4 f (plain) or 6 f (gated) of the activation, split by tensor parallelism.
+    """
+    norm = (22.0 if at.stack.dropout else 20.0) * at.job.hidden_size / at.norm_split
+    activation = 6.0 if at.job.gated_mlp else 4.0
+    inner = shape.mlp_inner + at.job.experts_per_token * shape.expert_inner
+    return at.tokens * (norm + (4.0 * shape.qkv_width + activation * inner) / at.tp)
+
+
+def quantise_bytes(at: Setting, gemms: tuple[Gemm, ...]) -> FloatArray:
+    """Traffic of casting the inputs of products to 8 or 4 bits and transposing them, forward."""
+    if at.machine.element_bytes >= BYTES_16_BIT:
+        return np.zeros_like(at.tp)
+    width = np.zeros_like(at.tp)
+    for gemm in gemms:
+        width = width + _sizes(gemm, at.tp)[0]
+    return at.tokens * width * (BYTES_16_BIT + 2.0 * at.machine.element_bytes)
+
+
+def _permute_bytes(at: Setting, shape: LayerShape) -> FloatArray:
+    """Traffic of permuting tokens to experts and back, forward: read and write the copies twice."""
+    if not shape.expert_gemms:
+        return np.zeros_like(at.tp)
+    return at.tokens / at.tp * at.job.experts_per_token * at.job.hidden_size * BYTES_16_BIT * 4.0
+
+
+def _work(at: Setting, shape: LayerShape) -> Times:
+    products = _gemm_times(at, shape.gemms)
+    core_forward, core_backward = _core_s(at, shape)
+    traffic = elementwise_bytes(at, shape) + quantise_bytes(at, shape.gemms) + _permute_bytes(at, shape)
+    light = streaming_s(traffic, at.machine)
+    work = products + Times(core_forward + light, core_backward + BACKWARD_TRAFFIC * light, np.zeros_like(light))
+    if shape.expert_gemms:
+        work = work + _expert_times(at, shape)
+    host = at.stack.host_moe_layer_s if shape.expert_gemms else at.stack.host_layer_s
+    return _with_recompute(at, work.at_least(host.value), core_forward)
+
+
+def _with_recompute(at: Setting, work: Times, core_forward: FloatArray) -> Times:
+    """Full recomputation repeats the forward inside the input gradient; selective repeats an unfused core."""
+    mode = at.columns.recompute
+    core = np.zeros_like(core_forward) if at.job.flash_attention else core_forward
+    again = np.where(mode == RECOMPUTE_FULL, work.forward_s, np.where(mode == RECOMPUTE_NONE, 0.0, core))
+    return Times(work.forward_s, work.input_grad_s + again, work.weight_grad_s)
+
+
+def _tensor_parallel(at: Setting, *, hides: Times) -> Times:
+    """Two reductions of the hidden states forward and two backward; sequence parallelism splits each in two halves.
+
+    Sequence parallelism gathers the inputs once more for the weight gradients (arXiv 2205.05198).
+    """
+    group = group_of(at.columns.tp, np.ones_like(at.columns.tp), at.fabric, at.stack)
+    hidden = at.tokens * at.job.hidden_size * BYTES_16_BIT
+    forward = 2.0 * all_reduce_s(hidden, group, at.fabric, at.stack)
+    again = np.where(at.columns.recompute == RECOMPUTE_FULL, forward, 0.0)
+    weight = np.zeros_like(forward)
+    if at.stack.sequence_parallel:
+        weight = 2.0 * gather_s(hidden, group, at.fabric, at.stack)
+    overlap = at.stack.tensor_parallel_overlap.value
+    return Times(
+        exposed_s(forward, hides.forward_s, overlap),
+        exposed_s(forward + again, hides.input_grad_s, overlap),
+        exposed_s(weight, hides.weight_grad_s, max(overlap, 0.5)),
+    )
+
+
+def _context_parallel(at: Setting, shape: LayerShape) -> Times:
+    """Keys and values of the other ranks: in a ring beside the core, or gathered before it."""
+    cp = at.columns.cp
+    group = group_of(cp, at.columns.tp, at.fabric, at.stack)
+    keys_values = at.tokens * cp * shape.kv_width / at.tp * BYTES_16_BIT
+    forward = gather_s(keys_values, group, at.fabric, at.stack)
+    core_forward, core_backward = _core_s(at, shape)
+    overlap = 1.0 if at.stack.context_parallel_ring else 0.0
+    backward = exposed_s(2.0 * forward, core_backward, overlap)
+    ahead = exposed_s(forward, core_forward, overlap)
+    again = np.where(at.columns.recompute == RECOMPUTE_FULL, ahead, 0.0)
+    return Times(ahead, backward + again, np.zeros_like(forward))
+
+
+def _expert_parallel(at: Setting, shape: LayerShape, *, hides: Times) -> Times:
+    """Dispatch and combine, forward and backward: each moves K copies of the rank's tokens."""
+    zero = np.zeros_like(at.tp)
+    if not shape.expert_gemms:
+        return Times(zero, zero, zero)
+    ranks = at.columns.ep * at.columns.tp
+    group = group_of(ranks, np.ones_like(ranks), at.fabric, at.stack)
+    copies = at.tokens / at.tp * at.job.experts_per_token * at.job.hidden_size * BYTES_16_BIT
+    limit = at.job.max_nodes_per_token
+    across = np.full_like(zero, min(1.0, limit / at.job.experts_per_token) if limit else 1.0)
+    one_way = all_to_all_s(copies * at.stack.expert_imbalance.value, group, at.fabric, at.stack, copies_across=across)
+    both = 2.0 * one_way
+    overlap = at.stack.expert_parallel_overlap.value
+    ahead = exposed_s(both, hides.forward_s, overlap)
+    again = np.where(at.columns.recompute == RECOMPUTE_FULL, ahead, 0.0)
+    return Times(ahead, exposed_s(both, hides.input_grad_s + hides.weight_grad_s, overlap) + again, zero)
+
+
+def layer_cost(at: Setting, shape: LayerShape) -> LayerCost:
+    """One layer of one kind."""
+    work = _work(at, shape)
+    return LayerCost(
+        work=work,
+        tensor_parallel=_tensor_parallel(at, hides=work),
+        context_parallel=_context_parallel(at, shape),
+        expert_parallel=_expert_parallel(at, shape, hides=work),
+    )
+
+
+def embedding_times(at: Setting) -> Times:
+    """Look-up, its sum over the tensor-parallel group, and the scatter of its gradient."""
+    hidden = at.tokens * at.job.hidden_size * BYTES_16_BIT
+    light = streaming_s(3.0 * hidden / at.norm_split, at.machine)
+    group = group_of(at.columns.tp, np.ones_like(at.columns.tp), at.fabric, at.stack)
+    reduction = all_reduce_s(hidden, group, at.fabric, at.stack)
+    return Times(light + reduction, np.zeros_like(light), 2.0 * light)
+
+
+def logits_times(at: Setting) -> Times:
+    """Output projection in 16 bits and the loss over a vocabulary split by tensor parallelism.
+
+    The loss streams about four reads or writes of 4-byte logits forward and two backward.
+    """
+    outer = at.job.vocab_size / at.tp
+    hidden = np.full_like(at.tp, at.job.hidden_size)
+    sixteen = Machine.of(at.gpu, at.stack, "bf16")
+    forward = gemm_s(at.tokens, hidden, outer, sixteen)
+    gradient_bytes = at.job.optimizer.gradient_bytes_per_parameter
+    weight = weight_gradient_s(at.tokens, hidden, outer, sixteen, gradient_bytes=gradient_bytes)
+    light = streaming_s(at.tokens * outer * 4.0, sixteen)
+    return Times(forward + 4.0 * light, forward + 2.0 * light, weight)

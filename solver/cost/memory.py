@@ -1,0 +1,102 @@
+"""Memory of one GPU of a stage: model state, buffers, and activations in flight.
+
+Owns the split of weights, gradients and optimizer state by sharding, and how many micro-batches a rank holds.
+Never decides what fits: the caller knows the limit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.cluster import GpuType
+from models.stack import StackProfile
+from solver.cost.activations import logits_bytes
+from solver.cost.columns import FSDP, BoolArray, Columns, FloatArray, IntArray
+from solver.cost.data_parallel import WEIGHT_BYTES, state_shards
+from solver.cost.fabric import Fabric
+from solver.cost.job import Job
+from solver.cost.layer import Setting
+from solver.cost.stage import Counts
+
+PREFETCHED_BLOCKS = 2.0  # the block in use and the one being gathered
+
+
+@dataclass(frozen=True)
+class StaticMemory:
+    """Bytes per GPU that do not depend on the schedule."""
+
+    weights_bytes: FloatArray
+    gradients_bytes: FloatArray
+    optimizer_bytes: FloatArray
+    buffers_bytes: FloatArray
+    framework_bytes: FloatArray
+
+    @property
+    def total_bytes(self) -> FloatArray:
+        """All causes."""
+        state = self.weights_bytes + self.gradients_bytes + self.optimizer_bytes
+        return state + self.buffers_bytes + self.framework_bytes
+
+
+def static_memory(
+    job: Job,
+    gpu: GpuType,
+    fabric: Fabric,
+    stack: StackProfile,
+    columns: Columns,
+    *,
+    parameters: FloatArray,
+    expert_parameters: FloatArray,
+    has_logits: Counts = 0,
+) -> StaticMemory:
+    """Model state of the stage's local parameters by sharding, buffers and framework.
+
+    Mixed-precision Adam: 2 weight + 4 gradient + 12 state per parameter; ZeRO-1 splits the 12, FSDP all of it
+    (arXiv 1910.02054). FSDP also holds gathered blocks.
+    """
+    dense_shards, expert_shards = state_shards(columns)
+    sharded = columns.sharding >= FSDP
+    own = parameters + expert_parameters
+    split = parameters / dense_shards + expert_parameters / expert_shards
+    resident = np.where(sharded, split, own)
+    at = Setting.of(job, gpu, fabric, stack, columns)
+    return StaticMemory(
+        weights_bytes=WEIGHT_BYTES * resident,
+        gradients_bytes=job.optimizer.gradient_bytes_per_parameter * resident,
+        optimizer_bytes=job.optimizer.state_bytes_per_parameter * split,
+        buffers_bytes=_buffers_bytes(at, sharded, np.asarray(has_logits, dtype=np.float64)),
+        framework_bytes=np.full(len(columns), stack.framework_bytes.value),
+    )
+
+
+def _buffers_bytes(at: Setting, sharded: BoolArray, has_logits: FloatArray) -> FloatArray:
+    """Gathered blocks, stage messages, logits of one micro-batch, and one layer's working set under recomputation."""
+    shape = at.job.moe if at.job.num_moe_layers else at.job.dense
+    block = shape.dense_parameters + at.job.num_experts * shape.expert_parameters / at.columns.ep
+    gathered = np.where(sharded, PREFETCHED_BLOCKS * WEIGHT_BYTES * block / at.tp, 0.0)
+    message = at.tokens * 2.0 * at.job.hidden_size / at.norm_split
+    messages = np.where(at.columns.pp > 1, 2.0 * message * at.columns.vpp, 0.0)
+    return gathered + messages + has_logits * logits_bytes(at) + working_set_bytes(at)
+
+
+def working_set_bytes(at: Setting) -> FloatArray:
+    """Scratch of the layer being computed: the widest inner activation and its gradient, and a weight gradient."""
+    shape = at.job.dense if at.job.num_dense_layers else at.job.moe
+    inner = max(shape.mlp_inner * (2.0 if at.job.gated_mlp else 1.0), float(shape.qkv_width))
+    weight = 4.0 * at.job.hidden_size * max(shape.mlp_inner, shape.expert_inner) / at.tp
+    return at.tokens * 2.0 * inner / at.tp + weight
+
+
+def peak_activations(columns: Columns, pipeline_rank: IntArray | int) -> FloatArray:
+    """Micro-batches that a rank holds at its peak, in units of all its chunks, for 1F1B and interleaved 1F1B.
+
+    1F1B: min(p - i, m) (arXiv 2104.04473). Interleaved: warm-up 2 (p - i - 1) + (v - 1) p, plus the one in work, chunk
+    activations, each 1/v of a rank's layers.
+    """
+    last = columns.pp - 1 - np.asarray(pipeline_rank)
+    plain = np.minimum(last + 1, columns.num_microbatches)
+    chunks = np.minimum(2 * last + (columns.vpp - 1) * columns.pp + 1, columns.num_microbatches * columns.vpp)
+    held: FloatArray = np.where(columns.vpp > 1, chunks / columns.vpp, plain).astype(np.float64)
+    return held

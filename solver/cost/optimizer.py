@@ -1,0 +1,36 @@
+"""Time of the optimizer step. Owns its memory traffic; never its communication."""
+
+from __future__ import annotations
+
+from models.cluster import GpuType
+from models.stack import StackProfile
+from models.workload import Optimizer
+from solver.cost.columns import Columns, FloatArray
+from solver.cost.compute import BYTES_16_BIT, Machine, optimizer_step_s
+from solver.cost.data_parallel import state_shards
+
+
+def update_bytes_per_parameter(optimizer: Optimizer) -> float:
+    """Least traffic of one update: read the gradient, read and write the state, write the 16-bit weight.
+
+    >>> update_bytes_per_parameter(Optimizer())
+    30.0
+    """
+    return optimizer.gradient_bytes_per_parameter + 2.0 * optimizer.state_bytes_per_parameter + BYTES_16_BIT
+
+
+def optimizer_s(
+    dense_parameters: FloatArray,
+    expert_parameters: FloatArray,
+    columns: Columns,
+    *,
+    gpu: GpuType,
+    stack: StackProfile,
+    optimizer: Optimizer,
+) -> FloatArray:
+    """Streaming the local share of the state once, plus the stack's constant per step."""
+    dense_shards, expert_shards = state_shards(columns)
+    local = dense_parameters / dense_shards + expert_parameters / expert_shards
+    machine = Machine.of(gpu, stack, "bf16")
+    traffic = update_bytes_per_parameter(optimizer) * stack.optimizer_traffic.value
+    return optimizer_step_s(local, traffic, machine) + stack.step_constant_s.value

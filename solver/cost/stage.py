@@ -1,0 +1,212 @@
+"""Time and bytes of one pipeline stage per micro-batch and GPU.
+
+Owns the sum over the layers of a stage. Never orders micro-batches: that is the schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from models.cluster import GpuType
+from models.stack import StackProfile
+from models.workload import LayerProfile
+from solver.cost import activations
+from solver.cost.collectives import exposed_s
+from solver.cost.columns import RECOMPUTE_CODES, Columns, FloatArray
+from solver.cost.compute import BYTES_16_BIT
+from solver.cost.data_parallel import layer_traffic
+from solver.cost.fabric import Fabric
+from solver.cost.job import Job, LayerShape
+from solver.cost.layer import Setting, Times, embedding_times, layer_cost, logits_times
+
+Counts = npt.NDArray[np.int64] | npt.NDArray[np.float64] | int | float
+
+
+@dataclass(frozen=True)
+class StageCost:
+    """Per micro-batch and GPU. The three times include exposed communication; the `*_parallel_s` say how much of it.
+
+    `activation_bytes` are held from the forward to the end of the input gradient, `weight_grad_context_bytes` from
+    there to the weight gradient. `boundary_bytes` is the message of the whole stage group to the next stage.
+    """
+
+    forward_s: FloatArray
+    input_grad_s: FloatArray
+    weight_grad_s: FloatArray
+    tensor_parallel_s: FloatArray
+    context_parallel_s: FloatArray
+    expert_parallel_s: FloatArray
+    data_parallel_s: FloatArray
+    activation_bytes: FloatArray
+    weight_grad_context_bytes: FloatArray
+    boundary_bytes: FloatArray
+    parameters: FloatArray
+    expert_parameters: FloatArray
+
+    @property
+    def total_s(self) -> FloatArray:
+        """Forward and both halves of the backward."""
+        return self.forward_s + self.input_grad_s + self.weight_grad_s
+
+
+def stage_cost(
+    job: Job,
+    gpu: GpuType,
+    fabric: Fabric,
+    stack: StackProfile,
+    columns: Columns,
+    *,
+    num_dense_layers: Counts,
+    num_moe_layers: Counts,
+    has_embedding: Counts,
+    has_logits: Counts,
+    layer_profiles: Sequence[LayerProfile] = (),
+) -> StageCost:
+    """A stage with the given layers; every argument after `columns` broadcasts over its rows.
+
+    A measured profile replaces times and bytes of its layer kind on the rows whose GPU type, micro-batch, degrees and
+    recomputation it matches; its times already contain the in-layer communication.
+    """
+    at = Setting.of(job, gpu, fabric, stack, columns)
+    total = _zero(len(columns))
+    for kind, shape, count in (("dense", job.dense, num_dense_layers), ("moe", job.moe, num_moe_layers)):
+        if np.any(np.asarray(count) > 0):
+            one = _apply_profiles(_layer_part(at, shape), kind, at, layer_profiles)
+            total = _add(total, one, np.asarray(count, dtype=np.float64))
+    for kind, part, present in (("embedding", _embedding_part, has_embedding), ("logits", _logits_part, has_logits)):
+        if np.any(np.asarray(present) > 0):
+            one = _apply_profiles(part(at), kind, at, layer_profiles)
+            total = _add(total, one, np.asarray(present, dtype=np.float64))
+    return total
+
+
+def _zero(length: int) -> StageCost:
+    zero = np.zeros(length)
+    return StageCost(**{field.name: zero for field in fields(StageCost)})
+
+
+def _add(total: StageCost, one: StageCost, count: FloatArray) -> StageCost:
+    summed = {f.name: getattr(total, f.name) + count * getattr(one, f.name) for f in fields(StageCost)}
+    summed["boundary_bytes"] = np.maximum(total.boundary_bytes, one.boundary_bytes)
+    return StageCost(**summed)
+
+
+def local_parameters(at: Setting, shape: LayerShape) -> tuple[FloatArray, FloatArray]:
+    """Parameters of one layer on one GPU: dense (norms and routers are copied on every rank) and of its experts."""
+    split = shape.split_parameters
+    dense = split / at.tp + (shape.dense_parameters - split)
+    expert = at.job.num_experts * shape.expert_parameters / (at.columns.ep * at.tp)
+    return dense, expert if shape.expert_gemms else np.zeros_like(dense)
+
+
+def _layer_part(at: Setting, shape: LayerShape) -> StageCost:
+    cost = layer_cost(at, shape)
+    dense, expert = local_parameters(at, shape)
+    times = cost.times
+    gathering = _sharded_exposure(at, times, dense, expert)
+    times = times + gathering
+    held, context = activations.layer_bytes(at, shape)
+    return StageCost(
+        forward_s=times.forward_s,
+        input_grad_s=times.input_grad_s,
+        weight_grad_s=times.weight_grad_s,
+        tensor_parallel_s=cost.tensor_parallel.total_s,
+        context_parallel_s=cost.context_parallel.total_s,
+        expert_parallel_s=cost.expert_parallel.total_s,
+        data_parallel_s=gathering.total_s,
+        activation_bytes=held,
+        weight_grad_context_bytes=context,
+        boundary_bytes=boundary_bytes(at),
+        parameters=dense,
+        expert_parameters=expert,
+    )
+
+
+def _sharded_exposure(at: Setting, times: Times, dense: FloatArray, expert: FloatArray) -> Times:
+    """Gathering and scattering of FSDP that the layer's own work does not hide."""
+    gradient_bytes = at.job.optimizer.gradient_bytes_per_parameter
+    traffic = layer_traffic(dense, expert, at.columns, at.fabric, at.stack, gradient_bytes=gradient_bytes)
+    overlap = at.stack.data_parallel_overlap.value
+    forward = exposed_s(traffic.gather_s, times.forward_s, overlap)
+    backward = exposed_s(traffic.gather_s + traffic.scatter_s, times.input_grad_s + times.weight_grad_s, overlap)
+    return Times(forward, backward, np.zeros_like(forward))
+
+
+def boundary_bytes(at: Setting) -> FloatArray:
+    """Hidden states of one micro-batch in 16 bits: 2 b s h for the whole stage group."""
+    message: FloatArray = at.columns.micro_batch * float(at.job.sequence_length) * at.job.hidden_size * BYTES_16_BIT
+    return message
+
+
+def _end_part(at: Setting, times: Times, parameters: float, held: FloatArray) -> StageCost:
+    zero = np.zeros_like(at.tp)
+    dense = parameters / at.tp
+    gathering = _sharded_exposure(at, times, dense, zero)
+    times = times + gathering
+    return StageCost(
+        forward_s=times.forward_s,
+        input_grad_s=times.input_grad_s,
+        weight_grad_s=times.weight_grad_s,
+        tensor_parallel_s=zero,
+        context_parallel_s=zero,
+        expert_parallel_s=zero,
+        data_parallel_s=gathering.total_s,
+        activation_bytes=held,
+        weight_grad_context_bytes=zero,
+        boundary_bytes=boundary_bytes(at),
+        parameters=dense,
+        expert_parameters=zero,
+    )
+
+
+def _embedding_part(at: Setting) -> StageCost:
+    return _end_part(at, embedding_times(at), at.job.embedding_parameters, activations.embedding_bytes(at))
+
+
+def _logits_part(at: Setting) -> StageCost:
+    """The output projection; a tied table still has a copy on the last stage of a pipeline."""
+    own = at.job.logits_parameters
+    parameters = own if own else at.job.embedding_parameters
+    part = _end_part(at, logits_times(at), parameters, np.zeros_like(at.tp))
+    if own:
+        return part
+    copied = np.where(at.columns.pp > 1, part.parameters, 0.0)
+    return StageCost(**{f.name: copied if f.name == "parameters" else getattr(part, f.name) for f in fields(StageCost)})
+
+
+def _apply_profiles(part: StageCost, kind: str, at: Setting, profiles: Sequence[LayerProfile]) -> StageCost:
+    for profile in profiles:
+        if profile.layer_kind == kind and profile.gpu == at.gpu.name:
+            part = _replace(part, _matching(profile, at.columns), profile)
+    return part
+
+
+def _matching(profile: LayerProfile, columns: Columns) -> npt.NDArray[np.bool_]:
+    same: npt.NDArray[np.bool_] = (
+        (columns.micro_batch == profile.micro_batch_sequences)
+        & (columns.tp == profile.tp)
+        & (columns.cp == profile.cp)
+        & (columns.ep == profile.ep)
+        & (columns.recompute == RECOMPUTE_CODES.index(profile.recompute))
+    )
+    return same
+
+
+def _replace(part: StageCost, rows: npt.NDArray[np.bool_], profile: LayerProfile) -> StageCost:
+    values = {f.name: getattr(part, f.name) for f in fields(StageCost)}
+    zero = dict.fromkeys(("tensor_parallel_s", "context_parallel_s", "expert_parallel_s", "data_parallel_s"), 0.0)
+    measured = {
+        "forward_s": profile.forward_s,
+        "input_grad_s": profile.input_grad_s,
+        "weight_grad_s": profile.weight_grad_s,
+        "activation_bytes": profile.activation_bytes,
+        "weight_grad_context_bytes": profile.weight_grad_context_bytes,
+        **zero,
+    }
+    for name, value in measured.items():
+        values[name] = np.where(rows, value, values[name])
+    return StageCost(**values)
