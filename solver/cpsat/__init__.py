@@ -1,0 +1,1 @@
+"""Exact and improving search over pipeline schedules with CP-SAT."""

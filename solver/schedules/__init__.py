@@ -1,0 +1,1 @@
+"""Schedule generators, their portfolio and lower bounds: shape in, operation order out."""

@@ -1,0 +1,59 @@
+"""Small words that static generators are written in: sequences of (kind, stage, micro-batch) per rank.
+
+Owns the turning of such sequences into an order of this shape. Never times anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from solver.schedules.dispatch import with_messages
+from solver.verify.pipeline_shape import BACKWARD, WEIGHT, Ints, PipelineOrder, PipelineShape
+
+Step: TypeAlias = tuple[int, int, int]
+
+
+def planned(shape: PipelineShape, ranks: Sequence[Iterable[Step]]) -> PipelineOrder | None:
+    """The order of the given sequences, with messages in turns as they come; W is left out where B is fused."""
+    return with_messages(shape, [ids(shape, steps) for steps in ranks])
+
+
+def ids(shape: PipelineShape, steps: Iterable[Step]) -> Ints:
+    """Operation ids of a sequence."""
+    kept = [step for step in steps if step[0] < shape.num_kinds]
+    return np.array([shape.operation_id(*step) for step in kept], dtype=np.int64)
+
+
+def whole_backward(stage: int, microbatch: int) -> Iterator[Step]:
+    """B and W of one micro-batch in one go."""
+    yield BACKWARD, stage, microbatch
+    yield WEIGHT, stage, microbatch
+
+
+def is_one_way(shape: PipelineShape) -> bool:
+    """One stage on every rank, in order."""
+    return shape.num_stages == shape.num_ranks and bool((shape.rank_of_s == np.arange(shape.num_ranks)).all())
+
+
+def is_loop(shape: PipelineShape) -> bool:
+    """Stage s lies on rank s mod ranks."""
+    return bool((shape.rank_of_s == np.arange(shape.num_stages) % shape.num_ranks).all())
+
+
+def is_v(shape: PipelineShape) -> bool:
+    """Two stages on every rank, down and back up."""
+    p = shape.num_ranks
+    down = np.arange(p)
+    return shape.num_stages == 2 * p and bool((shape.rank_of_s == np.concatenate([down, down[::-1]])).all())
+
+
+def in_flight_limits(shape: PipelineShape) -> Ints:
+    """How many whole activations fit on each rank of a one-way layout (context counted where it is larger)."""
+    held = np.maximum(shape.activation_s, shape.context_s)
+    fits = np.full(shape.num_ranks, float(shape.num_microbatches))
+    np.divide(shape.budget_r * (1 + 1e-12), held, out=fits, where=held > 0)
+    limits: Ints = np.minimum(fits, shape.num_microbatches).astype(np.int64)
+    return limits

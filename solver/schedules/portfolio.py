@@ -1,0 +1,86 @@
+"""All generators and policies on one problem: the best order that memory allows, without search.
+
+Owns the first answer and the peers that the search must never be worse than. Never proves more than the bounds do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.schedule import PipelineProblem, PipelineSchedule
+from solver.schedules.assemble import assemble
+from solver.schedules.bounds import lower_bound
+from solver.schedules.dispatch import Policy, greedy_order
+from solver.schedules.registry import GENERATORS
+from solver.verify.pipeline_shape import PipelineOrder, PipelineShape, shape_of
+from solver.verify.replay import replay_shape
+
+TOLERANCE = 1 + 1e-9
+LARGE_OPERATIONS = 40_000  # beyond this only what is quick is tried
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """An order within the budgets, with its exact value."""
+
+    name: str
+    order: PipelineOrder
+    value_s: float
+
+
+def quick_schedule(
+    problem: PipelineProblem, names: tuple[str, ...] | None = None, *, clock: Callable[[], float] = time.monotonic
+) -> PipelineSchedule:
+    """The best schedule of the named generators (all by default, and the policy grid), with its bound."""
+    started = clock()
+    shape = shape_of(problem)
+    best = best_of(shape, problem.objective, candidates(shape, problem.objective, names))
+    if best is None:
+        raise ValueError(f"none of {', '.join(names or ())} applies to this layout within its memory budgets")
+    bound_s = lower_bound(problem)
+    return assemble(
+        problem, best.order, generator=best.name, lower_bound_s=bound_s, seconds=max(clock() - started, 0.0)
+    )
+
+
+def candidates(shape: PipelineShape, objective: str, names: tuple[str, ...] | None = None) -> Iterator[Candidate]:
+    """Every order that applies and fits, one at a time, unknown names refused."""
+    unknown = sorted(set(names or ()) - set(GENERATORS))
+    if unknown:
+        raise ValueError(f"unknown generator {unknown[0]}: choose from {', '.join(GENERATORS)}")
+    for name in names or tuple(GENERATORS):
+        order = GENERATORS[name](shape)
+        if order is not None:
+            yield from _within_budget(shape, objective, name, order)
+    if names is None:
+        for index, policy in enumerate(policies(shape)):
+            yield from _within_budget(shape, objective, f"policy {index}", greedy_order(shape, policy))
+
+
+def best_of(shape: PipelineShape, objective: str, found: Iterator[Candidate]) -> Candidate | None:
+    """The candidate of least value; the first one wins a tie."""
+    del shape, objective
+    return min(found, key=lambda one: one.value_s, default=None)
+
+
+def policies(shape: PipelineShape) -> list[Policy]:
+    """The grid of list-scheduling policies beyond the named ones; a few for a large problem."""
+    waits = ((0.0, 0.0), (0.3, 0.0), (0.6, 0.3)) if shape.num_operations <= LARGE_OPERATIONS else ((0.3, 0.0),)
+    return [
+        Policy(preference, share, wait, blocked, earlier, 2)
+        for preference in (0, 2)
+        for share in (0.0, 0.3, 0.6, 1.0)
+        for wait, _ in waits
+        for blocked in (False, True)
+        for earlier in ((False, True) if shape.num_stages > shape.num_ranks else (False,))
+    ][: 48 if shape.num_operations <= LARGE_OPERATIONS else 2]
+
+
+def _within_budget(shape: PipelineShape, objective: str, name: str, order: PipelineOrder) -> Iterator[Candidate]:
+    run = replay_shape(shape, order)
+    if np.all(run.peak_memory_bytes <= shape.budget_r * TOLERANCE):
+        yield Candidate(name, order, run.span_s if objective == "span" else run.makespan_s)

@@ -1,0 +1,36 @@
+"""All generators by name: one line each. A generator turns columns into an order, or None where it does not apply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TypeAlias
+
+from solver.schedules.gpipe import gpipe
+from solver.schedules.greedy import cross_greedy, cross_greedy_sub, eager_look_ahead, greedy, greedy_forward
+from solver.schedules.interleaved import breadth_first, flexible_double, flexible_limited, interleaved
+from solver.schedules.one_f_one_b import eager_one_f_one_b, eager_one_f_one_b_full, one_f_one_b
+from solver.schedules.zero_bubble import zb_h1, zb_h2
+from solver.verify.pipeline_shape import PipelineOrder, PipelineShape
+
+Generator: TypeAlias = Callable[[PipelineShape], PipelineOrder | None]
+
+GENERATORS: Mapping[str, Generator] = MappingProxyType(
+    {
+        "greedy": greedy,
+        "greedy_forward": greedy_forward,
+        "cross_greedy": cross_greedy,
+        "cross_greedy_sub": cross_greedy_sub,
+        "eager_look_ahead": eager_look_ahead,
+        "one_f_one_b": one_f_one_b,
+        "eager_one_f_one_b": eager_one_f_one_b,
+        "eager_one_f_one_b_full": eager_one_f_one_b_full,
+        "zb_h1": zb_h1,
+        "zb_h2": zb_h2,
+        "interleaved": interleaved,
+        "breadth_first": breadth_first,
+        "flexible_double": flexible_double,
+        "flexible_limited": flexible_limited,
+        "gpipe": gpipe,
+    }
+)

@@ -1,0 +1,171 @@
+"""A pipeline problem as flat numpy columns, and an operation order as integer lists.
+
+Owns the numbering: operation id = (kind * stages + stage) * micro-batches + micro-batch with kind 0 F, 1 B or BW, 2 W;
+a message has the id of the operation that produces it, the gradient exchange of a stage comes after all operations;
+channel = 2 * link + direction (0 up, towards the higher rank; 1 down). Never decides an order and never rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from models.schedule import Operation, OperationKind, PipelineProblem
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+FORWARD, BACKWARD, WEIGHT = 0, 1, 2
+NO_CHANNEL = -1
+
+
+@dataclass(frozen=True, eq=False)
+class PipelineShape:
+    """Columns by stage (s), by kind and stage (ks), by rank (r). Column `hop` of stage s is the way from s to s + 1."""
+
+    num_microbatches: int
+    num_stages: int
+    num_ranks: int
+    num_kinds: int
+    rank_of_s: Ints
+    duration_ks: Floats
+    latency_s: Floats
+    transfer_s: Floats
+    activation_channel_s: Ints
+    gradient_channel_s: Ints
+    activation_s: Floats
+    context_s: Floats
+    budget_r: Floats
+    sync_s: Floats
+    sync_link_s: Ints
+    link_names: tuple[str, ...]
+
+    @property
+    def num_operations(self) -> int:
+        """Compute operations; message ids of gradient exchanges follow."""
+        return self.num_kinds * self.num_stages * self.num_microbatches
+
+    @property
+    def num_channels(self) -> int:
+        """Links times two directions."""
+        return 2 * len(self.link_names)
+
+    def operation_id(self, kind: int, stage: int, microbatch: int) -> int:
+        """Id of one operation."""
+        return (kind * self.num_stages + stage) * self.num_microbatches + microbatch
+
+    def split(self, operation: int) -> tuple[int, int, int]:
+        """Kind, stage and micro-batch of an id."""
+        rest, microbatch = divmod(operation, self.num_microbatches)
+        kind, stage = divmod(rest, self.num_stages)
+        return kind, stage, microbatch
+
+    def text(self, operation: int) -> str:
+        """Text form of an operation, or `3SYNC` for the gradient exchange of stage 3."""
+        if operation >= self.num_operations:
+            return f"{operation - self.num_operations}SYNC"
+        kind, stage, microbatch = self.split(operation)
+        return f"{stage}{self.kind_name(kind)}{microbatch}"
+
+    def kind_name(self, kind: int) -> OperationKind:
+        """F, B, W, or BW where the backward is fused."""
+        names: tuple[OperationKind, ...] = ("F", "BW") if self.num_kinds == 2 else ("F", "B", "W")
+        return names[kind]
+
+    def parse(self, text: str) -> int:
+        """Id of an operation's text form; ValueError when it is not part of this problem."""
+        operation = Operation.parse(text)
+        kinds = {self.kind_name(kind): kind for kind in range(self.num_kinds)}
+        if operation.kind not in kinds:
+            raise ValueError(f"{text}: kind {operation.kind} does not occur, only {', '.join(kinds)}")
+        if operation.stage >= self.num_stages or operation.microbatch >= self.num_microbatches:
+            raise ValueError(f"{text}: there are {self.num_stages} stages and {self.num_microbatches} micro-batches")
+        return self.operation_id(kinds[operation.kind], operation.stage, operation.microbatch)
+
+    def texts(self) -> list[str]:
+        """Text form of every operation, by id."""
+        microbatches = range(self.num_microbatches)
+        return [
+            f"{stage}{self.kind_name(kind)}{microbatch}"
+            for kind in range(self.num_kinds)
+            for stage in range(self.num_stages)
+            for microbatch in microbatches
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class PipelineOrder:
+    """The decisions of a schedule: operation ids per rank, message ids per channel (planned order)."""
+
+    rank_ops: tuple[Ints, ...]
+    channel_ops: tuple[Ints, ...]
+
+
+def shape_of(problem: PipelineProblem) -> PipelineShape:
+    """The columns of a problem."""
+    stages, placement = problem.stages, problem.placement
+    fused = problem.backward == "fused"
+    forward = [stage.forward_s for stage in stages]
+    backward = [stage.input_grad_s for stage in stages]
+    weight = [stage.weight_grad_s for stage in stages]
+    rows = [forward, list(map(sum, zip(backward, weight, strict=True)))] if fused else [forward, backward, weight]
+    links = _link_numbers(problem)
+    latency, transfer, up, down = _hop_columns(problem, links)
+    budgets = [rank.activation_budget_bytes for rank in problem.ranks]
+    return PipelineShape(
+        num_microbatches=problem.num_microbatches,
+        num_stages=len(stages),
+        num_ranks=len(problem.ranks),
+        num_kinds=len(rows),
+        rank_of_s=np.array(placement, dtype=np.int64),
+        duration_ks=np.array(rows, dtype=np.float64),
+        latency_s=latency,
+        transfer_s=transfer,
+        activation_channel_s=up,
+        gradient_channel_s=down,
+        activation_s=np.array([stage.activation_bytes for stage in stages]),
+        context_s=np.array([0.0 if fused else stage.weight_grad_context_bytes for stage in stages]),
+        budget_r=np.array([np.inf if budget is None else budget for budget in budgets]),
+        sync_s=np.array([stage.gradient_sync_s for stage in stages]),
+        sync_link_s=np.array(
+            [NO_CHANNEL if stage.gradient_sync_link is None else links[stage.gradient_sync_link] for stage in stages],
+            dtype=np.int64,
+        ),
+        link_names=tuple(links),
+    )
+
+
+def ragged(lists: Sequence[Ints]) -> tuple[Ints, Ints]:
+    """Lists of ids as one flat array with offsets, the form that kernels take."""
+    offsets = np.zeros(len(lists) + 1, dtype=np.int64)
+    np.cumsum([len(one) for one in lists], out=offsets[1:])
+    flat = np.concatenate(lists).astype(np.int64) if offsets[-1] else np.zeros(0, dtype=np.int64)
+    return flat, offsets
+
+
+def unragged(flat: Ints, offsets: Ints) -> tuple[Ints, ...]:
+    """The inverse of `ragged`."""
+    return tuple(flat[offsets[i] : offsets[i + 1]].copy() for i in range(len(offsets) - 1))
+
+
+def _link_numbers(problem: PipelineProblem) -> dict[str, int]:
+    names = [hop.link_name for hop in problem.hops]
+    names += [stage.gradient_sync_link for stage in problem.stages if stage.gradient_sync_link is not None]
+    return {name: number for number, name in enumerate(dict.fromkeys(names))}
+
+
+def _hop_columns(problem: PipelineProblem, links: dict[str, int]) -> tuple[Floats, Floats, Ints, Ints]:
+    size, placement = len(problem.stages), problem.placement
+    latency, transfer = np.zeros(size), np.zeros(size)
+    up, down = np.full(size, NO_CHANNEL, dtype=np.int64), np.full(size, NO_CHANNEL, dtype=np.int64)
+    for hop in problem.hops:
+        sender = hop.from_stage
+        latency[sender], transfer[sender] = hop.latency_s, hop.occupancy_s
+        if hop.occupancy_s > 0:
+            against = int(placement[hop.to_stage] < placement[sender])
+            up[sender] = 2 * links[hop.link_name] + against
+            down[sender] = 2 * links[hop.link_name] + 1 - against
+    return latency, transfer, up, down
