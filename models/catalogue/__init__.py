@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal
 
-Kind = Literal["gpus", "models", "clusters", "stacks"]
+Kind = Literal["gpus", "models", "clusters", "stacks", "examples"]
 
 
 @cache
