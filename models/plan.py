@@ -132,6 +132,28 @@ class RouteTimeline(Frozen):
     schedule: PipelineSchedule = Field(description="Operations and transfers with start and end.", examples=[{}])
 
 
+class StageExchange(Frozen):
+    """Gradient reduction and parameter gathering of one stage over all replicas, once per iteration.
+
+    It becomes ready when the last weight gradient of the stage ends on the slowest route, less what overlaps with that
+    backward. Exchanges that leave their places take the links between them one after another.
+    """
+
+    stage: Count = Field(description="Stage, in model order.", examples=[0])
+    last_weight_grad_end_s: Seconds = Field(description="End of its last W over all routes.", examples=[6.20])
+    overlap_s: Seconds = Field(description="Head start: the part that runs beside the last backward.", examples=[0.05])
+    start_s: Seconds = Field(description="When it begins.", examples=[6.15])
+    private_s: Seconds = Field(description="Time inside places, on the GPUs' own network cards.", examples=[0.08])
+    shared_s: Seconds = Field(
+        description="Time on links between places, taken alone; 0 if it leaves none.", examples=[0.06]
+    )
+    end_s: Seconds = Field(
+        description="max(last_weight_grad_end_s, start_s + max(private_s, shared_s) + min(private_s, shared_s) / 8): "
+        "eight chunks are pipelined over both.",
+        examples=[6.24],
+    )
+
+
 class MemoryUse(Frozen):
     """Peak memory of one GPU of a pipeline rank, by cause."""
 
@@ -251,6 +273,7 @@ class Plan(Frozen):
     configuration: Configuration = Field(description="Degrees, sharding, micro-batches, layers.", examples=[{}])
     placement: Placement = Field(description="Where.", examples=[{}])
     timelines: tuple[RouteTimeline, ...] = Field(min_length=1, description="When, per route.", examples=[[{}]])
+    exchanges: tuple[StageExchange, ...] = Field((), description="Gradient exchange of each stage.", examples=[[{}]])
     transport: tuple[TransportChoice, ...] = Field(description="How, per communicator and tier.", examples=[[{}]])
     link_loads: tuple[LinkLoad, ...] = Field(description="What every used link carries.", examples=[[]])
     memory: tuple[MemoryUse, ...] = Field(min_length=1, description="Peak memory per pipeline rank.", examples=[[{}]])
