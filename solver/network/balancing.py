@@ -67,9 +67,12 @@ def _log_factorials(k: int) -> NDArray[np.float64]:
 
 
 def _many_flows_max_load(num_flows: int, num_planes: int) -> float:
-    """Mean + sd (z + skew (z^2 - 1) / 6), z the largest of m normals (Cornish & Fisher 1938)."""
+    """Mean + sd (z + skew (z^2 - 1) / 6), z the largest of m normals (Cornish & Fisher 1938).
+
+    The loads of two planes are correlated by -1/(m-1), which turns sd^2 = mean (1 - 1/m) into mean.
+    """
     mean = num_flows / num_planes
-    deviation = sqrt(mean * (1 - 1 / num_planes))
+    deviation = sqrt(mean)
     skew = (1 - 2 / num_planes) / deviation
     z = _expected_max_normal(num_planes)
     return mean + deviation * (z + skew * (z * z - 1) / 6)

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, expm1, log, log1p
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+FloatArray = NDArray[np.floating[Any]]
 
 TIMER_ROUND_TRIPS = 3.0
 NACK_ROUND_TRIPS = 1.0
@@ -110,9 +113,9 @@ class _Tail:
     resend_s: float
     loss: float
 
-    def _exceeds(self, excess_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _exceeds(self, excess_s: FloatArray) -> FloatArray:
         """P(max X_i > M T + excess): counts how many chunks have had time for j resends, and adds their logs."""
-        log_all_in = np.zeros_like(excess_s)
+        log_all_in: FloatArray = np.zeros(excess_s.shape)
         resends = 0
         while self.loss > 0:
             miss = self.loss ** (resends + 1)
@@ -122,14 +125,16 @@ class _Tail:
             more = self._num_with_more_resends_than(resends - 1, excess_s)
             log_all_in += (more - younger) * log1p(-min(miss, 1.0 - 1e-15))
             resends += 1
-        return -np.expm1(log_all_in)
+        exceeds: FloatArray = -np.expm1(log_all_in)
+        return exceeds
 
-    def _num_with_more_resends_than(self, resends: int, excess_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _num_with_more_resends_than(self, resends: int, excess_s: FloatArray) -> FloatArray:
         """Chunks i <= M with floor((M T + excess - i T) / O) > resends."""
         if resends < 0:
-            return np.full_like(excess_s, float(self.num_chunks))
+            return np.full(excess_s.shape, float(self.num_chunks))
         limit = (self.num_chunks * self.inject_s + excess_s - (resends + 1) * self.resend_s) / self.inject_s
-        return np.clip(np.floor(limit + 1e-9), 0.0, float(self.num_chunks))
+        count: FloatArray = np.clip(np.floor(limit + 1e-9), 0.0, float(self.num_chunks))
+        return count
 
     def _horizon_s(self) -> float:
         """Beyond this excess, fewer than 1e-10 chunks are expected to be missing."""

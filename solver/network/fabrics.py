@@ -1,0 +1,184 @@
+"""Packaged constants of the efficiency curves, one profile per kind of fabric, each fitted once.
+
+Owns numbers and where they come from. Never fitted to a single row: `benchmarks/fit_fabrics.py` refits them and prints
+fit and hold-out errors.
+"""
+
+from __future__ import annotations
+
+from solver.network.efficiency import EfficiencyCurve, FabricProfile, ShortProtocol
+
+MIB = float(2**20)
+
+_VTRAIN = "nccl-tests out-of-place all-reduce sweeps in the vTrain artifact (VIA-Research/vTrain, MIT)"
+_ML_ENGINEERING = "sweeps in stas00/ml-engineering, network/README.md"
+_SIMAI = "fractions of line rate in aliyun/SimAI, inputs/ratio/nic_ratio.csv and ata_ratio.csv"
+_SAILOR = "point-to-point curves in eth-easl/sailor, providers/multizone_bandwidths.json"
+
+A100_NVLINK = FabricProfile(
+    name="NVLink 3, 8 GPUs",
+    line_bytes_per_s=300e9,
+    curves={
+        "*": EfficiencyCurve(
+            base_s=24e-6,
+            hop_s=1.5e-6,
+            fill_s=3.35e-6,
+            plateau=((2, 0.844),),
+            rank_penalty=0.406,
+            short=ShortProtocol(below_bytes=4 * MIB, base_s=36.2e-6, hop_s=3.76e-6, rate_fraction=100.0),
+        )
+    },
+    source=_VTRAIN,
+)
+
+# Hybrid cube mesh: NCCL finds 1, 2, 4, -, 2, 4 and 6 rings among 2..8 GPUs; five GPUs fall back to a mixed ring.
+V100_NVLINK = FabricProfile(
+    name="NVLink 2 hybrid cube mesh, 8 GPUs",
+    line_bytes_per_s=150e9,
+    curves={
+        "*": EfficiencyCurve(
+            base_s=16e-6,
+            hop_s=4.34e-6,
+            fill_s=0.0,
+            plateau=((2, 0.152), (3, 0.304), (4, 0.578), (5, 0.255), (6, 0.307), (7, 0.588), (8, 0.912)),
+        )
+    },
+    source=_VTRAIN,
+)
+
+_RING = EfficiencyCurve(base_s=24e-6, hop_s=1.5e-6, fill_s=3.35e-6, plateau=((8, 0.810),))
+
+# In-network reduction (NVLS) from 2 MiB on lifts the bus bandwidth of an all-reduce above the line rate of one GPU.
+HOPPER_NVLINK = FabricProfile(
+    name="NVLink 4 with NVLS, 8 GPUs",
+    line_bytes_per_s=450e9,
+    curves={
+        "all_reduce": EfficiencyCurve(
+            base_s=37.2e-6,
+            hop_s=0.0,
+            fill_s=5.44e-6,
+            plateau=((2, 1.11),),
+            short=ShortProtocol(below_bytes=2 * MIB, base_s=38.9e-6, hop_s=0.0, rate_fraction=0.577),
+        ),
+        "ring": _RING,
+        "*": _RING,
+    },
+    source=f"{_ML_ENGINEERING} (8x H200); rings: latency terms of NVLink 3, plateau of the H200 ring rows",
+)
+
+BLACKWELL_NVLINK = FabricProfile(
+    name="NVLink 5 with NVLS, 8 GPUs",
+    line_bytes_per_s=900e9,
+    curves={
+        "all_reduce": EfficiencyCurve(
+            base_s=69.4e-6,
+            hop_s=0.0,
+            fill_s=9.89e-6,
+            plateau=((2, 0.953),),
+            short=ShortProtocol(below_bytes=2 * MIB, base_s=47.9e-6, hop_s=0.0, rate_fraction=0.734),
+        ),
+        "ring": _RING,
+        "*": _RING,
+    },
+    source=f"{_ML_ENGINEERING} (8x B200); rings: as NVLink 4",
+)
+
+# Every pair has its own 64 GB/s link, so n GPUs use n - 1 of the 7 links of each.
+MI300X_XGMI = FabricProfile(
+    name="xGMI full mesh, 8 GPUs",
+    line_bytes_per_s=448e9,
+    curves={"*": EfficiencyCurve(base_s=24e-6, hop_s=1.5e-6, fill_s=3.35e-6, plateau=((2, 0.1068), (8, 0.7)))},
+    source=f"{_ML_ENGINEERING} (8x MI300X, plateaus; latency terms of NVLink 3)",
+)
+
+# Ratios do not say the line rate; 200 GB/s (NVLink of the H800) and 400 GB/s per node only turn bytes into seconds.
+SIMAI_NVLINK = FabricProfile(
+    name="NVLink of 200 GB/s, 8 GPUs",
+    line_bytes_per_s=200e9,
+    curves={
+        "*": EfficiencyCurve(base_s=101e-6, hop_s=0.0, fill_s=2.57e-6, plateau=((8, 0.803),)),
+        "all_to_all": EfficiencyCurve(base_s=28.3e-6, hop_s=0.0, fill_s=5.75e-6, plateau=((8, 0.794),)),
+    },
+    source=_SIMAI,
+)
+
+# A ring pays 35 us per node: network hop and the hops inside the node. All-to-all loses plateau to incast.
+ROCE = FabricProfile(
+    name="RoCE, 8 cards of 400 Gb/s per node",
+    line_bytes_per_s=400e9,
+    curves={
+        "*": EfficiencyCurve(base_s=0.0, hop_s=35.2e-6, fill_s=0.0, plateau=((2, 0.972),)),
+        "all_to_all": EfficiencyCurve(
+            base_s=17.2e-6, hop_s=0.0, fill_s=0.285e-6, plateau=((2, 0.828), (4, 0.966), (8, 0.943), (16, 0.892))
+        ),
+    },
+    source=_SIMAI,
+)
+
+EFA = FabricProfile(
+    name="EFA, 8 x 400 Gb/s per node",
+    line_bytes_per_s=400e9,
+    curves={
+        "*": EfficiencyCurve(base_s=0.0, hop_s=49.1e-6, fill_s=16.5e-6, plateau=((2, 1.0),)),
+        "tree": EfficiencyCurve(base_s=0.0, hop_s=49.1e-6, fill_s=16.5e-6, plateau=((2, 0.825),)),
+    },
+    source=f"{_ML_ENGINEERING} (4x8 B200 P6 sweep; tree: 4x8 H200 p5en)",
+)
+
+SLINGSHOT = FabricProfile(
+    name="Slingshot-11, 4 x 200 Gb/s per node",
+    line_bytes_per_s=100e9,
+    curves={"*": EfficiencyCurve(base_s=0.0, hop_s=0.0, fill_s=0.6e-6, plateau=((2, 0.95),))},
+    source=_SAILOR,
+)
+
+# Rate that a virtual machine reaches inside its region; the fill of one stream is shared by one stream per GPU.
+_CLOUD_VM_BYTES_PER_S = {
+    "1xA100-40": 2.01e9,
+    "2xA100-40": 3.75e9,
+    "4xA100-40": 6.54e9,
+    "1xV100-16": 1.48e9,
+    "2xV100-16": 2.04e9,
+    "4xV100-16": 5.59e9,
+}
+_CLOUD_CROSS_REGION_BYTES_PER_S = 0.733e9
+
+
+def cloud_vm(machine: str) -> FabricProfile | None:
+    """TCP between two cloud machines of one kind, inside a region ("*") and across regions; None for an unknown kind.
+
+    >>> cloud_vm("4xA100-40").line_bytes_per_s, cloud_vm("9xT4")
+    (6540000000.0, None)
+    """
+    line = _CLOUD_VM_BYTES_PER_S.get(machine)
+    if line is None:
+        return None
+    streams = int(machine.split("x")[0])
+    across = _CLOUD_CROSS_REGION_BYTES_PER_S / line
+    return FabricProfile(
+        name=f"cloud network, {machine}",
+        line_bytes_per_s=line,
+        curves={
+            "*": EfficiencyCurve(base_s=0.0, hop_s=0.0, fill_s=69.8e-6 / streams, plateau=((2, 1.0),)),
+            "cross_region": EfficiencyCurve(base_s=0.0, hop_s=0.0, fill_s=2.04e-3 / streams, plateau=((2, across),)),
+        },
+        source=_SAILOR,
+    )
+
+
+_SCALE_UP_BY_RATE = ((200e9, V100_NVLINK), (350e9, A100_NVLINK), (600e9, HOPPER_NVLINK))
+
+
+def scale_up_profile(scale_up_bytes_per_s: float, *, full_mesh: bool = False) -> FabricProfile:
+    """Profile of the generation that a scale-up rate belongs to.
+
+    Pass the domain's own rate as `line_rate` when evaluating it.
+    >>> scale_up_profile(450e9).name, scale_up_profile(900e9).name
+    ('NVLink 4 with NVLS, 8 GPUs', 'NVLink 5 with NVLS, 8 GPUs')
+    """
+    if full_mesh:
+        return MI300X_XGMI
+    for limit, profile in _SCALE_UP_BY_RATE:
+        if scale_up_bytes_per_s <= limit:
+            return profile
+    return BLACKWELL_NVLINK

@@ -1,0 +1,117 @@
+"""Predicts iteration time and memory of measured runs, choosing what a source leaves unstated.
+
+Owns the candidates for unstated knobs: the fastest that fits in memory, as a tuned run would. Never reads rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from solver.cost.columns import RECOMPUTE_CODES, SHARDING_CODES, columns_from
+from solver.cost.estimate import Schedule, iteration_estimate
+from solver.cost.job import job_of
+from solver.validation.rows import Knobs, Run
+
+MEMORY_SHARE = 0.95  # of HBM: what a run may use before an unstated choice counts as too large
+MICRO_BATCHES = (1, 2, 4, 8, 16)
+CHUNKS = (1, 2, 3, 4, 5, 6, 8, 10, 12)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the model says of one run, and the knobs it assumed."""
+
+    iteration_s: float
+    peak_bytes: float
+    knobs: dict[str, int]
+
+
+def schedule_of(knobs: Knobs) -> Schedule:
+    """The schedule whose bubble applies."""
+    if knobs.schedule.startswith("zb-2p"):
+        return "zb_h2"
+    if knobs.schedule.startswith("zb"):
+        return "zb_h1"
+    return "dualpipe" if "dualpipe" in knobs.schedule else "1f1b"
+
+
+def candidates(run: Run) -> list[dict[str, int]]:
+    """Every configuration that agrees with what the source states."""
+    knobs, workload = run.knobs, run.workload
+    per_replica = max(workload.global_batch_sequences / knobs.dp, 1)
+    sizes = [knobs.micro_batch] if knobs.micro_batch else [b for b in MICRO_BATCHES if per_replica % b == 0] or [1]
+    modes = [knobs.recompute] if knobs.recompute else ["none", "full"]
+    found = []
+    for size in sizes:
+        for mode in modes:
+            for vpp in _chunk_counts(run):
+                found.append(
+                    {
+                        "tp": knobs.tp,
+                        "cp": knobs.cp,
+                        "ep": knobs.ep,
+                        "pp": knobs.pp,
+                        "dp": knobs.dp,
+                        "vpp": vpp,
+                        "micro_batch": size,
+                        "num_microbatches": math.ceil(per_replica / size),
+                        "sharding": SHARDING_CODES.index(knobs.sharding),
+                        "shard_group": knobs.dp,
+                        "recompute": RECOMPUTE_CODES.index(mode),
+                    }
+                )
+    return found
+
+
+def _chunk_counts(run: Run) -> list[int]:
+    layers = math.ceil(run.workload.architecture.num_layers / run.knobs.pp)
+    if run.knobs.one_layer_per_chunk:
+        return [layers]
+    if run.knobs.vpp is not None:
+        return [run.knobs.vpp]
+    return [count for count in CHUNKS if layers % count == 0]
+
+
+def predict(runs: Sequence[Run]) -> list[Prediction]:
+    """One prediction per run, in order. Runs that share everything but the configuration are evaluated together."""
+    groups: dict[object, list[int]] = {}
+    for index, run in enumerate(runs):
+        groups.setdefault(_key(run), []).append(index)
+    found: dict[int, Prediction] = {}
+    for members in groups.values():
+        found.update(_predict_group([(index, runs[index]) for index in members]))
+    return [found[index] for index in range(len(runs))]
+
+
+def _key(run: Run) -> object:
+    workload = run.workload.model_copy(update={"global_batch_sequences": 1})
+    return (workload.model_dump_json(), run.gpu.model_dump_json(), run.fabric, id(run.stack), schedule_of(run.knobs))
+
+
+def _predict_group(members: list[tuple[int, Run]]) -> dict[int, Prediction]:
+    rows: list[dict[str, int]] = []
+    owners: list[int] = []
+    for index, run in members:
+        options = candidates(run)
+        rows += options
+        owners += [index] * len(options)
+    run = members[0][1]
+    estimate = iteration_estimate(
+        job_of(run.workload), run.gpu, run.fabric, run.stack, columns_from(rows), schedule=schedule_of(run.knobs)
+    )
+    fits = estimate.peak_bytes <= MEMORY_SHARE * run.gpu.memory_bytes
+    owner = np.array(owners)
+    found = {}
+    for index, _ in members:
+        mine = np.flatnonzero(owner == index)
+        fitting = mine[fits[mine]]
+        if len(fitting):
+            best = fitting[np.argmin(estimate.iteration_s[fitting])]
+        else:
+            best = mine[np.argmin(estimate.peak_bytes[mine])]
+        found[index] = Prediction(float(estimate.iteration_s[best]), float(estimate.peak_bytes[best]), rows[best])
+    return found
