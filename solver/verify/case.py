@@ -1,0 +1,120 @@
+"""The case before the judge: a request, a plan, and everything rules derive from them more than once.
+
+Owns what a rule is, what it finds, and how close two numbers must be. Never judges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from models.schedule import PipelineViolation
+from solver.verify.activations import peak_activation_bytes
+from solver.verify.derived import Derived
+from solver.verify.facts import Facts
+from solver.verify.pipeline_judge import check_schedule
+
+RELATIVE_TOLERANCE = 1e-6
+
+
+class Finding(NamedTuple):
+    """One object that breaks a rule, with the numbers that clash."""
+
+    where: str
+    detail: str
+
+
+class MemoryNeed(NamedTuple):
+    """Memory of one GPU of a pipeline rank of a route, by the names of the memory table."""
+
+    causes: Mapping[str, float]
+
+    @property
+    def limit_bytes(self) -> float:
+        """HBM less the headroom."""
+        return self.causes["limit_bytes"]
+
+    @property
+    def activations_bytes(self) -> float:
+        """Most activations held at one instant of the schedule."""
+        return self.causes["activations_bytes"]
+
+    @property
+    def static_bytes(self) -> float:
+        """What no schedule changes."""
+        return sum(self.causes.values()) - self.limit_bytes - self.activations_bytes
+
+    @property
+    def total_bytes(self) -> float:
+        """Peak over all causes."""
+        return self.static_bytes + self.activations_bytes
+
+
+@dataclass(frozen=True)
+class Case(Facts):
+    """Facts and what the physics makes of them. Every derived value is computed once, when a rule first asks."""
+
+    @cached_property
+    def derived(self) -> Derived:
+        """Stage costs, memory and traffic of the configuration."""
+        return Derived(self)
+
+    @cached_property
+    def schedule_objections(self) -> Mapping[str, list[PipelineViolation]]:
+        """What the pipeline judge objects to, by route."""
+        return {one.route: check_schedule(one.problem, one.schedule) for one in self.plan.timelines}
+
+    @cached_property
+    def memory_needs(self) -> Mapping[tuple[str, int], MemoryNeed]:
+        """Memory by route and pipeline rank, activations as the stated times hold them."""
+        return {
+            (route, pipeline_rank): self._memory_need(route, pipeline_rank)
+            for route in self.pools_by_route
+            if route in self.timeline_by_route
+            for pipeline_rank in range(
+                min(self.configuration.degrees.pp, len(self.timeline_by_route[route].schedule.ranks))
+            )
+        }
+
+    def _memory_need(self, route: str, pipeline_rank: int) -> MemoryNeed:
+        pool, timeline = self.pools_by_route[route][pipeline_rank], self.timeline_by_route[route]
+        static = self.derived.static_memory(pool, pipeline_rank)
+        held = {
+            stage: (float(cost.activation_bytes[0]), float(cost.weight_grad_context_bytes[0]))
+            for stage in self.derived.stages_of(pipeline_rank)
+            for cost in [self.derived.stage(pool, stage)]
+        }
+        return MemoryNeed(
+            {
+                "weights_bytes": float(static.weights_bytes[0]),
+                "gradients_bytes": float(static.gradients_bytes[0]),
+                "optimizer_bytes": float(static.optimizer_bytes[0]),
+                "activations_bytes": peak_activation_bytes(timeline.schedule.ranks[pipeline_rank], held),
+                "buffers_bytes": float(static.buffers_bytes[0]),
+                "framework_bytes": float(static.framework_bytes[0]),
+                "limit_bytes": self.derived.memory_limit_bytes(pool),
+            }
+        )
+
+
+Rule = Callable[[Case], Iterable[Finding]]
+
+
+def differs(stated: float, derived: float, *, tolerance: float = RELATIVE_TOLERANCE) -> bool:
+    """Whether two numbers that should be one are further apart than rounding explains.
+
+    >>> differs(1.0, 1.0 + 1e-9), differs(1.0, 1.001), differs(0.0, 0.0)
+    (False, True, False)
+    """
+    return abs(stated - derived) > tolerance * max(abs(stated), abs(derived))
+
+
+def exceeds(value: float, limit: float, *, tolerance: float = RELATIVE_TOLERANCE) -> bool:
+    """Whether a number is above its limit by more than rounding explains.
+
+    >>> exceeds(1.0 + 1e-9, 1.0), exceeds(1.001, 1.0), exceeds(0.0, 0.0)
+    (False, True, False)
+    """
+    return value - limit > tolerance * max(abs(value), abs(limit))

@@ -1,0 +1,154 @@
+"""What the cost model says of the stages of a plan, as the judge derives it from the request and the configuration.
+
+Owns the reading of a configuration into stage costs, static memory and traffic, per pool. Never reads a time or a byte
+count of the plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from models.catalogue import named_entry
+from models.cluster import GpuType, Pool
+from models.stack import Constant, StackProfile
+from solver.cost.collectives import exposed_s
+from solver.cost.columns import Columns, FloatArray, columns_of
+from solver.cost.compute import matrix_peak
+from solver.cost.data_parallel import step_traffic
+from solver.cost.fabric import Fabric, fabric_of
+from solver.cost.job import Job, job_of
+from solver.cost.memory import StaticMemory, static_memory
+from solver.cost.optimizer import optimizer_s
+from solver.cost.stage import StageCost, stage_cost
+from solver.verify.facts import Facts
+
+
+@dataclass(frozen=True)
+class StageLayers:
+    """Layers of one stage by kind, and which ends of the model it carries. Multi-token prediction rides on the last."""
+
+    num_dense: int
+    num_moe: int
+    num_embeddings: int
+    num_logits: int
+
+
+@dataclass(frozen=True)
+class Derived:
+    """Stage costs of a plan's configuration; every method names the pool whose GPUs it is about."""
+
+    facts: Facts
+
+    @cached_property
+    def stack(self) -> StackProfile:
+        """The packaged profile that the plan names; ValueError when there is none of that name."""
+        return StackProfile.model_validate(named_entry("stacks", self.facts.plan.stack_profile))
+
+    @cached_property
+    def job(self) -> Job:
+        """The workload as arithmetic."""
+        return job_of(self.facts.request.workload)
+
+    @cached_property
+    def columns(self) -> Columns:
+        """The configuration in the form the formulas take."""
+        return columns_of(self.facts.configuration)
+
+    @cached_property
+    def layers(self) -> tuple[StageLayers, ...]:
+        """Every stage's layers, in model order."""
+        counts = self.facts.configuration.layers_per_stage
+        architecture = self.facts.request.workload.architecture
+        stages, first = [], 0
+        for stage, count in enumerate(counts):
+            kinds = [architecture.is_moe_layer(layer) for layer in range(first, first + count)]
+            first += count
+            is_last = stage == len(counts) - 1
+            if is_last:
+                kinds += [architecture.is_moe_layer(architecture.num_layers - 1)] * architecture.num_mtp_layers
+            logits = 1 + architecture.num_mtp_layers if is_last else 0
+            stages.append(StageLayers(kinds.count(False), kinds.count(True), int(stage == 0), logits))
+        return tuple(stages)
+
+    @cached_property
+    def _stages(self) -> dict[tuple[GpuType, float, int, StageLayers], StageCost]:
+        return {}
+
+    def stage(self, pool: Pool, stage: int) -> StageCost:
+        """Cost per micro-batch of one stage on the GPUs of a pool."""
+        layers = self.layers[stage]
+        key = (pool.gpu, pool.nic_bytes_per_s_per_gpu, pool.gpus_per_host, layers)
+        if key not in self._stages:
+            self._stages[key] = stage_cost(
+                self.job,
+                pool.gpu,
+                fabric_of(pool),
+                self.stack,
+                self.columns,
+                num_dense_layers=layers.num_dense,
+                num_moe_layers=layers.num_moe,
+                has_embedding=layers.num_embeddings,
+                has_logits=layers.num_logits,
+                layer_profiles=self.facts.request.workload.layer_profiles,
+            )
+        return self._stages[key]
+
+    def stages_of(self, pipeline_rank: int) -> list[int]:
+        """Stages that a pipeline rank holds, in model order."""
+        used = self.facts.configuration
+        return [stage for stage in range(used.degrees.num_stages) if used.rank_of_stage(stage) == pipeline_rank]
+
+    def parameters(self, pool: Pool, pipeline_rank: int) -> tuple[FloatArray, FloatArray]:
+        """Dense and expert parameters on one GPU of a pipeline rank."""
+        costs = [self.stage(pool, stage) for stage in self.stages_of(pipeline_rank)]
+        dense = np.sum([cost.parameters for cost in costs], axis=0)
+        return dense, np.sum([cost.expert_parameters for cost in costs], axis=0)
+
+    def static_memory(self, pool: Pool, pipeline_rank: int) -> StaticMemory:
+        """Memory of one GPU that no schedule changes."""
+        dense, expert = self.parameters(pool, pipeline_rank)
+        return static_memory(
+            self.job,
+            pool.gpu,
+            fabric_of(pool),
+            self.stack,
+            self.columns,
+            parameters=dense,
+            expert_parameters=expert,
+            has_logits=sum(self.layers[stage].num_logits for stage in self.stages_of(pipeline_rank)),
+        )
+
+    def memory_limit_bytes(self, pool: Pool) -> float:
+        """HBM less the headroom that the request asks for."""
+        return pool.gpu.memory_bytes * (1.0 - self.facts.request.constraints.memory_headroom_fraction)
+
+    def optimizer_s(self, pool: Pool, pipeline_rank: int) -> float:
+        """Optimizer step of one GPU of a pipeline rank."""
+        dense, expert = self.parameters(pool, pipeline_rank)
+        optimizer = self.facts.request.workload.optimizer
+        time = optimizer_s(dense, expert, self.columns, gpu=pool.gpu, stack=self.stack, optimizer=optimizer)
+        return float(time[0])
+
+    def exchange_floor_s(self, pool: Pool, stage: int) -> float:
+        """Least exposed gradient and parameter exchange of a stage: its bytes through the NICs, no latency at all."""
+        cost, silent = self.stage(pool, stage), Constant(value=0.0, origin="guessed")
+        stack = self.stack.model_copy(update={"collective_latency_s": silent})
+        fabric: Fabric = replace(fabric_of(pool), scale_up_latency_s=0.0, scale_out_latency_s=0.0)
+        traffic = step_traffic(
+            cost.parameters,
+            cost.expert_parameters,
+            self.columns,
+            fabric,
+            stack,
+            gradient_bytes=self.facts.request.workload.optimizer.gradient_bytes_per_parameter,
+        )
+        overlap = self.stack.data_parallel_overlap.value
+        reduced = exposed_s(traffic.reduce_s, cost.input_grad_s + cost.weight_grad_s, overlap)
+        return float((reduced + exposed_s(traffic.gather_s, cost.forward_s, overlap))[0])
+
+    def peak_flops_per_s(self, pool: Pool) -> float:
+        """Datasheet peak of one GPU in the precision of the workload."""
+        return matrix_peak(pool.gpu, self.stack, self.facts.request.workload.precision)[0]

@@ -1,0 +1,96 @@
+"""A request and a plan, read together: the look-ups that every rule needs, derived from these two documents alone.
+
+Owns names to objects (pools, places, routes, timelines) and the place tree as the judge reads it. Never judges, and
+never trusts a figure of the plan: what is derived here comes from the request and from the plan's decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from models.cluster import Place, Pool
+from models.plan import Configuration, Plan, Route, RouteTimeline
+from models.request import PlanRequest
+
+
+class Group(NamedTuple):
+    """The stage groups that one route puts on one pipeline rank, in a pool that exists."""
+
+    route: Route
+    pipeline_rank: int
+    pool: Pool
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A request and a plan with their look-ups. Names that do not exist are left out: finding them is a rule's work."""
+
+    request: PlanRequest
+    plan: Plan
+
+    @property
+    def configuration(self) -> Configuration:
+        """Everything of the plan that does not say where."""
+        return self.plan.configuration
+
+    @property
+    def gpus_per_group(self) -> int:
+        """GPUs of one pipeline rank of one replica."""
+        return self.configuration.degrees.gpus_per_stage_group
+
+    @cached_property
+    def pool_by_id(self) -> Mapping[str, Pool]:
+        """Pools of the request."""
+        return {pool.id: pool for pool in self.request.cluster.pools}
+
+    @cached_property
+    def place_by_id(self) -> Mapping[str, Place]:
+        """Places of the request."""
+        return {place.id: place for place in self.request.cluster.places}
+
+    @cached_property
+    def route_by_id(self) -> Mapping[str, Route]:
+        """Routes of the plan; of two with one id the first."""
+        return {route.id: route for route in reversed(self.plan.placement.routes)}
+
+    @cached_property
+    def timeline_by_route(self) -> Mapping[str, RouteTimeline]:
+        """Timelines of the plan; of two with one route the first."""
+        return {timeline.route: timeline for timeline in reversed(self.plan.timelines)}
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """Every stage group of every route whose pool exists."""
+        return tuple(
+            Group(route, pipeline_rank, self.pool_by_id[pool])
+            for route in self.plan.placement.routes
+            for pipeline_rank, pool in enumerate(route.pools[: self.configuration.degrees.pp])
+            if pool in self.pool_by_id
+        )
+
+    @cached_property
+    def pools_by_route(self) -> Mapping[str, tuple[Pool, ...]]:
+        """Pools of each route in rank order, for routes that name one existing pool per pipeline rank."""
+        return {
+            route.id: tuple(self.pool_by_id[pool] for pool in route.pools)
+            for route in self.plan.placement.routes
+            if len(route.pools) == self.configuration.degrees.pp and all(p in self.pool_by_id for p in route.pools)
+        }
+
+    def enclosing(self, place: str) -> Iterator[Place]:
+        """The place itself and every place around it, from the inside out."""
+        at: str | None = place
+        while at is not None and at in self.place_by_id:
+            yield self.place_by_id[at]
+            at = self.place_by_id[at].parent
+
+    def is_inside(self, place: str, outer: str) -> bool:
+        """Whether `place` is `outer` or lies in it."""
+        return any(one.id == outer for one in self.enclosing(place))
+
+    def building_of(self, place: str) -> str:
+        """The building around a place; a place with no building around it counts as one of its own."""
+        return next((one.id for one in self.enclosing(place) if one.level == "building"), place)

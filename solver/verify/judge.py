@@ -1,0 +1,45 @@
+"""The judge of plans: every rule, from the request and the plan alone.
+
+Owns the list of rules and the verdict. Shares physics (`solver.cost`, `solver.network`) with the search and nothing
+else: no generator, no solver, no discretisation. Never repairs a plan and never believes one of its figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+from models.plan import Plan, Verdict, Violation
+from models.request import PlanRequest
+from solver.verify.case import Case, Finding, Rule
+from solver.verify.rules import configuration, placement, rank_map, schedule, timelines, totals
+
+RULES: Mapping[str, Rule] = {
+    **configuration.FAMILY,
+    **placement.FAMILY,
+    **rank_map.FAMILY,
+    **timelines.FAMILY,
+    **schedule.FAMILY,
+    **totals.FAMILY,
+}
+MAX_FINDINGS_PER_RULE = 25
+UNREADABLE = (LookupError, ArithmeticError, ValueError)
+
+
+def judge(request: PlanRequest, plan: Plan, *, rules: Mapping[str, Rule] = RULES) -> Verdict:
+    """What the rules say of a plan. Its own verdict is not read."""
+    case = Case(request, plan)
+    violations = tuple(
+        Violation(rule=name, where=finding.where[:300], detail=finding.detail[:600])
+        for name, rule in rules.items()
+        for finding in islice(_findings(rule, case), MAX_FINDINGS_PER_RULE)
+    )
+    return Verdict(accepted=not violations, rules_checked=tuple(rules), violations=violations[:1000])
+
+
+def _findings(rule: Rule, case: Case) -> Iterator[Finding]:
+    """The findings of a rule; a plan too broken for the rule to be evaluated breaks it."""
+    try:
+        yield from rule(case)
+    except UNREADABLE as error:
+        yield Finding("plan", f"the rule cannot be evaluated: {type(error).__name__}: {error}")

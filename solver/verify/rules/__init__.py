@@ -1,0 +1,1 @@
+"""The rules of the judge, one family per file; each exports FAMILY, its rules by name."""

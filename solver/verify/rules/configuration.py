@@ -1,0 +1,131 @@
+"""Rules on the configuration alone: degrees, batch, layers, sharding, and what the request allows.
+
+Owns arithmetic between the numbers of a configuration and the request. Never looks at places or times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from solver.verify.case import Case, Finding, Rule
+
+WHERE = "configuration"
+
+
+def batch_arithmetic(case: Case) -> Iterator[Finding]:
+    """dp * num_microbatches * micro_batch_sequences = global_batch_sequences."""
+    used, batch = case.configuration, case.request.workload.global_batch_sequences
+    product = used.degrees.dp * used.num_microbatches * used.micro_batch_sequences
+    if product != batch:
+        yield Finding(
+            WHERE,
+            f"dp {used.degrees.dp} * {used.num_microbatches} micro-batches * {used.micro_batch_sequences} sequences"
+            f" = {product}, but the global batch has {batch} sequences",
+        )
+
+
+def degrees_divide(case: Case) -> Iterator[Finding]:
+    """tp divides the heads, cp the sequence, ep the experts; key/value heads split or repeat evenly over tp."""
+    degrees, workload = case.configuration.degrees, case.request.workload
+    attention = workload.architecture.attention
+    wanted = [
+        ("num_heads", attention.num_heads, "tp", degrees.tp),
+        ("sequence_length", workload.sequence_length, "cp", degrees.cp),
+    ]
+    if workload.architecture.moe is not None:
+        wanted.append(("num_experts", workload.architecture.moe.num_experts, "ep", degrees.ep))
+    elif degrees.ep != 1:
+        yield Finding(WHERE, f"ep {degrees.ep} although the architecture has no experts")
+    if attention.kind == "gqa":
+        small, large = sorted((attention.num_kv_heads, degrees.tp))
+        wanted.append(("num_kv_heads and tp: the larger", large, "the smaller", small))
+    for name, whole, degree_name, degree in wanted:
+        if whole % degree:
+            yield Finding(WHERE, f"{name} {whole} is not divisible by {degree_name} {degree}")
+
+
+def expert_parallel_inside(case: Case) -> Iterator[Finding]:
+    """ep splits the cp * dp ranks of one pipeline rank, so it divides them."""
+    degrees = case.configuration.degrees
+    if (degrees.dp * degrees.cp) % degrees.ep:
+        yield Finding(WHERE, f"ep {degrees.ep} does not divide dp {degrees.dp} * cp {degrees.cp}")
+
+
+def layers_complete(case: Case) -> Iterator[Finding]:
+    """layers_per_stage adds up to the layers of the architecture."""
+    placed = sum(case.configuration.layers_per_stage)
+    wanted = case.request.workload.architecture.num_layers
+    if placed != wanted:
+        yield Finding("layers_per_stage", f"{placed} layers are placed, the architecture has {wanted}")
+
+
+def family_shape(case: Case) -> Iterator[Finding]:
+    """one_way has one chunk per rank, v an even number; loop any."""
+    family, vpp = case.configuration.family, case.configuration.degrees.vpp
+    if family == "one_way" and vpp != 1:
+        yield Finding("family", f"one_way has one chunk per pipeline rank, not vpp {vpp}")
+    if family == "v" and vpp % 2:
+        yield Finding("family", f"v folds chunks in pairs, vpp {vpp} is odd")
+
+
+def shard_group(case: Case) -> Iterator[Finding]:
+    """ddp: 1 replica per copy of the state; zero1 and fsdp: all dp of them; hsdp: a divisor of dp."""
+    used = case.configuration
+    dp, group = used.degrees.dp, used.shard_group_replicas
+    allowed = {
+        "ddp": group == 1,
+        "zero1": group == dp,
+        "fsdp": group == dp,
+        "hsdp": dp % group == 0,
+    }[used.sharding]
+    if not allowed:
+        yield Finding("shard_group_replicas", f"{group} does not suit {used.sharding} over dp {dp}")
+
+
+def allowed_values(case: Case) -> Iterator[Finding]:
+    """Every value is one the request allows."""
+    used, allowed = case.configuration, case.request.constraints.allowed
+    chosen = {name: getattr(used.degrees, name) for name in ("tp", "cp", "ep", "pp", "dp", "vpp")}
+    chosen |= {name: getattr(used, name) for name in ("micro_batch_sequences", "sharding", "recompute", "family")}
+    for name, value in chosen.items():
+        values = getattr(allowed, name)
+        if values is not None and value not in values:
+            yield Finding(name, f"{value} is not among the allowed {', '.join(map(str, values))}")
+
+
+def max_gpus(case: Case) -> Iterator[Finding]:
+    """tp * cp * pp * dp stays within max_gpus."""
+    limit, used = case.request.constraints.max_gpus, case.configuration.degrees.num_gpus
+    if limit is not None and used > limit:
+        yield Finding(WHERE, f"{used} GPUs are used, the request allows {limit}")
+
+
+def use_all_gpus(case: Case) -> Iterator[Finding]:
+    """With use_all_gpus, fewer GPUs stay idle than one more replica would take (within max_gpus)."""
+    constraints, degrees = case.request.constraints, case.configuration.degrees
+    if not constraints.use_all_gpus:
+        return
+    free = sum(
+        pool.num_free_gpus
+        for pool in case.request.cluster.pools
+        if not any(case.is_inside(pool.place, place) for place in constraints.forbidden_places)
+    )
+    usable = min(free, constraints.max_gpus or free)
+    replica = degrees.num_gpus // degrees.dp
+    if usable - degrees.num_gpus >= replica:
+        yield Finding(
+            WHERE, f"{usable - degrees.num_gpus} of {usable} usable GPUs stay idle, one replica takes {replica}"
+        )
+
+
+FAMILY: Mapping[str, Rule] = {
+    "batch-arithmetic": batch_arithmetic,
+    "degrees-divide": degrees_divide,
+    "expert-parallel-inside": expert_parallel_inside,
+    "layers-complete": layers_complete,
+    "family-shape": family_shape,
+    "shard-group": shard_group,
+    "allowed-values": allowed_values,
+    "max-gpus": max_gpus,
+    "use-all-gpus": use_all_gpus,
+}

@@ -1,0 +1,250 @@
+"""Rules on the headline: iteration time and its parts, throughput, utilisation, cost, bound and gap.
+
+Owns the arithmetic between the figures of a plan. The times they start from are judged by the rules on timelines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from models.plan import RouteTimeline
+from models.schedule import Operation
+from solver.cost.flops import model_flops_per_iteration
+from solver.verify.case import Case, Finding, Rule, differs, exceeds
+
+SECONDS_PER_HOUR = 3600.0
+LAST_OF_STAGE = ("W", "BW")
+
+
+def breakdown_sum(case: Case) -> Iterator[Finding]:
+    """The parts of the iteration time add up to the total, and the total is the headline figure."""
+    time = case.plan.time
+    parts = [value for name, value in time if name != "total_s"]
+    if differs(time.total_s, sum(parts)):
+        yield Finding("time", f"the parts add up to {sum(parts):.9g} s, total_s is {time.total_s:.9g}")
+    if differs(time.total_s, case.plan.metrics.iteration_s):
+        yield Finding("time", f"total_s {time.total_s:.9g}, metrics.iteration_s {case.plan.metrics.iteration_s:.9g}")
+
+
+def breakdown_work(case: Case) -> Iterator[Finding]:
+    """Compute and in-layer communication are those of one pipeline rank of one route, all micro-batches together."""
+    time = case.plan.time
+    stated = (time.compute_s, time.tensor_parallel_s, time.context_parallel_s, time.expert_parallel_s)
+    works = [
+        _work(case, route, pipeline_rank)
+        for route, pools in case.pools_by_route.items()
+        for pipeline_rank in range(len(pools))
+    ]
+    if works and not any(_close(stated, work) for work in works):
+        nearest = min(works, key=lambda work: sum(abs(a - b) for a, b in zip(stated, work, strict=True)))
+        yield Finding(
+            "time",
+            "compute, tensor, context and expert parallel are "
+            + ", ".join(f"{value:.6g}" for value in stated)
+            + " s; no rank has these, the nearest has "
+            + ", ".join(f"{value:.6g}" for value in nearest),
+        )
+
+
+def optimizer_time(case: Case) -> Iterator[Finding]:
+    """The optimizer step is that of the slowest GPU, the stack's constant per step included."""
+    slowest = max(
+        (
+            case.derived.optimizer_s(pool, rank)
+            for pools in case.pools_by_route.values()
+            for rank, pool in enumerate(pools)
+        ),
+        default=0.0,
+    )
+    if differs(case.plan.time.optimizer_s, slowest):
+        yield Finding("time", f"optimizer_s {case.plan.time.optimizer_s:.9g}, the slowest rank takes {slowest:.9g}")
+
+
+def iteration_time(case: Case) -> Iterator[Finding]:
+    """From the first forward to the end of the last gradient exchange, then the optimizer.
+
+    The exchange of a stage joins all routes, so it starts once the slowest of them has its last weight gradient.
+    """
+    timelines = [one for one in case.plan.timelines if one.schedule.ranks]
+    if not timelines:
+        return
+    ends = [one.schedule.makespan_s for one in timelines]
+    for stage in range(min(len(one.problem.stages) for one in timelines)):
+        exchange = max(one.problem.stages[stage].gradient_sync_s for one in timelines)
+        ends.append(max(_last_gradient_s(one, stage) for one in timelines) + exchange)
+    derived = max(ends) + case.plan.time.optimizer_s
+    if differs(case.plan.metrics.iteration_s, derived):
+        yield Finding(
+            "metrics", f"iteration_s {case.plan.metrics.iteration_s:.9g}, schedules and optimizer give {derived:.9g}"
+        )
+
+
+def gpu_count(case: Case) -> Iterator[Finding]:
+    """num_gpus is tp * cp * pp * dp."""
+    stated, used = case.plan.metrics.num_gpus, case.configuration.degrees.num_gpus
+    if stated != used:
+        yield Finding("metrics", f"num_gpus {stated}, the degrees multiply to {used}")
+
+
+def throughput(case: Case) -> Iterator[Finding]:
+    """Tokens per second are the tokens of the batch over the iteration time, in all and per GPU."""
+    metrics = case.plan.metrics
+    rate = case.request.workload.tokens_per_iteration / metrics.iteration_s
+    per_gpu = rate / case.configuration.degrees.num_gpus
+    for name, derived in (("tokens_per_s", rate), ("tokens_per_s_per_gpu", per_gpu)):
+        if differs(getattr(metrics, name), derived):
+            yield Finding("metrics", f"{name} {getattr(metrics, name):.9g}, tokens over time give {derived:.9g}")
+
+
+def utilisation(case: Case) -> Iterator[Finding]:
+    """MFU is the model's FLOPs over iteration time and the peak of the GPUs used, in the workload's precision."""
+    stated = case.plan.metrics.model_flops_utilisation
+    derived = _light_s(case) / case.plan.metrics.iteration_s
+    if differs(stated, derived):
+        yield Finding("metrics", f"model_flops_utilisation {stated:.9g}, FLOPs over peak and time give {derived:.9g}")
+
+
+def cost(case: Case) -> Iterator[Finding]:
+    """GPU-hours of the GPUs used and egress of every priced link, per million tokens; null when a price is unknown."""
+    stated, derived = case.plan.metrics.usd_per_million_tokens, _usd_per_million_tokens(case)
+    if derived is None or stated is None:
+        if stated != derived:
+            yield Finding("metrics", f"usd_per_million_tokens {stated}, the prices give {derived}")
+    elif differs(stated, derived):
+        yield Finding("metrics", f"usd_per_million_tokens {stated:.9g}, the prices give {derived:.9g}")
+
+
+def speed_of_light(case: Case) -> Iterator[Finding]:
+    """FLOPs over peak: no plan beats it on its GPUs, and the stated one is between all usable GPUs and those used."""
+    stated, used = case.plan.proof.speed_of_light_s, _light_s(case)
+    usable = _usable_light_s(case)
+    if exceeds(used, case.plan.metrics.iteration_s):
+        yield Finding("proof", f"iteration {case.plan.metrics.iteration_s:.9g} s is faster than light, {used:.9g} s")
+    if exceeds(stated, used) or exceeds(usable, stated):
+        yield Finding(
+            "proof", f"speed_of_light_s {stated:.9g}, is {usable:.9g} on all usable GPUs and {used:.9g} on those used"
+        )
+
+
+def bound_below_time(case: Case) -> Iterator[Finding]:
+    """The proven bound is not above the time of the plan itself."""
+    bound, time = case.plan.proof.lower_bound_s, case.plan.metrics.iteration_s
+    if exceeds(bound, time):
+        yield Finding("proof", f"lower_bound_s {bound:.9g} is above the iteration time {time:.9g}")
+
+
+def gap_arithmetic(case: Case) -> Iterator[Finding]:
+    """The gap is (time - bound) / time, never below zero."""
+    proof, time = case.plan.proof, case.plan.metrics.iteration_s
+    derived = max(0.0, (time - proof.lower_bound_s) / time)
+    if abs(proof.relative_gap - derived) > 1e-6:
+        yield Finding("proof", f"relative_gap {proof.relative_gap:.9g}, time and bound give {derived:.9g}")
+
+
+def optimal_within_gap(case: Case) -> Iterator[Finding]:
+    """Optimal is claimed only within the gap that the request asks for."""
+    proof, asked = case.plan.proof, case.request.options.relative_gap
+    if proof.status == "optimal" and proof.relative_gap > asked + 1e-9:
+        yield Finding("proof", f"optimal is claimed at a gap of {proof.relative_gap:.6g}, asked was {asked:.6g}")
+
+
+def target_met(case: Case) -> Iterator[Finding]:
+    """A plan for the fewest GPUs reaches the iteration time asked for."""
+    objective, time = case.request.objective, case.plan.metrics.iteration_s
+    target = objective.target_iteration_s
+    if objective.kind == "fewest_gpus" and target is not None and exceeds(time, target):
+        yield Finding("metrics", f"iteration_s {time:.9g}, target_iteration_s is {target:.9g}")
+
+
+def baseline_arithmetic(case: Case) -> Iterator[Finding]:
+    """The speed-up over a baseline is its time over ours, and there is none without a time."""
+    for baseline in case.plan.baselines:
+        time = baseline.iteration_s
+        derived = None if time is None else time / case.plan.metrics.iteration_s
+        stated = baseline.speed_up
+        if (stated is None) != (derived is None) or (stated and derived and differs(stated, derived)):
+            yield Finding(f"baseline {baseline.name}", f"speed_up {stated}, the times give {derived}")
+
+
+def _last_gradient_s(timeline: RouteTimeline, stage: int) -> float:
+    """End of the last weight gradient of a stage."""
+    rank = timeline.schedule.ranks[timeline.problem.placement[stage]]
+    ends = [
+        end
+        for text, end in zip(rank.operations, rank.end_s, strict=True)
+        for operation in [Operation.parse(text)]
+        if operation.stage == stage and operation.kind in LAST_OF_STAGE
+    ]
+    return max(ends, default=0.0)
+
+
+def _work(case: Case, route: str, pipeline_rank: int) -> tuple[float, float, float, float]:
+    """Compute, tensor, context and expert parallel seconds of a rank over the iteration."""
+    pool = case.pools_by_route[route][pipeline_rank]
+    costs = [case.derived.stage(pool, stage) for stage in case.derived.stages_of(pipeline_rank)]
+    tensor = sum(float(one.tensor_parallel_s[0]) for one in costs)
+    context = sum(float(one.context_parallel_s[0]) for one in costs)
+    expert = sum(float(one.expert_parallel_s[0]) for one in costs)
+    gathered = sum(float(one.data_parallel_s[0]) for one in costs)
+    compute = sum(float(one.total_s[0]) for one in costs) - tensor - context - expert - gathered
+    m = case.configuration.num_microbatches
+    return m * compute, m * tensor, m * context, m * expert
+
+
+def _close(stated: tuple[float, ...], derived: tuple[float, ...]) -> bool:
+    """Equal up to rounding of the whole, since the parts come from differences."""
+    slack = 1e-6 * sum(derived)
+    return all(abs(one - other) <= slack for one, other in zip(stated, derived, strict=True))
+
+
+def _light_s(case: Case) -> float:
+    """The model's FLOPs at the peak of all GPUs that the plan uses."""
+    peak = sum(
+        group.route.num_replicas * case.gpus_per_group * case.derived.peak_flops_per_s(group.pool)
+        for group in case.groups
+    )
+    return model_flops_per_iteration(case.request.workload) / peak
+
+
+def _usable_light_s(case: Case) -> float:
+    """The model's FLOPs at the peak of every GPU that any plan could use."""
+    peak = sum(
+        pool.num_free_gpus * case.derived.peak_flops_per_s(pool)
+        for pool in case.request.cluster.pools
+        if not any(case.is_inside(pool.place, place) for place in case.request.constraints.forbidden_places)
+    )
+    return model_flops_per_iteration(case.request.workload) / peak
+
+
+def _usd_per_million_tokens(case: Case) -> float | None:
+    metrics, hourly = case.plan.metrics, 0.0
+    for group in case.groups:
+        if group.pool.gpu.usd_per_gpu_hour is None:
+            return None
+        hourly += group.route.num_replicas * case.gpus_per_group * group.pool.gpu.usd_per_gpu_hour
+    prices = {link.id: link.usd_per_gb or 0.0 for link in case.request.cluster.links}
+    egress = sum(
+        prices.get(load.link, 0.0) * flow.bytes_per_iteration / 1e9
+        for load in case.plan.link_loads
+        for flow in load.flows
+    )
+    usd = hourly * metrics.iteration_s / SECONDS_PER_HOUR + egress
+    return usd / case.request.workload.tokens_per_iteration * 1e6
+
+
+FAMILY: Mapping[str, Rule] = {
+    "breakdown-sum": breakdown_sum,
+    "breakdown-work": breakdown_work,
+    "optimizer-time": optimizer_time,
+    "iteration-time": iteration_time,
+    "gpu-count": gpu_count,
+    "throughput": throughput,
+    "utilisation": utilisation,
+    "cost": cost,
+    "speed-of-light": speed_of_light,
+    "bound-below-time": bound_below_time,
+    "gap-arithmetic": gap_arithmetic,
+    "optimal-within-gap": optimal_within_gap,
+    "target-met": target_met,
+    "baseline-arithmetic": baseline_arithmetic,
+}
