@@ -19,6 +19,7 @@ setup: $(STAMP) ## create .venv with isthmus in it; does nothing the second time
 
 $(STAMP): requirements.txt pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is not installed: install Python 3.11 or name it with PYTHON=..." >&2; exit 1; }
+	@echo "preparing $(VENV): about a minute the first time"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -r requirements.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .

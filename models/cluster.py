@@ -50,7 +50,7 @@ class GpuType(Frozen):
         description="Scale-up (NVLink or alike) bandwidth per GPU and direction.", examples=[4.5e11]
     )
     scale_up_domain_gpus: PositiveCount = Field(description="GPUs in one scale-up domain.", examples=[8])
-    best_gemm_fraction: Annotated[float, Field(gt=0, le=1)] | None = Field(
+    best_gemm_fraction: Annotated[float, Field(gt=0, le=1, json_schema_extra={"unit": "1"})] | None = Field(
         None, description="Best measured dense BF16 matrix rate over the peak; null if unknown.", examples=[0.803]
     )
     usd_per_gpu_hour: Usd | None = Field(None, description="Price of one GPU-hour; null if unknown.", examples=[2.5])

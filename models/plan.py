@@ -19,6 +19,7 @@ Sharding = Literal["ddp", "zero1", "fsdp", "hsdp"]
 ScheduleFamily = Literal["one_way", "loop", "v"]
 Crossing = Literal["none", "dp_out", "pp_out", "mixed"]
 Ratio = Annotated[float, Field(ge=0, json_schema_extra={"unit": "1"})]
+TokensPerSecond = Annotated[float, Field(ge=0, json_schema_extra={"unit": "token/s"})]
 MODEL_PARALLEL_LIMIT = 1_048_576
 
 
@@ -255,8 +256,8 @@ class Metrics(Frozen):
     """Headline figures."""
 
     iteration_s: Seconds = Field(description="From the first forward to the last optimizer step.", examples=[6.45])
-    tokens_per_s: Ratio = Field(description="Tokens per second, whole job.", examples=[2.6e6])
-    tokens_per_s_per_gpu: Ratio = Field(description="Tokens per second and GPU.", examples=[158.0])
+    tokens_per_s: TokensPerSecond = Field(description="Tokens per second, whole job.", examples=[2.6e6])
+    tokens_per_s_per_gpu: TokensPerSecond = Field(description="Tokens per second and GPU.", examples=[158.0])
     model_flops_utilisation: Ratio = Field(description="Model FLOPs over peak.", examples=[0.41])
     num_gpus: PositiveCount = Field(description="GPUs used.", examples=[16384])
     usd_per_million_tokens: Usd | None = Field(

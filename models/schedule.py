@@ -119,10 +119,20 @@ class PipelineOptions(Frozen):
     """How long and how well to search."""
 
     time_limit_s: float = Field(
-        default=20.0, gt=0, le=86_400, description="Wall-clock limit of the search.", examples=[20.0]
+        default=20.0,
+        gt=0,
+        le=86_400,
+        description="Wall-clock limit of the search.",
+        examples=[20.0],
+        json_schema_extra={"unit": "s"},
     )
     relative_gap: float = Field(
-        default=0.001, ge=0, le=1, description="Stop once (value - bound) / value is at most this.", examples=[0.001]
+        default=0.001,
+        ge=0,
+        le=1,
+        description="Stop once (value - bound) / value is at most this.",
+        examples=[0.001],
+        json_schema_extra={"unit": "1"},
     )
     seed: int = Field(default=0, ge=0, le=2**31 - 1, description="Seed of the search.", examples=[0])
     workers: int = Field(default=2, ge=1, le=128, description="Threads the search may use.", examples=[2])
@@ -230,9 +240,13 @@ class LinkTimeline(Frozen):
         description="up: towards the higher rank; both: gradient exchange.", examples=["up"]
     )
     transfers: tuple[str, ...] = Field(description="Producing operation, or stage and SYNC.", examples=[["3F0", "3F1"]])
-    start_s: tuple[float, ...] = Field(description="When each begins to occupy the link.", examples=[[4.0, 5.0]])
+    start_s: tuple[float, ...] = Field(
+        description="When each begins to occupy the link.", examples=[[4.0, 5.0]], json_schema_extra={"unit": "s"}
+    )
     end_s: tuple[float, ...] = Field(
-        description="When each leaves the link (arrival: latency later).", examples=[[4.25, 5.25]]
+        description="When each leaves the link (arrival: latency later).",
+        examples=[[4.25, 5.25]],
+        json_schema_extra={"unit": "s"},
     )
 
 
@@ -240,8 +254,12 @@ class RankTimeline(Frozen):
     """The operations of one rank in order, with their times."""
 
     operations: tuple[str, ...] = Field(description="Text form of each operation.", examples=[["0F0", "0B0", "0W0"]])
-    start_s: tuple[float, ...] = Field(description="Start of each operation.", examples=[[0.0, 3.0, 4.0]])
-    end_s: tuple[float, ...] = Field(description="End of each operation.", examples=[[1.0, 4.0, 5.0]])
+    start_s: tuple[float, ...] = Field(
+        description="Start of each operation.", examples=[[0.0, 3.0, 4.0]], json_schema_extra={"unit": "s"}
+    )
+    end_s: tuple[float, ...] = Field(
+        description="End of each operation.", examples=[[1.0, 4.0, 5.0]], json_schema_extra={"unit": "s"}
+    )
     peak_memory_bytes: Bytes = Field(description="Largest activation memory at any instant.", examples=[8.0])
 
 
@@ -255,7 +273,9 @@ class PipelineSchedule(Frozen):
     makespan_s: Seconds = Field(description="First start to last end over all ranks.", examples=[55.0])
     span_s: Seconds = Field(description="Largest per-rank first start to last end.", examples=[48.0])
     lower_bound_s: Seconds = Field(description="No schedule of this problem has a smaller value.", examples=[55.0])
-    gap: float = Field(ge=0, le=1, description="(value - bound) / value.", examples=[0.0])
+    gap: float = Field(
+        ge=0, le=1, description="(value - bound) / value.", examples=[0.0], json_schema_extra={"unit": "1"}
+    )
     status: ScheduleStatus = Field(
         description="optimal only when the gap is proven within the tolerance.", examples=["optimal"]
     )

@@ -18,33 +18,67 @@ Origin = Literal["measured", "fitted", "datasheet", "guessed"]
 class Constant(Frozen):
     """One number of a profile and where it comes from."""
 
-    value: Annotated[float, Field(ge=0, le=1e15)] = Field(description="The number, in the unit of its field.")
+    value: Annotated[float, Field(ge=0, le=1e15)] = Field(
+        description="The number, in the unit of its field.", examples=[0.75]
+    )
     origin: Origin = Field(description="Kind of evidence.", examples=["fitted"])
     source: str = Field("", max_length=300, description="Data or document behind it.", examples=["vTrain, 72 runs"])
 
 
 def _constant(description: str, unit: str, value: float) -> Constant:
     default = Constant(value=value, origin="guessed", source="no measurement of this stack")
-    field: Constant = Field(default, description=description, json_schema_extra={"unit": unit})
+    field: Constant = Field(
+        default,
+        description=description,
+        examples=[{"value": value, "origin": "guessed"}],
+        json_schema_extra={"unit": unit},
+    )
     return field
+
+
+class StackHabits(Frozen):
+    """What the software does unless a run says otherwise; used to read runs that do not state it."""
+
+    flash_attention: bool = Field(True, description="The attention core is fused.", examples=[True])
+    sharding: Literal["ddp", "zero1", "fsdp"] = Field(
+        "zero1", description="Sharding of model state.", examples=["zero1"]
+    )
+    gradient_bytes_per_parameter: Annotated[float, Field(ge=1, le=8)] = Field(
+        4.0,
+        description="Gradient accumulator and element on the wire.",
+        examples=[4.0],
+        json_schema_extra={"unit": "B"},
+    )
+    interleaved: bool = Field(False, description="Pipelines run several chunks per rank.", examples=[False])
 
 
 class StackProfile(Frozen):
     """The calibrated constants of one software stack on one GPU generation."""
 
     name: Name = Field(description="Name used in plans.", examples=["megatron-2021"])
-    description: str = Field("", max_length=400, description="Which software this stands for.")
+    description: str = Field(
+        "", max_length=400, description="Which software this stands for.", examples=["Megatron-Core"]
+    )
     frameworks: tuple[Name, ...] = Field(
         (), description="Framework names this profile answers for (case-insensitive parts).", examples=[["Megatron-LM"]]
     )
-    gpus: tuple[Name, ...] = Field((), description="GPU names it answers for (prefixes); empty means any.")
-
-    sequence_parallel: bool = Field(True, description="Norms and dropout are split over the tensor-parallel group.")
-    dropout: bool = Field(False, description="Dropout masks are computed and kept.")
-    scatter_gather_pipeline: bool = Field(
-        True, description="A boundary message is split over the tensor-parallel group instead of sent by every rank."
+    gpus: tuple[Name, ...] = Field(
+        (), description="GPU names it answers for (prefixes); empty means any.", examples=[["H100"]]
     )
-    context_parallel_ring: bool = Field(True, description="Keys and values travel in a ring beside the attention core.")
+
+    habits: StackHabits = Field(default_factory=StackHabits, description="Defaults of the software.", examples=[{}])
+    sequence_parallel: bool = Field(
+        True, description="Norms and dropout are split over the tensor-parallel group.", examples=[True]
+    )
+    dropout: bool = Field(False, description="Dropout masks are computed and kept.", examples=[False])
+    scatter_gather_pipeline: bool = Field(
+        True,
+        description="A boundary message is split over the tensor-parallel group instead of sent by every rank.",
+        examples=[True],
+    )
+    context_parallel_ring: bool = Field(
+        True, description="Keys and values travel in a ring beside the attention core.", examples=[True]
+    )
 
     gemm_efficiency: Constant = _constant("Share of the 16-bit peak that a large matrix product reaches.", "1", 0.75)
     gemm_efficiency_fp8: Constant = _constant("Share of the 8-bit peak that a large matrix product reaches.", "1", 0.65)
