@@ -1,6 +1,6 @@
 """Fits the packaged efficiency curves again and prints them with their fit and hold-out errors.
 
-`python -m benchmarks.fit_fabrics MEASURED_NETWORK.csv`. The shapes are those of `solver/network/efficiency.py`, with one
+`python -m benchmarks.fit_fabrics MEASURED_NETWORK.csv`. The shapes are those of `solver/network/efficiency.py`, one
 set of constants per kind of fabric. Hold-out: ten folds, every row predicted by a fit that has not seen it.
 """
 

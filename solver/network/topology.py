@@ -1,0 +1,314 @@
+"""The directed link graph of a cluster: uplinks of the place tree and explicit links, both directions, as indices.
+
+Owns places and edges by index, tiers, and least-latency paths. Never routes load: `solver/transport/routing.py` does.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.cluster import (
+    Cluster,
+    Link,
+    LinkTechnology,
+    LoadBalancing,
+    Place,
+    PlaceId,
+    PlaceLevel,
+    Tier,
+    Uplink,
+)
+from solver.network import latency
+
+UPLINK_PREFIX = "uplink:"
+_MEETING_TIER: dict[PlaceLevel, Tier] = {
+    "rack": "rack",
+    "zone": "zone",
+    "building": "building",
+    "region": "cross_building",
+}
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One direction of an uplink or a link, with what is left of it for the job."""
+
+    id: str
+    reverse: bool
+    from_place: PlaceId
+    to_place: PlaceId
+    capacity_bytes_per_s: float
+    latency_s: float
+    loss_probability: float
+    planes: int
+    technology: LinkTechnology
+    load_balancing: tuple[LoadBalancing, ...]
+    out_of_order_receivers: bool
+    mtu_bytes: int
+    background_bytes_per_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class PathFacts:
+    """A path end to end: what the transfer model needs to know of it."""
+
+    edges: tuple[int, ...]
+    latency_s: float
+    round_trip_s: float
+    capacity_bytes_per_s: float
+    loss_probability: float
+    planes: int
+    technology: LinkTechnology
+    load_balancing: tuple[LoadBalancing, ...]
+    out_of_order_receivers: bool
+    mtu_bytes: int
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Places and directed edges by index. `edges[i]` is edge i everywhere, in routings and duals as well."""
+
+    places: tuple[Place, ...]
+    edges: tuple[Edge, ...]
+    _trees: dict[PlaceId, dict[PlaceId, int]] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def index_of(self) -> Mapping[PlaceId, int]:
+        """Place id to index."""
+        return {place.id: index for index, place in enumerate(self.places)}
+
+    @cached_property
+    def edges_from(self) -> Mapping[PlaceId, tuple[int, ...]]:
+        """Edges that leave a place."""
+        leaving: dict[PlaceId, list[int]] = {place.id: [] for place in self.places}
+        for index, edge in enumerate(self.edges):
+            leaving[edge.from_place].append(index)
+        return {place: tuple(indices) for place, indices in leaving.items()}
+
+    @cached_property
+    def edge_index(self) -> Mapping[tuple[str, bool], int]:
+        """(link or uplink id, reverse) to index."""
+        return {(edge.id, edge.reverse): index for index, edge in enumerate(self.edges)}
+
+    @cached_property
+    def tails(self) -> NDArray[np.int64]:
+        """Place index that each edge leaves."""
+        return np.array([self.index_of[edge.from_place] for edge in self.edges], dtype=np.int64)
+
+    @cached_property
+    def heads(self) -> NDArray[np.int64]:
+        """Place index that each edge enters."""
+        return np.array([self.index_of[edge.to_place] for edge in self.edges], dtype=np.int64)
+
+    @cached_property
+    def capacity_bytes_per_s(self) -> NDArray[np.float64]:
+        """Usable rate of each edge."""
+        return np.array([edge.capacity_bytes_per_s for edge in self.edges], dtype=np.float64)
+
+    @cached_property
+    def latency_s(self) -> NDArray[np.float64]:
+        """One-way delay of each edge."""
+        return np.array([edge.latency_s for edge in self.edges], dtype=np.float64)
+
+    @cached_property
+    def loss_probability(self) -> NDArray[np.float64]:
+        """Packet loss of each edge."""
+        return np.array([edge.loss_probability for edge in self.edges], dtype=np.float64)
+
+    def place(self, place: PlaceId) -> Place:
+        """The place with this id."""
+        return self.places[self.index_of[place]]
+
+    def ancestors(self, place: PlaceId) -> tuple[PlaceId, ...]:
+        """The place itself, then its parents up to the root."""
+        chain: list[PlaceId] = []
+        at: PlaceId | None = place
+        while at is not None:
+            chain.append(at)
+            at = self.place(at).parent
+        return tuple(chain)
+
+    def enclosing(self, place: PlaceId, level: PlaceLevel) -> PlaceId | None:
+        """The place of this level that holds `place`, or None."""
+        return next((one for one in self.ancestors(place) if self.place(one).level == level), None)
+
+    def tier(self, place_a: PlaceId, place_b: PlaceId) -> Tier:
+        """Tier at which GPUs of two places meet; two GPUs of one place meet at its own level."""
+        above_b = set(self.ancestors(place_b))
+        meeting = next((one for one in self.ancestors(place_a) if one in above_b), None)
+        if meeting is not None:
+            return _MEETING_TIER[self.place(meeting).level]
+        in_regions = any(self.enclosing(place, "region") for place in (place_a, place_b))
+        return "cross_region" if in_regions else "cross_building"
+
+    def path(self, place_a: PlaceId, place_b: PlaceId) -> tuple[int, ...]:
+        """Edges of the path of least latency; empty inside one place.
+
+        Raises ValueError where no path exists: ask `connected` first.
+        """
+        tree = self._tree(place_a)
+        edges: list[int] = []
+        at = place_b
+        while at != place_a:
+            if at not in tree:
+                raise ValueError(f"no path leads from place {place_a!r} to {place_b!r}: add a link or a common parent")
+            edges.append(tree[at])
+            at = self.edges[tree[at]].from_place
+        return tuple(reversed(edges))
+
+    def connected(self, place_a: PlaceId, place_b: PlaceId) -> bool:
+        """Whether a path leads from one place to the other."""
+        return place_a == place_b or place_b in self._tree(place_a)
+
+    def path_facts(self, place_a: PlaceId, place_b: PlaceId) -> PathFacts:
+        """The path of least latency, end to end from GPU to GPU and back."""
+        forward = self.path(place_a, place_b)
+        access = latency.access_s(self.place(place_a).level) + latency.access_s(self.place(place_b).level)
+        there = access + sum(self.edges[index].latency_s for index in forward)
+        back = access + sum(self.edges[index].latency_s for index in self.path(place_b, place_a))
+        return self._facts(forward, there, there + back)
+
+    def _facts(self, path: tuple[int, ...], one_way_s: float, round_trip_s: float) -> PathFacts:
+        edges = [self.edges[index] for index in path]
+        if not edges:
+            return PathFacts((), one_way_s, round_trip_s, float("inf"), 0.0, 1, "roce", ("ecmp",), True, 4096)
+        survives = float(np.prod([1.0 - edge.loss_probability for edge in edges]))
+        narrow = min(edges, key=lambda edge: edge.capacity_bytes_per_s)
+        long = max(edges, key=lambda edge: edge.latency_s)
+        common = tuple(one for one in narrow.load_balancing if all(one in edge.load_balancing for edge in edges))
+        return PathFacts(
+            edges=path,
+            latency_s=one_way_s,
+            round_trip_s=round_trip_s,
+            capacity_bytes_per_s=narrow.capacity_bytes_per_s,
+            loss_probability=1.0 - survives,
+            planes=narrow.planes,
+            technology=long.technology,
+            load_balancing=common or ("ecmp",),
+            out_of_order_receivers=all(edge.out_of_order_receivers for edge in edges),
+            mtu_bytes=min(edge.mtu_bytes for edge in edges),
+        )
+
+    def _tree(self, source: PlaceId) -> dict[PlaceId, int]:
+        """Edge that enters each reachable place on its best path: least latency, then fewest hops, then index."""
+        if source not in self._trees:
+            self._trees[source] = self._dijkstra(source)
+        return self._trees[source]
+
+    def _dijkstra(self, source: PlaceId) -> dict[PlaceId, int]:
+        entered: dict[PlaceId, int] = {}
+        done: set[PlaceId] = set()
+        best: dict[PlaceId, tuple[float, int, int]] = {source: (0.0, 0, -1)}
+        queue = [(0.0, 0, -1, source)]
+        while queue:
+            delay, hops, via, at = heapq.heappop(queue)
+            if at in done:
+                continue
+            done.add(at)
+            if via >= 0:
+                entered[at] = via
+            for index in self.edges_from[at]:
+                edge = self.edges[index]
+                key = (delay + edge.latency_s, hops + 1, index)
+                if edge.to_place not in done and (edge.to_place not in best or key < best[edge.to_place]):
+                    best[edge.to_place] = key
+                    heapq.heappush(queue, (*key, edge.to_place))
+        return entered
+
+
+def build_topology(cluster: Cluster) -> Topology:
+    """The link graph of a cluster.
+
+    An uplink carries the network cards below it over its oversubscription. A building with explicit links and an
+    uplink left at its default has no uplink: there the region only groups, and the links are the network.
+    """
+    by_id = {place.id: place for place in cluster.places}
+    nic_rate = _nic_rate_below(cluster, by_id)
+    linked = {_building_or_self(end, by_id) for link in cluster.links for end in (link.from_place, link.to_place)}
+    edges: list[Edge] = []
+    for place in cluster.places:
+        only_grouped = place.level == "building" and place.id in linked and place.uplink == Uplink()
+        if place.parent is not None and nic_rate[place.id] > 0 and not only_grouped:
+            edges.extend(_uplink_edges(place, place.parent, nic_rate[place.id]))
+    for link in cluster.links:
+        edges.extend(_link_edges(link, cross_region=_crosses_regions(link, by_id)))
+    return Topology(cluster.places, tuple(edges))
+
+
+def _nic_rate_below(cluster: Cluster, by_id: Mapping[PlaceId, Place]) -> dict[PlaceId, float]:
+    rate = dict.fromkeys(by_id, 0.0)
+    for pool in cluster.pools:
+        own = pool.num_hosts * pool.gpus_per_host * pool.nic_bytes_per_s_per_gpu
+        at: PlaceId | None = pool.place
+        while at is not None:
+            rate[at] += own
+            at = by_id[at].parent
+    return rate
+
+
+def _root_of_level(place: PlaceId, level: PlaceLevel, by_id: Mapping[PlaceId, Place]) -> PlaceId | None:
+    at: PlaceId | None = place
+    while at is not None and by_id[at].level != level:
+        at = by_id[at].parent
+    return at
+
+
+def _building_or_self(place: PlaceId, by_id: Mapping[PlaceId, Place]) -> PlaceId:
+    return _root_of_level(place, "building", by_id) or place
+
+
+def _crosses_regions(link: Link, by_id: Mapping[PlaceId, Place]) -> bool:
+    regions = [_root_of_level(end, "region", by_id) for end in (link.from_place, link.to_place)]
+    return regions[0] != regions[1]
+
+
+def _uplink_edges(place: Place, parent: PlaceId, nic_rate: float) -> tuple[Edge, Edge]:
+    uplink = place.uplink
+    delay = latency.uplink_s(place.level) if uplink.latency_s is None else uplink.latency_s
+
+    def edge(*, reverse: bool) -> Edge:
+        return Edge(
+            id=f"{UPLINK_PREFIX}{place.id}",
+            reverse=reverse,
+            from_place=parent if reverse else place.id,
+            to_place=place.id if reverse else parent,
+            capacity_bytes_per_s=nic_rate / uplink.oversubscription,
+            latency_s=delay,
+            loss_probability=uplink.loss_probability,
+            planes=uplink.planes,
+            technology=uplink.technology,
+            load_balancing=uplink.load_balancing,
+            out_of_order_receivers="spray" in uplink.load_balancing,
+            mtu_bytes=4096,
+        )
+
+    return edge(reverse=False), edge(reverse=True)
+
+
+def _link_edges(link: Link, *, cross_region: bool) -> tuple[Edge, Edge]:
+    delay = latency.link_s(link.latency_s, link.distance_km, cross_region=cross_region)
+
+    def edge(*, reverse: bool) -> Edge:
+        return Edge(
+            id=link.id,
+            reverse=reverse,
+            from_place=link.to_place if reverse else link.from_place,
+            to_place=link.from_place if reverse else link.to_place,
+            capacity_bytes_per_s=link.usable_bytes_per_s(reverse=reverse),
+            latency_s=delay,
+            loss_probability=link.loss_probability,
+            planes=link.planes - link.num_failed_planes,
+            technology=link.technology,
+            load_balancing=link.load_balancing,
+            out_of_order_receivers=link.out_of_order_receivers,
+            mtu_bytes=link.mtu_bytes,
+            background_bytes_per_s=link.background(reverse=reverse),
+        )
+
+    return edge(reverse=False), edge(reverse=True)
