@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 
 class Frozen(BaseModel):
@@ -20,11 +20,24 @@ def _unit(symbol: str) -> dict[str, str]:
     return {"unit": symbol}
 
 
+def _in_si(value: float) -> float:
+    """Refuse a value that can only be in giga or tera units by mistake."""
+    if value < SMALLEST_SI:
+        raise ValueError(
+            f"{value:g} is far too small for the SI unit: write 400 Gb/s as 5e10 (B/s), 80 GB as 8e10 (B) and "
+            "989 TFLOP/s as 9.89e14 (FLOP/s)"
+        )
+    return value
+
+
+SMALLEST_SI = 1e6  # no GPU, card or link that trains large models has less, in bytes, B/s or FLOP/s
+
 Name = Annotated[str, Field(min_length=1, max_length=120, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Seconds = Annotated[float, Field(ge=0, le=1e7, json_schema_extra=_unit("s"))]
 Bytes = Annotated[float, Field(ge=0, le=1e18, json_schema_extra=_unit("B"))]
-BytesPerSecond = Annotated[float, Field(gt=0, le=1e18, json_schema_extra=_unit("B/s"))]
-FlopsPerSecond = Annotated[float, Field(gt=0, le=1e20, json_schema_extra=_unit("FLOP/s"))]
+BytesPerSecond = Annotated[float, Field(gt=0, le=1e18, json_schema_extra=_unit("B/s")), AfterValidator(_in_si)]
+CapacityBytes = Annotated[float, Field(gt=0, le=1e14, json_schema_extra=_unit("B")), AfterValidator(_in_si)]
+FlopsPerSecond = Annotated[float, Field(gt=0, le=1e20, json_schema_extra=_unit("FLOP/s")), AfterValidator(_in_si)]
 Kilometres = Annotated[float, Field(ge=0, le=50_000, json_schema_extra=_unit("km"))]
 Fraction = Annotated[float, Field(ge=0, le=1, json_schema_extra=_unit("1"))]
 Usd = Annotated[float, Field(ge=0, le=1e12, json_schema_extra=_unit("USD"))]

@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from models.base import (
     Bytes,
     BytesPerSecond,
+    CapacityBytes,
     Count,
     FlopsPerSecond,
     Fraction,
@@ -31,6 +32,8 @@ Tier = Literal["scale_up", "rack", "zone", "building", "cross_building", "cross_
 LinkTechnology = Literal["roce", "infiniband", "tcp"]
 LoadBalancing = Literal["ecmp", "ecmp_qp_scaling", "spray", "dqplb"]
 PlaceId = Name
+Latency = Annotated[Seconds, Field(le=10)]  # a geostationary satellite is 0.25 s away: more is a wrong unit
+MAX_GPUS = 4_194_304
 
 
 class GpuType(Frozen):
@@ -42,9 +45,7 @@ class GpuType(Frozen):
         None, description="Dense FP8 peak; null if absent.", examples=[1.979e15]
     )
     fp4_flops_per_s: FlopsPerSecond | None = Field(None, description="Dense FP4 peak; null if absent.", examples=[9e15])
-    memory_bytes: Annotated[float, Field(gt=0, le=1e14, json_schema_extra={"unit": "B"})] = Field(
-        description="HBM capacity.", examples=[8.0e10]
-    )
+    memory_bytes: CapacityBytes = Field(description="HBM capacity.", examples=[8.0e10])
     memory_bytes_per_s: BytesPerSecond = Field(description="HBM bandwidth.", examples=[3.35e12])
     scale_up_bytes_per_s: BytesPerSecond = Field(
         description="Scale-up (NVLink or alike) bandwidth per GPU and direction.", examples=[4.5e11]
@@ -65,7 +66,7 @@ class Uplink(Frozen):
     oversubscription: Annotated[float, Field(ge=1, le=1e4, json_schema_extra={"unit": "1"})] = Field(
         1.0, description="NIC rate below over capacity above; 1 means full bisection.", examples=[2.8]
     )
-    latency_s: Seconds | None = Field(
+    latency_s: Latency | None = Field(
         None, description="One-way delay to the parent's switch; null takes the tier's default.", examples=[5e-6]
     )
     planes: PositiveCount = Field(1, description="Equal parallel paths that flows are spread over.", examples=[16])
@@ -152,7 +153,7 @@ class Link(Frozen):
     reverse_capacity_bytes_per_s: BytesPerSecond | None = Field(
         None, description="Capacity to_place to from_place; null means the same.", examples=[1.0e13]
     )
-    latency_s: Seconds | None = Field(
+    latency_s: Latency | None = Field(
         None, description="One-way delay; null derives it from distance_km and the tier.", examples=[5e-4]
     )
     distance_km: Kilometres | None = Field(
@@ -251,6 +252,7 @@ class Cluster(Frozen):
         _check_unique("pool", [pool.id for pool in self.pools])
         _check_unique("link", [link.id for link in self.links])
         _check_tree(self.places)
+        _check_size(self.pools)
         known = {place.id for place in self.places}
         for pool in self.pools:
             _check_known(f"pool {pool.id!r}.place", pool.place, known)
@@ -271,6 +273,15 @@ def _check_unique(kind: str, ids: list[str]) -> None:
         if one in seen:
             raise ValueError(f"{kind} id {one!r} occurs twice: ids are unique")
         seen.add(one)
+
+
+def _check_size(pools: tuple[Pool, ...]) -> None:
+    total = sum(pool.num_hosts * pool.gpus_per_host for pool in pools)
+    if total > MAX_GPUS:
+        raise ValueError(
+            f"the pools have {total:,} GPUs together, more than the {MAX_GPUS:,} this version plans for: "
+            "check num_hosts and gpus_per_host, or leave pools out"
+        )
 
 
 def _check_known(where: str, place: str, known: AbstractSet[str]) -> None:
