@@ -71,6 +71,9 @@ class StackProfile(Frozen):
         True, description="Norms and dropout are split over the tensor-parallel group.", examples=[True]
     )
     dropout: bool = Field(False, description="Dropout masks are computed and kept.", examples=[False])
+    fused_gradient_accumulation: bool = Field(
+        True, description="Weight gradients are added to their accumulator inside the matrix product."
+    )
     scatter_gather_pipeline: bool = Field(
         True,
         description="A boundary message is split over the tensor-parallel group instead of sent by every rank.",

@@ -6,6 +6,7 @@ Owns the 1F1B family's closed form. Never schedules: the replay of a real schedu
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Literal
 
 import numpy as np
 
@@ -19,7 +20,9 @@ from solver.cost.job import Job
 from solver.cost.layer import Setting
 from solver.cost.memory import peak_activations, static_memory
 from solver.cost.optimizer import optimizer_s
-from solver.cost.stage import StageCost, stage_cost
+from solver.cost.stage import Counts, PartKind, StageCost, part_cost, stage_of
+
+Schedule = Literal["1f1b", "zb_h1", "zb_h2", "dualpipe"]
 
 
 @dataclass(frozen=True)
@@ -74,49 +77,81 @@ def _pick(masks: list[tuple[FloatArray, StageCost]]) -> StageCost:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The first, inner and last rank of a replica, all their chunks together, and the slowest of them."""
+    """The first, inner and last rank of a replica, all their chunks together, and the slowest of them.
+
+    `message_s` is one boundary message; `exposed_message_s` what the slowest rank waits for messages per micro-batch.
+    """
 
     first: StageCost
     inner: StageCost
     last: StageCost
     slowest: StageCost
     fill_s: FloatArray
+    message_s: FloatArray
+    exposed_message_s: FloatArray
 
 
 def pipeline_of(job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, columns: Columns) -> Pipeline:
     """Costs per micro-batch of the three kinds of ranks."""
     layers = rank_layers(job.num_layers, columns)
     moe_share = job.num_moe_layers / job.num_layers
-    single = columns.pp == 1
+    at = Setting.of(job, gpu, fabric, stack, columns)
+    kinds: tuple[PartKind, ...] = ("dense", "moe", "embedding", "logits")
+    counted = {"dense": job.num_dense_layers, "moe": job.num_moe_layers}
+    parts = {kind: part_cost(at, kind) for kind in kinds if counted.get(kind, 1)}
+    alone = np.where(columns.pp == 1, 1.0, 0.0)
     stages = []
     for count, embedding, logits in (
-        (layers.first, 1.0, np.where(single, 1.0, 0.0)),
-        (layers.inner, np.where(single, 1.0, 0.0), np.where(single, 1.0, 0.0)),
-        (layers.last + job.num_mtp_layers, np.where(single, 1.0, 0.0), 1.0 + job.num_mtp_layers),
+        (layers.first, np.ones(len(columns)), alone),
+        (layers.inner, alone, alone),
+        (layers.last + job.num_mtp_layers, alone, np.full(len(columns), 1.0 + job.num_mtp_layers)),
     ):
-        stages.append(
-            stage_cost(
-                job,
-                gpu,
-                fabric,
-                stack,
-                columns,
-                num_dense_layers=count * (1.0 - moe_share),
-                num_moe_layers=count * moe_share,
-                has_embedding=embedding,
-                has_logits=logits,
-            )
-        )
+        counts: dict[PartKind, Counts] = {
+            "dense": count * (1.0 - moe_share),
+            "moe": count * moe_share,
+            "embedding": embedding,
+            "logits": logits,
+        }
+        stages.append(stage_of(parts, counts, len(columns)))
+    single = columns.pp == 1
     first, inner, last = stages
-    times = np.stack([first.total_s, np.where(columns.pp > 2, inner.total_s, 0.0), last.total_s])
-    times[0] = np.where(single, 0.0, times[0])
-    slowest_index = np.argmax(times, axis=0)
+    message = boundary_message_s(first.boundary_bytes, columns.tp, columns.cp, fabric, stack)
+    exposed = np.where(single, 0.0, message * columns.vpp * (1.0 - stack.pipeline_overlap.value))
+    waits = (exposed, 2.0 * exposed, exposed)
+    times = [first.total_s, inner.total_s, last.total_s]
+    paced = np.stack([time + wait for time, wait in zip(times, waits, strict=True)])
+    paced[0] = np.where(single, 0.0, paced[0])
+    paced[1] = np.where(columns.pp > 2, paced[1], 0.0)
+    slowest_index = np.argmax(paced, axis=0)
     slowest = _pick([(slowest_index == i, stage) for i, stage in enumerate(stages)])
-    fill = times[0] + times[2] + np.maximum(columns.pp - 2, 0) * inner.total_s
-    return Pipeline(first, inner, last, slowest, fill)
+    fill = np.where(single, 0.0, times[0]) + times[2] + np.maximum(columns.pp - 2, 0) * times[1]
+    return Pipeline(
+        first, inner, last, slowest, fill, message, exposed_message_s=np.choose(slowest_index, np.stack(waits))
+    )
 
 
-def iteration_estimate(job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, columns: Columns) -> Estimate:
+def idle_s(pipe: Pipeline, columns: Columns, schedule: Schedule) -> FloatArray:
+    """Time a replica's ranks wait for the pipeline to fill and drain.
+
+    1F1B: all of F + B + W once per other rank, over v when interleaved (arXiv 2104.04473). ZB-H1 fills with W, so
+    F + B - W remain; ZB-H2 also moves the optimizer: F + B - 2 W (arXiv 2401.10241, table 2). DualPipe:
+    (p/2 - 1)(F + B - 3 W) beside what overlaps (arXiv 2412.19437, table 2).
+    """
+    if schedule == "1f1b":
+        return (pipe.fill_s - pipe.slowest.total_s) / columns.vpp
+    one = pipe.slowest
+    hops = (columns.pp - 1).astype(np.float64)
+    if schedule == "dualpipe":
+        return np.maximum(columns.pp / 2.0 - 1.0, 0.0) * np.maximum(
+            one.forward_s + one.input_grad_s - one.weight_grad_s, 0.0
+        )
+    filled = 1.0 if schedule == "zb_h1" else 2.0
+    return hops * np.maximum(one.forward_s + one.input_grad_s - filled * one.weight_grad_s, 0.0)
+
+
+def iteration_estimate(
+    job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, columns: Columns, *, schedule: Schedule = "1f1b"
+) -> Estimate:
     """Iteration time of 1F1B or interleaved 1F1B: (m - 1) slowest + fill / v, messages, data parallel, optimizer.
 
     A pipeline fills and drains through every rank once (arXiv 2104.04473, 2.2); interleaving divides the idle part
@@ -125,12 +160,10 @@ def iteration_estimate(job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfi
     pipe = pipeline_of(job, gpu, fabric, stack, columns)
     slowest = pipe.slowest
     m = columns.num_microbatches.astype(np.float64)
-    bubble = (pipe.fill_s - slowest.total_s) / columns.vpp
+    bubble = idle_s(pipe, columns, schedule)
     work = m * slowest.total_s
-    message = boundary_message_s(slowest.boundary_bytes, columns.tp, columns.cp, fabric, stack)
-    hops = np.where(columns.pp > 1, 1.0, 0.0) * columns.vpp
-    steady = 2.0 * m * hops * message * (1.0 - stack.pipeline_overlap.value)
-    filling = 2.0 * (columns.pp - 1) * message
+    steady = m * pipe.exposed_message_s
+    filling = 2.0 * (columns.pp - 1) * pipe.message_s
     at = Setting.of(job, gpu, fabric, stack, columns)
     exchange = _exposed_data_parallel(at, pipe)
     update = _slowest_update(at, pipe)

@@ -20,8 +20,8 @@ from solver.cost.job import Gemm, Job, LayerShape
 
 FLASH_BACKWARD = 2.5  # five products against two of the forward (flash recomputes the scores), arXiv 2307.08691
 UNFUSED_BACKWARD = 2.0  # four products against two
-SCORE_BYTES_FORWARD = 13.0  # scale+mask+softmax read/write, dropout read/write with mask, operand of the product
-SCORE_BYTES_BACKWARD = 16.0
+SCORE_BYTES_FORWARD = 12.0  # write scores 2, triangular softmax 1 + 2, dropout with mask 5, operand of the product 2
+SCORE_BYTES_BACKWARD = 17.0
 BACKWARD_TRAFFIC = 1.5  # element-wise backward reads the stored input beside the gradient
 HOST_BACKWARD = 0.7  # host time of each half of the backward over the forward's
 
@@ -112,7 +112,16 @@ def _gemm_times(at: Setting, gemms: tuple[Gemm, ...]) -> Times:
         inner, outer = _sizes(gemm, at.tp)
         forward = forward + gemm_s(at.tokens, inner, outer, at.machine)
         weight = weight + weight_gradient_s(at.tokens, inner, outer, at.machine, gradient_bytes=gradient_bytes)
+        weight = weight + accumulation_s(at, inner * outer)
     return Times(forward, forward, weight)
+
+
+def accumulation_s(at: Setting, num_parameters: FloatArray) -> FloatArray:
+    """Adding weight gradients to their accumulator in a kernel of its own: write and read 2 bytes, read and write g."""
+    if at.stack.fused_gradient_accumulation:
+        return np.zeros_like(num_parameters)
+    per_parameter = 2.0 * BYTES_16_BIT + 2.0 * at.job.optimizer.gradient_bytes_per_parameter
+    return num_parameters * per_parameter / at.machine.memory_bytes_per_s
 
 
 def _expert_times(at: Setting, shape: LayerShape) -> Times:

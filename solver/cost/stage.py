@@ -5,8 +5,9 @@ Owns the sum over the layers of a stage. Never orders micro-batches: that is the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,8 @@ from solver.cost.fabric import Fabric
 from solver.cost.job import Job, LayerShape
 from solver.cost.layer import Setting, Times, embedding_times, layer_cost, logits_times
 
+PartKind = Literal["dense", "moe", "embedding", "logits"]
+PART_KINDS: tuple[PartKind, ...] = ("dense", "moe", "embedding", "logits")
 Counts = npt.NDArray[np.int64] | npt.NDArray[np.float64] | int | float
 
 
@@ -72,15 +75,38 @@ def stage_cost(
     recomputation it matches; its times already contain the in-layer communication.
     """
     at = Setting.of(job, gpu, fabric, stack, columns)
-    total = _zero(len(columns))
-    for kind, shape, count in (("dense", job.dense, num_dense_layers), ("moe", job.moe, num_moe_layers)):
-        if np.any(np.asarray(count) > 0):
-            one = _apply_profiles(_layer_part(at, shape), kind, at, layer_profiles)
-            total = _add(total, one, np.asarray(count, dtype=np.float64))
-    for kind, part, present in (("embedding", _embedding_part, has_embedding), ("logits", _logits_part, has_logits)):
-        if np.any(np.asarray(present) > 0):
-            one = _apply_profiles(part(at), kind, at, layer_profiles)
-            total = _add(total, one, np.asarray(present, dtype=np.float64))
+    wanted: dict[PartKind, bool | np.bool_] = {
+        "dense": np.any(np.asarray(num_dense_layers) > 0),
+        "moe": np.any(np.asarray(num_moe_layers) > 0),
+        "embedding": np.any(np.asarray(has_embedding) > 0),
+        "logits": np.any(np.asarray(has_logits) > 0),
+    }
+    parts = {kind: part_cost(at, kind, layer_profiles) for kind in PART_KINDS if wanted[kind]}
+    counts: dict[PartKind, Counts] = {
+        "dense": num_dense_layers,
+        "moe": num_moe_layers,
+        "embedding": has_embedding,
+        "logits": has_logits,
+    }
+    return stage_of(parts, counts, len(columns))
+
+
+def part_cost(at: Setting, kind: PartKind, layer_profiles: Sequence[LayerProfile] = ()) -> StageCost:
+    """One layer of a kind, the embedding or the logits, as a stage of its own."""
+    if kind == "dense":
+        part = _layer_part(at, at.job.dense)
+    elif kind == "moe":
+        part = _layer_part(at, at.job.moe)
+    else:
+        part = _embedding_part(at) if kind == "embedding" else _logits_part(at)
+    return _apply_profiles(part, kind, at, layer_profiles)
+
+
+def stage_of(parts: Mapping[PartKind, StageCost], counts: Mapping[PartKind, Counts], length: int) -> StageCost:
+    """A stage with so many of each part; counts broadcast over the rows."""
+    total = _zero(length)
+    for kind, part in parts.items():
+        total = _add(total, part, np.asarray(counts[kind], dtype=np.float64))
     return total
 
 
@@ -138,8 +164,8 @@ def _sharded_exposure(at: Setting, times: Times, dense: FloatArray, expert: Floa
 
 def boundary_bytes(at: Setting) -> FloatArray:
     """Hidden states of one micro-batch in 16 bits: 2 b s h for the whole stage group."""
-    message: FloatArray = at.columns.micro_batch * float(at.job.sequence_length) * at.job.hidden_size * BYTES_16_BIT
-    return message
+    tokens = at.columns.micro_batch.astype(np.float64) * at.job.sequence_length
+    return tokens * (at.job.hidden_size * BYTES_16_BIT)
 
 
 def _end_part(at: Setting, times: Times, parameters: float, held: FloatArray) -> StageCost:

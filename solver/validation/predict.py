@@ -89,7 +89,7 @@ def predict(runs: Sequence[Run]) -> list[Prediction]:
 
 def _key(run: Run) -> object:
     workload = run.workload.model_copy(update={"global_batch_sequences": 1})
-    return (workload.model_dump_json(), run.gpu.model_dump_json(), run.fabric, id(run.stack), schedule_of(run.knobs))
+    return (workload, run.gpu, run.fabric, run.stack, schedule_of(run.knobs))
 
 
 def _predict_group(members: list[tuple[int, Run]]) -> dict[int, Prediction]:

@@ -42,6 +42,7 @@ _GPU_ALIASES = (
 _FOUR_GPU_HOSTS = ("GH200", "GB200", "GB300")
 _NIC_GBIT = (("A100", 200.0), ("GH200", 200.0), ("B300", 800.0), ("GB300", 800.0))  # data/gpus.csv; others 400
 GBIT_BYTES = 1e9 / 8
+COUNTED_RECOMPUTE = 1.2  # recomputation adds a third to the model FLOPs; half of that separates the two
 
 
 class SkipRow(Exception):
@@ -93,8 +94,8 @@ def run_of(row: Mapping[str, str], stacks: tuple[StackProfile, ...]) -> Run:
     if stack.habits.flash_attention is False and recompute:
         stack = stack.model_copy(update={"sequence_parallel": "sp" in recompute.split("+")})
     architecture = _architecture(cells)
-    knobs = _knobs(cells, stack)
     workload = _workload(cells, architecture, stack)
+    knobs = _knobs(cells, stack, workload)
     return Run(
         id=cells.get("id", ""),
         family=cells.get("family", "") or "unnamed",
@@ -235,16 +236,26 @@ def _sharding(cells: Mapping[str, str], stack: StackProfile) -> str:
     return "zero1" if stack.habits.sharding == "fsdp" and cells.get("fsdp") == "0" else stack.habits.sharding
 
 
-def _recompute(cells: Mapping[str, str]) -> str | None:
+def _recompute(cells: Mapping[str, str], workload: Workload) -> str | None:
+    """What the row says; else full if the reported rate counts a quarter more than the model's FLOPs."""
     text = cells.get("recompute", "").lower()
     if not text:
-        return None
+        return "full" if _counted_over_model(cells, workload) > COUNTED_RECOMPUTE else None
     if text.startswith("selective"):
         return "selective"
     return "none" if text == "none" else "full"
 
 
-def _knobs(cells: Mapping[str, str], stack: StackProfile) -> Knobs:
+def _counted_over_model(cells: Mapping[str, str], workload: Workload) -> float:
+    """FLOPs that the reported rate and time imply, over the model's own (full attention): 1 if not both given."""
+    if not cells.get("tflops_per_gpu") or not cells.get("iter_time_s"):
+        return 1.0
+    counted = float(cells["tflops_per_gpu"]) * 1e12 * float(cells["iter_time_s"]) * _number(cells, "num_gpus")
+    per_token = model_flops_per_token(workload.architecture, workload.sequence_length, convention="full")
+    return counted / (per_token * workload.tokens_per_iteration)
+
+
+def _knobs(cells: Mapping[str, str], stack: StackProfile, workload: Workload) -> Knobs:
     tp, pp = _number(cells, "tp"), _number(cells, "pp")
     cp, ep = _optional(cells, "cp") or 1, _optional(cells, "ep") or 1
     total = _number(cells, "num_gpus")
@@ -263,7 +274,7 @@ def _knobs(cells: Mapping[str, str], stack: StackProfile) -> Knobs:
         ep=max(ep // inside, 1),
         vpp=vpp if vpp is not None else (None if interleaved and pp > 1 else 1),
         micro_batch=_optional(cells, "mbs"),
-        recompute=_recompute(cells),
+        recompute=_recompute(cells, workload),
         sharding=_sharding(cells, stack),
         schedule=schedule,
         one_layer_per_chunk="1 layer per chunk" in schedule,

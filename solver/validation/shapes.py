@@ -46,7 +46,7 @@ _EXPERTS: tuple[tuple[str, tuple[int, int, int, int, int]], ...] = (
 )
 _HEAD_DIM = ((r"gpt-oss", 64), (r"nemotron-?4-340b", 192))
 _LATENT = (r"deepseek-v(2|3)", r"kimi-k2")  # 1536, 512, 128, 64, 128: arXiv 2412.19437, 2507.20534
-_SEQUENCE = ((r"opt-350m|gpt-neo-2\.7b|gpt-\d+(\.\d+)?b$", 2048), (r"-h\d+-l\d+", 1024))
+_SEQUENCE = ((r"opt-350m|gpt-neo-2\.7b", 2048), (r"^gpt-\d+(\.\d+)?b$|-h\d+-l\d+", 1024))
 
 
 def filled(row: Cells) -> dict[str, str]:
