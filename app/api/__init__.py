@@ -1,0 +1,1 @@
+"""The HTTP door. The only package that knows HTTP."""

@@ -1,0 +1,169 @@
+"""The documents that plan routes answer with, and their making from stored rows.
+
+Owns the wire form of a plan resource. Stored JSON text is put in as it is: it was validated when it was made.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.api.problems import ProblemItem
+from app.storage.plans import PlanRow
+from models.outcome import Outcome, Progress, Reason
+from models.plan import Plan, Verdict
+from models.request import PlanRequest
+
+StateName = Literal["queued", "running", "succeeded", "incomplete", "cancelled", "failed"]
+StopReasonName = Literal["finished", "cancelled", "time", "memory", "killed", "crashed", "refused", "attempts"]
+
+
+class Answer(BaseModel):
+    """Base of the answers: exactly these fields."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class PlanLinks(Answer):
+    """Where the parts of a plan resource are."""
+
+    self: str = Field(description="The plan.", examples=["/v1/plans/plan_0"])
+    status: str = Field(description="The light status.", examples=["/v1/plans/plan_0/status"])
+    events: str = Field(description="The event stream.", examples=["/v1/plans/plan_0/events"])
+    request: str = Field(description="The request, as it was understood.", examples=["/v1/plans/plan_0/request"])
+    artifacts: str = Field(description="Exports; a kind follows.", examples=["/v1/plans/plan_0/artifacts/{kind}"])
+
+
+class PlanHead(Answer):
+    """What every view of a plan begins with."""
+
+    id: str = Field(description="Name of the plan; sorts by time.", examples=["plan_019da1b2c3d4"])
+    state: StateName = Field(
+        description="succeeded: the search ended by itself, outcome says with what. incomplete: it was stopped from "
+        "outside, outcome is the best so far. cancelled: at a client's wish, outcome is the best so far or null. "
+        "failed: nothing to show, fault says why.",
+        examples=["succeeded"],
+    )
+    stop_reason: StopReasonName | None = Field(description="Why it ended; null before.", examples=["finished"])
+    request_digest: str = Field(description="SHA-256 of the request as understood.", examples=["sha256:44136fa3"])
+    created_at: datetime = Field(description="When it was submitted.", examples=["2026-01-01T00:00:00Z"])
+    started_at: datetime | None = Field(description="When a worker first took it.", examples=["2026-01-01T00:00:01Z"])
+    finished_at: datetime | None = Field(description="When it ended.", examples=["2026-01-01T00:00:31Z"])
+    attempt: int = Field(description="How often a worker has started it.", examples=[1])
+    cancel_requested: bool = Field(description="Whether a client asked to stop it.", examples=[False])
+    links: PlanLinks = Field(description="Where its parts are.", examples=[{}])
+
+
+class PlanStatus(PlanHead):
+    """The light view: what a poller wants."""
+
+    elapsed_s: float = Field(description="Seconds of searching so far.", examples=[12.5])
+    queue_position: int | None = Field(description="Plans before it in the queue; null once started.", examples=[0])
+    num_events: int = Field(description="Sequence number of the latest event.", examples=[42])
+    progress: Progress | None = Field(description="The latest news of the search.", examples=[{}])
+
+
+class PlanEnvelope(PlanHead):
+    """The full view: the outcome too."""
+
+    outcome: Outcome | None = Field(description="What the search ended with, or has so far.", examples=[None])
+    fault: ProblemItem | None = Field(description="Why it failed or was stopped; null otherwise.", examples=[None])
+
+
+class PlanPage(Answer):
+    """Some plans, newest first."""
+
+    items: list[PlanStatus] = Field(description="Light views.", examples=[[]])
+    next_cursor: str | None = Field(
+        description="Give it as `cursor` for the next page; null: no more.", examples=[None]
+    )
+
+
+class Validation(Answer):
+    """What arithmetic says of a request."""
+
+    feasible: bool = Field(description="No reason was found; a search may still find one.", examples=[True])
+    reasons: list[Reason] = Field(description="Typed reasons with the numbers that clash.", examples=[[]])
+
+
+class EvaluationRequest(Answer):
+    """A request and a plan that someone made for it."""
+
+    request: PlanRequest = Field(description="The request.")
+    plan: Plan = Field(description="The plan to be judged.")
+
+
+class Evaluation(Answer):
+    """What the judge says."""
+
+    verdict: Verdict = Field(description="Rules checked and broken.", examples=[{}])
+
+
+class IssueType(Answer):
+    """A code that a problem can carry."""
+
+    code: str = Field(description="The code.", examples=["out-of-range"])
+    status: int = Field(description="HTTP status it comes with.", examples=[422])
+    meaning: str = Field(description="What it means.", examples=["The number lies outside the allowed range."])
+
+
+def when(at: float | None) -> str | None:
+    """A time as the API writes it.
+
+    >>> when(0.0)
+    '1970-01-01T00:00:00.000Z'
+    """
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def etag(plan_id: str, revision: int) -> str:
+    """The entity tag of a plan."""
+    return f'"{plan_id}-{revision}"'
+
+
+def _head(row: PlanRow) -> dict[str, object]:
+    base = f"/v1/plans/{row.id}"
+    return {
+        "id": row.id,
+        "state": row.state,
+        "stop_reason": row.stop_reason,
+        "request_digest": row.request_digest,
+        "created_at": when(row.created_at),
+        "started_at": when(row.started_at),
+        "finished_at": when(row.finished_at),
+        "attempt": row.attempt,
+        "cancel_requested": row.cancel_requested,
+        "links": {
+            "self": base,
+            "status": f"{base}/status",
+            "events": f"{base}/events",
+            "request": f"{base}/request",
+            "artifacts": f"{base}/artifacts/{{kind}}",
+        },
+    }
+
+
+def envelope(row: PlanRow) -> bytes:
+    """The full view as JSON text."""
+    fault = None
+    if row.fault is not None:
+        values = json.loads(row.fault)
+        fault = {**values, "where": values.get("where") or values["pointer"] or "the search"}
+    head = json.dumps({**_head(row), "fault": fault}, separators=(",", ":")).encode()
+    return head[:-1] + b',"outcome":' + (row.outcome or b"null") + b"}"
+
+
+def status(row: PlanRow, *, queue_position: int | None, now: float) -> dict[str, object]:
+    """The light view as plain values."""
+    return {
+        **_head(row),
+        "elapsed_s": round(row.elapsed_s(now), 3),
+        "queue_position": queue_position,
+        "num_events": row.num_events,
+        "progress": None if row.progress is None else json.loads(row.progress),
+    }

@@ -1,0 +1,78 @@
+"""The event stream of a plan: server-sent events, numbered, resumable, ending when the plan has ended.
+
+Owns the stream. The numbers are those of the stored events, so any process can go on where another stopped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+import anyio
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Header, Query
+from fastapi.responses import Response, StreamingResponse
+
+from app.api.answers import when
+from app.api.headers import Service
+from app.api.plans import PlanId
+from app.api.problems import documented, not_found
+from app.jobs.service import PlanService
+
+router = APIRouter(prefix="/v1/plans", tags=["plans"])
+KEEP_ALIVE_S = 15.0
+MEDIA_TYPE = "text/event-stream"
+
+
+@router.get("/{plan_id}/events", response_class=StreamingResponse,
+            responses={200: {"description": "state, progress, incumbent and, at last, done",
+                             "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}},
+                       204: {"description": "The plan has ended and every event was delivered"},
+                       **documented(400, 404, 503)},
+            summary="Follow a search")  # fmt: skip
+async def follow_plan(
+    plan_id: PlanId,
+    service: Service,
+    last_event_id: Annotated[
+        str | None, Header(pattern=r"^\d{1,12}$", description="Number of the last event that was received.")
+    ] = None,
+    after: Annotated[int, Query(ge=0, description="The same, for clients that cannot set headers.")] = 0,
+) -> Response:
+    """Every event after the last one received, then new ones as they happen, until `done`."""
+    start = int(last_event_id) if last_event_id is not None else after
+    row = await run_sync(lambda: service.plans.get(plan_id, with_outcome=False))
+    if row is None:
+        raise not_found(f"there is no plan {plan_id!r}", "Use an id that GET /v1/plans lists.")
+    if row.is_terminal and start >= row.num_events:
+        return Response(status_code=204)
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    return StreamingResponse(_events(service, plan_id, start), media_type=MEDIA_TYPE, headers=headers)
+
+
+async def _events(service: PlanService, plan_id: str, start: int) -> AsyncIterator[str]:
+    yield "retry: 1000\n\n"
+    sent, quiet_since = start, anyio.current_time()
+    while not service.closing.is_set():
+        rows = await run_sync(lambda: service.plans.events(plan_id, after=sent))
+        for sequence, kind, at, data in rows:
+            yield as_text(sequence, kind, at, data)
+            sent, quiet_since = sequence, anyio.current_time()
+            if kind == "done":
+                return
+        if not rows and await run_sync(service.plans.revision, plan_id) is None:
+            return
+        if anyio.current_time() - quiet_since > KEEP_ALIVE_S:
+            yield ": still searching\n\n"
+            quiet_since = anyio.current_time()
+        await anyio.sleep(service.settings.event_poll_s)
+
+
+def as_text(sequence: int, kind: str, at: float, data: bytes) -> str:
+    """One event on the wire.
+
+    >>> as_text(3, "state", 0.0, b'{"state":"queued"}').splitlines()[:2]
+    ['id: 3', 'event: state']
+    """
+    body = json.dumps({"at": when(at), **json.loads(data)}, separators=(",", ":"))
+    return f"id: {sequence}\nevent: {kind}\ndata: {body}\n\n"

@@ -1,0 +1,78 @@
+"""Request headers with a meaning of their own: Prefer, Idempotency-Key, If-None-Match, Last-Event-ID.
+
+Owns their grammar. Never acts on them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from fastapi import Depends, Header, Request
+
+from app.api.problems import Rejected
+from app.faults import Fault
+from app.jobs.service import PlanService
+
+_WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,6})\"?\s*(?:$|[,;])", re.IGNORECASE)
+_KEY = re.compile(r"[\x21-\x7e]{1,255}")
+
+
+def service_of(request: Request) -> PlanService:
+    """The service that this application was made for."""
+    service: PlanService = request.app.state.service
+    return service
+
+
+Service = Annotated[PlanService, Depends(service_of)]
+
+
+def wait_s(
+    service: Service,
+    prefer: Annotated[
+        str | None, Header(max_length=200, description="`wait=N`: answer 200 if the plan ends within N seconds.")
+    ] = None,
+) -> float | None:
+    """Seconds that the client prefers to wait, capped; None when it does not say."""
+    found = _WAIT.search(prefer or "")
+    return None if found is None else min(float(found.group(1)), service.settings.max_wait_s)
+
+
+WaitS = Annotated[float | None, Depends(wait_s)]
+
+
+def idempotency_key(
+    service: Service,
+    idempotency_key: Annotated[
+        str | None, Header(description="Any text of 1 to 255 visible characters; the same key makes one plan.")
+    ] = None,
+) -> str | None:
+    """The key of a submission, checked."""
+    if idempotency_key is None:
+        if service.settings.require_idempotency_key:
+            raise Rejected(_key_fault("idempotency-key-missing", "the Idempotency-Key header is missing"))
+        return None
+    key = idempotency_key.strip().strip('"')
+    if not _KEY.fullmatch(key):
+        raise Rejected(_key_fault("idempotency-key-malformed", f"the key has {len(key)} characters or odd ones"))
+    return key
+
+
+IdempotencyKey = Annotated[str | None, Depends(idempotency_key)]
+
+
+def _key_fault(code: str, what: str) -> Fault:
+    return Fault(code, what, "", "1 to 255 visible ASCII characters", "Send a fresh random key, such as a UUID.",
+                 "header Idempotency-Key")  # fmt: skip
+
+
+def matches(if_none_match: str | None, etag: str) -> bool:
+    """Whether the client has this version already.
+
+    >>> matches('"a-1", W/"b-2"', '"b-2"'), matches("*", '"x"'), matches(None, '"x"')
+    (True, True, False)
+    """
+    if if_none_match is None:
+        return False
+    known = [part.strip().removeprefix("W/") for part in if_none_match.split(",")]
+    return "*" in known or etag in known

@@ -1,0 +1,83 @@
+"""Whether this process lives, whether the service can take work, and its figures for Prometheus.
+
+Owns the probes and the metrics of the service as a whole. Live never touches the database; ready does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import PlainTextResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from pydantic import BaseModel, Field
+
+from app.api.headers import Service
+from app.api.problems import Rejected, documented
+from app.faults import Fault
+from app.jobs.service import PlanService
+from app.storage.plans import State
+
+router = APIRouter(tags=["operations"])
+STATES: tuple[State, ...] = ("queued", "running", "succeeded", "incomplete", "cancelled", "failed")
+
+
+class Health(BaseModel):
+    """The answer of a probe."""
+
+    status: Literal["ok"] = Field("ok", description="Always ok; anything else is a problem document.", examples=["ok"])
+
+
+class ServiceCollector(Collector):
+    """Figures that are read from the database when they are asked for."""
+
+    def __init__(self, service: PlanService) -> None:
+        self._service = service
+
+    def collect(self) -> Iterator[Metric]:
+        """The current figures."""
+        plans = GaugeMetricFamily("isthmus_plans", "Plans by state.", labels=["state"])
+        for state in STATES:
+            plans.add_metric([state], self._service.plans.count(state))
+        yield plans
+        oldest_at = self._service.plans.oldest_queued_at()
+        age_s = 0.0 if oldest_at is None else time.time() - oldest_at
+        yield GaugeMetricFamily("isthmus_oldest_queued_seconds", "Age of the plan that waits longest.", value=age_s)
+        living = self._service.workers.num_living(self._service.settings.dead_worker_s)
+        yield GaugeMetricFamily("isthmus_workers", "Workers heard of lately.", value=living)
+
+
+@router.get("/healthz/live", response_model=Health, summary="Is this process alive?")
+async def live() -> Health:
+    """Answers as long as the process can."""
+    return Health()
+
+
+@router.get("/healthz/ready", response_model=Health, responses=documented(503), summary="Can the service take work?")
+def ready(service: Service) -> Health:
+    """The database answers and at least one worker has shown itself lately."""
+    if service.closing.is_set():
+        raise _not_ready("the service is stopping")
+    if service.workers.num_living(service.settings.dead_worker_s) == 0:
+        raise _not_ready("no worker has shown itself lately")
+    return Health()
+
+
+def _not_ready(what: str) -> Rejected:
+    fault = Fault("not-ready", what, "", "", "Start `isthmus worker`, or wait until one has started.", "the service")
+    return Rejected(fault, headers={"Retry-After": "5"})
+
+
+def _registry(request: Request) -> CollectorRegistry:
+    registry: CollectorRegistry = request.app.state.metrics
+    return registry
+
+
+@router.get("/metrics", response_class=PlainTextResponse, responses=documented(503), summary="Figures for Prometheus")
+def metrics(registry: Annotated[CollectorRegistry, Depends(_registry)]) -> Response:
+    """Queue, workers and requests in the text format of Prometheus."""
+    return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})

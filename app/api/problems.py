@@ -1,0 +1,194 @@
+"""Errors on the wire: RFC 9457 problem documents, one media type, published codes, a status per code.
+
+Owns the mapping from faults and exceptions to responses. Nothing else in the program chooses a status code of an error.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from app.faults import ISSUE_TYPES, Fault, Refused, from_errors, from_planner_error
+from app.jobs.service import Busy, DirectFailure, KeyConflict
+from models.errors import PlannerError
+
+LOG = logging.getLogger("isthmus.api")
+MEDIA_TYPE = "application/problem+json"
+
+STATUSES: Mapping[str, int] = {
+    "invalid-json": 400,
+    "invalid-parameter": 400,
+    "idempotency-key-missing": 400,
+    "idempotency-key-malformed": 400,
+    "not-found": 404,
+    "method-not-allowed": 405,
+    "body-too-slow": 408,
+    "idempotency-key-in-use": 409,
+    "not-finished": 409,
+    "body-too-large": 413,
+    "unsupported-media-type": 415,
+    "queue-full": 429,
+    "internal-error": 500,
+    "solver-failed": 500,
+    "not-ready": 503,
+    "too-busy": 503,
+    "solver-stopped": 503,
+}
+DEFAULT_STATUS = 422
+
+
+class ProblemItem(BaseModel):
+    """One fault of a request."""
+
+    code: str = Field(description="A code of GET /v1/issue-types.", examples=["out-of-range"])
+    where: str = Field(description="The field, parameter or header.", examples=["/options/time_limit_s"])
+    pointer: str = Field(
+        description="JSON Pointer into the body; empty: the whole of it, or not the body.", examples=[""]
+    )
+    what: str = Field(description="What is wrong.", examples=["Input should be greater than 0, got -1"])
+    allowed: str = Field(description="What is accepted.", examples=["more than 0"])
+    remedy: str = Field(description="What to do.", examples=["Give a value in the allowed range."])
+
+
+class Problem(BaseModel):
+    """An error, as RFC 9457 has it, with every fault of the request."""
+
+    type: str = Field(description="Where the code is explained.", examples=["/v1/issue-types#out-of-range"])
+    title: str = Field(description="The code in words.", examples=["The number lies outside the allowed range."])
+    status: int = Field(description="The HTTP status.", examples=[422])
+    detail: str = Field(description="What is wrong with this request.", examples=["2 faults; first: ..."])
+    instance: str = Field(description="The path that was asked.", examples=["/v1/plans"])
+    code: str = Field(description="The code of the first fault.", examples=["out-of-range"])
+    errors: list[ProblemItem] = Field(description="Every fault.", examples=[[]])
+
+
+class Rejected(Exception):
+    """A request that a route turns down for a reason of HTTP."""
+
+    def __init__(self, fault: Fault, *, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(fault.what)
+        self.fault = fault
+        self.headers = dict(headers or {})
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """What the OpenAPI document says of the errors of a route."""
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    words = {400: "Malformed", 404: "Not found", 408: "Too slow", 409: "Conflict", 413: "Too large", 415: "Not JSON",
+             422: "Refused", 429: "Too much queued", 500: "Defect", 503: "Try later"}  # fmt: skip
+    return {status: {"description": words[status], "content": content} for status in statuses}
+
+
+def not_found(what: str, remedy: str) -> Rejected:
+    """The 404 for something named in the path."""
+    return Rejected(Fault(code="not-found", what=what, allowed="what the list shows", remedy=remedy, where="path"))
+
+
+def problem(
+    path: str, faults: Sequence[Fault | Mapping[str, str]], *, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """The response for one or more faults; the first decides the status."""
+    items = [fault.to_dict() if isinstance(fault, Fault) else _item(fault) for fault in faults]
+    code = items[0]["code"]
+    status = STATUSES.get(code, DEFAULT_STATUS)
+    count = "" if len(items) == 1 else f"{len(items)} faults; first: "
+    body = {
+        "type": f"/v1/issue-types#{code}",
+        "title": ISSUE_TYPES.get(code, code),
+        "status": status,
+        "detail": count + items[0]["what"],
+        "instance": path,
+        "code": code,
+        "errors": items,
+    }
+    return JSONResponse(body, status_code=status, media_type=MEDIA_TYPE, headers=dict(headers or {}))
+
+
+def _item(values: Mapping[str, str]) -> dict[str, str]:
+    names = ("code", "pointer", "what", "allowed", "remedy")
+    return Fault(**{name: values.get(name, "") for name in names}).to_dict()
+
+
+def install(app: FastAPI) -> None:
+    """Let every error of the application leave as a problem document."""
+    handlers: dict[Any, Any] = {
+        Rejected: lambda request, error: problem(request.url.path, [error.fault], headers=error.headers),
+        Refused: lambda request, error: problem(request.url.path, error.faults),
+        Busy: _busy,
+        KeyConflict: lambda request, error: problem(request.url.path, [error.fault], headers={"Retry-After": "1"}),
+        DirectFailure: _direct_failure,
+        PlannerError: lambda request, error: problem(request.url.path, [from_planner_error(error)]),
+        RequestValidationError: _invalid,
+        HTTPException: _http,
+        sa.exc.OperationalError: _no_database,
+        Exception: _defect,
+    }
+    for kind, handler in handlers.items():
+        app.add_exception_handler(kind, _as_async(handler))
+
+
+def _as_async(handler: Any) -> Any:
+    async def handle(request: Request, error: Exception) -> JSONResponse:
+        response: JSONResponse = handler(request, error)
+        return response
+
+    return handle
+
+
+def _busy(request: Request, error: Busy) -> JSONResponse:
+    return problem(request.url.path, [error.fault], headers={"Retry-After": str(error.retry_after_s)})
+
+
+def _direct_failure(request: Request, error: DirectFailure) -> JSONResponse:
+    headers = {"Retry-After": "5"} if error.fault["code"] == "solver-stopped" else {}
+    return problem(request.url.path, [error.fault], headers=headers)
+
+
+def _invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+    body_errors = [one for one in error.errors() if one["loc"][0] == "body"]
+    if body_errors:
+        located = [{**one, "loc": one["loc"][1:]} for one in body_errors]
+        return problem(request.url.path, from_errors(located, error.body))
+    faults = [_parameter_fault(one) for one in error.errors()]
+    return problem(request.url.path, faults)
+
+
+def _parameter_fault(error: Mapping[str, Any]) -> Fault:
+    kind, *name = error["loc"]
+    (fault,) = from_errors([{**error, "loc": ()}], None)
+    where = f"{kind} parameter {'.'.join(map(str, name))}"
+    return Fault("invalid-parameter", f"{where}: {fault.what}", "", fault.allowed, fault.remedy, where)
+
+
+def _http(request: Request, error: HTTPException) -> JSONResponse:
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "")
+        fault = Fault("method-not-allowed", f"{request.method} is not a method of this resource", "", allowed,
+                      "Use a method that the OpenAPI document lists for this path.", "method")  # fmt: skip
+    elif error.status_code == 404:
+        fault = Fault("not-found", "no such path", "", "the paths of /openapi.json", "Correct the path.", "path")
+    else:
+        fault = Fault("invalid-json", str(error.detail), "", "one JSON document", "Correct the body.")
+    return problem(request.url.path, [fault], headers=error.headers)
+
+
+def _no_database(request: Request, error: sa.exc.OperationalError) -> JSONResponse:
+    LOG.error("the database does not answer", exc_info=error)
+    fault = Fault("not-ready", "the database of the service does not answer", "", "",
+                  "Send the request again after the time in Retry-After.")  # fmt: skip
+    return problem(request.url.path, [fault], headers={"Retry-After": "5"})
+
+
+def _defect(request: Request, error: Exception) -> JSONResponse:
+    LOG.error("a request ended by a defect", exc_info=error, extra={"path": request.url.path})
+    fault = Fault("internal-error", "a defect of this program", "", "",
+                  "Report the time and the path of the request to whoever runs the service.")  # fmt: skip
+    return problem(request.url.path, [fault])

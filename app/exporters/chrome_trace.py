@@ -1,0 +1,122 @@
+"""A plan's timelines as a Chrome trace, which Perfetto and chrome://tracing open.
+
+Process = building, thread = pipeline rank of a route; transfers and gradient exchanges have tracks of their own, because
+slices of one track must nest; activation memory is a counter. Times are in microseconds.
+Format: "Trace Event Format" of the Chromium project.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from app.exporters.places import building_of
+from models.plan import Plan, RouteTimeline
+from models.request import PlanRequest
+from models.schedule import Operation, PipelineProblem, RankTimeline
+
+Event = dict[str, Any]
+COLOURS = {"F": "thread_state_running", "B": "thread_state_iowait", "W": "good", "BW": "thread_state_iowait"}
+US_PER_S = 1e6
+
+
+def chrome_trace(plan: Plan, request: PlanRequest | None = None) -> str:
+    """The whole plan as one trace document."""
+    tracks = _Tracks()
+    events: list[Event] = []
+    places = {route.id: route.places for route in plan.placement.routes}
+    for timeline in plan.timelines:
+        buildings = [building_of(place, request) for place in places[timeline.route]]
+        events.extend(_compute(timeline, buildings, tracks))
+        events.extend(_transfers(timeline, tracks))
+    events.extend(_exchanges(plan, tracks))
+    document = {"displayTimeUnit": "ms", "traceEvents": [*tracks.names(), *events]}
+    return json.dumps(document, separators=(",", ":"))
+
+
+class _Tracks:
+    """Numbers for processes and threads, given in the order of first use."""
+
+    def __init__(self) -> None:
+        self._processes: dict[str, int] = {}
+        self._threads: dict[tuple[str, str], int] = {}
+
+    def of(self, process: str, thread: str) -> dict[str, int]:
+        """The pid and tid fields of an event."""
+        pid = self._processes.setdefault(process, len(self._processes) + 1)
+        tid = self._threads.setdefault((process, thread), len(self._threads) + 1)
+        return {"pid": pid, "tid": tid}
+
+    def names(self) -> Iterator[Event]:
+        """Metadata events that name every process and thread."""
+        for process, pid in self._processes.items():
+            yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": process}}
+        for (process, thread), tid in self._threads.items():
+            pid = self._processes[process]
+            yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": thread}}
+
+
+def _slice(name: str, start_s: float, end_s: float, track: dict[str, int], **args: object) -> Event:
+    return {
+        "ph": "X",
+        "name": name,
+        "ts": round(start_s * US_PER_S, 3),
+        "dur": round((end_s - start_s) * US_PER_S, 3),
+        **track,
+        "args": args,
+    }
+
+
+def _compute(timeline: RouteTimeline, buildings: list[str], tracks: _Tracks) -> Iterator[Event]:
+    for rank, row in enumerate(timeline.schedule.ranks):
+        track = tracks.of(f"building {buildings[rank]}", f"{timeline.route} rank {rank}")
+        for text, start_s, end_s in zip(row.operations, row.start_s, row.end_s, strict=True):
+            operation = Operation.parse(text)
+            event = _slice(text, start_s, end_s, track, stage=operation.stage, microbatch=operation.microbatch)
+            yield {**event, "cat": operation.kind, "cname": COLOURS[operation.kind]}
+        for at_s, held_bytes in memory_over_time(row, timeline.problem):
+            yield {
+                "ph": "C",
+                "name": f"activation memory {timeline.route} rank {rank}",
+                "ts": round(at_s * US_PER_S, 3),
+                "pid": track["pid"],
+                "args": {"bytes": round(held_bytes)},
+            }
+
+
+def memory_over_time(row: RankTimeline, problem: PipelineProblem) -> list[tuple[float, float]]:
+    """Activation memory of a rank after every change: held from F to the input gradient, then its context to W."""
+    changes: list[tuple[float, float]] = []
+    for text, start_s, end_s in zip(row.operations, row.start_s, row.end_s, strict=True):
+        operation = Operation.parse(text)
+        stage = problem.stages[operation.stage]
+        if operation.kind == "F":
+            changes.append((start_s, stage.activation_bytes))
+        elif operation.kind == "B":
+            changes.append((end_s, stage.weight_grad_context_bytes - stage.activation_bytes))
+        elif operation.kind == "BW":
+            changes.append((end_s, -stage.activation_bytes))
+        else:
+            changes.append((end_s, -stage.weight_grad_context_bytes))
+    held_bytes = 0.0
+    points: dict[float, float] = {}
+    for at_s, change_bytes in sorted(changes):
+        held_bytes += change_bytes
+        points[at_s] = held_bytes
+    return list(points.items())
+
+
+def _transfers(timeline: RouteTimeline, tracks: _Tracks) -> Iterator[Event]:
+    for row in timeline.schedule.transfers:
+        track = tracks.of("transfers", f"{timeline.route} {row.link} {row.direction}")
+        for text, start_s, end_s in zip(row.transfers, row.start_s, row.end_s, strict=True):
+            yield {**_slice(text, start_s, end_s, track, link=row.link), "cat": "transfer"}
+
+
+def _exchanges(plan: Plan, tracks: _Tracks) -> Iterator[Event]:
+    for exchange in plan.exchanges:
+        track = tracks.of("gradient exchange", f"stage {exchange.stage}")
+        args = {"private_s": exchange.private_s, "shared_s": exchange.shared_s}
+        event = _slice(f"stage {exchange.stage} exchange", exchange.start_s, exchange.end_s, track, **args)
+        yield {**event, "cat": "exchange"}

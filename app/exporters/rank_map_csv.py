@@ -1,0 +1,41 @@
+"""Where every range of global ranks runs, as CSV.
+
+Owns the columns. A cell that a spreadsheet would take for a formula gets a leading apostrophe: names come from users.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from app.exporters.places import building_of
+from models.plan import Plan
+from models.request import PlanRequest
+
+COLUMNS = (
+    "first_rank", "num_ranks", "pipeline_rank", "route", "building", "place", "pool", "first_gpu", "hosts",
+)  # fmt: skip
+
+
+def rank_map_csv(plan: Plan, request: PlanRequest | None = None) -> str:
+    """One line per range of ranks, in rank order."""
+    places = {route.id: route.places for route in plan.placement.routes}
+    sheet = io.StringIO()
+    writer = csv.writer(sheet, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for ranks in sorted(plan.placement.rank_map, key=lambda one: one.first_rank):
+        place = places[ranks.route][ranks.pipeline_rank]
+        texts = (ranks.route, building_of(place, request), place, ranks.pool)
+        safe = [harmless(text) for text in texts]
+        numbers = (ranks.first_rank, ranks.num_ranks, ranks.pipeline_rank)
+        writer.writerow([*numbers, *safe, ranks.first_gpu, harmless(" ".join(ranks.hosts))])
+    return sheet.getvalue()
+
+
+def harmless(text: str) -> str:
+    """The text, marked as text where a spreadsheet would compute it.
+
+    >>> harmless("=1+1"), harmless("node-1")
+    ("'=1+1", 'node-1')
+    """
+    return "'" + text if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

@@ -1,0 +1,32 @@
+"""The exports on offer. A new one is a file, a line in `ArtifactKind` and a line in `EXPORTERS`.
+
+Owns the table. Never renders anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from app.exporters.chrome_trace import chrome_trace
+from app.exporters.rank_map_csv import rank_map_csv
+from models.plan import Plan
+from models.request import PlanRequest
+
+ArtifactKind = Literal["chrome-trace", "rank-map-csv"]
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """One export: its function, its media type and the end of its file name."""
+
+    export: Callable[[Plan, PlanRequest | None], str]
+    media_type: str
+    suffix: str
+
+
+EXPORTERS: Mapping[ArtifactKind, Exporter] = {
+    "chrome-trace": Exporter(chrome_trace, "application/json", "trace.json"),
+    "rank-map-csv": Exporter(rank_map_csv, "text/csv; charset=utf-8", "ranks.csv"),
+}

@@ -1,0 +1,260 @@
+"""What a user did wrong, said the same way by the API and the command line: what, where, allowed, what to do.
+
+Owns the published catalogue of codes and the translation of validation errors. Never knows HTTP.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from models.errors import PlannerError
+
+ISSUE_TYPES: Mapping[str, str] = {
+    "missing-field": "A required field is absent.",
+    "unknown-field": "The field does not exist here.",
+    "wrong-type": "The value has another JSON type than the field.",
+    "out-of-range": "The number lies outside the allowed range.",
+    "bad-length": "The text or list is too short or too long.",
+    "not-an-option": "The value is none of the allowed ones.",
+    "bad-pattern": "The text does not have the required form.",
+    "not-finite": "NaN and infinity are not numbers here.",
+    "contradiction": "The document contradicts itself.",
+    "invalid-json": "The body is not a JSON document.",
+    "invalid-request": "The request parses but cannot mean anything.",
+    "invalid-plan": "The document is not a plan of this request.",
+    "unknown-name": "The name is not in the catalogue.",
+    "limit-exceeded": "Larger than what this service accepts.",
+    "invalid-parameter": "A query parameter, path parameter or header is not acceptable.",
+    "unsupported-media-type": "The body is not declared as JSON.",
+    "body-too-large": "The body has more bytes than this service reads.",
+    "body-too-slow": "The body did not arrive in time.",
+    "not-found": "There is no such resource.",
+    "method-not-allowed": "The resource does not know this method.",
+    "not-finished": "The resource is not there before the plan is.",
+    "idempotency-key-missing": "This service wants an Idempotency-Key header with the request.",
+    "idempotency-key-malformed": "The Idempotency-Key header is empty, too long or holds odd characters.",
+    "idempotency-key-in-use": "The first request with this Idempotency-Key is still being answered.",
+    "idempotency-key-reused": "This Idempotency-Key came with another request before.",
+    "queue-full": "As many plans wait as this service accepts.",
+    "too-busy": "As many direct computations run as this service accepts.",
+    "solver-stopped": "The computation was stopped by its time or memory limit.",
+    "solver-failed": "The computation ended by a defect of this program.",
+    "internal-error": "A defect of this program.",
+    "not-ready": "The service cannot take work at the moment.",
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that is wrong, and how to put it right."""
+
+    code: str
+    what: str
+    pointer: str = ""
+    allowed: str = ""
+    remedy: str = ""
+    where: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        """Plain values for JSON."""
+        return {
+            "code": self.code,
+            "where": self.where or self.pointer or "the whole document",
+            "pointer": self.pointer,
+            "what": self.what,
+            "allowed": self.allowed,
+            "remedy": self.remedy,
+        }
+
+
+class Refused(Exception):
+    """The input has faults; nothing was started."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__("; ".join(fault.what for fault in faults))
+        self.faults = tuple(faults)
+
+
+def from_planner_error(error: PlannerError) -> Fault:
+    """The fault that a PlannerError states."""
+    return Fault(
+        code=error.code,
+        what=error.message,
+        pointer=error.pointer,
+        remedy=error.remedy or "Change the value that the message names.",
+    )
+
+
+def from_validation(failure: ValidationError, document: Any) -> tuple[Fault, ...]:
+    """One fault per pydantic error, with a JSON Pointer into `document`."""
+    return from_errors(failure.errors(include_url=False), document)
+
+
+def from_errors(errors: Iterable[Mapping[str, Any]], document: Any) -> tuple[Fault, ...]:
+    """The same for errors that pydantic has already turned into dictionaries."""
+    faults = [_fault(error, document) for error in errors]
+    return tuple(dict.fromkeys(faults))
+
+
+_CODES: Mapping[str, str] = {
+    "missing": "missing-field",
+    "extra_forbidden": "unknown-field",
+    "finite_number": "not-finite",
+    "literal_error": "not-an-option",
+    "enum": "not-an-option",
+    "union_tag_invalid": "not-an-option",
+    "union_tag_not_found": "missing-field",
+    "string_pattern_mismatch": "bad-pattern",
+    "value_error": "contradiction",
+    "json_invalid": "invalid-json",
+}
+_RANGE = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "multiple_of")
+_LENGTH = ("too_short", "too_long", "string_too_short", "string_too_long")
+_BOUNDS: Mapping[str, str] = {
+    "gt": "more than {}",
+    "ge": "at least {}",
+    "lt": "less than {}",
+    "le": "at most {}",
+    "min_length": "length at least {}",
+    "max_length": "length at most {}",
+    "expected": "{}",
+    "expected_tags": "{}",
+    "pattern": "text of the form {}",
+}
+_REMEDIES: Mapping[str, str] = {
+    "missing-field": "Add the field.",
+    "unknown-field": "Remove the field or correct its name; the schema at /openapi.json lists what exists.",
+    "not-finite": "Give a finite number; leave an optional field out if the value is unknown.",
+    "wrong-type": "Give a value of the type that is allowed.",
+    "out-of-range": "Give a value in the allowed range, in the unit that the field name states.",
+    "bad-length": "Give a value of the allowed length.",
+    "not-an-option": "Use one of the allowed values.",
+    "bad-pattern": "Give text of the allowed form; control characters are refused.",
+    "contradiction": "Change one of the values that the message names.",
+    "invalid-json": "Send one JSON document in UTF-8.",
+}
+
+
+def _code(kind: str) -> str:
+    if kind in _RANGE:
+        return "out-of-range"
+    if kind in _LENGTH:
+        return "bad-length"
+    return _CODES.get(kind, "wrong-type")
+
+
+def _fault(error: Mapping[str, Any], document: Any) -> Fault:
+    kind = str(error["type"])
+    code = _code(kind)
+    message = str(error["msg"]).removeprefix("Value error, ")
+    pointer = pointer_of(error["loc"], document)
+    if kind == "value_error":
+        pointer = _sharper_pointer(pointer, message, document)
+        if "entry is called" in message:
+            code = "unknown-name"
+    context = error.get("ctx", {})
+    allowed = ", ".join(text.format(context[key]) for key, text in _BOUNDS.items() if context.get(key) is not None)
+    what = _with_value(message, error, code)
+    remedy = message.partition(": ")[2] if kind == "value_error" else ""
+    return Fault(
+        code=code,
+        what=what[:800],
+        pointer=pointer,
+        allowed=(allowed or _expected_type(kind, message))[:400],
+        remedy=(remedy or _REMEDIES.get(code, "Correct the value."))[:800],
+    )
+
+
+def _expected_type(kind: str, message: str) -> str:
+    """What a type error says it wanted.
+
+    >>> _expected_type("int_type", "Input should be a valid integer")
+    'a valid integer'
+    """
+    if kind == "missing":
+        return "a value"
+    if kind == "extra_forbidden":
+        return "only the fields of the schema"
+    if kind == "finite_number":
+        return "a finite number"
+    return message.removeprefix("Input should be ") if message.startswith("Input should be ") else ""
+
+
+def _with_value(message: str, error: Mapping[str, Any], code: str) -> str:
+    if code in ("missing-field", "contradiction", "unknown-name", "invalid-json"):
+        return message
+    value = error.get("input")
+    if not isinstance(value, str | int | float | bool | None):
+        return message
+    shown = repr(value)
+    return f"{message}, got {shown if len(shown) <= 80 else shown[:77] + '...'}"
+
+
+def pointer_of(location: Sequence[str | int], document: Any) -> str:
+    """The JSON Pointer of a pydantic location; names of union branches in it are left out.
+
+    >>> pointer_of(("attention", "gqa", "num_heads"), {"attention": {"num_heads": 0}})
+    '/attention/num_heads'
+    >>> pointer_of(("a/b", "missing"), {"a/b": {}})
+    '/a~1b/missing'
+    """
+    parts: list[str] = []
+    here = document
+    for depth, key in enumerate(location):
+        last = depth == len(location) - 1
+        if isinstance(here, Mapping) and key in here:
+            here = here[key]
+        elif isinstance(here, Sequence) and isinstance(key, int) and not isinstance(here, str) and key < len(here):
+            here = here[key]
+        elif not (last and isinstance(here, Mapping) and _looks_like_a_field(key)):
+            continue
+        parts.append(str(key).replace("~", "~0").replace("/", "~1"))
+    return "".join("/" + part for part in parts)
+
+
+def _looks_like_a_field(key: str | int) -> bool:
+    return isinstance(key, str) and "[" not in key
+
+
+_PATH = re.compile(r"^[a-z_]+(?:\[\d+\])?(?:\.[a-z_]+(?:\[\d+\])?)+|^[a-z_]+\[\d+\]")
+_OBJECT = re.compile(r"\b(place|pool|link) (?:id )?'([^']+)'(?:\.([a-z_]+))?")
+
+
+def _sharper_pointer(pointer: str, message: str, document: Any) -> str:
+    """Point at the object that a cross-field message names, when it names one."""
+    path = _PATH.match(message)
+    if path:
+        inner = "/" + path.group().replace("[", "/").replace("]", "").replace(".", "/")
+        if resolve(document, pointer + inner) is not None:
+            return pointer + inner
+    named = _OBJECT.search(message)
+    if named:
+        kind, name, field = named.groups()
+        entries = resolve(document, f"{pointer}/{kind}s")
+        for index, entry in enumerate(entries if isinstance(entries, list) else []):
+            if isinstance(entry, Mapping) and entry.get("id") == name:
+                return f"{pointer}/{kind}s/{index}" + (f"/{field}" if field else "")
+    return pointer
+
+
+def resolve(document: Any, pointer: str) -> Any:
+    """What a JSON Pointer points at, or None.
+
+    >>> resolve({"a": [{"b": 7}]}, "/a/0/b")
+    7
+    """
+    here = document
+    for part in pointer.split("/")[1:]:
+        key = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(here, Mapping):
+            here = here.get(key)
+        elif isinstance(here, list) and key.isdigit() and int(key) < len(here):
+            here = here[int(key)]
+        else:
+            return None
+    return here

@@ -1,0 +1,1 @@
+"""Runs searches: a durable queue, a worker that takes from it, one child process per search."""

@@ -1,0 +1,158 @@
+"""What runs inside a child process: one task, its news and its answer as JSON over one pipe.
+
+Owns the entry point, the resource limits set from inside and the stop signal. Never touches the database or HTTP.
+The parent's end of the pipe closing means that the parent is gone, and ends the child.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import resource
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+from pydantic import TypeAdapter
+
+from models.errors import PlannerError
+from models.outcome import Outcome, Planned, Progress, Reason
+from models.plan import Plan, Verdict
+from models.request import PlanRequest
+from models.schedule import PipelineProblem, ScheduleProgress
+
+PR_SET_PDEATHSIG = 1
+OUTCOME: TypeAdapter[Outcome] = TypeAdapter(Outcome)
+REASONS: TypeAdapter[tuple[Reason, ...]] = TypeAdapter(tuple[Reason, ...])
+
+
+class Task(NamedTuple):
+    """What a child is to do: a function by name, its documents as JSON text, and the memory it may use."""
+
+    kind: str
+    function: str
+    documents: tuple[bytes, ...]
+    memory_bytes: int
+
+
+class Channel:
+    """The child's end of the pipe: sends `kind` and a JSON text; notices that it should stop."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+
+    def send(self, kind: str, text: bytes) -> None:
+        """One message to the parent."""
+        with self._lock:
+            self._pipe.send_bytes(kind.encode() + b"\n" + text)
+
+    def cancelled(self) -> bool:
+        """Whether the search should end now with the best it has."""
+        return self._stop.is_set()
+
+    def stop(self) -> None:
+        """Ask the search to end."""
+        self._stop.set()
+
+    def watch_parent(self) -> None:
+        """Take the parent's stop message; leave at once when the parent has gone."""
+        try:
+            while True:
+                self._pipe.recv_bytes()
+                self.stop()
+        except (EOFError, OSError):
+            os._exit(3)
+
+
+def run_child(task: Task, pipe: Connection) -> None:
+    """Do `task`, then end this process; every way out but a kill sends `answer` or `fault` first."""
+    os.setsid()
+    _die_with_parent()
+    channel = Channel(pipe)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: channel.stop())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=channel.watch_parent, daemon=True).start()
+    resource.setrlimit(resource.RLIMIT_DATA, (task.memory_bytes, task.memory_bytes))
+    channel.send("started", b"{}")
+    try:
+        channel.send("answer", TASKS[task.kind](task, channel))
+    except PlannerError as error:
+        channel.send("refused", _text({"code": error.code, "what": error.message, "pointer": error.pointer,
+                                       "allowed": "", "remedy": error.remedy}))  # fmt: skip
+    except MemoryError:
+        channel.send("memory", b"{}")
+    except Exception:
+        channel.send("crashed", _text({"traceback": traceback.format_exc(limit=20)}))
+    # Threads of a solver that ignores its limit must not keep this process alive.
+    os._exit(0)
+
+
+def _die_with_parent() -> None:
+    # The fork server ends with the process that owns it; without this its children would live on.
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _text(values: dict[str, str]) -> bytes:
+    return TypeAdapter(dict[str, str]).dump_json(values)
+
+
+def _load(path: str) -> Callable[..., Any]:
+    module, _, name = path.partition(":")
+    function: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    return function
+
+
+def _plan(task: Task, channel: Channel) -> bytes:
+    def progress(news: Progress) -> None:
+        channel.send("progress", news.model_dump_json().encode())
+
+    def incumbent(found: Planned) -> None:
+        channel.send("incumbent", found.model_dump_json().encode())
+
+    outcome = _load(task.function)(
+        PlanRequest.model_validate_json(task.documents[0]),
+        progress=progress,
+        incumbent=incumbent,
+        cancelled=channel.cancelled,
+        clock=time.monotonic,
+    )
+    return OUTCOME.dump_json(outcome)
+
+
+def _validate(task: Task, _channel: Channel) -> bytes:
+    return REASONS.dump_json(_load(task.function)(PlanRequest.model_validate_json(task.documents[0])))
+
+
+def _evaluate(task: Task, _channel: Channel) -> bytes:
+    request, plan = task.documents
+    verdict: Verdict = _load(task.function)(PlanRequest.model_validate_json(request), Plan.model_validate_json(plan))
+    return verdict.model_dump_json().encode()
+
+
+def _schedule(task: Task, channel: Channel) -> bytes:
+    def progress(news: ScheduleProgress) -> None:
+        channel.send("progress", news.model_dump_json().encode())
+
+    answer = _load(task.function)(
+        PipelineProblem.model_validate_json(task.documents[0]),
+        progress=progress,
+        cancelled=channel.cancelled,
+        clock=time.monotonic,
+    )
+    text: str = answer.model_dump_json()
+    return text.encode()
+
+
+TASKS: dict[str, Callable[[Task, Channel], bytes]] = {
+    "plan": _plan,
+    "validate": _validate,
+    "evaluate": _evaluate,
+    "schedule": _schedule,
+}

@@ -1,0 +1,195 @@
+"""Starts child processes and stops them for certain: soft limit, SIGTERM, SIGKILL, and what was left behind.
+
+Owns the fork server and the watch over one child. Never decides what an ended child means for a plan.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from types import ModuleType
+from typing import Literal
+
+from app.jobs.child import Task, run_child
+
+PRELOADED = ("app.jobs.child", "solver.planner", "solver.verify.judge", "solver.cpsat.solve")
+POLL_S = 0.05
+EXIT_S = 0.5  # a child that has answered leaves at once; one that has not is killed
+
+Ending = Literal["answered", "refused", "memory", "crashed", "killed", "timed_out"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a child is told to stop, and when it is killed; counted from its start."""
+
+    soft_s: float
+    term_grace_s: float
+    kill_grace_s: float
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a child ended, its answer if it gave one, and what it said of its failure."""
+
+    ending: Ending
+    answer: bytes = b""
+    detail: bytes = b""
+    elapsed_s: float = 0.0
+
+
+def warm_up() -> None:
+    """Start the fork server, which imports the solvers once, so that a child starts in milliseconds.
+
+    Forking this process itself would copy its threads' locks; the fork server has no threads.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOADED))
+    from multiprocessing import forkserver
+
+    forkserver.ensure_running()
+
+
+def run_in_child(
+    task: Task,
+    limits: Limits,
+    *,
+    on_message: Callable[[str, bytes], None] = lambda _kind, _text: None,
+    stop_asked: Callable[[], bool] = lambda: False,
+) -> Ended:
+    """Run `task` in a process of its own and return how it ended, at the latest after all three limits.
+
+    `on_message` gets every progress and incumbent as it arrives. Once `stop_asked` is true the child has
+    `term_grace_s` to answer with the best it has.
+    """
+    started = time.monotonic()
+    with _child(task) as (pid, pipe):
+        return _Watch(pid, pipe, limits, started).until_ended(on_message, stop_asked)
+
+
+@contextmanager
+def _child(task: Task) -> Iterator[tuple[int, Connection]]:
+    warm_up()
+    context = multiprocessing.get_context("forkserver")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=run_child, args=(task, theirs), daemon=True)
+    try:
+        with _hidden_main():
+            process.start()
+        theirs.close()
+        assert process.pid is not None
+        yield process.pid, ours
+    except BaseException:
+        if process.pid is not None and process.is_alive():
+            _kill(process.pid)
+        raise
+    finally:
+        if process.pid is not None:
+            process.join(EXIT_S)
+            if process.is_alive():
+                _kill(process.pid)
+                process.join()
+            process.close()
+        ours.close()
+
+
+_START = threading.Lock()
+
+
+@contextmanager
+def _hidden_main() -> Iterator[None]:
+    """Keep multiprocessing from importing this program's main script into every child, which costs seconds.
+
+    It looks the script up in `sys.modules`; what a child runs lives in `app.jobs.child` and needs nothing of it.
+    """
+    with _START:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main
+
+
+def _kill(pid: int) -> None:
+    # The group first: it has the id of the child once that has called setsid.
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+class _Watch:
+    """The watch over one child: relays its messages, tells it to stop, kills it."""
+
+    def __init__(self, pid: int, pipe: Connection, limits: Limits, started: float) -> None:
+        self._pid = pid
+        self._pipe = pipe
+        self._limits = limits
+        self._started = started
+        self._told_at: float | None = None
+        self._last: tuple[str, bytes] = ("killed", b"")
+        hard_s = limits.soft_s + limits.term_grace_s + limits.kill_grace_s
+        # A timer of its own, because a child that hangs in the middle of a message blocks the reader.
+        self._timer = threading.Timer(hard_s, self._kill_late)
+        self._timed_out = False
+
+    def until_ended(self, on_message: Callable[[str, bytes], None], stop_asked: Callable[[], bool]) -> Ended:
+        """Relay until the child has answered or is gone."""
+        self._timer.daemon = True
+        self._timer.start()
+        try:
+            while not self._received(on_message):
+                self._stop_in_time(stop_asked)
+        except (EOFError, ConnectionResetError):
+            self._last = ("timed_out" if self._timed_out else "killed", b"")
+        finally:
+            self._timer.cancel()
+        return self._ended()
+
+    def _received(self, on_message: Callable[[str, bytes], None]) -> bool:
+        """Take one message if there is one; true when it was the last."""
+        if not self._pipe.poll(POLL_S):
+            return False
+        kind, _, text = self._pipe.recv_bytes().partition(b"\n")
+        if kind in (b"answer", b"refused", b"memory", b"crashed"):
+            self._last = (kind.decode(), text)
+            return True
+        on_message(kind.decode(), text)
+        return False
+
+    def _stop_in_time(self, stop_asked: Callable[[], bool]) -> None:
+        now = time.monotonic()
+        if self._told_at is None:
+            if stop_asked() or now - self._started > self._limits.soft_s + self._limits.term_grace_s:
+                self._told_at = now
+                self._tell()
+        elif now - self._told_at > self._limits.kill_grace_s:
+            self._kill_late()
+
+    def _tell(self) -> None:
+        with suppress(ProcessLookupError, OSError):
+            self._pipe.send_bytes(b"stop")
+            os.kill(self._pid, signal.SIGTERM)
+
+    def _kill_late(self) -> None:
+        self._timed_out = True
+        _kill(self._pid)
+
+    def _ended(self) -> Ended:
+        kind, text = self._last
+        elapsed_s = time.monotonic() - self._started
+        if kind == "answer":
+            return Ended("answered", answer=text, elapsed_s=elapsed_s)
+        endings: dict[str, Ending] = {"refused": "refused", "memory": "memory", "crashed": "crashed",
+                                      "timed_out": "timed_out"}  # fmt: skip
+        return Ended(endings.get(kind, "killed"), detail=text, elapsed_s=elapsed_s)

@@ -1,0 +1,204 @@
+"""One attempt at one plan: a child searches, its news is stored, and its end becomes an honest state.
+
+Owns what each way of ending means. Never queues and never knows how it came to be called.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from app.jobs.child import Task
+from app.jobs.children import Ended, Limits, run_in_child
+from app.settings import Settings
+from app.storage.plans import PlanStore, State, StopReason
+
+LOG = logging.getLogger("isthmus.search")
+EVENTS_PER_DOUBLING = 50.0  # a search of any length stores some hundreds of events, not one per tick
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The terminal state of an attempt."""
+
+    state: State
+    reason: StopReason
+    outcome: bytes | None = None
+    fault: bytes | None = None
+
+
+@dataclass
+class _News:
+    """Stores what a child reports, at most so often, and remembers its best plan."""
+
+    store: PlanStore
+    plan_id: str
+    attempt: int
+    interval_s: float
+    best: bytes | None = None
+    started: float = field(default_factory=time.monotonic)
+    stored_at: float = -1e9
+    phase: str = ""
+    held_back: bytes | None = None
+
+    def take(self, kind: str, text: bytes) -> None:
+        """One message of the child."""
+        if kind == "incumbent":
+            self.best = text
+            self.flush()
+            self.store.record(self.plan_id, self.attempt, "incumbent", _headline(text), outcome=_unfinished(text))
+        elif kind == "progress":
+            self._progress(text)
+
+    def _progress(self, text: bytes) -> None:
+        now = time.monotonic()
+        phase = str(json.loads(text).get("phase", ""))
+        interval_s = max(self.interval_s, (now - self.started) / EVENTS_PER_DOUBLING)
+        self.held_back = text
+        if phase != self.phase or now - self.stored_at >= interval_s:
+            self.phase = phase
+            self.flush()
+
+    def flush(self) -> None:
+        """Store the latest progress that was held back."""
+        if self.held_back is not None:
+            self.store.record(self.plan_id, self.attempt, "progress", self.held_back)
+            self.stored_at, self.held_back = time.monotonic(), None
+
+
+def search(
+    store: PlanStore, settings: Settings, plan_id: str, attempt: int, *, leaving: Callable[[], bool]
+) -> Verdict | None:
+    """Run one attempt; None when the plan was deleted, taken over, or left for another worker."""
+    request = store.request(plan_id)
+    if request is None:
+        return None
+    time_limit_s = float(json.loads(request)["options"]["time_limit_s"])
+    news = _News(store, plan_id, attempt, settings.progress_interval_s)
+    asked = _Asked(store, plan_id, attempt, leaving, settings.event_poll_s)
+    ended = run_in_child(
+        Task("plan", settings.solvers.plan, (request,), settings.child_memory_bytes),
+        Limits(time_limit_s, settings.soft_grace_s, settings.kill_grace_s, settings.child_memory_bytes),
+        on_message=news.take,
+        stop_asked=asked,
+    )
+    news.flush()
+    LOG.info("attempt ended", extra={"plan_id": plan_id, "attempt": attempt, "ending": ended.ending})
+    if asked.reason == "leaving":
+        return None
+    cancelled = asked.reason == "cancelled"
+    return judge_ending(ended, best=news.best, cancelled=cancelled)
+
+
+@dataclass
+class _Asked:
+    """Whether the child should stop, and why; asks the database only so often."""
+
+    store: PlanStore
+    plan_id: str
+    attempt: int
+    leaving: Callable[[], bool]
+    interval_s: float
+    reason: str = ""
+    asked_at: float = -1e9
+
+    def __call__(self) -> bool:
+        now = time.monotonic()
+        if not self.reason and self.leaving():
+            self.reason = "leaving"
+        if not self.reason and now - self.asked_at >= self.interval_s:
+            self.asked_at = now
+            if not self.store.is_wanted(self.plan_id, self.attempt):
+                self.reason = "cancelled"
+        return bool(self.reason)
+
+
+_REASONS: dict[str, StopReason] = {
+    "memory": "memory",
+    "crashed": "crashed",
+    "killed": "killed",
+    "timed_out": "time",
+    "refused": "refused",
+}
+
+
+def judge_ending(ended: Ended, *, best: bytes | None, cancelled: bool) -> Verdict:
+    """What a child's end means for its plan; `best` is the last plan it reported.
+
+    >>> judge_ending(Ended("killed"), best=None, cancelled=True)
+    Verdict(state='cancelled', reason='cancelled', outcome=None, fault=None)
+    """
+    if ended.ending == "answered":
+        outcome = _better(ended.answer, best)
+        if cancelled:
+            kept = outcome if json.loads(outcome)["status"] != "not_found" else None
+            return Verdict("cancelled", "cancelled", outcome=kept)
+        return Verdict("succeeded", "finished", outcome=outcome)
+    kept = None if best is None else _unfinished(best)
+    if cancelled:
+        return Verdict("cancelled", "cancelled", outcome=kept)
+    state: State = "failed" if kept is None else "incomplete"
+    return Verdict(state, _REASONS[ended.ending], outcome=kept, fault=fault_of(ended))
+
+
+def _better(answer: bytes, best: bytes | None) -> bytes:
+    """The answer, unless it says that nothing was found although a plan was reported."""
+    if best is not None and json.loads(answer)["status"] == "not_found":
+        return _unfinished(best)
+    return answer
+
+
+def _unfinished(planned: bytes) -> bytes:
+    """A reported plan, marked as what a search had when it was stopped."""
+    document = json.loads(planned)
+    document["complete"] = False
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _headline(planned: bytes) -> bytes:
+    """The figures of a plan that fit into an event."""
+    document = json.loads(planned)
+    plan = document["plan"]
+    figures = {
+        "elapsed_s": document["elapsed_s"],
+        "iteration_s": plan["metrics"]["iteration_s"],
+        "lower_bound_s": plan["proof"]["lower_bound_s"],
+        "relative_gap": plan["proof"]["relative_gap"],
+        "degrees": plan["configuration"]["degrees"],
+        "crossing": plan["placement"]["crossing"],
+    }
+    return json.dumps(figures, separators=(",", ":")).encode()
+
+
+_ADVICE: dict[str, tuple[str, str, str]] = {
+    "memory": ("solver-stopped", "The search needed more memory than a search may use.",
+               "Narrow the search by constraints.allowed, or raise the memory of a search."),
+    "time": ("solver-stopped", "The search did not end in time and was killed.",
+             "Send the request again with a longer options.time_limit_s."),
+    "killed": ("solver-failed", "The process of the search was killed from outside.", "Send the request again."),
+    "crashed": ("solver-failed", "The search ended by a defect of this program.",
+                "Report the request and the plan id to whoever runs the service."),
+    "refused": ("invalid-request", "The search refused the request.", "Change the value that the message names."),
+    "attempts": ("solver-failed", "The search brought down its worker again and again and was given up.",
+                 "Report the request and the plan id to whoever runs the service."),
+}  # fmt: skip
+
+
+def fault_of(ended: Ended) -> bytes:
+    """The fault of a child that did not answer, as JSON text."""
+    reason = _REASONS[ended.ending]
+    detail = json.loads(ended.detail) if ended.detail else {}
+    if reason == "crashed":
+        LOG.error("search crashed", extra={"detail": detail.get("traceback", "")})
+    return fault_text(reason, detail if reason == "refused" else {})
+
+
+def fault_text(reason: StopReason, detail: dict[str, str]) -> bytes:
+    """The fault that a failed plan shows."""
+    code, what, remedy = _ADVICE[reason]
+    fault = {"code": code, "pointer": "", "what": what, "allowed": "", "remedy": remedy}
+    fault.update({key: value for key, value in detail.items() if value})
+    return json.dumps(fault).encode()

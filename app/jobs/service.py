@@ -1,0 +1,208 @@
+"""What the doors of the service can ask for: submit, wait, cancel, and small computations answered directly.
+
+Owns admission to the queue and idempotency. Never knows HTTP and never solves in this process.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from app.documents import canonical, check_request_limits, check_schedule_limits, digest
+from app.faults import Fault, Refused
+from app.jobs.child import Task
+from app.jobs.children import Ended, Limits, run_in_child
+from app.jobs.queue import enqueue_plan, open_queue
+from app.jobs.search import fault_of
+from app.settings import Settings
+from app.storage.plans import NewPlan, PlanRow, PlanStore
+from app.storage.tables import create_engine, create_tables
+from app.storage.workers import WorkerStore
+from models.plan import Plan
+from models.request import PlanRequest
+from models.schedule import PipelineProblem
+
+DIRECT_LIMIT_S = 20.0  # validations and evaluations are arithmetic; this stops what is not
+
+
+class Busy(Exception):
+    """Too much is under way; the same request can succeed later."""
+
+    def __init__(self, fault: Fault, retry_after_s: int) -> None:
+        super().__init__(fault.what)
+        self.fault = fault
+        self.retry_after_s = retry_after_s
+
+
+class KeyConflict(Exception):
+    """An idempotency key that cannot be honoured."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.what)
+        self.fault = fault
+
+
+class DirectFailure(Exception):
+    """A direct computation that did not answer."""
+
+    def __init__(self, fault: dict[str, str]) -> None:
+        super().__init__(fault["what"])
+        self.fault = fault
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A plan that is queued, and whether this submission created it."""
+
+    plan_id: str
+    is_new: bool
+
+
+class PlanService:
+    """One open database with its queue, shared by all requests of a process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.engine = create_engine(settings.database_url)
+        create_tables(self.engine)
+        self.client = open_queue(self.engine)
+        self.plans = PlanStore(self.engine)
+        self.workers = WorkerStore(self.engine)
+        self.closing = threading.Event()
+        self._keys_in_use: set[str] = set()
+        self._keys_lock = threading.Lock()
+        self._direct = threading.BoundedSemaphore(settings.num_direct_solves)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self.closing.set()
+        self.client.destroy()
+        self.engine.dispose()
+
+    def submit(self, request: PlanRequest, key: str | None = None) -> Submitted:
+        """Queue a request, or find the plan that the same key already made."""
+        check_request_limits(request, self.settings)
+        text = canonical(request)
+        new = NewPlan(request=text, request_digest=digest(text), idempotency_key=key)
+        if key is not None and (found := self._replay(new)) is not None:
+            return found
+        self._check_queue()
+        try:
+            plan_id = self.plans.insert(new, lambda connection, name: enqueue_plan(self.client, connection, name))
+        except sa.exc.IntegrityError:
+            found = self._replay(new)
+            if found is None:
+                raise
+            return found
+        return Submitted(plan_id, is_new=True)
+
+    @contextmanager
+    def holding_key(self, key: str | None) -> Iterator[None]:
+        """While a request with a key is being answered, another one with the same key is refused."""
+        if key is None:
+            yield
+            return
+        with self._keys_lock:
+            if key in self._keys_in_use:
+                raise KeyConflict(
+                    Fault(
+                        code="idempotency-key-in-use",
+                        what="another request with this Idempotency-Key is being answered right now",
+                        pointer="",
+                        allowed="one request at a time per key",
+                        remedy="Wait for the answer of the first request, or send it again a little later.",
+                    )
+                )
+            self._keys_in_use.add(key)
+        try:
+            yield
+        finally:
+            with self._keys_lock:
+                self._keys_in_use.discard(key)
+
+    def _replay(self, new: NewPlan) -> Submitted | None:
+        found = self.plans.by_key(new.idempotency_key or "")
+        if found is None:
+            return None
+        plan_id, request_digest = found
+        if request_digest != new.request_digest:
+            raise Refused(
+                (
+                    Fault(
+                        code="idempotency-key-reused",
+                        what=f"this Idempotency-Key came with another request before ({request_digest})",
+                        allowed="the same request again, or a new key",
+                        remedy="Use a new Idempotency-Key for a new request.",
+                    ),
+                )
+            )
+        return Submitted(plan_id, is_new=False)
+
+    def _check_queue(self) -> None:
+        num_queued = self.plans.count("queued")
+        if num_queued < self.settings.max_queued_plans:
+            return
+        raise Busy(
+            Fault(
+                code="queue-full",
+                what=f"{num_queued} plans wait, the limit of this service is {self.settings.max_queued_plans}",
+                allowed=f"at most {self.settings.max_queued_plans} queued plans",
+                remedy="Send the request again after the time in Retry-After.",
+            ),
+            retry_after_s=10,
+        )
+
+    def validate(self, request: PlanRequest) -> bytes:
+        """Reasons why the request cannot be met, as JSON text; an empty list if arithmetic finds none."""
+        check_request_limits(request, self.settings)
+        return self._directly(
+            Task("validate", self.settings.solvers.validate_request, (canonical(request),), self._memory),
+            DIRECT_LIMIT_S,
+        )
+
+    def evaluate(self, request: PlanRequest, plan: Plan) -> bytes:
+        """The judge's verdict on a plan, as JSON text."""
+        check_request_limits(request, self.settings)
+        documents = (canonical(request), canonical(plan))
+        return self._directly(Task("evaluate", self.settings.solvers.judge, documents, self._memory), DIRECT_LIMIT_S)
+
+    def schedule(self, problem: PipelineProblem, *, stop_asked: Callable[[], bool]) -> bytes:
+        """The schedule of a pipeline, as JSON text."""
+        check_schedule_limits(problem, self.settings)
+        task = Task("schedule", self.settings.solvers.schedule, (canonical(problem),), self._memory)
+        return self._directly(task, problem.options.time_limit_s, stop_asked)
+
+    @property
+    def _memory(self) -> int:
+        return self.settings.child_memory_bytes
+
+    def _directly(self, task: Task, limit_s: float, stop_asked: Callable[[], bool] = lambda: False) -> bytes:
+        if not self._direct.acquire(blocking=False):
+            raise Busy(
+                Fault(
+                    code="too-busy",
+                    what=f"{self.settings.num_direct_solves} direct computations run already, which is the limit",
+                    allowed=f"at most {self.settings.num_direct_solves} at once",
+                    remedy="Send the request again after the time in Retry-After.",
+                ),
+                retry_after_s=2,
+            )
+        try:
+            settings = self.settings
+            limits = Limits(limit_s, settings.soft_grace_s, settings.kill_grace_s, settings.child_memory_bytes)
+            return _answer(run_in_child(task, limits, stop_asked=stop_asked))
+        finally:
+            self._direct.release()
+
+
+def _answer(ended: Ended) -> bytes:
+    if ended.ending == "answered":
+        return ended.answer
+    if ended.ending == "refused":
+        raise DirectFailure(json.loads(ended.detail))
+    raise DirectFailure(json.loads(fault_of(ended)))

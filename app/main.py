@@ -1,0 +1,100 @@
+"""Assembles the service: settings in, application out. Nothing else happens here."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from anyio.to_thread import run_sync
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from prometheus_client import CollectorRegistry
+
+from app.api import catalogue, direct, events, health, plans, problems
+from app.api.admission import Admission
+from app.api.observe import Observe
+from app.jobs.children import warm_up
+from app.jobs.service import PlanService
+from app.jobs.worker import Worker
+from app.settings import Settings
+from app.web import pages
+
+DESCRIPTION = (
+    "Plans the training of large models across data-centre buildings: placement, timing and transport, with a proof. "
+    "Post one of the examples to /v1/plans, follow its events, read the plan."
+)
+ROUTERS = (direct.router, plans.router, events.router, catalogue.router, health.router)
+
+
+def version() -> str:
+    """The installed version of this program."""
+    try:
+        return importlib.metadata.version("isthmus")
+    except importlib.metadata.PackageNotFoundError:
+        return "0+unknown"
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """The application; its database and worker open when it starts and close when it stops."""
+    chosen = settings if settings is not None else Settings.from_environment()
+    registry = CollectorRegistry()
+    app = FastAPI(
+        title="Isthmus",
+        version="1",
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=_lifespan(chosen, registry),
+        generate_unique_id_function=lambda route: route.name,
+    )
+    app.state.metrics = registry
+    problems.install(app)
+    for router in ROUTERS:
+        app.include_router(router)
+    pages.install(app)
+    app.add_middleware(Admission, settings=chosen)
+    app.add_middleware(Observe, registry=registry)
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    return app
+
+
+def _lifespan(settings: Settings, registry: CollectorRegistry) -> Any:
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        service = await run_sync(PlanService, settings)
+        app.state.service = service
+        registry.register(health.ServiceCollector(service))
+        worker = Worker(settings, service.engine, service.client) if settings.run_worker else None
+        await run_sync(worker.start if worker is not None else warm_up)
+        try:
+            yield
+        finally:
+            service.closing.set()
+            if worker is not None:
+                await run_sync(worker.stop)
+            await run_sync(service.close)
+
+    return lifespan
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        schema = problems.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+        definitions = schema.pop("$defs")
+        document["components"]["schemas"].update(definitions, Problem=schema)
+        _drop_default_errors(document)
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def _drop_default_errors(document: dict[str, Any]) -> None:
+    """Remove the framework's own error form, which no route of this application sends."""
+    for path in document["paths"].values():
+        for operation in path.values():
+            if "HTTPValidationError" in str(operation["responses"].get("422")):
+                del operation["responses"]["422"]
+    for name in ("HTTPValidationError", "ValidationError"):
+        document["components"]["schemas"].pop(name, None)

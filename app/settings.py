@@ -1,0 +1,112 @@
+"""How this process is set up: every setting with its unit, its default and its environment variable.
+
+The only reader of the environment (`ISTHMUS_<FIELD>`). Never opens a file, a socket or a database.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+PREFIX = "ISTHMUS_"
+MIB = 1024 * 1024
+
+Positive = Annotated[float, Field(gt=0)]
+PositiveInt = Annotated[int, Field(ge=1)]
+
+
+class InvalidSetting(Exception):
+    """An environment variable holds something that its setting does not accept."""
+
+
+class Solvers(BaseModel):
+    """Import paths (`module:function`) of what a child process may be asked to run; tests put their own here."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    plan: str = "solver.planner:plan"
+    validate_request: str = "solver.planner:validate"
+    judge: str = "solver.verify.judge:judge"
+    schedule: str = "solver.cpsat.solve:solve_pipeline"
+
+
+class Settings(BaseModel):
+    """Everything that can be set. Durations are in seconds, sizes in bytes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    database_url: str = Field(
+        "sqlite:///var/isthmus.sqlite", description="SQLAlchemy URL: an SQLite file, or Postgres when shared."
+    )
+    host: str = Field("127.0.0.1", description="Address the service listens on.")
+    port: int = Field(8000, ge=0, le=65535, description="Port the service listens on; 0 takes a free one.")
+    worker_id: str = Field(
+        default_factory=socket.gethostname,
+        min_length=1,
+        max_length=120,
+        description="Stable name of this worker; must differ between workers that share a database.",
+    )
+    run_worker: bool = Field(True, description="Whether `isthmus serve` also solves.")
+    num_concurrent_solves: PositiveInt = Field(1, description="Plans that this worker searches at once.")
+    queue_poll_s: Positive = Field(0.1, description="How often a worker looks for queued plans.")
+    event_poll_s: Positive = Field(0.1, description="How often a waiting client's plan is looked up.")
+    progress_interval_s: Positive = Field(0.2, description="Least time between two stored progress events.")
+    max_time_limit_s: Positive = Field(3600.0, description="Longest options.time_limit_s accepted.")
+    soft_grace_s: Positive = Field(5.0, description="Overrun of the time limit before SIGTERM.")
+    kill_grace_s: Positive = Field(5.0, description="Time between SIGTERM and SIGKILL.")
+    drain_s: float = Field(10.0, ge=0, description="Time that running searches get to end when the service stops.")
+    child_memory_bytes: PositiveInt = Field(8192 * MIB, description="RLIMIT_DATA of one child process.")
+    max_attempts: PositiveInt = Field(3, description="Starts of one plan before it is given up.")
+    dead_worker_s: Positive = Field(30.0, description="Silence after which the work of a worker is taken over.")
+    heartbeat_s: Positive = Field(3.0, description="How often a worker shows that it lives.")
+    max_queued_plans: PositiveInt = Field(1000, description="Queued plans accepted before 429.")
+    num_direct_solves: PositiveInt = Field(2, description="Validations, evaluations and schedules answered at once.")
+    max_schedule_time_limit_s: Positive = Field(60.0, description="Longest time limit of a direct schedule.")
+    max_wait_s: Positive = Field(60.0, description="Longest `Prefer: wait` honoured.")
+    max_body_bytes: PositiveInt = Field(32 * MIB, description="Largest request body.")
+    body_timeout_s: Positive = Field(30.0, description="Time a client has to send its body.")
+    max_gpus: PositiveInt = Field(4_000_000, description="Largest cluster accepted, in GPUs.")
+    max_pipeline_operations: PositiveInt = Field(200_000, description="Largest direct schedule, in operations.")
+    require_idempotency_key: bool = Field(False, description="Refuse POST /v1/plans without Idempotency-Key.")
+    retention_s: float = Field(0.0, ge=0, description="Age at which finished plans are removed; 0 keeps them.")
+    log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Least level that is logged.")
+    solvers: Solvers = Field(default_factory=Solvers, description="What child processes run.")
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] | None = None) -> Self:
+        """The settings that `ISTHMUS_...` variables state, defaults for the rest.
+
+        >>> Settings.from_environment({"ISTHMUS_PORT": "9000"}).port
+        9000
+        """
+        source = os.environ if environ is None else environ
+        known = set(cls.model_fields) - {"solvers"}
+        values: dict[str, str] = {}
+        for variable, value in source.items():
+            if not variable.startswith(PREFIX):
+                continue
+            field = variable.removeprefix(PREFIX).lower()
+            if field not in known:
+                allowed = ", ".join(sorted(PREFIX + name.upper() for name in known))
+                raise InvalidSetting(f"{variable} is not a setting: use one of {allowed}")
+            values[field] = value
+        try:
+            return cls.model_validate(values)
+        except ValidationError as failure:
+            first = failure.errors()[0]
+            variable = PREFIX + str(first["loc"][0]).upper()
+            raise InvalidSetting(f"{variable}={first['input']!r}: {first['msg']}") from None
+
+    @property
+    def sqlite_path(self) -> str | None:
+        """The database file, or None when the database is a server.
+
+        >>> Settings(database_url="sqlite:///var/x.sqlite").sqlite_path
+        'var/x.sqlite'
+        """
+        prefix = "sqlite:///"
+        return self.database_url.removeprefix(prefix) if self.database_url.startswith(prefix) else None

@@ -1,0 +1,1 @@
+"""Plans, their events and the workers, in the database that the queue uses too."""

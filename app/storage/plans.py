@@ -1,0 +1,310 @@
+"""Plan rows: every change of state is one conditional statement, so that two processes can never both make it.
+
+Owns the states of a plan and who may write. A worker writes only while its attempt is the current one. Never runs
+anything.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import sqlalchemy as sa
+
+from app.storage.tables import EVENTS, PLANS
+
+State = Literal["queued", "running", "succeeded", "incomplete", "cancelled", "failed"]
+StopReason = Literal["finished", "cancelled", "time", "memory", "killed", "crashed", "refused", "attempts"]
+TERMINAL: frozenset[str] = frozenset({"succeeded", "incomplete", "cancelled", "failed"})
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """One plan as stored; documents are JSON text."""
+
+    id: str
+    state: State
+    stop_reason: StopReason | None
+    revision: int
+    request_digest: str
+    created_at: float
+    started_at: float | None
+    finished_at: float | None
+    attempt: int
+    cancel_requested: bool
+    num_events: int
+    progress: bytes | None
+    outcome: bytes | None
+    fault: bytes | None
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether nothing will change any more."""
+        return self.state in TERMINAL
+
+    def elapsed_s(self, now: float) -> float:
+        """Seconds since the search began, until it ended."""
+        if self.started_at is None:
+            return 0.0
+        return max(0.0, (self.finished_at or now) - self.started_at)
+
+
+@dataclass(frozen=True)
+class NewPlan:
+    """What a submission stores."""
+
+    request: bytes
+    request_digest: str
+    idempotency_key: str | None
+
+
+_LIGHT = [column for column in PLANS.c if column.name not in ("request", "idempotency_key", "worker_id")]
+_STATUS = [column for column in _LIGHT if column.name != "outcome"]
+
+
+def new_id(now: float) -> str:
+    """An id that sorts by time: 48 bits of milliseconds, 80 bits of chance.
+
+    >>> new_id(0.001)[:17]
+    'plan_000000000001'
+    """
+    return f"plan_{int(now * 1000):012x}{os.urandom(10).hex()}"
+
+
+class PlanStore:
+    """The plans of one database."""
+
+    def __init__(self, engine: sa.Engine, *, clock: Callable[[], float] = time.time) -> None:
+        self._engine = engine
+        self._clock = clock
+
+    def insert(self, new: NewPlan, enqueue: Callable[[sa.Connection, str], None]) -> str:
+        """Store and enqueue in one transaction: after a crash both are there, or neither.
+
+        Raises sqlalchemy's IntegrityError when the idempotency key exists.
+        """
+        now = self._clock()
+        plan_id = new_id(now)
+        with self._engine.begin() as connection:
+            connection.execute(
+                sa.insert(PLANS).values(
+                    id=plan_id,
+                    state="queued",
+                    revision=1,
+                    request=new.request,
+                    request_digest=new.request_digest,
+                    idempotency_key=new.idempotency_key,
+                    created_at=now,
+                    attempt=0,
+                    cancel_requested=False,
+                    num_events=0,
+                )
+            )
+            self._append(connection, plan_id, "state", b'{"state":"queued"}')
+            enqueue(connection, plan_id)
+        return plan_id
+
+    def get(self, plan_id: str, *, with_outcome: bool = True) -> PlanRow | None:
+        """One plan, or None."""
+        with self._engine.connect() as connection:
+            row = connection.execute(
+                sa.select(*(_LIGHT if with_outcome else _STATUS)).where(PLANS.c.id == plan_id)
+            ).mappings()
+            found = row.first()
+        return None if found is None else _row(found)
+
+    def revision(self, plan_id: str) -> int | None:
+        """The number that changes with the plan, or None."""
+        with self._engine.connect() as connection:
+            return connection.execute(sa.select(PLANS.c.revision).where(PLANS.c.id == plan_id)).scalar()
+
+    def request(self, plan_id: str) -> bytes | None:
+        """The request of a plan, as JSON text."""
+        with self._engine.connect() as connection:
+            return connection.execute(sa.select(PLANS.c.request).where(PLANS.c.id == plan_id)).scalar()
+
+    def by_key(self, key: str) -> tuple[str, str] | None:
+        """Id and request digest of the plan that came with an idempotency key."""
+        query = sa.select(PLANS.c.id, PLANS.c.request_digest).where(PLANS.c.idempotency_key == key)
+        with self._engine.connect() as connection:
+            row = connection.execute(query).first()
+        return None if row is None else (row[0], row[1])
+
+    def page(self, *, limit: int, before: str | None, state: str | None) -> list[PlanRow]:
+        """Plans without their outcomes, newest first, older than `before`."""
+        query = sa.select(*_STATUS).order_by(PLANS.c.id.desc()).limit(limit)
+        if before is not None:
+            query = query.where(PLANS.c.id < before)
+        if state is not None:
+            query = query.where(PLANS.c.state == state)
+        with self._engine.connect() as connection:
+            return [_row(row) for row in connection.execute(query).mappings()]
+
+    def count(self, state: State) -> int:
+        """Plans in a state."""
+        query = sa.select(sa.func.count()).select_from(PLANS).where(PLANS.c.state == state)
+        with self._engine.connect() as connection:
+            return int(connection.execute(query).scalar_one())
+
+    def oldest_queued_at(self) -> float | None:
+        """When the plan that waits longest was submitted."""
+        query = sa.select(sa.func.min(PLANS.c.created_at)).where(PLANS.c.state == "queued")
+        with self._engine.connect() as connection:
+            return connection.execute(query).scalar()
+
+    def queue_position(self, row: PlanRow) -> int | None:
+        """How many queued plans came earlier; None once it is not queued."""
+        if row.state != "queued":
+            return None
+        query = sa.select(sa.func.count()).where(PLANS.c.state == "queued", PLANS.c.id < row.id)
+        with self._engine.connect() as connection:
+            return int(connection.execute(query).scalar_one())
+
+    def begin(self, plan_id: str, worker_id: str) -> int | None:
+        """Start the next attempt and return its number; None when there is nothing to run."""
+        with self._engine.begin() as connection:
+            changed = connection.execute(
+                sa.update(PLANS)
+                .where(PLANS.c.id == plan_id, PLANS.c.state.in_(("queued", "running")))
+                .values(
+                    state="running",
+                    attempt=PLANS.c.attempt + 1,
+                    worker_id=worker_id,
+                    started_at=sa.func.coalesce(PLANS.c.started_at, self._clock()),
+                    revision=PLANS.c.revision + 1,
+                )
+            )
+            if changed.rowcount == 0:
+                return None
+            attempt = connection.execute(sa.select(PLANS.c.attempt).where(PLANS.c.id == plan_id)).scalar_one()
+            self._append(connection, plan_id, "state", b'{"state":"running","attempt":%d}' % attempt)
+            return int(attempt)
+
+    def is_wanted(self, plan_id: str, attempt: int) -> bool:
+        """Whether this attempt should go on: it is the current one and nobody asked to stop it."""
+        query = sa.select(PLANS.c.id).where(*_current(plan_id, attempt), PLANS.c.cancel_requested.is_(False))
+        with self._engine.connect() as connection:
+            return connection.execute(query).first() is not None
+
+    def record(self, plan_id: str, attempt: int, kind: str, data: bytes, outcome: bytes | None = None) -> bool:
+        """Add an event of a running attempt, and the plan that came with it; false when it lost the right to."""
+        values: dict[str, Any] = {"revision": PLANS.c.revision + 1}
+        if kind == "progress":
+            values["progress"] = data
+        if outcome is not None:
+            values["outcome"] = outcome
+        with self._engine.begin() as connection:
+            changed = connection.execute(sa.update(PLANS).where(*_current(plan_id, attempt)).values(**values))
+            if changed.rowcount:
+                self._append(connection, plan_id, kind, data)
+            return changed.rowcount > 0
+
+    def finish(
+        self,
+        plan_id: str,
+        attempt: int,
+        state: State,
+        reason: StopReason,
+        *,
+        outcome: bytes | None,
+        fault: bytes | None,
+    ) -> bool:
+        """End a running attempt; false when another attempt, or nobody, may write."""
+        values: dict[str, Any] = {
+            "state": state,
+            "stop_reason": reason,
+            "finished_at": self._clock(),
+            "fault": fault,
+            "revision": PLANS.c.revision + 1,
+        }
+        if outcome is not None:
+            values["outcome"] = outcome
+        with self._engine.begin() as connection:
+            changed = connection.execute(sa.update(PLANS).where(*_current(plan_id, attempt)).values(**values))
+            if changed.rowcount:
+                self._append(connection, plan_id, "done", _done(state, reason))
+            return changed.rowcount > 0
+
+    def give_back(self, plan_id: str, attempt: int, enqueue: Callable[[sa.Connection], None]) -> None:
+        """Queue a running plan again because this worker leaves; the attempt does not count."""
+        with self._engine.begin() as connection:
+            changed = connection.execute(
+                sa.update(PLANS)
+                .where(*_current(plan_id, attempt))
+                .values(state="queued", attempt=PLANS.c.attempt - 1, revision=PLANS.c.revision + 1)
+            )
+            if changed.rowcount:
+                self._append(connection, plan_id, "state", b'{"state":"queued"}')
+                enqueue(connection)
+
+    def cancel(self, plan_id: str) -> PlanRow | None:
+        """Stop a plan and keep its best: at once if it only waits, soon if it runs; a finished one stays as it is."""
+        now = self._clock()
+        with self._engine.begin() as connection:
+            waiting = connection.execute(
+                sa.update(PLANS)
+                .where(PLANS.c.id == plan_id, PLANS.c.state == "queued")
+                .values(
+                    state="cancelled",
+                    stop_reason="cancelled",
+                    cancel_requested=True,
+                    finished_at=now,
+                    revision=PLANS.c.revision + 1,
+                )
+            )
+            if waiting.rowcount:
+                self._append(connection, plan_id, "done", _done("cancelled", "cancelled"))
+            else:
+                connection.execute(
+                    sa.update(PLANS)
+                    .where(PLANS.c.id == plan_id, PLANS.c.state == "running", PLANS.c.cancel_requested.is_(False))
+                    .values(cancel_requested=True, revision=PLANS.c.revision + 1)
+                )
+        return self.get(plan_id)
+
+    def delete(self, plan_id: str) -> bool:
+        """Remove a plan and its events; a running attempt notices that it is not wanted any more."""
+        with self._engine.begin() as connection:
+            removed = connection.execute(sa.delete(PLANS).where(PLANS.c.id == plan_id)).rowcount
+            connection.execute(sa.delete(EVENTS).where(EVENTS.c.plan_id == plan_id))
+        return removed > 0
+
+    def delete_finished_before(self, at: float) -> int:
+        """Remove finished plans that are older; returns how many."""
+        query = sa.select(PLANS.c.id).where(PLANS.c.state.in_(sorted(TERMINAL)), PLANS.c.finished_at < at)
+        with self._engine.connect() as connection:
+            ids = [str(row[0]) for row in connection.execute(query)]
+        return sum(self.delete(plan_id) for plan_id in ids)
+
+    def events(self, plan_id: str, *, after: int, limit: int = 500) -> list[tuple[int, str, float, bytes]]:
+        """Sequence number, kind, time and JSON text of the events after a number, in order."""
+        query = (
+            sa.select(EVENTS.c.sequence, EVENTS.c.kind, EVENTS.c.at, EVENTS.c.data)
+            .where(EVENTS.c.plan_id == plan_id, EVENTS.c.sequence > after)
+            .order_by(EVENTS.c.sequence)
+            .limit(limit)
+        )
+        with self._engine.connect() as connection:
+            return [(row[0], row[1], row[2], row[3]) for row in connection.execute(query)]
+
+    def _append(self, connection: sa.Connection, plan_id: str, kind: str, data: bytes) -> None:
+        connection.execute(sa.update(PLANS).where(PLANS.c.id == plan_id).values(num_events=PLANS.c.num_events + 1))
+        number = sa.select(PLANS.c.num_events).where(PLANS.c.id == plan_id).scalar_subquery()
+        connection.execute(
+            sa.insert(EVENTS).values(plan_id=plan_id, sequence=number, kind=kind, at=self._clock(), data=data)
+        )
+
+
+def _current(plan_id: str, attempt: int) -> tuple[sa.ColumnElement[bool], ...]:
+    return (PLANS.c.id == plan_id, PLANS.c.state == "running", PLANS.c.attempt == attempt)
+
+
+def _done(state: str, reason: str) -> bytes:
+    return f'{{"state":"{state}","stop_reason":"{reason}"}}'.encode()
+
+
+def _row(values: sa.RowMapping) -> PlanRow:
+    return PlanRow(**{"outcome": None, **values})

@@ -1,0 +1,217 @@
+"""A planner that finds one tiny plan, or fails in a chosen way: options.seed says which.
+
+Lets the tests of the service run in milliseconds and reach every way a search can end.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+from models.errors import InvalidRequest
+from models.outcome import Infeasible, NotFound, Outcome, Planned, Progress, Reason
+from models.plan import (
+    Configuration,
+    Degrees,
+    MemoryUse,
+    Metrics,
+    Placement,
+    Plan,
+    Proof,
+    RankRange,
+    Route,
+    RouteTimeline,
+    TimeBreakdown,
+    Verdict,
+    Violation,
+)
+from models.request import PlanRequest
+from models.schedule import LinkTimeline, PipelineProblem, PipelineSchedule, RankTimeline, ScheduleProgress
+
+FINDS, INFEASIBLE, NOT_FOUND, UNTIL_STOPPED, IGNORES_STOP, MEMORY_BOMB, CRASHES, KILLED, REFUSES, NOTHING_YET = range(
+    10
+)
+
+PROBLEM = PipelineProblem.model_validate(
+    {
+        "num_microbatches": 2,
+        "ranks": [{}, {}],
+        "stages": [{"forward_s": 1.0, "input_grad_s": 1.0, "weight_grad_s": 1.0, "activation_bytes": 8.0}] * 2,
+        "hops": [{"from_stage": 0, "to_stage": 1, "transfer_s": 0.5, "link": "east-west"}],
+    }
+)
+SCHEDULE = PipelineSchedule(
+    ranks=(
+        RankTimeline(
+            operations=("0F0", "0F1", "0B0", "0W0", "0B1", "0W1"),
+            start_s=(0.0, 1.0, 4.0, 5.0, 7.0, 8.0),
+            end_s=(1.0, 2.0, 5.0, 6.0, 8.0, 9.0),
+            peak_memory_bytes=16.0,
+        ),
+        RankTimeline(
+            operations=("1F0", "1B0", "1F1", "1B1", "1W0", "1W1"),
+            start_s=(1.5, 2.5, 3.5, 4.5, 5.5, 6.5),
+            end_s=(2.5, 3.5, 4.5, 5.5, 6.5, 7.5),
+            peak_memory_bytes=8.0,
+        ),
+    ),
+    transfers=(
+        LinkTimeline(link="east-west", direction="up", transfers=("0F0", "0F1"), start_s=(1.0, 2.0), end_s=(1.5, 2.5)),
+    ),
+    objective="makespan",
+    objective_value_s=9.0,
+    makespan_s=9.0,
+    span_s=9.0,
+    lower_bound_s=8.0,
+    gap=1 / 9,
+    status="feasible",
+    generator="zb_h1",
+    seconds=0.01,
+    text="0F0,0F1,0B0,0W0,0B1,0W1\n1F0,1B0,1F1,1B1,1W0,1W1",
+)
+
+
+def tiny_plan(iteration_s: float, places: tuple[str, str] = ("east", "west")) -> Plan:
+    """A plan of two GPUs in the form of a real one; its figures mean nothing."""
+    return Plan(
+        configuration=Configuration(
+            degrees=Degrees(tp=1, pp=2, dp=1),
+            micro_batch_sequences=1,
+            num_microbatches=2,
+            sharding="ddp",
+            recompute="none",
+            layers_per_stage=(1, 1),
+        ),
+        placement=Placement(
+            routes=(Route(id="r0", places=places, pools=("p1", "=p2"), num_replicas=1, first_replica=0),),
+            rank_map=(
+                RankRange(first_rank=0, num_ranks=1, pipeline_rank=0, route="r0", pool="p1", first_gpu=0),
+                RankRange(first_rank=1, num_ranks=1, pipeline_rank=1, route="r0", pool="=p2", first_gpu=0),
+            ),
+            crossing="pp_out",
+        ),
+        timelines=(RouteTimeline(route="r0", problem=PROBLEM, schedule=SCHEDULE),),
+        transport=(),
+        link_loads=(),
+        memory=tuple(
+            MemoryUse(
+                pipeline_rank=rank,
+                route="r0",
+                weights_bytes=1e9,
+                gradients_bytes=1e9,
+                optimizer_bytes=1e9,
+                activations_bytes=1e9,
+                buffers_bytes=0.0,
+                framework_bytes=0.0,
+                limit_bytes=7e10,
+            )
+            for rank in range(2)
+        ),
+        time=TimeBreakdown(
+            compute_s=iteration_s,
+            tensor_parallel_s=0.0,
+            context_parallel_s=0.0,
+            expert_parallel_s=0.0,
+            bubble_s=0.0,
+            pipeline_s=0.0,
+            data_parallel_s=0.0,
+            optimizer_s=0.0,
+            total_s=iteration_s,
+        ),
+        metrics=Metrics(
+            iteration_s=iteration_s,
+            tokens_per_s=1.0,
+            tokens_per_s_per_gpu=0.5,
+            model_flops_utilisation=0.1,
+            num_gpus=2,
+            cross_building_bytes=1.0,
+        ),
+        proof=Proof(
+            lower_bound_s=1.0,
+            relative_gap=1 - 1 / iteration_s,
+            status="feasible",
+            speed_of_light_s=0.5,
+            num_configurations=3,
+            num_pruned=1,
+            num_explored=2,
+            proven="nothing: this plan is made up",
+        ),
+        verdict=Verdict(accepted=True, rules_checked=("made-up",)),
+        stack_profile="none",
+    )
+
+
+def plan(
+    request: PlanRequest,
+    *,
+    progress: Callable[[Progress], None],
+    incumbent: Callable[[Planned], None],
+    cancelled: Callable[[], bool],
+    clock: Callable[[], float],
+) -> Outcome:
+    """The outcome that options.seed chooses."""
+    started = clock()
+    case = request.options.seed
+    progress(Progress(phase="lint", elapsed_s=0.0))
+    if case == INFEASIBLE:
+        return Infeasible(reasons=(Reason(code="too-few-gpus", detail="needs 2, has 1"),), elapsed_s=0.0)
+    if case == NOT_FOUND:
+        return NotFound(lower_bound_s=1.0, detail="0 of 3 tried", elapsed_s=0.0)
+    if case == REFUSES:
+        raise InvalidRequest("no such thing", pointer="/workload", remedy="ask for another")
+    if case != NOTHING_YET:
+        for iteration_s in (3.0, 2.0):
+            incumbent(Planned(plan=tiny_plan(iteration_s), elapsed_s=clock() - started))
+    progress(
+        Progress(phase="search", elapsed_s=clock() - started, incumbent_s=2.0, lower_bound_s=1.0, relative_gap=0.5)
+    )
+    _fail(case, cancelled)
+    if case == NOTHING_YET:
+        return NotFound(lower_bound_s=1.0, detail="stopped", elapsed_s=0.0)
+    complete = not cancelled()
+    return Planned(plan=tiny_plan(2.0), complete=complete, elapsed_s=clock() - started)
+
+
+def _fail(case: int, cancelled: Callable[[], bool]) -> None:
+    if case == MEMORY_BOMB:
+        hoard = [bytearray(64 * 1024 * 1024) for _ in range(1_000)]
+        raise AssertionError(f"{len(hoard)} blocks fitted")
+    if case == CRASHES:
+        raise RuntimeError("made to crash")
+    if case == KILLED:
+        os.kill(os.getpid(), signal.SIGKILL)
+    while case == IGNORES_STOP or (case in (UNTIL_STOPPED, NOTHING_YET) and not cancelled()):
+        time.sleep(0.01)
+
+
+def validate(request: PlanRequest) -> tuple[Reason, ...]:
+    """One reason for the infeasible case, none otherwise."""
+    if request.options.seed == INFEASIBLE:
+        return (Reason(code="too-few-gpus", detail="needs 2, has 1"),)
+    return ()
+
+
+def judge(_request: PlanRequest, plan: Plan) -> Verdict:
+    """Objects to plans slower than 2.5 s."""
+    slow = plan.metrics.iteration_s > 2.5
+    violations = (Violation(rule="too-slow", where="plan", detail="slower than 2.5 s"),) if slow else ()
+    return Verdict(accepted=not slow, rules_checked=("too-slow",), violations=violations)
+
+
+def schedule(
+    problem: PipelineProblem,
+    *,
+    progress: Callable[[ScheduleProgress], None],
+    cancelled: Callable[[], bool],
+    clock: Callable[[], float],
+) -> PipelineSchedule:
+    """The one schedule there is; seed 3 takes as long as it may."""
+    started = clock()
+    progress(ScheduleProgress(phase="x", objective_value_s=9.0, lower_bound_s=8.0, generator="zb_h1", seconds=0.0))
+    while (
+        problem.options.seed == UNTIL_STOPPED and not cancelled() and clock() - started < problem.options.time_limit_s
+    ):
+        time.sleep(0.01)
+    return SCHEDULE
