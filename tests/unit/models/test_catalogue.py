@@ -98,7 +98,9 @@ def test_parameters_agree_with_the_published_count(name: str, published: float) 
 
 @pytest.mark.parametrize(("name", "published"), PUBLISHED_ACTIVE.items())
 def test_active_parameters_agree_with_the_published_count(name: str, published: float) -> None:
-    assert parameters(_architecture(name), active=True) == pytest.approx(published, rel=0.025)  # published in two digits
+    assert parameters(_architecture(name), active=True) == pytest.approx(
+        published, rel=0.025
+    )  # published in two digits
 
 
 def _architecture(name: str) -> Architecture:
