@@ -145,7 +145,7 @@ WRONG_VALUES = (
     BadRequest("unknown precision", {"/workload/precision": "fp64"}, "/workload/precision", "'bf16'"),
     BadRequest("unknown level", {f"{PLACES}/1/level": "house"}, f"{PLACES}/1/level", "'building'"),
     BadRequest("control character", {"/cluster/pools/0/id": "a\x00b"}, "/cluster/pools/0/id", "pattern"),
-    BadRequest("cluster is null", {"/cluster": None}, "/cluster", "valid dictionary"),
+    BadRequest("cluster is null", {"/cluster": None}, "/cluster", "object"),
     BadRequest("NaN", raw=_with_text(f"{LINK}/capacity_bytes_per_s", "NaN"), pointer=f"{LINK}/cap", says="finite"),
     BadRequest("infinity", raw=_with_text("/options/time_limit_s", "1e999"), pointer="/options/time", says="finite"),
 )
@@ -157,7 +157,7 @@ WRONG_SHAPES = (
     BadRequest("misspelt field", {"/workload/sequence_lenght": 1}, "/workload/sequence_lenght", "not permitted"),
     BadRequest("unknown attention", {f"{ARCHITECTURE}/attention/kind": "linear"}, f"{ARCHITECTURE}/attention", "'mla'"),
     BadRequest("no places", {PLACES: []}, PLACES, "at least 1"),
-    BadRequest("a list for the request", raw=lambda: "[1, 2]", says="dictionary or"),
+    BadRequest("a list for the request", raw=lambda: "[1, 2]", says="object"),
     BadRequest("half a document", raw=lambda: '{"workload": ', says="Invalid JSON"),
     BadRequest("deep JSON", raw=_deep, says="recursion limit"),
     BadRequest("100 MB of text", raw=_huge, caught="wire"),

@@ -59,7 +59,7 @@ def test_a_value_that_is_no_name_passes_untouched() -> None:
 
 @pytest.mark.parametrize("kind", get_args(Kind))
 def test_an_unknown_name_is_answered_with_the_known_ones(kind: Kind) -> None:
-    with pytest.raises(ValueError, match="no .* entry is called 'nothing'") as caught:
+    with pytest.raises(ValueError, match=rf"no {kind} entry is called 'nothing'") as caught:
         named_entry(kind, "nothing")
     assert entry_names(kind)[0] in str(caught.value)
 
@@ -108,7 +108,7 @@ def _architecture(name: str) -> Architecture:
 
 
 def parameters(a: Architecture, *, active: bool = False) -> float:
-    """Weights of matrices: counted here from the architecture alone, so that the solver's count has a second opinion."""
+    """Weights of matrices, counted from the architecture alone: a second opinion on the solver's count."""
     matrices = 3 if a.gated_mlp else 2
     total = a.vocab_size * a.hidden_size * (1 if a.tied_embeddings else 2)
     for layer in range(a.num_layers):
