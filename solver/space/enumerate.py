@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from models.cluster import Pool
 from models.request import PlanRequest
-from models.workload import LatentAttention
+from models.workload import LatentAttention, Recompute
 from solver.cost.columns import DDP, FSDP, HSDP, RECOMPUTE_CODES, SHARDING_CODES, ZERO1, Columns
 from solver.placement.units import building_of, usable_pools
 
@@ -185,9 +185,10 @@ def _with_sharding(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
 
 def _recompute_codes(request: PlanRequest) -> list[int]:
     """Selective recomputation is what fused attention does anyway, so it is tried only without it."""
-    names = request.constraints.allowed.recompute
-    if names is None:
-        names = ("none", "full") if request.workload.flash_attention else ("none", "selective", "full")
+    usual: tuple[Recompute, ...] = (
+        ("none", "full") if request.workload.flash_attention else ("none", "selective", "full")
+    )
+    names = request.constraints.allowed.recompute or usual
     return [RECOMPUTE_CODES.index(name) for name in names]
 
 

@@ -1,0 +1,107 @@
+"""What every step of the recipe derives from a request, computed once.
+
+Owns the list of usable pools, GPU types with their fabrics, the job's arithmetic, the topology and the memory limits.
+Never decides anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from models.catalogue import entry_names
+from models.cluster import GpuType, Pool
+from models.request import PlanRequest
+from models.stack import StackProfile
+from models.workload import Precision
+from solver.cost.fabric import Fabric, fabric_of
+from solver.cost.job import Job, job_of
+from solver.network.topology import Topology, build_topology
+from solver.placement.units import Unit, units_of, usable_pools
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A GPU type as it stands in this cluster: the fabric is that of its first pool."""
+
+    gpu: GpuType
+    fabric: Fabric
+    num_gpus: int
+
+
+@dataclass(frozen=True)
+class Context:
+    """A request with everything that only depends on it."""
+
+    request: PlanRequest
+    stack: StackProfile
+
+    @cached_property
+    def job(self) -> Job:
+        """Per-layer arithmetic of the workload."""
+        return job_of(self.request.workload)
+
+    @cached_property
+    def pools(self) -> list[Pool]:
+        """Pools with GPUs to use; every pool index refers to this list."""
+        return usable_pools(self.request)
+
+    @cached_property
+    def units(self) -> tuple[Unit, ...]:
+        """Pools of one GPU type in one building."""
+        return units_of(self.request.cluster, self.pools)
+
+    @cached_property
+    def machines(self) -> dict[str, Machine]:
+        """GPU types by name, in the order of the pools."""
+        found: dict[str, Machine] = {}
+        for pool in self.pools:
+            total = pool.num_free_gpus + (found[pool.gpu.name].num_gpus if pool.gpu.name in found else 0)
+            fabric = found[pool.gpu.name].fabric if pool.gpu.name in found else fabric_of(pool)
+            found[pool.gpu.name] = Machine(gpu=pool.gpu, fabric=fabric, num_gpus=total)
+        return found
+
+    @cached_property
+    def topology(self) -> Topology:
+        """The link graph."""
+        return build_topology(self.request.cluster)
+
+    def memory_limit_bytes(self, gpu: GpuType) -> float:
+        """HBM less the headroom asked for."""
+        return gpu.memory_bytes * (1.0 - self.request.constraints.memory_headroom_fraction)
+
+    @cached_property
+    def usable_gpus(self) -> int:
+        """GPUs that a plan may use at most."""
+        free = sum(pool.num_free_gpus for pool in self.pools)
+        return min(free, self.request.constraints.max_gpus or free)
+
+
+def peak_flops_per_s(gpu: GpuType, precision: Precision) -> float:
+    """Dense peak at a precision; FP16 runs at the BF16 rate."""
+    if precision == "fp8" and gpu.fp8_flops_per_s is not None:
+        return gpu.fp8_flops_per_s
+    if precision == "fp4" and gpu.fp4_flops_per_s is not None:
+        return gpu.fp4_flops_per_s
+    return gpu.bf16_flops_per_s
+
+
+def stack_for(request: PlanRequest) -> StackProfile:
+    """The profile that the request names, or for `auto` the one that answers for its most common GPU type."""
+    wanted = request.options.stack_profile
+    profiles = {name: _load(name) for name in entry_names("stacks")}
+    if wanted != "auto":
+        return profiles[wanted] if wanted in profiles else _load(wanted)
+    counts: dict[str, int] = {}
+    for pool in usable_pools(request):
+        counts[pool.gpu.name] = counts.get(pool.gpu.name, 0) + pool.num_free_gpus
+    common = max(counts, key=lambda name: counts[name], default="")
+    fits = [one for one in profiles.values() if any(common.startswith(prefix) for prefix in one.gpus)]
+    latest = sorted(fits or profiles.values(), key=lambda one: ("megatron" in one.name, one.name))
+    return latest[-1] if latest else StackProfile(name="default")
+
+
+def _load(name: str) -> StackProfile:
+    from models.catalogue import named_entry
+
+    return StackProfile.model_validate(named_entry("stacks", name))

@@ -1,0 +1,1 @@
+"""One candidate turned into a judged plan: stages, hops, schedules, exchanges, totals."""

@@ -1,0 +1,54 @@
+"""One row of the space as a configuration, and one placement of it as routes over pools.
+
+Owns the bundle rule: replicas that share an expert-parallel group stay together. Never prices anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.plan import Configuration, Degrees
+from solver.context import Context
+from solver.cost.columns import RECOMPUTE_CODES, SHARDING_CODES
+from solver.placement.fill import PooledRoute
+from solver.space.enumerate import FAMILY_CODES, Space
+from solver.space.layers import layers_per_stage
+from solver.space.pricing import StageCosts
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A configuration with a placement; counts and offsets of the routes are in replicas and stage groups."""
+
+    configuration: Configuration
+    routes: tuple[PooledRoute, ...]
+
+
+def bundle_of(configuration: Configuration) -> int:
+    """Replicas that must share a place because an expert-parallel group spans them: max(1, ep / cp)."""
+    return max(1, configuration.degrees.ep // configuration.degrees.cp)
+
+
+def configuration_of(context: Context, space: Space, row: int) -> Configuration:
+    """Row `row` with its layers split."""
+    one = space.take(np.array([row]))
+    value = {name: int(getattr(one.columns, name)[0]) for name in ("tp", "cp", "ep", "pp", "dp", "vpp")}
+    reference = next(iter(context.machines.values()))
+    first_extra, last_extra = StageCosts(context, reference, one.columns).end_extras()
+    return Configuration(
+        degrees=Degrees(**value),
+        micro_batch_sequences=int(one.columns.micro_batch[0]),
+        num_microbatches=int(one.columns.num_microbatches[0]),
+        sharding=SHARDING_CODES[int(one.columns.sharding[0])],
+        shard_group_replicas=int(one.columns.shard_group[0]),
+        recompute=RECOMPUTE_CODES[int(one.columns.recompute[0])],
+        family=FAMILY_CODES[int(one.family[0])],
+        layers_per_stage=layers_per_stage(
+            context.job.num_layers,
+            value["pp"] * value["vpp"],
+            first_extra=float(first_extra[0]),
+            last_extra=float(last_extra[0]),
+        ),
+    )

@@ -1,0 +1,164 @@
+"""A candidate timed end to end: one pipeline problem and schedule per route, then the exchanges and the update.
+
+Owns the iteration time of a candidate. Reporting it as a plan is `report.py`; judging it is `solver/verify`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.plan import Configuration, StageExchange
+from models.schedule import (
+    Operation,
+    PipelineHop,
+    PipelineOptions,
+    PipelineProblem,
+    PipelineRank,
+    PipelineSchedule,
+    PipelineStage,
+)
+from solver.context import Context
+from solver.evaluation.candidate import Candidate
+from solver.placement.fill import PooledRoute
+from solver.space.stages import PoolStages, pool_stages
+from solver.transport.exchange import ExchangeCost, exchange_costs, run_exchanges
+from solver.transport.hops import HopDelay, route_hops
+
+Scheduler = Callable[[PipelineProblem], PipelineSchedule]
+EXCHANGE_LINK = "gradient exchange"
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """A timed candidate. `schedules`, `problems` and `hops` follow the routes."""
+
+    candidate: Candidate
+    stages: dict[int, PoolStages]
+    hops: list[tuple[HopDelay, ...]]
+    costs: tuple[ExchangeCost, ...]
+    problems: tuple[PipelineProblem, ...]
+    schedules: tuple[PipelineSchedule, ...]
+    exchanges: tuple[StageExchange, ...]
+    optimizer_s: float
+
+    @property
+    def pipeline_s(self) -> float:
+        """End of the last operation over all routes."""
+        return max(max(rank.end_s[-1] for rank in schedule.ranks) for schedule in self.schedules)
+
+    @property
+    def iteration_s(self) -> float:
+        """End of pipeline and exchanges, and the optimizer step."""
+        return max(self.pipeline_s, *(one.end_s for one in self.exchanges)) + self.optimizer_s
+
+
+def draft(context: Context, candidate: Candidate, scheduler: Scheduler) -> Draft | None:
+    """Time a candidate, or None when a rank's memory cannot hold even one micro-batch."""
+    configuration, routes = candidate.configuration, candidate.routes
+    stages = stages_of(context, configuration, routes)
+    message_bytes = float(next(iter(stages.values())).cost.boundary_bytes.max())
+    hops = route_hops(context, configuration, routes, message_bytes)
+    costs = exchange_costs(context, configuration, routes, stages)
+    problems = []
+    for route, delays in zip(routes, hops, strict=True):
+        problem = pipeline_problem(context, configuration, route, stages, delays=delays, costs=costs)
+        if problem is None:
+            return None
+        problems.append(problem)
+    known: dict[str, PipelineSchedule] = {}
+    for problem in problems:
+        key = problem.model_dump_json()
+        known[key] = known[key] if key in known else scheduler(problem)
+    schedules = tuple(known[problem.model_dump_json()] for problem in problems)
+    exchanges = run_exchanges(costs, last_weight_gradients(configuration, schedules))
+    update = max(float(stages[pool].optimizer_s[rank]) for route in routes for rank, pool in enumerate(route.pools))
+    return Draft(candidate, stages, hops, costs, tuple(problems), schedules, exchanges, update)
+
+
+def stages_of(context: Context, configuration: Configuration, routes: tuple[PooledRoute, ...]) -> dict[int, PoolStages]:
+    """Stage costs of every pool in use; pools of one GPU type and fabric share them."""
+    shared: dict[object, PoolStages] = {}
+    found: dict[int, PoolStages] = {}
+    for index in sorted({pool for route in routes for pool in route.pools}):
+        pool = context.pools[index]
+        key = (pool.gpu, pool.nic_bytes_per_s_per_gpu, pool.gpus_per_host)
+        if key not in shared:
+            shared[key] = pool_stages(context, pool, configuration)
+        found[index] = shared[key]
+    return found
+
+
+def pipeline_problem(
+    context: Context,
+    configuration: Configuration,
+    route: PooledRoute,
+    stages: dict[int, PoolStages],
+    *,
+    delays: tuple[HopDelay, ...],
+    costs: tuple[ExchangeCost, ...],
+) -> PipelineProblem | None:
+    """The problem of one replica of a route; None when a rank has no room for one micro-batch."""
+    ranks = [configuration.rank_of_stage(stage) for stage in range(configuration.degrees.num_stages)]
+    budgets = _budgets(context, route, stages)
+    pipeline_stages = tuple(_stage(stages[route.pools[rank]], stage, costs[stage]) for stage, rank in enumerate(ranks))
+    held = np.bincount(ranks, weights=[stage.activation_bytes for stage in pipeline_stages])
+    if np.any(held > budgets):
+        return None
+    return PipelineProblem(
+        num_microbatches=configuration.num_microbatches,
+        ranks=tuple(PipelineRank(activation_budget_bytes=float(budget)) for budget in budgets),
+        layout="one_way" if configuration.family == "one_way" else configuration.family,
+        stages=pipeline_stages,
+        hops=tuple(
+            PipelineHop(
+                from_stage=hop.stage,
+                to_stage=hop.stage + 1,
+                latency_s=hop.latency_s,
+                transfer_s=hop.transfer_s,
+                link=hop.link,
+            )
+            for hop in delays
+        ),
+        options=PipelineOptions(time_limit_s=context.request.options.time_limit_s, seed=context.request.options.seed),
+    )
+
+
+def _budgets(
+    context: Context, route: PooledRoute, stages: dict[int, PoolStages]
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Memory that is left for activations on every rank."""
+    return np.array(
+        [
+            context.memory_limit_bytes(context.pools[pool].gpu) - stages[pool].static.total_bytes[rank]
+            for rank, pool in enumerate(route.pools)
+        ]
+    )
+
+
+def _stage(stages: PoolStages, stage: int, exchange: ExchangeCost) -> PipelineStage:
+    """Cost of a stage. The scheduler sees the exchange that is left after its head start."""
+    cost = stages.cost
+    return PipelineStage(
+        forward_s=float(cost.forward_s[stage]),
+        input_grad_s=float(cost.input_grad_s[stage]),
+        weight_grad_s=float(cost.weight_grad_s[stage]),
+        activation_bytes=float(cost.activation_bytes[stage]),
+        weight_grad_context_bytes=float(cost.weight_grad_context_bytes[stage]),
+        gradient_sync_s=exchange.shared_s or max(exchange.duration_s - exchange.overlap_s, 0.0),
+        gradient_sync_link=EXCHANGE_LINK if exchange.shared_s else None,
+    )
+
+
+def last_weight_gradients(configuration: Configuration, schedules: tuple[PipelineSchedule, ...]) -> list[float]:
+    """End of the last weight gradient of every stage over all routes."""
+    last = [0.0] * configuration.degrees.num_stages
+    for schedule in schedules:
+        for rank in schedule.ranks:
+            for text, end_s in zip(rank.operations, rank.end_s, strict=True):
+                operation = Operation.parse(text)
+                if operation.kind in ("W", "BW"):
+                    last[operation.stage] = max(last[operation.stage], end_s)
+    return last

@@ -1,0 +1,110 @@
+"""Placements of one configuration: the two pure patterns at once, the priced integer flow when asked.
+
+Owns the reading of pools, pins and toggles into a placement problem, and of its solution into routes over pools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Literal
+
+from models.plan import Configuration
+from solver.context import Context
+from solver.evaluation.candidate import Candidate, bundle_of
+from solver.placement.fill import PooledRoute, fill
+from solver.placement.problem import MinimumReplicas, PlacementProblem, Prices, RouteCount
+from solver.placement.solve import place
+from solver.placement.strategies import keep_ranks_whole, keep_replicas_whole
+from solver.placement.units import ancestors, groups_of
+
+Pattern = Literal["replicas_whole", "ranks_whole", "priced"]
+MAX_FLOW_UNITS = 8
+FREE = Prices(boundary_s=(), slot_s=(), work_s=0.0, span_s=())
+
+
+def placements(
+    context: Context, configuration: Configuration, patterns: tuple[Pattern, ...], prices: Prices | None = None
+) -> Iterator[Candidate]:
+    """Candidates of the named patterns, each route set once."""
+    problem = placement_problem(context, configuration, prices or FREE)
+    if sum(problem.capacity_u) < problem.num_ranks * problem.num_replicas:
+        return
+    seen = set()
+    for pattern in patterns:
+        routes = _solve(context, problem, pattern)
+        if routes is not None and routes not in seen:
+            seen.add(routes)
+            yield Candidate(configuration, pooled(context, configuration, routes))
+
+
+def placement_problem(context: Context, configuration: Configuration, prices: Prices) -> PlacementProblem:
+    """Capacities in bundles of replicas; pins as allowed pairs or minimum counts."""
+    degrees, constraints = configuration.degrees, context.request.constraints
+    bundle = bundle_of(configuration)
+    capacity = tuple(sum(_bundles(context, pool, configuration) for pool in unit.pools) for unit in context.units)
+    allowed = [[True] * len(context.units) for _ in range(degrees.pp)]
+    minimums = []
+    for pin in constraints.pins:
+        inside = _units_inside(context, pin.place)
+        for rank in range(pin.first_pipeline_rank, min(pin.last_pipeline_rank + 1, degrees.pp)):
+            if pin.num_replicas is None:
+                allowed[rank] = [one and u in inside for u, one in enumerate(allowed[rank])]
+            else:
+                minimums.append(MinimumReplicas(rank, tuple(sorted(inside)), -(-pin.num_replicas // bundle)))
+    buildings = {unit.building: index for index, unit in enumerate(context.units)}
+    return PlacementProblem(
+        num_ranks=degrees.pp,
+        num_replicas=degrees.dp // bundle,
+        num_microbatches=configuration.num_microbatches,
+        capacity_u=capacity,
+        building_u=tuple(buildings[unit.building] for unit in context.units),
+        allowed_pu=tuple(tuple(row) for row in allowed),
+        prices=prices,
+        minimums=tuple(minimums),
+        ranks_may_cross=constraints.pipeline_may_cross_buildings,
+        replicas_may_cross=constraints.data_parallel_may_cross_buildings,
+    )
+
+
+def pooled(context: Context, configuration: Configuration, routes: tuple[RouteCount, ...]) -> tuple[PooledRoute, ...]:
+    """Routes over units become routes over pools, in replicas and stage groups instead of bundles."""
+    bundle = bundle_of(configuration)
+    pools_u = [[(pool, _bundles(context, pool, configuration)) for pool in unit.pools] for unit in context.units]
+    return tuple(
+        replace(
+            route,
+            num_replicas=route.num_replicas * bundle,
+            first_group=tuple(offset * bundle for offset in route.first_group),
+        )
+        for route in fill(routes, pools_u)
+    )
+
+
+def _bundles(context: Context, pool: int, configuration: Configuration) -> int:
+    """Bundles of stage groups that a pool holds; forbidden or unsuitable pools hold none."""
+    degrees = configuration.degrees
+    return groups_of(context.pools[pool], degrees.tp, degrees.cp) // bundle_of(configuration)
+
+
+def _units_inside(context: Context, place_id: str) -> set[int]:
+    """Units all of whose pools lie inside a place."""
+    return {
+        index
+        for index, unit in enumerate(context.units)
+        if all(place_id in ancestors(context.request.cluster, context.pools[pool].place) for pool in unit.pools)
+    }
+
+
+def _solve(context: Context, problem: PlacementProblem, pattern: Pattern) -> tuple[RouteCount, ...] | None:
+    if pattern == "replicas_whole":
+        return keep_replicas_whole(problem)
+    if pattern == "ranks_whole":
+        return keep_ranks_whole(problem)
+    if problem.num_units > MAX_FLOW_UNITS or not problem.prices.span_s:
+        return None
+    options = context.request.options
+    solution = place(
+        problem, time_limit_s=min(5.0, options.time_limit_s / 4), workers=options.workers, seed=options.seed
+    )
+    return None if solution is None else solution.routes

@@ -1,0 +1,204 @@
+"""Contradictions that arithmetic alone can show, before any search.
+
+Owns typed reasons with the numbers that clash and the cheapest remedies. Never looks at a time; memory needs the cost
+model and is explained by `space/feasible.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from models.outcome import Reason
+from models.request import PlanRequest
+from models.workload import LatentAttention
+from solver.placement.units import ancestors, usable_pools
+
+Check = Callable[[PlanRequest], list[Reason]]
+
+
+def lint(request: PlanRequest) -> tuple[Reason, ...]:
+    """Every contradiction found; empty when the request may have a plan."""
+    reasons = [reason for check in CHECKS for reason in check(request)]
+    return tuple(reasons)
+
+
+def _gpus_exist(request: PlanRequest) -> list[Reason]:
+    if usable_pools(request):
+        return []
+    free = request.cluster.num_free_gpus
+    where = "forbidden places hold them all" if free else "all are reserved or unhealthy"
+    return [
+        Reason(
+            code="too-few-gpus",
+            pointer="/constraints/forbidden_places" if free else "/cluster/pools",
+            detail=f"no GPU is left to plan on: {free} are free in the cluster, {where}",
+            remedies=("free GPUs, or forbid fewer places",),
+        )
+    ]
+
+
+def _precision_exists(request: PlanRequest) -> list[Reason]:
+    precision = request.workload.precision
+    reasons = []
+    for index, pool in enumerate(request.cluster.pools):
+        peak = {"fp8": pool.gpu.fp8_flops_per_s, "fp4": pool.gpu.fp4_flops_per_s}.get(precision, 1.0)
+        if peak is None and pool in usable_pools(request):
+            reasons.append(
+                Reason(
+                    code="precision-unsupported",
+                    pointer=f"/cluster/pools/{index}/gpu",
+                    detail=f"precision {precision} is asked for, but {pool.gpu.name} states no {precision} peak",
+                    remedies=(
+                        "set workload.precision to bf16",
+                        f"forbid place {pool.place!r}",
+                        f"give the GPU type its {precision}_flops_per_s",
+                    ),
+                )
+            )
+    return reasons
+
+
+def _tensor_degrees_fit(request: PlanRequest) -> list[Reason]:
+    wanted, pools = request.constraints.allowed.tp, usable_pools(request)
+    if wanted is None or not pools:
+        return []
+    domain = max(pool.gpu.scale_up_domain_gpus for pool in pools)
+    attention = request.workload.architecture.attention
+    heads = attention.num_heads
+    keys = heads if isinstance(attention, LatentAttention) else attention.num_kv_heads
+    fits = [tp for tp in wanted if domain % tp == 0 and heads % tp == 0 and (keys % tp == 0 or tp % keys == 0)]
+    if fits:
+        return []
+    return [
+        Reason(
+            code="degrees-do-not-divide",
+            pointer="/constraints/allowed/tp",
+            detail=(
+                f"no allowed tp of {list(wanted)} divides the scale-up domain of {domain} GPUs, the {heads} heads and "
+                f"the {keys} key/value heads"
+            ),
+            remedies=(
+                f"allow tp {', '.join(str(tp) for tp in range(1, domain + 1) if domain % tp == 0 == heads % tp)}",
+            ),
+        )
+    ]
+
+
+def _replicas_divide_batch(request: PlanRequest) -> list[Reason]:
+    wanted, batch = request.constraints.allowed.dp, request.workload.global_batch_sequences
+    if wanted is None or any(batch % dp == 0 for dp in wanted):
+        return []
+    return [
+        Reason(
+            code="batch-too-small" if min(wanted) > batch else "degrees-do-not-divide",
+            pointer="/constraints/allowed/dp",
+            detail=f"no allowed dp of {list(wanted)} divides the global batch of {batch} sequences",
+            remedies=("allow another dp", f"set global_batch_sequences to a multiple of {min(wanted)}"),
+        )
+    ]
+
+
+def _experts_divide(request: PlanRequest) -> list[Reason]:
+    wanted, moe = request.constraints.allowed.ep, request.workload.architecture.moe
+    experts = moe.num_experts if moe else 1
+    if wanted is None or any(experts % ep == 0 for ep in wanted):
+        return []
+    return [
+        Reason(
+            code="degrees-do-not-divide",
+            pointer="/constraints/allowed/ep",
+            detail=f"no allowed ep of {list(wanted)} divides the {experts} experts of the model",
+            remedies=("allow ep 1", "allow a divisor of the number of experts"),
+        )
+    ]
+
+
+def _sequence_divides(request: PlanRequest) -> list[Reason]:
+    wanted, length = request.constraints.allowed.cp, request.workload.sequence_length
+    if wanted is None or any(length % cp == 0 for cp in wanted):
+        return []
+    return [
+        Reason(
+            code="degrees-do-not-divide",
+            pointer="/constraints/allowed/cp",
+            detail=f"no allowed cp of {list(wanted)} divides the sequence of {length} tokens",
+            remedies=("allow cp 1",),
+        )
+    ]
+
+
+def _enough_layers(request: PlanRequest) -> list[Reason]:
+    wanted, layers = request.constraints.allowed.pp, request.workload.architecture.num_layers
+    if wanted is None or any(pp <= layers for pp in wanted):
+        return []
+    return [
+        Reason(
+            code="degrees-do-not-divide",
+            pointer="/constraints/allowed/pp",
+            detail=f"every allowed pp of {list(wanted)} exceeds the {layers} layers of the model",
+            remedies=(f"allow a pp of at most {layers}",),
+        )
+    ]
+
+
+def _fixed_degrees_fit(request: PlanRequest) -> list[Reason]:
+    allowed = request.constraints.allowed
+    least = min(allowed.tp or (1,)) * min(allowed.cp or (1,)) * min(allowed.pp or (1,)) * min(allowed.dp or (1,))
+    free = sum(pool.num_free_gpus for pool in usable_pools(request))
+    limit = min(free, request.constraints.max_gpus or free)
+    if not free or least <= limit:
+        return []
+    return [
+        Reason(
+            code="too-few-gpus",
+            pointer="/constraints/max_gpus" if limit < free else "/constraints/allowed",
+            detail=f"the smallest allowed tp * cp * pp * dp is {least} GPUs, but {limit} may be used ({free} are free)",
+            remedies=("allow smaller degrees", "raise max_gpus" if limit < free else "add GPUs or free reserved ones"),
+        )
+    ]
+
+
+def _pins_hold(request: PlanRequest) -> list[Reason]:
+    reasons = []
+    usable = usable_pools(request)
+    for index, pin in enumerate(request.constraints.pins):
+        inside = [pool for pool in usable if pin.place in ancestors(request.cluster, pool.place)]
+        free = sum(pool.num_free_gpus for pool in inside)
+        ranks = pin.last_pipeline_rank - pin.first_pipeline_rank + 1
+        allowed = request.constraints.allowed
+        replicas = pin.num_replicas or min(allowed.dp or (1,))
+        least = ranks * replicas * min(allowed.tp or (1,)) * min(allowed.cp or (1,))
+        if free < least:
+            reasons.append(
+                Reason(
+                    code="pins-contradict",
+                    pointer=f"/constraints/pins/{index}",
+                    detail=f"{ranks} pipeline ranks of {replicas} replicas need at least {least} GPUs in "
+                    f"{pin.place!r}, which has {free} to use",
+                    remedies=("pin fewer ranks or replicas", "pin to a larger place", "forbid fewer places"),
+                )
+            )
+        if allowed.pp is not None and max(allowed.pp) <= pin.last_pipeline_rank:
+            reasons.append(
+                Reason(
+                    code="pins-contradict",
+                    pointer=f"/constraints/pins/{index}/last_pipeline_rank",
+                    detail=f"pipeline rank {pin.last_pipeline_rank} is pinned, but the allowed pp of "
+                    f"{list(allowed.pp)} never has it",
+                    remedies=("lower last_pipeline_rank", "allow a larger pp"),
+                )
+            )
+    return reasons
+
+
+CHECKS: tuple[Check, ...] = (
+    _gpus_exist,
+    _precision_exists,
+    _tensor_degrees_fit,
+    _replicas_divide_batch,
+    _experts_divide,
+    _sequence_divides,
+    _enough_layers,
+    _fixed_degrees_fit,
+    _pins_hold,
+)

@@ -1,0 +1,140 @@
+"""Prices of stages under whole columns of configurations: costs of one layer of each kind, added up.
+
+Owns the layers of every stage and rank of a configuration in vector form. Never bounds or chooses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from solver.context import Context, Machine
+from solver.cost.columns import Columns, FloatArray
+from solver.cost.stage import StageCost, stage_cost
+from solver.space.layers import LayerSplit, split_layers
+
+IntArray = npt.NDArray[np.int64]
+Layers = npt.NDArray[np.int64] | npt.NDArray[np.float64] | float | int
+V_FAMILY = 2
+
+
+@dataclass(frozen=True)
+class StageCosts:
+    """Prices stages on one GPU type: a stage costs the sum of its layers and ends."""
+
+    context: Context
+    machine: Machine
+    columns: Columns
+
+    def of(self, dense: Layers, moe: Layers, *, embedding: Layers = 0.0, logits: Layers = 0.0) -> StageCost:
+        """A stage with so many layers of each kind; multi-token prediction rides with the logits and repeats them."""
+        job = self.context.job
+        riding = np.asarray(logits) * job.num_mtp_layers
+        rides_moe = job.architecture.is_moe_layer(job.num_layers - 1)
+        counts = (
+            np.asarray(dense) + (0.0 if rides_moe else 1.0) * riding,
+            np.asarray(moe) + (1.0 if rides_moe else 0.0) * riding,
+            np.asarray(embedding),
+            np.asarray(logits) * (1.0 + job.num_mtp_layers),
+        )
+        summed = {
+            f.name: sum((count * getattr(unit, f.name) for count, unit in zip(counts, self.units, strict=True)), 0.0)
+            for f in fields(StageCost)
+        }
+        summed["boundary_bytes"] = np.maximum.reduce([unit.boundary_bytes for unit in self.units])
+        return StageCost(**summed)  # type: ignore[arg-type]
+
+    @cached_property
+    def units(self) -> tuple[StageCost, StageCost, StageCost, StageCost]:
+        """One dense layer, one MoE layer, the embedding, the logits; a kind that the model lacks costs nothing."""
+        job = self.context.job
+        return (
+            self._unit(1.0 if job.num_dense_layers or not job.num_moe_layers else 0.0, 0.0, 0.0, 0.0),
+            self._unit(0.0, 1.0 if job.num_moe_layers else 0.0, 0.0, 0.0),
+            self._unit(0.0, 0.0, 1.0, 0.0),
+            self._unit(0.0, 0.0, 0.0, 1.0),
+        )
+
+    def _unit(self, dense: float, moe: float, embedding: float, logits: float) -> StageCost:
+        return stage_cost(
+            self.context.job,
+            self.machine.gpu,
+            self.machine.fabric,
+            self.context.stack,
+            self.columns,
+            num_dense_layers=dense,
+            num_moe_layers=moe,
+            has_embedding=embedding,
+            has_logits=logits,
+            layer_profiles=self.context.request.workload.layer_profiles,
+        )
+
+    def end_extras(self) -> tuple[FloatArray, FloatArray]:
+        """Embedding, and logits with the multi-token-prediction layers, as multiples of an average layer's time."""
+        job = self.context.job
+        layer_s = self.of(*kinds(self.context, 0, job.num_layers)).total_s / job.num_layers
+        return self.of(0, 0, embedding=1.0).total_s / layer_s, self.of(0, 0, logits=1.0).total_s / layer_s
+
+
+def kinds(context: Context, start: Layers, stop: Layers) -> tuple[Layers, Layers]:
+    """Dense and MoE layers among layers start..stop-1."""
+    architecture = context.job.architecture
+    moe = np.cumsum([0, *(architecture.is_moe_layer(layer) for layer in range(architecture.num_layers))])
+    low, high = np.asarray(start, dtype=np.int64), np.asarray(stop, dtype=np.int64)
+    num_moe = moe[high] - moe[low]
+    return (high - low) - num_moe, num_moe
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Where each stage begins in the list of layers, for every configuration."""
+
+    columns: Columns
+    family: IntArray
+    split: LayerSplit
+    num_layers: int
+
+    @classmethod
+    def of(cls, price: StageCosts, family: IntArray) -> Shares:
+        """The split by the ends' extra work on the GPU type that `price` stands for."""
+        first_extra, last_extra = price.end_extras()
+        columns, total = price.columns, price.context.job.num_layers
+        split = split_layers(total, columns.pp * columns.vpp, first_extra=first_extra, last_extra=last_extra)
+        return cls(columns, family, split, total)
+
+    def start(self, stage: IntArray) -> IntArray:
+        """First layer of a stage; `stage` may be the number of stages, whose start is the number of layers."""
+        stages = self.columns.pp * self.columns.vpp
+        longer_from = stages - 1 - self.split.num_more
+        inner = self.split.first + (stage - 1) * self.split.middle + np.maximum(stage - longer_from, 0)
+        begin = np.where(stage <= 0, 0, inner)
+        return np.where(stage >= stages, self.num_layers, begin)
+
+    def stage_of(self, chunk: int, rank: IntArray) -> IntArray:
+        """Stage that is chunk `chunk` of a rank: round and round, or folding back in a V."""
+        pp = self.columns.pp
+        forth = chunk * pp + rank
+        back = (chunk + 1) * pp - 1 - rank
+        return np.where((self.family == V_FAMILY) & (chunk % 2 == 1), back, forth)
+
+
+def rank_cost(price: StageCosts, shares: Shares, rank: IntArray) -> StageCost:
+    """All chunks of a rank together, per micro-batch."""
+    columns, context = price.columns, price.context
+    dense = np.zeros(len(columns))
+    moe = np.zeros(len(columns))
+    embedding = np.zeros(len(columns))
+    logits = np.zeros(len(columns))
+    for chunk in range(int(columns.vpp.max(initial=1))):
+        held = chunk < columns.vpp
+        stage = shares.stage_of(chunk, rank)
+        more_dense, more_moe = kinds(
+            context, np.where(held, shares.start(stage), 0), np.where(held, shares.start(stage + 1), 0)
+        )
+        dense, moe = dense + more_dense, moe + more_moe
+        embedding = embedding + np.where(held & (stage == 0), 1.0, 0.0)
+        logits = logits + np.where(held & (stage == columns.pp * columns.vpp - 1), 1.0, 0.0)
+    return price.of(dense, moe, embedding=embedding, logits=logits)

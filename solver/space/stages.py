@@ -1,0 +1,82 @@
+"""What every stage of a configuration costs on every pool, and what its rank keeps in memory.
+
+Owns the walk from layers to stages to ranks. Never knows a route or a link.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from models.cluster import Pool
+from models.plan import Configuration
+from solver.context import Context, Machine
+from solver.cost.columns import Columns, FloatArray, columns_of
+from solver.cost.fabric import fabric_of
+from solver.cost.memory import StaticMemory, static_memory
+from solver.cost.optimizer import optimizer_s
+from solver.cost.stage import StageCost
+from solver.space.pricing import StageCosts
+
+
+@dataclass(frozen=True)
+class PoolStages:
+    """Stages of a configuration on the GPUs of one pool: costs by stage, static memory and optimizer by rank."""
+
+    cost: StageCost
+    static: StaticMemory
+    optimizer_s: FloatArray
+
+
+def pool_stages(context: Context, pool: Pool, configuration: Configuration) -> PoolStages:
+    """Costs of all stages as if each ran in `pool`; arrays of length stages (cost) and ranks (memory, optimizer)."""
+    machine = Machine(gpu=pool.gpu, fabric=fabric_of(pool), num_gpus=pool.num_free_gpus)
+    num_stages, num_ranks = configuration.degrees.num_stages, configuration.degrees.pp
+    dense, moe = layer_kinds(context, configuration)
+    first = np.zeros(num_stages)
+    last = np.zeros(num_stages)
+    first[0], last[-1] = 1.0, 1.0
+    cost = StageCosts(context, machine, _repeated(configuration, num_stages)).of(
+        dense, moe, embedding=first, logits=last
+    )
+    rank_of = np.array([configuration.rank_of_stage(stage) for stage in range(num_stages)])
+    columns = _repeated(configuration, num_ranks)
+    parameters = _by_rank(rank_of, cost.parameters, num_ranks)
+    experts = _by_rank(rank_of, cost.expert_parameters, num_ranks)
+    static = static_memory(
+        context.job,
+        machine.gpu,
+        machine.fabric,
+        context.stack,
+        columns,
+        parameters=parameters,
+        expert_parameters=experts,
+        has_logits=(np.arange(num_ranks) == rank_of[-1]).astype(np.float64),
+    )
+    update = optimizer_s(
+        parameters, experts, columns, gpu=machine.gpu, stack=context.stack, optimizer=context.job.optimizer
+    )
+    return PoolStages(cost=cost, static=static, optimizer_s=update)
+
+
+def layer_kinds(context: Context, configuration: Configuration) -> tuple[FloatArray, FloatArray]:
+    """Dense and MoE layers of every stage."""
+    architecture = context.job.architecture
+    ends = np.cumsum([0, *configuration.layers_per_stage])
+    moe = np.cumsum([0, *(architecture.is_moe_layer(layer) for layer in range(architecture.num_layers))])
+    num_moe = (moe[ends[1:]] - moe[ends[:-1]]).astype(np.float64)
+    return np.diff(ends) - num_moe, num_moe
+
+
+def _by_rank(rank_of: npt.NDArray[np.int64], values: FloatArray, num_ranks: int) -> FloatArray:
+    """Sum over the stages of every rank."""
+    total = np.zeros(num_ranks)
+    np.add.at(total, rank_of, values)
+    return total
+
+
+def _repeated(configuration: Configuration, length: int) -> Columns:
+    one = columns_of(configuration)
+    return Columns(**{f.name: np.repeat(getattr(one, f.name), length) for f in fields(Columns)})
