@@ -5,15 +5,17 @@ Owns what a rule is, what it finds, and how close two numbers must be. Never jud
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from models.schedule import PipelineViolation
+from models.schedule import Operation, PipelineViolation
 from solver.verify.activations import peak_activation_bytes
 from solver.verify.derived import Derived
 from solver.verify.facts import Facts
+from solver.verify.network_facts import NetworkFacts
 from solver.verify.pipeline_judge import check_schedule
 
 RELATIVE_TOLERANCE = 1e-6
@@ -60,6 +62,25 @@ class Case(Facts):
     def derived(self) -> Derived:
         """Stage costs, memory and traffic of the configuration."""
         return Derived(self)
+
+    @cached_property
+    def network(self) -> NetworkFacts:
+        """Demands between buildings and the capacity of cuts."""
+        return NetworkFacts(self, self.derived)
+
+    @cached_property
+    def message_times(self) -> Mapping[str, Mapping[tuple[str, int], list[tuple[float, float]]]]:
+        """By route, and by kind and stage of the sender: start and end of every message. B stands for BW as well."""
+        times: dict[str, dict[tuple[str, int], list[tuple[float, float]]]] = {}
+        for timeline in self.plan.timelines:
+            sent: defaultdict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
+            for line in timeline.schedule.transfers:
+                for text, start, end in zip(line.transfers, line.start_s, line.end_s, strict=True):
+                    if not text.endswith("SYNC"):
+                        operation = Operation.parse(text)
+                        sent["F" if operation.kind == "F" else "B", operation.stage].append((start, end))
+            times[timeline.route] = sent
+        return times
 
     @cached_property
     def schedule_objections(self) -> Mapping[str, list[PipelineViolation]]:

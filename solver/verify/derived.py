@@ -13,12 +13,11 @@ import numpy as np
 
 from models.catalogue import named_entry
 from models.cluster import GpuType, Pool
-from models.stack import Constant, StackProfile
-from solver.cost.collectives import exposed_s
+from models.stack import StackProfile
 from solver.cost.columns import Columns, FloatArray, columns_of
 from solver.cost.compute import matrix_peak
 from solver.cost.data_parallel import step_traffic
-from solver.cost.fabric import Fabric, fabric_of
+from solver.cost.fabric import fabric_of
 from solver.cost.job import Job, job_of
 from solver.cost.memory import StaticMemory, static_memory
 from solver.cost.optimizer import optimizer_s
@@ -118,7 +117,7 @@ class Derived:
             self.columns,
             parameters=dense,
             expert_parameters=expert,
-            has_logits=sum(self.layers[stage].num_logits for stage in self.stages_of(pipeline_rank)),
+            has_logits=int(self.facts.configuration.degrees.num_stages - 1 in self.stages_of(pipeline_rank)),
         )
 
     def memory_limit_bytes(self, pool: Pool) -> float:
@@ -132,22 +131,26 @@ class Derived:
         time = optimizer_s(dense, expert, self.columns, gpu=pool.gpu, stack=self.stack, optimizer=optimizer)
         return float(time[0])
 
-    def exchange_floor_s(self, pool: Pool, stage: int) -> float:
-        """Least exposed gradient and parameter exchange of a stage: its bytes through the NICs, no latency at all."""
-        cost, silent = self.stage(pool, stage), Constant(value=0.0, origin="guessed")
-        stack = self.stack.model_copy(update={"collective_latency_s": silent})
-        fabric: Fabric = replace(fabric_of(pool), scale_up_latency_s=0.0, scale_out_latency_s=0.0)
+    def private_exchange_s(self, pool: Pool, stage: int, num_replicas: int) -> float:
+        """Gradient reduction and parameter gathering of a stage among so many replicas in one pool."""
+        cost = self.stage(pool, stage)
         traffic = step_traffic(
             cost.parameters,
             cost.expert_parameters,
-            self.columns,
-            fabric,
-            stack,
+            replace(self.columns, dp=np.array([num_replicas])),
+            fabric_of(pool),
+            self.stack,
             gradient_bytes=self.facts.request.workload.optimizer.gradient_bytes_per_parameter,
         )
-        overlap = self.stack.data_parallel_overlap.value
-        reduced = exposed_s(traffic.reduce_s, cost.input_grad_s + cost.weight_grad_s, overlap)
-        return float((reduced + exposed_s(traffic.gather_s, cost.forward_s, overlap))[0])
+        return float(traffic.reduce_s[0] + traffic.gather_s[0])
+
+    def overlap_s(self, pool: Pool, stage: int) -> float:
+        """Longest head start of an exchange: a share of the last backward, for zero1 also of the next forward."""
+        cost = self.stage(pool, stage)
+        beside = cost.input_grad_s + cost.weight_grad_s
+        if self.facts.configuration.sharding == "zero1":
+            beside = beside + cost.forward_s
+        return float(self.stack.data_parallel_overlap.value * beside[0])
 
     def peak_flops_per_s(self, pool: Pool) -> float:
         """Datasheet peak of one GPU in the precision of the workload."""

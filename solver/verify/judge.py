@@ -12,7 +12,18 @@ from itertools import islice
 from models.plan import Plan, Verdict, Violation
 from models.request import PlanRequest
 from solver.verify.case import Case, Finding, Rule
-from solver.verify.rules import configuration, placement, rank_map, schedule, timelines, totals
+from solver.verify.rules import (
+    configuration,
+    exchange,
+    hops,
+    links,
+    placement,
+    rank_map,
+    schedule,
+    timelines,
+    totals,
+    transport,
+)
 
 RULES: Mapping[str, Rule] = {
     **configuration.FAMILY,
@@ -20,6 +31,10 @@ RULES: Mapping[str, Rule] = {
     **rank_map.FAMILY,
     **timelines.FAMILY,
     **schedule.FAMILY,
+    **hops.FAMILY,
+    **exchange.FAMILY,
+    **transport.FAMILY,
+    **links.FAMILY,
     **totals.FAMILY,
 }
 MAX_FINDINGS_PER_RULE = 25

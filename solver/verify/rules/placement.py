@@ -5,7 +5,7 @@ Owns the counts of a placement. Never looks at global ranks (`rank_map`) or time
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
@@ -76,6 +76,25 @@ def scale_up_domain(case: Case) -> Iterator[Finding]:
             yield Finding(
                 f"pool {pool.id}",
                 f"tp {tp} does not divide its scale-up domain of {pool.gpu.scale_up_domain_gpus} GPUs",
+            )
+
+
+def expert_groups_together(case: Case) -> Iterator[Finding]:
+    """Replicas that share an expert-parallel group sit in one place: stage times hold for its network only."""
+    degrees = case.configuration.degrees
+    bundle = max(1, degrees.ep // degrees.cp)
+    places: defaultdict[tuple[int, int], set[str]] = defaultdict(set)
+    if bundle > 1:
+        for route, pipeline_rank, pool in case.groups:
+            last = route.first_replica + route.num_replicas - 1
+            for index in {route.first_replica // bundle, last // bundle}:
+                places[pipeline_rank, index].add(pool.place)
+    for (pipeline_rank, index), names in places.items():
+        if len(names) > 1:
+            yield Finding(
+                f"pipeline rank {pipeline_rank}",
+                f"replicas {index * bundle} to {(index + 1) * bundle - 1} share experts (ep {degrees.ep}) but are in"
+                f" {', '.join(sorted(names))}",
             )
 
 
@@ -163,6 +182,7 @@ FAMILY: Mapping[str, Rule] = {
     "pools-in-place": pools_in_place,
     "pool-capacity": pool_capacity,
     "scale-up-domain": scale_up_domain,
+    "expert-groups-together": expert_groups_together,
     "forbidden-places": forbidden_places,
     "pins-obeyed": pins_obeyed,
     "crossing-label": crossing_label,

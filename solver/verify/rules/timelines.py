@@ -78,19 +78,6 @@ def stage_bytes(case: Case) -> Iterator[Finding]:
                 yield Finding(where, f"{name} {value:.9g}, the cost model says {derived:.9g}")
 
 
-def gradient_exchange(case: Case) -> Iterator[Finding]:
-    """The exchange of a stage takes at least its bytes over the NICs, less what the work beside it hides."""
-    for route, pools in case.pools_by_route.items():
-        for stage, stated in _timed_stages(case, route):
-            pool = pools[case.configuration.rank_of_stage(stage)]
-            floor = case.derived.exchange_floor_s(pool, stage)
-            if exceeds(floor, stated.gradient_sync_s):
-                yield Finding(
-                    f"route {route}, stage {stage}",
-                    f"gradient_sync_s {stated.gradient_sync_s:.9g}, at least {floor:.9g}",
-                )
-
-
 def memory_limit(case: Case) -> Iterator[Finding]:
     """Model state, buffers and the activations held at any instant of the schedule fit into the HBM asked for."""
     for (route, pipeline_rank), need in case.memory_needs.items():
@@ -145,7 +132,6 @@ FAMILY: Mapping[str, Rule] = {
     "problem-shape": problem_shape,
     "stage-times": stage_times,
     "stage-bytes": stage_bytes,
-    "gradient-exchange": gradient_exchange,
     "memory-limit": memory_limit,
     "memory-report": memory_report,
 }

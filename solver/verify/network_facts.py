@@ -1,0 +1,165 @@
+"""What a plan must move between buildings, and what the link graph can carry, as the judge derives both.
+
+Owns demands of pipeline and replicas by building, and the capacity of cuts around buildings. A cut bounds every
+routing, so nothing here depends on the paths that a plan chose. Never reads a load of the plan.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import NamedTuple
+
+from models.cluster import Pool
+from solver.cost.data_parallel import crossing_bytes
+from solver.network.topology import UPLINK_PREFIX, Edge, Topology, build_topology
+from solver.verify.derived import Derived
+from solver.verify.facts import Facts
+
+MAX_BUILDINGS_FOR_ALL_CUTS = 10
+
+
+class Boundary(NamedTuple):
+    """The way from one stage to the next on one route, between two different pipeline ranks."""
+
+    route: str
+    from_stage: int
+    sender: Pool
+    receiver: Pool
+
+
+@dataclass(frozen=True)
+class NetworkFacts:
+    """Demands and cuts. Buildings are named as `Facts.building_of` names them."""
+
+    facts: Facts
+    derived: Derived
+
+    @cached_property
+    def topology(self) -> Topology:
+        """The link graph of the request."""
+        return build_topology(self.facts.request.cluster)
+
+    @cached_property
+    def boundaries(self) -> tuple[Boundary, ...]:
+        """Every stage boundary of every route that has to travel from one pipeline rank to another."""
+        used = self.facts.configuration
+        return tuple(
+            Boundary(route, stage, pools[used.rank_of_stage(stage)], pools[used.rank_of_stage(stage + 1)])
+            for route, pools in self.facts.pools_by_route.items()
+            for stage in range(used.degrees.num_stages - 1)
+            if used.rank_of_stage(stage) != used.rank_of_stage(stage + 1)
+        )
+
+    def boundary_bytes(self, boundary: Boundary) -> float:
+        """One message of a whole stage group."""
+        return float(self.derived.stage(boundary.sender, boundary.from_stage).boundary_bytes[0])
+
+    def shares_scale_up(self, boundary: Boundary) -> bool:
+        """Whether both stage groups may sit in one scale-up domain."""
+        same = boundary.sender.id == boundary.receiver.id
+        return same and 2 * self.facts.gpus_per_group <= boundary.sender.gpu.scale_up_domain_gpus
+
+    @cached_property
+    def replicas_by_pool(self) -> Mapping[int, Mapping[str, int]]:
+        """Replicas of each pipeline rank in each pool."""
+        held: defaultdict[int, Counter[str]] = defaultdict(Counter)
+        for group in self.facts.groups:
+            held[group.pipeline_rank][group.pool.id] += group.route.num_replicas
+        return held
+
+    def places_of_rank(self, pipeline_rank: int) -> frozenset[str]:
+        """Places that hold replicas of a pipeline rank."""
+        pools = self.replicas_by_pool.get(pipeline_rank, {})
+        return frozenset(self.facts.pool_by_id[pool].place for pool in pools)
+
+    def buildings_of_rank(self, pipeline_rank: int) -> frozenset[str]:
+        """Buildings that hold replicas of a pipeline rank."""
+        return frozenset(self.facts.building_of(place) for place in self.places_of_rank(pipeline_rank))
+
+    @cached_property
+    def pipeline_bytes(self) -> Mapping[tuple[str, str], float]:
+        """Bytes per iteration from one building to another: every micro-batch there, its gradient back."""
+        moved: defaultdict[tuple[str, str], float] = defaultdict(float)
+        for boundary in self.boundaries:
+            ends = [self.facts.building_of(pool.place) for pool in (boundary.sender, boundary.receiver)]
+            if ends[0] != ends[1]:
+                replicas = self.facts.route_by_id[boundary.route].num_replicas
+                size = self.boundary_bytes(boundary) * self.facts.configuration.num_microbatches * replicas
+                moved[ends[0], ends[1]] += size
+                moved[ends[1], ends[0]] += size
+        return moved
+
+    def exchange_bytes(self, stage: int, num_sites: int) -> float:
+        """Bytes that each of so many sites sends to the others for one stage, when every site exchanges one copy."""
+        if num_sites < 2:
+            return 0.0
+        pipeline_rank = self.facts.configuration.rank_of_stage(stage)
+        pool = self.facts.pool_by_id[next(iter(self.replicas_by_pool[pipeline_rank]))]
+        cost, degrees = self.derived.stage(pool, stage), self.facts.configuration.degrees
+        gradient = self.facts.request.workload.optimizer.gradient_bytes_per_parameter
+        columns = self.derived.columns
+        dense = crossing_bytes(cost.parameters, columns, num_sites, gradient_bytes=gradient)
+        expert = crossing_bytes(cost.expert_parameters, columns, num_sites, gradient_bytes=gradient)
+        return float(degrees.tp * dense[0] + degrees.tp * degrees.ep * expert[0])
+
+    @cached_property
+    def data_parallel_bytes(self) -> Mapping[str, tuple[float, float]]:
+        """Bytes per iteration that leave each building for the exchange over replicas: least and most.
+
+        Least, one copy per building travels a ring of buildings; most, one copy per place a ring of places.
+        """
+        sent: defaultdict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
+        for stage in range(self.facts.configuration.degrees.num_stages):
+            pipeline_rank = self.facts.configuration.rank_of_stage(stage)
+            buildings = self.buildings_of_rank(pipeline_rank)
+            if len(buildings) > 1:
+                least = self.exchange_bytes(stage, len(buildings))
+                most = self.exchange_bytes(stage, len(self.places_of_rank(pipeline_rank)))
+                for building in buildings:
+                    sent[building] = (sent[building][0] + least, sent[building][1] + most)
+        return sent
+
+    @cached_property
+    def used_buildings(self) -> tuple[str, ...]:
+        """Buildings with GPUs of the plan."""
+        return tuple(sorted({self.facts.building_of(group.pool.place) for group in self.facts.groups}))
+
+    def cuts(self) -> Iterator[frozenset[str]]:
+        """Sets of used buildings to cut off from the rest: single ones, or every set while these are few."""
+        names = self.used_buildings
+        largest = len(names) - 1 if len(names) <= MAX_BUILDINGS_FOR_ALL_CUTS else 1
+        for size in range(1, largest + 1):
+            yield from map(frozenset, combinations(names, size))
+
+    def leaving(self, buildings: frozenset[str]) -> list[Edge]:
+        """Edges from inside these buildings to anywhere else."""
+        return [
+            edge
+            for edge in self.topology.edges
+            if self.facts.building_of(edge.from_place) in buildings
+            and self.facts.building_of(edge.to_place) not in buildings
+        ]
+
+    def cut_bytes_per_s(self, buildings: frozenset[str]) -> float:
+        """Usable capacity out of these buildings."""
+        return sum(edge.capacity_bytes_per_s for edge in self.leaving(buildings))
+
+    def place_bytes_per_s(self, place: str) -> float:
+        """Usable capacity out of a place with all that lies in it."""
+        return sum(
+            edge.capacity_bytes_per_s
+            for edge in self.topology.edges
+            if self.facts.is_inside(edge.from_place, place) and not self.facts.is_inside(edge.to_place, place)
+        )
+
+    def crosses_buildings(self, edge: Edge) -> bool:
+        """Whether an edge joins two buildings, or a building with the network above it."""
+        return self.facts.building_of(edge.from_place) != self.facts.building_of(edge.to_place)
+
+    def counts_as_crossing(self, edge: Edge) -> bool:
+        """Crossing edges that count into the bytes between buildings: links both ways, uplinks on the way up only."""
+        return self.crosses_buildings(edge) and not (edge.id.startswith(UPLINK_PREFIX) and edge.reverse)

@@ -1,0 +1,136 @@
+"""Rules on the gradient exchange of every stage: complete, ready, no faster than its bytes, in turns on shared links.
+
+Owns `Plan.exchanges`. An exchange inside a place uses the GPUs' own network cards; one between places also the links,
+which the exchanges of all stages take one after another. Never looks at the pipeline's own messages.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+
+from models.plan import StageExchange
+from models.schedule import Operation
+from solver.verify.case import Case, Finding, Rule, differs, exceeds
+
+LAST_OF_STAGE = ("W", "BW")
+NUM_CHUNKS = 8
+
+
+def exchange_complete(case: Case) -> Iterator[Finding]:
+    """Every stage has one exchange, and nothing else has."""
+    stages = range(case.configuration.degrees.num_stages)
+    stated = Counter(one.stage for one in case.plan.exchanges)
+    for stage in sorted({*stages, *stated}):
+        wanted = int(stage in stages)
+        if stated[stage] != wanted:
+            yield Finding(f"exchange of stage {stage}", f"is stated {stated[stage]} times instead of {wanted}")
+
+
+def exchange_ready(case: Case) -> Iterator[Finding]:
+    """It starts when the last weight gradient of the slowest route ends, less what can overlap with that backward."""
+    last = _last_gradients(case)
+    for one in case.plan.exchanges:
+        true = last.get(one.stage, 0.0)
+        if differs(one.last_weight_grad_end_s, true):
+            yield Finding(_name(one), f"last_weight_grad_end_s {one.last_weight_grad_end_s:.9g}, is {true:.9g}")
+        most = max(
+            (case.derived.overlap_s(case.pool_by_id[pool], one.stage) for pool in _pools(case, one)), default=0.0
+        )
+        if exceeds(one.overlap_s, most):
+            yield Finding(_name(one), f"overlap_s {one.overlap_s:.9g}, at most {most:.9g} can hide")
+        if exceeds(true - most, one.start_s):
+            yield Finding(_name(one), f"starts at {one.start_s:.9g}, not ready before {true - most:.9g}")
+
+
+def exchange_private(case: Case) -> Iterator[Finding]:
+    """The part inside places is not faster than the collectives of the fullest pool over its network cards."""
+    for one in case.plan.exchanges:
+        least = max(
+            (
+                case.derived.private_exchange_s(case.pool_by_id[pool], one.stage, num_replicas)
+                for pool, num_replicas in _pools(case, one).items()
+            ),
+            default=0.0,
+        )
+        if exceeds(least, one.private_s):
+            yield Finding(_name(one), f"private_s {one.private_s:.9g}, at least {least:.9g}")
+
+
+def exchange_shared(case: Case) -> Iterator[Finding]:
+    """The part between places is not faster than its bytes out of any place, by links and cards, plus the distance."""
+    for one in case.plan.exchanges:
+        least, why = _least_shared_s(case, one)
+        if exceeds(least, one.shared_s):
+            yield Finding(_name(one), f"shared_s {one.shared_s:.9g}, at least {least:.9g}: {why}")
+
+
+def exchange_turns(case: Case) -> Iterator[Finding]:
+    """Exchanges that take the links between places do so one after another."""
+    shared = sorted((one for one in case.plan.exchanges if one.shared_s > 0), key=lambda one: one.start_s)
+    for one, following in pairwise(shared):
+        if exceeds(one.start_s + one.shared_s, following.start_s):
+            yield Finding(
+                _name(following),
+                f"starts at {following.start_s:.9g}, stage {one.stage} has the links until"
+                f" {one.start_s + one.shared_s:.9g}",
+            )
+
+
+def exchange_end(case: Case) -> Iterator[Finding]:
+    """It ends after both parts, pipelined in chunks, and never before the last weight gradient."""
+    for one in case.plan.exchanges:
+        both = max(one.private_s, one.shared_s) + min(one.private_s, one.shared_s) / NUM_CHUNKS
+        derived = max(one.last_weight_grad_end_s, one.start_s + both)
+        if differs(one.end_s, derived):
+            yield Finding(_name(one), f"end_s {one.end_s:.9g}, its parts end at {derived:.9g}")
+
+
+def _least_shared_s(case: Case, exchange: StageExchange) -> tuple[float, str]:
+    rank = case.configuration.rank_of_stage(exchange.stage)
+    places = sorted(case.network.places_of_rank(rank))
+    size = case.network.exchange_bytes(exchange.stage, min(len(places), 2))
+    if len(places) < 2 or size == 0.0:
+        return 0.0, ""
+    delay = max(case.network.topology.path_facts(one, other).latency_s for one in places for other in places)
+    limits = [(case.network.place_bytes_per_s(place), f"the links out of {place}") for place in places]
+    for pool, num_replicas in _pools(case, exchange).items():
+        cards = num_replicas * case.gpus_per_group * case.pool_by_id[pool].nic_bytes_per_s_per_gpu
+        if sum(case.pool_by_id[other].place == case.pool_by_id[pool].place for other in _pools(case, exchange)) == 1:
+            limits.append((cards, f"the cards in pool {pool}"))
+    rate, why = min(limits)
+    return size / rate + delay, f"{size:.6g} B at {rate:.6g} B/s of {why}, {delay:.6g} s away"
+
+
+def _last_gradients(case: Case) -> dict[int, float]:
+    """End of the last weight gradient of every stage over all routes."""
+    last: dict[int, float] = {}
+    for timeline in case.plan.timelines:
+        for rank in timeline.schedule.ranks:
+            for text, end in zip(rank.operations, rank.end_s, strict=True):
+                operation = Operation.parse(text)
+                if operation.kind in LAST_OF_STAGE:
+                    last[operation.stage] = max(last.get(operation.stage, 0.0), end)
+    return last
+
+
+def _pools(case: Case, exchange: StageExchange) -> Mapping[str, int]:
+    """Replicas of the stage by pool; none for a stage that does not exist."""
+    if exchange.stage >= case.configuration.degrees.num_stages:
+        return {}
+    return case.network.replicas_by_pool.get(case.configuration.rank_of_stage(exchange.stage), {})
+
+
+def _name(one: StageExchange) -> str:
+    return f"exchange of stage {one.stage}"
+
+
+FAMILY: Mapping[str, Rule] = {
+    "exchange-complete": exchange_complete,
+    "exchange-ready": exchange_ready,
+    "exchange-private": exchange_private,
+    "exchange-shared": exchange_shared,
+    "exchange-turns": exchange_turns,
+    "exchange-end": exchange_end,
+}

@@ -1,0 +1,166 @@
+"""Rules on link loads: real links, the bytes that the placement implies, and never more than the capacity.
+
+Owns `Plan.link_loads`. Bytes are judged around buildings, where every routing has to pass, whatever its paths.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from models.transport import Dimension, LinkLoad
+from solver.network.topology import Edge
+from solver.verify.case import Case, Finding, Rule, differs, exceeds
+
+
+def links_exist(case: Case) -> Iterator[Finding]:
+    """Every load is on a link of the cluster, once per direction."""
+    counted = Counter((load.link, load.reverse) for load in case.plan.link_loads)
+    for (link, reverse), times in counted.items():
+        if (link, reverse) not in case.network.topology.edge_index:
+            yield Finding(_label(link, reverse), "is not a link or uplink of the cluster")
+        elif times > 1:
+            yield Finding(_label(link, reverse), f"is stated {times} times")
+
+
+def link_usable(case: Case) -> Iterator[Finding]:
+    """The usable capacity is what failures, oversubscription and background leave of the link."""
+    for load, edge in _edges(case):
+        if differs(load.usable_bytes_per_s, edge.capacity_bytes_per_s):
+            yield Finding(
+                _name(load),
+                f"usable {load.usable_bytes_per_s:.9g} B/s, the cluster says {edge.capacity_bytes_per_s:.9g}",
+            )
+
+
+def link_utilisation(case: Case) -> Iterator[Finding]:
+    """Mean utilisation is bytes over usable capacity and iteration time, and the peak is not below it."""
+    for load in case.plan.link_loads:
+        size = sum(flow.bytes_per_iteration for flow in load.flows)
+        mean = size / (load.usable_bytes_per_s * case.plan.metrics.iteration_s)
+        if differs(load.mean_utilisation, mean):
+            yield Finding(_name(load), f"mean_utilisation {load.mean_utilisation:.9g}, its bytes give {mean:.9g}")
+        if exceeds(mean, load.peak_utilisation):
+            yield Finding(_name(load), f"peak_utilisation {load.peak_utilisation:.9g} is below the mean {mean:.9g}")
+
+
+def link_capacity(case: Case) -> Iterator[Finding]:
+    """No link carries more than it can, over the iteration or at any instant."""
+    for load, edge in _edges(case):
+        size = sum(flow.bytes_per_iteration for flow in load.flows)
+        room = edge.capacity_bytes_per_s * case.plan.metrics.iteration_s
+        if exceeds(size, room):
+            yield Finding(_name(load), f"{size:.6g} B per iteration, it carries {room:.6g} B in that time")
+        if exceeds(load.peak_utilisation, 1.0):
+            yield Finding(_name(load), f"peak_utilisation {load.peak_utilisation:.9g}")
+
+
+def pipeline_bytes(case: Case) -> Iterator[Finding]:
+    """Pipeline bytes out of every building: message * micro-batches * replicas, and what passes through."""
+    moved = case.network.pipeline_bytes
+    for building in case.network.used_buildings:
+        own = sum(size for (source, _), size in moved.items() if source == building)
+        through = sum(size for ends, size in moved.items() if building not in ends)
+        yield from _outside(case, building, "pp", own, own + through)
+
+
+def exchange_bytes(case: Case) -> Iterator[Finding]:
+    """Exchange bytes out of every building: one copy per building, or at most per place, and what passes through."""
+    sent = case.network.data_parallel_bytes
+    for building in case.network.used_buildings:
+        least, most = sent.get(building, (0.0, 0.0))
+        others = sum(pair[1] for name, pair in sent.items() if name != building)
+        yield from _outside(case, building, "dp", least, most + (others if len(sent) > 2 else 0.0))
+
+
+def loads_conserved(case: Case) -> Iterator[Finding]:
+    """What enters a building without GPUs of the plan, or a region above buildings, leaves it."""
+    held = {one.id for group in case.groups for one in case.enclosing(group.pool.place)}
+    for place in case.request.cluster.places:
+        if place.level not in ("region", "building") or (place.level == "building" and place.id in held):
+            continue
+        if place.level == "region" and any(group.pool.place == place.id for group in case.groups):
+            continue
+        for cause, (entering, leaving) in _through(case, place.id).items():
+            if differs(entering, leaving):
+                yield Finding(f"place {place.id}", f"{entering:.9g} B of {cause} enter, {leaving:.9g} B leave")
+
+
+def cross_building_bytes(case: Case) -> Iterator[Finding]:
+    """The headline counts every byte on links between buildings, and on uplinks of buildings on the way up."""
+    total = sum(
+        flow.bytes_per_iteration
+        for load, edge in _edges(case)
+        if case.network.counts_as_crossing(edge)
+        for flow in load.flows
+    )
+    if differs(case.plan.metrics.cross_building_bytes, total):
+        yield Finding(
+            "metrics", f"cross_building_bytes {case.plan.metrics.cross_building_bytes:.9g}, the loads say {total:.9g}"
+        )
+
+
+def cross_building_limit(case: Case) -> Iterator[Finding]:
+    """The bytes between buildings stay within the request's limit."""
+    limit = case.request.constraints.max_cross_building_bytes_per_iteration
+    stated = case.plan.metrics.cross_building_bytes
+    if limit is not None and exceeds(stated, limit):
+        yield Finding("metrics", f"{stated:.9g} B between buildings, the request allows {limit:.9g}")
+
+
+def _outside(case: Case, building: str, cause: Dimension, least: float, most: float) -> Iterator[Finding]:
+    """A finding when the stated bytes of a cause out of a building are not within the limits."""
+    stated = sum(
+        flow.bytes_per_iteration
+        for load, edge in _edges(case)
+        if case.building_of(edge.from_place) == building and case.building_of(edge.to_place) != building
+        for flow in load.flows
+        if flow.cause == cause
+    )
+    if exceeds(least, stated) or exceeds(stated, most):
+        wanted = f"{least:.9g}" if least == most else f"{least:.9g} to {most:.9g}"
+        yield Finding(f"out of {building}", f"{stated:.9g} B of {cause}, the placement means {wanted}")
+
+
+def _through(case: Case, place: str) -> dict[Dimension, tuple[float, float]]:
+    """Bytes that enter and leave a place over stated loads, by cause."""
+    sums: dict[Dimension, tuple[float, float]] = {}
+    for load, edge in _edges(case):
+        into = case.is_inside(edge.to_place, place) and not case.is_inside(edge.from_place, place)
+        out = case.is_inside(edge.from_place, place) and not case.is_inside(edge.to_place, place)
+        if case.place_by_id[place].level == "region":
+            into, out = edge.to_place == place, edge.from_place == place
+        for flow in load.flows:
+            entering, leaving = sums.get(flow.cause, (0.0, 0.0))
+            size = flow.bytes_per_iteration
+            sums[flow.cause] = (entering + size * into, leaving + size * out)
+    return sums
+
+
+def _edges(case: Case) -> Iterator[tuple[LinkLoad, Edge]]:
+    """Loads with the edge that they are on, where it exists."""
+    index = case.network.topology.edge_index
+    for load in case.plan.link_loads:
+        if (load.link, load.reverse) in index:
+            yield load, case.network.topology.edges[index[load.link, load.reverse]]
+
+
+def _name(load: LinkLoad) -> str:
+    return _label(load.link, load.reverse)
+
+
+def _label(link: str, reverse: bool) -> str:
+    return f"link {link}{' reverse' if reverse else ''}"
+
+
+FAMILY: Mapping[str, Rule] = {
+    "links-exist": links_exist,
+    "link-usable": link_usable,
+    "link-utilisation": link_utilisation,
+    "link-capacity": link_capacity,
+    "pipeline-bytes": pipeline_bytes,
+    "exchange-bytes": exchange_bytes,
+    "loads-conserved": loads_conserved,
+    "cross-building-bytes": cross_building_bytes,
+    "cross-building-limit": cross_building_limit,
+}

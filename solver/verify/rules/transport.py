@@ -1,0 +1,174 @@
+"""Rules on transport choices: every communicator has one per tier, and each is possible on the links that it takes.
+
+Owns `Plan.transport`. What the links carry is `links.py`, what messages cost is `hops.py` and `exchange.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import get_args
+
+from models.cluster import Tier
+from models.transport import Dimension, TransportChoice
+from solver.network.technology import TECHNOLOGIES, load_balancing_options, reliability_options
+from solver.network.topology import Edge
+from solver.network.transfer import windowed_rate_bytes_per_s
+from solver.verify.case import Case, Finding, Rule, exceeds
+
+Crossing = tuple[Dimension, Tier, tuple[str, str]]
+TIERS: tuple[Tier, ...] = get_args(Tier)
+BETWEEN_BUILDINGS: tuple[Tier, ...] = ("cross_building", "cross_region")
+COLLECTIVES: Mapping[Dimension, tuple[str, ...]] = {
+    "tp": ("all_reduce", "all_gather", "reduce_scatter"),
+    "cp": ("all_gather", "reduce_scatter", "send_recv", "all_reduce", "all_to_all"),
+    "ep": ("all_to_all",),
+    "pp": ("send_recv",),
+    "dp": ("all_reduce", "all_gather", "reduce_scatter"),
+}
+
+
+def transport_complete(case: Case) -> Iterator[Finding]:
+    """Every dimension that communicates has a choice, on every tier between buildings that it has to cross."""
+    chosen = {(choice.dimension, choice.tier) for choice in case.plan.transport}
+    degrees = case.configuration.degrees
+    for dimension, degree in (("tp", degrees.tp), ("cp", degrees.cp), ("ep", degrees.ep), ("pp", degrees.pp)):
+        if degree > 1 and not any(one == dimension for one, _ in chosen):
+            yield Finding(dimension, f"degree {degree} communicates, no choice is stated")
+    if degrees.dp * degrees.cp > 1 and not any(one == "dp" for one, _ in chosen):
+        yield Finding("dp", f"{degrees.dp} replicas exchange gradients, no choice is stated")
+    for dimension, tier, pair in sorted(_crossings(case)):
+        if (dimension, tier) not in chosen:
+            yield Finding(f"{dimension} on {tier}", f"{pair[0]} and {pair[1]} exchange {dimension} traffic, no choice")
+
+
+def transport_meaningful(case: Case) -> Iterator[Finding]:
+    """A choice is for a dimension that communicates, with a collective of that dimension, stated once."""
+    degrees = case.configuration.degrees
+    sizes = {"tp": degrees.tp, "cp": degrees.cp, "ep": degrees.ep, "pp": degrees.pp, "dp": degrees.dp * degrees.cp}
+    seen: set[tuple[str, str, str]] = set()
+    for choice in case.plan.transport:
+        key = (choice.dimension, choice.tier, choice.collective)
+        if choice.collective not in COLLECTIVES[choice.dimension]:
+            yield Finding(_name(choice), f"{choice.dimension} does no {choice.collective}")
+        if choice.num_ranks > max(sizes[choice.dimension], 1) or sizes[choice.dimension] == 1:
+            yield Finding(_name(choice), f"{choice.num_ranks} members, the degree is {sizes[choice.dimension]}")
+        if key in seen:
+            yield Finding(_name(choice), f"{choice.collective} is chosen twice")
+        seen.add(key)
+
+
+def transport_supported(case: Case) -> Iterator[Finding]:
+    """Between buildings, load balancing and loss recovery are on offer on every link that the choice takes."""
+    for choice in case.plan.transport:
+        for edge in _edges_of(case, choice):
+            balancing = load_balancing_options(
+                edge.technology, edge.load_balancing, out_of_order_receivers=edge.out_of_order_receivers
+            )
+            if choice.load_balancing not in balancing:
+                yield Finding(
+                    _name(choice), f"{choice.load_balancing} on link {edge.id}, which offers {', '.join(balancing)}"
+                )
+            recovery = reliability_options(
+                edge.technology, choice.load_balancing, out_of_order_receivers=edge.out_of_order_receivers
+            )
+            if choice.reliability not in recovery:
+                yield Finding(
+                    _name(choice),
+                    f"{choice.reliability} with {choice.load_balancing} on link {edge.id}, possible are"
+                    f" {', '.join(recovery)}",
+                )
+
+
+def transport_limits(case: Case) -> Iterator[Finding]:
+    """Queue pairs and chunks in flight stay within what the technology of the links takes."""
+    for choice in case.plan.transport:
+        for edge in _edges_of(case, choice):
+            limits = TECHNOLOGIES[edge.technology]
+            if choice.num_queue_pairs > limits.max_queue_pairs or choice.num_outstanding > limits.max_outstanding:
+                yield Finding(
+                    _name(choice),
+                    f"{choice.num_queue_pairs} queue pairs with {choice.num_outstanding} chunks each on link {edge.id};"
+                    f" {edge.technology} takes {limits.max_queue_pairs} and {limits.max_outstanding}",
+                )
+
+
+def transport_rate(case: Case) -> Iterator[Finding]:
+    """The rate of a member is within its network cards, and between buildings within its window over the round trip."""
+    fastest = max((pool.nic_bytes_per_s_per_gpu for *_, pool in case.groups), default=0.0)
+    round_trips = _least_round_trips_s(case)
+    for choice in case.plan.transport:
+        if choice.tier not in BETWEEN_BUILDINGS:
+            continue
+        in_flight = choice.num_queue_pairs * choice.num_outstanding * choice.chunk_bytes
+        round_trip = round_trips.get((choice.dimension, choice.tier), 0.0)
+        most = windowed_rate_bytes_per_s(fastest, in_flight, round_trip)
+        if exceeds(choice.effective_bytes_per_s, most):
+            yield Finding(
+                _name(choice),
+                f"effective {choice.effective_bytes_per_s:.4g} B/s; a card sends {fastest:.6g} B/s, and {in_flight:.6g} B"
+                f" in flight over {round_trip:.6g} s allow {most:.6g} B/s",
+            )
+
+
+def transport_time(case: Case) -> Iterator[Finding]:
+    """A message between stages takes its bytes at the stated rate and the distance at least."""
+    round_trips = _least_round_trips_s(case)
+    for choice in case.plan.transport:
+        if choice.collective != "send_recv" or choice.tier not in BETWEEN_BUILDINGS:
+            continue
+        delay = round_trips.get((choice.dimension, choice.tier), 0.0) / 2
+        wire = choice.message_bytes / choice.effective_bytes_per_s if choice.effective_bytes_per_s else float("inf")
+        if exceeds(wire + delay, choice.expected_s):
+            yield Finding(
+                _name(choice), f"expected_s {choice.expected_s:.9g}, wire and distance take {wire:.6g} + {delay:.6g} s"
+            )
+
+
+def _crossings(case: Case) -> set[Crossing]:
+    """Tiers between buildings that stage boundaries and, at their widest, exchanges cross; with two places of each."""
+    found = {_crossing(case, "pp", one.sender.place, one.receiver.place) for one in case.network.boundaries}
+    for pipeline_rank in range(case.configuration.degrees.pp):
+        places = sorted(case.network.places_of_rank(pipeline_rank))
+        pairs = [_crossing(case, "dp", one, other) for one in places for other in places if one < other]
+        found |= set(sorted(pairs, key=lambda pair: TIERS.index(pair[1]))[-1:])
+    return {one for one in found if one[1] in BETWEEN_BUILDINGS}
+
+
+def _crossing(case: Case, dimension: Dimension, one: str, other: str) -> Crossing:
+    first, second = sorted((one, other))
+    return dimension, case.network.topology.tier(first, second), (first, second)
+
+
+def _least_round_trips_s(case: Case) -> dict[tuple[Dimension, Tier], float]:
+    """Shortest round trip of a dimension on a tier between buildings."""
+    least: dict[tuple[Dimension, Tier], float] = {}
+    for dimension, tier, (one, other) in _crossings(case):
+        round_trip = case.network.topology.path_facts(one, other).round_trip_s
+        least[dimension, tier] = min(least.get((dimension, tier), round_trip), round_trip)
+    return least
+
+
+def _edges_of(case: Case, choice: TransportChoice) -> Iterator[Edge]:
+    """Links between buildings that carry the choice's dimension by the stated loads."""
+    if choice.tier not in BETWEEN_BUILDINGS:
+        return
+    index = case.network.topology.edge_index
+    for load in case.plan.link_loads:
+        if (load.link, load.reverse) in index and any(flow.cause == choice.dimension for flow in load.flows):
+            edge = case.network.topology.edges[index[load.link, load.reverse]]
+            if case.network.crosses_buildings(edge):
+                yield edge
+
+
+def _name(choice: TransportChoice) -> str:
+    return f"{choice.dimension} on {choice.tier}"
+
+
+FAMILY: Mapping[str, Rule] = {
+    "transport-complete": transport_complete,
+    "transport-meaningful": transport_meaningful,
+    "transport-supported": transport_supported,
+    "transport-limits": transport_limits,
+    "transport-rate": transport_rate,
+    "transport-time": transport_time,
+}
