@@ -207,14 +207,18 @@ def pointer_of(location: Sequence[str | int], document: Any) -> str:
     here = document
     for depth, key in enumerate(location):
         last = depth == len(location) - 1
-        if isinstance(here, Mapping) and key in here:
-            here = here[key]
-        elif isinstance(here, Sequence) and isinstance(key, int) and not isinstance(here, str) and key < len(here):
+        if _has(here, key):
             here = here[key]
         elif not (last and isinstance(here, Mapping) and _looks_like_a_field(key)):
             continue
         parts.append(str(key).replace("~", "~0").replace("/", "~1"))
     return "".join("/" + part for part in parts)
+
+
+def _has(here: Any, key: str | int) -> bool:
+    if isinstance(here, Mapping):
+        return key in here
+    return isinstance(here, list | tuple) and isinstance(key, int) and key < len(here)
 
 
 def _looks_like_a_field(key: str | int) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Annotated
 
 import anyio
@@ -54,7 +55,7 @@ async def _events(service: PlanService, plan_id: str, start: int) -> AsyncIterat
     yield "retry: 1000\n\n"
     sent, quiet_since = start, anyio.current_time()
     while not service.closing.is_set():
-        rows = await run_sync(lambda: service.plans.events(plan_id, after=sent))
+        rows = await run_sync(partial(service.plans.events, plan_id, after=sent))
         for sequence, kind, at, data in rows:
             yield as_text(sequence, kind, at, data)
             sent, quiet_since = sequence, anyio.current_time()

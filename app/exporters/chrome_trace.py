@@ -1,7 +1,7 @@
 """A plan's timelines as a Chrome trace, which Perfetto and chrome://tracing open.
 
-Process = building, thread = pipeline rank of a route; transfers and gradient exchanges have tracks of their own, because
-slices of one track must nest; activation memory is a counter. Times are in microseconds.
+Process = building, thread = pipeline rank of a route; transfers and gradient exchanges have tracks of their own,
+because slices of one track must nest; activation memory is a counter. Times are in microseconds.
 Format: "Trace Event Format" of the Chromium project.
 """
 

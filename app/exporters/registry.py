@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from app.exporters.chrome_trace import chrome_trace
 from app.exporters.rank_map_csv import rank_map_csv
+from app.faults import Fault, Refused
 from models.plan import Plan
 from models.request import PlanRequest
 
@@ -30,3 +31,12 @@ EXPORTERS: Mapping[ArtifactKind, Exporter] = {
     "chrome-trace": Exporter(chrome_trace, "application/json", "trace.json"),
     "rank-map-csv": Exporter(rank_map_csv, "text/csv; charset=utf-8", "ranks.csv"),
 }
+
+
+def exporter_named(name: str) -> Exporter:
+    """The export of that name, or a fault that lists them all."""
+    if name not in EXPORTERS:
+        allowed = ", ".join(EXPORTERS)
+        raise Refused((Fault("not-an-option", f"there is no export {name!r}", allowed=allowed,
+                             remedy=f"Use one of {allowed}.", where="--format"),))  # fmt: skip
+    return EXPORTERS[cast(ArtifactKind, name)]

@@ -20,7 +20,7 @@ from app.jobs.children import Ended, Limits, run_in_child
 from app.jobs.queue import enqueue_plan, open_queue
 from app.jobs.search import fault_of
 from app.settings import Settings
-from app.storage.plans import NewPlan, PlanRow, PlanStore
+from app.storage.plans import NewPlan, PlanStore
 from app.storage.tables import create_engine, create_tables
 from app.storage.workers import WorkerStore
 from models.plan import Plan

@@ -45,7 +45,7 @@ class Worker:
         self._workers.beat(self._settings.worker_id)
         self._runtime = DBOS(config=self._config())
 
-        @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=1000)
+        @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=1000)  # type: ignore[untyped-decorator,unused-ignore]
         def search_plan(plan_id: str) -> str:
             return self._run(plan_id)
 

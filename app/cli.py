@@ -1,0 +1,252 @@
+"""The command line: a door to the same planner, judge and exporters as the HTTP service.
+
+Owns the commands and their options. Heavy imports are made by the command that needs them, so that help is instant.
+Exit codes: 0 planned, 1 defect, 2 bad input, 3 infeasible, 4 nothing found in time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+if TYPE_CHECKING:
+    from app.settings import Settings
+
+cli = typer.Typer(
+    name="isthmus",
+    help="Plans the training of large models across data-centre buildings.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+OUT = Console()
+ERR = Console(stderr=True)
+
+Source = Annotated[str, typer.Argument(help="A file, - for standard input, or the name of an example.")]
+File = Annotated[str, typer.Argument(help="A file, or - for standard input.")]
+OutFile = Annotated[Path | None, typer.Option("--out", help="Write the result to this file.")]
+
+
+def _settings(context: typer.Context) -> Settings:
+    from app.settings import Settings
+
+    given = context.find_object(Settings)
+    return given if given is not None else Settings.from_environment()
+
+
+def _write(out: Path | None, text: bytes) -> None:
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_bytes(text)
+        ERR.print(f"written: {out}", highlight=False)
+
+
+@cli.command()
+def plan(
+    context: typer.Context,
+    request: Source,
+    out: OutFile = None,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds to search; overrides the request.")] = None,
+) -> None:
+    """Plan a job: placement, timing, transport and proof."""
+    from app.documents import parse_json, read_model
+    from app.jobs.child import OUTCOME
+    from app.terminal.inputs import read_source
+    from app.terminal.summary import print_outcome
+    from app.terminal.work import EXIT_OF_STATUS, search
+    from models.request import PlanRequest
+
+    document = parse_json(read_source(request))
+    if time_limit is not None and isinstance(document, dict) and isinstance(document.get("options", {}), dict):
+        document["options"] = {**document.get("options", {}), "time_limit_s": time_limit}
+    outcome = search(read_model(PlanRequest, document), _settings(context), ERR)
+    print_outcome(OUT, outcome)
+    _write(out, OUTCOME.dump_json(outcome))
+    raise typer.Exit(EXIT_OF_STATUS[outcome.status])
+
+
+@cli.command()
+def schedule(context: typer.Context, problem: File, out: OutFile = None) -> None:
+    """Time a placed pipeline: the order and start of every operation."""
+    from app.documents import canonical, parse_json, read_model
+    from app.jobs.child import Task
+    from app.terminal.inputs import read_source
+    from app.terminal.summary import print_schedule
+    from app.terminal.work import answer_of
+    from models.schedule import PipelineProblem, PipelineSchedule
+
+    settings = _settings(context)
+    asked = read_model(PipelineProblem, parse_json(read_source(problem)))
+    task = Task("schedule", settings.solvers.schedule, (canonical(asked),), settings.child_memory_bytes)
+    text = answer_of(task, settings, ERR, asked.options.time_limit_s)
+    print_schedule(OUT, PipelineSchedule.model_validate_json(text))
+    _write(out, text)
+
+
+@cli.command()
+def verify(context: typer.Context, request: Source, plan_file: Annotated[str, typer.Argument(metavar="PLAN")]) -> None:
+    """Judge a plan, whoever made it; exit code 3 when the judge rejects it."""
+    from app.documents import canonical, read_plan, read_request
+    from app.jobs.child import Task
+    from app.terminal.inputs import read_source
+    from app.terminal.summary import print_verdict
+    from app.terminal.work import ExitCode, answer_of
+    from models.plan import Verdict
+
+    settings = _settings(context)
+    documents = (canonical(read_request(read_source(request))), canonical(read_plan(read_source(plan_file))))
+    task = Task("evaluate", settings.solvers.judge, documents, settings.child_memory_bytes)
+    verdict = Verdict.model_validate_json(answer_of(task, settings, ERR))
+    print_verdict(OUT, verdict)
+    raise typer.Exit(ExitCode.PLANNED if verdict.accepted else ExitCode.INFEASIBLE)
+
+
+@cli.command()
+def export(
+    plan_file: Annotated[str, typer.Argument(metavar="PLAN")],
+    kind: Annotated[str, typer.Option("--format", help="chrome-trace, rank-map-csv, ...")],
+    out: OutFile = None,
+    request: Annotated[
+        str | None, typer.Option(help="The request; names buildings and hosts where it is needed.")
+    ] = None,
+) -> None:
+    """Write a plan in the form of another tool."""
+    from app.documents import read_plan, read_request
+    from app.exporters.registry import exporter_named
+    from app.terminal.inputs import read_source
+
+    exporter = exporter_named(kind)
+    asked = None if request is None else read_request(read_source(request))
+    text = exporter.export(read_plan(read_source(plan_file)), asked)
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        _write(out, text.encode())
+
+
+@cli.command()
+def examples(name: Annotated[str | None, typer.Argument(help="Print this one.")] = None) -> None:
+    """List the example requests, or print one."""
+    from app.terminal.inputs import read_source
+    from models.catalogue import entry_names
+
+    if name is None:
+        typer.echo("\n".join(entry_names("examples")))
+    else:
+        typer.echo(json.dumps(json.loads(read_source(name)), indent=2))
+
+
+@cli.command()
+def validate(
+    subject: Annotated[str, typer.Argument(help="training, network or pipeline")],
+    rows: File,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Compare predictions with measured rows; nothing is refitted."""
+    from app.terminal.inputs import read_rows
+    from app.terminal.measured import print_report, validation_report
+
+    report = validation_report(subject, read_rows(rows))
+    if as_json:
+        typer.echo(json.dumps(report, indent=2))
+    else:
+        print_report(OUT, report)
+
+
+@cli.command()
+def serve(
+    context: typer.Context,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on.")] = None,
+    database: Annotated[str | None, typer.Option(help="URL of the database.")] = None,
+    worker: Annotated[bool, typer.Option(help="Whether this process also solves.")] = True,
+) -> None:
+    """Run the service; Swagger UI is at /docs."""
+    from app.terminal.serving import serve as run
+
+    given = {"host": host, "port": port, "database_url": database, "run_worker": None if worker else False}
+    stated = {name: value for name, value in given.items() if value is not None}
+    settings = _changed(_settings(context), stated)
+    ERR.print(f"http://{settings.host}:{settings.port}/docs", highlight=False)
+    run(settings)
+
+
+@cli.command()
+def worker(
+    context: typer.Context,
+    database: Annotated[str | None, typer.Option(help="URL of the shared database.")] = None,
+    worker_id: Annotated[str | None, typer.Option("--id", help="Stable name; must differ between workers.")] = None,
+) -> None:
+    """Solve queued plans without serving HTTP."""
+    from app.terminal.serving import work
+
+    given = {"database_url": database, "worker_id": worker_id}
+    work(_changed(_settings(context), {name: value for name, value in given.items() if value is not None}))
+
+
+@cli.command()
+def doctor(context: typer.Context) -> None:
+    """Show what is installed and try every part once."""
+    from app.terminal.doctor import run_doctor
+
+    raise typer.Exit(0 if run_doctor(OUT, _settings(context)) else 1)
+
+
+@cli.command()
+def openapi() -> None:
+    """Print the OpenAPI document of the service."""
+    from app.main import create_app
+    from app.settings import Settings
+
+    typer.echo(json.dumps(create_app(Settings()).openapi(), indent=2, sort_keys=True))
+
+
+@cli.command()
+def demo() -> None:
+    """Plan Llama-3.1-405B on two buildings over HTTP, and stop everything afterwards."""
+    from app.terminal.demo import DemoFailed, run_demo
+
+    try:
+        code = run_demo(OUT, [])
+    except DemoFailed as failure:
+        ERR.print(f"[bold red]demo failed[/]: {escape(str(failure))}")
+        raise typer.Exit(1) from None
+    raise typer.Exit(code)
+
+
+def _changed(settings: Settings, values: Mapping[str, object]) -> Settings:
+    return type(settings).model_validate({**settings.model_dump(), **values})
+
+
+def main(arguments: list[str] | None = None, settings: Settings | None = None) -> None:
+    """Run a command and leave with its exit code; faults of the input are printed, never traced."""
+    from app.faults import Refused, from_planner_error
+    from app.settings import InvalidSetting
+    from app.terminal.inputs import print_faults
+    from app.terminal.work import ExitCode, Failed
+    from models.errors import PlannerError
+
+    try:
+        cli(args=arguments, obj=settings)
+    except Refused as refused:
+        print_faults(ERR, refused)
+        raise SystemExit(ExitCode.BAD_INPUT) from None
+    except PlannerError as error:
+        print_faults(ERR, Refused((from_planner_error(error),)))
+        raise SystemExit(ExitCode.BAD_INPUT) from None
+    except InvalidSetting as error:
+        ERR.print(f"[bold red]bad setting[/]: {escape(str(error))}")
+        raise SystemExit(ExitCode.BAD_INPUT) from None
+    except Failed as failure:
+        ERR.print(f"[bold red]failed[/]: {escape(str(failure))}")
+        raise SystemExit(ExitCode.DEFECT) from None
+
+
+if __name__ == "__main__":
+    main()

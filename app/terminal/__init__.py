@@ -1,0 +1,1 @@
+"""What the command line shows and how its longer commands work. Never decides anything about a plan."""

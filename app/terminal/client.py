@@ -1,0 +1,67 @@
+"""A small client of our own HTTP interface, for the demo: JSON requests and the event stream.
+
+Owns the client side of the wire. Talks to the one address it is given.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from typing import Any
+
+TIMEOUT_S = 60.0
+
+
+class ServiceError(Exception):
+    """The service answered with a problem."""
+
+
+class Client:
+    """One service by host and port."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host, self._port = host, port
+
+    def is_ready(self) -> bool:
+        """Whether the service can take work."""
+        try:
+            self.get("/healthz/ready")
+        except (OSError, HTTPException, ServiceError):
+            return False
+        return True
+
+    def get(self, path: str) -> bytes:
+        """The body of a resource."""
+        with self._exchange("GET", path) as response:
+            return response.read()
+
+    def post(self, path: str, body: object) -> Any:
+        """The answer to a JSON document."""
+        with self._exchange("POST", path, json.dumps(body).encode()) as response:
+            return json.loads(response.read())
+
+    def events(self, path: str) -> Iterator[tuple[str, bytes]]:
+        """Kind and JSON text of every event until the stream ends."""
+        kind = ""
+        with self._exchange("GET", path) as response:
+            for line in response:
+                name, _, value = line.rstrip(b"\r\n").partition(b": ")
+                if name == b"event":
+                    kind = value.decode()
+                elif name == b"data":
+                    yield kind, value
+
+    @contextmanager
+    def _exchange(self, method: str, path: str, body: bytes | None = None) -> Iterator[HTTPResponse]:
+        connection = HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)
+        try:
+            headers = {"Content-Type": "application/json"} if body is not None else {}
+            connection.request(method, path, body=body, headers=headers)
+            response = connection.getresponse()
+            if response.status >= 400:
+                raise ServiceError(f"{method} {path}: {response.status} {response.read().decode()[:2000]}")
+            yield response
+        finally:
+            connection.close()

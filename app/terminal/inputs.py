@@ -1,0 +1,67 @@
+"""Reads what a command is given: a file, standard input or the name of an example.
+
+Owns the file system side of the command line's input, and the printing of faults.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from app.faults import Fault, Refused
+from models.catalogue import entry_names, named_entry
+
+MAX_BYTES = 256 * 1024 * 1024
+
+
+def read_source(source: str) -> bytes:
+    """The bytes of a file, of standard input (`-`) or of an example request by name."""
+    if source == "-":
+        return sys.stdin.buffer.read(MAX_BYTES)
+    path = Path(source)
+    if not path.exists() and source in entry_names("examples"):
+        return json.dumps(named_entry("examples", source)).encode()
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise Refused((_fault(source, f"has more than {MAX_BYTES:,} bytes", "Give a smaller file."),))
+        return path.read_bytes()
+    except OSError as error:
+        names = ", ".join(entry_names("examples"))
+        remedy = f"Give a file, - for standard input, or the name of an example: {names}."
+        raise Refused((_fault(source, error.strerror or str(error), remedy),)) from None
+
+
+def read_rows(source: str) -> list[dict[str, str]]:
+    """The rows of a CSV file with a header, every cell as text."""
+    try:
+        text = read_source(source).decode("utf-8-sig")
+        rows = list(csv.DictReader(text.splitlines(), strict=True))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise Refused((_fault(source, f"is not CSV in UTF-8: {error}", "Give a CSV file with a header."),)) from None
+    broken = [number for number, row in enumerate(rows, 2) if None in row or None in row.values()]
+    if broken:
+        what = f"line {broken[0]} has another number of cells than the header"
+        raise Refused((_fault(source, what, "Give every row one cell per column."),))
+    if not rows:
+        raise Refused((_fault(source, "has no rows", "Give a CSV file with a header and rows."),))
+    return rows
+
+
+def _fault(source: str, what: str, remedy: str) -> Fault:
+    return Fault("invalid-request", f"{source}: {what}", remedy=remedy, where=source)
+
+
+def print_faults(console: Console, refused: Refused) -> None:
+    """Every fault with its pointer, what is allowed and what to do."""
+    for fault in refused.faults:
+        values = fault.to_dict()
+        console.print(f"[bold red]{values['code']}[/] at [bold]{escape(values['where'])}[/]", highlight=False)
+        console.print(f"  what:    {escape(fault.what)}", highlight=False)
+        if fault.allowed:
+            console.print(f"  allowed: {escape(fault.allowed)}", highlight=False)
+        console.print(f"  to do:   {escape(fault.remedy)}", highlight=False)

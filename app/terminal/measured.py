@@ -1,0 +1,47 @@
+"""Compares predictions with measured rows, as the command line asks for it.
+
+Owns the choice of the comparison by name and its table. The comparisons themselves are the solver's.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from app.faults import Fault, Refused
+
+SUBJECTS = ("training", "network", "pipeline")
+COLUMNS = ("rows", "mean_abs_pct", "median_abs_pct", "bias_pct", "worst_pct")
+
+
+def validation_report(subject: str, rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """Errors per family and in total, as plain values."""
+    if subject not in SUBJECTS:
+        allowed = ", ".join(SUBJECTS)
+        raise Refused((Fault("not-an-option", f"no measured subject is called {subject!r}", allowed=allowed,
+                             remedy=f"Use one of {allowed}.", where="first argument"),))  # fmt: skip
+    module = importlib.import_module(f"solver.validation.{subject}")
+    validate: Callable[[Sequence[Mapping[str, str]]], Any] = getattr(module, f"validate_{subject}")
+    try:
+        report: dict[str, Any] = validate(rows).to_dict()
+    except KeyError as missing:
+        remedy = f"Use the columns of the measured {subject} data."
+        raise Refused((Fault("missing-field", f"the rows have no column {missing}", remedy=remedy),)) from None
+    return report
+
+
+def print_report(console: Console, report: Mapping[str, Any]) -> None:
+    """One line per family, the total, and the reasons of skipped rows."""
+    table = Table(title="Prediction errors (%)", title_justify="left")
+    table.add_column("family")
+    for column in COLUMNS:
+        table.add_column(column.removesuffix("_pct").replace("_", " "), justify="right")
+    for name, summary in [*report["families"].items(), ("total", report["total"])]:
+        table.add_row(name, str(summary["rows"]), *(f"{summary[column]:+.2f}" for column in COLUMNS[1:]))
+    console.print(table)
+    for reason, number in report["total"]["skipped"].items():
+        console.print(f"skipped {number}: {reason}", highlight=False)

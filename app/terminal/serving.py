@@ -1,0 +1,66 @@
+"""Runs the service and the worker as long-living programs, until SIGTERM or Ctrl-C.
+
+Owns their signals. Never configures anything but what the settings say.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from app.jobs.service import PlanService
+from app.jobs.worker import Worker
+from app.logs import configure
+from app.main import create_app
+from app.settings import Settings
+
+CLOSE_CONNECTIONS_S = 5
+
+
+class _Server(uvicorn.Server):
+    """Ends open event streams as soon as it is told to stop; they would hold it up otherwise."""
+
+    def __init__(self, app: FastAPI, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._app = app
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Tell the streams, then do what uvicorn does."""
+        service = getattr(self._app.state, "service", None)
+        if service is not None:
+            service.closing.set()
+        super().handle_exit(sig, frame)
+
+
+def serve(settings: Settings) -> None:
+    """The HTTP service, with a worker in it unless the settings say otherwise."""
+    configure(settings.log_level)
+    app = create_app(settings)
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=CLOSE_CONNECTIONS_S,
+    )
+    _Server(app, config).run()
+
+
+def work(settings: Settings) -> None:
+    """A worker without HTTP."""
+    configure(settings.log_level)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    service = PlanService(settings)
+    worker = Worker(settings, service.engine, service.client)
+    worker.start()
+    stop.wait()
+    worker.stop()
+    service.close()

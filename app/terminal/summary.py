@@ -1,0 +1,202 @@
+"""A plan, an infeasibility or a schedule as a person reads it in a terminal.
+
+Owns the layout. Every figure shown is a field of the document; nothing is computed here but sums and shares.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from models.outcome import Infeasible, NotFound, Outcome
+from models.plan import MemoryUse, Plan, Route, Verdict
+from models.schedule import PipelineSchedule
+
+BAR_WIDTH = 40
+GB = 1e9
+CAUSES = (
+    ("compute", "compute_s"),
+    ("tensor parallel", "tensor_parallel_s"),
+    ("context parallel", "context_parallel_s"),
+    ("expert parallel", "expert_parallel_s"),
+    ("bubble", "bubble_s"),
+    ("pipeline transfers", "pipeline_s"),
+    ("gradient exchange", "data_parallel_s"),
+    ("optimizer", "optimizer_s"),
+)
+
+
+def print_outcome(console: Console, outcome: Outcome) -> None:
+    """Whatever a search ended with."""
+    if isinstance(outcome, Infeasible):
+        console.print("[bold red]Infeasible[/]: no plan obeys the request.")
+        for reason in outcome.reasons:
+            console.print(f"  [bold]{reason.code}[/] {escape(reason.pointer)}: {escape(reason.detail)}")
+            for remedy in reason.remedies:
+                console.print(f"    to do: {escape(remedy)}")
+    elif isinstance(outcome, NotFound):
+        console.print("[bold yellow]Nothing found in time[/], and no proof that nothing exists.")
+        console.print(f"  {escape(outcome.detail)}; no plan is faster than {outcome.lower_bound_s:.4g} s")
+        console.print("  to do: allow more time (--time-limit), or narrow constraints.allowed")
+    else:
+        print_plan(console, outcome.plan)
+        end = "the search ended by itself" if outcome.complete else "the search was stopped before its end"
+        console.print(f"Found in {outcome.elapsed_s:.1f} s; {end}.")
+
+
+def print_plan(console: Console, plan: Plan) -> None:
+    """The whole plan, section by section."""
+    _configuration(console, plan)
+    console.print(_placement(plan))
+    console.print(_waterfall(plan))
+    console.print(_memory(plan))
+    if plan.transport:
+        console.print(_transport(plan))
+    if plan.baselines:
+        console.print(_baselines(plan))
+    _proof(console, plan)
+    print_verdict(console, plan.verdict)
+
+
+def _configuration(console: Console, plan: Plan) -> None:
+    one, degrees, metrics = plan.configuration, plan.configuration.degrees, plan.metrics
+    console.print(
+        f"[bold]{metrics.iteration_s:.4g} s[/] per iteration, {metrics.tokens_per_s:,.0f} tokens/s, "
+        f"MFU {100 * metrics.model_flops_utilisation:.1f} %, {metrics.num_gpus:,} GPUs, "
+        f"{metrics.cross_building_bytes / GB:,.1f} GB between buildings per iteration"
+    )
+    console.print(
+        f"tp {degrees.tp}, cp {degrees.cp}, ep {degrees.ep}, pp {degrees.pp}, dp {degrees.dp}, vpp {degrees.vpp}; "
+        f"{one.num_microbatches} micro-batches of {one.micro_batch_sequences}; {one.sharding}, recompute "
+        f"{one.recompute}, {one.family}; crossing: [bold]{plan.placement.crossing}[/]"
+    )
+
+
+def _placement(plan: Plan) -> Table:
+    table = Table(title="Placement", title_justify="left")
+    for heading in ("route", "replicas", "pipeline ranks and their places"):
+        table.add_column(heading, justify="right" if heading == "replicas" else "left")
+    for route in plan.placement.routes[:12]:
+        table.add_row(escape(route.id), f"{route.num_replicas:,}", escape(runs_of_places(route)))
+    if len(plan.placement.routes) > 12:
+        table.add_row("...", "", f"{len(plan.placement.routes) - 12} more routes in the plan document")
+    return table
+
+
+def runs_of_places(route: Route) -> str:
+    """The places of a route with equal neighbours merged.
+
+    >>> runs_of_places(Route(id="r", places=("a", "a", "b"), pools=("p", "p", "q"), num_replicas=1, first_replica=0))
+    '0-1 a, 2 b'
+    """
+    texts = []
+    for place, members in groupby(enumerate(route.places), key=lambda pair: pair[1]):
+        ranks = [rank for rank, _ in members]
+        texts.append(f"{ranks[0]}-{ranks[-1]} {place}" if len(ranks) > 1 else f"{ranks[0]} {place}")
+    return ", ".join(texts)
+
+
+def _waterfall(plan: Plan) -> Table:
+    table = Table(title="Where the iteration time goes", title_justify="left")
+    for heading in ("cause", "s", "%", ""):
+        table.add_column(heading, justify="right" if heading in ("s", "%") else "left")
+    total_s = plan.time.total_s or 1.0
+    before_s = 0.0
+    for name, field in CAUSES:
+        part_s = float(getattr(plan.time, field))
+        offset = round(BAR_WIDTH * before_s / total_s)
+        length = round(BAR_WIDTH * (before_s + part_s) / total_s) - offset
+        if part_s > 0:
+            table.add_row(name, f"{part_s:.4f}", f"{100 * part_s / total_s:.1f}", " " * offset + "█" * length)
+        before_s += part_s
+    table.add_row("total", f"{plan.time.total_s:.4f}", "100.0", "")
+    return table
+
+
+def _memory(plan: Plan) -> Table:
+    table = Table(title="Memory per GPU (GB), fullest pipeline ranks", title_justify="left")
+    headings = ("rank", "weights", "gradients", "optimizer", "activations", "buffers", "framework", "total", "limit")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    fullest = sorted(plan.memory, key=lambda use: use.limit_bytes - use.total_bytes)[:3]
+    for use in fullest:
+        table.add_row(str(use.pipeline_rank), *(f"{one / GB:.1f}" for one in _bytes_of(use)))
+    return table
+
+
+def _bytes_of(use: MemoryUse) -> tuple[float, ...]:
+    return (
+        use.weights_bytes,
+        use.gradients_bytes,
+        use.optimizer_bytes,
+        use.activations_bytes,
+        use.buffers_bytes,
+        use.framework_bytes,
+        use.total_bytes,
+        use.limit_bytes,
+    )
+
+
+def _transport(plan: Plan) -> Table:
+    table = Table(title="Transport", title_justify="left")
+    for heading in ("of", "tier", "operation", "algorithm", "balancing", "reliability", "QPs", "GB/s"):
+        table.add_column(heading, justify="right" if heading in ("QPs", "GB/s") else "left")
+    for one in plan.transport[:16]:
+        table.add_row(
+            one.dimension,
+            one.tier,
+            one.collective,
+            one.algorithm,
+            one.load_balancing,
+            one.reliability,
+            str(one.num_queue_pairs),
+            f"{one.effective_bytes_per_s / GB:.2f}",
+        )
+    return table
+
+
+def _baselines(plan: Plan) -> Table:
+    table = Table(title="Other ways, under the same evaluator", title_justify="left")
+    for heading in ("baseline", "s", "speed-up", "assumed"):
+        table.add_column(heading, justify="right" if heading in ("s", "speed-up") else "left")
+    for one in plan.baselines:
+        if one.iteration_s is None:
+            table.add_row(escape(one.name), "none", "", escape(one.reason))
+        else:
+            speed_up = "" if one.speed_up is None else f"{one.speed_up:.3f}"
+            table.add_row(escape(one.name), f"{one.iteration_s:.4f}", speed_up, escape(one.assumptions))
+    return table
+
+
+def _proof(console: Console, plan: Plan) -> None:
+    proof = plan.proof
+    console.print(
+        f"Proof: {proof.status}; no plan of the stated model is faster than {proof.lower_bound_s:.4f} s, gap "
+        f"{100 * proof.relative_gap:.2f} %; of {proof.num_configurations:,} configurations {proof.num_pruned:,} were "
+        f"excluded by their bound and {proof.num_explored:,} tried; speed of light {proof.speed_of_light_s:.4f} s."
+    )
+    console.print(f"Proven: {escape(proof.proven)}")
+
+
+def print_verdict(console: Console, verdict: Verdict) -> None:
+    """What the judge says."""
+    if verdict.accepted:
+        console.print(f"[bold green]Accepted[/] by the judge; {len(verdict.rules_checked)} rules checked.")
+        return
+    console.print(f"[bold red]Rejected[/] by the judge: {len(verdict.violations)} violations.")
+    for violation in verdict.violations[:20]:
+        console.print(f"  [bold]{escape(violation.rule)}[/] {escape(violation.where)}: {escape(violation.detail)}")
+
+
+def print_schedule(console: Console, schedule: PipelineSchedule) -> None:
+    """The figures of a schedule and its order."""
+    console.print(
+        f"[bold]{schedule.objective_value_s:.6g} s[/] {schedule.objective} ({schedule.status}); bound "
+        f"{schedule.lower_bound_s:.6g} s, gap {100 * schedule.gap:.2f} %; from {schedule.generator}, "
+        f"{schedule.seconds:.1f} s"
+    )
+    for rank, line in enumerate(schedule.text.splitlines()[:16]):
+        console.print(f"rank {rank}: {escape(line)}", highlight=False, overflow="ellipsis", no_wrap=True)

@@ -1,0 +1,106 @@
+"""Runs one task of the command line in a child process, with a progress line and a hard stop.
+
+Owns what Ctrl-C means (keep the best) and the exit codes. Never prints a result.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from enum import IntEnum
+
+from rich.console import Console
+
+from app.documents import canonical
+from app.faults import Fault, Refused
+from app.jobs.child import OUTCOME, Task
+from app.jobs.children import Ended, Limits, run_in_child
+from app.jobs.search import fault_of, judge_ending
+from app.settings import Settings
+from app.terminal.progress import ProgressLine
+from models.outcome import NotFound, Outcome
+from models.request import PlanRequest
+
+
+class ExitCode(IntEnum):
+    """What a command ends with."""
+
+    PLANNED = 0
+    DEFECT = 1
+    BAD_INPUT = 2
+    INFEASIBLE = 3
+    NOTHING_FOUND = 4
+
+
+EXIT_OF_STATUS = {
+    "planned": ExitCode.PLANNED,
+    "infeasible": ExitCode.INFEASIBLE,
+    "not_found": ExitCode.NOTHING_FOUND,
+}
+SHORT_TASK_S = 120.0
+
+
+class Failed(Exception):
+    """A child ended without an answer; the message is for the user."""
+
+
+def run_task(
+    task: Task, settings: Settings, limit_s: float, on_message: Callable[[str, bytes], None] = lambda _kind, _text: None
+) -> Ended:
+    """Run in a child; the first Ctrl-C asks it to stop and keep its best."""
+    stop = threading.Event()
+    limits = Limits(limit_s, settings.soft_grace_s, settings.kill_grace_s, settings.child_memory_bytes)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run_in_child, task, limits, on_message=on_message, stop_asked=stop.is_set)
+        while not running.done():
+            try:
+                time.sleep(0.05)
+            except KeyboardInterrupt:
+                stop.set()
+        return running.result()
+
+
+def search(request: PlanRequest, settings: Settings, console: Console) -> Outcome:
+    """The outcome of a request; a search that is killed gives the best that it had reported."""
+    best: list[bytes] = []
+
+    def take(kind: str, text: bytes) -> None:
+        if kind == "incumbent":
+            best[:] = [text]
+        line.take(kind, text)
+
+    task = Task("plan", settings.solvers.plan, (canonical(request),), settings.child_memory_bytes)
+    with ProgressLine(console) as line:
+        ended = run_task(task, settings, request.options.time_limit_s, take)
+    check_refusal(ended)
+    verdict = judge_ending(ended, best=best[0] if best else None, cancelled=False)
+    if verdict.outcome is not None:
+        return OUTCOME.validate_json(verdict.outcome)
+    if ended.ending == "timed_out":
+        return NotFound(lower_bound_s=0.0, detail="the search was killed at its time limit", elapsed_s=ended.elapsed_s)
+    raise Failed(_words(ended))
+
+
+def answer_of(task: Task, settings: Settings, console: Console, limit_s: float = SHORT_TASK_S) -> bytes:
+    """The answer of a task that has one, or Failed."""
+    with ProgressLine(console) as line:
+        ended = run_task(task, settings, limit_s, line.take)
+    check_refusal(ended)
+    if ended.ending != "answered":
+        raise Failed(_words(ended))
+    return ended.answer
+
+
+def check_refusal(ended: Ended) -> None:
+    """Raise what the child found wrong with the input."""
+    if ended.ending == "refused":
+        raise Refused((Fault(**json.loads(ended.detail)),))
+
+
+def _words(ended: Ended) -> str:
+    fault = json.loads(fault_of(ended))
+    detail = json.loads(ended.detail).get("traceback", "") if ended.detail else ""
+    return f"{fault['what']} {fault['remedy']}\n{detail}".strip()
