@@ -1,0 +1,54 @@
+"""The import contracts hold, and they can convict. Rules that contracts cannot say are read from the syntax tree."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+from importlinter.application.use_cases import read_user_options
+from importlinter.cli import lint_imports
+
+from tests.architecture.sources import ROOT, modules_imported, name_of, python_files, tree_of
+
+CLOCKS = {"time", "datetime", "random"}
+WORLD = {"os", "socket", "subprocess", "threading", "multiprocessing", "pathlib", "shutil", "tempfile"}
+CLOCK_DEFAULTS = {"solver/schedules/portfolio.py"}  # the caller may pass another clock; this is only the default
+
+
+def test_the_contracts_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert lint_imports(no_cache=True) == 0
+
+
+def test_a_contract_convicts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    rule = tmp_path / "contracts.ini"
+    rule.write_text(
+        "[importlinter]\nroot_packages =\n    models\n    solver\n    app\n"
+        "[importlinter:contract:wrong]\nname = wrong\ntype = forbidden\n"
+        "source_modules = solver.verify\nforbidden_modules = models\n"
+    )
+    monkeypatch.chdir(ROOT)
+    assert lint_imports(config_filename=str(rule), no_cache=True) != 0
+
+
+def test_the_promised_contracts_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    ids = {contract["id"] for contract in read_user_options().contracts_options}
+    assert ids >= {"roots", "solver", "app", "judge", "world", "vocabulary", "http", "exporters"}
+
+
+@pytest.mark.parametrize("path", python_files("models", "solver"), ids=name_of)
+def test_the_mathematics_reads_neither_clock_nor_disk(path: Path) -> None:
+    allowed = CLOCKS if name_of(path) in CLOCK_DEFAULTS else set()
+    assert (CLOCKS | WORLD) & modules_imported(path) <= allowed
+
+
+@pytest.mark.parametrize("path", python_files("models", "solver", "app"), ids=name_of)
+def test_only_the_settings_read_the_environment(path: Path) -> None:
+    reads = [
+        node
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv")
+    ]
+    assert not reads or name_of(path) == "app/settings.py"
