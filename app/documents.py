@@ -116,9 +116,13 @@ def digest(data: bytes) -> str:
 def check_request_limits(request: PlanRequest, settings: Settings) -> None:
     """Refuse what is larger than this service plans, with the limit and the value."""
     faults: list[Fault] = []
-    num_gpus = request.cluster.num_free_gpus
+    num_gpus = sum(pool.num_hosts * pool.gpus_per_host for pool in request.cluster.pools)
     if num_gpus > settings.max_gpus:
         faults.append(_limit("/cluster/pools", "GPUs", num_gpus, settings.max_gpus))
+    cluster = request.cluster
+    num_parts = len(cluster.places) + len(cluster.pools) + len(cluster.links)
+    if num_parts > settings.max_cluster_parts:
+        faults.append(_limit("/cluster", "places, pools and links", num_parts, settings.max_cluster_parts))
     wanted_s = request.options.time_limit_s
     if wanted_s > settings.max_time_limit_s:
         faults.append(_limit("/options/time_limit_s", "seconds", wanted_s, settings.max_time_limit_s))

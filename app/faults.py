@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from models.errors import PlannerError
+from models.outcome import Reason
 
 ISSUE_TYPES: Mapping[str, str] = {
     "missing-field": "A required field is absent.",
@@ -24,6 +25,18 @@ ISSUE_TYPES: Mapping[str, str] = {
     "bad-pattern": "The text does not have the required form.",
     "not-finite": "NaN and infinity are not numbers here.",
     "contradiction": "The document contradicts itself.",
+    "memory-too-small": "Infeasible: the model state or the activations do not fit.",
+    "too-few-gpus": "Infeasible: fewer GPUs than the least configuration needs.",
+    "degrees-do-not-divide": "Infeasible: the parallel degrees allowed do not divide what they split.",
+    "batch-too-small": "Infeasible: fewer sequences than replicas or micro-batches need.",
+    "no-path": "Infeasible: places that must talk are not connected.",
+    "pins-contradict": "Infeasible: pins contradict each other or the forbidden places.",
+    "traffic-limit": "Infeasible: the traffic between buildings exceeds its limit.",
+    "target-out-of-reach": "Infeasible: no plan reaches the target.",
+    "precision-unsupported": "Infeasible: the GPUs lack the precision.",
+    "nothing-allowed": "Infeasible: the constraints leave no configuration.",
+    "too-few-rows": "Fewer measured rows than the fit needs.",
+    "contradictory-rows": "The measured rows contradict each other.",
     "invalid-json": "The body is not a JSON document.",
     "invalid-request": "The request parses but cannot mean anything.",
     "invalid-plan": "The document is not a plan of this request.",
@@ -88,6 +101,12 @@ def from_planner_error(error: PlannerError) -> Fault:
         pointer=error.pointer,
         remedy=error.remedy or "Change the value that the message names.",
     )
+
+
+def from_reason(reason: Reason) -> Fault:
+    """The fault that a reason of infeasibility states."""
+    remedy = "; or ".join(reason.remedies) or "Change the value that the message names."
+    return Fault(code=reason.code, what=reason.detail, pointer=reason.pointer, remedy=remedy)
 
 
 def from_validation(failure: ValidationError, document: Any) -> tuple[Fault, ...]:

@@ -29,6 +29,7 @@ class Solvers(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     plan: str = "solver.planner:plan"
+    lint: str = "solver.lint:lint"
     validate_request: str = "solver.planner:validate"
     judge: str = "solver.verify.judge:judge"
     schedule: str = "solver.cpsat.solve:solve_pipeline"
@@ -70,6 +71,7 @@ class Settings(BaseModel):
     max_body_bytes: PositiveInt = Field(32 * MIB, description="Largest request body.")
     body_timeout_s: Positive = Field(30.0, description="Time a client has to send its body.")
     max_gpus: PositiveInt = Field(4_000_000, description="Largest cluster accepted, in GPUs.")
+    max_cluster_parts: PositiveInt = Field(10_000, description="Most places, pools and links of a cluster together.")
     max_pipeline_operations: PositiveInt = Field(200_000, description="Largest direct schedule, in operations.")
     require_idempotency_key: bool = Field(False, description="Refuse POST /v1/plans without Idempotency-Key.")
     retention_s: float = Field(0.0, ge=0, description="Age at which finished plans are removed; 0 keeps them.")

@@ -103,7 +103,8 @@ def _text(values: dict[str, str]) -> bytes:
     return TypeAdapter(dict[str, str]).dump_json(values)
 
 
-def _load(path: str) -> Callable[..., Any]:
+def load(path: str) -> Callable[..., Any]:
+    """The function that `module:name` names."""
     module, _, name = path.partition(":")
     function: Callable[..., Any] = getattr(importlib.import_module(module), name)
     return function
@@ -116,7 +117,7 @@ def _plan(task: Task, channel: Channel) -> bytes:
     def incumbent(found: Planned) -> None:
         channel.send("incumbent", found.model_dump_json().encode())
 
-    outcome = _load(task.function)(
+    outcome = load(task.function)(
         PlanRequest.model_validate_json(task.documents[0]),
         progress=progress,
         incumbent=incumbent,
@@ -127,12 +128,12 @@ def _plan(task: Task, channel: Channel) -> bytes:
 
 
 def _validate(task: Task, _channel: Channel) -> bytes:
-    return REASONS.dump_json(_load(task.function)(PlanRequest.model_validate_json(task.documents[0])))
+    return REASONS.dump_json(load(task.function)(PlanRequest.model_validate_json(task.documents[0])))
 
 
 def _evaluate(task: Task, _channel: Channel) -> bytes:
     request, plan = task.documents
-    verdict: Verdict = _load(task.function)(PlanRequest.model_validate_json(request), Plan.model_validate_json(plan))
+    verdict: Verdict = load(task.function)(PlanRequest.model_validate_json(request), Plan.model_validate_json(plan))
     return verdict.model_dump_json().encode()
 
 
@@ -140,7 +141,7 @@ def _schedule(task: Task, channel: Channel) -> bytes:
     def progress(news: ScheduleProgress) -> None:
         channel.send("progress", news.model_dump_json().encode())
 
-    answer = _load(task.function)(
+    answer = load(task.function)(
         PipelineProblem.model_validate_json(task.documents[0]),
         progress=progress,
         cancelled=channel.cancelled,

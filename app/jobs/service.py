@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from app.documents import canonical, check_request_limits, check_schedule_limits, digest
-from app.faults import Fault, Refused
-from app.jobs.child import Task
+from app.faults import Fault, Refused, from_reason
+from app.jobs.child import Task, load
 from app.jobs.children import Ended, Limits, run_in_child
 from app.jobs.queue import enqueue_plan, open_queue
 from app.jobs.search import fault_of
@@ -23,6 +23,7 @@ from app.settings import Settings
 from app.storage.plans import NewPlan, PlanStore
 from app.storage.tables import create_engine, create_tables
 from app.storage.workers import WorkerStore
+from models.outcome import Reason
 from models.plan import Plan
 from models.request import PlanRequest
 from models.schedule import PipelineProblem
@@ -74,6 +75,7 @@ class PlanService:
         self.plans = PlanStore(self.engine)
         self.workers = WorkerStore(self.engine)
         self.closing = threading.Event()
+        self._lint = load(settings.solvers.lint)
         self._keys_in_use: set[str] = set()
         self._keys_lock = threading.Lock()
         self._direct = threading.BoundedSemaphore(settings.num_direct_solves)
@@ -87,6 +89,7 @@ class PlanService:
     def submit(self, request: PlanRequest, key: str | None = None) -> Submitted:
         """Queue a request, or find the plan that the same key already made."""
         check_request_limits(request, self.settings)
+        self._check_sense(request)
         text = canonical(request)
         new = NewPlan(request=text, request_digest=digest(text), idempotency_key=key)
         if key is not None and (found := self._replay(new)) is not None:
@@ -142,6 +145,12 @@ class PlanService:
                 )
             )
         return Submitted(plan_id, is_new=False)
+
+    def _check_sense(self, request: PlanRequest) -> None:
+        """Refuse at once what arithmetic alone shows to be impossible; no search could change it."""
+        reasons: tuple[Reason, ...] = self._lint(request)
+        if reasons:
+            raise Refused([from_reason(reason) for reason in reasons])
 
     def _check_queue(self) -> None:
         num_queued = self.plans.count("queued")

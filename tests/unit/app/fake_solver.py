@@ -215,3 +215,11 @@ def schedule(
     ):
         time.sleep(0.01)
     return SCHEDULE
+
+
+def lint(request: PlanRequest) -> tuple[Reason, ...]:
+    """Objects when only one GPU is allowed."""
+    if request.constraints.max_gpus == 1:
+        detail, pointer = "needs 2 GPUs, 1 is allowed", "/constraints/max_gpus"
+        return (Reason(code="too-few-gpus", pointer=pointer, detail=detail, remedies=("allow 2",)),)
+    return ()
