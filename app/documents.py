@@ -19,7 +19,7 @@ from models.plan import Plan
 from models.request import PlanRequest
 from models.schedule import PipelineProblem
 
-MAX_JSON_DEPTH = 200  # the recursion limit of the parser in use; a test holds it to that
+MAX_JSON_DEPTH = 201  # what the parser in use goes down to; a test holds it to that
 _TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 _NOT_FINITE = re.compile(rb'"(?:[^"\\]|\\.)*"|(-?(?:NaN|Infinity|inf))')
 

@@ -1,0 +1,153 @@
+"""Every bad request gets a 4xx problem document with a pointer, a published code and a remedy."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.documents import MAX_JSON_DEPTH, json_depth
+from app.faults import ISSUE_TYPES
+from app.settings import Solvers
+from tests.unit.app.service_fixture import FAKE_SOLVERS, request_for, running, settings_for
+from tests.unit.models.bad_requests import BAD_REQUESTS, BadRequest, good_request
+
+JSON = {"Content-Type": "application/json"}
+WIRE_WORDS = {"half a document": "not a JSON document", "deep JSON": "levels deep", "NaN": "NaN and Infinity"}
+
+
+def assert_is_problem(answer: Any) -> dict[str, Any]:
+    """The body, after checking that it keeps every promise of the error format."""
+    assert 400 <= answer.status_code < 500
+    assert answer.headers["content-type"] == "application/problem+json"
+    body: dict[str, Any] = answer.json()
+    assert set(body) == {"type", "title", "status", "detail", "instance", "code", "errors"}
+    assert body["status"] == answer.status_code
+    assert body["type"] == f"/v1/issue-types#{body['code']}"
+    for error in body["errors"]:
+        assert error["code"] in ISSUE_TYPES
+        assert error["what"]
+        assert error["where"]
+        assert error["remedy"]
+    return body
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A service with the real lint, which refuses before anything is queued."""
+    solvers = Solvers(**{**FAKE_SOLVERS.model_dump(), "lint": Solvers().lint})
+    folder = tmp_path_factory.mktemp("strict")
+    with running(settings_for(folder, run_worker=False, solvers=solvers)) as client:
+        yield client
+
+
+@pytest.mark.parametrize("case", BAD_REQUESTS, ids=lambda case: case.name)
+def test_every_bad_request_is_refused_with_pointer_and_remedy(strict: TestClient, case: BadRequest) -> None:
+    answer = strict.post("/v1/plans", content=case.text(), headers=JSON)
+    body = assert_is_problem(answer)
+    if case.name in WIRE_WORDS:
+        assert WIRE_WORDS[case.name] in body["errors"][0]["what"]
+        return
+    assert any(case.pointer in error["pointer"] for error in body["errors"]), body
+    said = " ".join(" ".join(error.values()) for error in body["errors"])
+    assert case.says in said
+    assert strict.get("/v1/plans").json()["items"] == [], "nothing was queued"
+
+
+def test_the_soil_of_the_table_is_accepted(strict: TestClient) -> None:
+    answer = strict.post("/v1/plans", json=good_request())
+    assert answer.status_code == 202
+    strict.delete(answer.headers["location"])
+
+
+def test_arithmetic_refuses_before_the_queue(client: TestClient) -> None:
+    body = request_for(0) | {"constraints": {"max_gpus": 1}}
+    problem = assert_is_problem(client.post("/v1/plans", json=body))
+    assert (problem["code"], problem["errors"][0]["pointer"]) == ("too-few-gpus", "/constraints/max_gpus")
+
+
+@pytest.mark.parametrize(
+    ("content", "headers", "status", "code"),
+    [
+        (b"", JSON, 422, "missing-field"),
+        (b"{}", {"Content-Type": "text/plain"}, 415, "unsupported-media-type"),
+        (b"{}", {"Content-Type": "application/json", "Content-Encoding": "gzip"}, 415, "unsupported-media-type"),
+        (b"{} {}", JSON, 400, "invalid-json"),
+        (b"\xff\xfe", JSON, 400, "invalid-json"),
+        (b'{"a": -Infinity}', JSON, 422, "not-finite"),
+        (b"1" * 5000, JSON, 400, "invalid-json"),
+        (b"null", JSON, 422, "wrong-type"),
+    ],
+)
+def test_bodies_that_are_no_request(
+    client: TestClient, content: bytes, headers: dict[str, str], status: int, code: str
+) -> None:
+    answer = client.post("/v1/plans", content=content, headers=headers)
+    assert (answer.status_code, assert_is_problem(answer)["code"]) == (status, code)
+
+
+def test_a_body_over_the_limit_is_refused_before_it_is_read(tmp_path: Any) -> None:
+    with running(settings_for(tmp_path, run_worker=False, max_body_bytes=1000)) as client:
+        for content in (b" " * 2000, iter([b" " * 600, b" " * 600])):
+            answer = client.post("/v1/plans", content=content, headers=JSON)
+            assert answer.status_code == 413
+            assert "limit is 1,000" in assert_is_problem(answer)["detail"]
+
+
+def test_the_depth_limit_is_what_the_parser_does(client: TestClient) -> None:
+    for depth, code in ((MAX_JSON_DEPTH, "wrong-type"), (MAX_JSON_DEPTH + 1, "limit-exceeded")):
+        content = b"[" * depth + b"]" * depth
+        assert json_depth(content) == depth
+        assert assert_is_problem(client.post("/v1/plans", content=content, headers=JSON))["code"] == code
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer"),
+    [
+        ({"max_gpus": 100}, "/cluster/pools"),
+        ({"max_time_limit_s": 1.0}, "/options/time_limit_s"),
+        ({"max_cluster_parts": 3}, "/cluster"),
+    ],
+)
+def test_limits_of_the_service_name_the_limit_and_the_value(
+    tmp_path: Any, changes: dict[str, Any], pointer: str
+) -> None:
+    with running(settings_for(tmp_path, run_worker=False, **changes)) as client:
+        error = assert_is_problem(client.post("/v1/plans", json=request_for(0)))["errors"][0]
+    assert (error["code"], error["pointer"]) == ("limit-exceeded", pointer)
+    assert "the limit of this service is" in error["what"]
+
+
+def test_unknown_paths_and_methods_are_problems_too(client: TestClient) -> None:
+    assert client.get("/nowhere").json()["code"] == "not-found"
+    answer = client.put("/v1/plans", json={})
+    assert (answer.status_code, assert_is_problem(answer)["code"]) == (405, "method-not-allowed")
+    assert client.get("/v1/plans", params={"limit": 0}).json()["errors"][0]["where"] == "query parameter limit"
+    assert client.get("/v1/plans/..%2f..%2fetc").status_code in (400, 404)
+    assert client.get("/v1/catalogue/gpus/H999").status_code == 404
+
+
+def test_pointers_lead_to_the_object_that_a_message_names(client: TestClient) -> None:
+    body = json.loads(json.dumps(request_for(0)))
+    body["cluster"]["links"][0]["to_place"] = "north"
+    problem = assert_is_problem(client.post("/v1/plans", json=body))
+    assert problem["errors"][0]["pointer"] == "/cluster/links/0/to_place"
+    body = json.loads(json.dumps(request_for(0)))
+    pin = {"first_pipeline_rank": 0, "last_pipeline_rank": 0, "place": "north"}
+    body["constraints"] = {"pins": [pin]}
+    problem = assert_is_problem(client.post("/v1/plans", json=body))
+    assert problem["errors"][0]["pointer"] == "/constraints/pins/0/place"
+
+
+def test_names_with_control_characters_never_reach_a_log_line(client: TestClient) -> None:
+    body = request_for(0)
+    body["cluster"]["name"] = "a\nlevel=ERROR forged"
+    assert_is_problem(client.post("/v1/plans", json=body))
+
+
+def test_every_code_is_published(client: TestClient) -> None:
+    published = {one["code"]: one["status"] for one in client.get("/v1/issue-types").json()}
+    assert set(published) == set(ISSUE_TYPES)
+    assert all(400 <= status < 600 for status in published.values())
