@@ -66,6 +66,7 @@ class StackProfile(Frozen):
         (), description="GPU names it answers for (prefixes); empty means any.", examples=[["H100"]]
     )
 
+    released: int = Field(2024, ge=2018, le=2100, description="Year of the software.", examples=[2021])
     habits: StackHabits = Field(default_factory=StackHabits, description="Defaults of the software.", examples=[{}])
     sequence_parallel: bool = Field(
         True, description="Norms and dropout are split over the tensor-parallel group.", examples=[True]
@@ -93,6 +94,9 @@ class StackProfile(Frozen):
     memory_efficiency: Constant = _constant("Share of the HBM bandwidth that streaming kernels reach.", "1", 0.8)
     elementwise_traffic: Constant = _constant(
         "Memory traffic of norms, activations and residuals over the least possible.", "1", 1.5
+    )
+    expert_traffic: Constant = _constant(
+        "Memory traffic of permuting, casting and activating routed tokens over the least possible.", "1", 1.0
     )
     host_layer_s: Constant = _constant("Host time to launch the forward of one dense layer.", "s", 2e-4)
     host_moe_layer_s: Constant = _constant("Host time to launch the forward of one MoE layer.", "s", 8e-4)

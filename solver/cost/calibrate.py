@@ -27,6 +27,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "attention_efficiency": (0.05, 0.9),
     "memory_efficiency": (0.4, 0.95),
     "elementwise_traffic": (0.5, 6.0),
+    "expert_traffic": (0.3, 10.0),
     "host_layer_s": (1e-6, 5e-3),
     "host_moe_layer_s": (1e-6, 2e-2),
     "scale_up_efficiency": (0.2, 0.95),

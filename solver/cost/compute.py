@@ -15,6 +15,17 @@ from models.workload import Precision
 from solver.cost.columns import FloatArray
 
 BYTES_16_BIT = 2.0
+# Multiprocessors by GPU name prefix, vendor architecture papers; a GPU that is not listed is not quantised.
+MULTIPROCESSORS = (
+    ("A100", 108), ("H100", 132), ("H200", 132), ("GH200", 132), ("B200", 148), ("GB200", 148), ("B300", 148),
+    ("GB300", 148), ("MI3", 304),
+)  # fmt: skip
+TILES = (
+    (128.0, 256.0, 1.0),
+    (256.0, 128.0, 1.0),
+    (128.0, 128.0, 1.06),
+    (64.0, 256.0, 1.12),
+)  # rows, columns, slower by
 ELEMENT_BYTES: dict[Precision, float] = {"fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "fp4": 0.5}
 
 
@@ -28,6 +39,7 @@ class Machine:
     attention_flops_per_s: float
     memory_bytes_per_s: float
     elementwise_traffic: float
+    multiprocessors: int
 
     @classmethod
     def of(cls, gpu: GpuType, stack: StackProfile, precision: Precision) -> Machine:
@@ -43,6 +55,7 @@ class Machine:
             attention_flops_per_s=gpu.bf16_flops_per_s * stack.attention_efficiency.value,
             memory_bytes_per_s=gpu.memory_bytes_per_s * stack.memory_efficiency.value,
             elementwise_traffic=stack.elementwise_traffic.value,
+            multiprocessors=next((count for name, count in MULTIPROCESSORS if gpu.name.startswith(name)), 0),
         )
 
 
@@ -68,22 +81,60 @@ def shape_slowdown(rows: FloatArray, inner: FloatArray, outer: FloatArray, half_
     return slowdown
 
 
-def gemm_s(rows: FloatArray, inner: FloatArray, outer: FloatArray, machine: Machine) -> FloatArray:
-    """Forward or input-gradient time of one weight matrix: roofline of 2 M K N FLOPs and the three operands."""
-    ideal = 2.0 * rows * inner * outer / machine.gemm_flops_per_s
-    traffic = machine.element_bytes * (rows * inner + inner * outer) + BYTES_16_BIT * rows * outer
-    busy = ideal * shape_slowdown(rows, inner, outer, machine.gemm_half_size)
-    return np.maximum(busy, traffic / machine.memory_bytes_per_s)
+def wave_slowdown(rows: FloatArray, outer: FloatArray, multiprocessors: int, count: FloatArray | float) -> FloatArray:
+    """Time of `count` equal products over their ideal time when whole waves of output tiles must finish.
+
+    ceil(tiles / SMs) waves for the best of the usual tile shapes. Source: vendor guide to matrix products.
+
+    >>> float(wave_slowdown(np.array(1024.0), np.array(5120.0), 108, 1.0).round(3))
+    1.272
+    """
+    if not multiprocessors:
+        return np.ones_like(rows * outer)
+    best = np.full_like(rows * outer * count, np.inf)
+    for height, width, slower in TILES:
+        tiles = np.ceil(rows / height) * np.ceil(outer / width) * count
+        waves = np.ceil(tiles / multiprocessors)
+        best = np.minimum(best, slower * waves * (multiprocessors * height * width))
+    slowdown: FloatArray = best / (rows * outer * count)
+    return slowdown
 
 
-def weight_gradient_s(
-    rows: FloatArray, inner: FloatArray, outer: FloatArray, machine: Machine, *, gradient_bytes: float
-) -> FloatArray:
-    """Weight-gradient time: as the forward, but the result is read, added to and written in gradient precision."""
-    ideal = 2.0 * rows * inner * outer / machine.gemm_flops_per_s
-    traffic = machine.element_bytes * rows * (inner + outer) + 2.0 * gradient_bytes * inner * outer
+@dataclass(frozen=True)
+class Products:
+    """Times of the three products of one weight matrix: forward, input gradient, weight gradient."""
+
+    forward_s: FloatArray
+    input_grad_s: FloatArray
+    weight_grad_s: FloatArray
+
+
+def products_s(
+    rows: FloatArray,
+    inner: FloatArray,
+    outer: FloatArray,
+    machine: Machine,
+    *,
+    gradient_bytes: float,
+    count: FloatArray | float = 1.0,
+) -> Products:
+    """Rooflines of `count` equal weight matrices: 2 M K N FLOPs each against the traffic of the operands.
+
+    The output of the forward is M x N, of the input gradient M x K, of the weight gradient K x N, which is read, added
+    to and written in gradient precision.
+    """
+    ideal = 2.0 * rows * inner * outer / machine.gemm_flops_per_s * count
     busy = ideal * shape_slowdown(rows, inner, outer, machine.gemm_half_size)
-    return np.maximum(busy, traffic / machine.memory_bytes_per_s)
+    size = machine.element_bytes
+    ahead = (size * (rows * inner + inner * outer) + BYTES_16_BIT * rows * outer) * count
+    back = (size * (rows * outer + inner * outer) + BYTES_16_BIT * rows * inner) * count
+    weight = (size * rows * (inner + outer) + 2.0 * gradient_bytes * inner * outer) * count
+    rate, sms = machine.memory_bytes_per_s, machine.multiprocessors
+    return Products(
+        np.maximum(busy * wave_slowdown(rows, outer, sms, count), ahead / rate),
+        np.maximum(busy * wave_slowdown(rows, inner, sms, count), back / rate),
+        np.maximum(busy * wave_slowdown(inner, outer, sms, count), weight / rate),
+    )
 
 
 def streaming_s(traffic_bytes: FloatArray, machine: Machine) -> FloatArray:

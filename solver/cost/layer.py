@@ -14,7 +14,7 @@ from models.stack import StackProfile
 from solver.cost import flops
 from solver.cost.collectives import all_reduce_s, all_to_all_s, exposed_s, gather_s, group_of
 from solver.cost.columns import RECOMPUTE_FULL, RECOMPUTE_NONE, Columns, FloatArray
-from solver.cost.compute import BYTES_16_BIT, Machine, gemm_s, streaming_s, weight_gradient_s
+from solver.cost.compute import BYTES_16_BIT, Machine, products_s, streaming_s
 from solver.cost.fabric import Fabric
 from solver.cost.job import Gemm, Job, LayerShape
 
@@ -77,6 +77,12 @@ class Times:
             np.maximum(self.weight_grad_s, HOST_BACKWARD * host_s),
         )
 
+    @classmethod
+    def zero(cls, at: Setting) -> Times:
+        """No time at all."""
+        none = np.zeros_like(at.tp)
+        return cls(none, none, none)
+
     @property
     def total_s(self) -> FloatArray:
         """All three together."""
@@ -105,15 +111,20 @@ def _sizes(gemm: Gemm, tp: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _gemm_times(at: Setting, gemms: tuple[Gemm, ...]) -> Times:
-    forward = np.zeros_like(at.tp)
-    weight = np.zeros_like(at.tp)
-    gradient_bytes = at.job.optimizer.gradient_bytes_per_parameter
+    total = Times.zero(at)
     for gemm in gemms:
         inner, outer = _sizes(gemm, at.tp)
-        forward = forward + gemm_s(at.tokens, inner, outer, at.machine)
-        weight = weight + weight_gradient_s(at.tokens, inner, outer, at.machine, gradient_bytes=gradient_bytes)
-        weight = weight + accumulation_s(at, inner * outer)
-    return Times(forward, forward, weight)
+        total = total + _products(at, at.tokens, inner, outer)
+    return total
+
+
+def _products(
+    at: Setting, rows: FloatArray, inner: FloatArray, outer: FloatArray, count: FloatArray | float = 1.0
+) -> Times:
+    gradient_bytes = at.job.optimizer.gradient_bytes_per_parameter
+    products = products_s(rows, inner, outer, at.machine, gradient_bytes=gradient_bytes, count=count)
+    extra = accumulation_s(at, inner * outer * count)
+    return Times(products.forward_s, products.input_grad_s, products.weight_grad_s + extra)
 
 
 def accumulation_s(at: Setting, num_parameters: FloatArray) -> FloatArray:
@@ -131,16 +142,10 @@ def _expert_times(at: Setting, shape: LayerShape) -> Times:
     width_share = np.minimum(at.job.num_experts / groups, 1.0)
     rows = at.columns.ep * at.tokens * at.job.experts_per_token / at.job.num_experts
     rows = rows * at.stack.expert_imbalance.value
-    gradient_bytes = at.job.optimizer.gradient_bytes_per_parameter
     first, second = shape.expert_gemms
-    forward = gemm_s(rows, np.full_like(at.tp, first.inner), first.outer * width_share, at.machine)
-    forward = forward + gemm_s(rows, second.inner * width_share, np.full_like(at.tp, second.outer), at.machine)
-    weight = weight_gradient_s(
-        rows, np.full_like(at.tp, first.inner), first.outer * width_share, at.machine, gradient_bytes=gradient_bytes
-    ) + weight_gradient_s(
-        rows, second.inner * width_share, np.full_like(at.tp, second.outer), at.machine, gradient_bytes=gradient_bytes
-    )
-    return Times(forward, forward, weight).scaled(local)
+    hidden = np.full_like(at.tp, first.inner)
+    into = _products(at, rows, hidden, first.outer * width_share, local)
+    return into + _products(at, rows, second.inner * width_share, hidden, local)
 
 
 def _core_s(at: Setting, shape: LayerShape) -> tuple[FloatArray, FloatArray]:
@@ -166,8 +171,7 @@ def elementwise_bytes(at: Setting, shape: LayerShape) -> FloatArray:
     """
     norm = (22.0 if at.stack.dropout else 20.0) * at.job.hidden_size / at.norm_split
     activation = 6.0 if at.job.gated_mlp else 4.0
-    inner = shape.mlp_inner + at.job.experts_per_token * shape.expert_inner
-    return at.tokens * (norm + (4.0 * shape.qkv_width + activation * inner) / at.tp)
+    return at.tokens * (norm + (4.0 * shape.qkv_width + activation * shape.mlp_inner) / at.tp)
 
 
 def quantise_bytes(at: Setting, gemms: tuple[Gemm, ...]) -> FloatArray:
@@ -180,17 +184,23 @@ def quantise_bytes(at: Setting, gemms: tuple[Gemm, ...]) -> FloatArray:
     return at.tokens * width * (BYTES_16_BIT + 2.0 * at.machine.element_bytes)
 
 
-def _permute_bytes(at: Setting, shape: LayerShape) -> FloatArray:
-    """Traffic of permuting tokens to experts and back, forward: read and write the copies twice."""
+def expert_bytes(at: Setting, shape: LayerShape) -> FloatArray:
+    """Traffic around the routed experts, forward: permuting the copies in and out, activation, casts to 8 or 4 bits."""
     if not shape.expert_gemms:
         return np.zeros_like(at.tp)
-    return at.tokens / at.tp * at.job.experts_per_token * at.job.hidden_size * BYTES_16_BIT * 4.0
+    permute = at.job.hidden_size * BYTES_16_BIT * 4.0
+    activation = (6.0 if at.job.gated_mlp else 4.0) * shape.expert_inner
+    cast = 0.0
+    if at.machine.element_bytes < BYTES_16_BIT:
+        cast = (at.job.hidden_size + shape.expert_inner) * (BYTES_16_BIT + 2.0 * at.machine.element_bytes)
+    copies = at.tokens / at.tp * at.job.experts_per_token
+    return copies * (permute + activation + cast) * at.stack.expert_traffic.value
 
 
 def _work(at: Setting, shape: LayerShape) -> Times:
     products = _gemm_times(at, shape.gemms)
     core_forward, core_backward = _core_s(at, shape)
-    traffic = elementwise_bytes(at, shape) + quantise_bytes(at, shape.gemms) + _permute_bytes(at, shape)
+    traffic = elementwise_bytes(at, shape) + quantise_bytes(at, shape.gemms) + expert_bytes(at, shape)
     light = streaming_s(traffic, at.machine)
     work = products + Times(core_forward + light, core_backward + BACKWARD_TRAFFIC * light, np.zeros_like(light))
     if shape.expert_gemms:
@@ -287,8 +297,7 @@ def logits_times(at: Setting) -> Times:
     outer = at.job.vocab_size / at.tp
     hidden = np.full_like(at.tp, at.job.hidden_size)
     sixteen = Machine.of(at.gpu, at.stack, "bf16")
-    forward = gemm_s(at.tokens, hidden, outer, sixteen)
     gradient_bytes = at.job.optimizer.gradient_bytes_per_parameter
-    weight = weight_gradient_s(at.tokens, hidden, outer, sixteen, gradient_bytes=gradient_bytes)
+    products = products_s(at.tokens, hidden, outer, sixteen, gradient_bytes=gradient_bytes)
     light = streaming_s(at.tokens * outer * 4.0, sixteen)
-    return Times(forward + 4.0 * light, forward + 2.0 * light, weight)
+    return Times(products.forward_s + 4.0 * light, products.input_grad_s + 2.0 * light, products.weight_grad_s)

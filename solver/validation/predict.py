@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solver.cost.columns import RECOMPUTE_CODES, SHARDING_CODES, columns_from
+from solver.cost.columns import RECOMPUTE_CODES, SHARDING_CODES, FloatArray, columns_from
 from solver.cost.estimate import Schedule, iteration_estimate
 from solver.cost.job import job_of
 from solver.validation.rows import Knobs, Run
@@ -40,31 +40,29 @@ def schedule_of(knobs: Knobs) -> Schedule:
 
 
 def candidates(run: Run) -> list[dict[str, int]]:
-    """Every configuration that agrees with what the source states."""
+    """Every configuration that agrees with what the source states, first those that recompute least.
+
+    Where recomputation is not stated, each comes twice: without and with it (see `_blend`).
+    """
     knobs, workload = run.knobs, run.workload
     per_replica = max(workload.global_batch_sequences / knobs.dp, 1)
     sizes = [knobs.micro_batch] if knobs.micro_batch else [b for b in MICRO_BATCHES if per_replica % b == 0] or [1]
     modes = [knobs.recompute] if knobs.recompute else ["none", "full"]
-    found = []
-    for size in sizes:
-        for mode in modes:
-            for vpp in _chunk_counts(run):
-                found.append(
-                    {
-                        "tp": knobs.tp,
-                        "cp": knobs.cp,
-                        "ep": knobs.ep,
-                        "pp": knobs.pp,
-                        "dp": knobs.dp,
-                        "vpp": vpp,
-                        "micro_batch": size,
-                        "num_microbatches": math.ceil(per_replica / size),
-                        "sharding": SHARDING_CODES.index(knobs.sharding),
-                        "shard_group": knobs.dp,
-                        "recompute": RECOMPUTE_CODES.index(mode),
-                    }
-                )
-    return found
+    shared = {name: getattr(knobs, name) for name in ("tp", "cp", "ep", "pp", "dp")}
+    return [
+        {
+            **shared,
+            "vpp": vpp,
+            "micro_batch": size,
+            "num_microbatches": math.ceil(per_replica / size),
+            "sharding": SHARDING_CODES.index(knobs.sharding),
+            "shard_group": knobs.dp,
+            "recompute": RECOMPUTE_CODES.index(mode),
+        }
+        for mode in modes
+        for size in sizes
+        for vpp in _chunk_counts(run)
+    ]
 
 
 def _chunk_counts(run: Run) -> list[int]:
@@ -103,15 +101,23 @@ def _predict_group(members: list[tuple[int, Run]]) -> dict[int, Prediction]:
     estimate = iteration_estimate(
         job_of(run.workload), run.gpu, run.fabric, run.stack, columns_from(rows), schedule=schedule_of(run.knobs)
     )
-    fits = estimate.peak_bytes <= MEMORY_SHARE * run.gpu.memory_bytes
+    limit = MEMORY_SHARE * run.gpu.memory_bytes
     owner = np.array(owners)
     found = {}
-    for index, _ in members:
+    for index, one in members:
         mine = np.flatnonzero(owner == index)
-        fitting = mine[fits[mine]]
-        if len(fitting):
-            best = fitting[np.argmin(estimate.iteration_s[fitting])]
-        else:
-            best = mine[np.argmin(estimate.peak_bytes[mine])]
-        found[index] = Prediction(float(estimate.iteration_s[best]), float(estimate.peak_bytes[best]), rows[best])
+        seconds, peak = estimate.iteration_s[mine], estimate.peak_bytes[mine]
+        if one.knobs.recompute is None:
+            seconds, peak = _blend(seconds, peak, limit)
+        fits = peak <= limit * (1.0 + 1e-9)
+        best = int(np.argmin(np.where(fits, seconds, np.inf))) if fits.any() else int(np.argmin(peak))
+        found[index] = Prediction(float(seconds[best]), float(peak[best]), rows[mine[best]])
     return found
+
+
+def _blend(seconds: FloatArray, peak: FloatArray, limit: float) -> tuple[FloatArray, FloatArray]:
+    """Recompute as few layers as memory needs: between none (first half of the rows) and all (second half)."""
+    half = len(seconds) // 2
+    saved = np.maximum(peak[:half] - peak[half:], 1.0)
+    share = np.clip((peak[:half] - limit) / saved, 0.0, 1.0)
+    return seconds[:half] + share * (seconds[half:] - seconds[:half]), peak[:half] - share * saved

@@ -6,7 +6,7 @@ Owns the reading of the data columns (see the data file's README) and the reason
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from models.catalogue import entry_names, named_entry
@@ -83,13 +83,13 @@ class Run:
     num_gpus: int
 
 
-def run_of(row: Mapping[str, str], stacks: tuple[StackProfile, ...]) -> Run:
+def run_of(row: Mapping[str, str], stacks: Sequence[StackProfile]) -> Run:
     """Read a row; raises SkipRow with a reason that does not depend on the row's numbers."""
     cells = filled({key: (value or "").strip() for key, value in row.items()})
     if cells.get("arch", "").startswith("hybrid"):
         raise SkipRow("hybrid model: state-space layers are outside the vocabulary")
     gpu = _gpu(cells)
-    stack = stack_for(cells.get("framework", ""), gpu.name, stacks)
+    stack = stack_for(cells.get("framework", ""), gpu.name, stacks, year=_year(cells))
     recompute = cells.get("recompute", "").lower()
     if stack.habits.flash_attention is False and recompute:
         stack = stack.model_copy(update={"sequence_parallel": "sp" in recompute.split("+")})
@@ -107,7 +107,7 @@ def run_of(row: Mapping[str, str], stacks: tuple[StackProfile, ...]) -> Run:
         knobs=knobs,
         measured_s=_measured_s(cells, workload),
         measured_memory_bytes=_memory(cells),
-        num_gpus=_number(cells, "num_gpus"),
+        num_gpus=_gpus_used(cells, workload),
     )
 
 
@@ -151,16 +151,27 @@ def _fabric(cells: Mapping[str, str], gpu: GpuType) -> Fabric:
     return fabric_from(gpu, nic_bytes_per_s=nic * GBIT_BYTES, gpus_per_host=per_host)
 
 
-def stack_for(framework: str, gpu: str, stacks: tuple[StackProfile, ...]) -> StackProfile:
-    """The profile that names the framework (longest match) and the GPU; else one of the GPU; else the default."""
-    text = framework.lower()
+def stack_for(framework: str, gpu: str, stacks: Sequence[StackProfile], *, year: int | None = None) -> StackProfile:
+    """The profile of the GPU with the longest name that the framework's contains; then the latest up to `year`.
 
-    def score(stack: StackProfile) -> tuple[int, int, str]:
-        names = max((len(name) for name in stack.frameworks if name.lower() in text), default=-1)
-        on_gpu = max((len(name) for name in stack.gpus if gpu.startswith(name)), default=0 if not stack.gpus else -1)
-        return (0 if on_gpu < 0 else 1, names if on_gpu >= 0 else -1, stack.name)
+    Without a profile for the GPU the framework decides alone; without either the newest profile answers.
+    """
+    text = framework.lower()
+    latest = year or 9999
+
+    def score(stack: StackProfile) -> tuple[int, int, int, int]:
+        names = max((len(name) for name in stack.frameworks if name.lower() in text), default=0)
+        on_gpu = any(gpu.startswith(name) for name in stack.gpus)
+        timely = stack.released if stack.released <= latest else -stack.released
+        return (2 if on_gpu else int(not stack.gpus), names, timely, -len(stack.frameworks))
 
     return max(stacks, key=score)
+
+
+def _year(cells: Mapping[str, str]) -> int | None:
+    """Year of the source, from its arXiv number."""
+    found = re.search(r"arXiv:(\d\d)\d\d\.\d{5}", cells.get("source", ""))
+    return 2000 + int(found[1]) if found else None
 
 
 def _precision(cells: Mapping[str, str]) -> Precision:
@@ -258,7 +269,7 @@ def _counted_over_model(cells: Mapping[str, str], workload: Workload) -> float:
 def _knobs(cells: Mapping[str, str], stack: StackProfile, workload: Workload) -> Knobs:
     tp, pp = _number(cells, "tp"), _number(cells, "pp")
     cp, ep = _optional(cells, "cp") or 1, _optional(cells, "ep") or 1
-    total = _number(cells, "num_gpus")
+    total = _gpus_used(cells, workload)
     if total % (tp * pp * cp):
         raise SkipRow("tp * pp * cp does not divide num_gpus")
     expert_tp = re.search(r"expert TP=(\d+)", cells.get("notes", ""))
@@ -279,6 +290,16 @@ def _knobs(cells: Mapping[str, str], stack: StackProfile, workload: Workload) ->
         schedule=schedule,
         one_layer_per_chunk="1 layer per chunk" in schedule,
     )
+
+
+def _gpus_used(cells: Mapping[str, str], workload: Workload) -> int:
+    """GPUs of the run; the printed degrees where num_gpus would leave replicas without a sequence."""
+    total = _number(cells, "num_gpus")
+    model = _number(cells, "tp") * _number(cells, "pp") * (_optional(cells, "cp") or 1)
+    printed = _optional(cells, "dp")
+    if printed and total // model > workload.global_batch_sequences:
+        return printed * model
+    return total
 
 
 def _measured_s(cells: Mapping[str, str], workload: Workload) -> float:
@@ -304,7 +325,7 @@ def _measured_s(cells: Mapping[str, str], workload: Workload) -> float:
             architecture, workload.sequence_length, convention="causal" if halved else "full", with_mtp=False
         )
         total = per_token * workload.tokens_per_iteration
-    return total / (float(cells["tflops_per_gpu"]) * 1e12 * _number(cells, "num_gpus"))
+    return total / (float(cells["tflops_per_gpu"]) * 1e12 * _gpus_used(cells, workload))
 
 
 def _memory(cells: Mapping[str, str]) -> float | None:
