@@ -6,7 +6,7 @@ Owns expected completion times under independent loss. Never knows which scheme 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, expm1, log, log1p
+from math import ceil, exp, expm1, log, log1p
 from typing import Any
 
 import numpy as np
@@ -78,8 +78,40 @@ def go_back_n_s(size_bytes: float, path: Path) -> float:
     return size_bytes / (path.rate_bytes_per_s * efficiency) + path.round_trip_s
 
 
-def selective_repeat_s(size_bytes: float, path: Path, *, timeout_round_trips: float = TIMER_ROUND_TRIPS) -> float:
-    """Expected message time under selective repeat: E[max_i X_i] + RTT.
+def expected_max_poisson(mean: float, num_samples: int) -> float:
+    """E[max] of n independent Poisson counts: sum_k 1 - F(k)^n.
+
+    >>> round(expected_max_poisson(0.5, 1), 9)
+    0.5
+    """
+    probability = below = exp(-mean)
+    expected, k = 0.0, 0
+    while True:
+        above = -expm1(num_samples * log(below)) if below > 0 else 1.0
+        expected += above
+        k += 1
+        probability *= mean / k
+        if (k > mean and above < _NEGLIGIBLE) or below >= 1.0:
+            return expected
+        below = min(1.0, below + probability)
+
+
+def go_back_n_wait_s(size_bytes: float, path: Path, *, num_parallel: int = 1) -> float:
+    """Time that resent windows add to the slowest of parallel messages: a round trip per loss, E[max losses] RTT.
+
+    One message alone pays p W S/B in the mean, which is the efficiency formula to first order.
+    >>> one = Path(5e10, 10e-3, 1e-6)
+    >>> round(go_back_n_wait_s(128 * 2**20, one) / (128 * 2**20 / 5e10), 4), round(1e-6 * 5e10 * 10e-3 / 4096, 4)
+    (0.1221, 0.1221)
+    """
+    losses = size_bytes / path.packet_bytes * path.packet_loss_probability
+    return expected_max_poisson(losses, num_parallel) * path.round_trip_s
+
+
+def selective_repeat_s(
+    size_bytes: float, path: Path, *, timeout_round_trips: float = TIMER_ROUND_TRIPS, num_parallel: int = 1
+) -> float:
+    """Expected message time under selective repeat: E[max_i X_i] + RTT, the slowest of `num_parallel` messages.
 
     X_i = i T + (RTO + T)(Y_i - 1), Y_i geometric (SDR-RDMA, arXiv 2505.05366). RTO is 3 RTT by timer and 1 RTT by NACK.
     Integrates 1 - prod_i P(X_i <= t) numerically.
@@ -87,7 +119,8 @@ def selective_repeat_s(size_bytes: float, path: Path, *, timeout_round_trips: fl
     12.684
     """
     chunks = path.num_chunks(size_bytes)
-    tail = _Tail(chunks, path.inject_s, timeout_round_trips * path.round_trip_s + path.inject_s, path.chunk_loss)
+    resend_s = timeout_round_trips * path.round_trip_s + path.inject_s
+    tail = _Tail(chunks, path.inject_s, resend_s, path.chunk_loss, num_parallel)
     return chunks * path.inject_s + tail.expected_excess_s() + path.round_trip_s
 
 
@@ -112,6 +145,7 @@ class _Tail:
     inject_s: float
     resend_s: float
     loss: float
+    num_parallel: int = 1
 
     def _exceeds(self, excess_s: FloatArray) -> FloatArray:
         """P(max X_i > M T + excess): counts how many chunks have had time for j resends, and adds their logs."""
@@ -119,13 +153,13 @@ class _Tail:
         resends = 0
         while self.loss > 0:
             miss = self.loss ** (resends + 1)
-            if miss * self.num_chunks < _NEGLIGIBLE:
+            if miss * self.num_chunks * self.num_parallel < _NEGLIGIBLE:
                 break
             younger = self._num_with_more_resends_than(resends, excess_s)
             more = self._num_with_more_resends_than(resends - 1, excess_s)
             log_all_in += (more - younger) * log1p(-min(miss, 1.0 - 1e-15))
             resends += 1
-        exceeds: FloatArray = -np.expm1(log_all_in)
+        exceeds: FloatArray = -np.expm1(self.num_parallel * log_all_in)
         return exceeds
 
     def _num_with_more_resends_than(self, resends: int, excess_s: FloatArray) -> FloatArray:
@@ -138,9 +172,10 @@ class _Tail:
 
     def _horizon_s(self) -> float:
         """Beyond this excess, fewer than 1e-10 chunks are expected to be missing."""
-        if self.loss <= 0 or self.loss * self.num_chunks < _NEGLIGIBLE:
+        sent = self.num_chunks * self.num_parallel
+        if self.loss <= 0 or self.loss * sent < _NEGLIGIBLE:
             return 0.0
-        return self.resend_s * (ceil(log(_NEGLIGIBLE / self.num_chunks) / log(self.loss)) + 1)
+        return self.resend_s * (ceil(log(_NEGLIGIBLE / sent) / log(self.loss)) + 1)
 
     def expected_excess_s(self) -> float:
         horizon = self._horizon_s()
@@ -183,8 +218,9 @@ def erasure_code_s(
     num_data: int = 32,
     num_parity: int = 8,
     timeout_round_trips: float = TIMER_ROUND_TRIPS,
+    num_parallel: int = 1,
 ) -> float:
-    """Expected message time under an erasure code (k, m) with selective repeat as fallback.
+    """Expected message time under an erasure code (k, m) with selective repeat as fallback, slowest of `num_parallel`.
 
     (M + ceil(M/R)) T + RTT + P_fb ((1 + beta) RTT + T_SR of the failed submessages), R = k/m, P_fb = 1 - P_EC^L,
     L = M/k (SDR-RDMA, arXiv 2505.05366).
@@ -195,7 +231,7 @@ def erasure_code_s(
     injected = chunks + ceil(chunks * num_parity / num_data)
     failure = erasure_submessage_failure_probability(path.chunk_loss, num_data, num_parity)
     submessages = ceil(chunks / num_data)
-    fallback = -expm1(submessages * log1p(-min(failure, 1.0 - 1e-15)))
+    fallback = -expm1(num_parallel * submessages * log1p(-min(failure, 1.0 - 1e-15)))
     direct = injected * path.inject_s + path.round_trip_s
     if fallback < _NEGLIGIBLE:
         return direct

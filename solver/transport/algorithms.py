@@ -1,0 +1,129 @@
+"""Time of every algorithm of a communicator over a two-level network, given what one connection can do.
+
+Owns which algorithms a collective has and how each maps on inside and across. Never decides between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from models.cluster import Tier
+from models.transport import Algorithm, Collective, Dimension
+from solver.network import collectives as cost
+from solver.network.collectives import Level
+
+NUM_SLICES = (1, 2, 4, 8, 16, 32)
+
+
+@dataclass(frozen=True)
+class Communicator:
+    """A group that communicates: `num_places` groups of `inside.num_ranks` members meet at the widest tier.
+
+    `message_bytes` is the whole array of an all-reduce, all-gather or reduce-scatter, what one member sends in an
+    all-to-all, and the message of a send/receive. `num_connections` members use the path at the same time, those of
+    other communicators that do the same included.
+    """
+
+    dimension: Dimension
+    collective: Collective
+    tier: Tier
+    num_places: int
+    inside: Level
+    message_bytes: float
+    num_connections: int
+    member_bytes_per_s: float
+
+    @property
+    def num_ranks(self) -> int:
+        """Members of the communicator."""
+        return self.num_places * self.inside.num_ranks
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """What a step across costs: its rate, its delay for a message of some size, and the window of a connection."""
+
+    rate_bytes_per_s: float
+    step_s: Callable[[float], float]
+    in_flight_bytes: float
+
+
+def algorithms(communicator: Communicator) -> tuple[Algorithm, ...]:
+    """Algorithms that a collective has; the hierarchical ones need more than one member inside a place."""
+    if communicator.collective == "send_recv":
+        return ("direct",)
+    nested = communicator.inside.num_ranks > 1
+    if communicator.collective == "all_to_all":
+        return ("direct", "direct_hierarchical") if nested else ("direct",)
+    flat: tuple[Algorithm, ...] = (
+        ("ring", "pat", "tree") if communicator.collective == "all_reduce" else ("ring", "pat")
+    )
+    return (*flat, "hierarchical") if nested else flat
+
+
+def algorithm_s(algorithm: Algorithm, communicator: Communicator, crossing: Crossing, num_slices: int) -> float:
+    """Expected time of one operation; `num_slices` only matters to the hierarchical exchange."""
+    part = communicator.message_bytes / communicator.inside.num_ranks
+    step = part / communicator.num_places
+    if communicator.collective == "send_recv":
+        return crossing.step_s(communicator.message_bytes) + communicator.message_bytes / crossing.rate_bytes_per_s
+    if communicator.collective == "all_to_all":
+        return _all_to_all_s(algorithm, communicator, crossing)
+    if algorithm == "ring":
+        return _flat_ring_s(communicator, crossing)
+    if algorithm == "tree":
+        exchange = cost.tree_all_reduce_s(
+            part, communicator.num_places, crossing.step_s(step), crossing.rate_bytes_per_s, chunk_bytes=step
+        )
+        return exchange + 2 * _gather_inside_s(communicator)
+    if algorithm == "pat":
+        passes = 2 if communicator.collective == "all_reduce" else 1
+        half = crossing.step_s(part / 2)
+        exchange = cost.recursive_gather_s(part, communicator.num_places, half, crossing.rate_bytes_per_s)
+        return passes * (exchange + _gather_inside_s(communicator))
+    return _hierarchical_s(communicator, crossing, num_slices)
+
+
+def _gather_inside_s(communicator: Communicator) -> float:
+    inside = communicator.inside
+    return cost.ring_gather_s(communicator.message_bytes, inside.num_ranks, inside.step_s, inside.rate_bytes_per_s)
+
+
+def _flat_ring_s(communicator: Communicator, crossing: Crossing) -> float:
+    """One ring through all members; only one member per place crosses, so every cable of the place is one card."""
+    inside, ranks = communicator.inside, communicator.num_ranks
+    time = cost.flat_ring_across_sites_s(
+        communicator.message_bytes,
+        ranks,
+        communicator.num_places,
+        inside=(inside.step_s, inside.rate_bytes_per_s),
+        across=(crossing.step_s(communicator.message_bytes / ranks), crossing.rate_bytes_per_s),
+    )
+    return time if communicator.collective == "all_reduce" else time / 2
+
+
+def _hierarchical_s(communicator: Communicator, crossing: Crossing, num_slices: int) -> float:
+    slice_step = communicator.message_bytes / communicator.num_ranks / num_slices
+    in_flight = max(1, int(crossing.in_flight_bytes // slice_step)) if slice_step > 0 else num_slices
+    across = Level(communicator.num_places, crossing.step_s(slice_step), crossing.rate_bytes_per_s)
+    time = cost.hierarchical_all_reduce_s if communicator.collective == "all_reduce" else cost.hierarchical_gather_s
+    return time(communicator.message_bytes, communicator.inside, across, num_chunks=num_slices, num_in_flight=in_flight)
+
+
+def _all_to_all_s(algorithm: Algorithm, communicator: Communicator, crossing: Crossing) -> float:
+    """Direct: only what leaves the place uses the card; messages to the members of other places follow each other."""
+    size, ranks, inside = communicator.message_bytes, communicator.num_ranks, communicator.inside
+    places = communicator.num_places
+    if algorithm == "direct_hierarchical":
+        across = Level(places, crossing.step_s(size / places), crossing.rate_bytes_per_s)
+        return cost.hierarchical_all_to_all_s(size, inside, across)
+    message = size / ranks
+    remote = (ranks - inside.num_ranks) * (
+        crossing.step_s(message) / _POSTED_AHEAD + message / crossing.rate_bytes_per_s
+    )
+    local = (inside.num_ranks - 1) * (inside.step_s + message / inside.rate_bytes_per_s)
+    return max(remote + crossing.step_s(message), local)
+
+
+_POSTED_AHEAD = 32  # sends in flight per proxy in NCCL 2.30: latencies of a direct exchange overlap this far

@@ -1,0 +1,160 @@
+"""The discrete transport options of one path, and what rate and step delay each combination gives.
+
+Owns queue pairs, windows, balancing and loss recovery as they act on one connection. Never knows a collective:
+`choices.py` combines these with algorithms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from math import log2
+from typing import NamedTuple
+
+from models.cluster import LoadBalancing
+from models.transport import Reliability
+from solver.network import reliability
+from solver.network.balancing import balanced_efficiency
+from solver.network.technology import TECHNOLOGIES, load_balancing_options, payload_fraction, reliability_options
+from solver.network.topology import PathFacts
+from solver.network.transfer import mathis_rate_bytes_per_s, windowed_rate_bytes_per_s
+
+CHUNK_BYTES = (131072, 524288, 1048576, 4194304)
+OUTSTANDING = (1, 4, 8, 32, 128)
+QUEUE_PAIRS = (1, 2, 4, 8, 16, 32, 64, 128)
+MAX_IN_FLIGHT_BYTES = 2.0**31  # per connection; 16 QPs x 128 x 1 MiB, the ceiling of a shipped RDMA transport (CTran)
+QUEUE_PAIR_S = 2e-7  # posting a message on one more queue pair
+ERASURE_DATA, ERASURE_PARITY = 32, 8
+
+
+@dataclass(frozen=True)
+class Option:
+    """One combination of what the path's technology supports."""
+
+    load_balancing: LoadBalancing
+    reliability: Reliability
+    num_queue_pairs: int
+    chunk_bytes: int
+    num_outstanding: int
+
+    @property
+    def in_flight_bytes(self) -> float:
+        """Window of one connection."""
+        return float(self.num_queue_pairs * self.chunk_bytes * self.num_outstanding)
+
+
+@dataclass(frozen=True)
+class Wire:
+    """A path as one connection sees it: `num_connections` of them are busy at the same time."""
+
+    path: PathFacts
+    member_bytes_per_s: float
+    num_connections: int
+    shared_bytes_per_s: float  # capacity left for all these connections together
+
+
+def options(path: PathFacts) -> Iterator[Option]:
+    """Every combination the path supports, each queue-pair count with every window the budget admits.
+
+    With one plane nothing can collide and with no loss nothing needs recovery: only the plainest is listed then.
+    """
+    technology = TECHNOLOGIES[path.technology]
+    reordering = path.out_of_order_receivers
+    methods = load_balancing_options(path.technology, path.load_balancing, out_of_order_receivers=reordering)
+    for method in methods if path.planes > 1 else methods[:1]:
+        schemes = reliability_options(path.technology, method, out_of_order_receivers=reordering)
+        for scheme in schemes if path.loss_probability > 0 else schemes[:1]:
+            for pairs in (count for count in QUEUE_PAIRS if count <= technology.max_queue_pairs):
+                yield from _windows(method, scheme, pairs, technology.max_outstanding)
+
+
+@lru_cache(maxsize=64)
+def window_shapes(max_outstanding: int) -> tuple[tuple[int, int], ...]:
+    """(chunk, outstanding) of every distinct window; of those with the same product the chunk nearest to 1 MiB."""
+    shapes: dict[int, tuple[int, int]] = {}
+    for chunk in sorted(CHUNK_BYTES, key=lambda size: abs(log2(size / 2**20))):
+        for outstanding in (count for count in OUTSTANDING if count <= max_outstanding):
+            shapes.setdefault(chunk * outstanding, (chunk, outstanding))
+    return tuple(shapes[window] for window in sorted(shapes))
+
+
+def _windows(method: LoadBalancing, scheme: Reliability, pairs: int, max_outstanding: int) -> Iterator[Option]:
+    for chunk, outstanding in window_shapes(max_outstanding):
+        option = Option(method, scheme, pairs, chunk, outstanding)
+        if option.in_flight_bytes <= MAX_IN_FLIGHT_BYTES:
+            yield option
+
+
+def connection_rate_bytes_per_s(option: Option, wire: Wire) -> float:
+    """Payload rate of one of the busy connections: min(card, fair share after collisions, window / RTT), less headers.
+
+    TCP streams are further bound by Mathis' formula, codes by what they add. What is resent costs time, not rate:
+    `step_s` has it.
+    """
+    path = wire.path
+    spread = balanced_efficiency(
+        option.load_balancing,
+        num_connections=wire.num_connections,
+        queue_pairs=option.num_queue_pairs,
+        num_planes=path.planes,
+    )
+    rate = min(wire.member_bytes_per_s, wire.shared_bytes_per_s * spread / max(1, wire.num_connections))
+    rate = windowed_rate_bytes_per_s(rate, option.in_flight_bytes, path.round_trip_s)
+    rate *= payload_fraction(path.technology, path.mtu_bytes)
+    return rate * _recovery_share(option, path, rate)
+
+
+def _recovery_share(option: Option, path: PathFacts, rate: float) -> float:
+    """Share of the rate that carries new payload under the scheme."""
+    if option.reliability == "erasure_code":
+        return ERASURE_DATA / (ERASURE_DATA + ERASURE_PARITY)
+    if option.reliability == "tcp":
+        bound = option.num_queue_pairs * mathis_rate_bytes_per_s(
+            path.mtu_bytes, path.round_trip_s, path.loss_probability
+        )
+        return min(1.0, bound / rate)
+    return 1.0 - path.loss_probability
+
+
+def step_s(option: Option, wire: Wire, message_bytes: float) -> float:
+    """Delay of one dependent step beyond its bytes: path, software, posting, and waiting for what was lost."""
+    path = wire.path
+    used_pairs = min(option.num_queue_pairs, max(1, int(message_bytes // option.chunk_bytes)))
+    delay = path.latency_s + TECHNOLOGIES[path.technology].step_s + (used_pairs - 1) * QUEUE_PAIR_S
+    if path.loss_probability == 0 or option.reliability == "tcp":
+        return delay
+    rate = connection_rate_bytes_per_s(option, wire)
+    if option.reliability == "go_back_n":
+        share = Share(message_bytes / used_pairs, used_pairs * max(1, wire.num_connections))
+    else:
+        share = Share(message_bytes, max(1, wire.num_connections))
+    return delay + _recovery_wait_s(option.reliability, share, rate, path)
+
+
+class Share(NamedTuple):
+    """Bytes that recover as one, and how many such travel at the same time."""
+
+    size_bytes: float
+    num_parallel: int
+
+
+@lru_cache(maxsize=65536)
+def _recovery_wait_s(scheme: Reliability, share: Share, rate: float, path: PathFacts) -> float:
+    """Expected time that the slowest of the parallel messages waits for resends.
+
+    Under go-back-N each queue pair resends its own window, so a message is as many shares as it uses pairs.
+    """
+    message_bytes, num_parallel = share
+    lossy = reliability.Path(rate, path.round_trip_s, path.loss_probability, path.mtu_bytes, path.mtu_bytes)
+    plain = reliability.Path(rate, path.round_trip_s, 0.0, path.mtu_bytes, path.mtu_bytes)
+    if scheme == "go_back_n":
+        return reliability.go_back_n_wait_s(message_bytes, lossy, num_parallel=num_parallel)
+    if scheme == "erasure_code":
+        with_loss = reliability.erasure_code_s(message_bytes, lossy, num_parallel=num_parallel)
+        return with_loss - reliability.erasure_code_s(message_bytes, plain)
+    timeout = reliability.NACK_ROUND_TRIPS if scheme == "selective_repeat_nack" else reliability.TIMER_ROUND_TRIPS
+    with_loss = reliability.selective_repeat_s(
+        message_bytes, lossy, timeout_round_trips=timeout, num_parallel=num_parallel
+    )
+    return with_loss - reliability.selective_repeat_s(message_bytes, plain)
