@@ -86,9 +86,7 @@ class TestIdempotency:
     def test_a_second_request_while_the_first_is_answered_conflicts(self, client: TestClient) -> None:
         key = str(uuid.uuid4())
         with client.app.state.service.holding_key(key):  # type: ignore[attr-defined]
-            answer = client.post(
-                "/v1/plans", json=request_for(fake_solver.FINDS), headers={"Idempotency-Key": key}
-            )
+            answer = client.post("/v1/plans", json=request_for(fake_solver.FINDS), headers={"Idempotency-Key": key})
         assert (answer.status_code, answer.json()["code"]) == (409, "idempotency-key-in-use")
 
     @pytest.mark.parametrize("key", ["", "x" * 256, "two words"])

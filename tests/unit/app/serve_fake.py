@@ -1,0 +1,37 @@
+"""The service as a program of its own, with the made-up planner: what the tests of crashes kill."""
+
+from __future__ import annotations
+
+import sys
+
+from app.settings import Settings
+from app.terminal.serving import serve, work
+from tests.unit.app.service_fixture import FAKE_SOLVERS
+
+
+def main() -> None:
+    """Role (serve or work), port, database, worker id, and how long a running search may end at a stop."""
+    role, port, database, worker_id = sys.argv[1:5]
+    settings = Settings(
+        database_url=database,
+        port=int(port),
+        worker_id=worker_id,
+        run_worker=role == "serve",
+        queue_poll_s=0.02,
+        event_poll_s=0.02,
+        heartbeat_s=0.1,
+        dead_worker_s=1.0,
+        drain_s=0.2,
+        soft_grace_s=0.2,
+        kill_grace_s=0.2,
+        log_level="WARNING",
+        solvers=FAKE_SOLVERS,
+    )
+    if role == "work":
+        work(settings)
+    else:
+        serve(settings)
+
+
+if __name__ == "__main__":
+    main()

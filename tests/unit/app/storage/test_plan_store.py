@@ -1,0 +1,103 @@
+"""Rows of plans change state only once, and only at the hand of who may."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from app.storage.plans import NewPlan, PlanStore
+from app.storage.tables import SCHEMA, IncompatibleDatabase, create_engine, create_tables
+from app.storage.workers import WorkerStore
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[sa.Engine]:
+    """A fresh database."""
+    made = create_engine(f"sqlite:///{tmp_path / 'x.sqlite'}")
+    create_tables(made)
+    yield made
+    made.dispose()
+
+
+def _new(store: PlanStore, key: str | None = None) -> str:
+    return store.insert(NewPlan(b"{}", "d", key), lambda _connection, _plan_id: None)
+
+
+def test_only_the_current_attempt_may_write(engine: sa.Engine) -> None:
+    store = PlanStore(engine)
+    plan_id = _new(store)
+    first, second = store.begin(plan_id, "a"), store.begin(plan_id, "b")
+    assert (first, second) == (1, 2)
+    assert not store.record(plan_id, 1, "progress", b"{}")
+    assert not store.finish(plan_id, 1, "succeeded", "finished", outcome=b"{}", fault=None)
+    assert not store.is_wanted(plan_id, 1)
+    assert store.finish(plan_id, 2, "succeeded", "finished", outcome=b"{}", fault=None)
+    assert not store.finish(plan_id, 2, "failed", "crashed", outcome=None, fault=None), "an end is final"
+    assert store.begin(plan_id, "c") is None
+
+
+def test_a_cancel_that_races_the_end_leaves_one_end(engine: sa.Engine) -> None:
+    store = PlanStore(engine)
+    plan_id = _new(store)
+    attempt = store.begin(plan_id, "a")
+    assert attempt == 1
+    store.cancel(plan_id)
+    store.finish(plan_id, 1, "succeeded", "finished", outcome=b"{}", fault=None)
+    store.cancel(plan_id)
+    row = store.get(plan_id)
+    assert row is not None
+    assert (row.state, row.cancel_requested) == ("succeeded", True)
+    assert [kind for _, kind, _, _ in store.events(plan_id, after=0)].count("done") == 1
+
+
+def test_a_plan_and_its_place_in_the_queue_are_stored_together_or_not_at_all(engine: sa.Engine) -> None:
+    store = PlanStore(engine)
+
+    def fail(_connection: sa.Connection, _plan_id: str) -> None:
+        raise RuntimeError("the queue is gone")
+
+    with pytest.raises(RuntimeError):
+        store.insert(NewPlan(b"{}", "d", None), fail)
+    assert store.page(limit=10, before=None, state=None) == []
+
+
+def test_a_key_belongs_to_one_plan(engine: sa.Engine) -> None:
+    store = PlanStore(engine)
+    plan_id = _new(store, "k")
+    with pytest.raises(sa.exc.IntegrityError):
+        _new(store, "k")
+    assert store.by_key("k") == (plan_id, "d")
+
+
+def test_finished_plans_are_removed_by_age(engine: sa.Engine) -> None:
+    now = [100.0]
+    store = PlanStore(engine, clock=lambda: now[0])
+    old, running = _new(store), _new(store)
+    for plan_id in (old, running):
+        store.begin(plan_id, "a")
+    store.finish(old, 1, "succeeded", "finished", outcome=None, fault=None)
+    assert store.delete_finished_before(100.0) == 0
+    assert store.delete_finished_before(101.0) == 1
+    assert store.get(running) is not None
+    assert store.events(old, after=0) == []
+
+
+def test_silent_workers_are_found(engine: sa.Engine) -> None:
+    now = [100.0]
+    workers = WorkerStore(engine, clock=lambda: now[0])
+    workers.beat("a")
+    now[0] = 120.0
+    workers.beat("b")
+    assert (workers.dead(30.0), workers.dead(10.0), workers.num_living(10.0)) == ([], ["a"], 1)
+    workers.leave("a")
+    assert workers.dead(10.0) == []
+
+
+def test_a_database_of_another_version_is_refused(engine: sa.Engine) -> None:
+    with engine.begin() as connection:
+        connection.execute(sa.update(SCHEMA).values(version=99))
+    with pytest.raises(IncompatibleDatabase, match="version 99"):
+        create_tables(engine)

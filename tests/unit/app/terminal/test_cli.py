@@ -1,0 +1,166 @@
+"""The command line: exit codes, files, messages with pointers, and a summary that a person can read."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import cli
+from app.settings import Settings
+from models.outcome import Planned
+from tests.unit.app import fake_solver
+from tests.unit.app.service_fixture import request_for, settings_for
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Settings with the made-up planner."""
+    return settings_for(tmp_path)
+
+
+def _run(settings: Settings, *arguments: str) -> int:
+    try:
+        cli.main(list(arguments), settings)
+    except SystemExit as leaving:
+        return int(leaving.code or 0)
+    raise AssertionError("a command always leaves with a code")
+
+
+def _file(folder: Path, content: Any) -> str:
+    path = folder / "input.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("case", "code"),
+    [
+        (fake_solver.FINDS, 0),
+        (fake_solver.CRASHES, 0),
+        (fake_solver.KILLED, 0),
+        (fake_solver.REFUSES, 2),
+        (fake_solver.INFEASIBLE, 3),
+        (fake_solver.NOT_FOUND, 4),
+    ],
+)
+def test_the_exit_code_tells_how_planning_ended(settings: Settings, tmp_path: Path, case: int, code: int) -> None:
+    assert _run(settings, "plan", _file(tmp_path, request_for(case))) == code
+
+
+def test_a_search_that_ignores_its_limit_still_gives_its_best(settings: Settings, tmp_path: Path) -> None:
+    out = tmp_path / "plan.json"
+    source = _file(tmp_path, request_for(fake_solver.IGNORES_STOP))
+    assert _run(settings, "plan", source, "--time-limit", "0.3", "--out", str(out)) == 0
+    assert Planned.model_validate_json(out.read_bytes()).complete is False
+
+
+def test_the_summary_shows_every_part_of_the_plan(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _run(settings, "plan", _file(tmp_path, request_for(fake_solver.FINDS)))
+    shown = capsys.readouterr()
+    for part in (
+        "2 s per iteration",
+        "Placement",
+        "0 east, 1 west",
+        "iteration time goes",
+        "Memory",
+        "Proof",
+        "Accepted",
+    ):
+        assert part in shown.out
+    assert "plan 2.000 s" in shown.err, "the progress goes to the other stream"
+
+
+def test_a_plan_can_be_verified_and_exported_from_its_file(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, out = _file(tmp_path, request_for(fake_solver.FINDS)), str(tmp_path / "plan.json")
+    _run(settings, "plan", source, "--out", out)
+    assert _run(settings, "verify", source, out) == 0
+    capsys.readouterr()
+    assert _run(settings, "export", out, "--format", "chrome-trace") == 0
+    assert json.loads(capsys.readouterr().out)["traceEvents"]
+    trace = tmp_path / "trace.json"
+    assert _run(settings, "export", out, "--format", "chrome-trace", "--out", str(trace), "--request", source) == 0
+    assert json.loads(trace.read_text())["traceEvents"]
+
+
+def test_a_plan_that_the_judge_rejects_has_its_own_exit_code(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = tmp_path / "bad.json"
+    bad.write_text(fake_solver.tiny_plan(3.0).model_dump_json())
+    assert _run(settings, "verify", _file(tmp_path, request_for(0)), str(bad)) == 3
+    assert "too-slow" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"workload": ', "not a JSON document"),
+        ({"cluster": "nowhere"}, "/workload"),
+        ({**request_for(0), "options": {"time_limit_s": -1}}, "/options/time_limit_s"),
+        ('{"a": NaN}', "NaN"),
+        ("[" * 1000 + "]" * 1000, "1000 levels deep"),
+    ],
+)
+def test_bad_input_gets_the_message_of_the_api(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: Any, said: str
+) -> None:
+    assert _run(settings, "plan", _file(tmp_path, content)) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert "to do:" in error
+
+
+@pytest.mark.parametrize("arguments", [("plan", "no-such-file"), ("export", "x", "--format", "abacus"),
+                                       ("validate", "weather", "x.csv"), ("plan",), ("dance",)])  # fmt: skip
+def test_bad_arguments_are_bad_input(settings: Settings, arguments: tuple[str, ...]) -> None:
+    assert _run(settings, *arguments) == 2
+
+
+def test_a_request_may_come_from_standard_input(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = json.dumps(request_for(fake_solver.FINDS)).encode()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+    assert _run(settings, "plan", "-") == 0
+
+
+def test_an_example_may_be_named(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(settings, "examples") == 0
+    name = capsys.readouterr().out.split()[0]
+    assert _run(settings, "plan", name) == 0
+    capsys.readouterr()
+    assert _run(settings, "examples", name) == 0
+    assert "workload" in json.loads(capsys.readouterr().out)
+
+
+def test_a_pipeline_is_timed(settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "schedule.json"
+    problem = _file(tmp_path, fake_solver.PROBLEM.model_dump(mode="json"))
+    assert _run(settings, "schedule", problem, "--out", str(out)) == 0
+    assert json.loads(out.read_text()) == fake_solver.SCHEDULE.model_dump(mode="json")
+    assert "9 s makespan" in capsys.readouterr().out
+
+
+def test_a_bad_environment_variable_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ISTHMUS_PROT", "80")
+    with pytest.raises(SystemExit) as leaving:
+        cli.main(["plan", "llama-405b-two-buildings"])
+    assert leaving.value.code == 2
+    assert "ISTHMUS_PROT is not a setting" in capsys.readouterr().err
+
+
+def test_a_csv_with_ragged_rows_is_refused(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("a,b\n1,2\n3\n")
+    assert _run(settings, "validate", "network", str(path)) == 2
+    assert "line 3" in capsys.readouterr().err

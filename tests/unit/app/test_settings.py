@@ -1,0 +1,25 @@
+"""Settings come from the environment, each checked, none ignored."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.settings import InvalidSetting, Settings
+
+
+def test_every_setting_has_its_variable_and_a_description() -> None:
+    values = {"ISTHMUS_DATABASE_URL": "postgresql://db/isthmus", "ISTHMUS_NUM_CONCURRENT_SOLVES": "4"}
+    settings = Settings.from_environment({**values, "HOME": "/"})
+    assert (settings.database_url, settings.num_concurrent_solves) == ("postgresql://db/isthmus", 4)
+    assert settings.sqlite_path is None
+    assert all(field.description for name, field in Settings.model_fields.items())
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("ISTHMUS_PORT", "many"), ("ISTHMUS_PORT", "70000"), ("ISTHMUS_MAX_WAIT_S", "nan"), ("ISTHMUS_PROT", "1"),
+     ("ISTHMUS_LOG_LEVEL", "LOUD"), ("ISTHMUS_SOLVERS", "x:y")],
+)  # fmt: skip
+def test_a_wrong_variable_is_named(variable: str, value: str) -> None:
+    with pytest.raises(InvalidSetting, match=variable):
+        Settings.from_environment({variable: value})
