@@ -20,6 +20,7 @@ from models.schedule import (
     PipelineSchedule,
     PipelineStage,
 )
+from models.transport import TransportChoice
 from solver.context import Context
 from solver.evaluation.candidate import Candidate
 from solver.placement.fill import PooledRoute
@@ -43,6 +44,13 @@ class Draft:
     schedules: tuple[PipelineSchedule, ...]
     exchanges: tuple[StageExchange, ...]
     optimizer_s: float
+    message_bytes: float
+
+    @property
+    def choices(self) -> tuple[TransportChoice, ...]:
+        """Transport between places, of messages and exchanges."""
+        messages = [hop.choice for delays in self.hops for hop in delays if hop.choice is not None]
+        return tuple(dict.fromkeys([*messages, *(choice for cost in self.costs for choice in cost.choices)]))
 
     @property
     def pipeline_s(self) -> float:
@@ -75,7 +83,7 @@ def draft(context: Context, candidate: Candidate, scheduler: Scheduler) -> Draft
     schedules = tuple(known[problem.model_dump_json()] for problem in problems)
     exchanges = run_exchanges(costs, last_weight_gradients(configuration, schedules))
     update = max(float(stages[pool].optimizer_s[rank]) for route in routes for rank, pool in enumerate(route.pools))
-    return Draft(candidate, stages, hops, costs, tuple(problems), schedules, exchanges, update)
+    return Draft(candidate, stages, hops, costs, tuple(problems), schedules, exchanges, update, message_bytes)
 
 
 def stages_of(context: Context, configuration: Configuration, routes: tuple[PooledRoute, ...]) -> dict[int, PoolStages]:

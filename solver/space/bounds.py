@@ -22,13 +22,18 @@ from solver.space.enumerate import Space
 from solver.space.pricing import IntArray, Shares, StageCosts, kinds, rank_cost
 
 BoolArray = npt.NDArray[np.bool_]
+GUESS_POWER = 4
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Per configuration: the bound, whether it can fit, and the least memory that its fullest rank needs."""
+    """Per configuration: the bound, whether it can fit, and the least memory that its fullest rank needs.
+
+    `guess_s` orders the search and proves nothing: bounds that are nearly equal get in each other's way.
+    """
 
     iteration_s: FloatArray
+    guess_s: FloatArray
     fits: BoolArray
     least_memory_bytes: FloatArray
 
@@ -65,6 +70,7 @@ def lower_bounds(context: Context, space: Space) -> Bounds:
     per_type = [_bounds_on(context, machine, space, shares) for machine in context.machines.values()]
     return Bounds(
         iteration_s=np.maximum(np.minimum.reduce([one.iteration_s for one in per_type]), cheap_bounds(context, space)),
+        guess_s=np.minimum.reduce([one.guess_s for one in per_type]),
         fits=np.logical_or.reduce([one.fits for one in per_type]),
         least_memory_bytes=np.minimum.reduce([one.least_memory_bytes for one in per_type]),
     )
@@ -84,7 +90,12 @@ def _bounds_on(context: Context, machine: Machine, space: Space, shares: Shares)
     parts.append(_round_trips_s(space, ends[0][1], whole, limit - static[0]))
     memory = np.maximum.reduce([kept + cost.activation_bytes for kept, (_, cost) in zip(static, ends, strict=True)])
     tail = _tail_s(context, machine, space, price, [cost for _, cost in ends])
-    return Bounds(iteration_s=np.maximum.reduce(parts) + tail, fits=memory <= limit, least_memory_bytes=memory)
+    return Bounds(
+        iteration_s=np.maximum.reduce(parts) + tail,
+        guess_s=np.sum([part**GUESS_POWER for part in parts], axis=0) ** (1.0 / GUESS_POWER) + tail,
+        fits=memory <= limit,
+        least_memory_bytes=memory,
+    )
 
 
 def _rank_s(price: StageCosts, shares: Shares, rank: IntArray, cost: StageCost) -> FloatArray:

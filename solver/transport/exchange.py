@@ -12,12 +12,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from models.plan import Configuration, StageExchange
+from models.transport import TransportChoice
 from solver.context import Context
 from solver.cost.columns import ZERO1, Columns, FloatArray, columns_of
 from solver.cost.data_parallel import crossing_bytes, step_traffic
 from solver.cost.fabric import fabric_of
 from solver.placement.fill import PooledRoute
 from solver.space.stages import PoolStages
+from solver.transport.choose import exchange_choice
 
 NUM_CHUNKS = 8
 
@@ -30,6 +32,7 @@ class ExchangeCost:
     private_s: float
     shared_s: float
     edge_bytes: dict[int, float]
+    choices: tuple[TransportChoice, ...] = ()
 
     @property
     def duration_s(self) -> float:
@@ -75,7 +78,34 @@ def _exchange(
     num_places = len(_places(context, counts))
     steps = 2 * (num_places - 1)
     farthest_s = max(context.topology.path_facts(*pair).latency_s for pair in _neighbours(context, counts))
-    return ExchangeCost(overlap_s, private_s, wire_s + steps * farthest_s, edge_bytes)
+    cost = stages[next(iter(counts))].cost
+    local = float(cost.parameters[stage] + cost.expert_parameters[stage])
+    local_bytes = local * context.job.optimizer.gradient_bytes_per_parameter
+    chosen = {
+        pair: exchange_choice(context, configuration, counts, pair, local_bytes=local_bytes)
+        for pair in _narrowest_by_tier(context, counts)
+    }
+    share = min(_share_of_wire(context, configuration, counts, pair, choice) for pair, choice in chosen.items())
+    return ExchangeCost(overlap_s, private_s, wire_s / share + steps * farthest_s, edge_bytes, tuple(chosen.values()))
+
+
+def _narrowest_by_tier(context: Context, counts: Counter[int]) -> tuple[tuple[str, str], ...]:
+    """Of the ring's steps on each tier, the one with the least capacity."""
+    narrowest: dict[str, tuple[str, str]] = {}
+    capacity = {pair: context.topology.path_facts(*pair).capacity_bytes_per_s for pair in _neighbours(context, counts)}
+    for pair in sorted(capacity, key=lambda pair: -capacity[pair]):
+        narrowest[context.topology.tier(*pair)] = pair
+    return tuple(narrowest.values())
+
+
+def _share_of_wire(
+    context: Context, configuration: Configuration, counts: Counter[int], pair: tuple[str, str], choice: TransportChoice
+) -> float:
+    """Part of a step's rate that the chosen transport reaches: collisions, windows, headers, codes."""
+    connections = min(counts.values()) * configuration.degrees.gpus_per_stage_group
+    capacity = context.topology.path_facts(*pair).capacity_bytes_per_s
+    cards = min(_place_bytes_per_s(context, configuration, pool, count) for pool, count in counts.items())
+    return min(1.0, choice.effective_bytes_per_s * connections / min(capacity, cards))
 
 
 def _overlap_s(context: Context, columns: Columns, stages: PoolStages, stage: int) -> float:

@@ -14,11 +14,13 @@ import numpy as np
 
 from models.cluster import Pool
 from models.plan import Configuration
+from models.transport import TransportChoice
 from solver.context import Context
 from solver.cost.collectives import boundary_message_s
 from solver.cost.columns import columns_of
 from solver.cost.fabric import fabric_of
 from solver.placement.fill import PooledRoute
+from solver.transport.choose import message_choice
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class HopDelay:
     link: str | None
     there: tuple[int, ...] = ()
     back: tuple[int, ...] = ()
+    choice: TransportChoice | None = None
 
 
 def hop_pools(configuration: Configuration, route: PooledRoute) -> list[tuple[int, int, int]]:
@@ -71,12 +74,6 @@ def edge_sharers(context: Context, configuration: Configuration, routes: tuple[P
     return sharers
 
 
-def group_bytes_per_s(context: Context, configuration: Configuration, pool: Pool) -> float:
-    """Rate at which the NICs of one stage group send a message: tp cp NICs at point-to-point efficiency."""
-    efficiency = context.stack.point_to_point_efficiency.value
-    return configuration.degrees.gpus_per_stage_group * pool.nic_bytes_per_s_per_gpu * efficiency
-
-
 def _hop(
     context: Context,
     configuration: Configuration,
@@ -91,14 +88,17 @@ def _hop(
         return HopDelay(stage, _local_message_s(context, configuration, source, message_bytes), 0.0, None)
     topology = context.topology
     there, back = topology.path(source.place, target.place), topology.path(target.place, source.place)
-    shares = [topology.capacity_bytes_per_s[edge] / sharers[edge] for edge in (*there, *back)]
-    rate = min(
-        group_bytes_per_s(context, configuration, source), group_bytes_per_s(context, configuration, target), *shares
-    )
-    ends = (topology.path_facts(source.place, target.place), topology.path_facts(target.place, source.place))
-    latency_s = max(one.latency_s for one in ends) + context.stack.collective_latency_s.value
+    choices = [
+        message_choice(context, configuration, ends, message_bytes=message_bytes, sharers=max(sharers[e] for e in path))
+        for ends, path in (((source, target), there), ((target, source), back))
+    ]
+    slower = min(choices, key=lambda choice: choice.effective_bytes_per_s)
+    shares = [float(topology.capacity_bytes_per_s[edge]) / sharers[edge] for edge in (*there, *back)]
+    rate = min(configuration.degrees.gpus_per_stage_group * slower.effective_bytes_per_s, *shares)
+    steps = [choice.expected_s - choice.message_bytes / choice.effective_bytes_per_s for choice in choices]
+    latency_s = max(steps) + context.stack.collective_latency_s.value
     name = "~".join(sorted((source.id, target.id)))
-    return HopDelay(stage, latency_s, message_bytes / rate, name, there, back)
+    return HopDelay(stage, latency_s, message_bytes / rate, name, there, back, slower)
 
 
 def _local_message_s(context: Context, configuration: Configuration, pool: Pool, message_bytes: float) -> float:

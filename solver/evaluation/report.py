@@ -1,0 +1,200 @@
+"""A timed draft written out as a plan: memory and time by cause, headline figures, assumptions.
+
+Owns the attribution of seconds and bytes to causes. Never times anything anew, except the schedule without its hops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from models.plan import Assumption, MemoryUse, Metrics, Plan, Proof, RouteTimeline, TimeBreakdown, Verdict
+from models.schedule import PipelineProblem, PipelineSchedule
+from solver.context import Context
+from solver.cost.compute import matrix_peak
+from solver.cost.flops import model_flops_per_iteration
+from solver.evaluation.draft import Draft
+from solver.evaluation.where import placement_of
+from solver.transport.choose import transport_choices
+from solver.transport.loads import cross_building_bytes, egress_usd, link_loads
+from solver.verify.replay import parse_order, replay
+
+UNJUDGED = Verdict(accepted=False, rules_checked=())
+
+
+def plan_of(context: Context, draft: Draft, proof: Proof) -> Plan:
+    """The plan of a draft, not yet judged."""
+    placement = placement_of(context, draft.candidate)
+    loads = link_loads(context, draft.candidate.configuration, draft.candidate.routes, draft.hops, draft.costs,
+                       message_bytes=draft.message_bytes, iteration_s=draft.iteration_s)  # fmt: skip
+    return Plan(
+        configuration=draft.candidate.configuration,
+        placement=placement,
+        timelines=tuple(
+            RouteTimeline(route=route.id, problem=problem, schedule=schedule)
+            for route, problem, schedule in zip(placement.routes, draft.problems, draft.schedules, strict=True)
+        ),
+        exchanges=draft.exchanges,
+        transport=transport_choices(
+            context,
+            draft.candidate.configuration,
+            draft.candidate.routes,
+            draft.stages,
+            across=draft.choices,
+        ),
+        link_loads=loads,
+        memory=memory_of(context, draft),
+        time=time_of(draft),
+        metrics=metrics_of(
+            context, draft, cross_bytes=cross_building_bytes(context, loads), egress=egress_usd(context, loads)
+        ),
+        proof=proof,
+        assumptions=assumptions_of(context),
+        verdict=UNJUDGED,
+        stack_profile=context.stack.name,
+    )
+
+
+def memory_of(context: Context, draft: Draft) -> tuple[MemoryUse, ...]:
+    """Per pipeline rank the route whose GPUs are closest to their limit."""
+    rows = []
+    for rank in range(draft.candidate.configuration.degrees.pp):
+        uses = [_memory_use(context, draft, route, rank) for route in range(len(draft.candidate.routes))]
+        rows.append(max(uses, key=lambda use: use.total_bytes - use.limit_bytes))
+    return tuple(rows)
+
+
+def _memory_use(context: Context, draft: Draft, route: int, rank: int) -> MemoryUse:
+    pool = draft.candidate.routes[route].pools[rank]
+    static = draft.stages[pool].static
+    return MemoryUse(
+        pipeline_rank=rank,
+        route=f"r{route}",
+        weights_bytes=float(static.weights_bytes[rank]),
+        gradients_bytes=float(static.gradients_bytes[rank]),
+        optimizer_bytes=float(static.optimizer_bytes[rank]),
+        activations_bytes=draft.schedules[route].ranks[rank].peak_memory_bytes,
+        buffers_bytes=float(static.buffers_bytes[rank]),
+        framework_bytes=float(static.framework_bytes[rank]),
+        limit_bytes=context.memory_limit_bytes(context.pools[pool].gpu),
+    )
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Busy time of one rank of one route over the iteration, by cause."""
+
+    compute_s: float
+    tensor_s: float
+    context_s: float
+    expert_s: float
+    data_s: float
+
+    @property
+    def total_s(self) -> float:
+        return self.compute_s + self.tensor_s + self.context_s + self.expert_s + self.data_s
+
+
+def time_of(draft: Draft) -> TimeBreakdown:
+    """Causes as the busiest rank of the slowest route sees them; its idle time is split by a replay without hops."""
+    configuration = draft.candidate.configuration
+    route = max(range(len(draft.schedules)), key=lambda one: _end_s(draft.schedules[one]))
+    works = [_work(draft, route, rank) for rank in range(configuration.degrees.pp)]
+    busiest = max(works, key=lambda work: work.total_s)
+    pipeline_end_s = draft.pipeline_s
+    idle_s = max(pipeline_end_s - busiest.total_s, 0.0)
+    hopless_s = _end_without_hops_s(draft.problems[route], draft.schedules[route])
+    waiting_s = min(max(pipeline_end_s - hopless_s, 0.0), idle_s)
+    return TimeBreakdown(
+        compute_s=busiest.compute_s,
+        tensor_parallel_s=busiest.tensor_s,
+        context_parallel_s=busiest.context_s,
+        expert_parallel_s=busiest.expert_s,
+        bubble_s=idle_s - waiting_s,
+        pipeline_s=waiting_s,
+        data_parallel_s=busiest.data_s + draft.iteration_s - draft.optimizer_s - pipeline_end_s,
+        optimizer_s=draft.optimizer_s,
+        total_s=draft.iteration_s,
+    )
+
+
+def _work(draft: Draft, route: int, rank: int) -> _Work:
+    configuration = draft.candidate.configuration
+    cost = draft.stages[draft.candidate.routes[route].pools[rank]].cost
+    own = [s for s in range(configuration.degrees.num_stages) if configuration.rank_of_stage(s) == rank]
+    m = configuration.num_microbatches
+    tensor, ring, expert = (
+        m * float(sum(values[own]))
+        for values in (cost.tensor_parallel_s, cost.context_parallel_s, cost.expert_parallel_s)
+    )
+    data = m * float(sum(cost.data_parallel_s[own]))
+    total = m * float(sum(cost.total_s[own]))
+    return _Work(total - tensor - ring - expert - data, tensor, ring, expert, data)
+
+
+def _end_s(schedule: PipelineSchedule) -> float:
+    return max(rank.end_s[-1] for rank in schedule.ranks)
+
+
+def _end_without_hops_s(problem: PipelineProblem, schedule: PipelineSchedule) -> float:
+    """End of the last operation when the same order runs without any delay between stages."""
+    silent = tuple(
+        stage.model_copy(update={"gradient_sync_s": 0.0, "gradient_sync_link": None}) for stage in problem.stages
+    )
+    free = problem.model_copy(update={"hops": (), "stages": silent})
+    order = parse_order(free, [rank.operations for rank in schedule.ranks], {})
+    return float(replay(free, order).end.max())
+
+
+def metrics_of(context: Context, draft: Draft, *, cross_bytes: float, egress: float) -> Metrics:
+    """Throughput, utilisation and cost of the plan."""
+    degrees = draft.candidate.configuration.degrees
+    tokens = context.request.workload.tokens_per_iteration
+    gpus: dict[int, int] = {}
+    for route in draft.candidate.routes:
+        for pool in route.pools:
+            gpus[pool] = gpus.get(pool, 0) + route.num_replicas * degrees.gpus_per_stage_group
+    peak = sum(
+        count * matrix_peak(context.pools[pool].gpu, context.stack, context.job.precision)[0]
+        for pool, count in gpus.items()
+    )
+    rate = tokens / draft.iteration_s
+    flops = model_flops_per_iteration(context.request.workload)
+    return Metrics(
+        iteration_s=draft.iteration_s,
+        tokens_per_s=rate,
+        tokens_per_s_per_gpu=rate / degrees.num_gpus,
+        model_flops_utilisation=flops / peak / draft.iteration_s,
+        num_gpus=degrees.num_gpus,
+        usd_per_million_tokens=_usd_per_million_tokens(context, gpus, draft.iteration_s, egress),
+        cross_building_bytes=cross_bytes,
+    )
+
+
+def _usd_per_million_tokens(context: Context, gpus: dict[int, int], iteration_s: float, egress: float) -> float | None:
+    hourly = 0.0
+    for pool, count in gpus.items():
+        price = context.pools[pool].gpu.usd_per_gpu_hour
+        if price is None:
+            return None
+        hourly += count * price
+    return (hourly * iteration_s / 3600.0 + egress) / context.request.workload.tokens_per_iteration * 1e6
+
+
+def assumptions_of(context: Context) -> tuple[Assumption, ...]:
+    """The constants of the stack profile with their evidence, and the rules of the model."""
+    constants = [
+        Assumption(what=f"{name} = {value.value:g}", origin=value.origin, source=value.source)
+        for name, value in context.stack
+        if hasattr(value, "origin")
+    ]
+    rules = [
+        Assumption(what="Layers are split over stages as evenly as the ends' extra work allows.", origin="derived"),
+        Assumption(
+            what="Every replica keeps an equal share of each link it uses for the whole iteration.", origin="derived"
+        ),
+        Assumption(what="Gradients leave with the last weight gradient, less the stack's overlap.", origin="derived"),
+        Assumption(what="GPU peaks and memory as the cluster states them.", origin="request"),
+    ]
+    if context.request.workload.layer_profiles:
+        rules.append(Assumption(what="Layer times measured by the user replace the formulas.", origin="measured"))
+    return (*rules, *constants)

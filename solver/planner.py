@@ -1,0 +1,64 @@
+"""The recipe: lint, space, bounds, best first; place, time, judge; keep the incumbent; stop when the bound says so.
+
+Owns the search and its certificate. Data in, data out: the clock, the progress and the cancellation are arguments.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from models.outcome import Infeasible, NotFound, Outcome, Planned, Progress, Reason
+from models.plan import Plan
+from models.request import PlanRequest
+from solver.context import Context, stack_for
+from solver.lint import lint
+from solver.search import Hooks, Search
+from solver.space.enumerate import enumerate_space
+from solver.space.feasible import memory_reasons, space_reasons
+
+
+def validate(request: PlanRequest) -> tuple[Reason, ...]:
+    """Contradictions that show before any search: lint, an empty space, memory that cannot suffice."""
+    found = lint(request)
+    if found:
+        return found
+    context = Context(request, stack_for(request))
+    space = enumerate_space(request)
+    if not len(space):
+        return space_reasons(context)
+    return memory_reasons(context, space)
+
+
+def plan(
+    request: PlanRequest,
+    *,
+    progress: Callable[[Progress], None] = lambda _: None,
+    incumbent: Callable[[Planned], None] = lambda _: None,
+    cancelled: Callable[[], bool] = lambda: False,
+    clock: Callable[[], float] = time.monotonic,
+) -> Outcome:
+    """The best judged plan within the time limit, or why there is none.
+
+    Raises nothing for a request without a plan: `Infeasible` says why, `NotFound` that time was too short.
+    """
+    started = clock()
+    reasons = lint(request)
+    if reasons:
+        return Infeasible(reasons=reasons, elapsed_s=clock() - started)
+    context = Context(request, stack_for(request))
+    space = enumerate_space(request)
+    if not len(space):
+        return Infeasible(reasons=space_reasons(context), elapsed_s=clock() - started)
+    hooks = Hooks(progress=progress, incumbent=incumbent, cancelled=cancelled, clock=clock, started_s=started)
+    search = Search(context, space, hooks)
+    best = search.run()
+    elapsed = clock() - started
+    if best is not None:
+        return Planned(plan=best, complete=search.complete, elapsed_s=elapsed)
+    if search.nothing_fits:
+        return Infeasible(reasons=memory_reasons(context, space), elapsed_s=elapsed)
+    return NotFound(lower_bound_s=search.open_bound_s, detail=search.account(), elapsed_s=elapsed)
+
+
+__all__ = ["Plan", "plan", "validate"]

@@ -1,0 +1,135 @@
+"""The transport choice of every communicator of a placement, on the widest tier that it crosses.
+
+Owns which communicators exist, how large their messages are and how many use a path at once; the options are weighed in
+`choices.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from models.cluster import Pool
+from models.plan import Configuration
+from models.transport import Collective, TransportChoice
+from solver.context import Context
+from solver.cost.data_parallel import WEIGHT_BYTES
+from solver.cost.fabric import fabric_of
+from solver.network.collectives import Level
+from solver.placement.fill import PooledRoute
+from solver.space.stages import PoolStages
+from solver.transport.algorithms import Communicator
+from solver.transport.choices import choose_scale_up, choose_transport
+
+
+def message_choice(
+    context: Context, configuration: Configuration, ends: tuple[Pool, Pool], *, message_bytes: float, sharers: int
+) -> TransportChoice:
+    """Stage-to-stage messages between two pools: every GPU of every sharing group is one connection."""
+    group = configuration.degrees.gpus_per_stage_group
+    source, target = ends
+    slower = min(source.nic_bytes_per_s_per_gpu, target.nic_bytes_per_s_per_gpu)
+    tier = context.topology.tier(source.place, target.place)
+    member = slower * context.stack.point_to_point_efficiency.value
+    communicator = Communicator(
+        "pp", "send_recv", tier, 2, Level(1, 0.0, member), message_bytes / group, max(sharers, 1) * group, member
+    )
+    return choose_transport(communicator, context.topology.path_facts(source.place, target.place))
+
+
+def exchange_choice(
+    context: Context, configuration: Configuration, counts: Counter[int], pair: tuple[str, str], *, local_bytes: float
+) -> TransportChoice:
+    """Gradient exchange of one stage across places; `counts` are replicas by pool, `pair` a step of the ring."""
+    group = configuration.degrees.gpus_per_stage_group
+    pool, fewest = min(counts.items(), key=lambda item: item[1])
+    fabric = fabric_of(context.pools[pool])
+    member = fabric.nic_bytes_per_s * context.stack.scale_out_efficiency.value
+    inside = Level(fewest * configuration.degrees.cp, fabric.scale_out_latency_s, member)
+    num_places = len({context.pools[index].place for index in counts})
+    communicator = Communicator(
+        "dp", "all_reduce", context.topology.tier(*pair), num_places, inside, local_bytes, fewest * group, member
+    )
+    return choose_transport(communicator, context.topology.path_facts(*pair))
+
+
+def transport_choices(
+    context: Context,
+    configuration: Configuration,
+    routes: tuple[PooledRoute, ...],
+    stages: dict[int, PoolStages],
+    *,
+    across: tuple[TransportChoice, ...],
+) -> tuple[TransportChoice, ...]:
+    """One choice per dimension, collective and tier: those between places as timed, and those inside."""
+    chosen: dict[tuple[str, str, str], TransportChoice] = {}
+    for choice in (*across, *_inside(context, configuration, routes, stages)):
+        key = (choice.dimension, choice.collective, choice.tier)
+        if key not in chosen or choice.expected_s > chosen[key].expected_s:
+            chosen[key] = choice
+    return tuple(chosen[key] for key in sorted(chosen))
+
+
+def _inside(
+    context: Context, configuration: Configuration, routes: tuple[PooledRoute, ...], stages: dict[int, PoolStages]
+) -> Iterator[TransportChoice]:
+    """Communicators inside one place, on the first pool of the first route."""
+    degrees, job = configuration.degrees, context.job
+    index = routes[0].pools[0]
+    pool, cost = context.pools[index], stages[index].cost
+    tokens = configuration.micro_batch_sequences * job.sequence_length / degrees.cp
+    hidden = 2.0 * tokens * job.hidden_size
+    if degrees.tp > 1:
+        yield _local(context, pool, "tp", "all_reduce", num_ranks=degrees.tp, spacing=1, message_bytes=hidden)
+    if degrees.cp > 1:
+        yield _local(context, pool, "cp", "all_gather", num_ranks=degrees.cp, spacing=degrees.tp, message_bytes=hidden)
+    if degrees.ep > 1:
+        copies = hidden * max(job.experts_per_token, 1) / degrees.tp
+        yield _local(context, pool, "ep", "all_to_all", num_ranks=degrees.ep, spacing=degrees.tp, message_bytes=copies)
+    counts = Counter({pool: 0 for route in routes for pool in route.pools})
+    for route in routes:
+        counts[route.pools[0]] += route.num_replicas
+    replicas = max(counts.values()) * degrees.cp
+    if replicas > 1:
+        size = float(cost.parameters[0]) * job.optimizer.gradient_bytes_per_parameter
+        for collective, share in _gradient_collectives(configuration, job.optimizer.gradient_bytes_per_parameter):
+            yield _local(
+                context, pool, "dp", collective, num_ranks=replicas, spacing=degrees.tp, message_bytes=size * share
+            )
+    if degrees.pp > 1 and any(a == b for route in routes for a, b in zip(route.pools, route.pools[1:], strict=False)):
+        yield message_choice(
+            context, configuration, (pool, pool), message_bytes=float(cost.boundary_bytes.max()), sharers=1
+        )
+
+
+def _gradient_collectives(configuration: Configuration, gradient_bytes: float) -> list[tuple[Collective, float]]:
+    """What the sharding does to the gradients and weights inside a place, sizes relative to the gradients."""
+    if configuration.sharding == "ddp":
+        return [("all_reduce", 1.0)]
+    return [("reduce_scatter", 1.0), ("all_gather", WEIGHT_BYTES / gradient_bytes)]
+
+
+def _local(
+    context: Context,
+    pool: Pool,
+    dimension: str,
+    collective: Collective,
+    *,
+    num_ranks: int,
+    spacing: int,
+    message_bytes: float,
+) -> TransportChoice:
+    """A communicator of members `spacing` GPUs apart: in the scale-up domain, or over the zone's network."""
+    fabric = fabric_of(pool)
+    per_domain = max(fabric.scale_up_domain_gpus // spacing, 1)
+    inside = min(num_ranks, per_domain)
+    member = fabric.nic_bytes_per_s * context.stack.scale_out_efficiency.value
+    if inside == num_ranks:
+        level = Level(num_ranks, fabric.scale_up_latency_s, fabric.scale_up_bytes_per_s)
+        alone = Communicator(dimension, collective, "scale_up", 1, level, message_bytes, 1, level.rate_bytes_per_s)  # type: ignore[arg-type]
+        return choose_scale_up(alone, scale_up_bytes_per_s=fabric.scale_up_bytes_per_s)
+    level = Level(inside, fabric.scale_up_latency_s, fabric.scale_up_bytes_per_s)
+    tier = context.topology.tier(pool.place, pool.place)
+    places = -(-num_ranks // inside)
+    wide = Communicator(dimension, collective, tier, places, level, message_bytes, inside, member)  # type: ignore[arg-type]
+    return choose_transport(wide, context.topology.path_facts(pool.place, pool.place))
