@@ -73,53 +73,48 @@ SCHEDULE = PipelineSchedule(
 )
 
 
+NO_TIME = dict.fromkeys(
+    ("tensor_parallel_s", "context_parallel_s", "expert_parallel_s", "bubble_s", "pipeline_s", "data_parallel_s",
+     "optimizer_s"), 0.0,
+)  # fmt: skip
+CONFIGURATION = Configuration(
+    degrees=Degrees(tp=1, pp=2, dp=1),
+    micro_batch_sequences=1,
+    num_microbatches=2,
+    sharding="ddp",
+    recompute="none",
+    layers_per_stage=(1, 1),
+)
+
+
+def _placement(places: tuple[str, str]) -> Placement:
+    pools = ("p1", "=p2")
+    return Placement(
+        routes=(Route(id="r0", places=places, pools=pools, num_replicas=1, first_replica=0),),
+        rank_map=tuple(
+            RankRange(first_rank=rank, num_ranks=1, pipeline_rank=rank, route="r0", pool=pool, first_gpu=0)
+            for rank, pool in enumerate(pools)
+        ),
+        crossing="pp_out",
+    )
+
+
+def _memory(rank: int) -> MemoryUse:
+    causes = ("weights_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes")
+    rest = {"buffers_bytes": 0.0, "framework_bytes": 0.0, "limit_bytes": 7e10}
+    return MemoryUse.model_validate({"pipeline_rank": rank, "route": "r0", **dict.fromkeys(causes, 1e9), **rest})
+
+
 def tiny_plan(iteration_s: float, places: tuple[str, str] = ("east", "west")) -> Plan:
     """A plan of two GPUs in the form of a real one; its figures mean nothing."""
     return Plan(
-        configuration=Configuration(
-            degrees=Degrees(tp=1, pp=2, dp=1),
-            micro_batch_sequences=1,
-            num_microbatches=2,
-            sharding="ddp",
-            recompute="none",
-            layers_per_stage=(1, 1),
-        ),
-        placement=Placement(
-            routes=(Route(id="r0", places=places, pools=("p1", "=p2"), num_replicas=1, first_replica=0),),
-            rank_map=(
-                RankRange(first_rank=0, num_ranks=1, pipeline_rank=0, route="r0", pool="p1", first_gpu=0),
-                RankRange(first_rank=1, num_ranks=1, pipeline_rank=1, route="r0", pool="=p2", first_gpu=0),
-            ),
-            crossing="pp_out",
-        ),
+        configuration=CONFIGURATION,
+        placement=_placement(places),
         timelines=(RouteTimeline(route="r0", problem=PROBLEM, schedule=SCHEDULE),),
         transport=(),
         link_loads=(),
-        memory=tuple(
-            MemoryUse(
-                pipeline_rank=rank,
-                route="r0",
-                weights_bytes=1e9,
-                gradients_bytes=1e9,
-                optimizer_bytes=1e9,
-                activations_bytes=1e9,
-                buffers_bytes=0.0,
-                framework_bytes=0.0,
-                limit_bytes=7e10,
-            )
-            for rank in range(2)
-        ),
-        time=TimeBreakdown(
-            compute_s=iteration_s,
-            tensor_parallel_s=0.0,
-            context_parallel_s=0.0,
-            expert_parallel_s=0.0,
-            bubble_s=0.0,
-            pipeline_s=0.0,
-            data_parallel_s=0.0,
-            optimizer_s=0.0,
-            total_s=iteration_s,
-        ),
+        memory=(_memory(0), _memory(1)),
+        time=TimeBreakdown.model_validate({"compute_s": iteration_s, "total_s": iteration_s, **NO_TIME}),
         metrics=Metrics(
             iteration_s=iteration_s,
             tokens_per_s=1.0,
