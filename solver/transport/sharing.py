@@ -62,7 +62,7 @@ def share_link(
     """The better of the two for a message that delays the pipeline `num_exposed` times per iteration.
 
     All at once, every exposed message takes n S / link. In turns it takes S / link, but the replicas run shifted
-    against each other, and the last starts (turns - 1) S / link later, once. The link carries the same bytes either way.
+    against each other, and the last starts (turns - 1) S / link later, once. The link carries the same bytes.
     Idea: time-shared WAN transfers in Atlas (arXiv 2411.14458).
     """
     together_s = all_at_once_s(message_bytes, num_replicas, link_rate, sender_rate)
