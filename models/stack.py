@@ -73,7 +73,7 @@ class StackProfile(Frozen):
     )
     dropout: bool = Field(False, description="Dropout masks are computed and kept.", examples=[False])
     fused_gradient_accumulation: bool = Field(
-        True, description="Weight gradients are added to their accumulator inside the matrix product."
+        True, description="Weight gradients are added to their accumulator inside the matrix product.", examples=[True]
     )
     scatter_gather_pipeline: bool = Field(
         True,
