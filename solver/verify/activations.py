@@ -16,7 +16,8 @@ def peak_activation_bytes(timeline: RankTimeline, held: Mapping[int, tuple[float
     """Most bytes held at one instant; `held` gives (activation, weight-gradient context) of every stage of the rank.
 
     F takes its activation when it starts; B gives it back for the context when it ends, W gives back the context; BW
-    gives back the activation. What ends at an instant is given back before what starts at it is taken.
+    gives back the activation. What ends at an instant is given back before what starts at it is taken. Operations of
+    other ranks' stages and times without an operation are the schedule rules' find, and left out here.
 
     >>> line = RankTimeline(operations=("0F0", "0F1", "0BW0", "0BW1"), start_s=(0, 1, 2, 4), end_s=(1, 2, 4, 6),
     ...     peak_memory_bytes=0)
@@ -25,8 +26,10 @@ def peak_activation_bytes(timeline: RankTimeline, held: Mapping[int, tuple[float
     """
     slack = SAME_INSTANT * max(timeline.end_s, default=0.0)
     changes: list[tuple[float, float]] = []
-    for text, start, end in zip(timeline.operations, timeline.start_s, timeline.end_s, strict=True):
+    for text, start, end in zip(timeline.operations, timeline.start_s, timeline.end_s, strict=False):
         operation = Operation.parse(text)
+        if operation.stage not in held:
+            continue
         activation, context = held[operation.stage]
         if operation.kind == "F":
             changes.append((start, activation))

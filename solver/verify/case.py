@@ -75,7 +75,7 @@ class Case(Facts):
         for timeline in self.plan.timelines:
             sent: defaultdict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
             for line in timeline.schedule.transfers:
-                for text, start, end in zip(line.transfers, line.start_s, line.end_s, strict=True):
+                for text, start, end in zip(line.transfers, line.start_s, line.end_s, strict=False):
                     if not text.endswith("SYNC"):
                         operation = Operation.parse(text)
                         sent["F" if operation.kind == "F" else "B", operation.stage].append((start, end))

@@ -108,7 +108,7 @@ def _last_gradients(case: Case) -> dict[int, float]:
     last: dict[int, float] = {}
     for timeline in case.plan.timelines:
         for rank in timeline.schedule.ranks:
-            for text, end in zip(rank.operations, rank.end_s, strict=True):
+            for text, end in zip(rank.operations, rank.end_s, strict=False):
                 operation = Operation.parse(text)
                 if operation.kind in LAST_OF_STAGE:
                     last[operation.stage] = max(last.get(operation.stage, 0.0), end)

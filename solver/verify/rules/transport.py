@@ -105,8 +105,8 @@ def transport_rate(case: Case) -> Iterator[Finding]:
         if exceeds(choice.effective_bytes_per_s, most):
             yield Finding(
                 _name(choice),
-                f"effective {choice.effective_bytes_per_s:.4g} B/s; a card sends {fastest:.6g} B/s, and {in_flight:.6g} B"
-                f" in flight over {round_trip:.6g} s allow {most:.6g} B/s",
+                f"effective {choice.effective_bytes_per_s:.6g} B/s; a card sends {fastest:.6g} B/s, and"
+                f" {in_flight:.6g} B in flight over {round_trip:.6g} s allow {most:.6g} B/s",
             )
 
 

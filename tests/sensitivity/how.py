@@ -1,0 +1,112 @@
+"""Corruptions of transport, link loads and totals.
+
+Owns the lies about what links carry and what the headline says.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from models.plan import Baseline, Plan
+from models.request import PlanRequest
+from models.transport import LinkFlow, LinkLoad
+from tests.build_costs import Forgery
+from tests.build_request import build_request
+from tests.sensitivity.forge import Corruption, demand, edit, lie, put, puts, settled
+
+TP, PP_ACROSS, DP_ACROSS = "transport__0__", "transport__2__", "transport__3__"
+
+
+def _load(link: str, reverse: bool, *flows: LinkFlow, usable: float = 4e11) -> LinkLoad:
+    return LinkLoad(
+        link=link, reverse=reverse, usable_bytes_per_s=usable, flows=flows, mean_utilisation=0.0, peak_utilisation=0.5
+    )
+
+
+def _halved(cause: int) -> Any:
+    """Both directions carry half the bytes of one cause."""
+
+    def halve(loads: tuple[LinkLoad, ...]) -> tuple[LinkLoad, ...]:
+        return tuple(put(one, f"flows.{cause}.bytes_per_iteration", lambda old: old / 2) for one in loads)
+
+    return halve
+
+
+def _overloaded(request: PlanRequest, plan: Plan) -> tuple[PlanRequest, Plan]:
+    """Thirty times the pipeline's bytes on the link, with true figures for them."""
+    loads = tuple(
+        puts(one, flows__0__bytes_per_iteration=lambda old: 200 * old, peak_utilisation=5.0) for one in plan.link_loads
+    )
+    return request, settled(request, put(plan, "link_loads", loads))
+
+
+def _from_nowhere(request: PlanRequest, plan: Plan) -> tuple[PlanRequest, Plan]:
+    """Bytes leave a building that holds no GPU of the plan and receives none."""
+    extra = _load("north-west", False, LinkFlow(cause="pp", bytes_per_iteration=1e6))
+    return request, settled(request, put(plan, "link_loads", (*plan.link_loads, extra)))
+
+
+def _baseline(speed_up: float | None) -> tuple[Baseline, ...]:
+    return (Baseline(name="nemo-like", assumptions="", iteration_s=0.2, speed_up=speed_up),)
+
+
+TRANSPORT = (
+    edit("no choice for the exchange across", "transport-complete", transport=lambda old: old[:-1]),
+    edit("no choice for tensor parallelism", "transport-complete", transport=lambda old: old[1:]),
+    edit("a collective that tp never does", "transport-meaningful", **{TP + "collective": "all_to_all"}),
+    edit(
+        "unsupported load balancing",
+        "transport-supported",
+        **{PP_ACROSS + "load_balancing": "spray", PP_ACROSS + "reliability": "selective_repeat"},
+    ),
+    edit("recovery that receivers lack", "transport-supported", **{DP_ACROSS + "reliability": "selective_repeat"}),
+    edit("too many queue pairs", "transport-limits", **{DP_ACROSS + "num_queue_pairs": 4096}),
+    edit("a member faster than its card", "transport-rate", **{DP_ACROSS + "effective_bytes_per_s": 9e10}),
+    edit("a rate that the window does not fill", "transport-rate", **{DP_ACROSS + "num_outstanding": 1}),
+    edit("a message faster than light", "transport-time", **{PP_ACROSS + "expected_s": 1e-6}),
+)
+
+LINKS = (
+    edit("a link that does not exist", "links-exist", link_loads=lambda old: (*old, _load("atlantic", False))),
+    edit("a direction stated twice", "links-exist", link_loads=lambda old: (*old, _load("east-west", False))),
+    edit(
+        "forged capacity",
+        "link-usable",
+        link_loads__0__usable_bytes_per_s=8e11,
+        link_loads__0__mean_utilisation=lambda old: old / 2,
+    ),
+    edit("forged utilisation", "link-utilisation", link_loads__0__mean_utilisation=0.5),
+    edit("overloaded link at one instant", "link-capacity", link_loads__0__peak_utilisation=1.2),
+    Corruption("overloaded link", frozenset({"link-capacity", "pipeline-bytes"}), _overloaded, build_request()),
+    edit("half the pipeline's bytes", "pipeline-bytes", link_loads=_halved(0), settle=True),
+    edit("half the exchange's bytes", "exchange-bytes", link_loads=_halved(1), settle=True),
+    Corruption("bytes from nowhere", frozenset({"loads-conserved"}), _from_nowhere, build_request()),
+    edit("wrong bytes between buildings", "cross-building-bytes", metrics__cross_building_bytes=1e9),
+    demand("more bytes than allowed", "cross-building-limit", constraints__max_cross_building_bytes_per_iteration=1e9),
+)
+
+TOTALS = (
+    edit("wrong total", "breakdown-sum", time__bubble_s=0.0),
+    edit(
+        "work called a bubble",
+        "breakdown-work",
+        time__bubble_s=lambda old: old + 0.01,
+        time__compute_s=lambda old: old - 0.01,
+    ),
+    lie("forged optimizer", "optimizer-time", forgery=Forgery(optimizer=0.5)),
+    lie("wrong iteration time", "iteration-time", forgery=Forgery(iteration=0.95)),
+    edit("wrong count", "gpu-count", metrics__num_gpus=15),
+    edit("wrong tokens per second", "throughput", metrics__tokens_per_s=1e6),
+    edit("wrong MFU", "utilisation", metrics__model_flops_utilisation=0.6),
+    edit("wrong cost", "cost", metrics__usd_per_million_tokens=0.1),
+    edit("no cost although prices are known", "cost", metrics__usd_per_million_tokens=None),
+    edit("a slower speed of light", "speed-of-light", proof__speed_of_light_s=lambda old: 1.5 * old),
+    edit("bound above time", "bound-below-time", proof__lower_bound_s=9.0, proof__relative_gap=0.0),
+    edit("forged gap", "gap-arithmetic", proof__relative_gap=0.005),
+    edit("optimal outside the gap", "optimal-within-gap", proof__status="optimal"),
+    demand("a target that is missed", "target-met", objective__kind="fewest_gpus", objective__target_iteration_s=0.1),
+    edit("a forged speed-up", "baseline-arithmetic", baselines=_baseline(3.0)),
+    edit("a speed-up over nothing", "baseline-arithmetic", baselines=_baseline(None)),
+)
+
+HOW = TRANSPORT + LINKS + TOTALS
