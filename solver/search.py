@@ -12,6 +12,7 @@ import numpy as np
 
 from models.outcome import Planned, Progress
 from models.plan import Configuration, Plan, Proof
+from solver.baselines.run import Tried, baseline_of, try_policies
 from solver.context import Context
 from solver.cost.columns import FloatArray
 from solver.evaluation.candidate import Candidate, configuration_of
@@ -29,6 +30,7 @@ MAX_ROWS_AT_ONCE = 60_000
 REPEAT_PENALTY = 0.02  # each further configuration of one pipeline shape waits a little longer
 EXPLORE_SHARE, POLISH_SHARE = 0.5, 0.9
 NUM_POLISHED = 3
+WORTH_JUDGING = {"search": 0.01, "polish": 1e-9}  # relative improvement that makes a draft the incumbent
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class Search:
     _best: Draft | None = None
     _plan: Plan | None = None
     _rejected: int = 0
+    _tried: list[Tried] = field(default_factory=list)
 
     def run(self) -> Plan | None:
         """Explore, polish the best, explore and tighten on; the best judged plan, or None."""
@@ -72,11 +75,20 @@ class Search:
         if not len(self._rows) and not len(self._pending):
             self.nothing_fits = True
             return None
+        self._compare()
         self._explore(self._deadline(limit_s * EXPLORE_SHARE))
         self._polish(self._deadline(limit_s * POLISH_SHARE))
         self._explore(self._deadline(limit_s))
         self._tell("done", "")
         return self._finished()
+
+    def _compare(self) -> None:
+        """Baselines first: their best drafts are candidates like any other, so no plan is worse than a baseline."""
+        self._explore_one()
+        self._tried = try_policies(self.context, self.space.take(self._rows), self._guess)
+        for tried in self._tried:
+            if tried.best is not None:
+                self._consider(self._timed(tried.best.candidate), "search")
 
     def account(self) -> str:
         """What was tried, in one sentence."""
@@ -157,9 +169,15 @@ class Search:
                 self.complete = not len(self._pending)
                 return
             if index is not None:
-                self._explored.add(index)
-                self._try(configuration_of(self.context, self.space, int(self._rows[index])))
+                self._explore_one()
                 self._tighten()
+
+    def _explore_one(self) -> None:
+        """Place and time the most promising configuration."""
+        index = self._next()
+        if index is not None:
+            self._explored.add(index)
+            self._try(configuration_of(self.context, self.space, int(self._rows[index])))
 
     def _next(self) -> int | None:
         open_rows = np.flatnonzero(self._bound < self._cut_s())
@@ -193,7 +211,7 @@ class Search:
         if found is None:
             return
         self._drafts = sorted([*self._drafts, found], key=lambda one: one.iteration_s)[: 4 * NUM_POLISHED]
-        if self._best is not None and found.iteration_s >= self._best.iteration_s * (1 - 1e-9):
+        if self._best is not None and found.iteration_s >= self._best.iteration_s * (1 - WORTH_JUDGING[phase]):
             return
         plan = plan_of(self.context, found, self._proof(found))
         verdict = judge(self.context.request, plan)
@@ -237,7 +255,8 @@ class Search:
     def _finished_plan(self) -> Plan:
         assert self._best is not None
         assert self._plan is not None
-        return self._plan.model_copy(update={"proof": self._proof(self._best)})
+        baselines = tuple(baseline_of(tried, self._best.iteration_s) for tried in self._tried)
+        return self._plan.model_copy(update={"proof": self._proof(self._best), "baselines": baselines})
 
     def _finished(self) -> Plan | None:
         return None if self._plan is None else self._finished_plan()

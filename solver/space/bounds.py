@@ -15,21 +15,21 @@ import numpy.typing as npt
 from solver.context import Context, Machine, peak_flops_per_s
 from solver.cost.columns import RECOMPUTE_FULL, FloatArray
 from solver.cost.data_parallel import step_traffic
-from solver.cost.memory import static_memory
+from solver.cost.memory import peak_activations, static_memory
 from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost
 from solver.space.enumerate import Space
 from solver.space.pricing import IntArray, Shares, StageCosts, kinds, rank_cost
 
 BoolArray = npt.NDArray[np.bool_]
-GUESS_POWER = 4
+CRAMPED = 1.4  # usual schedules that memory keeps from filling the pipeline take about so much more than the bound
 
 
 @dataclass(frozen=True)
 class Bounds:
     """Per configuration: the bound, whether it can fit, and the least memory that its fullest rank needs.
 
-    `guess_s` orders the search and proves nothing: bounds that are nearly equal get in each other's way.
+    `guess_s` is what usual schedules take; it orders the search and proves nothing.
     """
 
     iteration_s: FloatArray
@@ -92,7 +92,7 @@ def _bounds_on(context: Context, machine: Machine, space: Space, shares: Shares)
     tail = _tail_s(context, machine, space, price, [cost for _, cost in ends])
     return Bounds(
         iteration_s=np.maximum.reduce(parts) + tail,
-        guess_s=np.sum([part**GUESS_POWER for part in parts], axis=0) ** (1.0 / GUESS_POWER) + tail,
+        guess_s=_guess_s(space, ends[0][1], np.maximum.reduce(parts), limit - static[0]) + tail,
         fits=memory <= limit,
         least_memory_bytes=memory,
     )
@@ -136,6 +136,18 @@ def _memory_seconds_s(price: StageCosts, shares: Shares, rank: IntArray, room: F
         held = held + np.where(chunk < columns.vpp, own * life, 0.0)
     bound: FloatArray = columns.num_microbatches * held / np.maximum(room, 1.0)
     return bound
+
+
+def _guess_s(space: Space, first: StageCost, bound_s: FloatArray, room: FloatArray) -> FloatArray:
+    """Bound and fill where the usual number of micro-batches in flight fits, well above the bound where it does not.
+
+    The fill is that of interleaved 1F1B, (p - 1)(f + i) / v beyond the bound.
+    """
+    columns = space.columns
+    fill = (columns.pp - 1) * (first.forward_s + first.input_grad_s) / columns.vpp
+    fits = peak_activations(columns, 0) * first.activation_bytes <= room
+    guess: FloatArray = np.where(fits, bound_s + fill, CRAMPED * (bound_s + fill))
+    return guess
 
 
 def _tail_s(context: Context, machine: Machine, space: Space, price: StageCosts, ends: list[StageCost]) -> FloatArray:

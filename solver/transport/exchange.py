@@ -44,9 +44,22 @@ def exchange_costs(
     context: Context, configuration: Configuration, routes: tuple[PooledRoute, ...], stages: dict[int, PoolStages]
 ) -> tuple[ExchangeCost, ...]:
     """Costs of the exchange of every stage; `stages` maps pool index to its stage costs."""
-    return tuple(
-        _exchange(context, configuration, routes, stages, stage) for stage in range(configuration.degrees.num_stages)
-    )
+    known: dict[object, ExchangeCost] = {}
+    costs = []
+    for stage in range(configuration.degrees.num_stages):
+        counts = rank_replicas(routes, configuration.rank_of_stage(stage))
+        key = (tuple(counts.items()), *(_signature(stages[pool], stage) for pool in counts))
+        if key not in known:
+            known[key] = _exchange(context, configuration, counts, stages, stage)
+        costs.append(known[key])
+    return tuple(costs)
+
+
+def _signature(stages: PoolStages, stage: int) -> tuple[float, ...]:
+    """What an exchange depends on: stages that agree in it share their exchange cost."""
+    cost = stages.cost
+    values = (cost.parameters, cost.expert_parameters, cost.forward_s, cost.input_grad_s, cost.weight_grad_s)
+    return tuple(float(value[stage]) for value in values)
 
 
 def rank_replicas(routes: tuple[PooledRoute, ...], rank: int) -> Counter[int]:
@@ -60,11 +73,10 @@ def rank_replicas(routes: tuple[PooledRoute, ...], rank: int) -> Counter[int]:
 def _exchange(
     context: Context,
     configuration: Configuration,
-    routes: tuple[PooledRoute, ...],
+    counts: Counter[int],
     stages: dict[int, PoolStages],
     stage: int,
 ) -> ExchangeCost:
-    counts = rank_replicas(routes, configuration.rank_of_stage(stage))
     columns = columns_of(configuration)
     overlap_s = max(_overlap_s(context, columns, stages[pool], stage) for pool in counts)
     private_s = max(_private_s(context, columns, stages[pool], pool, stage, counts[pool]) for pool in counts)

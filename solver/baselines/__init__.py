@@ -1,0 +1,1 @@
+"""Other ways of planning the same job, under the same evaluator."""
