@@ -131,7 +131,7 @@ def _all_or_nothing(commodities: Commodities, columns: Columns, weight_e: FloatA
 
 def _solve_master(commodities: Commodities, columns: Columns, unit_s: float, detour_e: FloatArray) -> _Master:
     problem = pulp.LpProblem("routing", pulp.LpMinimize)
-    time = pulp.LpVariable("time", lowBound=0)
+    time = problem.add_variable("time", lowBound=0)
     objective: list[tuple[pulp.LpVariable, float]] = [(time, 1.0)]
     on_edge: dict[int, list[tuple[pulp.LpVariable, float]]] = {}
     part: dict[tuple[int, Path], pulp.LpVariable] = {}
@@ -139,7 +139,7 @@ def _solve_master(commodities: Commodities, columns: Columns, unit_s: float, det
     for k, paths in enumerate(columns):
         size = float(commodities.size_k[k])
         for number, path in enumerate(paths):
-            variable = pulp.LpVariable(f"part[{k},{number}]", lowBound=0)
+            variable = problem.add_variable(f"part[{k},{number}]", lowBound=0)
             part[k, path] = variable
             objective.append((variable, size * float(detour_e[list(path)].sum())))
             for edge in path:
