@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from app.exporters.chrome_trace import chrome_trace
+from app.exporters.megatron_args import megatron_args
 from app.exporters.rank_map_csv import rank_map_csv
+from app.exporters.slurm_hostfile import slurm_hostfile
+from app.exporters.torch_schedule_csv import torch_schedule_csv
 from app.faults import Fault, Refused
 from models.plan import Plan
 from models.request import PlanRequest
 
-ArtifactKind = Literal["chrome-trace", "rank-map-csv"]
+ArtifactKind = Literal["chrome-trace", "rank-map-csv", "megatron-args", "slurm-hostfile", "torch-schedule-csv"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,9 @@ class Exporter:
 EXPORTERS: Mapping[ArtifactKind, Exporter] = {
     "chrome-trace": Exporter(chrome_trace, "application/json", "trace.json"),
     "rank-map-csv": Exporter(rank_map_csv, "text/csv; charset=utf-8", "ranks.csv"),
+    "megatron-args": Exporter(megatron_args, "text/plain; charset=utf-8", "megatron.args"),
+    "slurm-hostfile": Exporter(slurm_hostfile, "text/plain; charset=utf-8", "hosts.txt"),
+    "torch-schedule-csv": Exporter(torch_schedule_csv, "text/csv; charset=utf-8", "schedule.csv"),
 }
 
 

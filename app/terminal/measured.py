@@ -41,7 +41,12 @@ def print_report(console: Console, report: Mapping[str, Any]) -> None:
     for column in COLUMNS:
         table.add_column(column.removesuffix("_pct").replace("_", " "), justify="right")
     for name, summary in [*report["families"].items(), ("total", report["total"])]:
-        table.add_row(name, str(summary["rows"]), *(f"{summary[column]:+.2f}" for column in COLUMNS[1:]))
+        table.add_row(name, str(summary["rows"]), *(_figure(summary, one) for one in COLUMNS[1:]))
     console.print(table)
     for reason, number in report["total"]["skipped"].items():
         console.print(f"skipped {number}: {reason}", highlight=False)
+
+
+def _figure(summary: Mapping[str, Any], column: str) -> str:
+    value = float(summary[column])
+    return f"{value:+.2f}" if column in ("bias_pct", "worst_pct") else f"{value:.2f}"

@@ -1,0 +1,171 @@
+"""The arguments that make Megatron-LM (core 0.12 and later) train as the plan says, one a line.
+
+Global ranks are in Megatron's default order (tp-cp-ep-dp-pp), so placement is realised by the order of hosts. What the
+plan holds and Megatron cannot be told follows as comments: the loss report.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from itertools import groupby
+
+from app.faults import Fault, Refused
+from models.plan import Configuration, Plan
+from models.request import PlanRequest
+from models.workload import Architecture, GroupedQueryAttention, Workload
+
+Argument = tuple[str, ...]
+RECOMPUTE: dict[str, tuple[Argument, ...]] = {
+    "none": (),
+    "selective": (("--recompute-granularity", "selective"),),
+    "full": (
+        ("--recompute-granularity", "full"),
+        ("--recompute-method", "uniform"),
+        ("--recompute-num-layers", "1"),
+    ),
+}
+PRECISION: dict[str, tuple[Argument, ...]] = {
+    "bf16": (("--bf16",),),
+    "fp16": (("--fp16",),),
+    "fp8": (("--bf16",), ("--fp8-format", "hybrid")),
+    "fp4": (("--bf16",), ("--fp4-format", "e2m1")),
+}
+
+
+def megatron_args(plan: Plan, request: PlanRequest | None = None) -> str:
+    """Arguments for pretrain_gpt.py, then the loss report."""
+    if request is None:
+        raise Refused((Fault("missing-field", "the model's sizes are in the request, not in the plan", where="request",
+                             remedy="Give the request, too: --request REQUEST.json."),))  # fmt: skip
+    arguments = [
+        *_parallelism(plan.configuration),
+        *_sharding(plan.configuration),
+        *RECOMPUTE[plan.configuration.recompute],
+        *PRECISION[request.workload.precision],
+        *_batch(plan.configuration, request.workload),
+        *_model(request.workload.architecture),
+    ]
+    lines = [shlex.join(argument) for argument in arguments]
+    report = [f"# not expressed: {what}" for what in losses(plan, request)]
+    return "\n".join([*lines, *report]) + "\n"
+
+
+def _parallelism(one: Configuration) -> Iterator[Argument]:
+    degrees = one.degrees
+    yield "--tensor-model-parallel-size", str(degrees.tp)
+    if degrees.tp > 1:
+        yield ("--sequence-parallel",)
+    yield "--context-parallel-size", str(degrees.cp)
+    yield "--pipeline-model-parallel-size", str(degrees.pp)
+    if degrees.ep > 1:
+        yield "--expert-model-parallel-size", str(degrees.ep)
+    if degrees.pp > 1:
+        yield "--pipeline-model-parallel-layout", pipeline_layout(one.layers_per_stage)
+
+
+def pipeline_layout(layers_per_stage: tuple[int, ...]) -> str:
+    """Megatron's layout text: E embedding, t a layer, L loss; stages in virtual-stage order, parted by bars.
+
+    >>> pipeline_layout((2, 2, 2, 1)), pipeline_layout((126, 0))
+    ('Ett|tt|tt|tL', 'Et*126|L')
+    """
+    stages = [_layers(num_layers) for num_layers in layers_per_stage]
+    stages[0] = "E" + stages[0]
+    stages[-1] += "L"
+    return "|".join(stages)
+
+
+def _layers(num_layers: int) -> str:
+    return "t" * num_layers if num_layers < 4 else f"t*{num_layers}"
+
+
+def _sharding(one: Configuration) -> Iterator[Argument]:
+    instances = one.degrees.dp // max(one.shard_group_replicas, 1)
+    if one.sharding == "zero1":
+        yield ("--use-distributed-optimizer",)
+        if instances > 1:
+            yield "--num-distributed-optimizer-instances", str(instances)
+        yield ("--overlap-grad-reduce",)
+        yield ("--overlap-param-gather",)
+    elif one.sharding in ("fsdp", "hsdp"):
+        yield ("--use-megatron-fsdp",)
+        yield "--data-parallel-sharding-strategy", "optim_grads_params"
+        yield ("--use-distributed-optimizer",)
+        if one.sharding == "hsdp" and instances > 1:
+            yield "--num-distributed-optimizer-instances", str(instances)
+            yield "--outer-dp-sharding-strategy", "no_shard"
+    else:
+        yield ("--overlap-grad-reduce",)
+
+
+def _batch(one: Configuration, workload: Workload) -> Iterator[Argument]:
+    yield "--micro-batch-size", str(one.micro_batch_sequences)
+    yield "--global-batch-size", str(workload.global_batch_sequences)
+    yield "--seq-length", str(workload.sequence_length)
+    yield "--max-position-embeddings", str(workload.sequence_length)
+    if workload.flash_attention:
+        yield ("--use-flash-attn",)
+
+
+def _model(architecture: Architecture) -> Iterator[Argument]:
+    yield "--num-layers", str(architecture.num_layers)
+    yield "--hidden-size", str(architecture.hidden_size)
+    if architecture.ffn_hidden_size:
+        yield "--ffn-hidden-size", str(architecture.ffn_hidden_size)
+    yield from _attention(architecture)
+    if architecture.gated_mlp:
+        yield ("--swiglu",)
+    if not architecture.tied_embeddings:
+        yield ("--untie-embeddings-and-output-weights",)
+    yield from _experts(architecture)
+
+
+def _attention(architecture: Architecture) -> Iterator[Argument]:
+    attention = architecture.attention
+    yield "--num-attention-heads", str(attention.num_heads)
+    if isinstance(attention, GroupedQueryAttention):
+        yield "--kv-channels", str(attention.head_dim)
+        if attention.num_kv_heads != attention.num_heads:
+            yield ("--group-query-attention",)
+            yield "--num-query-groups", str(attention.num_kv_heads)
+        return
+    yield ("--multi-latent-attention",)
+    if attention.q_lora_rank:
+        yield "--q-lora-rank", str(attention.q_lora_rank)
+    yield "--kv-lora-rank", str(attention.kv_lora_rank)
+    yield "--qk-head-dim", str(attention.qk_nope_head_dim)
+    yield "--qk-pos-emb-head-dim", str(attention.qk_rope_head_dim)
+    yield "--v-head-dim", str(attention.v_head_dim)
+
+
+def _experts(architecture: Architecture) -> Iterator[Argument]:
+    moe = architecture.moe
+    if moe is None:
+        return
+    yield "--num-experts", str(moe.num_experts)
+    yield "--moe-router-topk", str(moe.experts_per_token)
+    yield "--moe-ffn-hidden-size", str(moe.expert_ffn_hidden_size)
+    layers = [int(architecture.is_moe_layer(layer)) for layer in range(architecture.num_layers)]
+    runs = [f"[{value}]*{len(list(members))}" for value, members in groupby(layers)]
+    yield "--moe-layer-freq", "(" + "+".join(runs) + ")"
+    if moe.num_shared_experts:
+        width = moe.shared_expert_ffn_hidden_size or moe.expert_ffn_hidden_size
+        yield "--moe-shared-expert-intermediate-size", str(moe.num_shared_experts * width)
+
+
+def losses(plan: Plan, request: PlanRequest) -> Iterator[str]:
+    """What of the plan these arguments do not carry."""
+    yield "which hosts hold which ranks: start the hosts in the order of the rank map"
+    families = {timeline.schedule.generator for timeline in plan.timelines}
+    if any("BW" not in line for timeline in plan.timelines for line in timeline.schedule.text.splitlines()):
+        yield f"split backward passes ({', '.join(sorted(families))}): Megatron runs 1F1B or interleaved 1F1B"
+    if plan.configuration.family == "v":
+        yield "chunks folded in a V: Megatron folds them in loops"
+    if request.workload.architecture.num_mtp_layers:
+        yield "multi-token prediction layers: add --mtp-num-layers and an m to the layout"
+    for choice in plan.transport:
+        if choice.load_balancing in ("spray", "dqplb"):
+            yield f"{choice.load_balancing} for {choice.dimension} over {choice.tier}: a setting of the fabric"
+    if len({route.places for route in plan.placement.routes}) > 1:
+        yield "routes that differ between replicas: the order of hosts realises them, one schedule serves all"
