@@ -100,7 +100,7 @@ def check_links_exclusive(stated: Stated) -> Iterator[PipelineViolation]:
             first, back = shape.operation_id(0, stage, 0), shape.operation_id(1, stage + 1, 0)
             taken[int(shape.activation_channel_s[stage])] += range(first, first + m)
             taken[int(shape.gradient_channel_s[stage])] += range(back, back + m)
-    for stage in np.flatnonzero((shape.sync_link_s >= 0) & (shape.sync_s > 0)):
+    for stage in np.flatnonzero((shape.sync_link_s >= 0) & (shape.sync_s > 0)).tolist():
         for direction in (0, 1):
             taken[2 * int(shape.sync_link_s[stage]) + direction].append(shape.num_operations + int(stage))
     for channel, messages in taken.items():

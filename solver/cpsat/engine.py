@@ -1,0 +1,97 @@
+"""One CP-SAT run over one instance: model, hint, limits in; order and bound out.
+
+Owns the solver parameters and the reading of all five statuses. Never measures a schedule in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ortools.sat.python import cp_model
+
+from solver.cpsat.extract import extract
+from solver.cpsat.families import FAMILIES
+from solver.cpsat.hints import add_hint
+from solver.cpsat.variables import EmptyDomain, Instance, Vars, create
+from solver.verify.pipeline_shape import PipelineOrder
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a run stops and what it may use."""
+
+    time_limit_s: float
+    workers: int = 2
+    seed: int = 0
+    relative_gap: float = 0.0
+    cancelled: Callable[[], bool] | None = None
+    first_solution: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The best order seen, if any, its value, and a bound that holds for every order within the horizon."""
+
+    order: PipelineOrder | None
+    value_ticks: int | None
+    bound_ticks: int
+    proven: bool
+
+
+class _Stopper(cp_model.CpSolverSolutionCallback):
+    """Keeps the best order and stops when asked."""
+
+    def __init__(self, instance: Instance, v: Vars, cancelled: Callable[[], bool] | None) -> None:
+        super().__init__()
+        self._instance, self._vars, self._cancelled = instance, v, cancelled
+        self.order: PipelineOrder | None = None
+
+    def on_solution_callback(self) -> None:
+        """Called by the solver for every better solution."""
+        self.order = extract(self._instance, self._vars, self.value)
+        if self._cancelled is not None and self._cancelled():
+            self.stop_search()
+
+
+def run(instance: Instance, hint: PipelineOrder | None, limits: Limits) -> Found:
+    """Search for an order of value at most the horizon.
+
+    Nothing found and proven means that the bound is the horizon + 1.
+    """
+    model = cp_model.CpModel()
+    try:
+        v = create(model, instance)
+    except EmptyDomain:
+        return Found(None, None, instance.horizon + 1, True)
+    for family in FAMILIES:
+        family(model, instance, v)
+    model.minimize(v.value)
+    if hint is not None:
+        add_hint(model, instance, v, hint)
+    solver = cp_model.CpSolver()
+    set_parameters(solver, limits)
+    stopper = _Stopper(instance, v, limits.cancelled)
+    status = solver.solve(model, stopper)
+    return _read(instance, v, solver, status)
+
+
+def set_parameters(solver: cp_model.CpSolver, limits: Limits) -> None:
+    """Explicit parameters; no other place sets any."""
+    solver.parameters.max_time_in_seconds = max(limits.time_limit_s, 0.01)
+    solver.parameters.num_workers = limits.workers
+    solver.parameters.random_seed = limits.seed
+    solver.parameters.relative_gap_limit = limits.relative_gap
+    solver.parameters.stop_after_first_solution = limits.first_solution
+
+
+def _read(instance: Instance, v: Vars, solver: cp_model.CpSolver, status: cp_model.CpSolverStatus) -> Found:
+    if status == cp_model.INFEASIBLE:
+        return Found(None, None, instance.horizon + 1, True)
+    if status == cp_model.UNKNOWN:
+        return Found(None, None, max(instance.bound, int(solver.best_objective_bound)), False)
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        order = extract(instance, v, solver.value)
+        bound = max(instance.bound, round(solver.best_objective_bound))
+        return Found(order, round(solver.objective_value), bound, status == cp_model.OPTIMAL)
+    raise AssertionError("the model is invalid: " + solver.solution_info())

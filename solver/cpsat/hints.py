@@ -1,0 +1,26 @@
+"""A known order as a hint: its replay in ticks gives every variable a value."""
+
+from __future__ import annotations
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from solver.cpsat.variables import Instance, Vars
+from solver.verify.pipeline_shape import PipelineOrder
+from solver.verify.replay import PipelineReplay, replay_shape
+
+
+def tick_replay(instance: Instance, order: PipelineOrder) -> PipelineReplay:
+    """The order's times in ticks."""
+    return replay_shape(instance.shape, order)
+
+
+def add_hint(model: cp_model.CpModel, instance: Instance, v: Vars, order: PipelineOrder) -> None:
+    """Hint starts of operations, messages and exchanges; a hint past the horizon is kept out."""
+    shape, run = instance.shape, tick_replay(instance, order)
+    for (k, s, j), variable in v.start_ksj.items():
+        model.add_hint(variable, int(run.start[shape.operation_id(k, s, j)]))
+    for (k, s, j), variable in v.message_ksj.items():
+        model.add_hint(variable, int(run.message_start[shape.operation_id(k, s, j)]))
+    for s, variable in v.exchange_s.items():
+        model.add_hint(variable, int(np.nan_to_num(run.message_start[shape.num_operations + s])))

@@ -1,0 +1,95 @@
+"""The state of a search over one problem: best order, proven bound, clock, and who wants to know.
+
+Owns the incumbent and the bound in seconds; they only ever get better. An order is taken only after an exact replay
+within the budgets. Never runs a solver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from models.schedule import PipelineProblem, ScheduleProgress
+from solver.verify.pipeline_shape import PipelineOrder, PipelineShape, shape_of
+from solver.verify.replay import replay_shape
+
+PROVEN = 1e-7  # relative; below the judge's and the answer's tolerance of 1e-6
+BUDGET_TOLERANCE = 1 + 1e-9
+
+
+@dataclass
+class Search:
+    """Mutable on purpose: the one place where a solve keeps what it knows so far."""
+
+    problem: PipelineProblem
+    clock: Callable[[], float]
+    progress: Callable[[ScheduleProgress], None] | None = None
+    cancelled: Callable[[], bool] | None = None
+    order: PipelineOrder | None = None
+    value_s: float = np.inf
+    bound_s: float = 0.0
+    generator: str = ""
+    started_s: float = field(init=False)
+    shape: PipelineShape = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.started_s = self.clock()
+        self.shape = shape_of(self.problem)
+
+    def offer(self, order: PipelineOrder, generator: str) -> bool:
+        """Take the order if it is better, replayed exactly and within memory; says whether it was."""
+        run = replay_shape(self.shape, order)
+        value_s = run.span_s if self.problem.objective == "span" else run.makespan_s
+        if value_s >= self.value_s * (1 - 1e-12):
+            return False
+        if np.any(run.peak_memory_bytes > self.shape.budget_r * BUDGET_TOLERANCE):
+            return False
+        self.order, self.value_s, self.generator = order, value_s, generator
+        self.report(generator)
+        return True
+
+    def raise_bound(self, bound_s: float, phase: str) -> None:
+        """A newly proven bound."""
+        if bound_s > self.bound_s:
+            self.bound_s = bound_s
+            self.report(phase)
+
+    def report(self, phase: str) -> None:
+        """Tell whoever listens."""
+        if self.progress is not None and np.isfinite(self.value_s):
+            self.progress(
+                ScheduleProgress(
+                    phase=phase,
+                    objective_value_s=self.value_s,
+                    lower_bound_s=min(self.bound_s, self.value_s),
+                    generator=self.generator,
+                    seconds=self.elapsed_s,
+                )
+            )
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the start."""
+        return max(self.clock() - self.started_s, 0.0)
+
+    @property
+    def left_s(self) -> float:
+        """Seconds left of the time limit."""
+        return self.problem.options.time_limit_s - self.elapsed_s
+
+    @property
+    def gap(self) -> float:
+        """(value - bound) / value."""
+        return (self.value_s - self.bound_s) / self.value_s if self.value_s > 0 else 0.0
+
+    @property
+    def proven(self) -> bool:
+        """Value and bound are the same number."""
+        return self.gap <= PROVEN
+
+    @property
+    def over(self) -> bool:
+        """Time is up, the proof is complete, or somebody has asked to stop."""
+        return self.proven or self.left_s <= 0 or (self.cancelled is not None and self.cancelled())

@@ -1,0 +1,61 @@
+"""Solve a pipeline: portfolio, then proof and search, then exact replay, then the judge.
+
+Reads as the recipe. Never rounds, never times; no schedule leaves unjudged.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from models.schedule import PipelineProblem, PipelineSchedule, ScheduleProgress
+from solver.cpsat.corridor import close
+from solver.cpsat.search import Search
+from solver.quantise import fine_tick_s, quantise
+from solver.schedules.assemble import assemble
+from solver.schedules.bounds import lower_bound
+from solver.schedules.portfolio import candidates
+from solver.verify.pipeline_judge import check_schedule
+
+EXACT_OPERATIONS = 6_000
+
+
+def solve_pipeline(
+    problem: PipelineProblem,
+    *,
+    progress: Callable[[ScheduleProgress], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> PipelineSchedule:
+    """The best schedule found within the limits, with its bound, gap and status; always judged.
+
+    The search stops when value and bound meet, when the gap is at most `relative_gap`, when the time is up, or when
+    `cancelled` says so.
+    """
+    search = Search(problem, clock, progress, cancelled)
+    search.bound_s = lower_bound(problem)
+    start(search)
+    if not search.over:
+        close(search, quantise(search.shape, fine_tick_s(search.shape), "down"), probe_s=0.3)
+    return finish(search)
+
+
+def start(search: Search) -> None:
+    """Every generator and policy; the best is the first answer."""
+    for candidate in candidates(search.shape, search.problem.objective):
+        search.offer(candidate.order, candidate.name)
+
+
+def finish(search: Search) -> PipelineSchedule:
+    """The answer, replayed and judged; an objection here is a bug of ours."""
+    assert search.order is not None, "the portfolio always finds an order"
+    schedule = assemble(
+        search.problem,
+        search.order,
+        generator=search.generator,
+        lower_bound_s=search.bound_s,
+        seconds=search.elapsed_s,
+    )
+    objections = check_schedule(search.problem, schedule)
+    assert not objections, f"our own schedule breaks a rule: {objections[0]}"
+    return schedule
