@@ -23,7 +23,7 @@ from solver.cost.memory import StaticMemory, static_memory
 from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost, stage_cost
 from solver.network.latency import tier_s
-from solver.network.topology import PathFacts, build_topology
+from solver.network.topology import Edge, PathFacts, build_topology
 
 STACK = "megatron-2024"
 MARGIN = 1.25  # how much slower than the physics allow the stated hops and exchanges are
@@ -76,6 +76,11 @@ class Costs:
     def path(self, one: str, other: str) -> PathFacts:
         """The least-latency path between two places."""
         return build_topology(self.request.cluster).path_facts(one, other)
+
+    def edges(self, one: str, other: str) -> list[Edge]:
+        """The directed edges of that path."""
+        topology = build_topology(self.request.cluster)
+        return [topology.edges[index] for index in topology.path(one, other)]
 
     def num_replicas(self, rank: int) -> dict[str, int]:
         """Replicas of a pipeline rank by place."""

@@ -73,8 +73,9 @@ def build_plan(
 def headline(request: PlanRequest, loads: tuple[LinkLoad, ...], *, iteration_s: float, num_gpus: int) -> Metrics:
     """The figures that follow from the time, the loads and the GPUs; all GPUs and links cost the same."""
     tokens = request.workload.tokens_per_iteration
-    crossing = sum(flow.bytes_per_iteration for load in loads for flow in load.flows)
-    usd = num_gpus * 2.0 * iteration_s / 3600 + crossing / 1e9 * 0.01
+    crossing = _bytes_over(loads, {link.id for link in request.cluster.links} | _uplinks_of_buildings(request))
+    priced = _bytes_over(loads, {link.id for link in request.cluster.links}, both_ways=True)
+    usd = num_gpus * 2.0 * iteration_s / 3600 + priced / 1e9 * 0.01
     return Metrics(
         iteration_s=iteration_s,
         tokens_per_s=tokens / iteration_s,
@@ -84,6 +85,20 @@ def headline(request: PlanRequest, loads: tuple[LinkLoad, ...], *, iteration_s: 
         usd_per_million_tokens=usd / tokens * 1e6,
         cross_building_bytes=crossing,
     )
+
+
+def _bytes_over(loads: tuple[LinkLoad, ...], links: set[str], *, both_ways: bool = False) -> float:
+    """Bytes on these links; on an uplink only those on the way up, unless both ways count."""
+    return sum(
+        flow.bytes_per_iteration
+        for load in loads
+        if load.link in links and (both_ways or not (load.link.startswith("uplink:") and load.reverse))
+        for flow in load.flows
+    )
+
+
+def _uplinks_of_buildings(request: PlanRequest) -> set[str]:
+    return {f"uplink:{place.id}" for place in request.cluster.places if place.level == "building"}
 
 
 def light_s(request: PlanRequest, num_gpus: int) -> float:
@@ -163,25 +178,23 @@ def _exchanges(costs: Costs, timelines: tuple[RouteTimeline, ...]) -> tuple[Stag
 
 
 def _link_loads(costs: Costs, iteration_s: float) -> tuple[LinkLoad, ...]:
-    """Both directions of the link between the two buildings carry the same."""
+    """Every edge of the path between the two buildings, there and back, carries the same."""
     across = sum(count for _, places, count in costs.routes if places[0] != places[1])
     pipeline = across * costs.configuration.num_microbatches * costs.message_bytes()
     ranks = range(costs.configuration.degrees.pp)
     exchange = sum(costs.exchanged_bytes(stage) for stage in ranks if len(costs.num_replicas(stage)) > 1)
     sizes = {"pp": pipeline, "dp": exchange}
     flows = tuple(LinkFlow(cause=cause, bytes_per_iteration=size) for cause, size in sizes.items() if size)
-    link = costs.request.cluster.links[0]
-    usable = link.usable_bytes_per_s(reverse=False)
     return tuple(
         LinkLoad(
-            link=link.id,
-            reverse=reverse,
-            usable_bytes_per_s=usable,
+            link=edge.id,
+            reverse=edge.reverse,
+            usable_bytes_per_s=edge.capacity_bytes_per_s,
             flows=flows,
-            mean_utilisation=(pipeline + exchange) / (usable * iteration_s),
+            mean_utilisation=(pipeline + exchange) / (edge.capacity_bytes_per_s * iteration_s),
             peak_utilisation=0.9,
         )
-        for reverse in (False, True)
+        for edge in (*costs.edges("east", "west"), *costs.edges("west", "east"))
         if flows
     )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -81,24 +82,29 @@ def retext(schedule: PipelineSchedule) -> PipelineSchedule:
     return put(schedule, "text", "\n".join(",".join(rank.operations) for rank in schedule.ranks))
 
 
+@cache
+def usual_plan(routes: Routes, forgery: Forgery) -> Plan:
+    """A plan of the default request; plans are frozen, so one does for all tests."""
+    return build_plan(build_request(), routes=routes, forgery=forgery)
+
+
 @dataclass(frozen=True)
 class Corruption:
     """A way to break a valid plan, and every rule that has to object.
 
-    `request` is the request of the valid plan; `corrupt` makes the broken pair of it. Where a lie can only be told
-    through a whole plan built on it, `corrupt` builds that plan anew.
+    `corrupt` makes the broken pair of the valid one. Where a lie can only be told through a whole plan built on it,
+    `corrupt` builds that plan anew.
     """
 
     name: str
     rules: frozenset[str]
     corrupt: Callable[[PlanRequest, Plan], tuple[PlanRequest, Plan]]
-    request: PlanRequest
     routes: Routes = MIXED
     forgery: Forgery = TRUTH
 
     def valid(self) -> tuple[PlanRequest, Plan]:
         """The pair before the corruption."""
-        return self.request, build_plan(self.request, routes=self.routes, forgery=self.forgery)
+        return build_request(), usual_plan(self.routes, self.forgery)
 
     def broken(self) -> tuple[PlanRequest, Plan]:
         """The pair after it."""
@@ -112,7 +118,7 @@ def edit(name: str, rule: str, *more: str, settle: bool = False, **changes: Any)
         broken = puts(plan, **changes)
         return request, settled(request, broken) if settle else broken
 
-    return Corruption(name, frozenset((rule, *more)), corrupt, build_request())
+    return Corruption(name, frozenset((rule, *more)), corrupt)
 
 
 def demand(name: str, rule: str, **changes: Any) -> Corruption:
@@ -121,7 +127,7 @@ def demand(name: str, rule: str, **changes: Any) -> Corruption:
     def corrupt(request: PlanRequest, plan: Plan) -> tuple[PlanRequest, Plan]:
         return puts(request, **changes), plan
 
-    return Corruption(name, frozenset((rule,)), corrupt, build_request())
+    return Corruption(name, frozenset((rule,)), corrupt)
 
 
 def lie(name: str, rule: str, *more: str, request: PlanRequest | None = None, **built: Any) -> Corruption:
@@ -131,4 +137,4 @@ def lie(name: str, rule: str, *more: str, request: PlanRequest | None = None, **
     def corrupt(_: PlanRequest, __: Plan) -> tuple[PlanRequest, Plan]:
         return asked, build_plan(asked, **built)
 
-    return Corruption(name, frozenset((rule, *more)), corrupt, build_request())
+    return Corruption(name, frozenset((rule, *more)), corrupt)

@@ -11,7 +11,6 @@ from models.plan import Baseline, Plan
 from models.request import PlanRequest
 from models.transport import LinkFlow, LinkLoad
 from tests.build_costs import Forgery
-from tests.build_request import build_request
 from tests.sensitivity.forge import Corruption, demand, edit, lie, put, puts, settled
 
 TP, PP_ACROSS, DP_ACROSS = "transport__0__", "transport__2__", "transport__3__"
@@ -77,10 +76,10 @@ LINKS = (
     ),
     edit("forged utilisation", "link-utilisation", link_loads__0__mean_utilisation=0.5),
     edit("overloaded link at one instant", "link-capacity", link_loads__0__peak_utilisation=1.2),
-    Corruption("overloaded link", frozenset({"link-capacity", "pipeline-bytes"}), _overloaded, build_request()),
+    Corruption("overloaded link", frozenset({"link-capacity", "pipeline-bytes"}), _overloaded),
     edit("half the pipeline's bytes", "pipeline-bytes", link_loads=_halved(0), settle=True),
     edit("half the exchange's bytes", "exchange-bytes", link_loads=_halved(1), settle=True),
-    Corruption("bytes from nowhere", frozenset({"loads-conserved"}), _from_nowhere, build_request()),
+    Corruption("bytes from nowhere", frozenset({"loads-conserved"}), _from_nowhere),
     edit("wrong bytes between buildings", "cross-building-bytes", metrics__cross_building_bytes=1e9),
     demand("more bytes than allowed", "cross-building-limit", constraints__max_cross_building_bytes_per_iteration=1e9),
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 import pytest
 
@@ -25,7 +26,7 @@ def objections(request: PlanRequest, plan: Plan, rules: Mapping[str, Rule] = RUL
     return {one.rule: f"{one.where}: {one.detail}" for one in judge(request, plan, rules=rules).violations}
 
 
-def without(dropped: Set[str]) -> dict[str, Rule]:
+def without(dropped: AbstractSet[str]) -> dict[str, Rule]:
     """A judge that has forgotten some rules."""
     return {name: rule for name, rule in RULES.items() if name not in dropped}
 

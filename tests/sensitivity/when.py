@@ -22,7 +22,7 @@ def bent(name: str, rule: str, bend: Any, *, forgery: Forgery = TRUTH) -> Corrup
     def corrupt(request: PlanRequest, plan: Plan) -> tuple[PlanRequest, Plan]:
         return request, put(plan, "timelines.1.schedule", bend)
 
-    return Corruption(name, frozenset({rule}), corrupt, build_request(), forgery=forgery)
+    return Corruption(name, frozenset({rule}), corrupt, forgery=forgery)
 
 
 def shifted(schedule: PipelineSchedule, path: str, index: int, by_s: float) -> PipelineSchedule:
@@ -91,7 +91,7 @@ def _exchange(name: str, rule: str, stage: int, **changes: Any) -> Corruption:
     def corrupt(request: PlanRequest, plan: Plan) -> tuple[PlanRequest, Plan]:
         return request, settled(request, exchanged(plan, stage, **changes))
 
-    return Corruption(name, frozenset({rule}), corrupt, build_request())
+    return Corruption(name, frozenset({rule}), corrupt)
 
 
 def _one_narrow_link() -> dict[str, Any]:
@@ -106,8 +106,8 @@ TIMELINES = (
     lie("forged stage time", "stage-times", forgery=Forgery(stage_times=0.9)),
     lie("slowed stage time", "stage-times", forgery=Forgery(stage_times=1.1)),
     lie("forged context", "stage-bytes", forgery=Forgery(context_bytes=0.5)),
-    Corruption("memory overflow at one instant", frozenset({"memory-limit"}), _tight_memory, build_request()),
-    Corruption("memory overflow", frozenset({"memory-limit"}), _small_memory, build_request()),
+    Corruption("memory overflow at one instant", frozenset({"memory-limit"}), _tight_memory),
+    Corruption("memory overflow", frozenset({"memory-limit"}), _small_memory),
     edit("forged weights", "memory-report", memory__0__weights_bytes=1e9),
     edit("a rank without memory", "memory-report", memory=lambda old: old[1:]),
 )

@@ -84,7 +84,7 @@ CONFIGURATION = (
 
 PLACEMENT = (
     edit("a route with a place too many", "route-shape", placement__routes__1__places=("east", "east", "west")),
-    Corruption("a replica too many", frozenset({"replica-ranges"}), _ghost_route, build_request()),
+    Corruption("a replica too many", frozenset({"replica-ranges"}), _ghost_route),
     edit(
         "a route with too many replicas",
         "replica-ranges",
@@ -95,13 +95,12 @@ PLACEMENT = (
         "speed-of-light",
         placement__routes__0__num_replicas=3,
     ),
-    Corruption("a pool that does not exist", frozenset({"pools-exist"}), _unknown_pool, build_request()),
+    Corruption("a pool that does not exist", frozenset({"pools-exist"}), _unknown_pool),
     edit("a pool in another place than named", "pools-in-place", placement__routes__0__places=("east", "north")),
     Corruption(
         "over capacity",
         frozenset({"pool-capacity", "gpus-held-once"}),
         lambda request, plan: (put(request, "cluster.pools.0.num_unhealthy_gpus", 6), plan),
-        build_request(),
     ),
     lie("tensor parallelism across domains", "scale-up-domain", request=build_request(cluster=_odd_domains())),
     lie(
@@ -115,13 +114,11 @@ PLACEMENT = (
         "violated pin",
         frozenset({"pins-obeyed"}),
         lambda _, plan: (_pinned(num_replicas=None), plan),
-        build_request(),
     ),
     Corruption(
         "pin for more replicas than obey",
         frozenset({"pins-obeyed"}),
         lambda _, plan: (_pinned(num_replicas=3), plan),
-        build_request(),
     ),
     edit("wrong crossing label", "crossing-label", placement__crossing="dp_out"),
     demand("a pipeline that may not cross", "pipeline-crossing", constraints__pipeline_may_cross_buildings=False),
