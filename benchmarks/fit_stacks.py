@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.stack_seeds import SEEDS, Seed
+from models.catalogue import entry_names, named_entry
 from models.stack import Constant, StackProfile
 from solver.cost.calibrate import fit_constants, with_constants
 from solver.cost.columns import FloatArray
@@ -76,11 +77,12 @@ def fit_all(rows: Sequence[Mapping[str, str]], *, only: Sequence[str] = ()) -> d
         skeleton[seed.name] = seeded(seed, skeleton)
     chosen = runs_by_stack(rows, tuple(skeleton.values()))
     for seed in SEEDS:
+        if only and seed.name not in only and seed.name in entry_names("stacks"):
+            fitted[seed.name] = StackProfile.model_validate(named_entry("stacks", seed.name))
+            continue
         stack = seeded(seed, fitted)
         runs = chosen[seed.name]
-        if runs and seed.free and (not only or seed.name in only):
-            stack = _fit_one(stack, seed, runs)
-        fitted[seed.name] = stack
+        fitted[seed.name] = _fit_one(stack, seed, runs) if runs and seed.free else stack
     return fitted
 
 
@@ -108,17 +110,18 @@ def main(arguments: Sequence[str]) -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description="Fit the packaged software-stack profiles.")
     parser.add_argument("rows", type=Path, help="CSV with the columns of measured training data")
-    parser.add_argument("--only", default="", help="names of profiles to fit, comma separated; others stay unfitted")
+    parser.add_argument("--only", default="", help="names of profiles to fit, comma separated; others stay as packaged")
     parser.add_argument("--write", action="store_true", help="write the packaged JSON")
     options = parser.parse_args(arguments)
+    only = [name for name in options.only.split(",") if name]
     with options.rows.open(encoding="utf-8", newline="") as handle:
         rows = list(csv.DictReader(handle))
-    stacks = fit_all(rows, only=[name for name in options.only.split(",") if name])
-    for stack in stacks.values():
+    stacks = fit_all(rows, only=only)
+    for stack in (one for name, one in stacks.items() if not only or name in only):
         constants = {n: v.value for n, v in stack if isinstance(v, Constant) and v.origin == "fitted"}
         sys.stdout.write(f"{stack.name}: {json.dumps(constants)}\n")
     if options.write:
-        write(stacks, OUTPUT)
+        write({name: stack for name, stack in stacks.items() if not only or name in only}, OUTPUT)
     return 0
 
 

@@ -21,7 +21,7 @@ def layer_bytes(at: Setting, shape: LayerShape) -> tuple[FloatArray, FloatArray]
     With full recomputation only the 2 b s h input of the layer is kept until its backward starts.
     """
     mode = at.columns.recompute
-    kept = at.tokens * (_replicated_bytes(at) + _split_bytes(at, shape)) + _expert_bytes(at, shape)
+    kept = _kept_bytes(at, shape)
     scores = np.where(mode == RECOMPUTE_NONE, _score_bytes(at), 0.0)
     inputs = at.tokens * 2.0 * at.job.hidden_size / at.norm_split
     context = np.minimum(_context_bytes(at, shape), kept)
@@ -29,6 +29,16 @@ def layer_bytes(at: Setting, shape: LayerShape) -> tuple[FloatArray, FloatArray]
     overhead = at.stack.activation_overhead.value
     held = np.where(full, inputs, kept + scores) * overhead
     return held, np.where(full, 0.0, context) * overhead
+
+
+def working_bytes(at: Setting, shape: LayerShape) -> FloatArray:
+    """Activations that exist once, beside those in flight: of the layer whose forward is being repeated."""
+    whole = (_kept_bytes(at, shape) + _score_bytes(at)) * at.stack.activation_overhead.value
+    return np.where(at.columns.recompute == RECOMPUTE_FULL, whole, 0.0)
+
+
+def _kept_bytes(at: Setting, shape: LayerShape) -> FloatArray:
+    return at.tokens * (_replicated_bytes(at) + _split_bytes(at, shape)) + _expert_bytes(at, shape)
 
 
 def _replicated_bytes(at: Setting) -> FloatArray:

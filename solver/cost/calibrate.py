@@ -31,7 +31,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "host_layer_s": (1e-6, 5e-3),
     "host_moe_layer_s": (1e-6, 2e-2),
     "scale_up_efficiency": (0.2, 0.95),
-    "scale_out_efficiency": (0.1, 1.0),
+    "scale_out_efficiency": (0.02, 1.0),
     "point_to_point_efficiency": (0.02, 1.0),
     "collective_latency_s": (1e-6, 1e-3),
     "tensor_parallel_overlap": (0.01, 0.98),
@@ -115,7 +115,14 @@ def fit_constants(
         return np.concatenate([misfit / 0.03, (x - start) / sigma])
 
     solution = least_squares(
-        residuals, start, bounds=(lower - 1e-9, upper + 1e-9), loss="soft_l1", diff_step=1e-3, max_nfev=60
+        residuals,
+        start,
+        bounds=(lower - 1e-9, upper + 1e-9),
+        loss="soft_l1",
+        diff_step=1e-3,
+        ftol=1e-3,
+        xtol=1e-3,
+        max_nfev=20,
     )
     return dict(zip(names, np.exp(solution.x).tolist(), strict=True))
 

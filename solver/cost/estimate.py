@@ -6,7 +6,6 @@ Owns the 1F1B family's closed form. Never schedules: the replay of a real schedu
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Literal
 
 import numpy as np
 
@@ -18,11 +17,9 @@ from solver.cost.data_parallel import step_traffic
 from solver.cost.fabric import Fabric
 from solver.cost.job import Job
 from solver.cost.layer import Setting
-from solver.cost.memory import peak_activations, static_memory
+from solver.cost.memory import Schedule, peak_activations, static_memory
 from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import Counts, PartKind, StageCost, part_cost, stage_of
-
-Schedule = Literal["1f1b", "zb_h1", "zb_h2", "dualpipe"]
 
 
 @dataclass(frozen=True)
@@ -179,7 +176,7 @@ def iteration_estimate(
         pipeline_s=steady + filling,
         data_parallel_s=exchange + m * slowest.data_parallel_s,
         optimizer_s=update,
-        peak_bytes=_peak_bytes(at, pipe),
+        peak_bytes=_peak_bytes(at, pipe, schedule),
     )
 
 
@@ -218,23 +215,27 @@ def _slowest_update(at: Setting, pipe: Pipeline) -> FloatArray:
     return update
 
 
-def _peak_bytes(at: Setting, pipe: Pipeline) -> FloatArray:
-    """Memory of the fuller of first and last rank."""
-    peak = np.zeros(len(at.columns))
+def _peak_bytes(at: Setting, pipe: Pipeline, schedule: Schedule) -> FloatArray:
+    """Memory of the fullest of the first, the second and the last rank: later inner ranks hold less."""
+    columns = at.columns
+    peak = np.zeros(len(columns))
+    inner_rank = np.where(columns.pp > 2, 1, columns.pp - 1)
     for stage, rank, has_logits in (
-        (pipe.first, np.zeros_like(at.columns.pp), (at.columns.pp == 1).astype(np.float64)),
-        (pipe.last, at.columns.pp - 1, np.ones(len(at.columns))),
+        (pipe.first, np.zeros_like(columns.pp), (columns.pp == 1).astype(np.float64)),
+        (pipe.inner, inner_rank, (columns.pp == 1).astype(np.float64)),
+        (pipe.last, columns.pp - 1, np.ones(len(columns))),
     ):
         static = static_memory(
             at.job,
             at.gpu,
             at.fabric,
             at.stack,
-            at.columns,
+            columns,
             parameters=stage.parameters,
             expert_parameters=stage.expert_parameters,
             has_logits=has_logits,
         )
-        held = peak_activations(at.columns, rank) * stage.activation_bytes
-        peak = np.maximum(peak, static.total_bytes + held)
+        held = peak_activations(columns, rank, schedule=schedule) * stage.activation_bytes
+        here = static.total_bytes + held
+        peak = np.maximum(peak, np.where((columns.pp > 2) | (stage is not pipe.inner), here, 0.0))
     return peak

@@ -5,7 +5,7 @@ Owns the sum over matrices, attention, element-wise work and in-layer communicat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from models.cluster import GpuType
 from models.stack import StackProfile
 from solver.cost import flops
 from solver.cost.collectives import all_reduce_s, all_to_all_s, exposed_s, gather_s, group_of
-from solver.cost.columns import RECOMPUTE_FULL, RECOMPUTE_NONE, Columns, FloatArray
+from solver.cost.columns import RECOMPUTE_FULL, RECOMPUTE_SELECTIVE, Columns, FloatArray
 from solver.cost.compute import BYTES_16_BIT, Machine, products_s, streaming_s
 from solver.cost.fabric import Fabric
 from solver.cost.job import Gemm, Job, LayerShape
@@ -68,14 +68,6 @@ class Times:
     def scaled(self, factor: FloatArray | float) -> Times:
         """All three times a factor."""
         return Times(self.forward_s * factor, self.input_grad_s * factor, self.weight_grad_s * factor)
-
-    def at_least(self, host_s: float) -> Times:
-        """The host must launch the kernels of each phase before the GPU can finish them."""
-        return Times(
-            np.maximum(self.forward_s, host_s),
-            np.maximum(self.input_grad_s, HOST_BACKWARD * host_s),
-            np.maximum(self.weight_grad_s, HOST_BACKWARD * host_s),
-        )
 
     @classmethod
     def zero(cls, at: Setting) -> Times:
@@ -205,16 +197,33 @@ def _work(at: Setting, shape: LayerShape) -> Times:
     work = products + Times(core_forward + light, core_backward + BACKWARD_TRAFFIC * light, np.zeros_like(light))
     if shape.expert_gemms:
         work = work + _expert_times(at, shape)
-    host = at.stack.host_moe_layer_s if shape.expert_gemms else at.stack.host_layer_s
-    return _with_recompute(at, work.at_least(host.value), core_forward)
+    return work
 
 
-def _with_recompute(at: Setting, work: Times, core_forward: FloatArray) -> Times:
-    """Full recomputation repeats the forward inside the input gradient; selective repeats an unfused core."""
-    mode = at.columns.recompute
-    core = np.zeros_like(core_forward) if at.job.flash_attention else core_forward
-    again = np.where(mode == RECOMPUTE_FULL, work.forward_s, np.where(mode == RECOMPUTE_NONE, 0.0, core))
-    return Times(work.forward_s, work.input_grad_s + again, work.weight_grad_s)
+def _recomputed(at: Setting, cost: LayerCost, core_forward: FloatArray) -> LayerCost:
+    """Full recomputation repeats the whole forward inside the input gradient; selective repeats an unfused core."""
+    full = at.columns.recompute == RECOMPUTE_FULL
+    selective = (at.columns.recompute == RECOMPUTE_SELECTIVE) & (not at.job.flash_attention)
+
+    def again(times: Times, core: FloatArray | float) -> Times:
+        extra = np.where(full, times.forward_s, np.where(selective, core, 0.0))
+        return Times(times.forward_s, times.input_grad_s + extra, times.weight_grad_s)
+
+    return LayerCost(
+        work=again(cost.work, core_forward),
+        tensor_parallel=again(cost.tensor_parallel, 0.0),
+        context_parallel=again(cost.context_parallel, 0.0),
+        expert_parallel=again(cost.expert_parallel, 0.0),
+    )
+
+
+def _launched(cost: LayerCost, host_s: float) -> LayerCost:
+    """The host must launch every kernel, communication included: each phase lasts at least its launch time."""
+    busy = cost.times
+    floor = (host_s, HOST_BACKWARD * host_s, HOST_BACKWARD * host_s)
+    parts = (busy.forward_s, busy.input_grad_s, busy.weight_grad_s)
+    slack = Times(*(np.maximum(least - part, 0.0) for least, part in zip(floor, parts, strict=True)))
+    return replace(cost, work=cost.work + slack)
 
 
 def _tensor_parallel(at: Setting, *, hides: Times) -> Times:
@@ -225,14 +234,13 @@ def _tensor_parallel(at: Setting, *, hides: Times) -> Times:
     group = group_of(at.columns.tp, np.ones_like(at.columns.tp), at.fabric, at.stack)
     hidden = at.tokens * at.job.hidden_size * BYTES_16_BIT
     forward = 2.0 * all_reduce_s(hidden, group, at.fabric, at.stack)
-    again = np.where(at.columns.recompute == RECOMPUTE_FULL, forward, 0.0)
     weight = np.zeros_like(forward)
     if at.stack.sequence_parallel:
         weight = 2.0 * gather_s(hidden, group, at.fabric, at.stack)
     overlap = at.stack.tensor_parallel_overlap.value
     return Times(
         exposed_s(forward, hides.forward_s, overlap),
-        exposed_s(forward + again, hides.input_grad_s, overlap),
+        exposed_s(forward, hides.input_grad_s, overlap),
         exposed_s(weight, hides.weight_grad_s, max(overlap, 0.5)),
     )
 
@@ -247,8 +255,7 @@ def _context_parallel(at: Setting, shape: LayerShape) -> Times:
     overlap = 1.0 if at.stack.context_parallel_ring else 0.0
     backward = exposed_s(2.0 * forward, core_backward, overlap)
     ahead = exposed_s(forward, core_forward, overlap)
-    again = np.where(at.columns.recompute == RECOMPUTE_FULL, ahead, 0.0)
-    return Times(ahead, backward + again, np.zeros_like(forward))
+    return Times(ahead, backward, np.zeros_like(forward))
 
 
 def _expert_parallel(at: Setting, shape: LayerShape, *, hides: Times) -> Times:
@@ -265,19 +272,20 @@ def _expert_parallel(at: Setting, shape: LayerShape, *, hides: Times) -> Times:
     both = 2.0 * one_way
     overlap = at.stack.expert_parallel_overlap.value
     ahead = exposed_s(both, hides.forward_s, overlap)
-    again = np.where(at.columns.recompute == RECOMPUTE_FULL, ahead, 0.0)
-    return Times(ahead, exposed_s(both, hides.input_grad_s + hides.weight_grad_s, overlap) + again, zero)
+    return Times(ahead, exposed_s(both, hides.input_grad_s + hides.weight_grad_s, overlap), zero)
 
 
 def layer_cost(at: Setting, shape: LayerShape) -> LayerCost:
     """One layer of one kind."""
     work = _work(at, shape)
-    return LayerCost(
+    cost = LayerCost(
         work=work,
         tensor_parallel=_tensor_parallel(at, hides=work),
         context_parallel=_context_parallel(at, shape),
         expert_parallel=_expert_parallel(at, shape, hides=work),
     )
+    host = at.stack.host_moe_layer_s if shape.expert_gemms else at.stack.host_layer_s
+    return _recomputed(at, _launched(cost, host.value), _core_s(at, shape)[0])
 
 
 def embedding_times(at: Setting) -> Times:

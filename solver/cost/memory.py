@@ -7,12 +7,13 @@ Never decides what fits: the caller knows the limit.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from models.cluster import GpuType
 from models.stack import StackProfile
-from solver.cost.activations import logits_bytes
+from solver.cost.activations import logits_bytes, working_bytes
 from solver.cost.columns import FSDP, BoolArray, Columns, FloatArray, IntArray
 from solver.cost.data_parallel import WEIGHT_BYTES, state_shards
 from solver.cost.fabric import Fabric
@@ -20,6 +21,7 @@ from solver.cost.job import Job
 from solver.cost.layer import Setting
 from solver.cost.stage import Counts
 
+Schedule = Literal["1f1b", "zb_h1", "zb_h2", "dualpipe"]
 PREFETCHED_BLOCKS = 2.0  # the block in use and the one being gathered
 
 
@@ -78,25 +80,32 @@ def _buffers_bytes(at: Setting, sharded: BoolArray, has_logits: FloatArray) -> F
     gathered = np.where(sharded, PREFETCHED_BLOCKS * WEIGHT_BYTES * block / at.tp, 0.0)
     message = at.tokens * 2.0 * at.job.hidden_size / at.norm_split
     messages = np.where(at.columns.pp > 1, 2.0 * message * at.columns.vpp, 0.0)
-    return gathered + messages + has_logits * logits_bytes(at) + working_set_bytes(at)
+    return gathered + messages + has_logits * logits_bytes(at) + working_set_bytes(at) + working_bytes(at, shape)
 
 
 def working_set_bytes(at: Setting) -> FloatArray:
     """Scratch of the layer being computed: the widest inner activation and its gradient, and a weight gradient."""
     shape = at.job.dense if at.job.num_dense_layers else at.job.moe
     inner = max(shape.mlp_inner * (2.0 if at.job.gated_mlp else 1.0), float(shape.qkv_width))
-    weight = 4.0 * at.job.hidden_size * max(shape.mlp_inner, shape.expert_inner) / at.tp
+    gradient_bytes = at.job.optimizer.gradient_bytes_per_parameter
+    weight = gradient_bytes * at.job.hidden_size * max(shape.mlp_inner, shape.expert_inner) / at.tp
     return at.tokens * 2.0 * inner / at.tp + weight
 
 
-def peak_activations(columns: Columns, pipeline_rank: IntArray | int) -> FloatArray:
-    """Micro-batches that a rank holds at its peak, in units of all its chunks, for 1F1B and interleaved 1F1B.
+def peak_activations(columns: Columns, pipeline_rank: IntArray | int, *, schedule: Schedule = "1f1b") -> FloatArray:
+    """Micro-batches that a rank holds at its peak, in units of all its chunks.
 
-    1F1B: min(p - i, m) (arXiv 2104.04473). Interleaved: warm-up 2 (p - i - 1) + (v - 1) p, plus the one in work, chunk
-    activations, each 1/v of a rank's layers.
+    1F1B: min(p - i, m) (arXiv 2104.04473). Interleaved: warm-up 2 (p - i - 1) + (v - 1) p plus the one in work, each
+    1/v of a rank's layers. Zero-bubble H1 and H2 keep every rank at p and 2p - 1 (arXiv 2401.10241, table 2), DualPipe
+    at p + 1 (arXiv 2412.19437, table 2).
     """
+    held: FloatArray
+    if schedule != "1f1b":
+        limit = {"zb_h1": columns.pp, "zb_h2": 2 * columns.pp - 1, "dualpipe": columns.pp + 1}[schedule]
+        held = np.minimum(limit, columns.num_microbatches).astype(np.float64)
+        return held
     last = columns.pp - 1 - np.asarray(pipeline_rank)
     plain = np.minimum(last + 1, columns.num_microbatches)
     chunks = np.minimum(2 * last + (columns.vpp - 1) * columns.pp + 1, columns.num_microbatches * columns.vpp)
-    held: FloatArray = np.where(columns.vpp > 1, chunks / columns.vpp, plain).astype(np.float64)
+    held = np.where(columns.vpp > 1, chunks / columns.vpp, plain).astype(np.float64)
     return held

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from solver.cost.columns import RECOMPUTE_CODES, SHARDING_CODES, FloatArray, columns_from
-from solver.cost.estimate import Schedule, iteration_estimate
+from solver.cost.estimate import iteration_estimate
 from solver.cost.job import job_of
+from solver.cost.memory import Schedule
 from solver.validation.rows import Knobs, Run
 
 MEMORY_SHARE = 0.95  # of HBM: what a run may use before an unstated choice counts as too large

@@ -1,0 +1,47 @@
+"""Volumes and groups of data parallelism."""
+
+import numpy as np
+import pytest
+
+from solver.cost.collectives import all_reduce_s, group_of
+from solver.cost.data_parallel import crossing_bytes, replica_groups, step_traffic
+from tests.unit.solver.cost.samples import STACK, columns, configuration, fabric
+
+
+@pytest.mark.parametrize(("tp", "local", "shared"), [(1, 8, 8), (2, 4, 4), (8, 1, 1)])
+def test_groups_share_the_nics_of_a_host(tp, local, shared):
+    row = columns(configuration(tp=tp, dp=64))
+    group = replica_groups(row, fabric(), STACK).dense_shard
+    assert group.local_ranks[0] == local
+    nic = 25e9 * STACK.scale_out_efficiency.value * shared
+    assert group.bus_bytes_per_s[0] == pytest.approx(min(nic, 3e11 * STACK.scale_up_efficiency.value))
+
+
+def test_inside_a_domain_the_scale_up_rate_counts():
+    group = group_of(np.array([8]), np.array([1]), fabric(), STACK)
+    assert group.bus_bytes_per_s[0] == pytest.approx(3e11 * STACK.scale_up_efficiency.value)
+
+
+def test_one_rank_pays_nothing():
+    group = group_of(np.array([1]), np.array([8]), fabric(), STACK)
+    assert all_reduce_s(np.array([1e9]), group, fabric(), STACK)[0] == 0
+
+
+def test_zero1_moves_as_much_as_an_all_reduce_when_gradients_have_two_bytes():
+    rows = columns(configuration(dp=16, sharding=0), configuration(dp=16, sharding=1))
+    parameters, none = np.full(2, 1e9), np.zeros(2)
+    traffic = step_traffic(parameters, none, rows, fabric(), STACK, gradient_bytes=2.0)
+    total = traffic.reduce_s + traffic.gather_s
+    assert total[0] == pytest.approx(total[1], rel=0.02)
+
+
+def test_bytes_that_cross_buildings():
+    rows = columns(*(configuration(dp=4, sharding=code, shard_group=2, num_microbatches=3) for code in range(4)))
+    crossing = crossing_bytes(np.full(4, 1e6), rows, 2, gradient_bytes=4.0)
+    assert crossing.tolist() == pytest.approx([4e6, 3e6, 3 * 4e6, 4e6])
+
+
+def test_the_example_of_405b_over_two_buildings():
+    rows = columns(configuration(dp=8192, sharding=0))
+    per_gpu = crossing_bytes(np.array([405e9 / 8192]), rows, 2, gradient_bytes=4.0)[0]
+    assert per_gpu == pytest.approx(198e6, rel=2e-3)
