@@ -171,15 +171,16 @@ def pipelined_stages_s(
 ) -> float:
     """Makespan of q equal chunks through inside, across, inside, when at most w chunks may be crossing.
 
-    `stage_s` is what one chunk occupies of each stage, `across_latency_s` what it waits on the way. A chunk starts to
-    cross one period P = max(stage) after the one before it, and not before the w-th before it has crossed, so it
-    starts at i // w * max(w P, crossing) + i % w * P. With one chunk this is the plain sum.
+    `stage_s` is what one chunk occupies of each stage, `across_latency_s` what it waits on the way. The inside serves
+    both its stages, so the period is P = max(first + last, across). A chunk starts to cross P after the one before it,
+    and not before the w-th before it has crossed: at i // w * max(w P, crossing) + i % w * P. With one chunk this is
+    the plain sum.
     >>> pipelined_stages_s((1.0, 2.0, 1.0), 0.0, num_chunks=4, num_in_flight=4)
     10.0
     >>> round(pipelined_stages_s((0.0, 0.0, 0.0), 0.01, num_chunks=4, num_in_flight=2), 9)
     0.02
     """
-    period, crossing = max(stage_s), stage_s[1] + across_latency_s
+    period, crossing = max(stage_s[0] + stage_s[2], stage_s[1]), stage_s[1] + across_latency_s
     window = max(1, min(num_in_flight, num_chunks))
     rounds, rest = divmod(num_chunks - 1, window)
     return rounds * max(window * period, crossing) + rest * period + sum(stage_s) + across_latency_s

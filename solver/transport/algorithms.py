@@ -14,6 +14,7 @@ from solver.network import collectives as cost
 from solver.network.collectives import Level
 
 NUM_SLICES = (1, 2, 4, 8, 16, 32)
+POSTED_AHEAD = 32  # network requests in flight per connection in NCCL 2.30
 
 
 @dataclass(frozen=True)
@@ -112,18 +113,18 @@ def _hierarchical_s(communicator: Communicator, crossing: Crossing, num_slices: 
 
 
 def _all_to_all_s(algorithm: Algorithm, communicator: Communicator, crossing: Crossing) -> float:
-    """Direct: only what leaves the place uses the card; messages to the members of other places follow each other."""
+    """Direct: a message to every member of another place. Hierarchical: regroup inside, then one to every place."""
     size, ranks, inside = communicator.message_bytes, communicator.num_ranks, communicator.inside
     places = communicator.num_places
     if algorithm == "direct_hierarchical":
-        across = Level(places, crossing.step_s(size / places), crossing.rate_bytes_per_s)
-        return cost.hierarchical_all_to_all_s(size, inside, across)
+        regroup = cost.direct_all_to_all_s(size, inside.num_ranks, inside.step_s, inside.rate_bytes_per_s)
+        return regroup + _posted_s(places - 1, size / places, crossing)
     message = size / ranks
-    remote = (ranks - inside.num_ranks) * (
-        crossing.step_s(message) / _POSTED_AHEAD + message / crossing.rate_bytes_per_s
-    )
     local = (inside.num_ranks - 1) * (inside.step_s + message / inside.rate_bytes_per_s)
-    return max(remote + crossing.step_s(message), local)
+    return max(_posted_s(ranks - inside.num_ranks, message, crossing), local)
 
 
-_POSTED_AHEAD = 32  # sends in flight per proxy in NCCL 2.30: latencies of a direct exchange overlap this far
+def _posted_s(num_messages: int, message_bytes: float, crossing: Crossing) -> float:
+    """Independent messages through one card, with so many posted ahead that their delays overlap."""
+    delay_s = crossing.step_s(message_bytes)
+    return delay_s + num_messages * (delay_s / POSTED_AHEAD + message_bytes / crossing.rate_bytes_per_s)

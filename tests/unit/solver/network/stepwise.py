@@ -122,14 +122,35 @@ def hierarchical_all_reduce(num_inside: int, num_places: int, size_bytes: float,
 
 
 def windowed_stages(stage_s: tuple[float, float, float], latency_s: float, num_chunks: int, window: int) -> float:
-    """Chunks through three serial stages in order; the middle one waits `latency_s` with at most `window` inside."""
-    before_free = middle_free = after_free = 0.0
+    """Chunks through inside, across and inside again, played: the last finish.
+
+    The inside serves one chunk at a time, first passes at their turn and second passes in the gaps they fit in; the
+    middle serves one at a time with at most `window` chunks on the way.
+    """
+    first, middle, last = stage_s
+    busy: list[tuple[float, float]] = []
     crossed: list[float] = []
+    start = first
     for chunk in range(num_chunks):
-        before_free += stage_s[0]
-        slot = crossed[chunk - window] if chunk >= window else 0.0
-        start = max(before_free, middle_free, slot)
-        middle_free = start + stage_s[1]
-        crossed.append(middle_free + latency_s)
-        after_free = max(after_free, crossed[-1]) + stage_s[2]
-    return after_free
+        if chunk:
+            start += max(first + last, middle)
+        if chunk >= window:
+            start = max(start, crossed[chunk - window])
+        if first > 0:
+            busy.append((start - first, start))
+        crossed.append(start + middle + latency_s)
+    finish = 0.0
+    for arrived in crossed:
+        begin = _first_gap(busy, arrived, last)
+        busy.append((begin, begin + last))
+        finish = begin + last
+    return finish
+
+
+def _first_gap(busy: list[tuple[float, float]], earliest: float, length: float) -> float:
+    begin = earliest
+    for taken_from, taken_to in sorted(busy):
+        if begin + length <= taken_from + 1e-12:
+            break
+        begin = max(begin, taken_to)
+    return begin
