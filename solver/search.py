@@ -68,7 +68,7 @@ class Search:
     def run(self) -> Plan | None:
         """Explore, polish the best, explore and tighten on; the best judged plan, or None."""
         limit_s = self.context.request.options.time_limit_s
-        self._schedulers = Schedulers(self.context, self.hooks.clock, self._deadline(limit_s), self.hooks.cancelled)
+        self._schedulers = Schedulers(self.context, self.hooks.clock, self.hooks.cancelled)
         self._cheap = cheap_bounds(self.context, self.space)
         self._pending = np.argsort(self._cheap, kind="stable")
         self._load()

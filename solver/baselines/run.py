@@ -18,7 +18,7 @@ from solver.cost.columns import FloatArray
 from solver.evaluation.candidate import Candidate, configuration_of
 from solver.evaluation.draft import Draft, draft
 from solver.evaluation.places import placements
-from solver.schedules.portfolio import quick_schedule
+from solver.evaluation.scheduling import portfolio_timing
 from solver.space.enumerate import Space
 
 NUM_TRIED = 3
@@ -81,11 +81,7 @@ def _distinct(space: Space, rows: npt.NDArray[np.int64]) -> list[int]:
 
 
 def _draft(context: Context, policy: Policy, candidate: Candidate) -> Draft | None:
-    """None where none of the policy's schedules fits into memory."""
-    try:
-        return draft(context, candidate, lambda problem: quick_schedule(problem, policy.generators))
-    except ValueError:
-        return None
+    return draft(context, candidate, lambda problem: portfolio_timing(problem, policy.generators))
 
 
 def baseline_of(tried: Tried, iteration_s: float) -> Baseline:

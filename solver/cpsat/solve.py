@@ -32,12 +32,23 @@ def solve_pipeline(
     The search stops when value and bound meet, when the gap is at most `relative_gap`, when the time is up, or when
     `cancelled` says so.
     """
+    return finish(search_pipeline(problem, progress=progress, cancelled=cancelled, clock=clock))
+
+
+def search_pipeline(
+    problem: PipelineProblem,
+    *,
+    progress: Callable[[ScheduleProgress], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Search:
+    """What `solve_pipeline` searches, as it stands at the end: the order, its value and the proven bound."""
     search = Search(problem, clock, progress, cancelled)
     search.bound_s = lower_bound(problem)
     start(search)
     if not search.over:
         close(search, quantise(search.shape, fine_tick_s(search.shape), "down"), probe_s=0.3)
-    return finish(search)
+    return search
 
 
 def start(search: Search) -> None:

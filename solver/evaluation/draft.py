@@ -5,43 +5,40 @@ Owns the iteration time of a candidate. Reporting it as a plan is `report.py`; j
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from models.plan import Configuration, StageExchange
 from models.schedule import (
-    Operation,
     PipelineHop,
     PipelineOptions,
     PipelineProblem,
     PipelineRank,
-    PipelineSchedule,
     PipelineStage,
 )
 from models.transport import TransportChoice
 from solver.context import Context
 from solver.evaluation.candidate import Candidate
+from solver.evaluation.scheduling import Scheduler, Timing
 from solver.placement.fill import PooledRoute
 from solver.space.stages import PoolStages, pool_stages
 from solver.transport.exchange import ExchangeCost, exchange_costs, run_exchanges
 from solver.transport.hops import HopDelay, route_hops
 
-Scheduler = Callable[[PipelineProblem], PipelineSchedule]
 EXCHANGE_LINK = "gradient exchange"
 
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """A timed candidate. `schedules`, `problems` and `hops` follow the routes."""
+    """A timed candidate. `timings`, `problems` and `hops` follow the routes."""
 
     candidate: Candidate
     stages: dict[int, PoolStages]
     hops: list[tuple[HopDelay, ...]]
     costs: tuple[ExchangeCost, ...]
     problems: tuple[PipelineProblem, ...]
-    schedules: tuple[PipelineSchedule, ...]
+    timings: tuple[Timing, ...]
     exchanges: tuple[StageExchange, ...]
     optimizer_s: float
     message_bytes: float
@@ -55,7 +52,7 @@ class Draft:
     @property
     def pipeline_s(self) -> float:
         """End of the last operation over all routes."""
-        return max(max(rank.end_s[-1] for rank in schedule.ranks) for schedule in self.schedules)
+        return max(timing.end_s for timing in self.timings)
 
     @property
     def iteration_s(self) -> float:
@@ -64,7 +61,7 @@ class Draft:
 
 
 def draft(context: Context, candidate: Candidate, scheduler: Scheduler) -> Draft | None:
-    """Time a candidate, or None when a rank's memory cannot hold even one micro-batch."""
+    """Time a candidate, or None when memory has no room for one micro-batch or for any of the scheduler's orders."""
     configuration, routes = candidate.configuration, candidate.routes
     stages = stages_of(context, configuration, routes)
     message_bytes = float(next(iter(stages.values())).cost.boundary_bytes.max())
@@ -76,14 +73,25 @@ def draft(context: Context, candidate: Candidate, scheduler: Scheduler) -> Draft
         if problem is None:
             return None
         problems.append(problem)
-    known: dict[str, PipelineSchedule] = {}
-    for problem in problems:
-        key = problem.model_dump_json()
-        known[key] = known[key] if key in known else scheduler(problem)
-    schedules = tuple(known[problem.model_dump_json()] for problem in problems)
-    exchanges = run_exchanges(costs, last_weight_gradients(configuration, schedules))
+    timings = _timings(problems, scheduler)
+    if timings is None:
+        return None
+    last_s = np.maximum.reduce([timing.last_weight_gradients_s() for timing in timings])
+    exchanges = run_exchanges(costs, last_s.tolist())
     update = max(float(stages[pool].optimizer_s[rank]) for route in routes for rank, pool in enumerate(route.pools))
-    return Draft(candidate, stages, hops, costs, tuple(problems), schedules, exchanges, update, message_bytes)
+    return Draft(candidate, stages, hops, costs, tuple(problems), timings, exchanges, update, message_bytes)
+
+
+def _timings(problems: list[PipelineProblem], scheduler: Scheduler) -> tuple[Timing, ...] | None:
+    """One timing per route; routes with the same problem share it."""
+    known: dict[PipelineProblem, Timing] = {}
+    for problem in problems:
+        if problem not in known:
+            timing = scheduler(problem)
+            if timing is None:
+                return None
+            known[problem] = timing
+    return tuple(known[problem] for problem in problems)
 
 
 def stages_of(context: Context, configuration: Configuration, routes: tuple[PooledRoute, ...]) -> dict[int, PoolStages]:
@@ -158,15 +166,3 @@ def _stage(stages: PoolStages, stage: int, exchange: ExchangeCost) -> PipelineSt
         gradient_sync_s=exchange.shared_s or max(exchange.duration_s - exchange.overlap_s, 0.0),
         gradient_sync_link=EXCHANGE_LINK if exchange.shared_s else None,
     )
-
-
-def last_weight_gradients(configuration: Configuration, schedules: tuple[PipelineSchedule, ...]) -> list[float]:
-    """End of the last weight gradient of every stage over all routes."""
-    last = [0.0] * configuration.degrees.num_stages
-    for schedule in schedules:
-        for rank in schedule.ranks:
-            for text, end_s in zip(rank.operations, rank.end_s, strict=True):
-                operation = Operation.parse(text)
-                if operation.kind in ("W", "BW"):
-                    last[operation.stage] = max(last[operation.stage], end_s)
-    return last

@@ -8,15 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from models.plan import Assumption, MemoryUse, Metrics, Plan, Proof, RouteTimeline, TimeBreakdown, Verdict
-from models.schedule import PipelineProblem, PipelineSchedule
 from solver.context import Context
 from solver.cost.compute import matrix_peak
 from solver.cost.flops import model_flops_per_iteration
 from solver.evaluation.draft import Draft
+from solver.evaluation.scheduling import Timing
 from solver.evaluation.where import placement_of
 from solver.transport.choose import transport_choices
 from solver.transport.loads import cross_building_bytes, egress_usd, link_loads
-from solver.verify.replay import parse_order, replay
+from solver.verify.pipeline_shape import PipelineOrder
+from solver.verify.replay import replay
 
 UNJUDGED = Verdict(accepted=False, rules_checked=())
 
@@ -24,14 +25,15 @@ UNJUDGED = Verdict(accepted=False, rules_checked=())
 def plan_of(context: Context, draft: Draft, proof: Proof) -> Plan:
     """The plan of a draft, not yet judged."""
     placement = placement_of(context, draft.candidate)
+    written = {timing: timing.written() for timing in draft.timings}
     loads = link_loads(context, draft.candidate.configuration, draft.candidate.routes, draft.hops, draft.costs,
                        message_bytes=draft.message_bytes, iteration_s=draft.iteration_s)  # fmt: skip
     return Plan(
         configuration=draft.candidate.configuration,
         placement=placement,
         timelines=tuple(
-            RouteTimeline(route=route.id, problem=problem, schedule=schedule)
-            for route, problem, schedule in zip(placement.routes, draft.problems, draft.schedules, strict=True)
+            RouteTimeline(route=route.id, problem=problem, schedule=written[timing])
+            for route, problem, timing in zip(placement.routes, draft.problems, draft.timings, strict=True)
         ),
         exchanges=draft.exchanges,
         transport=transport_choices(
@@ -72,7 +74,7 @@ def _memory_use(context: Context, draft: Draft, route: int, rank: int) -> Memory
         weights_bytes=float(static.weights_bytes[rank]),
         gradients_bytes=float(static.gradients_bytes[rank]),
         optimizer_bytes=float(static.optimizer_bytes[rank]),
-        activations_bytes=draft.schedules[route].ranks[rank].peak_memory_bytes,
+        activations_bytes=float(draft.timings[route].replay.peak_memory_bytes[rank]),
         buffers_bytes=float(static.buffers_bytes[rank]),
         framework_bytes=float(static.framework_bytes[rank]),
         limit_bytes=context.memory_limit_bytes(context.pools[pool].gpu),
@@ -97,12 +99,12 @@ class _Work:
 def time_of(draft: Draft) -> TimeBreakdown:
     """Causes as the busiest rank of the slowest route sees them; its idle time is split by a replay without hops."""
     configuration = draft.candidate.configuration
-    route = max(range(len(draft.schedules)), key=lambda one: _end_s(draft.schedules[one]))
+    route = max(range(len(draft.timings)), key=lambda one: draft.timings[one].end_s)
     works = [_work(draft, route, rank) for rank in range(configuration.degrees.pp)]
     busiest = max(works, key=lambda work: work.total_s)
     pipeline_end_s = draft.pipeline_s
     idle_s = max(pipeline_end_s - busiest.total_s, 0.0)
-    hopless_s = _end_without_hops_s(draft.problems[route], draft.schedules[route])
+    hopless_s = _end_without_hops_s(draft.timings[route])
     waiting_s = min(max(pipeline_end_s - hopless_s, 0.0), idle_s)
     return TimeBreakdown(
         compute_s=busiest.compute_s,
@@ -131,18 +133,13 @@ def _work(draft: Draft, route: int, rank: int) -> _Work:
     return _Work(total - tensor - ring - expert - data, tensor, ring, expert, data)
 
 
-def _end_s(schedule: PipelineSchedule) -> float:
-    return max(rank.end_s[-1] for rank in schedule.ranks)
-
-
-def _end_without_hops_s(problem: PipelineProblem, schedule: PipelineSchedule) -> float:
+def _end_without_hops_s(timing: Timing) -> float:
     """End of the last operation when the same order runs without any delay between stages."""
     silent = tuple(
-        stage.model_copy(update={"gradient_sync_s": 0.0, "gradient_sync_link": None}) for stage in problem.stages
+        stage.model_copy(update={"gradient_sync_s": 0.0, "gradient_sync_link": None}) for stage in timing.problem.stages
     )
-    free = problem.model_copy(update={"hops": (), "stages": silent})
-    order = parse_order(free, [rank.operations for rank in schedule.ranks], {})
-    return float(replay(free, order).end.max())
+    free = timing.problem.model_copy(update={"hops": (), "stages": silent})
+    return float(replay(free, PipelineOrder(timing.order.rank_ops, ())).end.max())
 
 
 def metrics_of(context: Context, draft: Draft, *, cross_bytes: float, egress: float) -> Metrics:
