@@ -1,0 +1,125 @@
+"""Times the routing of many commodities and prints its ratio to shortest paths and to an equal split.
+
+`python -m benchmarks.routing`. Every case checks optimality (the bound that the duals prove), conservation and capacity
+by `routing_faults`, and that neither plain routing is faster; a failed check ends the run with status 1.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.cluster import Cluster, Link, Place, Pool
+from solver.network.topology import Topology, build_topology
+from solver.transport.baselines import equal_split_routing, shortest_path_routing
+from solver.transport.flows import Demand, Phase, Routing, routing_faults
+from solver.transport.routing import route
+
+GAP = 2e-6
+
+
+@dataclass(frozen=True)
+class Case:
+    """A random network with its demands; the seed makes it repeatable."""
+
+    name: str
+    num_buildings: int
+    num_links: int
+    num_demands: int
+    num_phases: int
+    seed: int
+    limit_s: float
+
+
+CASES = (
+    Case("24 buildings, 200 links, 500 flows, 1 phase", 24, 200, 500, 1, 1, 2.0),
+    Case("24 buildings, 200 links, 500 flows, 2 phases", 24, 200, 500, 2, 2, 2.0),
+    Case("24 buildings, 200 links, 500 flows, 3 phases", 24, 200, 500, 3, 3, 2.0),
+    Case("5 buildings, 10 links, 100 flows", 5, 10, 100, 1, 4, 2.0),
+    Case("2 buildings, 4 parallel links, 64 flows", 2, 4, 64, 1, 5, 2.0),
+    Case("8 buildings in a line, 64 flows", 8, 7, 64, 1, 6, 2.0),
+)
+
+
+def build(case: Case) -> tuple[Topology, list[Demand], tuple[Phase, ...]]:
+    """A connected random network with parallel links, failed planes and background, and random demands."""
+    generator = np.random.default_rng(case.seed)
+    ends = [(place - 1, place) for place in range(1, case.num_buildings)]
+    while len(ends) < case.num_links:
+        one, other = (int(end) for end in generator.integers(case.num_buildings, size=2))
+        if one != other:
+            ends.append((one, other))
+    topology = build_topology(
+        Cluster(
+            name=case.name,
+            places=tuple(Place(id=f"b{index}", level="building") for index in range(case.num_buildings)),
+            pools=(Pool(id="p", place="b0", gpu="H100-SXM-80G", num_hosts=1, nic_bytes_per_s=5e10),),
+            links=tuple(_link(number, pair, generator) for number, pair in enumerate(ends)),
+        )
+    )
+    phases = tuple(Phase(f"phase-{number}") for number in range(case.num_phases))
+    demands = [_demand(case, generator, phases) for _ in range(case.num_demands)]
+    return topology, demands, phases
+
+
+def _link(number: int, pair: tuple[int, int], generator: np.random.Generator) -> Link:
+    capacity = float(generator.uniform(1, 20)) * 1e12
+    return Link(
+        id=f"l{number}",
+        from_place=f"b{pair[0]}",
+        to_place=f"b{pair[1]}",
+        capacity_bytes_per_s=capacity,
+        distance_km=float(generator.uniform(1, 100)),
+        planes=16,
+        num_failed_planes=int(generator.integers(3)),
+        background_bytes_per_s=float(generator.uniform(0, 0.2)) * capacity,
+    )
+
+
+def _demand(case: Case, generator: np.random.Generator, phases: Sequence[Phase]) -> Demand:
+    source, target = generator.choice(case.num_buildings, 2, replace=False)
+    phase = phases[int(generator.integers(len(phases)))].name
+    return Demand(f"b{source}", f"b{target}", float(generator.exponential(1e12)), phase, "dp")
+
+
+def problems(topology: Topology, demands: Sequence[Demand], best: Routing, plain: Sequence[Routing]) -> list[str]:
+    """What a case must not show."""
+    faults = routing_faults(topology, demands, best)
+    if best.iteration_s > best.bound_s * (1 + GAP):
+        faults.append(f"not optimal: {best.iteration_s:g} s above the bound {best.bound_s:g} s")
+    faults.extend(f"slower than {other.method}" for other in plain if best.iteration_s > other.iteration_s * (1 + GAP))
+    return faults
+
+
+def main() -> int:
+    """Run all cases; the status is 1 if one fails a check or its time limit."""
+    failed = 0
+    sys.stdout.write(
+        f"{'case':48s} {'wall s':>7s} {'limit':>6s} {'shortest/best':>14s} {'equal/best':>11s} {'gap':>9s}\n"
+    )
+    for case in CASES:
+        topology, demands, phases = build(case)
+        begin = time.perf_counter()
+        best = route(topology, demands, phases)
+        wall_s = time.perf_counter() - begin
+        plain = [make(topology, demands, phases) for make in (shortest_path_routing, equal_split_routing)]
+        ratios = [other.iteration_s / best.iteration_s for other in plain]
+        gap = 1 - best.bound_s / best.iteration_s
+        sys.stdout.write(
+            f"{case.name:48s} {wall_s:7.2f} {case.limit_s:6.1f} {ratios[0]:14.2f} {ratios[1]:11.2f} {gap:9.1e}\n"
+        )
+        found = problems(topology, demands, best, plain)
+        if wall_s > case.limit_s:
+            found.append(f"took {wall_s:.2f} s, limit {case.limit_s:g} s")
+        for text in found:
+            sys.stdout.write(f"  FAILED {text}\n")
+        failed += bool(found)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
