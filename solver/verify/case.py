@@ -9,16 +9,20 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from models.plan import RouteTimeline
 from models.schedule import Operation, PipelineViolation
-from solver.verify.activations import peak_activation_bytes
+from solver.verify.activations import Timed, peak_activation_bytes, timed_operations
 from solver.verify.derived import Derived
 from solver.verify.facts import Facts
 from solver.verify.network_facts import NetworkFacts
 from solver.verify.pipeline_judge import check_schedule
 
 RELATIVE_TOLERANCE = 1e-6
+Read = TypeVar("Read")
+# Start and end of every message, by kind and stage of the sender; B stands for BW as well.
+Messages = defaultdict[tuple[str, int], list[tuple[float, float]]]
 
 
 class Finding(NamedTuple):
@@ -68,24 +72,31 @@ class Case(Facts):
         """Demands between buildings and the capacity of cuts."""
         return NetworkFacts(self, self.derived)
 
+    def _per_timeline(self, read: Callable[[RouteTimeline], Read]) -> dict[str, Read]:
+        """Something read off every timeline; routes that share one problem and one schedule share the reading."""
+        known: dict[tuple[int, int], Read] = {}
+        found: dict[str, Read] = {}
+        for timeline in self.timeline_by_route.values():
+            key = (id(timeline.problem), id(timeline.schedule))
+            if key not in known:
+                known[key] = read(timeline)
+            found[timeline.route] = known[key]
+        return found
+
     @cached_property
-    def message_times(self) -> Mapping[str, Mapping[tuple[str, int], list[tuple[float, float]]]]:
-        """By route, and by kind and stage of the sender: start and end of every message. B stands for BW as well."""
-        times: dict[str, dict[tuple[str, int], list[tuple[float, float]]]] = {}
-        for timeline in self.plan.timelines:
-            sent: defaultdict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
-            for line in timeline.schedule.transfers:
-                for text, start, end in zip(line.transfers, line.start_s, line.end_s, strict=False):
-                    if not text.endswith("SYNC"):
-                        operation = Operation.parse(text)
-                        sent["F" if operation.kind == "F" else "B", operation.stage].append((start, end))
-            times[timeline.route] = sent
-        return times
+    def operations(self) -> Mapping[str, list[list[Timed]]]:
+        """Stated operations by route and pipeline rank."""
+        return self._per_timeline(lambda one: [timed_operations(rank) for rank in one.schedule.ranks])
+
+    @cached_property
+    def message_times(self) -> Mapping[str, Messages]:
+        """Stated messages by route."""
+        return self._per_timeline(_message_times)
 
     @cached_property
     def schedule_objections(self) -> Mapping[str, list[PipelineViolation]]:
         """What the pipeline judge objects to, by route."""
-        return {one.route: check_schedule(one.problem, one.schedule) for one in self.plan.timelines}
+        return self._per_timeline(lambda one: check_schedule(one.problem, one.schedule))
 
     @cached_property
     def memory_needs(self) -> Mapping[tuple[str, int], MemoryNeed]:
@@ -100,7 +111,7 @@ class Case(Facts):
         }
 
     def _memory_need(self, route: str, pipeline_rank: int) -> MemoryNeed:
-        pool, timeline = self.pools_by_route[route][pipeline_rank], self.timeline_by_route[route]
+        pool = self.pools_by_route[route][pipeline_rank]
         static = self.derived.static_memory(pool, pipeline_rank)
         held = {
             stage: (float(cost.activation_bytes[0]), float(cost.weight_grad_context_bytes[0]))
@@ -112,12 +123,22 @@ class Case(Facts):
                 "weights_bytes": float(static.weights_bytes[0]),
                 "gradients_bytes": float(static.gradients_bytes[0]),
                 "optimizer_bytes": float(static.optimizer_bytes[0]),
-                "activations_bytes": peak_activation_bytes(timeline.schedule.ranks[pipeline_rank], held),
+                "activations_bytes": peak_activation_bytes(self.operations[route][pipeline_rank], held),
                 "buffers_bytes": float(static.buffers_bytes[0]),
                 "framework_bytes": float(static.framework_bytes[0]),
                 "limit_bytes": self.derived.memory_limit_bytes(pool),
             }
         )
+
+
+def _message_times(timeline: RouteTimeline) -> Messages:
+    sent: Messages = defaultdict(list)
+    for line in timeline.schedule.transfers:
+        for text, start, end in zip(line.transfers, line.start_s, line.end_s, strict=False):
+            if not text.endswith("SYNC"):
+                operation = Operation.parse(text)
+                sent["F" if operation.kind == "F" else "B", operation.stage].append((start, end))
+    return sent
 
 
 Rule = Callable[[Case], Iterable[Finding]]

@@ -95,10 +95,17 @@ class Derived:
             )
         return self._stages[key]
 
+    @cached_property
+    def _stages_by_rank(self) -> dict[int, list[int]]:
+        used = self.facts.configuration
+        found: dict[int, list[int]] = {}
+        for stage in range(used.degrees.num_stages):
+            found.setdefault(used.rank_of_stage(stage), []).append(stage)
+        return found
+
     def stages_of(self, pipeline_rank: int) -> list[int]:
         """Stages that a pipeline rank holds, in model order."""
-        used = self.facts.configuration
-        return [stage for stage in range(used.degrees.num_stages) if used.rank_of_stage(stage) == pipeline_rank]
+        return self._stages_by_rank.get(pipeline_rank, [])
 
     def parameters(self, pool: Pool, pipeline_rank: int) -> tuple[FloatArray, FloatArray]:
         """Dense and expert parameters on one GPU of a pipeline rank."""

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from models.plan import StageExchange
-from models.schedule import Operation
 from solver.verify.case import Case, Finding, Rule, differs, exceeds
 
 LAST_OF_STAGE = ("W", "BW")
@@ -106,12 +105,10 @@ def _least_shared_s(case: Case, exchange: StageExchange) -> tuple[float, str]:
 def _last_gradients(case: Case) -> dict[int, float]:
     """End of the last weight gradient of every stage over all routes."""
     last: dict[int, float] = {}
-    for timeline in case.plan.timelines:
-        for rank in timeline.schedule.ranks:
-            for text, end in zip(rank.operations, rank.end_s, strict=False):
-                operation = Operation.parse(text)
-                if operation.kind in LAST_OF_STAGE:
-                    last[operation.stage] = max(last.get(operation.stage, 0.0), end)
+    for ranks in case.operations.values():
+        for one in (operation for rank in ranks for operation in rank):
+            if one.kind in LAST_OF_STAGE:
+                last[one.stage] = max(last.get(one.stage, 0.0), one.end_s)
     return last
 
 
