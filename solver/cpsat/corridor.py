@@ -19,29 +19,27 @@ from solver.verify.replay import replay_shape
 
 @dataclass
 class Corridor:
-    """Bound and best value in ticks, and the least T that was asked in vain."""
+    """Proven bound and best value, in ticks."""
 
     ticks: TickShape
     low: int
     high: int
-    unknown: int
 
 
-def close(search: Search, ticks: TickShape, *, probe_s: float, patient: bool = True) -> None:
-    """Raise the bound by refutation, then look for orders ever further above it, until time is up."""
+def close(search: Search, ticks: TickShape, *, probe_s: float) -> None:
+    """Raise the bound by refutation, then look for orders at it and above it, until time is up."""
     corridor = _open(search, ticks)
     _refute(search, corridor, probe_s)
     patience_s = 4 * probe_s
-    while patient and not search.over and corridor.low < corridor.high:
-        if not _climb(search, corridor, patience_s):
-            patience_s *= 2
-        corridor.unknown = corridor.high
+    while not search.over and corridor.low < corridor.high:
+        _press(search, corridor, patience_s)
+        patience_s *= 1.6
 
 
 def _open(search: Search, ticks: TickShape) -> Corridor:
     low = floor(search.bound_s / ticks.tick_s * (1 - 1e-9)) if ticks.exact else 0
     high = _value_ticks(search, ticks)
-    return Corridor(ticks, min(low, high), high, high)
+    return Corridor(ticks, min(low, high), high)
 
 
 def _value_ticks(search: Search, ticks: TickShape) -> int:
@@ -51,45 +49,66 @@ def _value_ticks(search: Search, ticks: TickShape) -> int:
 
 
 def _refute(search: Search, corridor: Corridor, probe_s: float) -> None:
-    """Bisect between the bound and the least T that was not refuted in the probe's time."""
-    while not search.over and corridor.unknown - corridor.low > 1:
-        middle = (corridor.low + corridor.unknown) // 2
-        found = _ask(search, corridor, middle, probe_s)
-        if not found.proven and found.order is None:
-            corridor.unknown = middle
+    """Gallop up from the bound while refutations come quickly; an answer or silence shortens the step.
 
-
-def _climb(search: Search, corridor: Corridor, patience_s: float) -> bool:
-    """Ask at the bound, then at doubling distances above it; True when bound or value has moved."""
-    before = (corridor.low, corridor.high)
+    Most refutations take presolve alone, so silence within the probe's time mostly means that T can be reached.
+    """
     step = 0
-    while not search.over and corridor.low + step < corridor.high:
-        found = _ask(search, corridor, corridor.low + step, patience_s)
-        if found.order is not None:
-            break
-        if not found.proven:
-            step = max(2 * step, (corridor.high - corridor.low) // 16, 1)
-    return before != (corridor.low, corridor.high)
+    first = max((corridor.high - corridor.low) // 16, 1)
+    while not search.over and corridor.low < corridor.high:
+        target = min(corridor.low + step, corridor.high - 1)
+        found = _ask(search, corridor, target, probe_s if step else 2 * probe_s)
+        if found.proven and found.order is None:
+            step = first if step == 0 else 2 * step
+        elif step <= 1:
+            return
+        else:
+            step = first = step // 8
 
 
-def _ask(search: Search, corridor: Corridor, target: int, time_limit_s: float) -> Found:
-    """One question; its answer moves the corridor and the search."""
+def _press(search: Search, corridor: Corridor, patience_s: float) -> None:
+    """Three ways, each for a while: the bound itself, a better order from the best one, a quarter above the bound."""
+    _ask(search, corridor, corridor.low, patience_s)
+    if search.over or corridor.low >= corridor.high:
+        return
+    _improve(search, corridor, patience_s)
+    quarter = corridor.low + (corridor.high - corridor.low) // 4
+    if not search.over and corridor.low < quarter < corridor.high:
+        _ask(search, corridor, quarter, patience_s)
+
+
+def _improve(search: Search, corridor: Corridor, patience_s: float) -> None:
+    """Plain minimisation from the best order as hint."""
+    if _value_ticks(search, corridor.ticks) > corridor.high:
+        return
+    limits = _limits(search, patience_s, first_solution=False)
+    instance = Instance(corridor.ticks, corridor.high, corridor.low, search.problem.objective)
+    _learn(search, corridor, run(instance, search.order, limits))
+
+
+def _limits(search: Search, time_limit_s: float, *, first_solution: bool) -> Limits:
     options = search.problem.options
-    limits = Limits(
+    return Limits(
         min(time_limit_s, search.left_s),
         options.workers,
         options.seed,
         cancelled=search.cancelled,
-        first_solution=True,
+        first_solution=first_solution,
     )
+
+
+def _ask(search: Search, corridor: Corridor, target: int, time_limit_s: float) -> Found:
+    """One question; its answer moves the corridor and the search."""
     instance = Instance(corridor.ticks, target, corridor.low, search.problem.objective)
-    found = run(instance, None, limits)
+    found = run(instance, None, _limits(search, time_limit_s, first_solution=True))
+    _learn(search, corridor, found)
+    return found
+
+
+def _learn(search: Search, corridor: Corridor, found: Found) -> None:
     if found.bound_ticks > corridor.low:
         corridor.low = min(found.bound_ticks, corridor.high)
         search.raise_bound(corridor.low * corridor.ticks.tick_s * (1 - 1e-12), "refuted")
     if found.order is not None:
         search.offer(found.order, "cpsat")
         corridor.high = min(corridor.high, found.value_ticks or corridor.high)
-        corridor.low = min(corridor.low, corridor.high)
-        corridor.unknown = min(corridor.unknown, corridor.high)
-    return found

@@ -80,6 +80,8 @@ def set_parameters(solver: cp_model.CpSolver, limits: Limits) -> None:
     """Explicit parameters; no other place sets any."""
     solver.parameters.max_time_in_seconds = max(limits.time_limit_s, 0.01)
     solver.parameters.num_workers = limits.workers
+    # all pairs of a rank get an order literal: quicker on every family tried (decision 0102)
+    solver.parameters.max_size_to_create_precedence_literals_in_disjunctive = 400
     solver.parameters.random_seed = limits.seed
     solver.parameters.relative_gap_limit = limits.relative_gap
     solver.parameters.stop_after_first_solution = limits.first_solution
