@@ -7,6 +7,7 @@ Exit codes: 0 planned, 1 defect, 2 bad input, 3 infeasible, 4 nothing found in t
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,8 +26,9 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-OUT = Console()
-ERR = Console(stderr=True)
+PLAIN_WIDTH = 120  # of tables that go to a file or a pipe, which have no width of their own
+OUT = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+ERR = Console(stderr=True, width=None if sys.stderr.isatty() else PLAIN_WIDTH)
 
 Source = Annotated[str, typer.Argument(help="A file, - for standard input, or the name of an example.")]
 File = Annotated[str, typer.Argument(help="A file, or - for standard input.")]

@@ -14,8 +14,8 @@ from contextlib import suppress
 import sqlalchemy as sa
 from dbos import DBOS, DBOSClient, DBOSConfig
 
-from app.jobs.children import warm_up
 from app.jobs.queue import APPLICATION, QUEUE, VERSION, WORKFLOW, enqueue_plan
+from app.jobs.rehearsal import rehearse
 from app.jobs.search import fault_text, search
 from app.settings import Settings
 from app.storage.plans import PlanStore, State
@@ -41,7 +41,7 @@ class Worker:
 
     def start(self) -> None:
         """Begin to take plans, first of all those that this worker held when it ended last."""
-        warm_up()
+        rehearse(self._settings)
         self._workers.beat(self._settings.worker_id)
         self._runtime = DBOS(config=self._config())
 

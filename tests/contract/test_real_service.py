@@ -1,0 +1,109 @@
+"""The service with the real planner: an example goes in over HTTP, a judged plan and its exports come out."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.documents import read_plan
+from app.settings import Solvers
+from models.catalogue import named_entry
+from tests.unit.app.service_fixture import running, settings_for
+
+ROOT = Path(__file__).parents[2]
+PATIENT = {"soft_grace_s": 20.0, "kill_grace_s": 20.0, "child_memory_bytes": 4 * 1024**3, "solvers": Solvers()}
+WAIT = {"Prefer": "wait=60"}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """The service as it ships, but with times that fit a busy machine."""
+    with running(settings_for(tmp_path_factory.mktemp("real"), **PATIENT)) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def example() -> dict[str, Any]:
+    """The smallest example, with little time."""
+    body: dict[str, Any] = dict(named_entry("examples", "llama-8b-single-building"))
+    body["options"] = {**body.get("options", {}), "time_limit_s": 5.0}
+    return body
+
+
+@pytest.fixture(scope="module")
+def plan(client: TestClient, example: dict[str, Any]) -> dict[str, Any]:
+    """The envelope of the planned example."""
+    answer = client.post("/v1/plans", json=example, headers=WAIT)
+    assert answer.status_code == 200
+    envelope: dict[str, Any] = answer.json()
+    return envelope
+
+
+def test_the_example_ends_with_a_judged_plan(plan: dict[str, Any]) -> None:
+    assert plan["state"] == "succeeded", plan["fault"]
+    assert plan["outcome"]["status"] == "planned"
+    assert plan["outcome"]["plan"]["verdict"]["accepted"] is True
+    assert 0 < plan["outcome"]["plan"]["proof"]["lower_bound_s"] <= plan["outcome"]["plan"]["metrics"]["iteration_s"]
+
+
+def test_the_judge_accepts_the_plan_when_it_comes_back(
+    client: TestClient, plan: dict[str, Any], example: dict[str, Any]
+) -> None:
+    body = {"request": example, "plan": plan["outcome"]["plan"]}
+    assert client.post("/v1/plans:evaluate", json=body).json()["verdict"]["accepted"] is True
+
+
+def test_the_judge_objects_to_a_plan_of_another_request(
+    client: TestClient, plan: dict[str, Any], example: dict[str, Any]
+) -> None:
+    other = {**example, "workload": {**example["workload"], "global_batch_sequences": 7}}
+    answer = client.post("/v1/plans:evaluate", json={"request": other, "plan": plan["outcome"]["plan"]})
+    assert answer.json()["verdict"]["accepted"] is False
+
+
+@pytest.mark.parametrize("kind", ["chrome-trace", "rank-map-csv", "megatron-args", "torch-schedule-csv"])
+def test_the_plan_is_exported(client: TestClient, plan: dict[str, Any], kind: str) -> None:
+    assert client.get(f"{plan['links']['self']}/artifacts/{kind}").status_code == 200
+
+
+def test_a_plan_without_host_names_gives_no_host_file(client: TestClient, plan: dict[str, Any]) -> None:
+    answer = client.get(f"{plan['links']['self']}/artifacts/slurm-hostfile")
+    assert answer.status_code == 422
+    assert "host_names" in answer.json()["errors"][0]["remedy"]
+
+
+def test_impossible_memory_is_an_outcome_with_reasons(client: TestClient, example: dict[str, Any]) -> None:
+    allowed = {"tp": [1], "pp": [1], "cp": [1], "sharding": ["ddp"]}
+    body = {**example, "constraints": {"allowed": allowed}}
+    body["workload"] = {**example["workload"], "architecture": "llama-3.1-405b"}
+    envelope = client.post("/v1/plans", json=body, headers=WAIT).json()
+    assert envelope["outcome"]["status"] == "infeasible"
+    assert envelope["outcome"]["reasons"][0]["remedies"]
+
+
+def test_a_pipeline_is_timed_to_its_proven_optimum(client: TestClient) -> None:
+    stage = {"forward_s": 1.0, "input_grad_s": 1.0, "weight_grad_s": 1.0}
+    problem = {"num_microbatches": 4, "ranks": [{}, {}], "stages": [stage, stage], "options": {"time_limit_s": 5}}
+    answer = client.post("/v1/schedules", json=problem).json()
+    assert (answer["status"], answer["makespan_s"]) == ("optimal", 13.0)
+
+
+@pytest.mark.slow
+def test_the_demo_plans_over_http_and_leaves_its_files(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "app.cli", "demo"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert read_plan((tmp_path / "var/demo/plan.json").read_bytes()).verdict.accepted
+    assert json.loads((tmp_path / "var/demo/trace.json").read_text())["traceEvents"]
+    assert "service stopped" in done.stdout
