@@ -45,6 +45,7 @@ class Forgery:
     iteration: float = 1.0
     num_sharers: int | None = None
     takes_turns: bool = True
+    messages_take_turns: bool = False
     scheduled_microbatches: int | None = None
     gradient_sync_s: float = 0.0
     all_forward_first: bool = False
@@ -150,6 +151,7 @@ class Costs:
             to_stage=stage + 1,
             latency_s=MARGIN * latency * self.forgery.hop_latency,
             transfer_s=MARGIN * self.message_bytes() / rate * self.forgery.hop_transfer,
+            num_sharing_replicas=count if self.forgery.messages_take_turns else 1,
         )
 
     def exchanged_bytes(self, stage: int) -> float:
