@@ -1,7 +1,8 @@
 """Times the routing of many commodities and prints its ratio to shortest paths and to an equal split.
 
 `python -m benchmarks.routing`. Every case checks optimality (the bound that the duals prove), conservation and capacity
-by `routing_faults`, and that neither plain routing is faster; a failed check ends the run with status 1.
+by `routing_faults`, and that neither plain routing is faster; a failed check ends the run with status 1. The limit is
+on processor time, which an idle machine shows on the wall too: everything runs in one thread.
 """
 
 from __future__ import annotations
@@ -99,22 +100,24 @@ def main() -> int:
     """Run all cases; the status is 1 if one fails a check or its time limit."""
     failed = 0
     sys.stdout.write(
-        f"{'case':48s} {'wall s':>7s} {'limit':>6s} {'shortest/best':>14s} {'equal/best':>11s} {'gap':>9s}\n"
+        f"{'case':46s} {'cpu s':>6s} {'wall s':>7s} {'limit':>6s} {'shortest/best':>14s} {'equal/best':>11s} "
+        f"{'gap':>9s}\n"
     )
     for case in CASES:
         topology, demands, phases = build(case)
-        begin = time.perf_counter()
+        begin, cpu_begin = time.perf_counter(), time.process_time()
         best = route(topology, demands, phases)
-        wall_s = time.perf_counter() - begin
+        wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu_begin
         plain = [make(topology, demands, phases) for make in (shortest_path_routing, equal_split_routing)]
         ratios = [other.iteration_s / best.iteration_s for other in plain]
         gap = 1 - best.bound_s / best.iteration_s
         sys.stdout.write(
-            f"{case.name:48s} {wall_s:7.2f} {case.limit_s:6.1f} {ratios[0]:14.2f} {ratios[1]:11.2f} {gap:9.1e}\n"
+            f"{case.name:46s} {cpu_s:6.2f} {wall_s:7.2f} {case.limit_s:6.1f} {ratios[0]:14.2f} {ratios[1]:11.2f} "
+            f"{gap:9.1e}\n"
         )
         found = problems(topology, demands, best, plain)
-        if wall_s > case.limit_s:
-            found.append(f"took {wall_s:.2f} s, limit {case.limit_s:g} s")
+        if cpu_s > case.limit_s:
+            found.append(f"took {cpu_s:.2f} s, limit {case.limit_s:g} s")
         for text in found:
             sys.stdout.write(f"  FAILED {text}\n")
         failed += bool(found)
