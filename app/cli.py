@@ -162,6 +162,27 @@ def validate(
 
 
 @cli.command()
+def calibrate(
+    rows: File,
+    out: OutFile = None,
+    constants: Annotated[str, typer.Option(help="Constants to fit, comma separated; empty: the default ones.")] = "",
+    profile: Annotated[str | None, typer.Option(help="Profile to start from; else what most rows choose.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Fit a software-stack profile to your own measured runs; --out writes the profile."""
+    from app.terminal.inputs import read_rows
+    from app.terminal.measured import DEFAULT_CONSTANTS, calibration, print_calibration
+
+    names = tuple(name.strip() for name in constants.split(",") if name.strip()) or DEFAULT_CONSTANTS
+    report = calibration(read_rows(rows), names, profile)
+    if as_json:
+        typer.echo(json.dumps(report, indent=2))
+    else:
+        print_calibration(OUT, report)
+    _write(out, json.dumps(report["profile"], indent=2).encode())
+
+
+@cli.command()
 def serve(
     context: typer.Context,
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
