@@ -148,13 +148,26 @@ class NetworkFacts:
         """Usable capacity out of these buildings."""
         return sum(edge.capacity_bytes_per_s for edge in self.leaving(buildings))
 
-    def place_bytes_per_s(self, place: str) -> float:
-        """Usable capacity out of a place with all that lies in it."""
-        return sum(
-            edge.capacity_bytes_per_s
-            for edge in self.topology.edges
-            if self.facts.is_inside(edge.from_place, place) and not self.facts.is_inside(edge.to_place, place)
-        )
+    @cached_property
+    def place_bytes_per_s(self) -> Mapping[str, float]:
+        """Usable capacity out of each place with all that lies in it."""
+        around = {place.id: {one.id for one in self.facts.enclosing(place.id)} for place in self.topology.places}
+        leaving: defaultdict[str, float] = defaultdict(float)
+        for edge in self.topology.edges:
+            for place in around[edge.from_place] - around[edge.to_place]:
+                leaving[place] += edge.capacity_bytes_per_s
+        return leaving
+
+    @cached_property
+    def _farthest_s(self) -> dict[frozenset[str], float]:
+        return {}
+
+    def farthest_s(self, places: frozenset[str]) -> float:
+        """Longest one-way delay from one of these places to another."""
+        if places not in self._farthest_s:
+            paths = [self.topology.path_facts(one, other) for one, other in combinations(sorted(places), 2)]
+            self._farthest_s[places] = max(max(p.latency_s, p.round_trip_s - p.latency_s) for p in paths)
+        return self._farthest_s[places]
 
     def crosses_buildings(self, edge: Edge) -> bool:
         """Whether an edge joins two buildings, or a building with the network above it."""

@@ -6,7 +6,7 @@ which the exchanges of all stages take one after another. Never looks at the pip
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
@@ -87,18 +87,18 @@ def exchange_end(case: Case) -> Iterator[Finding]:
 
 
 def _least_shared_s(case: Case, exchange: StageExchange) -> tuple[float, str]:
-    rank = case.configuration.rank_of_stage(exchange.stage)
-    places = sorted(case.network.places_of_rank(rank))
-    size = case.network.exchange_bytes(exchange.stage, min(len(places), 2))
-    if len(places) < 2 or size == 0.0:
+    pools = _pools(case, exchange)
+    places = frozenset(case.pool_by_id[pool].place for pool in pools)
+    size = case.network.exchange_bytes(exchange.stage, min(len(places), 2)) if len(places) > 1 else 0.0
+    if size == 0.0:
         return 0.0, ""
-    delay = max(case.network.topology.path_facts(one, other).latency_s for one in places for other in places)
-    limits = [(case.network.place_bytes_per_s(place), f"the links out of {place}") for place in places]
-    for pool, num_replicas in _pools(case, exchange).items():
-        cards = num_replicas * case.gpus_per_group * case.pool_by_id[pool].nic_bytes_per_s_per_gpu
-        if sum(case.pool_by_id[other].place == case.pool_by_id[pool].place for other in _pools(case, exchange)) == 1:
-            limits.append((cards, f"the cards in pool {pool}"))
-    rate, why = min(limits)
+    cards: defaultdict[str, float] = defaultdict(float)
+    for name, num_replicas in pools.items():
+        pool = case.pool_by_id[name]
+        cards[pool.place] += num_replicas * case.gpus_per_group * pool.nic_bytes_per_s_per_gpu
+    limits = [(case.network.place_bytes_per_s[place], f"the links out of {place}") for place in places]
+    limits += [(rate, f"the cards in {place}") for place, rate in cards.items()]
+    (rate, why), delay = min(limits), case.network.farthest_s(places)
     return size / rate + delay, f"{size:.6g} B at {rate:.6g} B/s of {why}, {delay:.6g} s away"
 
 
