@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from solver.schedules.dispatch_choice import DispatchState, tails
+from solver.schedules.dispatch_choice import FILL, DispatchState, tails
 from solver.schedules.dispatch_kernel import Record, dispatch
 from solver.verify.pipeline_kernel import columns_of
 from solver.verify.pipeline_shape import FORWARD, Floats, Ints, PipelineOrder, PipelineShape, ragged, unragged
@@ -63,6 +63,13 @@ def with_messages(shape: PipelineShape, rank_ops: Sequence[Ints], message_rule: 
     return _run(unlimited, Policy(message_rule=message_rule), given, None)
 
 
+def with_weights_filled(shape: PipelineShape, rank_ops: Sequence[Ints], most_bytes: Floats) -> PipelineOrder | None:
+    """F and B in the given order, W where a rank would idle or the memory of `most_bytes` per rank asks for it."""
+    given, _ = ragged(list(rank_ops))
+    limited = replace(shape, budget_r=np.minimum(shape.budget_r, most_bytes))
+    return _run(limited, Policy(preference=FILL), given, None)
+
+
 def replace_budget(shape: PipelineShape) -> PipelineShape:
     """The same shape without memory budgets."""
     return replace(shape, budget_r=np.full(shape.num_ranks, np.inf))
@@ -74,7 +81,8 @@ def _run(shape: PipelineShape, policy: Policy, given: Ints, limits: Ints | None)
     shape = replace(shape, activation_s=held)
     columns = columns_of(shape)
     record = _new_record(shape)
-    end = dispatch(columns, _new_state(shape, limits, tails(columns)), record, given, policy.vector())
+    state = _new_state(shape, limits, tails(columns), given=given.size > 0)
+    end = dispatch(columns, state, record, given, policy.vector())
     if end < 0:
         return None
     return PipelineOrder(
@@ -96,7 +104,7 @@ def _new_record(shape: PipelineShape) -> Record:
     )
 
 
-def _new_state(shape: PipelineShape, limits: Ints | None, tail: Floats) -> DispatchState:
+def _new_state(shape: PipelineShape, limits: Ints | None, tail: Floats, *, given: bool) -> DispatchState:
     arrival = np.full(shape.num_operations, np.inf)
     arrival[: shape.num_microbatches] = 0.0
     streams = _streams(shape)
@@ -109,7 +117,7 @@ def _new_state(shape: PipelineShape, limits: Ints | None, tail: Floats) -> Dispa
         inflight_s=np.zeros(shape.num_stages, dtype=np.int64),
         limit_s=np.full(shape.num_stages, UNLIMITED) if limits is None else limits.astype(np.int64),
         memory_r=np.zeros(shape.num_ranks),
-        reserve_s=_reserves(shape),
+        reserve_s=np.zeros(shape.num_stages) if given else _reserves(shape),
         rank_busy=np.zeros(shape.num_ranks, dtype=np.int64),
         last_kind_r=np.ones(shape.num_ranks, dtype=np.int64),
         channel_busy=np.zeros(shape.num_channels, dtype=np.int64),

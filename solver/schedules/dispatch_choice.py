@@ -3,8 +3,8 @@
 Owns the choice between F, B, W and waiting at one rank and instant, from what has arrived, what is known to arrive, and
 the memory. Never moves time.
 
-Policy entries: 0 preference (0 B first, 1 F first, 2 alternate), 1 share of W that must fit before the next known
-arrival, 2 share of F within which an arriving B is waited for, 3 W first when memory blocks F, 4 chunk order (0 the
+Policy entries: 0 preference (0 B first, 1 F first, 2 alternate, 3 a given order of F and B), 1 share of W that must
+fit before the next known arrival, 2 share of F within which an arriving B is waited for, 3 W first when memory blocks F, 4 chunk order (0 the
 later stage first, 1 the earlier micro-batch first), 5 message rule, 6 W right after B, 7 look-ahead of F as share of B.
 """
 
@@ -19,6 +19,7 @@ from solver.verify.pipeline_kernel import Columns
 from solver.verify.pipeline_shape import Floats, Ints
 
 IDLE = -1
+FILL = 3
 
 
 class DispatchState(NamedTuple):
@@ -64,6 +65,21 @@ def choose(columns: Columns, state: DispatchState, rank: int, now: float, policy
     if weight >= 0:
         return _weight_or_wait(columns, state, rank, now, weight, policy)
     return IDLE
+
+
+@compiled
+def given_or_weight(columns: Columns, state: DispatchState, rank: int, now: float, given: Ints) -> int:
+    """The next F or B of the given order when it has arrived and fits, else a W that is ready."""
+    m, num_stages = columns.num_microbatches, columns.num_stages
+    before = 2 * m * state.stage_offsets[rank]
+    for at in range(state.stage_offsets[rank], state.stage_offsets[rank + 1]):
+        before += state.next_ks[0, state.stage_flat[at]] + state.next_ks[1, state.stage_flat[at]]
+    end = 2 * m * state.stage_offsets[rank + 1]
+    if before < end and state.arrival[given[before]] <= now:
+        stage = given[before] // m % num_stages
+        if given[before] >= num_stages * m or _fits(columns, state, rank, stage):
+            return int(given[before])
+    return int(_best(columns, state, rank, 2, now, np.zeros(8)))
 
 
 @compiled

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solver.schedules.dispatch_choice import IDLE, DispatchState, choose
+from solver.schedules.dispatch_choice import FILL, IDLE, DispatchState, choose, given_or_weight
 from solver.verify.compiled import compiled
 from solver.verify.pipeline_kernel import Columns
 from solver.verify.pipeline_shape import Floats, Ints
@@ -42,7 +42,8 @@ class Record(NamedTuple):
 def dispatch(columns: Columns, state: DispatchState, record: Record, given: Ints, policy: Floats) -> float:
     """Run the simulation; returns the end of the last operation, or -1 when the given order blocks itself.
 
-    `given` is a fixed rank order in the layout of `record.rank_flat`, or empty when the policy chooses.
+    `given` is a fixed rank order in the layout of `record.rank_flat`, or one of F and B alone whose gaps W fills, or
+    empty when the policy chooses.
     """
     num_operations = columns.num_kinds * columns.num_stages * columns.num_microbatches
     size = 4 * num_operations + 8
@@ -142,7 +143,9 @@ def _start_rank(
     at = record.rank_offsets[rank] + record.rank_fill[rank]
     if at >= record.rank_offsets[rank + 1]:
         return
-    if given.size > 0:
+    if given.size > 0 and policy[0] == FILL:
+        operation = given_or_weight(columns, state, rank, now, given)
+    elif given.size > 0:
         operation = given[at] if state.arrival[given[at]] <= now else IDLE
     else:
         operation = choose(columns, state, rank, now, policy)

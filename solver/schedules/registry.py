@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TypeAlias
 
+from solver.schedules.dual_pipe_v import dual_pipe_v
 from solver.schedules.gpipe import gpipe
 from solver.schedules.greedy import cross_greedy, cross_greedy_sub, eager_look_ahead, greedy, greedy_forward
 from solver.schedules.interleaved import breadth_first, flexible_double, flexible_limited, interleaved
 from solver.schedules.one_f_one_b import eager_one_f_one_b, eager_one_f_one_b_full, one_f_one_b
+from solver.schedules.v_blocks import v_half, v_min, zbv
 from solver.schedules.zero_bubble import zb_h1, zb_h2
 from solver.verify.pipeline_shape import PipelineOrder, PipelineShape
 
@@ -27,6 +29,10 @@ GENERATORS: Mapping[str, Generator] = MappingProxyType(
         "eager_one_f_one_b_full": eager_one_f_one_b_full,
         "zb_h1": zb_h1,
         "zb_h2": zb_h2,
+        "zbv": zbv,
+        "v_half": v_half,
+        "v_min": v_min,
+        "dual_pipe_v": dual_pipe_v,
         "interleaved": interleaved,
         "breadth_first": breadth_first,
         "flexible_double": flexible_double,
