@@ -11,9 +11,8 @@ from importlinter.cli import lint_imports
 
 from tests.architecture.sources import ROOT, modules_imported, name_of, python_files, tree_of
 
-CLOCKS = {"time", "datetime", "random"}
 WORLD = {"os", "socket", "subprocess", "threading", "multiprocessing", "pathlib", "shutil", "tempfile"}
-CLOCK_DEFAULTS = {"solver/schedules/portfolio.py"}  # the caller may pass another clock; this is only the default
+CHANCE = {"datetime", "random"}
 
 
 def test_the_contracts_hold(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,8 +39,25 @@ def test_the_promised_contracts_are_there(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("path", python_files("models", "solver"), ids=name_of)
 def test_the_mathematics_reads_neither_clock_nor_disk(path: Path) -> None:
-    allowed = CLOCKS if name_of(path) in CLOCK_DEFAULTS else set()
-    assert (CLOCKS | WORLD) & modules_imported(path) <= allowed
+    assert (CHANCE | WORLD) & modules_imported(path) == set()
+    assert _clock_reads(tree_of(path)) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "num_reads"), [("def f(clock=time.monotonic): ...", 0), ("def f():\n    return time.monotonic()", 1)]
+)
+def test_a_clock_may_be_a_default_but_not_read(code: str, num_reads: int) -> None:
+    assert len(_clock_reads(ast.parse(f"import time\n{code}"))) == num_reads
+
+
+def _clock_reads(tree: ast.Module) -> list[int]:
+    """Lines that use `time` other than as the default of an argument, which the caller may replace."""
+    defaults: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arguments):
+            defaults |= {one for one in [*node.defaults, *node.kw_defaults] if one is not None}
+    uses = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node not in defaults)
+    return [node.lineno for node in uses if isinstance(node.value, ast.Name) and node.value.id == "time"]
 
 
 @pytest.mark.parametrize("path", python_files("models", "solver", "app"), ids=name_of)
