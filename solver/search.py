@@ -110,7 +110,7 @@ class Search:
         return gap <= self.context.request.options.relative_gap
 
     def _load(self) -> None:
-        """Price the next configurations by their cheap bounds, until some fit."""
+        """Price the next configurations by their cheap bounds while they may hold the least bound, or none is left."""
         while len(self._pending) and (not len(self._rows) or self._must_load()):
             limit_s = FIRST_ROWS_FACTOR * self._pending_bound_s()
             take = int(np.searchsorted(self._cheap[self._pending], limit_s, side="right"))
@@ -125,10 +125,10 @@ class Search:
             self._tell("bounds", f"{len(self._rows)} configurations fit")
 
     def _must_load(self) -> bool:
-        """With a plan, whatever may beat it; without one, only when all that is loaded has been tried."""
-        if self._best is None:
-            return len(self._explored) == len(self._rows)
-        return self._pending_bound_s() < self._cut_s()
+        """Nothing that is loaded is left to try, or what is not has the least bound and may beat the plan."""
+        if self._next() is None:
+            return self._pending_bound_s() < self._cut_s()
+        return self._best is not None and self._pending_bound_s() < min(float(self._bound.min()), self._cut_s())
 
     def _guesses(self, rows: np.ndarray, guess_s: FloatArray) -> FloatArray:
         """Expected times, later entries of one pipeline shape a little later, so that shapes are tried in turn."""
@@ -204,7 +204,7 @@ class Search:
             self._consider(self._timed(candidate), "search")
 
     def _timed(self, candidate: Candidate) -> Draft | None:
-        return draft(self.context, candidate, self._schedulers.quick)
+        return draft(self.context, candidate, self._schedulers.quick, cutoff_s=self._cut_s())
 
     def _consider(self, found: Draft | None, phase: str) -> None:
         """Keep the draft among the best; a new incumbent is written out and judged first."""

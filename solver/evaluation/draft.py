@@ -22,6 +22,7 @@ from solver.context import Context
 from solver.evaluation.candidate import Candidate
 from solver.evaluation.scheduling import Scheduler, Timing
 from solver.placement.fill import PooledRoute
+from solver.schedules.bounds import lower_bound
 from solver.space.stages import PoolStages, pool_stages
 from solver.transport.exchange import ExchangeCost, exchange_costs, run_exchanges
 from solver.transport.hops import HopDelay, route_hops
@@ -60,8 +61,14 @@ class Draft:
         return max(self.pipeline_s, *(one.end_s for one in self.exchanges)) + self.optimizer_s
 
 
-def draft(context: Context, candidate: Candidate, scheduler: Scheduler) -> Draft | None:
-    """Time a candidate, or None when memory has no room for one micro-batch or for any of the scheduler's orders."""
+def draft(
+    context: Context, candidate: Candidate, scheduler: Scheduler, *, cutoff_s: float = float("inf")
+) -> Draft | None:
+    """Time a candidate.
+
+    None when memory has no room for one micro-batch or for any of the scheduler's orders, or when the pipeline's bound
+    shows before any scheduling that the iteration takes `cutoff_s` or longer.
+    """
     configuration, routes = candidate.configuration, candidate.routes
     stages = stages_of(context, configuration, routes)
     message_bytes = float(next(iter(stages.values())).cost.boundary_bytes.max())
@@ -73,13 +80,23 @@ def draft(context: Context, candidate: Candidate, scheduler: Scheduler) -> Draft
         if problem is None:
             return None
         problems.append(problem)
+    update = max(float(stages[pool].optimizer_s[rank]) for route in routes for rank, pool in enumerate(route.pools))
+    if cutoff_s < float("inf") and any(_bound_s(problem) + update >= cutoff_s for problem in set(problems)):
+        return None
     timings = _timings(problems, scheduler)
     if timings is None:
         return None
     last_s = np.maximum.reduce([timing.last_weight_gradients_s() for timing in timings])
     exchanges = run_exchanges(costs, last_s.tolist())
-    update = max(float(stages[pool].optimizer_s[rank]) for route in routes for rank, pool in enumerate(route.pools))
     return Draft(candidate, stages, hops, costs, tuple(problems), timings, exchanges, update, message_bytes)
+
+
+def _bound_s(problem: PipelineProblem) -> float:
+    """Least end of the last operation: the pipeline's bound without the exchanges, which `exchanges` times itself."""
+    silent = tuple(
+        stage.model_copy(update={"gradient_sync_s": 0.0, "gradient_sync_link": None}) for stage in problem.stages
+    )
+    return lower_bound(problem.model_copy(update={"stages": silent}))
 
 
 def _timings(problems: list[PipelineProblem], scheduler: Scheduler) -> tuple[Timing, ...] | None:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from solver.context import Context, Machine, peak_flops_per_s
 from solver.cost.columns import RECOMPUTE_FULL, FloatArray
+from solver.cost.compute import matrix_peak
 from solver.cost.data_parallel import step_traffic
 from solver.cost.memory import peak_activations, static_memory
 from solver.cost.optimizer import optimizer_s
@@ -29,11 +30,13 @@ CRAMPED = 1.4  # usual schedules that memory keeps from filling the pipeline tak
 class Bounds:
     """Per configuration: the bound, whether it can fit, and the least memory that its fullest rank needs.
 
-    `guess_s` is what usual schedules take; it orders the search and proves nothing.
+    `guess_s` is what usual schedules take; it orders the search and proves nothing. `lightest_s` is the work of the
+    lightest rank over the iteration.
     """
 
     iteration_s: FloatArray
     guess_s: FloatArray
+    lightest_s: FloatArray
     fits: BoolArray
     least_memory_bytes: FloatArray
 
@@ -51,11 +54,12 @@ def speed_of_light_s(context: Context) -> float:
 
 
 def cheap_bounds(context: Context, space: Space) -> FloatArray:
-    """FLOPs over the peak of as many GPUs as each configuration uses: costs nothing, orders the space.
+    """FLOPs over the best rate of as many GPUs as each configuration uses: costs nothing, orders the space.
 
-    Full recomputation runs the forward twice: 4/3 of the FLOPs.
+    No part of the model runs faster than the better of matrix products and attention core in this stack. Full
+    recomputation runs the forward twice: 4/3 of the FLOPs.
     """
-    peak = max(peak_flops_per_s(m.gpu, context.job.precision) for m in context.machines.values())
+    peak = max(_best_rate(context, machine) for machine in context.machines.values())
     columns = space.columns
     gpus = (columns.tp * columns.cp * columns.pp * columns.dp).astype(np.float64)
     again = np.where(columns.recompute == RECOMPUTE_FULL, 4.0 / 3.0, 1.0)
@@ -63,17 +67,43 @@ def cheap_bounds(context: Context, space: Space) -> FloatArray:
     return bound
 
 
+def _best_rate(context: Context, machine: Machine) -> float:
+    matrix, share = matrix_peak(machine.gpu, context.stack, context.job.precision)
+    return max(matrix * share, machine.gpu.bf16_flops_per_s * context.stack.attention_efficiency.value)
+
+
 def lower_bounds(context: Context, space: Space) -> Bounds:
-    """The best over GPU types of each type's bound: a plan may use any of them for any rank."""
+    """The best over GPU types of each type's bound, and what the slower types cannot do faster where they are needed.
+
+    A configuration that uses more GPUs than the fastest types have runs at least one rank on a slower one: then
+    T >= m * the lightest rank there, and the guess is that type's.
+    """
     reference = StageCosts(context, next(iter(context.machines.values())), space.columns)
     shares = Shares.of(reference, space.family)
     per_type = [_bounds_on(context, machine, space, shares) for machine in context.machines.values()]
+    best = np.minimum.reduce([one.iteration_s for one in per_type])
+    guess = np.minimum.reduce([one.guess_s for one in per_type])
+    columns = space.columns
+    used = columns.tp * columns.cp * columns.pp * columns.dp
+    left = np.zeros(len(columns), dtype=np.int64)
+    for machine, one in _fastest_first(context, per_type):
+        needed = used > left
+        best = np.where(needed, np.maximum(best, one.lightest_s), best)
+        guess = np.where(needed, np.maximum(guess, one.guess_s), guess)
+        left = left + machine.num_gpus
     return Bounds(
-        iteration_s=np.maximum(np.minimum.reduce([one.iteration_s for one in per_type]), cheap_bounds(context, space)),
-        guess_s=np.minimum.reduce([one.guess_s for one in per_type]),
+        iteration_s=np.maximum(best, cheap_bounds(context, space)),
+        guess_s=guess,
+        lightest_s=np.minimum.reduce([one.lightest_s for one in per_type]),
         fits=np.logical_or.reduce([one.fits for one in per_type]),
         least_memory_bytes=np.minimum.reduce([one.least_memory_bytes for one in per_type]),
     )
+
+
+def _fastest_first(context: Context, per_type: list[Bounds]) -> list[tuple[Machine, Bounds]]:
+    """GPU types by how fast they run the lightest rank of the first configurations."""
+    pairs = list(zip(context.machines.values(), per_type, strict=True))
+    return sorted(pairs, key=lambda pair: float(pair[1].lightest_s.sum()))
 
 
 def _bounds_on(context: Context, machine: Machine, space: Space, shares: Shares) -> Bounds:
@@ -93,9 +123,20 @@ def _bounds_on(context: Context, machine: Machine, space: Space, shares: Shares)
     return Bounds(
         iteration_s=np.maximum.reduce(parts) + tail,
         guess_s=_guess_s(space, ends[0][1], np.maximum.reduce(parts), limit - static[0]) + tail,
+        lightest_s=space.columns.num_microbatches * _lightest_rank_s(price, shares, [cost for _, cost in ends]),
         fits=memory <= limit,
         least_memory_bytes=memory,
     )
+
+
+def _lightest_rank_s(price: StageCosts, shares: Shares, ends: list[StageCost]) -> FloatArray:
+    """Work of one micro-batch on the rank with least: an end, or one with only smaller shares of the cheaper kind."""
+    columns = price.columns
+    kinds_there = [price.of(1, 0).total_s, price.of(0, 1).total_s]
+    layer_s = np.minimum.reduce([one for one in kinds_there if float(one.max(initial=0.0)) > 0])
+    inner = np.where(columns.pp > 2, columns.vpp * shares.split.middle * layer_s, np.inf)
+    lightest: FloatArray = np.minimum.reduce([inner, *(cost.total_s for cost in ends)])
+    return lightest
 
 
 def _rank_s(price: StageCosts, shares: Shares, rank: IntArray, cost: StageCost) -> FloatArray:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from models.cluster import Pool
 from models.request import PlanRequest
+from models.schedule import MAX_OPERATIONS
 from models.workload import LatentAttention, Recompute
 from solver.cost.columns import DDP, FSDP, HSDP, RECOMPUTE_CODES, SHARDING_CODES, ZERO1, Columns
 from solver.placement.units import building_of, usable_pools
@@ -153,7 +154,8 @@ def _with_batches(request: PlanRequest, rows: Rows) -> Rows:
     ]
     pairs = [(dp, b, batch // dp // b) for dp in replicas for b in micro if (batch // dp) % b == 0]
     crossed = _cross(rows, np.array(pairs, dtype=np.int64).reshape(-1, 3), ("dp", "micro_batch", "num_microbatches"))
-    return _keep(crossed, crossed["dp"] <= crossed["max_dp"])
+    operations = 3 * crossed["pp"] * crossed["vpp"] * crossed["num_microbatches"]
+    return _keep(crossed, (crossed["dp"] <= crossed["max_dp"]) & (operations <= MAX_OPERATIONS))
 
 
 def _with_experts(request: PlanRequest, rows: Rows) -> Rows:
@@ -170,7 +172,7 @@ def _with_sharding(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
     """Sharding and its groups. Plain DDP is left out unless asked for: zero1 moves no more and keeps less."""
     names = request.constraints.allowed.sharding or ("zero1", "fsdp", "hsdp")
     buildings = len({building_of(request.cluster, pool.place) for pool in pools})
-    splits = sorted({buildings, *range(2, min(buildings, 8) + 1)} - {1}) or [2]
+    splits = sorted({buildings, len({pool.place for pool in pools})} - {1}) or [2]
     options = [(SHARDING_CODES.index(name), k) for name in names for k in (splits if name == "hsdp" else [1])]
     crossed = _cross(rows, np.array(options, dtype=np.int64).reshape(-1, 2), ("sharding", "split"))
     dp, split = crossed["dp"], crossed["split"]

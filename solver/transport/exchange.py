@@ -90,15 +90,19 @@ def _exchange(
     num_places = len(_places(context, counts))
     steps = 2 * (num_places - 1)
     farthest_s = max(context.topology.path_facts(*pair).latency_s for pair in _neighbours(context, counts))
-    cost = stages[next(iter(counts))].cost
-    local = float(cost.parameters[stage] + cost.expert_parameters[stage])
-    local_bytes = local * context.job.optimizer.gradient_bytes_per_parameter
+    local_bytes = _largest_local_bytes(context, stages[next(iter(counts))])
     chosen = {
         pair: exchange_choice(context, configuration, counts, pair, local_bytes=local_bytes)
         for pair in _narrowest_by_tier(context, counts)
     }
     share = min(_share_of_wire(context, configuration, counts, pair, choice) for pair, choice in chosen.items())
     return ExchangeCost(overlap_s, private_s, wire_s / share + steps * farthest_s, edge_bytes, tuple(chosen.values()))
+
+
+def _largest_local_bytes(context: Context, stages: PoolStages) -> float:
+    """Gradients of the largest stage on one GPU: one transport serves all stages that span the same places."""
+    largest = float((stages.cost.parameters + stages.cost.expert_parameters).max())
+    return largest * context.job.optimizer.gradient_bytes_per_parameter
 
 
 def _narrowest_by_tier(context: Context, counts: Counter[int]) -> tuple[tuple[str, str], ...]:
