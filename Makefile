@@ -58,14 +58,16 @@ golden: setup ## compare every golden file
 golden-update: setup ## rewrite the golden files; read the diff before committing it
 	ISTHMUS_UPDATE_GOLDEN=1 $(BIN)/pytest -q tests/golden
 
-bench: setup ## every model on every cluster of the catalogue: a judged plan or a typed reason
+bench: setup ## every model on every cluster of the catalogue: a judged plan or a typed reason; then routing and cost
 	$(BIN)/python -m benchmarks.catalogue
+	$(BIN)/python -m benchmarks.routing
+	$(BIN)/python -m benchmarks.cost
 
 bench-schedules: setup ## schedules against bounds and published generators
 	$(BIN)/python -m benchmarks.schedules
 
-validate: setup ## errors of the cost and network models against measured data
-	$(BIN)/python -m benchmarks.accuracy
+validate: setup ## errors of the cost and network models against measured data (DATA=FOLDER names other rows)
+	$(BIN)/python -m benchmarks.accuracy $(DATA)
 
 openapi: setup ## write openapi.json
 	$(BIN)/isthmus openapi > openapi.json
