@@ -44,7 +44,11 @@ WaitS = Annotated[float | None, Depends(wait_s)]
 def idempotency_key(
     service: Service,
     idempotency_key: Annotated[
-        str | None, Header(description="Any text of 1 to 255 visible characters; the same key makes one plan.")
+        str | None,
+        Header(
+            description="Any text of 1 to 255 visible characters; the same key makes one plan.",
+            json_schema_extra={"minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+        ),
     ] = None,
 ) -> str | None:
     """The key of a submission, checked."""

@@ -6,6 +6,7 @@ Owns the mapping from faults and exceptions to responses. Nothing else in the pr
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -170,14 +171,29 @@ def _parameter_fault(error: Mapping[str, Any]) -> Fault:
 
 def _http(request: Request, error: HTTPException) -> JSONResponse:
     if error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow", "")
+        allowed = methods_of(request.url.path, request.app.openapi()["paths"])
         fault = Fault("method-not-allowed", f"{request.method} is not a method of this resource", "", allowed,
                       "Use a method that the OpenAPI document lists for this path.", "method")  # fmt: skip
     elif error.status_code == 404:
         fault = Fault("not-found", "no such path", "", "the paths of /openapi.json", "Correct the path.", "path")
     else:
         fault = Fault("invalid-json", str(error.detail), "", "one JSON document", "Correct the body.")
-    return problem(request.url.path, [fault], headers=error.headers)
+    headers = {"Allow": fault.allowed} if error.status_code == 405 and fault.allowed else error.headers
+    return problem(request.url.path, [fault], headers=headers)
+
+
+def methods_of(path: str, paths: Mapping[str, Mapping[str, object]]) -> str:
+    """Every method of a path, for Allow; the framework names only those of the first route that matches.
+
+    >>> methods_of("/plans/a:cancel", {"/plans/{id}": {"get": 0}, "/plans/{id}:cancel": {"post": 0}})
+    'POST'
+    """
+    methods: set[str] = set()
+    for template, operations in paths.items():
+        pattern = re.sub(r"\\{\w+\\}", "[^/:]+", re.escape(template))
+        if re.fullmatch(pattern, path):
+            methods.update(name.upper() for name in operations)
+    return ", ".join(sorted(methods))
 
 
 def _no_database(request: Request, error: sa.exc.OperationalError) -> JSONResponse:

@@ -23,6 +23,10 @@ def slurm_hostfile(plan: Plan, request: PlanRequest | None = None) -> str:
                              remedy="Give the request, too: --request REQUEST.json."),))  # fmt: skip
     gpus_per_host = {pool.id: pool.gpus_per_host for pool in request.cluster.pools}
     ranges = sorted(plan.placement.rank_map, key=lambda one: one.first_rank)
+    strange = sorted({ranks.pool for ranks in ranges} - set(gpus_per_host))
+    if strange:
+        raise Refused((Fault("invalid-plan", f"the request has no pool {strange[0]!r}, which the plan uses",
+                             remedy="Give the request that the plan was made for."),))  # fmt: skip
     lines = (host for ranks in ranges for host in hosts_of(ranks, gpus_per_host[ranks.pool]))
     return "\n".join(lines) + "\n"
 

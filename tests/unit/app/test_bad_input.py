@@ -124,6 +124,9 @@ def test_unknown_paths_and_methods_are_problems_too(client: TestClient) -> None:
     assert client.get("/nowhere").json()["code"] == "not-found"
     answer = client.put("/v1/plans", json={})
     assert (answer.status_code, assert_is_problem(answer)["code"]) == (405, "method-not-allowed")
+    assert answer.headers["allow"] == "GET, POST"
+    assert client.put("/v1/plans/plan_0:cancel", json={}).headers["allow"] == "POST"
+    assert client.put("/v1/plans/plan_0", json={}).headers["allow"] == "DELETE, GET"
     assert client.get("/v1/plans", params={"limit": 0}).json()["errors"][0]["where"] == "query parameter limit"
     assert client.get("/v1/plans/..%2f..%2fetc").status_code in (400, 404)
     assert client.get("/v1/catalogue/gpus/H999").status_code == 404
