@@ -94,12 +94,15 @@ def solve_path_flow(commodities: Commodities) -> PathFlow:
     bound_s = 0.0
     for _ in range(_MAX_ROUNDS):
         master = _solve_master(commodities, columns, unit_s, detour_e)
+        time_s = master.time * unit_s
         price_e = master.dual_e / commodities.capacity
         bound_s = max(bound_s, float(commodities.size_k @ commodities.distance_k(price_e)))
         added = _add_cheaper(commodities, columns, price_e / unit_s + detour_e, master.dual_k)
-        if not added or bound_s >= master.time * unit_s * (1 - RELATIVE_GAP):
+        if bound_s >= time_s * (1 - RELATIVE_GAP) or (not added and not detour_e.any()):
             break
-    return PathFlow(_split(commodities, master), master.time * unit_s, price_e, bound_s)
+        unit_s = time_s  # keeps the programme's time near one, far above its tolerances
+        detour_e = detour_e if added else np.zeros_like(detour_e)  # a very long detour may be worth more than the gap
+    return PathFlow(_split(commodities, master), time_s, price_e, bound_s)
 
 
 def _propose(commodities: Commodities, columns: Columns) -> float:

@@ -33,8 +33,8 @@ def test_routings_ship_everything_and_beat_the_plain_ones(instance):
         assert routing_faults(topology, demands, routing) == []
         assert_bytes_are_conserved_at_every_place(topology, demands, routing)
     assert best.bound_s <= best.iteration_s * SLACK
-    assert best.iteration_s <= best.bound_s * SLACK + 1e-9
-    assert all(best.iteration_s <= other.iteration_s * SLACK + 1e-12 for other in plain)
+    assert best.iteration_s <= best.bound_s + 2e-6 * best.transfer_s  # the gap is that of whole phase times
+    assert all(best.iteration_s <= other.iteration_s + 2e-6 * best.transfer_s for other in plain)
     assert all(best.phase_s[name] <= other.phase_s[name] * SLACK for name in NAMES for other in plain)
 
 
