@@ -165,16 +165,17 @@ def validate(
 def calibrate(
     rows: File,
     out: OutFile = None,
-    constants: Annotated[str, typer.Option(help="Constants to fit, comma separated; empty: the default ones.")] = "",
+    name: Annotated[str, typer.Option(help="Name of the fitted profile.")] = "calibrated",
+    constants: Annotated[str, typer.Option(help="Constants to fit, comma separated; empty: what the rows tell.")] = "",
     profile: Annotated[str | None, typer.Option(help="Profile to start from; else what most rows choose.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Fit a software-stack profile to your own measured runs; --out writes the profile."""
     from app.terminal.inputs import read_rows
-    from app.terminal.measured import DEFAULT_CONSTANTS, calibration, print_calibration
+    from app.terminal.measured import calibration, print_calibration
 
-    names = tuple(name.strip() for name in constants.split(",") if name.strip()) or DEFAULT_CONSTANTS
-    report = calibration(read_rows(rows), names, profile)
+    names = tuple(one.strip() for one in constants.split(",") if one.strip())
+    report = calibration(read_rows(rows), name=name, constants=names, profile=profile)
     if as_json:
         typer.echo(json.dumps(report, indent=2))
     else:
