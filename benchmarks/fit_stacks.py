@@ -90,7 +90,7 @@ def _fit_one(stack: StackProfile, seed: Seed, runs: Sequence[Run]) -> StackProfi
     measured = np.array([run.measured_s for run in runs])
 
     def times(trial: StackProfile, indices: Sequence[int]) -> FloatArray:
-        return np.array([one.iteration_s for one in predict([with_stack(runs[i], trial) for i in indices])])
+        return np.array([one.iteration_s for one in predict(with_stack([runs[i] for i in indices], trial))])
 
     values = fit_constants(stack, seed.free, measured, times, rows=range(len(runs)))
     rounded = {name: float(f"{value:.4g}") for name, value in values.items()}

@@ -95,7 +95,7 @@ def pipeline_of(job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, col
     at = Setting.of(job, gpu, fabric, stack, columns)
     kinds: tuple[PartKind, ...] = ("dense", "moe", "embedding", "logits")
     counted = {"dense": job.num_dense_layers, "moe": job.num_moe_layers}
-    parts = {kind: part_cost(at, kind) for kind in kinds if counted.get(kind, 1)}
+    parts = {kind: part_cost(at, kind) for kind in kinds if np.any(counted.get(kind, 1))}
     alone = np.where(columns.pp == 1, 1.0, 0.0)
     stages = []
     for count, embedding, logits in (

@@ -53,17 +53,17 @@ class LayerShape:
     @property
     def dense_parameters(self) -> float:
         """Parameters outside the experts."""
-        return float(sum(gemm.parameters for gemm in self.gemms) + self.num_norm_parameters)
+        return sum((gemm.parameters for gemm in self.gemms), 0.0) + self.num_norm_parameters
 
     @property
     def split_parameters(self) -> float:
         """Parameters outside the experts that tensor parallelism divides."""
-        return float(sum(gemm.parameters for gemm in self.gemms if gemm.split != "none"))
+        return sum((gemm.parameters for gemm in self.gemms if gemm.split != "none"), 0.0)
 
     @property
     def expert_parameters(self) -> float:
         """Parameters of one routed expert."""
-        return float(sum(gemm.parameters for gemm in self.expert_gemms))
+        return sum((gemm.parameters for gemm in self.expert_gemms), 0.0)
 
 
 @dataclass(frozen=True)

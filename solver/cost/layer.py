@@ -44,7 +44,7 @@ class Setting:
     def of(cls, job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, columns: Columns) -> Setting:
         """Tokens per stage-group member and the splits, as floats."""
         tp = columns.tp.astype(np.float64)
-        tokens = columns.micro_batch * float(job.sequence_length) / columns.cp
+        tokens = columns.micro_batch.astype(np.float64) * job.sequence_length / columns.cp
         norm_split = tp if stack.sequence_parallel else np.ones_like(tp)
         machine = Machine.of(gpu, stack, job.precision)
         return cls(job, gpu, fabric, stack, columns, machine, tokens, tp, norm_split)

@@ -75,7 +75,7 @@ def static_memory(
 
 def _buffers_bytes(at: Setting, sharded: BoolArray, has_logits: FloatArray) -> FloatArray:
     """Gathered blocks, stage messages, logits of one micro-batch, and one layer's working set under recomputation."""
-    shape = at.job.moe if at.job.num_moe_layers else at.job.dense
+    shape = at.job.moe if np.any(at.job.num_moe_layers) else at.job.dense
     block = shape.dense_parameters + at.job.num_experts * shape.expert_parameters / at.columns.ep
     gathered = np.where(sharded, PREFETCHED_BLOCKS * WEIGHT_BYTES * block / at.tp, 0.0)
     message = at.tokens * 2.0 * at.job.hidden_size / at.norm_split
@@ -85,11 +85,12 @@ def _buffers_bytes(at: Setting, sharded: BoolArray, has_logits: FloatArray) -> F
 
 def working_set_bytes(at: Setting) -> FloatArray:
     """Scratch of the layer being computed: the widest inner activation and its gradient, and a weight gradient."""
-    shape = at.job.dense if at.job.num_dense_layers else at.job.moe
-    inner = max(shape.mlp_inner * (2.0 if at.job.gated_mlp else 1.0), float(shape.qkv_width))
+    shape = at.job.dense if np.any(at.job.num_dense_layers) else at.job.moe
+    inner = np.maximum(shape.mlp_inner * (2.0 if at.job.gated_mlp else 1.0), shape.qkv_width)
     gradient_bytes = at.job.optimizer.gradient_bytes_per_parameter
-    weight = gradient_bytes * at.job.hidden_size * max(shape.mlp_inner, shape.expert_inner) / at.tp
-    return at.tokens * 2.0 * inner / at.tp + weight
+    weight = gradient_bytes * at.job.hidden_size * np.maximum(shape.mlp_inner, shape.expert_inner) / at.tp
+    scratch: FloatArray = at.tokens * 2.0 * inner / at.tp + weight
+    return scratch
 
 
 def peak_activations(columns: Columns, pipeline_rank: IntArray | int, *, schedule: Schedule = "1f1b") -> FloatArray:

@@ -196,9 +196,10 @@ def _embedding_part(at: Setting) -> StageCost:
 def _logits_part(at: Setting) -> StageCost:
     """The output projection; a tied table still has a copy on the last stage of a pipeline."""
     own = at.job.logits_parameters
-    parameters = own if own else at.job.embedding_parameters
+    untied = bool(np.any(np.asarray(own) > 0))
+    parameters = own if untied else at.job.embedding_parameters
     part = _end_part(at, logits_times(at), parameters, np.zeros_like(at.tp))
-    if own:
+    if untied:
         return part
     copied = np.where(at.columns.pp > 1, part.parameters, 0.0)
     return StageCost(**{f.name: copied if f.name == "parameters" else getattr(part, f.name) for f in fields(StageCost)})

@@ -43,7 +43,7 @@ def calibrate_rows(
     profile = base.model_copy(update={"name": name, "description": f"calibrated from {len(runs)} measured runs"})
 
     def times(trial: StackProfile, indices: Sequence[int]) -> FloatArray:
-        return np.array([one.iteration_s for one in predict([with_stack(runs[i], trial) for i in indices])])
+        return np.array([one.iteration_s for one in predict(with_stack([runs[i] for i in indices], trial))])
 
     measured = np.array([run.measured_s for run in runs])
     return calibrate(profile, names, measured, times, source=f"calibrated from {len(runs)} rows")

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from models.stack import StackProfile
 from solver.cost.columns import RECOMPUTE_CODES, SHARDING_CODES, FloatArray, columns_from
 from solver.cost.estimate import iteration_estimate
-from solver.cost.job import job_of
+from solver.cost.job import Job
 from solver.cost.memory import Schedule
 from solver.validation.rows import Knobs, Run
+from solver.validation.stacked import stacked, structure
 
 MEMORY_SHARE = 0.95  # of HBM: what a run may use before an unstated choice counts as too large
 MICRO_BATCHES = (1, 2, 4, 8, 16)
@@ -76,31 +78,34 @@ def _chunk_counts(run: Run) -> list[int]:
 
 
 def predict(runs: Sequence[Run]) -> list[Prediction]:
-    """One prediction per run, in order. Runs that share everything but the configuration are evaluated together."""
-    groups: dict[object, list[int]] = {}
+    """One prediction per run, in order. Runs whose jobs share their structure are evaluated together."""
+    groups: dict[object, list[tuple[int, Run]]] = {}
+    constants: dict[int, int] = {}
+    first_of: dict[StackProfile, int] = {}
     for index, run in enumerate(runs):
-        groups.setdefault(_key(run), []).append(index)
+        stack = constants.get(id(run.stack))
+        if stack is None:
+            stack = constants[id(run.stack)] = first_of.setdefault(run.stack, index)
+        key = (structure(run.job), run.gpu.name, run.fabric, stack, schedule_of(run.knobs))
+        groups.setdefault(key, []).append((index, run))
     found: dict[int, Prediction] = {}
     for members in groups.values():
-        found.update(_predict_group([(index, runs[index]) for index in members]))
+        found.update(_predict_group(members))
     return [found[index] for index in range(len(runs))]
-
-
-def _key(run: Run) -> object:
-    workload = run.workload.model_copy(update={"global_batch_sequences": 1})
-    return (workload, run.gpu, run.fabric, run.stack, schedule_of(run.knobs))
 
 
 def _predict_group(members: list[tuple[int, Run]]) -> dict[int, Prediction]:
     rows: list[dict[str, int]] = []
     owners: list[int] = []
-    for index, run in members:
-        options = candidates(run)
+    jobs: list[Job] = []
+    for index, one in members:
+        options = candidates(one)
         rows += options
         owners += [index] * len(options)
+        jobs += [one.job] * len(options)
     run = members[0][1]
     estimate = iteration_estimate(
-        job_of(run.workload), run.gpu, run.fabric, run.stack, columns_from(rows), schedule=schedule_of(run.knobs)
+        stacked(jobs), run.gpu, run.fabric, run.stack, columns_from(rows), schedule=schedule_of(run.knobs)
     )
     limit = MEMORY_SHARE * run.gpu.memory_bytes
     owner = np.array(owners)

@@ -23,6 +23,7 @@ from models.workload import (
 )
 from solver.cost.fabric import Fabric, fabric_from
 from solver.cost.flops import hardware_flops_sc21, model_flops_per_token
+from solver.cost.job import Job, job_of
 from solver.validation.shapes import filled, is_latent
 
 _GPU_ALIASES = (
@@ -74,6 +75,7 @@ class Run:
     family: str
     model: str
     workload: Workload
+    job: Job
     gpu: GpuType
     fabric: Fabric
     stack: StackProfile
@@ -101,6 +103,7 @@ def run_of(row: Mapping[str, str], stacks: Sequence[StackProfile]) -> Run:
         family=cells.get("family", "") or "unnamed",
         model=architecture.name,
         workload=workload,
+        job=job_of(workload),
         gpu=gpu,
         fabric=_fabric(cells, gpu),
         stack=stack,
@@ -336,8 +339,9 @@ def _memory(cells: Mapping[str, str]) -> float | None:
     return float(cells["peak_mem_gib"]) * unit
 
 
-def with_stack(run: Run, stack: StackProfile) -> Run:
-    """The same run under other constants; what the run states about the software stays."""
+def with_stack(runs: Sequence[Run], stack: StackProfile) -> list[Run]:
+    """The same runs under other constants; what a run states about sequence parallelism stays."""
     if stack.habits.flash_attention:
-        return replace(run, stack=stack)
-    return replace(run, stack=stack.model_copy(update={"sequence_parallel": run.stack.sequence_parallel}))
+        return [replace(run, stack=stack) for run in runs]
+    both = {split: stack.model_copy(update={"sequence_parallel": split}) for split in (False, True)}
+    return [replace(run, stack=both[run.stack.sequence_parallel]) for run in runs]
