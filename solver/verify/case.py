@@ -73,14 +73,16 @@ class Case(Facts):
         return NetworkFacts(self, self.derived)
 
     def _per_timeline(self, read: Callable[[RouteTimeline], Read]) -> dict[str, Read]:
-        """Something read off every timeline; routes that share one problem and one schedule share the reading."""
-        known: dict[tuple[int, int], Read] = {}
+        """Something read off every timeline; routes with one schedule and equal problems share the reading."""
+        known: dict[int, list[tuple[RouteTimeline, Read]]] = defaultdict(list)
         found: dict[str, Read] = {}
         for timeline in self.timeline_by_route.values():
-            key = (id(timeline.problem), id(timeline.schedule))
-            if key not in known:
-                known[key] = read(timeline)
-            found[timeline.route] = known[key]
+            alike = known[id(timeline.schedule)]
+            result = next((result for one, result in alike if one.problem == timeline.problem), None)
+            if result is None:
+                result = read(timeline)
+                alike.append((timeline, result))
+            found[timeline.route] = result
         return found
 
     @cached_property

@@ -73,13 +73,26 @@ class Derived:
         return tuple(stages)
 
     @cached_property
-    def _stages(self) -> dict[tuple[GpuType, float, int, StageLayers], StageCost]:
+    def _kinds(self) -> dict[str, int]:
+        """Pools whose GPUs and networks are alike have one number."""
+        numbers: dict[tuple[GpuType, float, int], int] = {}
+        return {
+            pool.id: numbers.setdefault((pool.gpu, pool.nic_bytes_per_s_per_gpu, pool.gpus_per_host), len(numbers))
+            for pool in self.facts.request.cluster.pools
+        }
+
+    @cached_property
+    def _stages(self) -> dict[tuple[int, StageLayers], StageCost]:
+        return {}
+
+    @cached_property
+    def _private(self) -> dict[tuple[int, StageLayers, int], float]:
         return {}
 
     def stage(self, pool: Pool, stage: int) -> StageCost:
         """Cost per micro-batch of one stage on the GPUs of a pool."""
         layers = self.layers[stage]
-        key = (pool.gpu, pool.nic_bytes_per_s_per_gpu, pool.gpus_per_host, layers)
+        key = (self._kinds[pool.id], layers)
         if key not in self._stages:
             self._stages[key] = stage_cost(
                 self.job,
@@ -140,16 +153,19 @@ class Derived:
 
     def private_exchange_s(self, pool: Pool, stage: int, num_replicas: int) -> float:
         """Gradient reduction and parameter gathering of a stage among so many replicas in one pool."""
-        cost = self.stage(pool, stage)
-        traffic = step_traffic(
-            cost.parameters,
-            cost.expert_parameters,
-            replace(self.columns, dp=np.array([num_replicas])),
-            fabric_of(pool),
-            self.stack,
-            gradient_bytes=self.facts.request.workload.optimizer.gradient_bytes_per_parameter,
-        )
-        return float(traffic.reduce_s[0] + traffic.gather_s[0])
+        key = (self._kinds[pool.id], self.layers[stage], num_replicas)
+        if key not in self._private:
+            cost = self.stage(pool, stage)
+            traffic = step_traffic(
+                cost.parameters,
+                cost.expert_parameters,
+                replace(self.columns, dp=np.array([num_replicas])),
+                fabric_of(pool),
+                self.stack,
+                gradient_bytes=self.facts.request.workload.optimizer.gradient_bytes_per_parameter,
+            )
+            self._private[key] = float(traffic.reduce_s[0] + traffic.gather_s[0])
+        return self._private[key]
 
     def overlap_s(self, pool: Pool, stage: int) -> float:
         """Longest head start of an exchange: a share of the last backward, for zero1 also of the next forward."""

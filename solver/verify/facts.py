@@ -91,6 +91,13 @@ class Facts:
         """Whether `place` is `outer` or lies in it."""
         return any(one.id == outer for one in self.enclosing(place))
 
+    @cached_property
+    def _buildings(self) -> Mapping[str, str]:
+        return {
+            place: next((one.id for one in self.enclosing(place) if one.level == "building"), place)
+            for place in self.place_by_id
+        }
+
     def building_of(self, place: str) -> str:
         """The building around a place; a place with no building around it counts as one of its own."""
-        return next((one.id for one in self.enclosing(place) if one.level == "building"), place)
+        return self._buildings.get(place, place)

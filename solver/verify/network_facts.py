@@ -11,15 +11,26 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
-from models.cluster import Pool
+from models.cluster import Pool, Tier
+from models.transport import Dimension
 from solver.cost.data_parallel import crossing_bytes
 from solver.network.topology import UPLINK_PREFIX, Edge, Topology, build_topology
 from solver.verify.derived import Derived
 from solver.verify.facts import Facts
 
+TIERS: tuple[Tier, ...] = get_args(Tier)
+BETWEEN_BUILDINGS: tuple[Tier, ...] = ("cross_building", "cross_region")
 MAX_BUILDINGS_FOR_ALL_CUTS = 10
+
+
+class Crossing(NamedTuple):
+    """A tier between buildings that a dimension has to cross, with two of its places."""
+
+    dimension: Dimension
+    tier: Tier
+    places: tuple[str, str]
 
 
 class Boundary(NamedTuple):
@@ -168,6 +179,20 @@ class NetworkFacts:
             paths = [self.topology.path_facts(one, other) for one, other in combinations(sorted(places), 2)]
             self._farthest_s[places] = max(max(p.latency_s, p.round_trip_s - p.latency_s) for p in paths)
         return self._farthest_s[places]
+
+    @cached_property
+    def crossings(self) -> frozenset[Crossing]:
+        """Tiers between buildings that stage boundaries and, at their widest, exchanges over replicas cross."""
+        ends = {(one.sender.place, one.receiver.place) for one in self.boundaries}
+        found = {self._crossing("pp", *pair) for pair in ends}
+        for places in {self.places_of_rank(rank) for rank in range(self.facts.configuration.degrees.pp)}:
+            pairs = [self._crossing("dp", *pair) for pair in combinations(sorted(places), 2)]
+            found |= set(sorted(pairs, key=lambda pair: TIERS.index(pair.tier))[-1:])
+        return frozenset(one for one in found if one.tier in BETWEEN_BUILDINGS)
+
+    def _crossing(self, dimension: Dimension, one: str, other: str) -> Crossing:
+        first, second = sorted((one, other))
+        return Crossing(dimension, self.topology.tier(first, second), (first, second))
 
     def crosses_buildings(self, edge: Edge) -> bool:
         """Whether an edge joins two buildings, or a building with the network above it."""

@@ -80,12 +80,11 @@ def _least_latency_s(case: Case, boundary: Boundary) -> tuple[float, float]:
 
 def _hops(case: Case) -> Iterator[tuple[Boundary, PipelineHop]]:
     """Every boundary with its stated hop; one without delay where none is stated."""
+    stated = {(route, hop.from_stage): hop for route, one in case.timeline_by_route.items() for hop in one.problem.hops}
     for boundary in case.network.boundaries:
-        timeline = case.timeline_by_route.get(boundary.route)
-        if timeline is not None:
-            stated = {hop.from_stage: hop for hop in timeline.problem.hops}
+        if boundary.route in case.timeline_by_route:
             nothing = PipelineHop(from_stage=boundary.from_stage, to_stage=boundary.from_stage + 1)
-            yield boundary, stated.get(boundary.from_stage, nothing)
+            yield boundary, stated.get((boundary.route, boundary.from_stage), nothing)
 
 
 def _sendings(case: Case) -> Iterator[Sending]:

@@ -6,7 +6,6 @@ Owns `Plan.transport`. What the links carry is `links.py`, what messages cost is
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import get_args
 
 from models.cluster import Tier
 from models.transport import Dimension, TransportChoice
@@ -14,10 +13,8 @@ from solver.network.technology import TECHNOLOGIES, load_balancing_options, reli
 from solver.network.topology import Edge
 from solver.network.transfer import windowed_rate_bytes_per_s
 from solver.verify.case import Case, Finding, Rule, exceeds
+from solver.verify.network_facts import BETWEEN_BUILDINGS
 
-Crossing = tuple[Dimension, Tier, tuple[str, str]]
-TIERS: tuple[Tier, ...] = get_args(Tier)
-BETWEEN_BUILDINGS: tuple[Tier, ...] = ("cross_building", "cross_region")
 COLLECTIVES: Mapping[Dimension, tuple[str, ...]] = {
     "tp": ("all_reduce", "all_gather", "reduce_scatter"),
     "cp": ("all_gather", "reduce_scatter", "send_recv", "all_reduce", "all_to_all"),
@@ -36,7 +33,7 @@ def transport_complete(case: Case) -> Iterator[Finding]:
             yield Finding(dimension, f"degree {degree} communicates, no choice is stated")
     if degrees.dp * degrees.cp > 1 and not any(one == "dp" for one, _ in chosen):
         yield Finding("dp", f"{degrees.dp} replicas exchange gradients, no choice is stated")
-    for dimension, tier, pair in sorted(_crossings(case)):
+    for dimension, tier, pair in sorted(case.network.crossings):
         if (dimension, tier) not in chosen:
             yield Finding(f"{dimension} on {tier}", f"{pair[0]} and {pair[1]} exchange {dimension} traffic, no choice")
 
@@ -124,25 +121,10 @@ def transport_time(case: Case) -> Iterator[Finding]:
             )
 
 
-def _crossings(case: Case) -> set[Crossing]:
-    """Tiers between buildings that stage boundaries and, at their widest, exchanges cross; with two places of each."""
-    found = {_crossing(case, "pp", one.sender.place, one.receiver.place) for one in case.network.boundaries}
-    for pipeline_rank in range(case.configuration.degrees.pp):
-        places = sorted(case.network.places_of_rank(pipeline_rank))
-        pairs = [_crossing(case, "dp", one, other) for one in places for other in places if one < other]
-        found |= set(sorted(pairs, key=lambda pair: TIERS.index(pair[1]))[-1:])
-    return {one for one in found if one[1] in BETWEEN_BUILDINGS}
-
-
-def _crossing(case: Case, dimension: Dimension, one: str, other: str) -> Crossing:
-    first, second = sorted((one, other))
-    return dimension, case.network.topology.tier(first, second), (first, second)
-
-
 def _least_round_trips_s(case: Case) -> dict[tuple[Dimension, Tier], float]:
     """Shortest round trip of a dimension on a tier between buildings."""
     least: dict[tuple[Dimension, Tier], float] = {}
-    for dimension, tier, (one, other) in _crossings(case):
+    for dimension, tier, (one, other) in case.network.crossings:
         round_trip = case.network.topology.path_facts(one, other).round_trip_s
         least[dimension, tier] = min(least.get((dimension, tier), round_trip), round_trip)
     return least
