@@ -79,6 +79,7 @@ class Search:
         self._explore(self._deadline(limit_s * EXPLORE_SHARE))
         self._polish(self._deadline(limit_s * POLISH_SHARE))
         self._explore(self._deadline(limit_s))
+        self.complete = self.complete or self._good_enough()
         self._tell("done", "")
         return self._finished()
 

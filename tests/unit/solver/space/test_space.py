@@ -1,0 +1,90 @@
+"""The space of configurations, its layer split and its bounds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from solver.evaluation.candidate import configuration_of
+from solver.evaluation.draft import draft
+from solver.evaluation.places import placements
+from solver.evaluation.polish import relaxed_bound_s
+from solver.evaluation.scheduling import portfolio_timing
+from solver.space.bounds import cheap_bounds, lower_bounds, speed_of_light_s
+from solver.space.enumerate import enumerate_space
+from solver.space.layers import layers_per_stage
+from solver.space.pricing import Shares, StageCosts
+from tests.build_job import FIXED, context_of, job
+
+
+@given(st.integers(1, 200), st.integers(1, 40), st.floats(0, 3), st.floats(0, 3))
+@settings(deadline=None)
+def test_the_split_hands_out_every_layer(layers: int, stages: int, first: float, last: float) -> None:
+    stages = min(stages, layers)
+    split = layers_per_stage(layers, stages, first_extra=first, last_extra=last)
+    assert len(split) == stages
+    assert sum(split) == layers
+    assert min(split) >= 0
+    assert max(split[1:-1], default=0) - min(split[1:-1], default=0) <= 1
+
+
+def test_vector_and_scalar_split_agree() -> None:
+    context = context_of(job(allowed={}))
+    space = enumerate_space(context.request).take(np.arange(0, 4000, 37))
+    price = StageCosts(context, next(iter(context.machines.values())), space.columns)
+    shares = Shares.of(price, space.family)
+    for row in range(len(space)):
+        configuration = configuration_of(context, space, row)
+        starts = np.cumsum([0, *configuration.layers_per_stage])
+        for stage in range(configuration.degrees.num_stages):
+            assert shares.start(np.full(len(space), stage))[row] == starts[stage]
+
+
+def test_every_configuration_obeys_the_divisibility_rules() -> None:
+    request = job(allowed={})
+    columns = enumerate_space(request).columns
+    assert len(columns) > 1000
+    assert np.all(
+        columns.dp * columns.micro_batch * columns.num_microbatches == request.workload.global_batch_sequences
+    )
+    assert np.all(columns.tp * columns.cp * columns.pp * columns.dp <= 64)
+    assert np.all(columns.pp * columns.vpp <= 16)
+    assert set(np.unique(columns.tp)) == {1, 2, 4, 8}
+
+
+@pytest.mark.parametrize("name", ["tp", "pp", "dp", "micro_batch_sequences"])
+def test_a_fixed_degree_is_kept(name: str) -> None:
+    columns = enumerate_space(job(allowed={name: [4]})).columns
+    attribute = {"micro_batch_sequences": "micro_batch"}.get(name, name)
+    assert set(np.unique(getattr(columns, attribute))) == {4}
+
+
+def test_bounds_never_exceed_the_time_of_any_schedule_we_can_find() -> None:
+    """On a sample of configurations, placements and generators: cheap <= bound <= replayed time, relaxed bound too."""
+    context = context_of(job(allowed={}, batch=48))
+    space = enumerate_space(context.request)
+    bounds = lower_bounds(context, space)
+    rows = np.flatnonzero(bounds.fits)
+    chosen = np.random.default_rng(7).choice(rows, size=60, replace=False)
+    cheap, timed = cheap_bounds(context, space), 0
+    for row in chosen:
+        configuration = configuration_of(context, space, int(row))
+        relaxed = relaxed_bound_s(context, configuration)
+        for candidate in placements(context, configuration, ("replicas_whole", "ranks_whole")):
+            for names in (("one_f_one_b", "interleaved"), ("greedy",), ("zb_h1", "gpipe")):
+                found = draft(context, candidate, lambda problem, names=names: portfolio_timing(problem, names))
+                if found is not None:
+                    timed += 1
+                    assert cheap[row] <= bounds.iteration_s[row] * (1 + 1e-9)
+                    assert bounds.iteration_s[row] <= found.iteration_s * (1 + 1e-9)
+                    assert relaxed <= found.iteration_s * (1 + 1e-9)
+    assert timed > 60
+    assert speed_of_light_s(context) <= bounds.iteration_s.min()
+
+
+def test_what_fits_into_no_memory_is_left_out() -> None:
+    huge = {"architecture": "llama-3.1-405b"}
+    context = context_of(job(allowed=FIXED, workload=huge))
+    assert not lower_bounds(context, enumerate_space(context.request)).fits.any()

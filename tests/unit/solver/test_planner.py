@@ -1,0 +1,141 @@
+"""The recipe end to end on small jobs: judged plans, honest reasons, physics that holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from models.outcome import Infeasible, NotFound, Outcome, Planned, Progress
+from models.plan import Plan
+from models.request import PlanRequest
+from solver.planner import plan, validate
+from solver.verify.judge import judge
+from tests.build_job import FIXED, job
+
+ONE_DP = {**FIXED, "dp": [8]}
+
+
+def planned(request: PlanRequest) -> Plan:
+    outcome = plan(request)
+    assert isinstance(outcome, Planned), outcome
+    assert judge(request, outcome.plan).accepted
+    return outcome.plan
+
+
+def reason(request: PlanRequest) -> str:
+    outcome: Outcome = plan(request)
+    assert isinstance(outcome, Infeasible), outcome
+    assert all(one.remedies and one.detail for one in outcome.reasons)
+    return outcome.reasons[0].code
+
+
+def test_a_plan_is_judged_bounded_and_complete() -> None:
+    found = planned(job(allowed=ONE_DP))
+    assert found.verdict.accepted
+    assert len(found.verdict.rules_checked) > 50
+    assert found.proof.speed_of_light_s <= found.proof.lower_bound_s <= found.metrics.iteration_s
+    assert {one.name for one in found.baselines} >= {"nemo-like", "crosspipe-like", "production-like"}
+    assert all(one.speed_up is None or one.speed_up >= 1 - 1e-9 for one in found.baselines)
+    assert any(one.origin == "fitted" for one in found.assumptions)
+
+
+def test_progress_and_incumbents_arrive_as_they_happen() -> None:
+    told: list[Progress] = []
+    better: list[Planned] = []
+    outcome = plan(job(allowed=ONE_DP), progress=told.append, incumbent=better.append)
+    assert isinstance(outcome, Planned)
+    assert better
+    assert told[-1].incumbent_s == outcome.plan.metrics.iteration_s
+    times = [one.plan.metrics.iteration_s for one in better]
+    assert times == sorted(times, reverse=True)
+    bounds = [one.lower_bound_s for one in told if one.lower_bound_s is not None]
+    assert bounds == sorted(bounds)
+
+
+def test_a_cancelled_search_keeps_what_it_has() -> None:
+    seen: list[Planned] = []
+    outcome = plan(job(allowed={}), incumbent=seen.append, cancelled=lambda: bool(seen))
+    assert isinstance(outcome, Planned)
+    assert not outcome.complete
+
+
+def test_no_time_is_not_a_proof() -> None:
+    outcome = plan(job(allowed={}), clock=iter(range(0, 10**9, 100)).__next__)
+    assert isinstance(outcome, Planned | NotFound)
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (job(pool={"num_reserved_gpus": 32}), "too-few-gpus"),
+        (job(allowed={"tp": [16]}), "degrees-do-not-divide"),
+        (job(allowed={"dp": [7]}), "degrees-do-not-divide"),
+        (job(allowed={"dp": [128]}), "batch-too-small"),
+        (job(allowed={"cp": [3]}), "degrees-do-not-divide"),
+        (job(allowed={"pp": [64]}), "degrees-do-not-divide"),
+        (job(allowed={"tp": [8], "pp": [16]}), "too-few-gpus"),
+        (job(workload={"precision": "fp4"}), "precision-unsupported"),
+        (job(workload={"architecture": "llama-3.1-405b"}), "memory-too-small"),
+        (job(constraints={"max_gpus": 4}), "too-few-gpus"),
+        (
+            job(constraints={"pins": [{"first_pipeline_rank": 0, "last_pipeline_rank": 3, "place": "b0"}], "forbidden_places": ["b0"]}),
+            "pins-contradict",
+        ),
+    ],
+)  # fmt: skip
+def test_infeasible_is_an_answer_with_a_typed_reason(request_: PlanRequest, code: str) -> None:
+    assert reason(request_) == code
+    assert validate(request_)[0].code == code
+
+
+def test_a_feasible_request_has_nothing_to_say() -> None:
+    assert validate(job()) == ()
+
+
+def iteration_s(**changes: Any) -> float:
+    return planned(job(**{"allowed": ONE_DP, **changes})).metrics.iteration_s
+
+
+def test_two_buildings_without_distance_equal_one() -> None:
+    near = iteration_s(link={"latency_s": 0.0, "capacity_bytes_per_s": 1e15})
+    single = iteration_s(hosts=(8,))
+    assert near == pytest.approx(single, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    ("worse", "better"),
+    [
+        ({"link": {"capacity_bytes_per_s": 1e9}}, {"link": {"capacity_bytes_per_s": 1e11}}),
+        ({"link": {"latency_s": 0.05}}, {"link": {"latency_s": 0.001}}),
+        ({"link": {"loss_probability": 1e-4, "latency_s": 0.005}}, {"link": {"latency_s": 0.005}}),
+        ({"constraints": {"memory_headroom_fraction": 0.6}}, {"constraints": {"memory_headroom_fraction": 0.0}}),
+        ({"hosts": (4, 4)}, {"hosts": (8, 8), "allowed": {**FIXED, "dp": [8, 16]}}),
+        ({"pool": {"nic_bytes_per_s": 1e9}}, {"pool": {"nic_bytes_per_s": 1e11}}),
+    ],
+)
+def test_more_of_a_good_thing_is_never_worse(worse: dict[str, Any], better: dict[str, Any]) -> None:
+    assert iteration_s(**better) <= iteration_s(**worse) * (1 + 1e-6)
+
+
+def test_pins_and_toggles_reach_the_plan() -> None:
+    pins = [{"first_pipeline_rank": 0, "last_pipeline_rank": 1, "place": "b1"}]
+    found = planned(job(allowed={**FIXED, "dp": [4]}, constraints={"pins": pins}))
+    assert all(set(route.places[:2]) == {"b1"} for route in found.placement.routes)
+    whole = planned(job(allowed=ONE_DP, constraints={"pipeline_may_cross_buildings": False}))
+    assert whole.placement.crossing == "dp_out"
+    split = planned(job(allowed=ONE_DP, constraints={"data_parallel_may_cross_buildings": False}))
+    assert split.placement.crossing == "pp_out"
+
+
+def test_unequal_buildings_share_the_leftovers() -> None:
+    found = planned(job(hosts=(5, 3), allowed=ONE_DP))
+    assert found.metrics.num_gpus == 64
+    assert sum(route.num_replicas for route in found.placement.routes) == 8
+
+
+def test_the_same_request_gives_the_same_plan() -> None:
+    request = job(allowed=ONE_DP, options={"reproducible": True})
+    first, second = planned(request), planned(request)
+    assert first.configuration == second.configuration
+    assert first.metrics == second.metrics
