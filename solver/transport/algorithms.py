@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from models.cluster import Tier
 from models.transport import Algorithm, Collective, Dimension
 from solver.network import collectives as cost
-from solver.network.collectives import Level
+from solver.network.collectives import Level, bus_factor
 
 NUM_SLICES = (1, 2, 4, 8, 16, 32)
 POSTED_AHEAD = 32  # network requests in flight per connection in NCCL 2.30
@@ -61,6 +61,15 @@ def algorithms(communicator: Communicator) -> tuple[Algorithm, ...]:
         ("ring", "pat", "tree") if communicator.collective == "all_reduce" else ("ring", "pat")
     )
     return (*flat, "hierarchical") if nested else flat
+
+
+def least_wire_s(communicator: Communicator, rate_bytes_per_s: float) -> float:
+    """Time that the fewest bytes any algorithm sends across take at a rate; a bound that ignores every delay."""
+    size, places = communicator.message_bytes, communicator.num_places
+    if communicator.collective == "send_recv":
+        return size / rate_bytes_per_s
+    leaving = bus_factor(communicator.collective, places) * size / rate_bytes_per_s
+    return leaving if communicator.collective == "all_to_all" else leaving / communicator.inside.num_ranks
 
 
 def algorithm_s(algorithm: Algorithm, communicator: Communicator, crossing: Crossing, num_slices: int) -> float:

@@ -5,8 +5,8 @@ Owns the choice and its reason. Never routes: the capacity that a communicator m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from models.transport import Algorithm, Reliability, TransportChoice
@@ -15,11 +15,12 @@ from solver.network.balancing import balanced_efficiency, ecmp_efficiency
 from solver.network.collectives import bus_factor
 from solver.network.topology import PathFacts
 from solver.network.transfer import bandwidth_delay_product_bytes, windowed_rate_bytes_per_s
-from solver.transport.algorithms import NUM_SLICES, Communicator, Crossing, algorithm_s, algorithms
+from solver.transport.algorithms import NUM_SLICES, Communicator, Crossing, algorithm_s, algorithms, least_wire_s
 from solver.transport.options import CHUNK_BYTES, Option, Wire, connection_rate_bytes_per_s, options, step_s
 
 # A plainer option (fewer queue pairs, smaller window) is taken when it costs less than this.
 _PLAINNESS = 2e-3
+_MOST_PER_OPTION = 16  # candidates of one option: algorithms and slices
 
 
 @dataclass(frozen=True)
@@ -63,11 +64,42 @@ def choose_transport(
 
 
 def best_candidate(communicator: Communicator, wire: Wire) -> Candidate:
-    """Least time over all options and algorithms, then least window and queue pairs within 0.2 % of it."""
-    found = list(candidates(communicator, wire))
-    least_s = min(one.time_s for one in found)
+    """Least time over all options and algorithms, then least window and queue pairs within 0.2 % of it.
+
+    Options whose bytes alone take longer than the best so far, and windows that only add room to a connection that is
+    full already, are passed over: neither can change the result.
+    """
+    found: list[Candidate] = []
+    least_s = float("inf")
+    rated = [(connection_rate_bytes_per_s(option, wire), option) for option in options(wire.path)]
+    for rate, option in sorted(_without_idle_room(communicator, rated), key=lambda one: -one[0]):
+        if least_wire_s(communicator, rate) <= least_s * (1 + _PLAINNESS):
+            found.extend(_of_option(communicator, wire, option, rate))
+            least_s = min(least_s, *(one.time_s for one in found[-_MOST_PER_OPTION:]))
     close = [one for one in found if one.time_s <= least_s * (1 + _PLAINNESS)]
     return min(close, key=_plainness)
+
+
+def _without_idle_room(
+    communicator: Communicator, rated: Sequence[tuple[float, Option]]
+) -> Iterator[tuple[float, Option]]:
+    """Windows rise within each method, scheme and number of pairs; keep them until rate and slices gain nothing."""
+    whole_step = communicator.message_bytes / communicator.num_ranks
+    before: tuple[float, Option] | None = None
+    for rate, option in rated:
+        full = before is not None and _same_but_window(before[1], option) and rate <= before[0] * (1 + 1e-12)
+        if full and before is not None and before[1].in_flight_bytes >= whole_step:
+            continue
+        before = (rate, option)
+        yield rate, option
+
+
+def _same_but_window(one: Option, other: Option) -> bool:
+    return (one.load_balancing, one.reliability, one.num_queue_pairs) == (
+        other.load_balancing,
+        other.reliability,
+        other.num_queue_pairs,
+    )
 
 
 def _plainness(candidate: Candidate) -> tuple[float, int, int, int, float]:
@@ -78,12 +110,14 @@ def _plainness(candidate: Candidate) -> tuple[float, int, int, int, float]:
 def candidates(communicator: Communicator, wire: Wire) -> Iterator[Candidate]:
     """Every option with every algorithm and, where it has slices, every number of them."""
     for option in options(wire.path):
-        rate = connection_rate_bytes_per_s(option, wire)
-        crossing = Crossing(rate, _step_of(option, wire), option.in_flight_bytes)
-        for algorithm in algorithms(communicator):
-            for slices in NUM_SLICES if algorithm == "hierarchical" else (1,):
-                time_s = algorithm_s(algorithm, communicator, crossing, slices)
-                yield Candidate(option, algorithm, slices, time_s, rate)
+        yield from _of_option(communicator, wire, option, connection_rate_bytes_per_s(option, wire))
+
+
+def _of_option(communicator: Communicator, wire: Wire, option: Option, rate: float) -> Iterator[Candidate]:
+    crossing = Crossing(rate, lambda size: step_s(option, wire, size, rate), option.in_flight_bytes)
+    for algorithm in algorithms(communicator):
+        for slices in NUM_SLICES if algorithm == "hierarchical" else (1,):
+            yield Candidate(option, algorithm, slices, algorithm_s(algorithm, communicator, crossing, slices), rate)
 
 
 def _step_of(option: Option, wire: Wire) -> Callable[[float], float]:
@@ -176,12 +210,21 @@ def _window_reason(wire: Wire, best: Candidate) -> str:
 def _recovery_reason(communicator: Communicator, wire: Wire, best: Candidate) -> str:
     if wire.path.loss_probability == 0:
         return ""
-    times: dict[Reliability, float] = {}
-    for one in candidates(communicator, wire):
-        if one.option.num_queue_pairs == best.option.num_queue_pairs:
-            scheme = one.option.reliability
-            times[scheme] = min(times.get(scheme, float("inf")), one.time_s)
+    schemes = {
+        option.reliability for option in options(wire.path) if option.load_balancing == best.option.load_balancing
+    }
+    times = {scheme: _time_under(communicator, wire, best, scheme) for scheme in sorted(schemes)}
     chosen = best.option.reliability
     others = ", ".join(f"{name} {time * 1e3:.3g} ms" for name, time in times.items() if name != chosen)
     versus = f" against {others}" if others else ", the only scheme these receivers support"
     return f"Loss {wire.path.loss_probability:.1g}: {chosen}{versus}."
+
+
+def _time_under(communicator: Communicator, wire: Wire, best: Candidate, scheme: Reliability) -> float:
+    """Time of the chosen algorithm and window with another loss recovery."""
+    option = replace(best.option, reliability=scheme)
+    rate = connection_rate_bytes_per_s(option, wire)
+    same = (best.algorithm, best.num_slices)
+    return next(
+        one.time_s for one in _of_option(communicator, wire, option, rate) if (one.algorithm, one.num_slices) == same
+    )

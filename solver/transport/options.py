@@ -117,14 +117,17 @@ def _recovery_share(option: Option, path: PathFacts, rate: float) -> float:
     return 1.0 - path.loss_probability
 
 
-def step_s(option: Option, wire: Wire, message_bytes: float) -> float:
-    """Delay of one dependent step beyond its bytes: path, software, posting, and waiting for what was lost."""
+def step_s(option: Option, wire: Wire, message_bytes: float, rate: float | None = None) -> float:
+    """Delay of one dependent step beyond its bytes: path, software, posting, and waiting for what was lost.
+
+    `rate` is the connection's, given where it is known already.
+    """
     path = wire.path
     used_pairs = min(option.num_queue_pairs, max(1, int(message_bytes // option.chunk_bytes)))
     delay = path.latency_s + TECHNOLOGIES[path.technology].step_s + (used_pairs - 1) * QUEUE_PAIR_S
     if path.loss_probability == 0 or option.reliability == "tcp":
         return delay
-    rate = connection_rate_bytes_per_s(option, wire)
+    rate = connection_rate_bytes_per_s(option, wire) if rate is None else rate
     if option.reliability == "go_back_n":
         share = Share(message_bytes / used_pairs, used_pairs * max(1, wire.num_connections))
     else:

@@ -45,11 +45,22 @@ def choose(facts, **changes):
     return choose_transport(communicator(**changes), facts)
 
 
-def test_no_candidate_is_faster_than_the_choice():
-    facts, group = path(loss=1e-5), communicator()
-    chosen = choose_transport(group, facts)
-    fastest = min(one.time_s for one in candidates(group, wire(facts, connections=64)))
-    assert fastest <= chosen.expected_s <= fastest * 1.002
+@pytest.mark.parametrize("loss", [0.0, 1e-5])
+@pytest.mark.parametrize("latency_s", [1e-5, 5e-3])
+@pytest.mark.parametrize(
+    ("collective", "size"), [("all_reduce", 1e6), ("all_reduce", 1e10), ("all_to_all", 1e7), ("send_recv", 6e7)]
+)
+def test_no_candidate_is_faster_than_the_choice(collective, size, latency_s, loss):
+    """What the search passes over could not have won: all candidates are listed here."""
+    facts, group = path(latency_s=latency_s, loss=loss), communicator(collective, size=size)
+    seen = wire(facts, connections=64)
+    everything = list(candidates(group, seen))
+    fastest = min(one.time_s for one in everything)
+    best = best_candidate(group, seen)
+    assert fastest <= best.time_s <= fastest * 1.002
+    assert choose_transport(group, facts).expected_s == best.time_s
+    windows = [one.option.in_flight_bytes for one in everything if one.time_s <= fastest * 1.0019]
+    assert best.option.in_flight_bytes <= min(windows)
 
 
 def test_among_close_options_the_plainest_wins():
