@@ -47,7 +47,7 @@ def search_pipeline(
     search.bound_s = lower_bound(problem)
     start(search)
     if not search.over:
-        close(search, quantise(search.shape, fine_tick_s(search.shape), "down"), probe_s=0.3)
+        close(search, quantise(search.shape, fine_tick_s(search.shape), "down"), probe_s=2.0)
     return search
 
 

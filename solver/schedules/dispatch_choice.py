@@ -4,8 +4,9 @@ Owns the choice between F, B, W and waiting at one rank and instant, from what h
 the memory. Never moves time.
 
 Policy entries: 0 preference (0 B first, 1 F first, 2 alternate, 3 a given order of F and B), 1 share of W that must
-fit before the next known arrival, 2 share of F within which an arriving B is waited for, 3 W first when memory blocks F, 4 chunk order (0 the
-later stage first, 1 the earlier micro-batch first), 5 message rule, 6 W right after B, 7 look-ahead of F as share of B.
+fit before the next known arrival, 2 share of F within which an arriving B is waited for, 3 W first when memory blocks
+F, 4 chunk order (0 the later stage first, 1 the earlier micro-batch first), 5 message rule, 6 W right after B,
+7 look-ahead of F as share of B.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from solver.verify.pipeline_shape import PipelineOrder, PipelineShape, shape_of
 from solver.verify.replay import replay_shape
 
 TOLERANCE = 1 + 1e-9
-LARGE_OPERATIONS = 40_000  # beyond this only what is quick is tried
+SMALL_OPERATIONS, LARGE_OPERATIONS = 2_000, 40_000  # beyond each, fewer policies are tried
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,16 +68,19 @@ def best_of(shape: PipelineShape, objective: str, found: Iterator[Candidate]) ->
 
 
 def policies(shape: PipelineShape) -> list[Policy]:
-    """The grid of list-scheduling policies beyond the named ones; a few for a large problem."""
-    waits = ((0.0, 0.0), (0.3, 0.0), (0.6, 0.3)) if shape.num_operations <= LARGE_OPERATIONS else ((0.3, 0.0),)
+    """The grid of list-scheduling policies beyond the named ones; the larger the problem, the fewer."""
+    if shape.num_operations > LARGE_OPERATIONS:
+        return [Policy(0, 0.6, 0.3, True, False, 2)]
+    small = shape.num_operations <= SMALL_OPERATIONS
+    chunk_orders = (False, True) if shape.num_stages > shape.num_ranks else (False,)
     return [
         Policy(preference, share, wait, blocked, earlier, 2)
         for preference in (0, 2)
-        for share in (0.0, 0.3, 0.6, 1.0)
-        for wait, _ in waits
+        for share in ((0.0, 0.3, 0.6, 1.0) if small else (0.3, 1.0))
+        for wait in ((0.0, 0.3, 0.6) if small else (0.3,))
         for blocked in (False, True)
-        for earlier in ((False, True) if shape.num_stages > shape.num_ranks else (False,))
-    ][: 48 if shape.num_operations <= LARGE_OPERATIONS else 2]
+        for earlier in chunk_orders
+    ]
 
 
 def _within_budget(shape: PipelineShape, objective: str, name: str, order: PipelineOrder) -> Iterator[Candidate]:

@@ -1,0 +1,151 @@
+"""Corrupt a pipeline schedule in each way the judge knows: it must object by name, and only a corrupted one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from models.schedule import PipelineProblem, PipelineSchedule
+from solver.schedules.portfolio import quick_schedule
+from solver.verify.pipeline_judge import check_schedule
+from tests.pipelines import budget, cut, pipeline
+
+STAGE = {
+    "forward_s": 1.0,
+    "input_grad_s": 1.5,
+    "weight_grad_s": 0.5,
+    "activation_bytes": 1.0,
+    "weight_grad_context_bytes": 0.5,
+    "gradient_sync_s": 2.0,
+    "gradient_sync_link": "A-B",
+}
+PROBLEM = pipeline(
+    4, 6, ranks=budget(4, 4), stages=[STAGE] * 4, hops=[cut(0, 1.0, 0.5, "A-B"), cut(2, 2.0, 0.5, "A-B")]
+)
+Body = dict[str, Any]
+
+
+def honest() -> Body:
+    return quick_schedule(PROBLEM, ("one_f_one_b",)).model_dump(mode="json")
+
+
+def shift(one: Body, at: int, by_s: float) -> None:
+    one["start_s"][at] += by_s
+    one["end_s"][at] += by_s
+
+
+def drop_operation(body: Body) -> None:
+    for column in ("operations", "start_s", "end_s"):
+        body["ranks"][1][column].pop()
+
+
+def repeat_operation(body: Body) -> None:
+    for column in ("operations", "start_s", "end_s"):
+        body["ranks"][1][column].append(body["ranks"][1][column][-1])
+
+
+def foreign_operation(body: Body) -> None:
+    body["ranks"][1]["operations"][0] = "9F0"
+
+
+def fuse(body: Body) -> None:
+    body["ranks"][1]["operations"] = [text.replace("B", "BW") for text in body["ranks"][1]["operations"]]
+
+
+def swap_ranks(body: Body) -> None:
+    body["ranks"][1], body["ranks"][2] = body["ranks"][2], body["ranks"][1]
+
+
+def shorten(body: Body) -> None:
+    body["ranks"][0]["end_s"][0] -= 0.25
+
+
+def overlap(body: Body) -> None:
+    shift(body["ranks"][0], 1, -0.5)
+
+
+def too_early(body: Body) -> None:
+    shift(body["ranks"][3], 0, -0.5)
+
+
+def overlap_messages(body: Body) -> None:
+    line = next(line for line in body["transfers"] if line["direction"] == "up")
+    line["start_s"][1], line["end_s"][1] = line["start_s"][0] + 0.25, line["end_s"][0] + 0.25
+
+
+def message_too_early(body: Body) -> None:
+    line = next(line for line in body["transfers"] if line["direction"] == "up")
+    shift(line, 0, -0.5)
+
+
+def drop_message(body: Body) -> None:
+    line = next(line for line in body["transfers"] if line["direction"] == "down")
+    for column in ("transfers", "start_s", "end_s"):
+        line[column].pop()
+
+
+def exchange_too_early(body: Body) -> None:
+    line = next(line for line in body["transfers"] if line["direction"] == "both")
+    shift(line, 0, -30.0)
+
+
+def claim(name: str, value: object) -> Callable[[Body], None]:
+    return lambda body: body.update({name: value})
+
+
+def hide_memory(body: Body) -> None:
+    body["ranks"][0]["peak_memory_bytes"] = 1.0
+
+
+def lose_rank(body: Body) -> None:
+    body["ranks"].pop()
+
+
+@pytest.mark.parametrize(
+    ("corrupt", "rule"),
+    [
+        (drop_operation, "missing_operation"),
+        (repeat_operation, "duplicate"),
+        (foreign_operation, "unknown_operation"),
+        (fuse, "fused"),
+        (swap_ranks, "wrong_rank"),
+        (shorten, "duration"),
+        (overlap, "rank_exclusive"),
+        (too_early, "precedence"),
+        (overlap_messages, "link_exclusive"),
+        (message_too_early, "precedence"),
+        (drop_message, "missing_transfer"),
+        (exchange_too_early, "gradient_sync"),
+        (hide_memory, "peak_memory"),
+        (lose_rank, "completeness"),
+        (claim("makespan_s", 1.0), "totals"),
+        (claim("span_s", 1.0), "totals"),
+        (claim("objective_value_s", 1.0), "totals"),
+        (claim("lower_bound_s", 1e6), "totals"),
+        (claim("gap", 0.9), "totals"),
+        (claim("status", "optimal"), "totals"),
+        (claim("objective", "span"), "totals"),
+        (claim("text", "0F0"), "totals"),
+    ],
+)
+def test_the_judge_objects_by_name(corrupt: Callable[[Body], None], rule: str) -> None:
+    body = honest()
+    corrupt(body)
+    rules = {objection.rule for objection in check_schedule(PROBLEM, PipelineSchedule.model_validate(body))}
+    assert rule in rules
+
+
+def test_the_honest_schedule_is_acquitted() -> None:
+    assert check_schedule(PROBLEM, PipelineSchedule.model_validate(honest())) == []
+
+
+def test_memory_is_judged_at_every_instant() -> None:
+    """GPipe holds all six activations: fine without a budget, an objection with four."""
+    free = PipelineProblem.model_validate(PROBLEM.model_dump() | {"ranks": [{}] * 4})
+    schedule = quick_schedule(free, ("gpipe",))
+    assert check_schedule(free, schedule) == []
+    objections = check_schedule(PROBLEM, schedule)
+    assert {objection.rule for objection in objections} == {"memory"}
+    assert objections[0].detail.startswith("holds 6 B")
