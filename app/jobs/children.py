@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -47,13 +47,14 @@ class Ended:
     elapsed_s: float = 0.0
 
 
-def warm_up() -> None:
-    """Start the fork server, which imports the solvers once, so that a child starts in milliseconds.
+def warm_up(modules: Sequence[str] = PRELOADED) -> None:
+    """Start the fork server, which imports `modules` once, so that a child starts in milliseconds.
 
-    Forking this process itself would copy its threads' locks; the fork server has no threads.
+    A running fork server is left as it is. Forking this process itself would copy its threads' locks; the fork server
+    has no threads.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(PRELOADED))
+    context.set_forkserver_preload(list(modules))
     from multiprocessing import forkserver
 
     forkserver.ensure_running()

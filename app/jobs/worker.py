@@ -43,6 +43,13 @@ class Worker:
         """Begin to take plans, first of all those that this worker held when it ended last."""
         rehearse(self._settings)
         self._workers.beat(self._settings.worker_id)
+        # Before the launch: a queue that is registered later is noticed only by the next look, a second on.
+        self._client.register_queue(
+            QUEUE,
+            worker_concurrency=self._settings.num_concurrent_solves,
+            polling_interval_sec=self._settings.queue_poll_s,
+            on_conflict="always_update",
+        )
         self._runtime = DBOS(config=self._config())
 
         @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=1000)  # type: ignore[untyped-decorator,unused-ignore]
@@ -51,12 +58,6 @@ class Worker:
 
         DBOS.listen_queues([QUEUE])
         DBOS.launch()
-        DBOS.register_queue(
-            QUEUE,
-            worker_concurrency=self._settings.num_concurrent_solves,
-            polling_interval_sec=self._settings.queue_poll_s,
-            on_conflict="always_update",
-        )
         self._supervisor.start()
 
     def stop(self) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 
+from app.jobs.children import warm_up
 from app.settings import Settings
 from app.terminal.serving import serve, work
-from tests.unit.app.service_fixture import FAKE_SOLVERS
+from tests.unit.app.service_fixture import FAKE, FAKE_SOLVERS
 
 
 def main() -> None:
     """Role (serve or work), port, database, worker id, and how long a running search may end at a stop."""
     role, port, database, worker_id = sys.argv[1:5]
+    warm_up(("app.jobs.child", FAKE))
     settings = Settings(
         database_url=database,
         port=int(port),

@@ -1,0 +1,77 @@
+"""Starts the service and workers as programs of their own, so that tests can kill them; and ways to look at them."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from app.terminal.client import Client
+
+ROOT = Path(__file__).parents[3]
+HOST = "127.0.0.1"
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+@contextmanager
+def program(role: str, port: int, database: str, worker_id: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A running service (serve), service without worker (api) or worker (work); stopped at the end."""
+    command = [sys.executable, "-m", "tests.unit.app.serve_fake", role, str(port), database, worker_id]
+    process = subprocess.Popen(command, cwd=ROOT)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(timeout=20)
+
+
+def await_(condition: Any, what: str) -> Any:
+    """The value of a condition once it is true; fails after half a minute."""
+    for _ in range(1500):
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"never {what}")
+
+
+def ready(client: Client) -> None:
+    """Wait until the service can take work."""
+    await_(client.is_ready, "ready")
+
+
+def state_of(client: Client, plan_id: str) -> str:
+    """The state of a plan."""
+    state: str = json.loads(client.get(f"/v1/plans/{plan_id}/status"))["state"]
+    return state
+
+
+def searching(client: Client, plan_id: str) -> bool:
+    """Whether a plan runs and has an incumbent."""
+    return b"incumbent" in client.get(f"/v1/plans/{plan_id}/status") and state_of(client, plan_id) == "running"
+
+
+def descendants(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """Every process below one."""
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+def sqlite(folder: Path) -> str:
+    """The URL of a database file."""
+    return f"sqlite:///{folder / 'crash.sqlite'}"
