@@ -16,13 +16,13 @@ from solver.verify.network_facts import Boundary
 
 
 class Sending(NamedTuple):
-    """Rate that a message puts on the way from one building to another while it is under way."""
+    """Rate that a message puts on the way from one place to another while it is under way."""
 
     start_s: float
     end_s: float
     bytes_per_s: float
-    from_building: str
-    to_building: str
+    from_place: str
+    to_place: str
 
 
 def hop_latency(case: Case) -> Iterator[Finding]:
@@ -55,17 +55,28 @@ def hop_rate(case: Case) -> Iterator[Finding]:
 
 
 def hop_share(case: Case) -> Iterator[Finding]:
-    """Messages under way at one time stay within the capacity of every cut between buildings."""
+    """Messages under way at one time stay within the links out of every place and every set of buildings."""
     sendings = list(_sendings(case))
+    for place in sorted({one.from_place for one in sendings}):
+        leaving = [
+            one for one in sendings if case.is_inside(one.from_place, place) > case.is_inside(one.to_place, place)
+        ]
+        yield from _overload(place, leaving, case.network.place_bytes_per_s[place])
     for cut in case.network.cuts():
-        crossing = [one for one in sendings if one.from_building in cut and one.to_building not in cut]
-        capacity = case.network.cut_bytes_per_s(cut)
-        rate, at_s = _peak(crossing)
-        if exceeds(rate, capacity):
-            yield Finding(
-                f"out of {', '.join(sorted(cut))}",
-                f"{rate:.6g} B/s at {at_s:.6g} s, the links carry {capacity:.6g} B/s",
-            )
+        leaving = [
+            one
+            for one in sendings
+            if case.building_of(one.from_place) in cut and case.building_of(one.to_place) not in cut
+        ]
+        yield from _overload(", ".join(sorted(cut)), leaving, case.network.cut_bytes_per_s(cut))
+
+
+def _overload(where: str, leaving: list[Sending], capacity_bytes_per_s: float) -> Iterator[Finding]:
+    rate, at_s = _peak(leaving)
+    if exceeds(rate, capacity_bytes_per_s):
+        yield Finding(
+            f"out of {where}", f"{rate:.6g} B/s at {at_s:.6g} s, the links carry {capacity_bytes_per_s:.6g} B/s"
+        )
 
 
 def _least_latency_s(case: Case, boundary: Boundary) -> tuple[float, float]:
@@ -88,9 +99,9 @@ def _hops(case: Case) -> Iterator[tuple[Boundary, PipelineHop]]:
 
 
 def _sendings(case: Case) -> Iterator[Sending]:
-    """Every message between two buildings, with the rate of all replicas that send it at once."""
+    """Every message between two places, with the rate of all replicas that send it at once."""
     for boundary, hop in _hops(case):
-        ends = (case.building_of(boundary.sender.place), case.building_of(boundary.receiver.place))
+        ends = (boundary.sender.place, boundary.receiver.place)
         if ends[0] == ends[1] or hop.transfer_s <= 0:
             continue
         at_once = -(-case.route_by_id[boundary.route].num_replicas // hop.num_sharing_replicas)

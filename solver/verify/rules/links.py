@@ -56,12 +56,13 @@ def link_capacity(case: Case) -> Iterator[Finding]:
 
 
 def pipeline_bytes(case: Case) -> Iterator[Finding]:
-    """Pipeline bytes out of every building: message * micro-batches * replicas, and what passes through."""
+    """Pipeline bytes out of every place: message * micro-batches * replicas, and what passes through."""
     moved = case.network.pipeline_bytes
-    for building in case.network.used_buildings:
-        own = sum(size for (source, _), size in moved.items() if source == building)
-        through = sum(size for ends, size in moved.items() if building not in ends)
-        yield from _outside(case, building, "pp", own, own + through)
+    for site in case.network.used_places:
+        inside = {place for ends in moved for place in ends if case.is_inside(place, site)}
+        own = sum(size for (source, target), size in moved.items() if source in inside and target not in inside)
+        through = sum(size for (source, target), size in moved.items() if not inside & {source, target})
+        yield from _outside(case, site, "pp", own, own + through)
 
 
 def exchange_bytes(case: Case) -> Iterator[Finding]:
@@ -108,18 +109,18 @@ def cross_building_limit(case: Case) -> Iterator[Finding]:
         yield Finding("metrics", f"{stated:.9g} B between buildings, the request allows {limit:.9g}")
 
 
-def _outside(case: Case, building: str, cause: Dimension, least: float, most: float) -> Iterator[Finding]:
-    """A finding when the stated bytes of a cause out of a building are not within the limits."""
+def _outside(case: Case, site: str, cause: Dimension, least: float, most: float) -> Iterator[Finding]:
+    """A finding when the stated bytes of a cause out of a place or building are not within the limits."""
     stated = sum(
         flow.bytes_per_iteration
         for load, edge in _edges(case)
-        if case.building_of(edge.from_place) == building and case.building_of(edge.to_place) != building
+        if case.is_inside(edge.from_place, site) and not case.is_inside(edge.to_place, site)
         for flow in load.flows
         if flow.cause == cause
     )
     if exceeds(least, stated) or exceeds(stated, most):
         wanted = f"{least:.9g}" if least == most else f"{least:.9g} to {most:.9g}"
-        yield Finding(f"out of {building}", f"{stated:.9g} B of {cause}, the placement means {wanted}")
+        yield Finding(f"out of {site}", f"{stated:.9g} B of {cause}, the placement means {wanted}")
 
 
 def _through(case: Case, place: str) -> dict[Dimension, tuple[float, float]]:

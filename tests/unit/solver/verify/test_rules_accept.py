@@ -67,6 +67,14 @@ def test_a_true_plan_is_accepted_on_any_network(network, routes):
     check_built(objected=set(), request=build_request(cluster=network), routes=routes)
 
 
+@pytest.mark.parametrize(("oversubscription", "objected"), [(4.0, set()), (6.0, {"hop-share"})])
+def test_the_way_out_of_a_zone_is_shared_as_well(oversubscription, objected):
+    """Two replicas send 8e10 B/s each; 16 cards of 5e10 B/s leave east over 2e11 or 1.33e11 B/s."""
+    network = in_zones()
+    network["places"][3]["uplink"] = {"oversubscription": oversubscription}
+    check_built(objected=objected, request=build_request(cluster=network), forgery=Forgery(num_sharers=1))
+
+
 def test_a_plan_with_experts_is_accepted():
     experts = {"num_experts": 8, "experts_per_token": 2, "expert_ffn_hidden_size": 1024}
     request = build_request(workload=workload(moe=experts))
