@@ -26,12 +26,12 @@ class Corridor:
     high: int
 
 
-def close(search: Search, ticks: TickShape, *, probe_s: float) -> None:
-    """Raise the bound by refutation, then look for orders at it and above it, until time is up."""
+def close(search: Search, ticks: TickShape, *, probe_s: float, until_s: float) -> None:
+    """Raise the bound by refutation, then look for orders at it and above it, until `until_s` after the start."""
     corridor = _open(search, ticks)
     _refute(search, corridor, probe_s)
     patience_s = 4 * probe_s
-    while not search.over and corridor.low < corridor.high:
+    while not search.over and search.elapsed_s < until_s and corridor.low < corridor.high:
         _press(search, corridor, patience_s)
         patience_s *= 1.6
 

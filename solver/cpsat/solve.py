@@ -11,13 +11,15 @@ from collections.abc import Callable
 from models.schedule import PipelineProblem, PipelineSchedule, ScheduleProgress
 from solver.cpsat.corridor import close
 from solver.cpsat.search import Search
-from solver.quantise import fine_tick_s, quantise
+from solver.cpsat.windows import improve
+from solver.quantise import coarse_tick_s, fine_tick_s, quantise
 from solver.schedules.assemble import assemble
 from solver.schedules.bounds import lower_bound
 from solver.schedules.portfolio import candidates
 from solver.verify.pipeline_judge import check_schedule
 
-EXACT_OPERATIONS = 6_000
+QUICK_OPERATIONS, EXACT_OPERATIONS = 400, 8_000
+WINDOW_TICKS = 50
 
 
 def solve_pipeline(
@@ -46,9 +48,21 @@ def search_pipeline(
     search = Search(problem, clock, progress, cancelled)
     search.bound_s = lower_bound(problem)
     start(search)
-    if not search.over:
-        close(search, quantise(search.shape, fine_tick_s(search.shape), "down"), probe_s=2.0)
+    if problem.num_operations <= EXACT_OPERATIONS:
+        prove_and_search(search)
+    if not search.over and problem.objective == "makespan" and not (search.shape.sync_s > 0).any():
+        improve(search, quantise(search.shape, coarse_tick_s(search.shape, WINDOW_TICKS), "up"))
     return search
+
+
+def prove_and_search(search: Search) -> None:
+    """The corridor on the finest useful grid; small problems to the end, larger ones for half of the time."""
+    if search.over:
+        return
+    size = search.problem.num_operations / QUICK_OPERATIONS
+    ticks = quantise(search.shape, fine_tick_s(search.shape), "down")
+    until_s = search.left_s if size <= 3 else search.left_s / 2
+    close(search, ticks, probe_s=0.3 * max(1.0, size), until_s=search.elapsed_s + until_s)
 
 
 def start(search: Search) -> None:

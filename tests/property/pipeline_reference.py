@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from models.schedule import PipelineProblem
 
@@ -19,12 +20,12 @@ def reference_replay(
     for _ in range(10_000):
         before = dict(start), dict(message)
         for one in ranks:
-            for early, late in zip(one, one[1:], strict=False):
+            for early, late in pairwise(one):
                 start[late] = max(start[late], start[early] + duration_s(problem, early))
         for waiting in message:
             message[waiting] = max(message[waiting], ready_s(problem, start, waiting))
         for queue in channels.values():
-            for early, late in zip(queue, queue[1:], strict=False):
+            for early, late in pairwise(queue):
                 message[late] = max(message[late], message[early] + taken_s(problem, early))
         for op in start:
             start[op] = max(start[op], arrival_s(problem, start, message, op))
