@@ -11,7 +11,7 @@ from collections.abc import Callable
 from models.outcome import Reason
 from models.request import PlanRequest
 from models.workload import LatentAttention
-from solver.placement.units import ancestors, usable_pools
+from solver.placement.units import enclosing, usable_pools
 
 Check = Callable[[PlanRequest], list[Reason]]
 
@@ -40,9 +40,10 @@ def _gpus_exist(request: PlanRequest) -> list[Reason]:
 def _precision_exists(request: PlanRequest) -> list[Reason]:
     precision = request.workload.precision
     reasons = []
+    usable = {pool.id for pool in usable_pools(request)}
     for index, pool in enumerate(request.cluster.pools):
         peak = {"fp8": pool.gpu.fp8_flops_per_s, "fp4": pool.gpu.fp4_flops_per_s}.get(precision, 1.0)
-        if peak is None and pool in usable_pools(request):
+        if peak is None and pool.id in usable:
             reasons.append(
                 Reason(
                     code="precision-unsupported",
@@ -160,10 +161,13 @@ def _fixed_degrees_fit(request: PlanRequest) -> list[Reason]:
 
 def _pins_hold(request: PlanRequest) -> list[Reason]:
     reasons = []
-    usable = usable_pools(request)
+    free_in: dict[str, int] = {}
+    around = enclosing(request.cluster)
+    for pool in usable_pools(request):
+        for place in around[pool.place]:
+            free_in[place] = free_in.get(place, 0) + pool.num_free_gpus
     for index, pin in enumerate(request.constraints.pins):
-        inside = [pool for pool in usable if pin.place in ancestors(request.cluster, pool.place)]
-        free = sum(pool.num_free_gpus for pool in inside)
+        free = free_in.get(pin.place, 0)
         ranks = pin.last_pipeline_rank - pin.first_pipeline_rank + 1
         allowed = request.constraints.allowed
         replicas = pin.num_replicas or min(allowed.dp or (1,))

@@ -33,6 +33,20 @@ def ancestors(cluster: Cluster, place: str) -> tuple[str, ...]:
         here = above
 
 
+def enclosing(cluster: Cluster) -> dict[str, frozenset[str]]:
+    """For every place, itself and everything that encloses it; one pass, for callers that ask about many places."""
+    parents = {one.id: one.parent for one in cluster.places}
+    found: dict[str, frozenset[str]] = {}
+    for place in parents:
+        chain: list[str] = []
+        here: str | None = place
+        while here is not None:
+            chain.append(here)
+            here = parents[here]
+        found[place] = frozenset(chain)
+    return found
+
+
 def building_of(cluster: Cluster, place: str) -> str:
     """The building around a place; a place outside any building stands for itself."""
     levels = {one.id: one.level for one in cluster.places}
@@ -41,12 +55,12 @@ def building_of(cluster: Cluster, place: str) -> str:
 
 def usable_pools(request: PlanRequest) -> list[Pool]:
     """Pools with free GPUs outside the forbidden places, in the order of the request."""
+    free = [pool for pool in request.cluster.pools if pool.num_free_gpus]
     forbidden = set(request.constraints.forbidden_places)
-    return [
-        pool
-        for pool in request.cluster.pools
-        if pool.num_free_gpus and not forbidden.intersection(ancestors(request.cluster, pool.place))
-    ]
+    if not forbidden:
+        return free
+    around = enclosing(request.cluster)
+    return [pool for pool in free if not forbidden & around[pool.place]]
 
 
 def units_of(cluster: Cluster, pools: Sequence[Pool]) -> tuple[Unit, ...]:
