@@ -17,7 +17,7 @@ from models.workload import Precision
 from solver.cost.fabric import Fabric, fabric_of
 from solver.cost.job import Job, job_of
 from solver.network.topology import Topology, build_topology
-from solver.placement.units import Unit, units_of, usable_pools
+from solver.placement.units import Unit, building_of, units_of, usable_pools
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,14 @@ class Machine:
     gpu: GpuType
     fabric: Fabric
     num_gpus: int
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What separates a building from the others."""
+
+    bytes_per_s: float
+    latency_s: float
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,31 @@ class Context:
     def memory_limit_bytes(self, gpu: GpuType) -> float:
         """HBM less the headroom asked for."""
         return gpu.memory_bytes * (1.0 - self.request.constraints.memory_headroom_fraction)
+
+    @cached_property
+    def largest_building_gpus(self) -> int:
+        """GPUs to use in the largest building: a larger job crosses."""
+        held: dict[str, int] = {}
+        for unit in self.units:
+            held[unit.building] = held.get(unit.building, 0) + sum(self.pools[p].num_free_gpus for p in unit.pools)
+        return max(held.values())
+
+    @cached_property
+    def cut(self) -> Cut:
+        """The building that is worst connected: what leaves it, and how far its nearest neighbour is."""
+        cluster, topology = self.request.cluster, self.topology
+        buildings = {unit.building for unit in self.units}
+        worst = Cut(float("inf"), 0.0)
+        for building in sorted(buildings):
+            leaving = [
+                edge
+                for edge in topology.edges
+                if building_of(cluster, edge.from_place) == building != building_of(cluster, edge.to_place)
+            ]
+            rate = sum(edge.capacity_bytes_per_s for edge in leaving)
+            if leaving and rate < worst.bytes_per_s:
+                worst = Cut(rate, min(edge.latency_s for edge in leaving))
+        return worst
 
     @cached_property
     def usable_gpus(self) -> int:

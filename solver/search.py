@@ -28,8 +28,9 @@ from solver.verify.judge import judge
 FIRST_ROWS_FACTOR = 2.0  # configurations whose cheap bound is within this factor of the least are priced at once
 MAX_ROWS_AT_ONCE = 60_000
 REPEAT_PENALTY = 0.02  # each further configuration of one pipeline shape waits a little longer
-EXPLORE_SHARE, POLISH_SHARE = 0.5, 0.9
+EXPLORE_SHARE, POLISH_SHARE = 0.35, 0.9
 NUM_POLISHED = 3
+TIGHTENED_PER_TRY = 8
 WORTH_JUDGING = {"search": 0.01, "polish": 1e-9}  # relative improvement that makes a draft the incumbent
 
 
@@ -59,7 +60,7 @@ class Search:
     _guess: FloatArray = field(default_factory=lambda: np.zeros(0))
     _explored: set[int] = field(default_factory=set)
     _relaxed: set[int] = field(default_factory=set)
-    _drafts: list[Draft] = field(default_factory=list)
+    _drafts: dict[object, Draft] = field(default_factory=dict)
     _best: Draft | None = None
     _plan: Plan | None = None
     _rejected: int = 0
@@ -75,8 +76,8 @@ class Search:
         if not len(self._rows) and not len(self._pending):
             self.nothing_fits = True
             return None
-        self._compare()
         self._explore(self._deadline(limit_s * EXPLORE_SHARE))
+        self._compare()
         self._polish(self._deadline(limit_s * POLISH_SHARE))
         self._explore(self._deadline(limit_s))
         self.complete = self.complete or self._good_enough()
@@ -84,8 +85,7 @@ class Search:
         return self._finished()
 
     def _compare(self) -> None:
-        """Baselines first: their best drafts are candidates like any other, so no plan is worse than a baseline."""
-        self._explore_one()
+        """Baselines: their best drafts are candidates like any other, so no plan is worse than a baseline."""
         self._tried = try_policies(self.context, self.space.take(self._rows), self._guess)
         for tried in self._tried:
             if tried.best is not None:
@@ -169,16 +169,28 @@ class Search:
             if index is None and not self._tighten():
                 self.complete = not len(self._pending)
                 return
-            if index is not None:
-                self._explore_one()
-                self._tighten()
+            self._explore_one()
+            for _ in range(TIGHTENED_PER_TRY):
+                if self._stopped(deadline) or not self._tighten():
+                    break
 
     def _explore_one(self) -> None:
-        """Place and time the most promising configuration."""
+        """Place and time the most promising configuration, unless its sharper bound already rules it out."""
         index = self._next()
         if index is not None:
             self._explored.add(index)
-            self._try(configuration_of(self.context, self.space, int(self._rows[index])))
+            configuration = self._sharpen(index)
+            if self._bound[index] < self._cut_s():
+                self._try(configuration)
+
+    def _sharpen(self, index: int) -> Configuration:
+        """Replace a configuration's bound by the pipeline's own."""
+        configuration = configuration_of(self.context, self.space, int(self._rows[index]))
+        if index not in self._relaxed:
+            self._relaxed.add(index)
+            self._bound[index] = max(self._bound[index], relaxed_bound_s(self.context, configuration))
+            self._update_bound()
+        return configuration
 
     def _next(self) -> int | None:
         open_rows = np.flatnonzero(self._bound < self._cut_s())
@@ -187,16 +199,13 @@ class Search:
         return int(left[0]) if left else None
 
     def _tighten(self) -> bool:
-        """Replace the least bound by a sharper one of the same configuration; false when none is left to sharpen."""
+        """Sharpen the least bound that is not sharp yet; false when none is left below the cut."""
         order = np.argsort(self._bound, kind="stable")
         for index in order[: len(self._relaxed) + 1]:
             if self._bound[index] >= self._cut_s():
                 break
             if int(index) not in self._relaxed:
-                self._relaxed.add(int(index))
-                configuration = configuration_of(self.context, self.space, int(self._rows[index]))
-                self._bound[index] = max(self._bound[index], relaxed_bound_s(self.context, configuration))
-                self._update_bound()
+                self._sharpen(int(index))
                 return True
         return False
 
@@ -211,7 +220,9 @@ class Search:
         """Keep the draft among the best; a new incumbent is written out and judged first."""
         if found is None:
             return
-        self._drafts = sorted([*self._drafts, found], key=lambda one: one.iteration_s)[: 4 * NUM_POLISHED]
+        shape = _pipeline_shape(found.candidate.configuration)
+        if shape not in self._drafts or found.iteration_s < self._drafts[shape].iteration_s:
+            self._drafts[shape] = found
         if self._best is not None and found.iteration_s >= self._best.iteration_s * (1 - WORTH_JUDGING[phase]):
             return
         plan = plan_of(self.context, found, self._proof(found))
@@ -228,13 +239,18 @@ class Search:
         self._tell(phase, f"{self._plan.placement.crossing}, tp {degrees.tp} pp {degrees.pp} dp {degrees.dp}")
 
     def _polish(self, deadline: float) -> None:
-        """CP-SAT schedules and priced placements for the best few drafts."""
-        for index, found in enumerate(list(self._drafts[:NUM_POLISHED])):
+        """CP-SAT schedules and priced placements for the drafts of the most promising pipeline shapes."""
+        promising = sorted(self._drafts.values(), key=self._promise_s)[:NUM_POLISHED]
+        for index, found in enumerate(promising):
             if self._stopped(deadline):
                 return
             share = (deadline - self.hooks.clock()) / (NUM_POLISHED - index)
             for better in polish(self.context, found, self._schedulers, share):
                 self._consider(better, "polish")
+
+    def _promise_s(self, found: Draft) -> float:
+        """Half way between what a draft takes and what its configuration may take at best."""
+        return found.iteration_s + relaxed_bound_s(self.context, found.candidate.configuration)
 
     def _proof(self, found: Draft) -> Proof:
         time_s = found.iteration_s
@@ -281,3 +297,16 @@ class Search:
                 message=message,
             )
         )
+
+
+def _pipeline_shape(configuration: Configuration) -> tuple[object, ...]:
+    """Configurations that differ in nothing else have almost the same pipeline to schedule."""
+    degrees = configuration.degrees
+    return (
+        degrees.tp,
+        degrees.pp,
+        degrees.vpp,
+        configuration.family,
+        configuration.num_microbatches,
+        configuration.recompute,
+    )

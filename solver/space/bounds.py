@@ -16,14 +16,14 @@ from solver.context import Context, Machine, peak_flops_per_s
 from solver.cost.columns import RECOMPUTE_FULL, FloatArray
 from solver.cost.compute import matrix_peak
 from solver.cost.data_parallel import step_traffic
-from solver.cost.memory import peak_activations, static_memory
+from solver.cost.memory import static_memory
 from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost
 from solver.space.enumerate import Space
+from solver.space.guess import guess_s
 from solver.space.pricing import IntArray, Shares, StageCosts, kinds, rank_cost
 
 BoolArray = npt.NDArray[np.bool_]
-CRAMPED = 1.4  # usual schedules that memory keeps from filling the pipeline take about so much more than the bound
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def _bounds_on(context: Context, machine: Machine, space: Space, shares: Shares)
     first, last = np.zeros_like(space.columns.pp), space.columns.pp - 1
     ends = [(rank, rank_cost(price, shares, rank)) for rank in (first, last)]
     whole = price.of(*kinds(context, 0, context.job.num_layers), embedding=1.0, logits=1.0)
-    static = [_static_bytes(context, machine, space, shares, rank, cost) for rank, cost in ends]
+    static = [_static_bytes(price, shares, rank, cost) for rank, cost in ends]
     limit = context.memory_limit_bytes(machine.gpu)
     parts = [space.columns.num_microbatches * whole.total_s / space.columns.pp]
     for (rank, cost), kept in zip(ends, static, strict=True):
@@ -122,7 +122,9 @@ def _bounds_on(context: Context, machine: Machine, space: Space, shares: Shares)
     tail = _tail_s(context, machine, space, price, [cost for _, cost in ends])
     return Bounds(
         iteration_s=np.maximum.reduce(parts) + tail,
-        guess_s=_guess_s(space, ends[0][1], np.maximum.reduce(parts), limit - static[0]) + tail,
+        guess_s=guess_s(
+            context, space, ends[0][1], whole, bound_s=np.maximum.reduce(parts) + tail, room=limit - static[0]
+        ),
         lightest_s=space.columns.num_microbatches * _lightest_rank_s(price, shares, [cost for _, cost in ends]),
         fits=memory <= limit,
         least_memory_bytes=memory,
@@ -179,18 +181,6 @@ def _memory_seconds_s(price: StageCosts, shares: Shares, rank: IntArray, room: F
     return bound
 
 
-def _guess_s(space: Space, first: StageCost, bound_s: FloatArray, room: FloatArray) -> FloatArray:
-    """Bound and fill where the usual number of micro-batches in flight fits, well above the bound where it does not.
-
-    The fill is that of interleaved 1F1B, (p - 1)(f + i) / v beyond the bound.
-    """
-    columns = space.columns
-    fill = (columns.pp - 1) * (first.forward_s + first.input_grad_s) / columns.vpp
-    fits = peak_activations(columns, 0) * first.activation_bytes <= room
-    guess: FloatArray = np.where(fits, bound_s + fill, CRAMPED * (bound_s + fill))
-    return guess
-
-
 def _tail_s(context: Context, machine: Machine, space: Space, price: StageCosts, ends: list[StageCost]) -> FloatArray:
     """After the last weight gradient of a stage: its exchange inside a place, less the most that overlaps; the update.
 
@@ -220,20 +210,19 @@ def _tail_s(context: Context, machine: Machine, space: Space, price: StageCosts,
     return tail
 
 
-def _static_bytes(
-    context: Context, machine: Machine, space: Space, shares: Shares, rank: IntArray, cost: StageCost
-) -> FloatArray:
+def _static_bytes(price: StageCosts, shares: Shares, rank: IntArray, cost: StageCost) -> FloatArray:
     """Model state, buffers and framework of a rank."""
-    stages = space.columns.pp * space.columns.vpp
+    context, machine, columns = price.context, price.machine, price.columns
+    stages = columns.pp * columns.vpp
     ends_here = np.where(shares.stage_of(0, rank) == stages - 1, 1.0, 0.0)
-    for chunk in range(1, int(space.columns.vpp.max(initial=1))):
+    for chunk in range(1, int(columns.vpp.max(initial=1))):
         ends_here = np.maximum(ends_here, np.where(shares.stage_of(chunk, rank) == stages - 1, 1.0, 0.0))
     return static_memory(
         context.job,
         machine.gpu,
         machine.fabric,
         context.stack,
-        space.columns,
+        columns,
         parameters=cost.parameters,
         expert_parameters=cost.expert_parameters,
         has_logits=ends_here,

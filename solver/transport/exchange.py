@@ -79,7 +79,10 @@ def _exchange(
 ) -> ExchangeCost:
     columns = columns_of(configuration)
     overlap_s = max(_overlap_s(context, columns, stages[pool], stage) for pool in counts)
-    private_s = max(_private_s(context, columns, stages[pool], pool, stage, counts[pool]) for pool in counts)
+    private_s = max(
+        _private_s(context, replace(columns, dp=np.array([count])), pool, stages[pool], stage)
+        for pool, count in counts.items()
+    )
     edge_bytes = _edge_bytes(context, columns, counts, _stage_parameters(columns, stages[next(iter(counts))], stage))
     if not edge_bytes:
         return ExchangeCost(overlap_s, private_s, 0.0, {})
@@ -132,14 +135,12 @@ def _overlap_s(context: Context, columns: Columns, stages: PoolStages, stage: in
     return float(context.stack.data_parallel_overlap.value * beside)
 
 
-def _private_s(
-    context: Context, columns: Columns, stages: PoolStages, pool: int, stage: int, num_replicas: int
-) -> float:
-    """Reduction and gathering among the replicas of one place."""
+def _private_s(context: Context, columns: Columns, pool: int, stages: PoolStages, stage: int) -> float:
+    """Reduction and gathering among the replicas of one place: `columns.dp` of them."""
     traffic = step_traffic(
         stages.cost.parameters[stage : stage + 1],
         stages.cost.expert_parameters[stage : stage + 1],
-        replace(columns, dp=np.array([num_replicas])),
+        columns,
         fabric_of(context.pools[pool]),
         context.stack,
         gradient_bytes=context.job.optimizer.gradient_bytes_per_parameter,

@@ -79,11 +79,16 @@ def test_no_time_is_not_a_proof() -> None:
         (job(workload={"architecture": "llama-3.1-405b"}), "memory-too-small"),
         (job(constraints={"max_gpus": 4}), "too-few-gpus"),
         (
-            job(constraints={"pins": [{"first_pipeline_rank": 0, "last_pipeline_rank": 3, "place": "b0"}], "forbidden_places": ["b0"]}),
+            job(
+                constraints={
+                    "pins": [{"first_pipeline_rank": 0, "last_pipeline_rank": 3, "place": "b0"}],
+                    "forbidden_places": ["b0"],
+                }
+            ),
             "pins-contradict",
         ),
     ],
-)  # fmt: skip
+)
 def test_infeasible_is_an_answer_with_a_typed_reason(request_: PlanRequest, code: str) -> None:
     assert reason(request_) == code
     assert validate(request_)[0].code == code

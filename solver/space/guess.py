@@ -1,0 +1,47 @@
+"""What usual schedules and crossings make of a configuration: orders the search, proves nothing.
+
+Owns rough closed forms. A wrong guess costs time, never correctness.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from solver.context import Context
+from solver.cost.columns import FloatArray
+from solver.cost.data_parallel import crossing_bytes
+from solver.cost.memory import peak_activations
+from solver.cost.stage import StageCost
+from solver.space.enumerate import Space
+
+CRAMPED = 1.4  # usual schedules that memory keeps from filling the pipeline take about so much more than the bound
+
+
+def guess_s(
+    context: Context, space: Space, first: StageCost, whole: StageCost, *, bound_s: FloatArray, room: FloatArray
+) -> FloatArray:
+    """Bound and fill where the usual number of micro-batches in flight fits, well above the bound where it does not.
+
+    The fill is that of interleaved 1F1B, (p - 1)(f + i) / v beyond the bound. What crosses buildings comes on top.
+    """
+    columns = space.columns
+    fill = (columns.pp - 1) * (first.forward_s + first.input_grad_s) / columns.vpp
+    fits = peak_activations(columns, 0) * first.activation_bytes <= room
+    inside: FloatArray = np.where(fits, bound_s + fill, CRAMPED * (bound_s + fill))
+    return inside + _crossing_s(context, space, whole)
+
+
+def _crossing_s(context: Context, space: Space, whole: StageCost) -> FloatArray:
+    """The cheaper of exchanging all gradients, or all stage messages that compute does not hide, over the worst cut."""
+    columns, cut = space.columns, context.cut
+    used = columns.tp * columns.cp * columns.pp * columns.dp
+    parameters = whole.parameters * columns.tp + whole.expert_parameters * columns.tp * columns.ep
+    gradient_bytes = context.job.optimizer.gradient_bytes_per_parameter
+    exchange = crossing_bytes(parameters, columns, 2, gradient_bytes=gradient_bytes) / cut.bytes_per_s
+    passes = np.where(space.family == 1, 2 * columns.vpp - 1, columns.vpp)
+    slot = passes * columns.dp * whole.boundary_bytes / cut.bytes_per_s
+    work = whole.total_s / columns.pp
+    messages = columns.num_microbatches * np.maximum(slot - work, 0.0) + 2.0 * passes * (cut.latency_s + slot)
+    messages = np.where(columns.pp > 1, messages, np.inf)
+    crossing: FloatArray = np.where(used > context.largest_building_gpus, np.minimum(exchange, messages), 0.0)
+    return crossing
