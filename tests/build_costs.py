@@ -44,6 +44,7 @@ class Forgery:
     optimizer: float = 1.0
     iteration: float = 1.0
     num_sharers: int | None = None
+    exchange_shared: float = 1.0
     takes_turns: bool = True
     messages_take_turns: bool = False
     scheduled_microbatches: int | None = None
@@ -197,4 +198,8 @@ class Costs:
         counts, group = self.num_replicas(stage), self.configuration.degrees.gpus_per_stage_group
         path = self.path(*sorted(counts))
         cards = min(count * group * self.pool(place).nic_bytes_per_s_per_gpu for place, count in counts.items())
-        return MARGIN * (self.exchanged_bytes(stage) / min(cards, path.capacity_bytes_per_s) + 2 * path.latency_s)
+        return (
+            MARGIN
+            * self.forgery.exchange_shared
+            * (self.exchanged_bytes(stage) / min(cards, path.capacity_bytes_per_s) + 2 * path.latency_s)
+        )

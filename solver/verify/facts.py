@@ -87,9 +87,13 @@ class Facts:
             yield self.place_by_id[at]
             at = self.place_by_id[at].parent
 
+    @cached_property
+    def _around(self) -> Mapping[str, frozenset[str]]:
+        return {place: frozenset(one.id for one in self.enclosing(place)) for place in self.place_by_id}
+
     def is_inside(self, place: str, outer: str) -> bool:
         """Whether `place` is `outer` or lies in it."""
-        return any(one.id == outer for one in self.enclosing(place))
+        return outer in self._around.get(place, ())
 
     @cached_property
     def _buildings(self) -> Mapping[str, str]:

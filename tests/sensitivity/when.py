@@ -10,7 +10,7 @@ from typing import Any
 from models.plan import Plan
 from models.request import PlanRequest
 from models.schedule import PipelineSchedule, RankTimeline
-from tests.build_costs import CROSSED, Forgery
+from tests.build_costs import CROSSED, MARGIN, Forgery
 from tests.build_plan import TRUTH, build_plan
 from tests.build_request import build_request, cluster, link
 from tests.sensitivity.forge import Corruption, demand, edit, exchanged, lie, put, puts, retext, settled
@@ -94,8 +94,8 @@ def _exchange(name: str, rule: str, stage: int, **changes: Any) -> Corruption:
     return Corruption(name, frozenset({rule}), corrupt)
 
 
-def _one_narrow_link() -> dict[str, Any]:
-    return cluster() | {"links": [link("east-west", "east", "west", capacity_bytes_per_s=5e10)]}
+def _one_narrow_link(**changes: Any) -> dict[str, Any]:
+    return cluster() | {"links": [link("east-west", "east", "west", capacity_bytes_per_s=5e10, **changes)]}
 
 
 TIMELINES = (
@@ -170,6 +170,12 @@ EXCHANGES = (
     _exchange("an exchange faster than its cards", "exchange-private", 0, private_s=lambda old: 0.5 * old),
     _exchange("an exchange faster than its link", "exchange-shared", 1, shared_s=lambda old: 0.5 * old),
     lie("exchanges that take the link at once", "exchange-turns", routes=CROSSED, forgery=Forgery(takes_turns=False)),
+    lie(
+        "an exchange that forgets the messages beside it",
+        "exchange-room",
+        request=build_request(cluster=_one_narrow_link(latency_s=1e-4)),
+        forgery=Forgery(hop_transfer=10.0, exchange_shared=1.0 / MARGIN),
+    ),
     edit("an exchange that ends early", "exchange-end", exchanges__0__end_s=lambda old: 0.99 * old),
 )
 

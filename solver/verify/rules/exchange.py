@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from models.plan import StageExchange
 from solver.verify.case import Case, Finding, Rule, differs, exceeds
+from solver.verify.sendings import Rates, bytes_within, rates, sendings
 
 LAST_OF_STAGE = ("W", "BW")
 NUM_CHUNKS = 8
@@ -77,6 +78,37 @@ def exchange_turns(case: Case) -> Iterator[Finding]:
             )
 
 
+def exchange_room(case: Case) -> Iterator[Finding]:
+    """While an exchange takes the links out of a building, they carry it and the pipeline's messages of that time."""
+    leaving = _messages_out_of_buildings(case)
+    for one in case.plan.exchanges:
+        if one.stage >= case.configuration.degrees.num_stages:
+            continue
+        buildings = case.network.buildings_of_rank(case.configuration.rank_of_stage(one.stage))
+        size = case.network.exchange_bytes(one.stage, len(buildings))
+        for building in sorted(buildings) if size else ():
+            beside = bytes_within(leaving[building], one.start_s, one.start_s + one.shared_s)
+            room = case.network.place_bytes_per_s[building] * one.shared_s
+            if exceeds(size + beside, room):
+                yield Finding(
+                    _name(one),
+                    f"out of {building}: {size:.6g} B and {beside:.6g} B of messages in {one.shared_s:.6g} s,"
+                    f" the links carry {room:.6g} B",
+                )
+
+
+def _messages_out_of_buildings(case: Case) -> dict[str, Rates]:
+    messages = sendings(case)
+    return {
+        building: rates(
+            one
+            for one in messages
+            if case.building_of(one.from_place) == building and case.building_of(one.to_place) != building
+        )
+        for building in case.network.used_buildings
+    }
+
+
 def exchange_end(case: Case) -> Iterator[Finding]:
     """It ends after both parts, pipelined in chunks, and never before the last weight gradient."""
     for one in case.plan.exchanges:
@@ -129,5 +161,6 @@ FAMILY: Mapping[str, Rule] = {
     "exchange-private": exchange_private,
     "exchange-shared": exchange_shared,
     "exchange-turns": exchange_turns,
+    "exchange-room": exchange_room,
     "exchange-end": exchange_end,
 }

@@ -7,27 +7,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
-from models.schedule import PipelineHop
 from solver.network.latency import tier_s
 from solver.verify.case import Case, Finding, Rule, exceeds
 from solver.verify.network_facts import Boundary
+from solver.verify.sendings import Sending, peak_rate, sendings, stated_hops
 
 
-class Sending(NamedTuple):
-    """Rate that a message puts on the way from one place to another while it is under way."""
-
-    start_s: float
-    end_s: float
-    bytes_per_s: float
-    from_place: str
-    to_place: str
+Way = tuple[str, str]
 
 
 def hop_latency(case: Case) -> Iterator[Finding]:
     """A hop is not shorter than the least-latency path between its places; inside one, than the nearest tier."""
-    for boundary, hop in _hops(case):
+    for boundary, hop in stated_hops(case):
         there, back = _least_latency_s(case, boundary)
         if exceeds(max(there, back), hop.latency_s):
             yield Finding(
@@ -40,7 +32,7 @@ def hop_rate(case: Case) -> Iterator[Finding]:
 
     Between pools it occupies the link for that long; inside a pool the delay as a whole has to cover it.
     """
-    for boundary, hop in _hops(case):
+    for boundary, hop in stated_hops(case):
         size, group = case.network.boundary_bytes(boundary), case.gpus_per_group
         rate = group * min(pool.nic_bytes_per_s_per_gpu for pool in (boundary.sender, boundary.receiver))
         stated, least = hop.transfer_s, size / rate
@@ -56,23 +48,21 @@ def hop_rate(case: Case) -> Iterator[Finding]:
 
 def hop_share(case: Case) -> Iterator[Finding]:
     """Messages under way at one time stay within the links out of every place and every set of buildings."""
-    sendings = list(_sendings(case))
-    for place in sorted({one.from_place for one in sendings}):
-        leaving = [
-            one for one in sendings if case.is_inside(one.from_place, place) > case.is_inside(one.to_place, place)
-        ]
-        yield from _overload(place, leaving, case.network.place_bytes_per_s[place])
+    ways: defaultdict[Way, list[Sending]] = defaultdict(list)
+    for one in sendings(case):
+        ways[one.from_place, one.to_place].append(one)
+    for place in sorted({source for source, _ in ways}):
+        crossing = [way for way in ways if case.is_inside(way[0], place) and not case.is_inside(way[1], place)]
+        yield from _overload(place, ways, crossing, case.network.place_bytes_per_s[place])
     for cut in case.network.cuts():
-        leaving = [
-            one
-            for one in sendings
-            if case.building_of(one.from_place) in cut and case.building_of(one.to_place) not in cut
-        ]
-        yield from _overload(", ".join(sorted(cut)), leaving, case.network.cut_bytes_per_s(cut))
+        crossing = [way for way in ways if case.building_of(way[0]) in cut and case.building_of(way[1]) not in cut]
+        yield from _overload(", ".join(sorted(cut)), ways, crossing, case.network.cut_bytes_per_s(cut))
 
 
-def _overload(where: str, leaving: list[Sending], capacity_bytes_per_s: float) -> Iterator[Finding]:
-    rate, at_s = _peak(leaving)
+def _overload(
+    where: str, ways: Mapping[Way, list[Sending]], crossing: list[Way], capacity_bytes_per_s: float
+) -> Iterator[Finding]:
+    rate, at_s = peak_rate([one for way in crossing for one in ways[way]])
     if exceeds(rate, capacity_bytes_per_s):
         yield Finding(
             f"out of {where}", f"{rate:.6g} B/s at {at_s:.6g} s, the links carry {capacity_bytes_per_s:.6g} B/s"
@@ -87,44 +77,6 @@ def _least_latency_s(case: Case, boundary: Boundary) -> tuple[float, float]:
         return tier_s("rack"), tier_s("rack")
     facts = case.network.topology.path_facts(boundary.sender.place, boundary.receiver.place)
     return facts.latency_s, facts.round_trip_s - facts.latency_s
-
-
-def _hops(case: Case) -> Iterator[tuple[Boundary, PipelineHop]]:
-    """Every boundary with its stated hop; one without delay where none is stated."""
-    stated = {(route, hop.from_stage): hop for route, one in case.timeline_by_route.items() for hop in one.problem.hops}
-    for boundary in case.network.boundaries:
-        if boundary.route in case.timeline_by_route:
-            nothing = PipelineHop(from_stage=boundary.from_stage, to_stage=boundary.from_stage + 1)
-            yield boundary, stated.get((boundary.route, boundary.from_stage), nothing)
-
-
-def _sendings(case: Case) -> Iterator[Sending]:
-    """Every message between two places, with the rate of all replicas that send it at once."""
-    for boundary, hop in _hops(case):
-        ends = (boundary.sender.place, boundary.receiver.place)
-        if ends[0] == ends[1] or hop.transfer_s <= 0:
-            continue
-        at_once = -(-case.route_by_id[boundary.route].num_replicas // hop.num_sharing_replicas)
-        rate = at_once * case.network.boundary_bytes(boundary) / hop.transfer_s
-        times = case.message_times[boundary.route]
-        for kind, stage, way in (("F", boundary.from_stage, ends), ("B", boundary.from_stage + 1, ends[::-1])):
-            for start, end in times[kind, stage]:
-                yield Sending(start, end, rate, *way)
-
-
-def _peak(sendings: list[Sending]) -> tuple[float, float]:
-    """Highest summed rate and when; what ends at an instant makes room for what starts at it."""
-    changes: defaultdict[tuple[float, bool], float] = defaultdict(float)
-    slack = 1e-9 * max((one.end_s for one in sendings), default=0.0)
-    for one in sendings:
-        changes[one.start_s, True] += one.bytes_per_s
-        changes[one.end_s - slack, False] -= one.bytes_per_s
-    now, peak, at_s = 0.0, 0.0, 0.0
-    for (time, _), change in sorted(changes.items()):
-        now += change
-        if now > peak:
-            peak, at_s = now, time
-    return peak, at_s
 
 
 def _name(boundary: Boundary) -> str:
