@@ -13,7 +13,6 @@ from solver.verify.case import Case, Finding, Rule, exceeds
 from solver.verify.network_facts import Boundary
 from solver.verify.sendings import Sending, peak_rate, sendings, stated_hops
 
-
 Way = tuple[str, str]
 
 
