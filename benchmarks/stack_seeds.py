@@ -77,9 +77,17 @@ SEEDS: tuple[Seed, ...] = (
         ("Megatron-DeepSpeed",),
         ("A100",),
         2023,
-        (*WORK, *FABRIC, "host_layer_s", "point_to_point_efficiency", "collective_latency_s", "step_constant_s"),
+        (
+            *WORK,
+            *FABRIC,
+            "ring_contention",
+            "host_layer_s",
+            "point_to_point_efficiency",
+            "collective_latency_s",
+            "step_constant_s",
+        ),
         parent="megatron-2021",
-        start={"host_layer_s": 9e-4},
+        start={"host_layer_s": 9e-4, "ring_contention": 1.5},
         flags=OLD_FLAGS,
         habits=UNFUSED,
     ),
@@ -182,7 +190,7 @@ SEEDS: tuple[Seed, ...] = (
     Seed(
         "megatron-2025",
         "NeMo and Megatron-Bridge releases of 2025 on Blackwell",
-        ("Megatron", "NeMo", "Megatron-Bridge 25"),
+        ("Megatron", "NeMo", "SimuMax", "Megatron-Bridge 25"),
         ("B200", "GB200"),
         2025,
         (

@@ -102,6 +102,9 @@ class StackProfile(Frozen):
     host_moe_layer_s: Constant = _constant("Host time to launch the forward of one MoE layer.", "s", 8e-4)
     scale_up_efficiency: Constant = _constant("Share of the scale-up rate that collectives reach.", "1", 0.75)
     scale_out_efficiency: Constant = _constant("Share of the NIC rate that collectives reach.", "1", 0.7)
+    ring_contention: Constant = _constant(
+        "Slowdown, per further replica in a host, of rings that meet other groups' rings.", "1", 0.0
+    )
     point_to_point_efficiency: Constant = _constant("Share of the NIC rate of one stage-to-stage message.", "1", 0.7)
     collective_latency_s: Constant = _constant("Launch and synchronisation of one collective.", "s", 3e-5)
     tensor_parallel_overlap: Constant = _constant("Share of tensor-parallel traffic hidden behind work.", "1", 0.0)

@@ -20,11 +20,11 @@ Predict = Callable[[StackProfile, Sequence[int]], FloatArray]  # times of the ch
 
 # Physical limits of each constant.
 BOUNDS: Mapping[str, tuple[float, float]] = {
-    "gemm_efficiency": (0.2, 0.9),
-    "gemm_efficiency_fp8": (0.15, 0.9),
-    "gemm_efficiency_fp4": (0.1, 0.9),
+    "gemm_efficiency": (0.2, 0.88),
+    "gemm_efficiency_fp8": (0.15, 0.82),
+    "gemm_efficiency_fp4": (0.1, 0.8),
     "gemm_half_size": (5.0, 1500.0),
-    "attention_efficiency": (0.05, 0.9),
+    "attention_efficiency": (0.05, 0.8),
     "memory_efficiency": (0.4, 0.95),
     "elementwise_traffic": (0.5, 6.0),
     "expert_traffic": (0.3, 10.0),
@@ -32,6 +32,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "host_moe_layer_s": (1e-6, 2e-2),
     "scale_up_efficiency": (0.2, 0.95),
     "scale_out_efficiency": (0.02, 1.0),
+    "ring_contention": (0.01, 3.0),
     "point_to_point_efficiency": (0.02, 1.0),
     "collective_latency_s": (1e-6, 1e-3),
     "tensor_parallel_overlap": (0.01, 0.98),
@@ -53,6 +54,7 @@ SIGMAS: Mapping[str, float] = {
     "scale_up_efficiency": 0.3,
     "scale_out_efficiency": 0.5,
     "gemm_half_size": 0.6,
+    "ring_contention": 0.2,
 }
 OTHER_SIGMA = 1.0
 ROWS_PER_CONSTANT = 2

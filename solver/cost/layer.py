@@ -12,7 +12,7 @@ import numpy as np
 from models.cluster import GpuType
 from models.stack import StackProfile
 from solver.cost import flops
-from solver.cost.collectives import all_reduce_s, all_to_all_s, exposed_s, gather_s, group_of
+from solver.cost.collectives import all_reduce_s, all_to_all_s, exposed_s, gather_s, group_of, remote_copies_share
 from solver.cost.columns import RECOMPUTE_FULL, RECOMPUTE_SELECTIVE, Columns, FloatArray
 from solver.cost.compute import BYTES_16_BIT, Machine, products_s, streaming_s
 from solver.cost.fabric import Fabric
@@ -266,8 +266,7 @@ def _expert_parallel(at: Setting, shape: LayerShape, *, hides: Times) -> Times:
     ranks = at.columns.ep * at.columns.tp
     group = group_of(ranks, np.ones_like(ranks), at.fabric, at.stack)
     copies = at.tokens / at.tp * at.job.experts_per_token * at.job.hidden_size * BYTES_16_BIT
-    limit = at.job.max_nodes_per_token
-    across = np.full_like(zero, min(1.0, limit / at.job.experts_per_token) if limit else 1.0)
+    across = remote_copies_share(group, at.job.experts_per_token, at.job.max_nodes_per_token)
     one_way = all_to_all_s(copies * at.stack.expert_imbalance.value, group, at.fabric, at.stack, copies_across=across)
     both = 2.0 * one_way
     overlap = at.stack.expert_parallel_overlap.value
@@ -300,7 +299,7 @@ def embedding_times(at: Setting) -> Times:
 def logits_times(at: Setting) -> Times:
     """Output projection in 16 bits and the loss over a vocabulary split by tensor parallelism.
 
-    The loss streams about four reads or writes of 4-byte logits forward and two backward.
+    The loss reads and writes 4-byte logits once forward, and once backward where they become their gradient.
     """
     outer = at.job.vocab_size / at.tp
     hidden = np.full_like(at.tp, at.job.hidden_size)
@@ -308,4 +307,4 @@ def logits_times(at: Setting) -> Times:
     gradient_bytes = at.job.optimizer.gradient_bytes_per_parameter
     products = products_s(at.tokens, hidden, outer, sixteen, gradient_bytes=gradient_bytes)
     light = streaming_s(at.tokens * outer * 4.0, sixteen)
-    return Times(products.forward_s + 4.0 * light, products.input_grad_s + 2.0 * light, products.weight_grad_s)
+    return Times(products.forward_s + 2.0 * light, products.input_grad_s + 2.0 * light, products.weight_grad_s)
