@@ -27,7 +27,7 @@ from app.terminal.work import EXIT_OF_STATUS, ExitCode
 EXAMPLE = "llama-405b-two-buildings"
 FOLDER = Path("var/demo")
 START_S = 120.0
-TIME_LIMIT_S = 20.0  # even a search that has to be killed then ends within 30 s
+TIME_LIMIT_S = 18.0  # even a search that has to be killed then ends within 30 s
 HOST = "127.0.0.1"
 
 
