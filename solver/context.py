@@ -9,15 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from models.catalogue import entry_names
+from models.catalogue import entry_names, named_entry
 from models.cluster import GpuType, Pool
+from models.errors import UnknownName
 from models.request import PlanRequest
 from models.stack import StackProfile
 from models.workload import Precision
 from solver.cost.fabric import Fabric, fabric_of
 from solver.cost.job import Job, job_of
 from solver.network.topology import Topology, build_topology
-from solver.placement.units import Unit, building_of, units_of, usable_pools
+from solver.placement.units import Unit, building_of, units_of, usable_gpus, usable_pools
+
+GENERAL_FRAMEWORKS = frozenset({"Megatron", "Megatron-LM"})
 
 
 @dataclass(frozen=True)
@@ -106,8 +109,7 @@ class Context:
     @cached_property
     def usable_gpus(self) -> int:
         """GPUs that a plan may use at most."""
-        free = sum(pool.num_free_gpus for pool in self.pools)
-        return min(free, self.request.constraints.max_gpus or free)
+        return usable_gpus(self.request)
 
 
 def peak_flops_per_s(gpu: GpuType, precision: Precision) -> float:
@@ -120,21 +122,32 @@ def peak_flops_per_s(gpu: GpuType, precision: Precision) -> float:
 
 
 def stack_for(request: PlanRequest) -> StackProfile:
-    """The profile that the request names, or for `auto` the one that answers for its most common GPU type."""
-    wanted = request.options.stack_profile
-    profiles = {name: _load(name) for name in entry_names("stacks")}
-    if wanted != "auto":
-        return profiles[wanted] if wanted in profiles else _load(wanted)
+    """The profile that the request names, or for `auto` the one that answers for its most common GPU type.
+
+    Raises UnknownName for a profile that is not in the catalogue.
+    """
+    wanted, known = request.options.stack_profile, entry_names("stacks")
+    if wanted == "auto":
+        return _usual_stack(request)
+    if wanted not in known:
+        raise UnknownName(
+            f"no stack profile is called {wanted!r}",
+            pointer="/options/stack_profile",
+            remedy=f"use auto or one of {', '.join(known)}",
+        )
+    return _load(wanted)
+
+
+def _usual_stack(request: PlanRequest) -> StackProfile:
+    """The latest general Megatron profile for the most common GPU type; any general one where none is for it."""
     counts: dict[str, int] = {}
     for pool in usable_pools(request):
         counts[pool.gpu.name] = counts.get(pool.gpu.name, 0) + pool.num_free_gpus
     common = max(counts, key=lambda name: counts[name], default="")
-    fits = [one for one in profiles.values() if any(common.startswith(prefix) for prefix in one.gpus)]
-    latest = sorted(fits or profiles.values(), key=lambda one: ("megatron" in one.name, one.name))
-    return latest[-1] if latest else StackProfile(name="default")
+    general = [one for one in map(_load, entry_names("stacks")) if GENERAL_FRAMEWORKS.intersection(one.frameworks)]
+    fits = [one for one in general if any(common.startswith(prefix) for prefix in one.gpus)]
+    return max(fits or general, key=lambda one: one.name)
 
 
 def _load(name: str) -> StackProfile:
-    from models.catalogue import named_entry
-
     return StackProfile.model_validate(named_entry("stacks", name))

@@ -63,6 +63,12 @@ def usable_pools(request: PlanRequest) -> list[Pool]:
     return [pool for pool in free if not forbidden & around[pool.place]]
 
 
+def usable_gpus(request: PlanRequest) -> int:
+    """GPUs that a plan may use at most."""
+    free = sum(pool.num_free_gpus for pool in usable_pools(request))
+    return min(free, request.constraints.max_gpus or free)
+
+
 def units_of(cluster: Cluster, pools: Sequence[Pool]) -> tuple[Unit, ...]:
     """Units in the order of their first pool."""
     grouped: dict[tuple[str, str], list[int]] = {}

@@ -113,7 +113,9 @@ def _bounds_on(context: Context, machine: Machine, space: Space, shares: Shares)
     whole = price.of(*kinds(context, 0, context.job.num_layers), embedding=1.0, logits=1.0)
     static = [_static_bytes(price, shares, rank, cost) for rank, cost in ends]
     limit = context.memory_limit_bytes(machine.gpu)
-    parts = [space.columns.num_microbatches * whole.total_s / space.columns.pp]
+    average = space.columns.num_microbatches * whole.total_s / space.columns.pp
+    one_there_and_back = whole.forward_s + whole.input_grad_s
+    parts = [average, one_there_and_back]
     for (rank, cost), kept in zip(ends, static, strict=True):
         parts.append(_rank_s(price, shares, rank, cost))
         parts.append(_memory_seconds_s(price, shares, rank, limit - kept))

@@ -15,7 +15,7 @@ from models.request import PlanRequest
 from models.schedule import MAX_OPERATIONS
 from models.workload import LatentAttention, Recompute
 from solver.cost.columns import DDP, FSDP, HSDP, RECOMPUTE_CODES, SHARDING_CODES, ZERO1, Columns
-from solver.placement.units import building_of, usable_pools
+from solver.placement.units import building_of, usable_gpus, usable_pools
 
 IntArray = npt.NDArray[np.int64]
 FAMILY_CODES = ("one_way", "loop", "v")
@@ -155,7 +155,11 @@ def _with_batches(request: PlanRequest, rows: Rows) -> Rows:
     pairs = [(dp, b, batch // dp // b) for dp in replicas for b in micro if (batch // dp) % b == 0]
     crossed = _cross(rows, np.array(pairs, dtype=np.int64).reshape(-1, 3), ("dp", "micro_batch", "num_microbatches"))
     operations = 3 * crossed["pp"] * crossed["vpp"] * crossed["num_microbatches"]
-    return _keep(crossed, (crossed["dp"] <= crossed["max_dp"]) & (operations <= MAX_OPERATIONS))
+    keep = (crossed["dp"] <= crossed["max_dp"]) & (operations <= MAX_OPERATIONS)
+    if request.constraints.use_all_gpus:
+        replica = crossed["tp"] * crossed["cp"] * crossed["pp"]
+        keep &= (crossed["dp"] + 1) * replica > usable_gpus(request)
+    return _keep(crossed, keep)
 
 
 def _with_experts(request: PlanRequest, rows: Rows) -> Rows:
