@@ -62,6 +62,7 @@ TRANSPORT = (
     edit("too many queue pairs", "transport-limits", **{DP_ACROSS + "num_queue_pairs": 4096}),
     edit("a member faster than its card", "transport-rate", **{DP_ACROSS + "effective_bytes_per_s": 9e10}),
     edit("a rate that the window does not fill", "transport-rate", **{DP_ACROSS + "num_outstanding": 1}),
+    edit("half a message", "transport-message", **{PP_ACROSS + "message_bytes": lambda old: old / 2}),
     edit("a message faster than light", "transport-time", **{PP_ACROSS + "expected_s": 1e-6}),
 )
 

@@ -12,7 +12,7 @@ from models.transport import Dimension, TransportChoice
 from solver.network.technology import TECHNOLOGIES, load_balancing_options, reliability_options
 from solver.network.topology import Edge
 from solver.network.transfer import windowed_rate_bytes_per_s
-from solver.verify.case import Case, Finding, Rule, exceeds
+from solver.verify.case import Case, Finding, Rule, differs, exceeds
 from solver.verify.network_facts import BETWEEN_BUILDINGS
 
 COLLECTIVES: Mapping[Dimension, tuple[str, ...]] = {
@@ -107,6 +107,14 @@ def transport_rate(case: Case) -> Iterator[Finding]:
             )
 
 
+def transport_message(case: Case) -> Iterator[Finding]:
+    """What one member sends to the next stage is its share of the hidden states."""
+    sizes = {case.network.boundary_bytes(boundary) / case.gpus_per_group for boundary in case.network.boundaries}
+    for choice in case.plan.transport:
+        if choice.dimension == "pp" and sizes and not any(not differs(choice.message_bytes, size) for size in sizes):
+            yield Finding(_name(choice), f"message_bytes {choice.message_bytes:.9g}, a member sends {min(sizes):.9g}")
+
+
 def transport_time(case: Case) -> Iterator[Finding]:
     """A message between stages takes its bytes at the stated rate and the distance at least."""
     round_trips = _least_round_trips_s(case)
@@ -152,5 +160,6 @@ FAMILY: Mapping[str, Rule] = {
     "transport-supported": transport_supported,
     "transport-limits": transport_limits,
     "transport-rate": transport_rate,
+    "transport-message": transport_message,
     "transport-time": transport_time,
 }
