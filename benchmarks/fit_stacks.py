@@ -25,6 +25,7 @@ from solver.cost.columns import FloatArray
 from solver.validation.predict import predict
 from solver.validation.rows import Run, SkipRow, run_of, with_stack
 
+INHERITED_TRUST = 0.5  # constants that a parent's rows fixed move half as freely as guessed ones
 OUTPUT = Path(__file__).resolve().parent.parent / "models" / "catalogue" / "stacks"
 
 
@@ -77,13 +78,16 @@ def fit_all(rows: Sequence[Mapping[str, str]], *, only: Sequence[str] = ()) -> d
         skeleton[seed.name] = seeded(seed, skeleton)
     chosen = runs_by_stack(rows, tuple(skeleton.values()))
     for seed in SEEDS:
-        if only and seed.name not in only and seed.name in entry_names("stacks"):
+        chosen[seed.name] += [run for member in seed.pool for run in chosen[member]]
+    for seed in SEEDS:
+        wanted = not only or seed.name in only or any(member in only for member in seed.pool)
+        if not wanted and seed.name in entry_names("stacks"):
             fitted[seed.name] = StackProfile.model_validate(named_entry("stacks", seed.name))
             continue
         stack = seeded(seed, fitted)
         runs = chosen[seed.name]
         fitted[seed.name] = _fit_one(stack, seed, runs) if runs and seed.free else stack
-    return fitted
+    return {seed.name: fitted[seed.name] for seed in SEEDS if not seed.pool}
 
 
 def _fit_one(stack: StackProfile, seed: Seed, runs: Sequence[Run]) -> StackProfile:
@@ -92,7 +96,8 @@ def _fit_one(stack: StackProfile, seed: Seed, runs: Sequence[Run]) -> StackProfi
     def times(trial: StackProfile, indices: Sequence[int]) -> FloatArray:
         return np.array([one.iteration_s for one in predict(with_stack([runs[i] for i in indices], trial))])
 
-    values = fit_constants(stack, seed.free, measured, times, rows=range(len(runs)))
+    trust = INHERITED_TRUST if seed.parent else 1.0
+    values = fit_constants(stack, seed.free, measured, times, rows=range(len(runs)), sigma_scale=trust)
     rounded = {name: float(f"{value:.4g}") for name, value in values.items()}
     families = ", ".join(f"{name} ({count})" for name, count in sorted(Counter(run.family for run in runs).items()))
     return with_constants(stack, rounded, source=f"least squares on measured iteration times: {families}"[:300])

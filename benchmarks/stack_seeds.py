@@ -12,7 +12,7 @@ UNFUSED: dict[str, object] = {"flash_attention": False, "sharding": "ddp", "grad
 OLD_FLAGS: dict[str, object] = {"sequence_parallel": False, "dropout": True}
 WORK = ("gemm_efficiency", "gemm_half_size", "attention_efficiency", "elementwise_traffic")
 FABRIC = ("scale_up_efficiency", "scale_out_efficiency")
-MOE = ("host_moe_layer_s", "expert_traffic", "expert_parallel_overlap")
+MOE = ("host_moe_layer_s", "expert_gemm_share", "expert_traffic", "expert_parallel_overlap")
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Seed:
     released: int
     free: tuple[str, ...]
     parent: str | None = None
+    pool: tuple[str, ...] = ()  # fitted to the rows of these profiles together; a pool is not packaged
     start: dict[str, float] = field(default_factory=dict)
     flags: dict[str, object] = field(default_factory=dict)
     habits: dict[str, object] = field(default_factory=dict)
@@ -33,12 +34,13 @@ class Seed:
 
 SEEDS: tuple[Seed, ...] = (
     Seed(
-        "megatron-2021",
-        "Megatron-LM with tensor, pipeline and data parallelism, unfused attention, no overlap",
-        ("Megatron-LM",),
-        ("A100", "V100"),
+        "unfused-a100",
+        "What the Megatron generations with unfused attention on A100 have in common",
+        (),
+        ("none",),
         2019,
-        (*WORK, *FABRIC, "point_to_point_efficiency", "step_constant_s"),
+        (*WORK, *FABRIC, "host_layer_s", "point_to_point_efficiency", "step_constant_s"),
+        pool=("megatron-2021", "megatron-2022", "megatron-deepspeed-2023", "zero-bubble-2024"),
         start={
             "attention_efficiency": 0.4,
             "elementwise_traffic": 1.0,
@@ -50,13 +52,24 @@ SEEDS: tuple[Seed, ...] = (
         habits=UNFUSED,
     ),
     Seed(
+        "megatron-2021",
+        "Megatron-LM with tensor, pipeline and data parallelism, unfused attention, no overlap",
+        ("Megatron-LM",),
+        ("A100", "V100"),
+        2019,
+        (*WORK, *FABRIC, "point_to_point_efficiency", "step_constant_s"),
+        parent="unfused-a100",
+        flags=OLD_FLAGS,
+        habits=UNFUSED,
+    ),
+    Seed(
         "megatron-2022",
         "Megatron-LM with sequence parallelism and selective recomputation",
         ("Megatron-LM",),
         ("A100",),
         2022,
         ("gemm_efficiency", "attention_efficiency", "elementwise_traffic", "scale_up_efficiency"),
-        parent="megatron-2021",
+        parent="unfused-a100",
         flags=OLD_FLAGS,
         habits=UNFUSED,
     ),
@@ -86,8 +99,8 @@ SEEDS: tuple[Seed, ...] = (
             "collective_latency_s",
             "step_constant_s",
         ),
-        parent="megatron-2021",
-        start={"host_layer_s": 9e-4, "ring_contention": 1.5},
+        parent="unfused-a100",
+        start={"ring_contention": 1.5},
         flags=OLD_FLAGS,
         habits=UNFUSED,
     ),
@@ -98,7 +111,7 @@ SEEDS: tuple[Seed, ...] = (
         ("A100",),
         2024,
         (*WORK, "point_to_point_efficiency", "step_constant_s"),
-        parent="megatron-2021",
+        parent="unfused-a100",
         flags=OLD_FLAGS,
         start={"framework_bytes": 3e8},
         habits=UNFUSED,
@@ -122,7 +135,8 @@ SEEDS: tuple[Seed, ...] = (
         ("A100",),
         2023,
         (*WORK, *FABRIC, "host_layer_s", "data_parallel_overlap", "step_constant_s"),
-        start={"data_parallel_overlap": 0.7, "attention_efficiency": 0.4, "gemm_half_size": 40.0},
+        # Causal attention of the first fused kernels, forward and backward: arXiv 2307.08691, figures 4 to 7.
+        start={"data_parallel_overlap": 0.5, "attention_efficiency": 0.3, "gemm_half_size": 40.0},
         habits={"sharding": "fsdp", "gradient_bytes_per_parameter": 2.0},
     ),
     Seed(
@@ -133,6 +147,7 @@ SEEDS: tuple[Seed, ...] = (
         2024,
         (*WORK, *FABRIC, "gemm_efficiency_fp8", "host_layer_s", "data_parallel_overlap", "step_constant_s"),
         parent="fsdp-2023",
+        start={"attention_efficiency": 0.18, "gemm_efficiency": 0.7},
         habits={"sharding": "fsdp", "gradient_bytes_per_parameter": 2.0},
     ),
     Seed(
@@ -154,18 +169,46 @@ SEEDS: tuple[Seed, ...] = (
         habits={**UNFUSED, "gradient_bytes_per_parameter": 4.0},
     ),
     Seed(
+        "fused-megatron",
+        "What Megatron-Core releases with fused attention on Hopper and Blackwell have in common",
+        (),
+        ("none",),
+        2024,
+        (
+            *WORK,
+            "gemm_efficiency_fp8",
+            "gemm_efficiency_fp4",
+            *MOE,
+            "tensor_parallel_overlap",
+            "pipeline_overlap",
+            "step_constant_s",
+        ),
+        pool=(
+            "megatron-2024",
+            "megatron-2025",
+            "megatron-2026",
+            "megatron-2026-mid",
+            "megatron-2025-ultra",
+            "megatron-2026-ultra",
+            "megatron-2026-mid-ultra",
+        ),
+        start={
+            "data_parallel_overlap": 0.8,
+            "tensor_parallel_overlap": 0.5,
+            "expert_parallel_overlap": 0.3,
+            "pipeline_overlap": 0.5,
+            "host_moe_layer_s": 2e-3,
+            "framework_bytes": 1e9,
+        },
+    ),
+    Seed(
         "megatron-2024",
         "Megatron-LM and NeMo with fused attention, overlapped communication and FP8 on Hopper",
         ("Megatron", "NeMo"),
         ("H100", "H200", "H800", "GH200"),
         2024,
         (*WORK, "gemm_efficiency_fp8", *MOE, "tensor_parallel_overlap", "pipeline_overlap", "step_constant_s"),
-        start={
-            "data_parallel_overlap": 0.8,
-            "tensor_parallel_overlap": 0.5,
-            "pipeline_overlap": 0.5,
-            "framework_bytes": 1e9,
-        },
+        parent="fused-megatron",
     ),
     Seed(
         "llama3-2024",
@@ -202,7 +245,7 @@ SEEDS: tuple[Seed, ...] = (
             "pipeline_overlap",
             "step_constant_s",
         ),
-        parent="megatron-2024",
+        parent="fused-megatron",
     ),
     Seed(
         "megatron-2026",
@@ -210,7 +253,7 @@ SEEDS: tuple[Seed, ...] = (
         ("Megatron-Bridge 26",),
         ("B200", "GB200"),
         2026,
-        ("gemm_efficiency", "gemm_efficiency_fp8", "gemm_efficiency_fp4", "elementwise_traffic", *MOE),
+        ("gemm_efficiency_fp8", "gemm_efficiency_fp4", "elementwise_traffic", *MOE),
         parent="megatron-2025",
     ),
     Seed(
@@ -230,6 +273,8 @@ SEEDS: tuple[Seed, ...] = (
         2025,
         ("gemm_efficiency", "gemm_efficiency_fp8", "attention_efficiency", "host_moe_layer_s", "expert_traffic"),
         parent="megatron-2025",
+        # Twice the exponential rate of Blackwell: vendor architecture brief of Blackwell Ultra.
+        start={"attention_efficiency": 0.6},
     ),
     Seed(
         "megatron-2026-ultra",
@@ -237,8 +282,9 @@ SEEDS: tuple[Seed, ...] = (
         ("Megatron-Bridge 26",),
         ("B300", "GB300"),
         2026,
-        ("gemm_efficiency", "gemm_efficiency_fp8", "gemm_efficiency_fp4", "attention_efficiency", *MOE),
+        ("gemm_efficiency_fp8", "gemm_efficiency_fp4", "attention_efficiency", *MOE),
         parent="megatron-2026",
+        start={"attention_efficiency": 0.6},
     ),
     Seed(
         "megatron-2026-mid-ultra",

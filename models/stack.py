@@ -95,6 +95,9 @@ class StackProfile(Frozen):
     elementwise_traffic: Constant = _constant(
         "Memory traffic of norms, activations and residuals over the least possible.", "1", 1.5
     )
+    expert_gemm_share: Constant = _constant(
+        "Rate of the grouped products of the experts over that of dense products.", "1", 0.8
+    )
     expert_traffic: Constant = _constant(
         "Memory traffic of permuting, casting and activating routed tokens over the least possible.", "1", 1.0
     )

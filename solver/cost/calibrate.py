@@ -27,6 +27,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "attention_efficiency": (0.05, 0.8),
     "memory_efficiency": (0.4, 0.95),
     "elementwise_traffic": (0.5, 6.0),
+    "expert_gemm_share": (0.2, 1.0),
     "expert_traffic": (0.3, 10.0),
     "host_layer_s": (1e-6, 5e-3),
     "host_moe_layer_s": (1e-6, 2e-2),
@@ -55,6 +56,13 @@ SIGMAS: Mapping[str, float] = {
     "scale_out_efficiency": 0.5,
     "gemm_half_size": 0.6,
     "ring_contention": 0.2,
+    "step_constant_s": 0.5,
+    "expert_gemm_share": 0.4,
+    "point_to_point_efficiency": 0.4,
+    "data_parallel_overlap": 0.5,
+    "tensor_parallel_overlap": 0.5,
+    "expert_parallel_overlap": 0.5,
+    "pipeline_overlap": 0.5,
 }
 OTHER_SIGMA = 1.0
 ROWS_PER_CONSTANT = 2
@@ -99,16 +107,17 @@ def fit_constants(
     predict: Predict,
     *,
     rows: Sequence[int],
+    sigma_scale: float = 1.0,
 ) -> dict[str, float]:
     """The constants that bring predicted times of `rows` closest to the measured ones.
 
     Minimises a robust (soft L1) sum of log ratios plus a weak pull towards the starting profile, so that constants
-    these rows say nothing about stay where they were.
+    these rows say nothing about stay where they were; `sigma_scale` below 1 makes the pull stronger.
     """
     start = np.log([_clipped(name, getattr(stack, name).value) for name in names])
     lower = np.log([BOUNDS[name][0] for name in names])
     upper = np.log([BOUNDS[name][1] for name in names])
-    sigma = np.array([SIGMAS.get(name, OTHER_SIGMA) for name in names])
+    sigma = sigma_scale * np.array([SIGMAS.get(name, OTHER_SIGMA) for name in names])
     target = np.log(measured_s[list(rows)])
 
     def residuals(x: FloatArray) -> FloatArray:

@@ -137,7 +137,8 @@ def _expert_times(at: Setting, shape: LayerShape) -> Times:
     first, second = shape.expert_gemms
     hidden = np.full_like(at.tp, first.inner)
     into = _products(at, rows, hidden, first.outer * width_share, local)
-    return into + _products(at, rows, second.inner * width_share, hidden, local)
+    products = into + _products(at, rows, second.inner * width_share, hidden, local)
+    return products.scaled(1.0 / at.stack.expert_gemm_share.value)
 
 
 def _core_s(at: Setting, shape: LayerShape) -> tuple[FloatArray, FloatArray]:
