@@ -118,7 +118,7 @@ def _optional(cells: Mapping[str, str], name: str) -> int | None:
     text = cells.get(name, "")
     try:
         return int(float(text)) if text else None
-    except ValueError:
+    except (ValueError, OverflowError):
         raise SkipRow(f"{name} is not a number") from None
 
 
@@ -126,6 +126,18 @@ def _number(cells: Mapping[str, str], name: str) -> int:
     value = _optional(cells, name)
     if value is None:
         raise SkipRow(f"{name} is not stated")
+    if value < 1:
+        raise SkipRow(f"{name} is below 1")
+    return value
+
+
+def _positive(cells: Mapping[str, str], name: str) -> float:
+    try:
+        value = float(cells[name])
+    except ValueError:
+        raise SkipRow(f"{name} is not a number") from None
+    if not 0.0 < value < float("inf"):
+        raise SkipRow(f"{name} is not a positive number")
     return value
 
 
@@ -264,14 +276,15 @@ def _counted_over_model(cells: Mapping[str, str], workload: Workload) -> float:
     """FLOPs that the reported rate and time imply, over the model's own (full attention): 1 if not both given."""
     if not cells.get("tflops_per_gpu") or not cells.get("iter_time_s"):
         return 1.0
-    counted = float(cells["tflops_per_gpu"]) * 1e12 * float(cells["iter_time_s"]) * _number(cells, "num_gpus")
+    rate = _positive(cells, "tflops_per_gpu") * 1e12 * _number(cells, "num_gpus")
+    counted = rate * _positive(cells, "iter_time_s")
     per_token = model_flops_per_token(workload.architecture, workload.sequence_length, convention="full")
     return counted / (per_token * workload.tokens_per_iteration)
 
 
 def _knobs(cells: Mapping[str, str], stack: StackProfile, workload: Workload) -> Knobs:
     tp, pp = _number(cells, "tp"), _number(cells, "pp")
-    cp, ep = _optional(cells, "cp") or 1, _optional(cells, "ep") or 1
+    cp, ep = max(_optional(cells, "cp") or 1, 1), max(_optional(cells, "ep") or 1, 1)
     total = _gpus_used(cells, workload)
     if total % (tp * pp * cp):
         raise SkipRow("tp * pp * cp does not divide num_gpus")
@@ -308,7 +321,7 @@ def _gpus_used(cells: Mapping[str, str], workload: Workload) -> int:
 def _measured_s(cells: Mapping[str, str], workload: Workload) -> float:
     """The iteration time, or the one that the reported rate implies under the source's FLOP convention."""
     if cells.get("iter_time_s"):
-        return float(cells["iter_time_s"])
+        return _positive(cells, "iter_time_s")
     if not cells.get("tflops_per_gpu"):
         raise SkipRow("no iteration time and no rate to derive one")
     architecture = workload.architecture
@@ -328,7 +341,7 @@ def _measured_s(cells: Mapping[str, str], workload: Workload) -> float:
             architecture, workload.sequence_length, convention="causal" if halved else "full", with_mtp=False
         )
         total = per_token * workload.tokens_per_iteration
-    return total / (float(cells["tflops_per_gpu"]) * 1e12 * _gpus_used(cells, workload))
+    return total / (_positive(cells, "tflops_per_gpu") * 1e12 * _gpus_used(cells, workload))
 
 
 def _memory(cells: Mapping[str, str]) -> float | None:
@@ -336,7 +349,7 @@ def _memory(cells: Mapping[str, str]) -> float | None:
     if not cells.get("peak_mem_gib"):
         return None
     unit = 1e9 if "in GB" in cells.get("notes", "") else 2.0**30
-    return float(cells["peak_mem_gib"]) * unit
+    return _positive(cells, "peak_mem_gib") * unit
 
 
 def with_stack(runs: Sequence[Run], stack: StackProfile) -> list[Run]:

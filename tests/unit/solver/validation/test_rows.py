@@ -31,6 +31,10 @@ def test_a_complete_row():
         ({"iter_time_s": ""}, "no iteration time"),
         ({"arch": "hybrid-moe"}, "hybrid model"),
         ({"layers": "many"}, "layers is not a number"),
+        ({"tp": "0"}, "tp is below 1"),
+        ({"gbs": "inf"}, "gbs is not a number"),
+        ({"iter_time_s": "0"}, "iter_time_s is not a positive number"),
+        ({"iter_time_s": "fast"}, "iter_time_s is not a number"),
     ],
 )
 def test_why_a_row_is_skipped(change, reason):
