@@ -1,7 +1,8 @@
 """The only place that turns seconds into whole ticks.
 
 Owns the choice of a tick and the direction of rounding: `up` is against ourselves, so that a discrete schedule stays
-true in continuous time; `down` gives a relaxation, so that a discrete bound stays true. Never decides an order.
+true in continuous time; `down` gives a relaxation, so that a discrete bound stays true; `nearest` serves a search that
+proves nothing. Never decides an order.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from solver.verify.pipeline_shape import Floats, PipelineShape
 
-Direction = Literal["up", "down"]
+Direction = Literal["up", "down", "nearest"]
 
 FINEST_DIGITS = 9
 SNAP = 1e-6  # a time this close to a whole tick (in ticks) is that tick: binary fractions of decimal input
@@ -23,11 +24,12 @@ SNAP = 1e-6  # a time this close to a whole tick (in ticks) is that tick: binary
 
 @dataclass(frozen=True, eq=False)
 class TickShape:
-    """A shape whose times are whole numbers of ticks, and how they came about."""
+    """A shape whose times are whole numbers of ticks; `exact`: none was rounded; `bounds`: none was rounded up."""
 
     shape: PipelineShape
     tick_s: float
     exact: bool
+    bounds: bool
 
 
 def quantise(shape: PipelineShape, tick_s: float, direction: Direction) -> TickShape:
@@ -39,7 +41,7 @@ def quantise(shape: PipelineShape, tick_s: float, direction: Direction) -> TickS
     )
     duration, latency, transfer, sync = ticks
     rounded = replace(shape, duration_ks=duration, latency_s=latency, transfer_s=transfer, sync_s=sync)
-    return TickShape(rounded, tick_s, exact)
+    return TickShape(rounded, tick_s, exact, exact or direction == "down")
 
 
 def whole_ticks(seconds: Floats, tick_s: float, direction: Direction) -> Floats:
@@ -50,6 +52,8 @@ def whole_ticks(seconds: Floats, tick_s: float, direction: Direction) -> Floats:
     """
     ticks = seconds / tick_s
     nearest: Floats = np.round(ticks)
+    if direction == "nearest":
+        return nearest
     rounded: Floats = np.ceil(ticks) if direction == "up" else np.floor(ticks)
     return np.where(np.abs(ticks - nearest) <= SNAP, nearest, rounded)
 

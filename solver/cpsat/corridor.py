@@ -14,6 +14,7 @@ from solver.cpsat.engine import Found, Limits, run
 from solver.cpsat.search import Search
 from solver.cpsat.variables import Instance
 from solver.quantise import TickShape
+from solver.schedules.bounds import makespan_bound, span_bound
 from solver.verify.replay import replay_shape
 
 
@@ -37,9 +38,13 @@ def close(search: Search, ticks: TickShape, *, probe_s: float, until_s: float) -
 
 
 def _open(search: Search, ticks: TickShape) -> Corridor:
-    low = floor(search.bound_s / ticks.tick_s * (1 - 1e-9)) if ticks.exact else 0
     high = _value_ticks(search, ticks)
+    low = floor(search.bound_s / ticks.tick_s * (1 - 1e-9)) if ticks.exact else floor(_bound_ticks(search, ticks))
     return Corridor(ticks, min(low, high), high)
+
+
+def _bound_ticks(search: Search, ticks: TickShape) -> float:
+    return span_bound(ticks.shape) if search.problem.objective == "span" else makespan_bound(ticks.shape)
 
 
 def _value_ticks(search: Search, ticks: TickShape) -> int:
@@ -68,7 +73,11 @@ def _refute(search: Search, corridor: Corridor, probe_s: float) -> None:
 
 def _press(search: Search, corridor: Corridor, patience_s: float) -> None:
     """Three ways, each for a while: the bound itself, a better order from the best one, a quarter above the bound."""
-    _ask(search, corridor, corridor.low, patience_s)
+    found = _ask(search, corridor, corridor.low, patience_s)
+    step = max((corridor.high - corridor.low) // 64, 1)
+    while found.proven and found.order is None and not search.over and corridor.low + step < corridor.high:
+        found = _ask(search, corridor, corridor.low + step, patience_s)
+        step *= 2
     if search.over or corridor.low >= corridor.high:
         return
     _improve(search, corridor, patience_s)
@@ -108,7 +117,8 @@ def _ask(search: Search, corridor: Corridor, target: int, time_limit_s: float) -
 def _learn(search: Search, corridor: Corridor, found: Found) -> None:
     if found.bound_ticks > corridor.low:
         corridor.low = min(found.bound_ticks, corridor.high)
-        search.raise_bound(corridor.low * corridor.ticks.tick_s * (1 - 1e-12), "refuted")
+        if corridor.ticks.bounds:
+            search.raise_bound(corridor.low * corridor.ticks.tick_s * (1 - 1e-12), "refuted")
     if found.order is not None:
         search.offer(found.order, "cpsat")
         corridor.high = min(corridor.high, found.value_ticks or corridor.high)

@@ -20,6 +20,7 @@ from solver.verify.pipeline_judge import check_schedule
 
 QUICK_OPERATIONS, EXACT_OPERATIONS = 400, 8_000
 WINDOW_TICKS = 50
+COARSE_TICKS = (5, 20)
 
 
 def solve_pipeline(
@@ -56,13 +57,18 @@ def search_pipeline(
 
 
 def prove_and_search(search: Search) -> None:
-    """The corridor on the finest useful grid; small problems to the end, larger ones for half of the time."""
+    """The corridor: on the finest useful grid for small problems; coarse grids find orders first for larger ones."""
     if search.over:
         return
     size = search.problem.num_operations / QUICK_OPERATIONS
-    ticks = quantise(search.shape, fine_tick_s(search.shape), "down")
+    probe_s = 0.3 * max(1.0, size)
+    if size > 3:
+        for ticks_per_operation in COARSE_TICKS:
+            ticks = quantise(search.shape, coarse_tick_s(search.shape, ticks_per_operation), "nearest")
+            close(search, ticks, probe_s=probe_s / 2, until_s=search.elapsed_s + search.left_s / 4)
+    fine = quantise(search.shape, fine_tick_s(search.shape), "down")
     until_s = search.left_s if size <= 3 else search.left_s / 2
-    close(search, ticks, probe_s=0.3 * max(1.0, size), until_s=search.elapsed_s + until_s)
+    close(search, fine, probe_s=probe_s, until_s=search.elapsed_s + until_s)
 
 
 def start(search: Search) -> None:

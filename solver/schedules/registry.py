@@ -12,6 +12,7 @@ from solver.schedules.greedy import cross_greedy, cross_greedy_sub, eager_look_a
 from solver.schedules.interleaved import breadth_first, flexible_double, flexible_limited, interleaved
 from solver.schedules.one_f_one_b import eager_one_f_one_b, eager_one_f_one_b_full, one_f_one_b
 from solver.schedules.v_blocks import v_half, v_min, zbv
+from solver.schedules.zb_auto import zb_auto
 from solver.schedules.zero_bubble import zb_h1, zb_h2
 from solver.verify.pipeline_shape import PipelineOrder, PipelineShape
 
@@ -27,6 +28,7 @@ GENERATORS: Mapping[str, Generator] = MappingProxyType(
         "one_f_one_b": one_f_one_b,
         "eager_one_f_one_b": eager_one_f_one_b,
         "eager_one_f_one_b_full": eager_one_f_one_b_full,
+        "zb_auto": zb_auto,
         "zb_h1": zb_h1,
         "zb_h2": zb_h2,
         "zbv": zbv,
