@@ -24,8 +24,8 @@ from solver.evaluation.scheduling import Scheduler, Timing
 from solver.placement.fill import PooledRoute
 from solver.schedules.bounds import lower_bound
 from solver.space.stages import PoolStages, pool_stages
-from solver.transport.exchange import ExchangeCost, exchange_costs, run_exchanges
-from solver.transport.hops import HopDelay, route_hops
+from solver.transport.exchange import ExchangeCost, exchange_costs, exchanging_edges, run_exchanges
+from solver.transport.hops import HopDelay, reserved_bytes_per_s, route_hops
 
 EXCHANGE_LINK = "gradient exchange"
 
@@ -72,8 +72,10 @@ def draft(
     configuration, routes = candidate.configuration, candidate.routes
     stages = stages_of(context, configuration, routes)
     message_bytes = float(next(iter(stages.values())).cost.boundary_bytes.max())
-    hops = route_hops(context, configuration, routes, message_bytes)
-    costs = exchange_costs(context, configuration, routes, stages)
+    exchanging = exchanging_edges(context, configuration, routes)
+    hops = route_hops(context, configuration, routes, message_bytes, exchanging=exchanging)
+    reserved = reserved_bytes_per_s(routes, hops, message_bytes)
+    costs = exchange_costs(context, configuration, routes, stages, reserved=reserved)
     problems = []
     for route, delays in zip(routes, hops, strict=True):
         problem = pipeline_problem(context, configuration, route, stages, delays=delays, costs=costs)

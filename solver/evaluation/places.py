@@ -20,22 +20,32 @@ from solver.placement.units import ancestors, groups_of
 
 Pattern = Literal["replicas_whole", "ranks_whole", "priced"]
 MAX_FLOW_UNITS = 8
-FREE = Prices(boundary_s=(), slot_s=(), work_s=0.0, span_s=())
+NOMINAL_BOUNDARY_S, NOMINAL_SPAN_S = 1.0, 0.1  # any crossing is worth avoiding, one of replicas less than one of ranks
 
 
 def placements(
     context: Context, configuration: Configuration, patterns: tuple[Pattern, ...], prices: Prices | None = None
 ) -> Iterator[Candidate]:
-    """Candidates of the named patterns, each route set once."""
-    problem = placement_problem(context, configuration, prices or FREE)
+    """Candidates of the named patterns, each route set once; where no pattern serves, the integer flow has to."""
+    problem = placement_problem(context, configuration, prices or _nominal(context, configuration))
     if sum(problem.capacity_u) < problem.num_ranks * problem.num_replicas:
         return
-    seen = set()
-    for pattern in patterns:
-        routes = _solve(context, problem, pattern)
-        if routes is not None and routes not in seen:
-            seen.add(routes)
-            yield Candidate(configuration, pooled(context, configuration, routes))
+    found = [_solve(context, problem, pattern) for pattern in patterns]
+    if all(routes is None for routes in found) and "priced" not in patterns:
+        found = [_solve(context, problem, "priced")]
+    for routes in dict.fromkeys(routes for routes in found if routes is not None):
+        yield Candidate(configuration, pooled(context, configuration, routes))
+
+
+def _nominal(context: Context, configuration: Configuration) -> Prices:
+    """Prices that only count crossings."""
+    units = range(len(context.units))
+    return Prices(
+        boundary_s=tuple(tuple(0.0 if u == v else NOMINAL_BOUNDARY_S for v in units) for u in units),
+        slot_s=tuple(tuple(0.0 for _ in units) for _ in units),
+        work_s=0.0,
+        span_s=(NOMINAL_SPAN_S,) * configuration.degrees.pp,
+    )
 
 
 def placement_problem(context: Context, configuration: Configuration, prices: Prices) -> PlacementProblem:
@@ -101,7 +111,7 @@ def _solve(context: Context, problem: PlacementProblem, pattern: Pattern) -> tup
         return keep_replicas_whole(problem)
     if pattern == "ranks_whole":
         return keep_ranks_whole(problem)
-    if problem.num_units > MAX_FLOW_UNITS or not problem.prices.span_s:
+    if problem.num_units > MAX_FLOW_UNITS:
         return None
     options = context.request.options
     solution = place(

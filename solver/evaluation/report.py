@@ -113,7 +113,7 @@ def time_of(draft: Draft) -> TimeBreakdown:
         expert_parallel_s=busiest.expert_s,
         bubble_s=idle_s - waiting_s,
         pipeline_s=waiting_s,
-        data_parallel_s=busiest.data_s + draft.iteration_s - draft.optimizer_s - pipeline_end_s,
+        data_parallel_s=busiest.data_s + max(draft.iteration_s - draft.optimizer_s - pipeline_end_s, 0.0),
         optimizer_s=draft.optimizer_s,
         total_s=draft.iteration_s,
     )

@@ -40,17 +40,38 @@ class ExchangeCost:
         return max(self.private_s, self.shared_s) + min(self.private_s, self.shared_s) / NUM_CHUNKS
 
 
+def exchanging_edges(context: Context, configuration: Configuration, routes: tuple[PooledRoute, ...]) -> frozenset[int]:
+    """Edges that the exchange of some rank takes."""
+    edges: set[int] = set()
+    for rank in range(configuration.degrees.pp):
+        counts = rank_replicas(routes, rank)
+        if len(_places(context, counts)) > 1:
+            edges.update(edge for pair in _neighbours(context, counts) for edge in context.topology.path(*pair))
+    return frozenset(edges)
+
+
 def exchange_costs(
-    context: Context, configuration: Configuration, routes: tuple[PooledRoute, ...], stages: dict[int, PoolStages]
+    context: Context,
+    configuration: Configuration,
+    routes: tuple[PooledRoute, ...],
+    stages: dict[int, PoolStages],
+    *,
+    reserved: dict[int, float],
 ) -> tuple[ExchangeCost, ...]:
-    """Costs of the exchange of every stage; `stages` maps pool index to its stage costs."""
+    """Costs of the exchange of every stage; `stages` maps pool index to its stage costs.
+
+    `reserved` is what stage messages keep of each edge (B/s).
+    """
+    capacity = np.array(context.topology.capacity_bytes_per_s)
+    for edge, rate in reserved.items():
+        capacity[edge] -= rate
     known: dict[object, ExchangeCost] = {}
     costs = []
     for stage in range(configuration.degrees.num_stages):
         counts = rank_replicas(routes, configuration.rank_of_stage(stage))
         key = (tuple(counts.items()), *(_signature(stages[pool], stage) for pool in counts))
         if key not in known:
-            known[key] = _exchange(context, configuration, counts, stages, stage)
+            known[key] = _exchange(context, configuration, counts, stages, stage, capacity=capacity)
         costs.append(known[key])
     return tuple(costs)
 
@@ -76,6 +97,8 @@ def _exchange(
     counts: Counter[int],
     stages: dict[int, PoolStages],
     stage: int,
+    *,
+    capacity: FloatArray,
 ) -> ExchangeCost:
     columns = columns_of(configuration)
     overlap_s = max(_overlap_s(context, columns, stages[pool], stage) for pool in counts)
@@ -88,7 +111,6 @@ def _exchange(
         return ExchangeCost(overlap_s, private_s, 0.0, {})
     sent_bytes = max(edge_bytes.values())
     nics = min(_place_bytes_per_s(context, configuration, pool, count) for pool, count in counts.items())
-    capacity = context.topology.capacity_bytes_per_s
     wire_s = max(sent_bytes / nics, *(size / capacity[edge] for edge, size in edge_bytes.items()))
     num_places = len(_places(context, counts))
     steps = 2 * (num_places - 1)

@@ -13,7 +13,7 @@ from solver.context import Context
 from solver.placement.fill import PooledRoute
 from solver.placement.units import building_of
 from solver.transport.exchange import ExchangeCost
-from solver.transport.hops import HopDelay
+from solver.transport.hops import HopDelay, reserved_bytes_per_s
 
 BYTES_PER_GB = 1e9
 
@@ -29,7 +29,8 @@ def link_loads(
     iteration_s: float,
 ) -> tuple[LinkLoad, ...]:
     """Loads of every edge that carries something, in the order of the topology."""
-    pipeline, rate = _pipeline(configuration, routes, hops, message_bytes)
+    pipeline = _pipeline_bytes(configuration, routes, hops, message_bytes)
+    rate = reserved_bytes_per_s(routes, hops, message_bytes)
     exchange: defaultdict[int, float] = defaultdict(float)
     fastest: defaultdict[int, float] = defaultdict(float)
     for cost in costs:
@@ -43,7 +44,7 @@ def link_loads(
         if flows:
             total = pipeline[index] + exchange[index]
             mean = total / (edge.capacity_bytes_per_s * iteration_s)
-            peak = max(rate[index], fastest[index]) / edge.capacity_bytes_per_s
+            peak = (rate.get(index, 0.0) + fastest[index]) / edge.capacity_bytes_per_s
             loads.append(
                 LinkLoad(
                     link=edge.id,
@@ -58,24 +59,19 @@ def link_loads(
     return tuple(loads)
 
 
-def _pipeline(
+def _pipeline_bytes(
     configuration: Configuration,
     routes: tuple[PooledRoute, ...],
     hops: list[tuple[HopDelay, ...]],
     message_bytes: float,
-) -> tuple[defaultdict[int, float], defaultdict[int, float]]:
-    """Bytes of stage messages per edge, and the rate when every replica sends at once."""
+) -> defaultdict[int, float]:
+    """Bytes of stage messages per edge."""
     size: defaultdict[int, float] = defaultdict(float)
-    rate: defaultdict[int, float] = defaultdict(float)
     for route, delays in zip(routes, hops, strict=True):
-        streams: dict[tuple[int, str | None], float] = {}
         for hop in delays:
-            for edge in (*hop.there, *hop.back):
+            for edge, _ in hop.streams:
                 size[edge] += configuration.num_microbatches * route.num_replicas * message_bytes
-                streams[edge, hop.link] = route.num_replicas * message_bytes / hop.transfer_s
-        for (edge, _), stream in streams.items():
-            rate[edge] += stream
-    return size, rate
+    return size
 
 
 def cross_building_bytes(context: Context, loads: tuple[LinkLoad, ...]) -> float:

@@ -133,6 +133,12 @@ def test_pins_and_toggles_reach_the_plan() -> None:
     assert split.placement.crossing == "pp_out"
 
 
+def test_a_pin_for_some_replicas_is_obeyed() -> None:
+    pins = [{"first_pipeline_rank": 3, "last_pipeline_rank": 3, "place": "b1", "num_replicas": 3}]
+    found = planned(job(allowed={**FIXED, "dp": [4]}, constraints={"pins": pins}))
+    assert sum(route.num_replicas for route in found.placement.routes if route.places[3] == "b1") >= 3
+
+
 def test_unequal_buildings_share_the_leftovers() -> None:
     found = planned(job(hosts=(5, 3), allowed=ONE_DP))
     assert found.metrics.num_gpus == 64
