@@ -81,7 +81,10 @@ def fine_tick_s(shape: PipelineShape) -> float:
     """The exact tick where there is one of at least a millionth of an operation, else about that millionth."""
     floor_s = coarse_tick_s(shape, 1_000_000)
     exact_s = exact_tick_s(shape)
-    return exact_s if exact_s is not None and exact_s >= floor_s else floor_s
+    if exact_s is None or exact_s < floor_s:
+        return floor_s
+    # CP-SAT turns intervals of one tick into an all-different, which is far slower
+    return exact_s / 4 if (shape.duration_ks < 2 * exact_s).any() else exact_s
 
 
 def seconds_to_ticks(seconds: float, tick_s: float) -> int:

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
 
 from models.schedule import PipelineProblem, PipelineSchedule, ScheduleProgress
 from solver.cpsat.corridor import close
 from solver.cpsat.search import Search
 from solver.cpsat.windows import improve
-from solver.quantise import coarse_tick_s, fine_tick_s, quantise
+from solver.quantise import TickShape, coarse_tick_s, fine_tick_s, quantise
 from solver.schedules.assemble import assemble
 from solver.schedules.bounds import lower_bound
 from solver.schedules.portfolio import candidates
 from solver.verify.pipeline_judge import check_schedule
+from solver.verify.pipeline_shape import PipelineShape
 
 QUICK_OPERATIONS, EXACT_OPERATIONS = 400, 8_000
 WINDOW_TICKS = 50
@@ -64,11 +68,23 @@ def prove_and_search(search: Search) -> None:
     probe_s = 0.3 * max(1.0, size)
     if size > 3:
         for ticks_per_operation in COARSE_TICKS:
-            ticks = quantise(search.shape, coarse_tick_s(search.shape, ticks_per_operation), "nearest")
+            ticks = coarse(search.shape, ticks_per_operation)
             close(search, ticks, probe_s=probe_s / 2, until_s=search.elapsed_s + search.left_s / 4)
     fine = quantise(search.shape, fine_tick_s(search.shape), "down")
     until_s = search.left_s if size <= 3 else search.left_s / 2
     close(search, fine, probe_s=probe_s, until_s=search.elapsed_s + until_s)
+
+
+def coarse(shape: PipelineShape, ticks_per_operation: int) -> TickShape:
+    """A grid to find orders on: few ticks, and each context as large as its activation, which needs no choices.
+
+    Its orders hold no less memory than the budget allows, but it proves nothing.
+    """
+    rounded = quantise(shape, coarse_tick_s(shape, ticks_per_operation), "nearest")
+    fused = shape.num_kinds == 2
+    context = np.where(shape.context_s > 0, np.maximum(shape.context_s, shape.activation_s), 0.0)
+    simple = replace(rounded.shape, context_s=shape.context_s if fused else context)
+    return TickShape(simple, rounded.tick_s, exact=False, bounds=False)
 
 
 def start(search: Search) -> None:

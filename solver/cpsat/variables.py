@@ -1,7 +1,7 @@
 """The variables of the pipeline model, created in one place with the tightest domains that are proven.
 
-Index suffixes: k kind, s stage, j micro-batch; messages are keyed like the operation that produces them. Owns domains:
-[head, horizon - tail - duration] from the longest paths of the bounds. Never adds a constraint.
+Index suffixes: k kind, s stage, j i x micro-batch; messages are keyed like the operation that produces them. Owns the
+domains, [head, horizon - tail - duration] from the longest paths of the bounds. Never adds a constraint.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.sat.python import cp_model
 
+from solver.cpsat.memory_rule import Choice, choices_of, is_alone
 from solver.quantise import TickShape
 from solver.schedules.bounds import memory_slots
 from solver.schedules.bounds_kernel import heads, tails_after
@@ -52,12 +53,13 @@ class Instance:
 
 @dataclass(frozen=True, eq=False)
 class Vars:
-    """Start of every operation, message and gradient exchange, the intervals of the first, and the objective."""
+    """Starts of operations, messages and exchanges, intervals of operations, B[x] done before F[i], the objective."""
 
     start_ksj: Mapping[Key, cp_model.IntVar]
     interval_ksj: Mapping[Key, cp_model.IntervalVar]
     message_ksj: Mapping[Key, cp_model.IntVar]
     exchange_s: Mapping[int, cp_model.IntVar]
+    done_six: Mapping[Choice, cp_model.IntVar]
     value: cp_model.IntVar
 
 
@@ -83,16 +85,21 @@ def create(model: cp_model.CpModel, instance: Instance) -> Vars:
     return Vars(
         start,
         interval,
-        _messages(model, shape, start, horizon),
+        _messages(model, shape, horizon),
         {s: model.new_int_var(0, horizon, f"sync{s}") for s in np.flatnonzero(shape.sync_s > 0).tolist()},
+        _choices(model, shape),
         model.new_int_var(instance.bound, horizon, "value"),
     )
 
 
-def _messages(
-    model: cp_model.CpModel, shape: PipelineShape, start: Mapping[Key, cp_model.IntVar], horizon: int
-) -> dict[Key, cp_model.IntVar]:
-    del start
+def _choices(model: cp_model.CpModel, shape: PipelineShape) -> dict[Choice, cp_model.IntVar]:
+    alone = [s for s in range(shape.num_stages) if is_alone(shape, s)]
+    return {
+        choice: model.new_bool_var("done{}_{}_{}".format(*choice)) for s in alone for choice, _ in choices_of(shape, s)
+    }
+
+
+def _messages(model: cp_model.CpModel, shape: PipelineShape, horizon: int) -> dict[Key, cp_model.IntVar]:
     messages = {}
     for s in range(shape.num_stages - 1):
         if shape.activation_channel_s[s] < 0:

@@ -11,6 +11,7 @@ from math import ceil, floor
 import numpy as np
 from ortools.sat.python import cp_model
 
+from solver.cpsat.memory_rule import choices_of, is_alone, waits_of
 from solver.cpsat.variables import Instance, Vars
 
 UNITS = 2**20  # memory is scaled so that the budget is this many units: needs up, so never too optimistic
@@ -23,7 +24,7 @@ def add_memory(model: cp_model.CpModel, instance: Instance, v: Vars) -> None:
         stages = np.flatnonzero(shape.rank_of_s == rank).tolist()
         if not np.isfinite(shape.budget_r[rank]):
             continue
-        if len(stages) == 1 and shape.context_s[stages[0]] <= shape.activation_s[stages[0]]:
+        if is_alone(shape, stages[0]):
             _add_precedence(model, instance, v, stages[0])
         else:
             _add_slots(model, instance, v, stages)
@@ -31,38 +32,11 @@ def add_memory(model: cp_model.CpModel, instance: Instance, v: Vars) -> None:
 
 
 def _add_precedence(model: cp_model.CpModel, instance: Instance, v: Vars, stage: int) -> None:
-    """When F[i] starts with x inputs and w weights done, (i + 1 - x) a + (x - w) c <= budget.
-
-    For each x: either B[x] is done too, or at least `needed(x)` weights are. B[i] is never done before F[i], so x = i
-    gives a plain precedence; each other x costs one boolean, the order of B[x] and F[i] on the rank.
-    """
-    shape = instance.shape
-    for i in range(shape.num_microbatches):
-        always = _weights_needed(instance, stage, i, i)
-        if always > 0:
-            _wait(model, instance, v, (0, stage, i), (_release_kind(instance, stage), stage, always - 1))
-        for x in range(i):
-            needed = _weights_needed(instance, stage, i, x)
-            if needed > x:
-                _wait(model, instance, v, (0, stage, i), (1, stage, x))
-            elif needed > max(always, 0):
-                _add_choice(model, instance, v, (stage, i, x), needed)
-
-
-def _release_kind(instance: Instance, stage: int) -> int:
-    """What frees the last byte: W where a context is held, else B."""
-    return 2 if instance.shape.num_kinds == 3 and instance.shape.context_s[stage] > 0 else 1
-
-
-def _weights_needed(instance: Instance, stage: int, i: int, inputs_done: int) -> int:
-    """Least number of W done when F[i] starts with so many B done; more than `inputs_done` means: impossible."""
-    shape = instance.shape
-    activation, context = float(shape.activation_s[stage]), float(shape.context_s[stage])
-    budget = float(shape.budget_r[shape.rank_of_s[stage]]) * (1 + 1e-9)
-    over = (i + 1 - inputs_done) * activation + inputs_done * context - budget
-    if over <= 0:
-        return 0
-    return inputs_done + 1 if context == 0 else ceil(over / context - 1e-9)
+    """The waits and choices of `memory_rule`; a choice is the order of B[x] and F[i] on the rank."""
+    for i, kind, j in waits_of(instance.shape, stage):
+        _wait(model, instance, v, (0, stage, i), (kind, stage, j))
+    for choice, needed in choices_of(instance.shape, stage):
+        _add_choice(model, instance, v, choice, needed)
 
 
 def _wait(
@@ -74,7 +48,7 @@ def _wait(
 def _add_choice(model: cp_model.CpModel, instance: Instance, v: Vars, at: tuple[int, int, int], needed: int) -> None:
     stage, i, x = at
     forward, backward, weight = v.start_ksj[0, stage, i], v.start_ksj[1, stage, x], v.start_ksj[2, stage, needed - 1]
-    done = model.new_bool_var(f"done{stage}_{i}_{x}")
+    done = v.done_six[at]
     model.add(forward >= backward + instance.duration(1, stage)).only_enforce_if(done)
     model.add(backward >= forward + instance.duration(0, stage)).only_enforce_if(~done)
     model.add(forward >= weight + instance.duration(2, stage)).only_enforce_if(~done)

@@ -87,7 +87,7 @@ def test_memory_waits_for_what_frees_it(context: float, forward_at: int, expecte
 
 @pytest.mark.parametrize(("second", "expected"), [(9, True), (8, True), (7, False)])
 def test_half_a_context_asks_for_one_of_two_releases(second: int, expected: bool) -> None:
-    """Budget 2, context 1/2: F2 needs both inputs done, or one input and one weight: B0 at 4..5, W0 at 7..8, B1 late."""
+    """Budget 2, context 1/2: F2 needs both inputs done, or one of each: B0 at 4, W0 at 7, B1 late."""
     stage = {
         "forward_s": 1,
         "input_grad_s": 1,
