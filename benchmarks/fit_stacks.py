@@ -38,8 +38,7 @@ def seeded(seed: Seed, fitted: Mapping[str, StackProfile]) -> StackProfile:
         if isinstance(value, Constant) and value.origin == "fitted"
     }
     started = {
-        name: Constant(value=value, origin="guessed", source="start value, not identified by the rows at hand")
-        for name, value in seed.start.items()
+        name: Constant(value=value, origin="guessed", source=seed.start_source) for name, value in seed.start.items()
     }
     habits = base.habits.model_copy(update=seed.habits)
     update = {
@@ -48,6 +47,7 @@ def seeded(seed: Seed, fitted: Mapping[str, StackProfile]) -> StackProfile:
         "frameworks": seed.frameworks,
         "gpus": seed.gpus,
         "released": seed.released,
+        "is_fitted": bool(seed.free) and not seed.pool,
         "habits": habits,
         **inherited,
         **started,

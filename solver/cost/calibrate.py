@@ -34,7 +34,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "scale_up_efficiency": (0.2, 0.95),
     "scale_out_efficiency": (0.02, 1.0),
     "ring_contention": (0.01, 3.0),
-    "point_to_point_efficiency": (0.02, 1.0),
+    "point_to_point_efficiency": (0.02, 0.92),
     "collective_latency_s": (1e-6, 1e-3),
     "tensor_parallel_overlap": (0.01, 0.98),
     "expert_parallel_overlap": (0.01, 0.98),
@@ -52,7 +52,7 @@ SIGMAS: Mapping[str, float] = {
     "attention_efficiency": 0.4,
     "memory_efficiency": 0.1,
     "elementwise_traffic": 0.4,
-    "scale_up_efficiency": 0.3,
+    "scale_up_efficiency": 0.12,  # measured: 224 of 300 GB/s on 8 A100, 695 of 900 on 8 B200
     "scale_out_efficiency": 0.5,
     "gemm_half_size": 0.6,
     "ring_contention": 0.2,
@@ -97,7 +97,7 @@ class Calibration:
 def with_constants(stack: StackProfile, values: Mapping[str, float], *, source: str) -> StackProfile:
     """The profile with some constants replaced by fitted ones."""
     update = {name: Constant(value=value, origin="fitted", source=source) for name, value in values.items()}
-    return stack.model_copy(update=update)
+    return stack.model_copy(update={**update, "is_fitted": True})
 
 
 def fit_constants(

@@ -169,24 +169,27 @@ def _fabric(cells: Mapping[str, str], gpu: GpuType) -> Fabric:
 def stack_for(framework: str, gpu: str, stacks: Sequence[StackProfile], *, year: int | None = None) -> StackProfile:
     """The profile of the GPU with the longest name that the framework's contains; then the latest up to `year`.
 
-    Without a profile for the GPU the framework decides alone; without either the newest profile answers.
+    Without a year a profile that was fitted to runs comes before one that was not, then the latest. Without a profile
+    for the GPU the framework decides alone.
     """
     text = framework.lower()
-    latest = year or 9999
 
-    def score(stack: StackProfile) -> tuple[int, int, int, int]:
+    def score(stack: StackProfile) -> tuple[int, int, int, int, int]:
         names = max((len(name) for name in stack.frameworks if name.lower() in text), default=0)
         on_gpu = any(gpu.startswith(name) for name in stack.gpus)
-        timely = stack.released if stack.released <= latest else -stack.released
-        return (2 if on_gpu else int(not stack.gpus), names, timely, -len(stack.frameworks))
+        timely = 0 if year is None else (stack.released if stack.released <= year else -stack.released)
+        return (2 if on_gpu else int(not stack.gpus), names, timely, int(stack.is_fitted), stack.released)
 
     return max(stacks, key=score)
 
 
 def _year(cells: Mapping[str, str]) -> int | None:
-    """Year of the source, from its arXiv number."""
+    """Year of the source: from its arXiv number, else a year that its name or the family's name contains."""
     found = re.search(r"arXiv:(\d\d)\d\d\.\d{5}", cells.get("source", ""))
-    return 2000 + int(found[1]) if found else None
+    if found:
+        return 2000 + int(found[1])
+    named = re.search(r"(?<!\d)(20[12]\d)(?!\d)", f"{cells.get('source', '')} {cells.get('family', '')}")
+    return int(named[1]) if named else None
 
 
 def _precision(cells: Mapping[str, str]) -> Precision:
