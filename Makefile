@@ -8,6 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 PACKAGES := models solver app
+DATA ?= $(firstword $(wildcard ../shared/data) tests/published/data)
 CHECKED := $(PACKAGES) tests $(wildcard benchmarks)
 
 .PHONY: help setup demo serve test test-all lint fmt type arch golden golden-update bench bench-schedules validate openapi image clean

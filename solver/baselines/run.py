@@ -21,7 +21,7 @@ from solver.evaluation.places import placements
 from solver.evaluation.scheduling import portfolio_timing
 from solver.space.enumerate import Space
 
-NUM_TRIED = 2
+NUM_TRIED = 4
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,104 @@
+"""Errors of the cost, network and pipeline models against measured rows, as tables.
+
+`python -m benchmarks.accuracy FOLDER` reads the `measured_*.csv` of a folder, prints the tables and writes
+docs/accuracy.md. Nothing is fitted here; the profiles are those that ship.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from solver.validation.network import validate_network
+from solver.validation.pipeline import PipelineReport, validate_pipeline
+from solver.validation.report import ErrorSummary, ValidationReport
+from solver.validation.training import accuracy_tables
+
+TARGET = Path(__file__).parent.parent / "docs" / "accuracy.md"
+HEAD = """# Accuracy
+
+Predictions against published measurements, in percent. Printed by `make validate`; profiles are calibrated once per
+software stack, never per row. Other rows of the same columns: `isthmus validate training|network|pipeline ROWS.csv`.
+"""
+PIPELINE_NOTE = """Two sites, 8 pipeline ranks, delays emulated on one cluster. One stage profile for all rows, taken from the
+rows without delay. "CrossUD", "CrossUDSub" and "CrossWave" are compared with our schedules of the same layout and memory,
+so a negative bias there is a faster schedule, predicted, not measured.
+"""
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file."""
+    with path.open(newline="", encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))
+
+
+def table_of(report: ValidationReport) -> str:
+    """One line per family and the total."""
+    head = "| family | rows | mean abs % | median abs % | bias % | worst % |\n|---|---:|---:|---:|---:|---:|\n"
+    lines = [_line(name, one) for name, one in [*report.families.items(), ("**total**", report.total)]]
+    skipped = "".join(f"\nSkipped {count}: {reason}." for reason, count in report.total.skipped.items())
+    return head + "\n".join(lines) + "\n" + skipped
+
+
+def _line(name: str, one: ErrorSummary) -> str:
+    figures = (one.mean_abs_pct, one.median_abs_pct, one.bias_pct, one.worst_pct)
+    return f"| {name} | {one.rows} | " + " | ".join(f"{value:.2f}" for value in figures) + " |"
+
+
+def document(folder: Path) -> str:
+    """All tables for the files that the folder has."""
+    parts = [HEAD]
+    training, network, pipeline = (
+        folder / f"measured_{name}.csv" for name in ("training", "network", "crossdc_pipeline")
+    )
+    if training.exists():
+        parts.append(f"## Training\n\n{accuracy_tables(rows_of(training))}")
+    if network.exists():
+        parts.append(f"## Network\n\n{table_of(validate_network(rows_of(network)))}")
+    if pipeline.exists():
+        parts.append(f"## Pipeline schedules across sites\n\n{PIPELINE_NOTE}\n{_pipeline(rows_of(pipeline))}")
+    return "\n".join(part.rstrip() + "\n" for part in parts)
+
+
+def _pipeline(rows: Sequence[dict[str, str]]) -> str:
+    report = validate_pipeline(rows)
+    ranking = (
+        f"Pairs of schedules of one cell that differ by more than 5 %: {report.pairs_right} of {report.pairs} ranked as "
+        f"measured ({100 * report.ranking_share:.1f} %). Cells where our predicted schedule beats the best published row "
+        f"at the same memory: {report.cells_won} of {len(report.cells)}."
+    )
+    return f"{table_of(report.errors)}\n{ranking}\n\n{_cells(report)}"
+
+
+def _cells(report: PipelineReport) -> str:
+    """Ours, predicted, against the best published row of every cell, measured."""
+    head = (
+        "| latency s | transfer s | micro-batches | memory | recompute | best published | measured s | ours | "
+        "predicted s |\n|---:|---:|---:|---|---|---|---:|---|---:|\n"
+    )
+    return head + "\n".join(
+        f"| {cell.row.latency_s:.4f} | {cell.row.transfer_s:.4f} | {cell.row.num_microbatches} | {cell.row.budget} | "
+        f"{cell.row.recompute} | {cell.best_published} | {cell.measured_s:.3f} | {cell.ours} | {cell.predicted_s:.3f} |"
+        for cell in report.cells
+    )
+
+
+def main() -> int:
+    """Print and write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("tests/published/data"))
+    arguments = parser.parse_args()
+    if not any(arguments.folder.glob("measured_*.csv")):
+        sys.stderr.write(f"{arguments.folder} holds no measured_training.csv, measured_network.csv or similar\n")
+        return 2
+    text = document(arguments.folder)
+    TARGET.write_text(text, encoding="utf-8")
+    sys.stdout.write(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
