@@ -23,9 +23,9 @@ HEAD = """# Accuracy
 Predictions against published measurements, in percent. Printed by `make validate`; profiles are calibrated once per
 software stack, never per row. Other rows of the same columns: `isthmus validate training|network|pipeline ROWS.csv`.
 """
-PIPELINE_NOTE = """Two sites, 8 pipeline ranks, delays emulated on one cluster. One stage profile for all rows, taken from the
-rows without delay. "CrossUD", "CrossUDSub" and "CrossWave" are compared with our schedules of the same layout and memory,
-so a negative bias there is a faster schedule, predicted, not measured.
+PIPELINE_NOTE = """Two sites, 8 pipeline ranks, delays emulated on one cluster. One stage profile for all rows, from
+the rows without delay. "CrossUD", "CrossUDSub" and "CrossWave" are compared with our schedules of the same layout and
+memory, so a negative bias there is a faster schedule, predicted, not measured.
 """
 
 
@@ -66,9 +66,9 @@ def document(folder: Path) -> str:
 def _pipeline(rows: Sequence[dict[str, str]]) -> str:
     report = validate_pipeline(rows)
     ranking = (
-        f"Pairs of schedules of one cell that differ by more than 5 %: {report.pairs_right} of {report.pairs} ranked as "
-        f"measured ({100 * report.ranking_share:.1f} %). Cells where our predicted schedule beats the best published row "
-        f"at the same memory: {report.cells_won} of {len(report.cells)}."
+        f"Pairs of schedules of one cell that differ by more than 5 %: {report.pairs_right} of {report.pairs} ranked "
+        f"as measured ({100 * report.ranking_share:.1f} %). Cells where our predicted schedule beats the best "
+        f"published row at the same memory: {report.cells_won} of {len(report.cells)}."
     )
     return f"{table_of(report.errors)}\n{ranking}\n\n{_cells(report)}"
 
