@@ -23,7 +23,7 @@ def _tool(name: str) -> str:
     installed = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
     found = str(installed[-1]) if installed else shutil.which(name)
     if found is None:
-        pytest.skip(f"Postgres is not installed: no {name}")
+        pytest.fail(f"Postgres is not installed, no {name}: run make postgres")
     return found
 
 
