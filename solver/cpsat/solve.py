@@ -7,24 +7,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
-
-import numpy as np
 
 from models.schedule import PipelineProblem, PipelineSchedule, ScheduleProgress
 from solver.cpsat.corridor import close
 from solver.cpsat.search import Search
 from solver.cpsat.windows import improve
-from solver.quantise import TickShape, coarse_tick_s, fine_tick_s, quantise
+from solver.quantise import coarse_tick_s, fine_tick_s, quantise
 from solver.schedules.assemble import assemble
 from solver.schedules.bounds import lower_bound
 from solver.schedules.portfolio import candidates
+from solver.schedules.tuning import tuned_orders
 from solver.verify.pipeline_judge import check_schedule
-from solver.verify.pipeline_shape import PipelineShape
 
 QUICK_OPERATIONS, EXACT_OPERATIONS = 400, 8_000
 WINDOW_TICKS = 50
-COARSE_TICKS = (5, 20)
+TUNING_SHARE, LARGE_TUNING_SHARE = 0.06, 0.6
 
 
 def solve_pipeline(
@@ -53,6 +50,7 @@ def search_pipeline(
     search = Search(problem, clock, progress, cancelled)
     search.bound_s = lower_bound(problem)
     start(search)
+    tune(search)
     if problem.num_operations <= EXACT_OPERATIONS:
         prove_and_search(search)
     if not search.over and problem.objective == "makespan" and not (search.shape.sync_s > 0).any():
@@ -60,31 +58,29 @@ def search_pipeline(
     return search
 
 
+def tune(search: Search) -> None:
+    """Hill climbing for a short while, longer where nothing exact can follow."""
+    share = TUNING_SHARE if search.problem.num_operations <= EXACT_OPERATIONS else LARGE_TUNING_SHARE
+    until_s = search.elapsed_s + share * search.left_s
+
+    def stop() -> bool:
+        return search.over or search.elapsed_s >= until_s
+
+    if not stop():
+        orders = tuned_orders(search.shape, search.problem.objective, search.problem.options.seed, stop)
+        for _, order in orders:
+            search.offer(order, "tuned greedy")
+
+
 def prove_and_search(search: Search) -> None:
-    """The corridor: on the finest useful grid for small problems; coarse grids find orders first for larger ones."""
+    """The corridor on the finest useful grid: small problems to the end, larger ones for most of the time."""
     if search.over:
         return
     size = search.problem.num_operations / QUICK_OPERATIONS
     probe_s = 0.3 * max(1.0, size)
-    if size > 3:
-        for ticks_per_operation in COARSE_TICKS:
-            ticks = coarse(search.shape, ticks_per_operation)
-            close(search, ticks, probe_s=probe_s / 2, until_s=search.elapsed_s + search.left_s / 4)
     fine = quantise(search.shape, fine_tick_s(search.shape), "down")
-    until_s = search.left_s if size <= 3 else search.left_s / 2
+    until_s = search.left_s if size <= 3 else 0.7 * search.left_s
     close(search, fine, probe_s=probe_s, until_s=search.elapsed_s + until_s)
-
-
-def coarse(shape: PipelineShape, ticks_per_operation: int) -> TickShape:
-    """A grid to find orders on: few ticks, and each context as large as its activation, which needs no choices.
-
-    Its orders hold no less memory than the budget allows, but it proves nothing.
-    """
-    rounded = quantise(shape, coarse_tick_s(shape, ticks_per_operation), "nearest")
-    fused = shape.num_kinds == 2
-    context = np.where(shape.context_s > 0, np.maximum(shape.context_s, shape.activation_s), 0.0)
-    simple = replace(rounded.shape, context_s=shape.context_s if fused else context)
-    return TickShape(simple, rounded.tick_s, exact=False, bounds=False)
 
 
 def start(search: Search) -> None:

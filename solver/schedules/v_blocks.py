@@ -22,7 +22,7 @@ from solver.verify.replay import replay_shape
 PERIOD = 6
 OFFSETS = range(1, 5)
 TURNS = range(1, 7)
-MOST_TRIED = 12
+MOST_TRIED = 8
 
 
 def v_min(shape: PipelineShape) -> PipelineOrder | None:

@@ -19,7 +19,7 @@ TOLERANCE = 1e-9  # relative: stated times are sums of floats
 
 @dataclass(frozen=True, eq=False)
 class Stated:
-    """Times by operation id and by message id (NaN where nothing is stated), and the rank of every operation."""
+    """Times by operation id and by message id (NaN where nothing is stated), rank of operations, order of ranks."""
 
     problem: PipelineProblem
     schedule: PipelineSchedule
@@ -27,6 +27,7 @@ class Stated:
     start: Floats
     end: Floats
     rank: Ints
+    rank_ops: tuple[Ints, ...]
     message_start: Floats
     message_end: Floats
     slack_s: float
@@ -55,7 +56,11 @@ def read(problem: PipelineProblem, schedule: PipelineSchedule) -> tuple[Stated |
     size = shape.num_operations + shape.num_stages
     message_start, message_end, more = _columns(shape, messages, size)
     slack_s = TOLERANCE * max(1e-9, float(np.nanmax(end, initial=0.0)))
-    stated = Stated(problem, schedule, shape, start, end, rank_of, message_start, message_end, slack_s)
+    orders = tuple(
+        np.array([numbers[text] for text in one.operations if text in numbers], dtype=np.int64)
+        for one in schedule.ranks
+    )
+    stated = Stated(problem, schedule, shape, start, end, rank_of, orders, message_start, message_end, slack_s)
     return stated, objections + more
 
 

@@ -1,0 +1,47 @@
+"""The random family of pipelines that benchmarks run: reproducible from size and number alone.
+
+Unequal stages (F within 20 %, B and W in proportion), 0 to 3 cuts, latency 0 to 8 F, transfer 0 to 2 F, half of the
+cuts on one shared link, budgets of 1 to 2 times 1F1B's; times in milliseconds as a profiler gives them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from models.schedule import PipelineHop, PipelineOptions, PipelineProblem, PipelineRank, PipelineStage
+
+
+def random_case(num_ranks: int, num_microbatches: int, number: int, time_limit_s: float) -> PipelineProblem:
+    """Case `number` of the family at this size."""
+    random = np.random.default_rng([num_ranks, num_microbatches, number])
+    stages = []
+    for _ in range(num_ranks):
+        forward_s = random.uniform(0.8, 1.2)
+        stages.append(
+            PipelineStage(
+                forward_s=round(forward_s, 3),
+                input_grad_s=round(forward_s * random.uniform(0.9, 1.2), 3),
+                weight_grad_s=round(forward_s * random.uniform(0.6, 1.0), 3),
+                activation_bytes=1.0,
+                weight_grad_context_bytes=0.5,
+            )
+        )
+    cuts = sorted(random.choice(num_ranks - 1, int(random.integers(0, 4)), replace=False).tolist())
+    hops = [
+        PipelineHop(
+            from_stage=at,
+            to_stage=at + 1,
+            latency_s=round(random.uniform(0, 8), 3),
+            transfer_s=round(random.uniform(0, 2), 3),
+            link="shared" if random.random() < 0.5 else None,
+        )
+        for at in cuts
+    ]
+    budget = round(random.uniform(1, 2) * num_ranks, 2)
+    return PipelineProblem(
+        num_microbatches=num_microbatches,
+        ranks=(PipelineRank(activation_budget_bytes=budget),) * num_ranks,
+        stages=tuple(stages),
+        hops=tuple(hops),
+        options=PipelineOptions(time_limit_s=time_limit_s, relative_gap=0.0),
+    )
