@@ -15,7 +15,7 @@ from solver.context import Context, stack_for
 from solver.lint import lint
 from solver.search import Hooks, Search
 from solver.space.enumerate import enumerate_space
-from solver.space.feasible import memory_reasons, space_reasons
+from solver.space.feasible import memory_reasons, space_reasons, target_reasons
 
 
 def validate(request: PlanRequest) -> tuple[Reason, ...]:
@@ -56,9 +56,10 @@ def plan(
     elapsed = clock() - started
     if best is not None:
         return Planned(plan=best, complete=search.complete, elapsed_s=elapsed)
-    if search.nothing_fits:
-        return Infeasible(reasons=memory_reasons(context, space), elapsed_s=elapsed)
-    return NotFound(lower_bound_s=search.open_bound_s, detail=search.account(), elapsed_s=elapsed)
+    if search.nothing_open:
+        reasons = memory_reasons(context, space) or target_reasons(context, search.least_s)
+        return Infeasible(reasons=reasons, elapsed_s=clock() - started)
+    return NotFound(lower_bound_s=search.least_s, detail=search.account(), elapsed_s=elapsed)
 
 
 __all__ = ["Plan", "plan", "validate"]

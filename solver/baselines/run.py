@@ -5,6 +5,7 @@ Owns how many configurations each gets. The drafts are ordinary candidates, so a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,10 +34,17 @@ class Tried:
     reason: str
 
 
-def try_policies(context: Context, space: Space, guess_s: FloatArray) -> list[Tried]:
+def try_policies(
+    context: Context, space: Space, guess: FloatArray, *, stopped: Callable[[], bool] = lambda: False
+) -> list[Tried]:
     """Every policy on its most promising configurations; `space` holds only what fits into memory."""
     plain = Context(without_balancing(context.request), context.stack)
-    return [_try(plain if policy.plain_ecmp else context, policy, space, guess_s) for policy in POLICIES]
+    return [
+        Tried(policy, None, "no time was left to try it")
+        if stopped()
+        else _try(plain if policy.plain_ecmp else context, policy, space, guess)
+        for policy in POLICIES
+    ]
 
 
 def without_balancing(request: PlanRequest) -> PlanRequest:

@@ -64,6 +64,20 @@ def memory_reasons(context: Context, space: Space) -> tuple[Reason, ...]:
     )
 
 
+def target_reasons(context: Context, fastest_s: float) -> tuple[Reason, ...]:
+    """No configuration can be as fast as the objective asks."""
+    target_s = context.request.objective.target_iteration_s or 0.0
+    return (
+        Reason(
+            code="target-out-of-reach",
+            pointer="/objective/target_iteration_s",
+            detail=f"the target is {target_s:.4g} s, no configuration of the {context.usable_gpus} GPUs takes less "
+            f"than {fastest_s:.4g} s",
+            remedies=(f"set target_iteration_s to {fastest_s * 1.1:.3g} or more", "add GPUs"),
+        ),
+    )
+
+
 def _thrifty_rows(space: Space) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Rows that split the model most, which is where the least memory is."""
     columns = space.columns

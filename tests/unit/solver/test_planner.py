@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from models.catalogue import named_entry
 from models.outcome import Infeasible, NotFound, Outcome, Planned, Progress
 from models.plan import Plan
 from models.request import PlanRequest
@@ -14,6 +15,7 @@ from solver.verify.judge import judge
 from tests.build_job import FIXED, job
 
 ONE_DP = {**FIXED, "dp": [8]}
+GPU = named_entry("gpus", "H100-SXM-80G")
 
 
 def planned(request: PlanRequest) -> Plan:
@@ -150,3 +152,26 @@ def test_the_same_request_gives_the_same_plan() -> None:
     first, second = planned(request), planned(request)
     assert first.configuration == second.configuration
     assert first.metrics == second.metrics
+
+
+def test_the_fewest_gpus_reach_the_target() -> None:
+    fast = planned(job(allowed=FIXED))
+    target = 2.5 * fast.metrics.iteration_s
+    found = planned(job(allowed=FIXED, objective={"kind": "fewest_gpus", "target_iteration_s": target}))
+    assert found.metrics.iteration_s <= target
+    assert found.metrics.num_gpus < fast.metrics.num_gpus
+    assert found.proof.status == "optimal"
+
+
+def test_a_target_nobody_reaches_is_a_reason() -> None:
+    assert reason(job(objective={"kind": "fewest_gpus", "target_iteration_s": 1e-4})) == "target-out-of-reach"
+
+
+@pytest.mark.parametrize("price", [None, 3.0])
+def test_the_cheapest_plan_costs_no_more_than_the_fastest(price: float | None) -> None:
+    gpu = GPU | {"usd_per_gpu_hour": price}
+    fast = planned(job(allowed=FIXED, pool={"gpu": gpu}))
+    cheap = planned(job(allowed=FIXED, pool={"gpu": gpu}, objective={"kind": "cost_per_token"}))
+    assert cheap.metrics.num_gpus * cheap.metrics.iteration_s <= fast.metrics.num_gpus * fast.metrics.iteration_s
+    assert cheap.metrics.iteration_s >= fast.metrics.iteration_s
+    assert (cheap.metrics.usd_per_million_tokens is None) == (price is None)
