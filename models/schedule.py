@@ -130,7 +130,7 @@ class PipelineOptions(Frozen):
         default=0.001,
         ge=0,
         le=1,
-        description="Stop once (value - bound) / value is at most this.",
+        description="Stop once (value - bound) / value is at most this; a complete proof is tried for 5 s first.",
         examples=[0.001],
         json_schema_extra={"unit": "1"},
     )

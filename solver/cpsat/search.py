@@ -17,6 +17,7 @@ from solver.verify.replay import replay_shape
 
 PROVEN = 1e-7  # relative; below the judge's and the answer's tolerance of 1e-6
 BUDGET_TOLERANCE = 1 + 1e-9
+PROOF_PATIENCE_S = 5.0
 
 
 @dataclass
@@ -91,5 +92,11 @@ class Search:
 
     @property
     def over(self) -> bool:
-        """Time is up, the proof is complete, or somebody has asked to stop."""
-        return self.proven or self.left_s <= 0 or (self.cancelled is not None and self.cancelled())
+        """Time is up, the proof is complete, the wished gap is reached, or somebody has asked to stop.
+
+        Within the wished gap a complete proof is still tried for a short while, since it often comes next.
+        """
+        options = self.problem.options
+        patient = self.elapsed_s < min(PROOF_PATIENCE_S, options.time_limit_s / 4)
+        near = self.gap <= options.relative_gap and not patient
+        return self.proven or near or self.left_s <= 0 or (self.cancelled is not None and self.cancelled())
