@@ -18,7 +18,7 @@ from models.workload import Precision
 from solver.cost.fabric import Fabric, fabric_of
 from solver.cost.job import Job, job_of
 from solver.network.topology import Topology, build_topology
-from solver.placement.units import Unit, building_of, units_of, usable_gpus, usable_pools
+from solver.placement.units import Unit, buildings_of, units_of, usable_gpus, usable_pools
 
 GENERAL_FRAMEWORKS = frozenset({"Megatron", "Megatron-LM"})
 
@@ -60,7 +60,8 @@ class Context:
     @cached_property
     def units(self) -> tuple[Unit, ...]:
         """Pools of one GPU type in one building."""
-        return units_of(self.request.cluster, self.pools)
+        pinned = {pin.place for pin in self.request.constraints.pins}
+        return units_of(self.request.cluster, self.pools, pinned)
 
     @cached_property
     def machines(self) -> dict[str, Machine]:
@@ -77,6 +78,11 @@ class Context:
         """The link graph."""
         return build_topology(self.request.cluster)
 
+    @cached_property
+    def known_splits(self) -> dict[object, tuple[tuple[tuple[tuple[int, ...], float], ...], ...] | None]:
+        """Paths and parts of the steps of exchange rings, remembered by whoever finds them."""
+        return {}
+
     def memory_limit_bytes(self, gpu: GpuType) -> float:
         """HBM less the headroom asked for."""
         return gpu.memory_bytes * (1.0 - self.request.constraints.memory_headroom_fraction)
@@ -92,14 +98,14 @@ class Context:
     @cached_property
     def cut(self) -> Cut:
         """The building that is worst connected: what leaves it, and how far its nearest neighbour is."""
-        cluster, topology = self.request.cluster, self.topology
+        topology, building_at = self.topology, buildings_of(self.request.cluster)
         buildings = {unit.building for unit in self.units}
         worst = Cut(float("inf"), 0.0)
         for building in sorted(buildings):
             leaving = [
                 edge
                 for edge in topology.edges
-                if building_of(cluster, edge.from_place) == building != building_of(cluster, edge.to_place)
+                if building_at[edge.from_place] == building != building_at[edge.to_place]
             ]
             rate = sum(edge.capacity_bytes_per_s for edge in leaving)
             if leaving and rate < worst.bytes_per_s:

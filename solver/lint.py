@@ -7,12 +7,14 @@ model and is explained by `space/feasible.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import combinations
 
 from models.outcome import Reason
 from models.request import PlanRequest
 from models.workload import LatentAttention
 from solver.placement.units import enclosing, usable_pools
 
+MAX_PIPELINE_RANKS = 64  # what the space tries where pp is left open
 Check = Callable[[PlanRequest], list[Reason]]
 
 
@@ -182,14 +184,41 @@ def _pins_hold(request: PlanRequest) -> list[Reason]:
                     remedies=("pin fewer ranks or replicas", "pin to a larger place", "forbid fewer places"),
                 )
             )
-        if allowed.pp is not None and max(allowed.pp) <= pin.last_pipeline_rank:
+    return reasons
+
+
+def _pinned_ranks_exist(request: PlanRequest) -> list[Reason]:
+    wanted, layers = request.constraints.allowed.pp, request.workload.architecture.num_layers
+    most = max(wanted) if wanted else min(layers, MAX_PIPELINE_RANKS)
+    ranks = f"the allowed pp of {list(wanted)}" if wanted else f"a pipeline of at most {most} ranks"
+    return [
+        Reason(
+            code="pins-contradict",
+            pointer=f"/constraints/pins/{index}/last_pipeline_rank",
+            detail=f"pipeline rank {pin.last_pipeline_rank} is pinned, but {ranks} never has it",
+            remedies=("lower last_pipeline_rank", "allow a larger pp"),
+        )
+        for index, pin in enumerate(request.constraints.pins)
+        if most <= pin.last_pipeline_rank
+    ]
+
+
+def _pins_agree(request: PlanRequest) -> list[Reason]:
+    """All replicas of a rank cannot be in two places of which neither holds the other."""
+    around = enclosing(request.cluster)
+    whole = [(index, pin) for index, pin in enumerate(request.constraints.pins) if pin.num_replicas is None]
+    reasons = []
+    for (one, first), (other, second) in combinations(whole, 2):
+        rank = max(first.first_pipeline_rank, second.first_pipeline_rank)
+        nested = first.place in around[second.place] or second.place in around[first.place]
+        if rank <= min(first.last_pipeline_rank, second.last_pipeline_rank) and not nested:
             reasons.append(
                 Reason(
                     code="pins-contradict",
-                    pointer=f"/constraints/pins/{index}/last_pipeline_rank",
-                    detail=f"pipeline rank {pin.last_pipeline_rank} is pinned, but the allowed pp of "
-                    f"{list(allowed.pp)} never has it",
-                    remedies=("lower last_pipeline_rank", "allow a larger pp"),
+                    pointer=f"/constraints/pins/{other}/place",
+                    detail=f"pins {one} and {other} want all replicas of pipeline rank {rank} in {first.place!r} and "
+                    f"in {second.place!r}, which do not hold each other",
+                    remedies=("pin different ranks", "give both pins num_replicas"),
                 )
             )
     return reasons
@@ -205,4 +234,6 @@ CHECKS: tuple[Check, ...] = (
     _enough_layers,
     _fixed_degrees_fit,
     _pins_hold,
+    _pinned_ranks_exist,
+    _pins_agree,
 )

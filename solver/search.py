@@ -18,7 +18,7 @@ from solver.evaluation.candidate import Candidate
 from solver.evaluation.draft import Draft, draft
 from solver.evaluation.places import placements
 from solver.evaluation.polish import polish, relaxed_bound_s
-from solver.evaluation.report import extra_usd, plan_of
+from solver.evaluation.report import exceeds_traffic_limit, extra_usd, plan_of
 from solver.evaluation.scheduling import Schedulers
 from solver.frontier import Frontier
 from solver.objective import Goal
@@ -165,7 +165,7 @@ class Search:
 
     def _consider(self, found: Draft | None, phase: str) -> None:
         """Keep the draft among the best; a new incumbent is written out and judged first."""
-        if found is None:
+        if found is None or exceeds_traffic_limit(self.context, found):
             return
         shape = _pipeline_shape(found.candidate.configuration)
         if shape not in self._drafts or found.iteration_s < self._drafts[shape].iteration_s:

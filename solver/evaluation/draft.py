@@ -26,6 +26,7 @@ from solver.schedules.bounds import lower_bound
 from solver.space.stages import PoolStages, pool_stages
 from solver.transport.exchange import ExchangeCost, exchange_costs, exchanging_edges, run_exchanges
 from solver.transport.hops import HopDelay, reserved_bytes_per_s, route_hops
+from solver.transport.prices import Traffic
 
 EXCHANGE_LINK = "gradient exchange"
 
@@ -49,6 +50,19 @@ class Draft:
         """Transport between places, of messages and exchanges."""
         messages = [hop.choice for delays in self.hops for hop in delays if hop.choice is not None]
         return tuple(dict.fromkeys([*messages, *(choice for cost in self.costs for choice in cost.choices)]))
+
+    @property
+    def traffic(self) -> Traffic:
+        """What travels between places."""
+        return Traffic(
+            self.candidate.configuration,
+            self.candidate.routes,
+            self.hops,
+            self.costs,
+            self.exchanges,
+            self.message_bytes,
+            self.pipeline_s,
+        )
 
     @property
     def pipeline_s(self) -> float:

@@ -98,7 +98,7 @@ def _bundles(context: Context, pool: int, configuration: Configuration) -> int:
 
 
 def _units_inside(context: Context, place_id: str) -> set[int]:
-    """Units all of whose pools lie inside a place."""
+    """Units whose pools lie inside a place: pins never cut through a unit."""
     return {
         index
         for index, unit in enumerate(context.units)

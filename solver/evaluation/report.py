@@ -15,10 +15,12 @@ from solver.evaluation.draft import Draft
 from solver.evaluation.scheduling import Timing
 from solver.evaluation.where import placement_of
 from solver.transport.choose import transport_choices
-from solver.transport.loads import cross_building_bytes, egress_usd, link_loads
+from solver.transport.loads import cross_building_bytes, egress_usd, link_loads, shortage_warnings
+from solver.transport.prices import link_prices
 from solver.verify.pipeline_shape import PipelineOrder
 from solver.verify.replay import replay
 
+SECONDS_PER_HOUR = 3600.0
 UNJUDGED = Verdict(accepted=False, rules_checked=())
 
 
@@ -26,8 +28,9 @@ def plan_of(context: Context, draft: Draft, proof: Proof) -> Plan:
     """The plan of a draft, not yet judged."""
     placement = placement_of(context, draft.candidate)
     written = {timing: timing.written() for timing in draft.timings}
-    loads = link_loads(context, draft.candidate.configuration, draft.candidate.routes, draft.hops, draft.costs,
-                       message_bytes=draft.message_bytes, iteration_s=draft.iteration_s)  # fmt: skip
+    time = time_of(draft)
+    prices = link_prices(context, draft.traffic, hidden_s=draft.pipeline_s - time.pipeline_s)
+    loads = link_loads(context, draft.traffic, iteration_s=draft.iteration_s, prices=prices)
     return Plan(
         configuration=draft.candidate.configuration,
         placement=placement,
@@ -45,12 +48,13 @@ def plan_of(context: Context, draft: Draft, proof: Proof) -> Plan:
         ),
         link_loads=loads,
         memory=memory_of(context, draft),
-        time=time_of(draft),
+        time=time,
         metrics=metrics_of(
             context, draft, cross_bytes=cross_building_bytes(context, loads), egress=egress_usd(context, loads)
         ),
         proof=proof,
         assumptions=assumptions_of(context),
+        warnings=shortage_warnings(context, loads),
         verdict=UNJUDGED,
         stack_profile=context.stack.name,
     )
@@ -167,6 +171,28 @@ def metrics_of(context: Context, draft: Draft, *, cross_bytes: float, egress: fl
     )
 
 
+def exceeds_traffic_limit(context: Context, draft: Draft) -> bool:
+    """More bytes between buildings than the request allows."""
+    limit = context.request.constraints.max_cross_building_bytes_per_iteration
+    if limit is None:
+        return False
+    loads = link_loads(context, draft.traffic, iteration_s=draft.iteration_s, prices={})
+    return cross_building_bytes(context, loads) > limit
+
+
+def extra_usd(context: Context, draft: Draft, usd_per_gpu_s: float) -> float:
+    """What a plan costs per iteration beyond its GPUs at the least price: dearer GPUs, and egress over priced links."""
+    egress = egress_usd(context, link_loads(context, draft.traffic, iteration_s=draft.iteration_s, prices={}))
+    dearer = 0.0
+    for route in draft.candidate.routes:
+        for pool in route.pools:
+            price = context.pools[pool].gpu.usd_per_gpu_hour
+            if price is not None:
+                count = route.num_replicas * draft.candidate.configuration.degrees.gpus_per_stage_group
+                dearer += count * (price / SECONDS_PER_HOUR - usd_per_gpu_s) * draft.iteration_s
+    return egress + dearer
+
+
 def _usd_per_million_tokens(context: Context, gpus: dict[int, int], iteration_s: float, egress: float) -> float | None:
     hourly = 0.0
     for pool, count in gpus.items():
@@ -174,7 +200,7 @@ def _usd_per_million_tokens(context: Context, gpus: dict[int, int], iteration_s:
         if price is None:
             return None
         hourly += count * price
-    return (hourly * iteration_s / 3600.0 + egress) / context.request.workload.tokens_per_iteration * 1e6
+    return (hourly * iteration_s / SECONDS_PER_HOUR + egress) / context.request.workload.tokens_per_iteration * 1e6
 
 
 def assumptions_of(context: Context) -> tuple[Assumption, ...]:

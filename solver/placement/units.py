@@ -5,7 +5,7 @@ Owns the reading of pins, forbidden places and reserved GPUs. Never chooses a pl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from models.cluster import Cluster, Pool
@@ -14,7 +14,7 @@ from models.request import PlanRequest
 
 @dataclass(frozen=True)
 class Unit:
-    """The pools of one GPU type in one building, as indices into the usable pools."""
+    """The pools of one GPU type in one building that the same pins concern, as indices into the usable pools."""
 
     building: str
     gpu: str
@@ -23,28 +23,22 @@ class Unit:
 
 def ancestors(cluster: Cluster, place: str) -> tuple[str, ...]:
     """The place and everything that encloses it, innermost first."""
-    parents = {one.id: one.parent for one in cluster.places}
-    chain, here = [], place
-    while True:
+    return _chain({one.id: one.parent for one in cluster.places}, place)
+
+
+def _chain(parents: dict[str, str | None], place: str) -> tuple[str, ...]:
+    chain: list[str] = []
+    here: str | None = place
+    while here is not None:
         chain.append(here)
-        above = parents[here]
-        if above is None:
-            return tuple(chain)
-        here = above
+        here = parents[here]
+    return tuple(chain)
 
 
 def enclosing(cluster: Cluster) -> dict[str, frozenset[str]]:
     """For every place, itself and everything that encloses it; one pass, for callers that ask about many places."""
     parents = {one.id: one.parent for one in cluster.places}
-    found: dict[str, frozenset[str]] = {}
-    for place in parents:
-        chain: list[str] = []
-        here: str | None = place
-        while here is not None:
-            chain.append(here)
-            here = parents[here]
-        found[place] = frozenset(chain)
-    return found
+    return {place: frozenset(_chain(parents, place)) for place in parents}
 
 
 def building_of(cluster: Cluster, place: str) -> str:
@@ -69,12 +63,22 @@ def usable_gpus(request: PlanRequest) -> int:
     return min(free, request.constraints.max_gpus or free)
 
 
-def units_of(cluster: Cluster, pools: Sequence[Pool]) -> tuple[Unit, ...]:
-    """Units in the order of their first pool."""
-    grouped: dict[tuple[str, str], list[int]] = {}
+def buildings_of(cluster: Cluster) -> dict[str, str]:
+    """`building_of` for every place, in one pass."""
+    levels = {one.id: one.level for one in cluster.places}
+    parents = {one.id: one.parent for one in cluster.places}
+    chains = {place: _chain(parents, place) for place in parents}
+    return {place: next((one for one in chain if levels[one] == "building"), place) for place, chain in chains.items()}
+
+
+def units_of(cluster: Cluster, pools: Sequence[Pool], pinned: Collection[str] = ()) -> tuple[Unit, ...]:
+    """Units in the order of their first pool; pools inside different `pinned` places are different units."""
+    around, buildings = enclosing(cluster), buildings_of(cluster)
+    grouped: dict[tuple[str, str, frozenset[str]], list[int]] = {}
     for index, pool in enumerate(pools):
-        grouped.setdefault((building_of(cluster, pool.place), pool.gpu.name), []).append(index)
-    return tuple(Unit(building, gpu, tuple(members)) for (building, gpu), members in grouped.items())
+        key = (buildings[pool.place], pool.gpu.name, around[pool.place] & frozenset(pinned))
+        grouped.setdefault(key, []).append(index)
+    return tuple(Unit(building, gpu, tuple(members)) for (building, gpu, _), members in grouped.items())
 
 
 def groups_of(pool: Pool, tp: int, cp: int) -> int:

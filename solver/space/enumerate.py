@@ -15,11 +15,11 @@ from models.request import PlanRequest
 from models.schedule import MAX_OPERATIONS
 from models.workload import LatentAttention, Recompute
 from solver.cost.columns import DDP, FSDP, HSDP, RECOMPUTE_CODES, SHARDING_CODES, ZERO1, Columns
-from solver.placement.units import building_of, usable_gpus, usable_pools
+from solver.lint import MAX_PIPELINE_RANKS
+from solver.placement.units import buildings_of, groups_of, usable_gpus, usable_pools
 
 IntArray = npt.NDArray[np.int64]
 FAMILY_CODES = ("one_way", "loop", "v")
-MAX_PIPELINE_RANKS = 64
 MAX_CHUNKS = 8
 MAX_CONTEXT_PARALLEL = 32
 MAX_MICRO_BATCH = 16
@@ -106,11 +106,10 @@ def pipeline_degrees(request: PlanRequest) -> list[int]:
     layers = request.workload.architecture.num_layers
     limit = min(MAX_PIPELINE_RANKS, layers)
     usual = {*_powers_of_two(limit), *_divisors(layers), *_divisors(layers + 2)}
-    return [
-        pp
-        for pp in request.constraints.allowed.pp or sorted(usual)
-        if pp <= (layers if request.constraints.allowed.pp else limit)
-    ]
+    pinned = max((pin.last_pipeline_rank for pin in request.constraints.pins), default=-1)
+    wanted = request.constraints.allowed.pp
+    degrees = [pp for pp in wanted if pp <= layers] if wanted else [pp for pp in sorted(usual) if pp <= limit]
+    return [pp for pp in degrees if pp > pinned]
 
 
 def _shapes(request: PlanRequest, pools: list[Pool]) -> Rows:
@@ -118,15 +117,33 @@ def _shapes(request: PlanRequest, pools: list[Pool]) -> Rows:
     out: list[tuple[int, ...]] = []
     for tp in tensor_degrees(request, pools):
         for cp in context_degrees(request):
-            groups = sum(pool.num_free_gpus // (tp * cp) for pool in pools if pool.gpu.scale_up_domain_gpus % tp == 0)
-            if request.constraints.max_gpus is not None:
-                groups = min(groups, request.constraints.max_gpus // (tp * cp))
+            room = building_groups(request, pools, tp, cp)
+            groups = min(sum(room), (request.constraints.max_gpus or sum(room) * tp * cp) // (tp * cp))
             for pp in pipeline_degrees(request):
                 out += [
                     (tp, cp, pp, vpp, family, groups // pp) for vpp, family in _chunkings(request, pp) if groups >= pp
                 ]
     table = np.array(out, dtype=np.int64).reshape(-1, 6)
     return dict(zip(("tp", "cp", "pp", "vpp", "family", "max_dp"), table.T, strict=True))
+
+
+def building_groups(request: PlanRequest, pools: list[Pool], tp: int, cp: int) -> list[int]:
+    """Stage groups that each building holds."""
+    buildings = buildings_of(request.cluster)
+    held: dict[str, int] = {}
+    for pool in pools:
+        held[buildings[pool.place]] = held.get(buildings[pool.place], 0) + groups_of(pool, tp, cp)
+    return list(held.values())
+
+
+def _most_replicas(request: PlanRequest, room: list[int], pp: int) -> int:
+    """Replicas that fit when a replica, or the replicas of a rank, may not span buildings."""
+    constraints = request.constraints
+    most = sum(groups // pp for groups in room) if not constraints.pipeline_may_cross_buildings else sum(room) // pp
+    if constraints.data_parallel_may_cross_buildings:
+        return most
+    whole = max(room) // pp
+    return whole if not constraints.pipeline_may_cross_buildings else min(most, max(room))
 
 
 def _chunkings(request: PlanRequest, pp: int) -> list[tuple[int, int]]:
@@ -175,7 +192,7 @@ def _with_experts(request: PlanRequest, rows: Rows) -> Rows:
 def _with_sharding(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
     """Sharding and its groups. Plain DDP is left out unless asked for: zero1 moves no more and keeps less."""
     names = request.constraints.allowed.sharding or ("zero1", "fsdp", "hsdp")
-    buildings = len({building_of(request.cluster, pool.place) for pool in pools})
+    buildings = len({buildings_of(request.cluster)[pool.place] for pool in pools})
     splits = sorted({buildings, len({pool.place for pool in pools})} - {1}) or [2]
     options = [(SHARDING_CODES.index(name), k) for name in names for k in (splits if name == "hsdp" else [1])]
     crossed = _cross(rows, np.array(options, dtype=np.int64).reshape(-1, 2), ("sharding", "split"))

@@ -14,6 +14,7 @@ from solver.cost.memory import peak_activations
 from solver.cost.stage import StageCost
 from solver.space.enumerate import Space
 
+HOPELESS_S = 1e6  # more traffic than the request allows: tried last
 CRAMPED = 1.4  # usual schedules that memory keeps from filling the pipeline take about so much more than the bound
 
 
@@ -37,11 +38,16 @@ def _crossing_s(context: Context, space: Space, whole: StageCost) -> FloatArray:
     used = columns.tp * columns.cp * columns.pp * columns.dp
     parameters = whole.parameters * columns.tp + whole.expert_parameters * columns.tp * columns.ep
     gradient_bytes = context.job.optimizer.gradient_bytes_per_parameter
-    exchange = crossing_bytes(parameters, columns, 2, gradient_bytes=gradient_bytes) / cut.bytes_per_s
+    exchange_bytes = crossing_bytes(parameters, columns, 2, gradient_bytes=gradient_bytes)
     passes = np.where(space.family == 1, 2 * columns.vpp - 1, columns.vpp)
-    slot = passes * columns.dp * whole.boundary_bytes / cut.bytes_per_s
+    slot_bytes = passes * columns.dp * whole.boundary_bytes
+    slot = slot_bytes / cut.bytes_per_s
     work = whole.total_s / columns.pp
     messages = columns.num_microbatches * np.maximum(slot - work, 0.0) + 2.0 * passes * (cut.latency_s + slot)
     messages = np.where(columns.pp > 1, messages, np.inf)
-    crossing: FloatArray = np.where(used > context.largest_building_gpus, np.minimum(exchange, messages), 0.0)
-    return crossing
+    crossing = np.minimum(exchange_bytes / cut.bytes_per_s, messages)
+    limit = context.request.constraints.max_cross_building_bytes_per_iteration
+    if limit is not None:
+        least_bytes = np.minimum(exchange_bytes, columns.num_microbatches * slot_bytes)
+        crossing = np.where(least_bytes > limit, HOPELESS_S, crossing)
+    return np.where(used > context.largest_building_gpus, crossing, 0.0)

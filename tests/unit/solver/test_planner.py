@@ -18,6 +18,10 @@ ONE_DP = {**FIXED, "dp": [8]}
 GPU = named_entry("gpus", "H100-SXM-80G")
 
 
+def pin(place: str, *, rank: int = 0) -> dict[str, Any]:
+    return {"first_pipeline_rank": rank, "last_pipeline_rank": rank, "place": place}
+
+
 def planned(request: PlanRequest) -> Plan:
     outcome = plan(request)
     assert isinstance(outcome, Planned), outcome
@@ -89,6 +93,8 @@ def test_no_time_is_not_a_proof() -> None:
             ),
             "pins-contradict",
         ),
+        (job(constraints={"pins": [pin("b0"), pin("b1")]}), "pins-contradict"),
+        (job(allowed={}, constraints={"pins": [pin("b0", rank=16)]}), "pins-contradict"),
     ],
 )
 def test_infeasible_is_an_answer_with_a_typed_reason(request_: PlanRequest, code: str) -> None:
@@ -133,6 +139,36 @@ def test_pins_and_toggles_reach_the_plan() -> None:
     assert whole.placement.crossing == "dp_out"
     split = planned(job(allowed=ONE_DP, constraints={"data_parallel_may_cross_buildings": False}))
     assert split.placement.crossing == "pp_out"
+
+
+def test_a_pin_to_a_zone_of_a_building_with_more_zones_is_obeyed() -> None:
+    base = job(hosts=(8,)).model_dump(mode="json")
+    base["cluster"] |= {
+        "places": [
+            {"id": "b", "level": "building"},
+            *({"id": z, "level": "zone", "parent": "b"} for z in ("z0", "z1")),
+        ],
+        "pools": [base["cluster"]["pools"][0] | {"id": f"p-{z}", "place": z, "num_hosts": 4} for z in ("z0", "z1")],
+    }
+    base["constraints"] |= {
+        "allowed": {**FIXED, "dp": [4]},
+        "pins": [{"first_pipeline_rank": 0, "last_pipeline_rank": 1, "place": "z1"}],
+    }
+    found = planned(PlanRequest.model_validate(base))
+    assert all(set(route.places[:2]) == {"z1"} for route in found.placement.routes)
+
+
+@pytest.mark.parametrize("hosts", [(4, 4), (2, 4)])
+def test_without_any_crossing_the_largest_building_is_used(hosts: tuple[int, ...]) -> None:
+    toggles = {"pipeline_may_cross_buildings": False, "data_parallel_may_cross_buildings": False}
+    found = planned(job(hosts=hosts, allowed=FIXED, constraints=toggles))
+    assert found.placement.crossing == "none"
+    assert found.metrics.num_gpus == max(hosts) * 8
+
+
+def test_a_limit_on_crossing_traffic_is_kept() -> None:
+    found = planned(job(allowed=FIXED, constraints={"max_cross_building_bytes_per_iteration": 1e6}))
+    assert found.metrics.cross_building_bytes <= 1e6
 
 
 def test_a_pin_for_some_replicas_is_obeyed() -> None:
