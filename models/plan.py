@@ -283,5 +283,10 @@ class Plan(Frozen):
     proof: Proof = Field(description="Bound and gap.", examples=[{}])
     baselines: tuple[Baseline, ...] = Field((), description="Other rules under the same evaluator.", examples=[[]])
     assumptions: tuple[Assumption, ...] = Field((), description="What the numbers rest on.", examples=[[]])
+    warnings: tuple[Annotated[str, Field(max_length=600)], ...] = Field(
+        (),
+        description="What a person should know before running it: links whose switch buffers their distance outgrows.",
+        examples=[["Pause headroom of link 'east-west': 98.1 MB per port and priority, but the switch has 64.0 MB."]],
+    )
     verdict: Verdict = Field(description="What the judge says.", examples=[{}])
     stack_profile: Name = Field(description="Software-stack profile of the cost model.", examples=["megatron-2024"])

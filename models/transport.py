@@ -65,3 +65,12 @@ class LinkLoad(Frozen):
         description="Highest instantaneous rate over usable capacity.", examples=[1.0]
     )
     num_background_flows: Count = Field(0, description="Flows of others that the request states.", examples=[0])
+    headroom_bytes_per_s: Rate = Field(0.0, description="Usable capacity less the peak rate.", examples=[2.5e12])
+    bottleneck: tuple[Dimension, ...] = Field(
+        (), description="Causes whose pace this direction sets, hidden behind compute or not.", examples=[["dp"]]
+    )
+    price_s_per_gb: Annotated[float, Field(ge=0, json_schema_extra={"unit": "s/GB"})] = Field(
+        0.0,
+        description="Iteration time that one more gigabyte on it costs; 0 where compute or another link sets the pace.",
+        examples=[6.25e-4],
+    )

@@ -6,6 +6,7 @@ Owns places and edges by index, tiers, and least-latency paths. Never routes loa
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -166,9 +167,23 @@ class Topology:
         """Whether a path leads from one place to the other."""
         return place_a == place_b or place_b in self._tree(place_a)
 
-    def path_facts(self, place_a: PlaceId, place_b: PlaceId) -> PathFacts:
-        """The path of least latency, end to end from GPU to GPU and back."""
-        forward = self.path(place_a, place_b)
+    @cached_property
+    def edges_with_detour(self) -> frozenset[int]:
+        """Edges that may have another way round: what is left of the graph when loose ends are cut off again and again.
+
+        Empty in a tree, where every pair of places has one path.
+        """
+        pairs = {index: frozenset((edge.from_place, edge.to_place)) for index, edge in enumerate(self.edges)}
+        while True:
+            links_at = Counter(end for ends in pairs.values() for end in ends)  # both directions of a link count
+            kept = {index: ends for index, ends in pairs.items() if all(links_at[end] > 2 for end in ends)}
+            if len(kept) == len(pairs):
+                return frozenset(kept)
+            pairs = kept
+
+    def path_facts(self, place_a: PlaceId, place_b: PlaceId, along: tuple[int, ...] | None = None) -> PathFacts:
+        """A path, by default that of least latency, end to end from GPU to GPU; answers come back the shortest way."""
+        forward = self.path(place_a, place_b) if along is None else along
         access = latency.access_s(self.place(place_a).level) + latency.access_s(self.place(place_b).level)
         there = access + sum(self.edges[index].latency_s for index in forward)
         back = access + sum(self.edges[index].latency_s for index in self.path(place_b, place_a))

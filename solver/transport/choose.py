@@ -16,6 +16,7 @@ from solver.context import Context
 from solver.cost.data_parallel import WEIGHT_BYTES
 from solver.cost.fabric import fabric_of
 from solver.network.collectives import Level
+from solver.network.topology import PathFacts
 from solver.placement.fill import PooledRoute
 from solver.space.stages import PoolStages
 from solver.transport.algorithms import Communicator
@@ -38,7 +39,13 @@ def message_choice(
 
 
 def exchange_choice(
-    context: Context, configuration: Configuration, counts: Counter[int], pair: tuple[str, str], *, local_bytes: float
+    context: Context,
+    configuration: Configuration,
+    counts: Counter[int],
+    pair: tuple[str, str],
+    *,
+    path: PathFacts,
+    local_bytes: float,
 ) -> TransportChoice:
     """Gradient exchange of one stage across places; `counts` are replicas by pool, `pair` a step of the ring."""
     group = configuration.degrees.gpus_per_stage_group
@@ -50,7 +57,7 @@ def exchange_choice(
     communicator = Communicator(
         "dp", "all_reduce", context.topology.tier(*pair), num_places, inside, local_bytes, fewest * group, member
     )
-    return choose_transport(communicator, context.topology.path_facts(*pair))
+    return choose_transport(communicator, path)
 
 
 def transport_choices(

@@ -1,7 +1,8 @@
 """The gradient exchange of every stage: inside places, across them, and when each takes the shared links.
 
-Inside a place the GPUs' own NICs work; across places one copy per place travels a ring of places. Eight chunks are
-pipelined over both. Owns these times and bytes; never schedules an operation of the pipeline.
+Inside a place the GPUs' own NICs work; across places one copy per place travels a ring of places, on the paths of least
+latency or, where that is faster, split over several. Eight chunks are pipelined over both. Owns these times and bytes;
+never schedules an operation of the pipeline.
 """
 
 from __future__ import annotations
@@ -17,11 +18,35 @@ from solver.context import Context
 from solver.cost.columns import ZERO1, Columns, FloatArray, columns_of
 from solver.cost.data_parallel import crossing_bytes, step_traffic
 from solver.cost.fabric import fabric_of
+from solver.network.topology import PathFacts, Topology
 from solver.placement.fill import PooledRoute
 from solver.space.stages import PoolStages
 from solver.transport.choose import exchange_choice
+from solver.transport.ring import Ring, Step, ring_of, split_ring, step_facts
 
 NUM_CHUNKS = 8
+LEAST_GAIN = 0.01  # of the time on the links, below which a split is not worth its paths
+
+
+@dataclass(frozen=True)
+class SharedWire:
+    """One stage's exchange between places: its ring, what each step sends, and how long the links take.
+
+    `reached` is the part of the links' rate that the chosen transport reaches; `bottlenecks` are the edges that set the
+    pace, none where the GPUs' own cards do.
+    """
+
+    ring: Ring
+    sent_bytes: float
+    shared_s: float
+    reached: float
+    bottlenecks: frozenset[int]
+    choices: tuple[TransportChoice, ...]
+
+    @property
+    def edge_bytes(self) -> dict[int, float]:
+        """Bytes on every directed edge."""
+        return {edge: part * self.sent_bytes for edge, part in self.ring.load.items()}
 
 
 @dataclass(frozen=True)
@@ -33,6 +58,7 @@ class ExchangeCost:
     shared_s: float
     edge_bytes: dict[int, float]
     choices: tuple[TransportChoice, ...] = ()
+    wire: SharedWire | None = None
 
     @property
     def duration_s(self) -> float:
@@ -44,9 +70,7 @@ def exchanging_edges(context: Context, configuration: Configuration, routes: tup
     """Edges that the exchange of some rank takes."""
     edges: set[int] = set()
     for rank in range(configuration.degrees.pp):
-        counts = rank_replicas(routes, rank)
-        if len(_places(context, counts)) > 1:
-            edges.update(edge for pair in _neighbours(context, counts) for edge in context.topology.path(*pair))
+        edges.update(ring_of(context.topology, _places(context, rank_replicas(routes, rank))).load)
     return frozenset(edges)
 
 
@@ -106,22 +130,67 @@ def _exchange(
         _private_s(context, replace(columns, dp=np.array([count])), pool, stages[pool], stage)
         for pool, count in counts.items()
     )
-    edge_bytes = _edge_bytes(context, columns, counts, _stage_parameters(columns, stages[next(iter(counts))], stage))
-    if not edge_bytes:
+    one = stages[next(iter(counts))]
+    plain = ring_of(context.topology, _places(context, counts))
+    if not plain.steps:
         return ExchangeCost(overlap_s, private_s, 0.0, {})
-    sent_bytes = max(edge_bytes.values())
-    nics = min(_place_bytes_per_s(context, configuration, pool, count) for pool, count in counts.items())
-    wire_s = max(sent_bytes / nics, *(size / capacity[edge] for edge, size in edge_bytes.items()))
-    num_places = len(_places(context, counts))
-    steps = 2 * (num_places - 1)
-    farthest_s = max(context.topology.path_facts(*pair).latency_s for pair in _neighbours(context, counts))
-    local_bytes = _largest_local_bytes(context, stages[next(iter(counts))])
-    chosen = {
-        pair: exchange_choice(context, configuration, counts, pair, local_bytes=local_bytes)
-        for pair in _narrowest_by_tier(context, counts)
-    }
-    share = min(_share_of_wire(context, configuration, counts, pair, choice) for pair, choice in chosen.items())
-    return ExchangeCost(overlap_s, private_s, wire_s / share + steps * farthest_s, edge_bytes, tuple(chosen.values()))
+    sent_bytes = _sent_bytes(context, columns, len(plain.steps), _stage_parameters(columns, one, stage))
+    senders = _Senders(context, configuration, counts, _largest_local_bytes(context, one))
+    wire = _faster_wire(senders, plain, sent_bytes, capacity)
+    return ExchangeCost(overlap_s, private_s, wire.shared_s, wire.edge_bytes, wire.choices, wire)
+
+
+@dataclass(frozen=True)
+class _Senders:
+    """Who exchanges: replicas by pool, and how much one GPU brings."""
+
+    context: Context
+    configuration: Configuration
+    counts: Counter[int]
+    local_bytes: float
+
+    @property
+    def cards_bytes_per_s(self) -> float:
+        """Rate of the GPUs of the weakest place together."""
+        return min(
+            _place_bytes_per_s(self.context, self.configuration, pool, count) for pool, count in self.counts.items()
+        )
+
+
+def _faster_wire(senders: _Senders, plain: Ring, sent_bytes: float, capacity: FloatArray) -> SharedWire:
+    """On the paths of least latency, unless an optimal split saves more than a hundredth of the time.
+
+    A split may take detours, so it is not tried where bytes between buildings are limited or egress is minimised.
+    """
+    simple = _wire(senders, plain, sent_bytes, capacity)
+    request = senders.context.request
+    bytes_matter = request.constraints.max_cross_building_bytes_per_iteration is not None
+    if bytes_matter or request.objective.kind == "cost_per_token" or not simple.bottlenecks:
+        return simple
+    split = split_ring(senders.context, plain, capacity)
+    if split is None:
+        return simple
+    wider = _wire(senders, split, sent_bytes, capacity)
+    return wider if wider.shared_s < simple.shared_s * (1.0 - LEAST_GAIN) else simple
+
+
+def _wire(senders: _Senders, ring: Ring, sent_bytes: float, capacity: FloatArray) -> SharedWire:
+    """Every step of the ring at once, each of them once per place less one and per direction of the exchange."""
+    topology = senders.context.topology
+    fill = {edge: part * sent_bytes / float(capacity[edge]) for edge, part in ring.load.items()}
+    cards_s = sent_bytes / senders.cards_bytes_per_s
+    wire_s = max(cards_s, *fill.values())
+    chosen = [_step_choice(senders, *one) for one in _narrowest_by_tier(topology, ring)]
+    reached = min(part for _, part in chosen)
+    num_steps = 2 * (len(ring.steps) - 1)
+    return SharedWire(
+        ring=ring,
+        sent_bytes=sent_bytes,
+        shared_s=wire_s / reached + num_steps * ring.farthest_s(topology),
+        reached=reached,
+        bottlenecks=frozenset(edge for edge, time in fill.items() if time >= wire_s * (1.0 - 1e-6)),
+        choices=tuple(choice for choice, _ in chosen),
+    )
 
 
 def _largest_local_bytes(context: Context, stages: PoolStages) -> float:
@@ -130,23 +199,23 @@ def _largest_local_bytes(context: Context, stages: PoolStages) -> float:
     return largest * context.job.optimizer.gradient_bytes_per_parameter
 
 
-def _narrowest_by_tier(context: Context, counts: Counter[int]) -> tuple[tuple[str, str], ...]:
+def _narrowest_by_tier(topology: Topology, ring: Ring) -> tuple[tuple[Step, PathFacts], ...]:
     """Of the ring's steps on each tier, the one with the least capacity."""
-    narrowest: dict[str, tuple[str, str]] = {}
-    capacity = {pair: context.topology.path_facts(*pair).capacity_bytes_per_s for pair in _neighbours(context, counts)}
-    for pair in sorted(capacity, key=lambda pair: -capacity[pair]):
-        narrowest[context.topology.tier(*pair)] = pair
+    narrowest: dict[str, tuple[Step, PathFacts]] = {}
+    facts = [(step, step_facts(topology, step, parts)) for step, parts in zip(ring.steps, ring.parts, strict=True)]
+    for step, path in sorted(facts, key=lambda one: (one[1].capacity_bytes_per_s, one[0]), reverse=True):
+        narrowest[topology.tier(*step)] = (step, path)
     return tuple(narrowest.values())
 
 
-def _share_of_wire(
-    context: Context, configuration: Configuration, counts: Counter[int], pair: tuple[str, str], choice: TransportChoice
-) -> float:
-    """Part of a step's rate that the chosen transport reaches: collisions, windows, headers, codes."""
-    connections = min(counts.values()) * configuration.degrees.gpus_per_stage_group
-    capacity = context.topology.path_facts(*pair).capacity_bytes_per_s
-    cards = min(_place_bytes_per_s(context, configuration, pool, count) for pool, count in counts.items())
-    return min(1.0, choice.effective_bytes_per_s * connections / min(capacity, cards))
+def _step_choice(senders: _Senders, step: Step, path: PathFacts) -> tuple[TransportChoice, float]:
+    """Transport of a step, and the part of its rate that it reaches: collisions, windows, headers, codes."""
+    choice = exchange_choice(
+        senders.context, senders.configuration, senders.counts, step, path=path, local_bytes=senders.local_bytes
+    )
+    connections = min(senders.counts.values()) * senders.configuration.degrees.gpus_per_stage_group
+    rate = choice.effective_bytes_per_s * connections
+    return choice, min(1.0, rate / min(path.capacity_bytes_per_s, senders.cards_bytes_per_s))
 
 
 def _overlap_s(context: Context, columns: Columns, stages: PoolStages, stage: int) -> float:
@@ -184,23 +253,10 @@ def _places(context: Context, counts: Counter[int]) -> list[str]:
     return list(dict.fromkeys(places))
 
 
-def _neighbours(context: Context, counts: Counter[int]) -> list[tuple[str, str]]:
-    """Each place of the ring with the next one."""
-    places = _places(context, counts)
-    return list(zip(places, [*places[1:], places[0]], strict=True))
-
-
-def _edge_bytes(context: Context, columns: Columns, counts: Counter[int], parameters: FloatArray) -> dict[int, float]:
-    num_places = len(_places(context, counts))
-    if num_places == 1:
-        return {}
+def _sent_bytes(context: Context, columns: Columns, num_places: int, parameters: FloatArray) -> float:
+    """What every place sends to the next one."""
     gradient_bytes = context.job.optimizer.gradient_bytes_per_parameter
-    sent = float(crossing_bytes(parameters, columns, num_places, gradient_bytes=gradient_bytes)[0])
-    loads: Counter[int] = Counter()
-    for pair in _neighbours(context, counts):
-        for edge in context.topology.path(*pair):
-            loads[edge] += 1
-    return {edge: times * sent for edge, times in loads.items()}
+    return float(crossing_bytes(parameters, columns, num_places, gradient_bytes=gradient_bytes)[0])
 
 
 def _place_bytes_per_s(context: Context, configuration: Configuration, pool: int, num_replicas: int) -> float:

@@ -30,7 +30,8 @@ class HopDelay:
     """The way from `stage` to the next of one route. No `link`: both ends share a pool, only the delay counts.
 
     `there` and `back` are the directed edges of activations and gradients, `upwards` says that the former go to a
-    higher rank: a link name has one queue per direction along the ranks.
+    higher rank: a link name has one queue per direction along the ranks. `bottlenecks` are the edges whose share sets
+    the rate, none where the GPUs' own cards or the transport do.
     """
 
     stage: int
@@ -41,6 +42,7 @@ class HopDelay:
     back: tuple[int, ...] = ()
     upwards: bool = True
     choice: TransportChoice | None = None
+    bottlenecks: tuple[int, ...] = ()
 
     @property
     def streams(self) -> tuple[tuple[int, bool], ...]:
@@ -70,7 +72,7 @@ def route_hops(
     """Delays of every hop of every route; on `exchanging` edges the gradient exchange keeps its part."""
     legs = [_legs(configuration, route) for route in routes]
     sharers = _edge_sharers(context, routes, legs)
-    room = {edge: _room_bytes_per_s(context, edge, exchanging) / count for edge, count in sharers.items()}
+    room = {edge: room_bytes_per_s(context, edge, exchanging) / count for edge, count in sharers.items()}
     pricing = _Pricing(context, configuration, message_bytes, sharers, room)
     return [tuple(pricing.hop(leg) for leg in own) for own in legs]
 
@@ -101,7 +103,7 @@ def _edge_sharers(context: Context, routes: tuple[PooledRoute, ...], legs: list[
     return sharers
 
 
-def _room_bytes_per_s(context: Context, edge: int, exchanging: frozenset[int]) -> float:
+def room_bytes_per_s(context: Context, edge: int, exchanging: frozenset[int]) -> float:
     """What stage messages may use of an edge."""
     part = 1.0 - EXCHANGE_PART if edge in exchanging else 1.0
     return part * float(context.topology.capacity_bytes_per_s[edge])
@@ -131,7 +133,8 @@ class _Pricing:
         steps = [choice.expected_s - choice.message_bytes / choice.effective_bytes_per_s for choice in choices]
         latency_s = max(steps) + self.context.stack.collective_latency_s.value
         name = "~".join(sorted((source.id, target.id)))
-        return HopDelay(leg.stage, latency_s, self.message_bytes / rate, name, there, back, leg.upwards, slower)
+        narrow = tuple(edge for edge in (*there, *back) if self.room[edge] <= rate * (1.0 + 1e-9))
+        return HopDelay(leg.stage, latency_s, self.message_bytes / rate, name, there, back, leg.upwards, slower, narrow)
 
     def _choice(self, source: Pool, target: Pool, path: tuple[int, ...]) -> TransportChoice:
         return message_choice(

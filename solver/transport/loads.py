@@ -1,4 +1,4 @@
-"""What every directed link carries in an iteration, by cause, and how busy that makes it.
+"""What every directed link carries in an iteration, by cause, how busy that makes it, and what its buffers lack.
 
 Owns the bytes per edge. Never decides a path or a rate.
 """
@@ -6,45 +6,38 @@ Owns the bytes per edge. Never decides a path or a rate.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 
-from models.plan import Configuration
-from models.transport import LinkFlow, LinkLoad
+from models.transport import Dimension, LinkFlow, LinkLoad
 from solver.context import Context
-from solver.placement.fill import PooledRoute
+from solver.network.buffers import buffer_warnings
 from solver.placement.units import building_of
-from solver.transport.exchange import ExchangeCost
-from solver.transport.hops import HopDelay, reserved_bytes_per_s
+from solver.transport.hops import reserved_bytes_per_s
+from solver.transport.prices import Traffic
 
 BYTES_PER_GB = 1e9
 
 
 def link_loads(
-    context: Context,
-    configuration: Configuration,
-    routes: tuple[PooledRoute, ...],
-    hops: list[tuple[HopDelay, ...]],
-    costs: tuple[ExchangeCost, ...],
-    *,
-    message_bytes: float,
-    iteration_s: float,
+    context: Context, traffic: Traffic, *, iteration_s: float, prices: Mapping[int, float]
 ) -> tuple[LinkLoad, ...]:
-    """Loads of every edge that carries something, in the order of the topology."""
-    pipeline = _pipeline_bytes(configuration, routes, hops, message_bytes)
-    rate = reserved_bytes_per_s(routes, hops, message_bytes)
+    """Loads of every edge that carries something, in the order of the topology; `prices` in seconds per byte."""
+    pipeline = _pipeline_bytes(traffic)
+    rate = reserved_bytes_per_s(traffic.routes, list(traffic.hops), traffic.message_bytes)
     exchange: defaultdict[int, float] = defaultdict(float)
     fastest: defaultdict[int, float] = defaultdict(float)
-    for cost in costs:
+    for cost in traffic.costs:
         for carried, size in cost.edge_bytes.items():
             exchange[carried] += size
             fastest[carried] = max(fastest[carried], size / cost.shared_s)
+    setting_pace = _bottlenecks(traffic)
     loads = []
     for index, edge in enumerate(context.topology.edges):
-        parts = [("pp", pipeline[index]), ("dp", exchange[index])]
+        parts: list[tuple[Dimension, float]] = [("pp", pipeline[index]), ("dp", exchange[index])]
         flows = tuple(LinkFlow(cause=cause, bytes_per_iteration=size) for cause, size in parts if size)
         if flows:
-            total = pipeline[index] + exchange[index]
-            mean = total / (edge.capacity_bytes_per_s * iteration_s)
-            peak = (rate.get(index, 0.0) + fastest[index]) / edge.capacity_bytes_per_s
+            mean = (pipeline[index] + exchange[index]) / (edge.capacity_bytes_per_s * iteration_s)
+            peak = max((rate.get(index, 0.0) + fastest[index]) / edge.capacity_bytes_per_s, mean)
             loads.append(
                 LinkLoad(
                     link=edge.id,
@@ -52,26 +45,43 @@ def link_loads(
                     usable_bytes_per_s=edge.capacity_bytes_per_s,
                     flows=flows,
                     mean_utilisation=mean,
-                    peak_utilisation=max(peak, mean),
+                    peak_utilisation=peak,
                     num_background_flows=1 if edge.background_bytes_per_s else 0,
+                    headroom_bytes_per_s=edge.capacity_bytes_per_s * max(1.0 - peak, 0.0),
+                    bottleneck=tuple(cause for cause, _ in parts if index in setting_pace[cause]),
+                    price_s_per_gb=prices.get(index, 0.0) * BYTES_PER_GB,
                 )
             )
     return tuple(loads)
 
 
-def _pipeline_bytes(
-    configuration: Configuration,
-    routes: tuple[PooledRoute, ...],
-    hops: list[tuple[HopDelay, ...]],
-    message_bytes: float,
-) -> defaultdict[int, float]:
+def _bottlenecks(traffic: Traffic) -> dict[Dimension, set[int]]:
+    """Edges that set the rate of some stage message or of some exchange."""
+    return {
+        "pp": {edge for delays in traffic.hops for hop in delays for edge in hop.bottlenecks},
+        "dp": {edge for cost in traffic.costs if cost.wire for edge in cost.wire.bottlenecks},
+    }
+
+
+def _pipeline_bytes(traffic: Traffic) -> defaultdict[int, float]:
     """Bytes of stage messages per edge."""
     size: defaultdict[int, float] = defaultdict(float)
-    for route, delays in zip(routes, hops, strict=True):
+    for route, delays in zip(traffic.routes, traffic.hops, strict=True):
         for hop in delays:
             for edge, _ in hop.streams:
-                size[edge] += configuration.num_microbatches * route.num_replicas * message_bytes
+                size[edge] += traffic.configuration.num_microbatches * route.num_replicas * traffic.message_bytes
     return size
+
+
+def shortage_warnings(context: Context, loads: tuple[LinkLoad, ...]) -> tuple[str, ...]:
+    """What the distance of the links in use asks of switch buffers that they lack."""
+    used, index, edges = {load.link for load in loads}, context.topology.edge_index, context.topology.edges
+    return tuple(
+        warning
+        for link in context.request.cluster.links
+        if link.id in used
+        for warning in buffer_warnings(link, edges[index[link.id, False]].latency_s)
+    )
 
 
 def cross_building_bytes(context: Context, loads: tuple[LinkLoad, ...]) -> float:

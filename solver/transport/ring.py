@@ -1,0 +1,122 @@
+"""The ring of places that a gradient exchange travels: its steps, and what part of each step takes which path.
+
+Owns paths of the ring: those of least latency, and the fastest split where the graph offers other ways. Never costs an
+exchange: `exchange.py` compares the two.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from solver.context import Context
+from solver.network.topology import Edge, PathFacts, Topology
+from solver.transport.flows import Demand, Phase
+from solver.transport.routing import route
+
+FloatArray = NDArray[np.float64]
+Step = tuple[str, str]
+Parts = tuple[tuple[tuple[int, ...], float], ...]  # paths of one step and the part of its bytes that each takes
+
+PHASE = "exchange"
+STEP_BYTES = 1e9  # the split depends on ratios only
+LEAST_PART = 1e-3  # a path for less than this is not worth its queue pairs
+FULL = 1e-6  # below this part of its rate an edge has nothing left for the exchange
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Steps of a ring in order, and the parts of each."""
+
+    steps: tuple[Step, ...]
+    parts: tuple[Parts, ...]
+
+    @cached_property
+    def load(self) -> dict[int, float]:
+        """What each edge carries when every step sends one unit."""
+        carried: Counter[int] = Counter()
+        for parts in self.parts:
+            for path, part in parts:
+                for edge in path:
+                    carried[edge] += part  # type: ignore[assignment]
+        return dict(carried)
+
+    def farthest_s(self, topology: Topology) -> float:
+        """Longest one-way delay of a step, on the longest path that it takes."""
+        return max(
+            topology.path_facts(*step, along=path).latency_s
+            for step, parts in zip(self.steps, self.parts, strict=True)
+            for path, _ in parts
+        )
+
+
+def ring_of(topology: Topology, places: list[str]) -> Ring:
+    """Each place sends to the next one along the path of least latency; no steps where there is one place only."""
+    if len(places) == 1:
+        return Ring((), ())
+    steps = tuple(zip(places, [*places[1:], places[0]], strict=True))
+    return Ring(steps, tuple(((topology.path(*step), 1.0),) for step in steps))
+
+
+def split_ring(context: Context, plain: Ring, capacity: FloatArray) -> Ring | None:
+    """The ring whose fullest edge is emptiest under `capacity`; None where no step has a choice of paths."""
+    topology = context.topology
+    if topology.edges_with_detour.isdisjoint(plain.load):
+        return None
+    key = (plain.steps, capacity.tobytes())
+    if key not in context.known_splits:
+        context.known_splits[key] = _optimal_parts(topology, plain, capacity)
+    parts = context.known_splits[key]
+    return None if parts is None or parts == plain.parts else Ring(plain.steps, parts)
+
+
+def _optimal_parts(topology: Topology, plain: Ring, capacity: FloatArray) -> tuple[Parts, ...] | None:
+    """Parts by the multi-commodity flow over edges with room that offer what the plain paths offer."""
+    kinds = {_kind(topology.edges[edge]) for edge in plain.load}
+    room = capacity > FULL * topology.capacity_bytes_per_s
+    kept = [index for index, edge in enumerate(topology.edges) if room[index] and _kind(edge) in kinds]
+    if not set(plain.load) <= set(kept):
+        return None
+    open_edges = Topology(topology.places, tuple(topology.edges[index] for index in kept))
+    demands = [Demand(*step, STEP_BYTES, PHASE, "dp") for step in plain.steps]
+    routing = route(open_edges, demands, (Phase(PHASE),), capacity_bytes_per_s=capacity[kept])
+    found: list[list[tuple[tuple[int, ...], float]]] = [[] for _ in demands]
+    for share in routing.shares:
+        if share.size_bytes >= LEAST_PART * STEP_BYTES:
+            found[share.demand].append((tuple(kept[edge] for edge in share.edges), share.size_bytes))
+    return tuple(_to_one(parts) for parts in found)
+
+
+def _kind(edge: Edge) -> tuple[object, ...]:
+    """What a transport choice depends on besides rate and delay: one choice must suit every path of a step."""
+    return (edge.technology, frozenset(edge.load_balancing), edge.out_of_order_receivers)
+
+
+def _to_one(parts: list[tuple[tuple[int, ...], float]]) -> Parts:
+    total = sum(size for _, size in parts)
+    return tuple((path, size / total) for path, size in parts)
+
+
+def step_facts(topology: Topology, step: Step, parts: Parts) -> PathFacts:
+    """All paths of a step as one: rates add up as the parts allow, the worst of everything else counts."""
+    facts = [topology.path_facts(*step, along=path) for path, _ in parts]
+    if len(facts) == 1:
+        return facts[0]
+    alone = Ring((step,), (parts,)).load
+    rates = topology.capacity_bytes_per_s
+    narrow = {min(path, key=lambda edge: float(rates[edge])) for path, _ in parts}
+    longest = max(facts, key=lambda one: one.latency_s)
+    return replace(
+        longest,
+        edges=tuple(sorted(alone)),
+        capacity_bytes_per_s=min(float(rates[edge]) / part for edge, part in alone.items()),
+        loss_probability=max(one.loss_probability for one in facts),
+        planes=sum(topology.edges[edge].planes for edge in narrow),
+        load_balancing=tuple(way for way in longest.load_balancing if all(way in one.load_balancing for one in facts)),
+        out_of_order_receivers=all(one.out_of_order_receivers for one in facts),
+        mtu_bytes=min(one.mtu_bytes for one in facts),
+    )

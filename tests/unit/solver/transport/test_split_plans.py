@@ -1,0 +1,106 @@
+"""Plans on meshes: the exchange splits where that is faster, links show it, the judge agrees; prices and warnings."""
+
+from __future__ import annotations
+
+import pytest
+
+from models.outcome import Planned
+from models.plan import Plan
+from models.request import PlanRequest
+from solver.planner import plan
+from solver.transport import exchange
+from solver.verify.judge import judge
+from tests.build_job import FIXED, job
+from tests.unit.solver.transport.meshes import PARALLEL, THIN_TRIANGLE, meshed
+
+REPLICAS_ONLY = {"pipeline_may_cross_buildings": False, "use_all_gpus": True}
+
+
+def planned(request: PlanRequest) -> Plan:
+    outcome = plan(request)
+    assert isinstance(outcome, Planned), outcome
+    verdict = judge(request, outcome.plan)
+    assert verdict.accepted, verdict.violations
+    return outcome.plan
+
+
+def bytes_by_link(found: Plan) -> dict[str, float]:
+    return {
+        one.link: sum(flow.bytes_per_iteration for flow in one.flows) for one in found.link_loads if not one.reverse
+    }
+
+
+MESHES = {
+    "two parallel links": (2, PARALLEL, 8),
+    "triangle with a thin side": (3, THIN_TRIANGLE, 12),
+}
+
+
+@pytest.mark.parametrize("name", MESHES)
+def test_a_split_exchange_beats_least_latency_paths(name, monkeypatch):
+    num_buildings, links, num_replicas = MESHES[name]
+    request = meshed(
+        num_buildings,
+        links,
+        batch=96,
+        allowed={**FIXED, "dp": [num_replicas]},
+        constraints=REPLICAS_ONLY,
+    )
+    split = planned(request)
+    monkeypatch.setattr(exchange, "LEAST_GAIN", 1.0)  # no split can save everything
+    plain = planned(request)
+    assert split.placement.crossing == plain.placement.crossing == "dp_out"
+    assert max(one.shared_s for one in split.exchanges) < 0.6 * max(one.shared_s for one in plain.exchanges)
+    assert split.metrics.iteration_s < 0.99 * plain.metrics.iteration_s
+
+
+def test_parallel_links_carry_their_shares_and_have_a_price():
+    request = meshed(2, PARALLEL, allowed={**FIXED, "dp": [8]}, constraints=REPLICAS_ONLY)
+    found = planned(request)
+    carried = bytes_by_link(found)
+    assert carried["far"] == pytest.approx(3 * carried["near"])
+    assert all(one.bottleneck == ("dp",) for one in found.link_loads)
+    for reverse in (False, True):
+        prices = {one.link: one.price_s_per_gb for one in found.link_loads if one.reverse == reverse}
+        assert all(price >= 0 for price in prices.values())
+    worth = sum(one.price_s_per_gb * one.usable_bytes_per_s / 1e9 for one in found.link_loads)
+    assert 1.0 <= worth < 1.5  # by duality one second per second of wire, over the part of it that transport reaches
+
+
+def test_the_price_is_what_another_byte_costs():
+    """One link in each direction: prices times bytes are the time on the wire, all of it exposed."""
+    request = job(allowed={**FIXED, "dp": [8]}, link={"capacity_bytes_per_s": 1e11}, constraints=REPLICAS_ONLY)
+    found = planned(request)
+    paid = sum(one.price_s_per_gb * one.flows[0].bytes_per_iteration / 1e9 for one in found.link_loads)
+    latency_s = 4 * 2 * (1e-4 + 1e-4)
+    assert paid == pytest.approx(sum(one.shared_s for one in found.exchanges), abs=latency_s)
+
+
+def test_a_hidden_exchange_is_free():
+    found = planned(job(allowed={**FIXED, "dp": [8]}, link={"capacity_bytes_per_s": 1e14}, constraints=REPLICAS_ONLY))
+    assert found.link_loads
+    assert all(one.price_s_per_gb == 0 and one.bottleneck == () for one in found.link_loads)
+
+
+def test_headroom_is_what_the_peak_leaves():
+    found = planned(job(allowed={**FIXED, "dp": [8]}))
+    for one in found.link_loads:
+        left = one.usable_bytes_per_s * (1 - one.peak_utilisation)
+        assert one.headroom_bytes_per_s == pytest.approx(left, abs=1e-6 * one.usable_bytes_per_s)
+
+
+def test_limited_bytes_between_buildings_allow_no_detour():
+    """The detour by way of the third building would carry some bytes twice."""
+    how = {"batch": 96, "allowed": {**FIXED, "dp": [12]}}
+    free = planned(meshed(3, THIN_TRIANGLE, constraints=REPLICAS_ONLY, **how))
+    limit = {"max_cross_building_bytes_per_iteration": 1e15}
+    held = planned(meshed(3, THIN_TRIANGLE, constraints=REPLICAS_ONLY | limit, **how))
+    assert held.metrics.cross_building_bytes < free.metrics.cross_building_bytes
+    assert held.metrics.iteration_s > free.metrics.iteration_s
+
+
+@pytest.mark.parametrize(("buffer_bytes", "num_warnings"), [(1e6, 2), (1e11, 0)])
+def test_short_buffers_on_links_in_use_are_warned_of(buffer_bytes, num_warnings):
+    found = planned(job(allowed={**FIXED, "dp": [8]}, link={"switch_buffer_bytes": buffer_bytes}))
+    assert len(found.warnings) == num_warnings
+    assert all("'l0'" in warning for warning in found.warnings)
