@@ -34,6 +34,7 @@ SMALLEST_SI = 1e6  # no GPU, card or link that trains large models has less, in 
 
 Name = Annotated[str, Field(min_length=1, max_length=120, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Seconds = Annotated[float, Field(ge=0, le=1e7, json_schema_extra=_unit("s"))]
+PositiveSeconds = Annotated[float, Field(gt=0, le=1e7, json_schema_extra=_unit("s"))]
 Bytes = Annotated[float, Field(ge=0, le=1e18, json_schema_extra=_unit("B"))]
 BytesPerSecond = Annotated[float, Field(gt=0, le=1e18, json_schema_extra=_unit("B/s")), AfterValidator(_in_si)]
 CapacityBytes = Annotated[float, Field(gt=0, le=1e14, json_schema_extra=_unit("B")), AfterValidator(_in_si)]

@@ -16,7 +16,6 @@ from models.base import (
     CapacityBytes,
     Count,
     FlopsPerSecond,
-    Fraction,
     Frozen,
     Kilometres,
     Name,
@@ -70,7 +69,9 @@ class Uplink(Frozen):
         None, description="One-way delay to the parent's switch; null takes the tier's default.", examples=[5e-6]
     )
     planes: PositiveCount = Field(1, description="Equal parallel paths that flows are spread over.", examples=[16])
-    loss_probability: Fraction = Field(0.0, description="Packets lost.", examples=[0.0])
+    loss_probability: Annotated[float, Field(ge=0, le=0.5, json_schema_extra={"unit": "1"})] = Field(
+        0.0, description="Probability that a packet is lost.", examples=[0.0]
+    )
     technology: LinkTechnology = Field("roce", description="Transport technology.", examples=["roce"])
     load_balancing: tuple[LoadBalancing, ...] = Field(
         ("ecmp", "ecmp_qp_scaling"), min_length=1, description="Load balancing on offer.", examples=[["ecmp", "spray"]]
@@ -253,6 +254,7 @@ class Cluster(Frozen):
         _check_unique("link", [link.id for link in self.links])
         _check_tree(self.places)
         _check_size(self.pools)
+        _check_gpu_types(self.pools)
         known = {place.id for place in self.places}
         for pool in self.pools:
             _check_known(f"pool {pool.id!r}.place", pool.place, known)
@@ -282,6 +284,17 @@ def _check_size(pools: tuple[Pool, ...]) -> None:
             f"the pools have {total:,} GPUs together, more than the {MAX_GPUS:,} this version plans for: "
             "check num_hosts and gpus_per_host, or leave pools out"
         )
+
+
+def _check_gpu_types(pools: tuple[Pool, ...]) -> None:
+    """One name, one GPU type: plans and prices go by the name."""
+    seen: dict[str, GpuType] = {}
+    for pool in pools:
+        if seen.setdefault(pool.gpu.name, pool.gpu) != pool.gpu:
+            raise ValueError(
+                f"pool {pool.id!r} has a GPU type {pool.gpu.name!r} with other numbers than an earlier pool: "
+                "give different types different names"
+            )
 
 
 def _check_known(where: str, place: str, known: AbstractSet[str]) -> None:

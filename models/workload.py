@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from models.base import Bytes, Count, Frozen, Name, PositiveCount, Seconds
+from models.base import Bytes, Count, Frozen, Name, PositiveCount, PositiveSeconds
 from models.catalogue import named_entry
 
 Precision = Literal["fp16", "bf16", "fp8", "fp4"]
@@ -157,11 +157,11 @@ class LayerProfile(Frozen):
     cp: PositiveCount = Field(1, description="Context-parallel degree.", examples=[1])
     ep: PositiveCount = Field(1, description="Expert-parallel degree.", examples=[1])
     recompute: Recompute = Field("none", description="Recomputation during the measurement.", examples=["none"])
-    forward_s: Seconds = Field(description="Forward of one layer.", examples=[0.0042])
-    input_grad_s: Seconds = Field(
+    forward_s: PositiveSeconds = Field(description="Forward of one layer.", examples=[0.0042])
+    input_grad_s: PositiveSeconds = Field(
         description="Backward for the input gradient, recomputation included.", examples=[0.0043]
     )
-    weight_grad_s: Seconds = Field(description="Backward for the weight gradient.", examples=[0.0039])
+    weight_grad_s: PositiveSeconds = Field(description="Backward for the weight gradient.", examples=[0.0039])
     activation_bytes: Bytes = Field(
         description="Held from the forward to the input gradient, per GPU.", examples=[3.2e8]
     )

@@ -18,6 +18,7 @@ from models.workload import Precision
 from solver.cost.fabric import Fabric, fabric_of
 from solver.cost.job import Job, job_of
 from solver.network.topology import Topology, build_topology
+from solver.placement.islands import islands
 from solver.placement.units import Unit, buildings_of, units_of, usable_gpus, usable_pools
 
 GENERAL_FRAMEWORKS = frozenset({"Megatron", "Megatron-LM"})
@@ -62,6 +63,12 @@ class Context:
         """Pools of one GPU type in one building."""
         pinned = {pin.place for pin in self.request.constraints.pins}
         return units_of(self.request.cluster, self.pools, pinned)
+
+    @cached_property
+    def island_u(self) -> tuple[int, ...]:
+        """Island of the link graph that every unit lies on."""
+        island = islands(self.topology)
+        return tuple(island[self.pools[unit.pools[0]].place] for unit in self.units)
 
     @cached_property
     def machines(self) -> dict[str, Machine]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from solver.evaluation.draft import Draft, draft
 from solver.evaluation.places import placements
 from solver.evaluation.polish import polish, relaxed_bound_s
 from solver.evaluation.report import exceeds_traffic_limit, extra_usd, plan_of
-from solver.evaluation.scheduling import Schedulers
+from solver.evaluation.scheduling import Schedulers, portfolio_timing
 from solver.frontier import Frontier
 from solver.objective import Goal
 from solver.space.bounds import speed_of_light_s
@@ -88,7 +89,7 @@ class Search:
     @property
     def nothing_open(self) -> bool:
         """Every configuration is priced, and none fits into memory and may reach the target."""
-        return self.frontier.exhausted and not len(self.frontier.rows)
+        return self.frontier.exhausted and not np.isfinite(self.frontier.bound).any()
 
     @property
     def least_s(self) -> float:
@@ -161,7 +162,10 @@ class Search:
         )
         for tried in self._tried:
             if tried.best is not None:
-                self._consider(self._timed(tried.best.candidate), "polish")
+                candidate, policy = tried.best.candidate, tried.policy
+                self._consider(self._timed(candidate), "polish")
+                own_way = partial(portfolio_timing, names=policy.generators)
+                self._consider(draft(self.context, candidate, own_way), "polish")
 
     def _consider(self, found: Draft | None, phase: str) -> None:
         """Keep the draft among the best; a new incumbent is written out and judged first."""

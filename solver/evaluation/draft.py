@@ -17,7 +17,6 @@ from models.schedule import (
     PipelineRank,
     PipelineStage,
 )
-from models.transport import TransportChoice
 from solver.context import Context
 from solver.evaluation.candidate import Candidate
 from solver.evaluation.scheduling import Scheduler, Timing
@@ -44,12 +43,6 @@ class Draft:
     exchanges: tuple[StageExchange, ...]
     optimizer_s: float
     message_bytes: float
-
-    @property
-    def choices(self) -> tuple[TransportChoice, ...]:
-        """Transport between places, of messages and exchanges."""
-        messages = [hop.choice for delays in self.hops for hop in delays if hop.choice is not None]
-        return tuple(dict.fromkeys([*messages, *(choice for cost in self.costs for choice in cost.choices)]))
 
     @property
     def traffic(self) -> Traffic:

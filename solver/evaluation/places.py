@@ -27,9 +27,24 @@ def placements(
     context: Context, configuration: Configuration, patterns: tuple[Pattern, ...], prices: Prices | None = None
 ) -> Iterator[Candidate]:
     """Candidates of the named patterns, each route set once; where no pattern serves, the integer flow has to."""
-    problem = placement_problem(context, configuration, prices or _nominal(context, configuration))
-    if sum(problem.capacity_u) < problem.num_ranks * problem.num_replicas:
-        return
+    whole = placement_problem(context, configuration, prices or _nominal(context, configuration))
+    for problem in _by_island(context, whole):
+        yield from _on_island(context, configuration, problem, patterns)
+
+
+def _by_island(context: Context, problem: PlacementProblem) -> Iterator[PlacementProblem]:
+    """The problem on every island of the link graph that has room for it."""
+    for island in sorted(set(context.island_u)):
+        capacity = tuple(
+            room if one == island else 0 for room, one in zip(problem.capacity_u, context.island_u, strict=True)
+        )
+        if sum(capacity) >= problem.num_ranks * problem.num_replicas:
+            yield replace(problem, capacity_u=capacity)
+
+
+def _on_island(
+    context: Context, configuration: Configuration, problem: PlacementProblem, patterns: tuple[Pattern, ...]
+) -> Iterator[Candidate]:
     found = [_solve(context, problem, pattern) for pattern in patterns]
     if all(routes is None for routes in found) and "priced" not in patterns:
         found = [_solve(context, problem, "priced")]

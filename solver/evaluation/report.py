@@ -17,6 +17,8 @@ from solver.evaluation.where import placement_of
 from solver.transport.choose import transport_choices
 from solver.transport.loads import cross_building_bytes, egress_usd, link_loads, shortage_warnings
 from solver.transport.prices import link_prices
+from solver.transport.turns import choices_between_places
+from solver.verify.joint_replay import joint_replay
 from solver.verify.pipeline_shape import PipelineOrder
 from solver.verify.replay import replay
 
@@ -31,7 +33,7 @@ def plan_of(context: Context, draft: Draft, proof: Proof) -> Plan:
     time = time_of(draft)
     prices = link_prices(context, draft.traffic, hidden_s=draft.pipeline_s - time.pipeline_s)
     loads = link_loads(context, draft.traffic, iteration_s=draft.iteration_s, prices=prices)
-    return Plan(
+    unconfirmed = Plan(
         configuration=draft.candidate.configuration,
         placement=placement,
         timelines=tuple(
@@ -44,7 +46,7 @@ def plan_of(context: Context, draft: Draft, proof: Proof) -> Plan:
             draft.candidate.configuration,
             draft.candidate.routes,
             draft.stages,
-            across=draft.choices,
+            across=choices_between_places(context, draft.traffic),
         ),
         link_loads=loads,
         memory=memory_of(context, draft),
@@ -58,6 +60,13 @@ def plan_of(context: Context, draft: Draft, proof: Proof) -> Plan:
         verdict=UNJUDGED,
         stack_profile=context.stack.name,
     )
+    return _replayed(context, unconfirmed)
+
+
+def _replayed(context: Context, plan: Plan) -> Plan:
+    """The plan with the time that it takes when links are shared max-min fairly."""
+    shared_s = joint_replay(context.request, plan).iteration_s
+    return plan.model_copy(update={"metrics": plan.metrics.model_copy(update={"shared_replay_s": shared_s})})
 
 
 def memory_of(context: Context, draft: Draft) -> tuple[MemoryUse, ...]:

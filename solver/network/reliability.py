@@ -6,7 +6,8 @@ Owns expected completion times under independent loss. Never knows which scheme 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, exp, expm1, log, log1p
+from math import ceil, exp, expm1, log, log1p, sqrt
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ NACK_ROUND_TRIPS = 1.0
 ERASURE_FALLBACK_ROUND_TRIPS = 0.5  # beta: how late the receiver finds out that decoding failed
 _GRID_POINTS = 512
 _NEGLIGIBLE = 1e-10
+_NORMAL_MEAN = 500.0  # beyond this the sum over counts is long, and exp(-mean) soon is zero
 
 
 def chunk_loss_probability(packet_loss_probability: float, num_packets: int) -> float:
@@ -79,11 +81,15 @@ def go_back_n_s(size_bytes: float, path: Path) -> float:
 
 
 def expected_max_poisson(mean: float, num_samples: int) -> float:
-    """E[max] of n independent Poisson counts: sum_k 1 - F(k)^n.
+    """E[max] of n independent Poisson counts: sum_k 1 - F(k)^n; beyond a mean of 500, that of normal counts.
 
-    >>> round(expected_max_poisson(0.5, 1), 9)
-    0.5
+    Large means: mu + sqrt(mu) q((n - 3/8) / (n + 1/4)) with the normal quantile q (Blom 1958).
+    >>> round(expected_max_poisson(0.5, 1), 9), expected_max_poisson(1e6, 1)
+    (0.5, 1000000.0)
     """
+    if mean > _NORMAL_MEAN:
+        order = (num_samples - 0.375) / (num_samples + 0.25)
+        return mean + sqrt(mean) * NormalDist().inv_cdf(order)
     probability = below = exp(-mean)
     expected, k = 0.0, 0
     while True:

@@ -16,6 +16,8 @@ from models.schedule import MAX_OPERATIONS
 from models.workload import LatentAttention, Recompute
 from solver.cost.columns import DDP, FSDP, HSDP, RECOMPUTE_CODES, SHARDING_CODES, ZERO1, Columns
 from solver.lint import MAX_PIPELINE_RANKS
+from solver.network.topology import build_topology
+from solver.placement.islands import islands
 from solver.placement.units import buildings_of, groups_of, usable_gpus, usable_pools
 
 IntArray = npt.NDArray[np.int64]
@@ -117,23 +119,23 @@ def _shapes(request: PlanRequest, pools: list[Pool]) -> Rows:
     out: list[tuple[int, ...]] = []
     for tp in tensor_degrees(request, pools):
         for cp in context_degrees(request):
-            room = building_groups(request, pools, tp, cp)
-            groups = min(sum(room), (request.constraints.max_gpus or sum(room) * tp * cp) // (tp * cp))
+            room = island_groups(request, pools, tp, cp)
+            limit = (request.constraints.max_gpus or usable_gpus(request)) // (tp * cp)
             for pp in pipeline_degrees(request):
-                out += [
-                    (tp, cp, pp, vpp, family, groups // pp) for vpp, family in _chunkings(request, pp) if groups >= pp
-                ]
+                most = min(limit // pp, max(_most_replicas(request, groups, pp) for groups in room))
+                out += [(tp, cp, pp, vpp, family, most) for vpp, family in _chunkings(request, pp) if most]
     table = np.array(out, dtype=np.int64).reshape(-1, 6)
     return dict(zip(("tp", "cp", "pp", "vpp", "family", "max_dp"), table.T, strict=True))
 
 
-def building_groups(request: PlanRequest, pools: list[Pool], tp: int, cp: int) -> list[int]:
-    """Stage groups that each building holds."""
-    buildings = buildings_of(request.cluster)
-    held: dict[str, int] = {}
+def island_groups(request: PlanRequest, pools: list[Pool], tp: int, cp: int) -> list[list[int]]:
+    """Stage groups that each building holds, island by island of the link graph."""
+    buildings, island = buildings_of(request.cluster), islands(build_topology(request.cluster))
+    held: dict[tuple[int, str], int] = {}
     for pool in pools:
-        held[buildings[pool.place]] = held.get(buildings[pool.place], 0) + groups_of(pool, tp, cp)
-    return list(held.values())
+        key = (island[pool.place], buildings[pool.place])
+        held[key] = held.get(key, 0) + groups_of(pool, tp, cp)
+    return [[count for (one, _), count in held.items() if one == number] for number in {one for one, _ in held}]
 
 
 def _most_replicas(request: PlanRequest, room: list[int], pp: int) -> int:

@@ -115,6 +115,14 @@ def rank_replicas(routes: tuple[PooledRoute, ...], rank: int) -> Counter[int]:
     return counts
 
 
+def place_replicas(context: Context, counts: Counter[int]) -> Counter[str]:
+    """Replicas by place: pools of one place exchange inside it."""
+    here: Counter[str] = Counter()
+    for pool, count in counts.items():
+        here[context.pools[pool].place] += count
+    return here
+
+
 def _exchange(
     context: Context,
     configuration: Configuration,
@@ -126,9 +134,10 @@ def _exchange(
 ) -> ExchangeCost:
     columns = columns_of(configuration)
     overlap_s = max(_overlap_s(context, columns, stages[pool], stage) for pool in counts)
+    here = place_replicas(context, counts)
     private_s = max(
-        _private_s(context, replace(columns, dp=np.array([count])), pool, stages[pool], stage)
-        for pool, count in counts.items()
+        _private_s(context, replace(columns, dp=np.array([here[context.pools[pool].place]])), pool, stages[pool], stage)
+        for pool in counts
     )
     one = stages[next(iter(counts))]
     plain = ring_of(context.topology, _places(context, counts))

@@ -31,7 +31,7 @@ class HopDelay:
 
     `there` and `back` are the directed edges of activations and gradients, `upwards` says that the former go to a
     higher rank: a link name has one queue per direction along the ranks. `bottlenecks` are the edges whose share sets
-    the rate, none where the GPUs' own cards or the transport do.
+    the rate, none where the GPUs' own cards or the transport do; `num_sharers` queues are on the fullest.
     """
 
     stage: int
@@ -43,6 +43,7 @@ class HopDelay:
     upwards: bool = True
     choice: TransportChoice | None = None
     bottlenecks: tuple[int, ...] = ()
+    num_sharers: int = 1
 
     @property
     def streams(self) -> tuple[tuple[int, bool], ...]:
@@ -121,8 +122,10 @@ class _Pricing:
 
     def hop(self, leg: _Leg) -> HopDelay:
         source, target = self.context.pools[leg.source], self.context.pools[leg.target]
-        if leg.source == leg.target:
-            local_s = _local_message_s(self.context, self.configuration, source, self.message_bytes)
+        if source.place == target.place:
+            local_s = max(
+                _local_message_s(self.context, self.configuration, end, self.message_bytes) for end in (source, target)
+            )
             return HopDelay(leg.stage, local_s, 0.0, None)
         topology = self.context.topology
         there, back = topology.path(source.place, target.place), topology.path(target.place, source.place)
@@ -134,7 +137,18 @@ class _Pricing:
         latency_s = max(steps) + self.context.stack.collective_latency_s.value
         name = "~".join(sorted((source.id, target.id)))
         narrow = tuple(edge for edge in (*there, *back) if self.room[edge] <= rate * (1.0 + 1e-9))
-        return HopDelay(leg.stage, latency_s, self.message_bytes / rate, name, there, back, leg.upwards, slower, narrow)
+        return HopDelay(
+            stage=leg.stage,
+            latency_s=latency_s,
+            transfer_s=self.message_bytes / rate,
+            link=name,
+            there=there,
+            back=back,
+            upwards=leg.upwards,
+            choice=slower,
+            bottlenecks=narrow,
+            num_sharers=max((self.sharers[edge] for edge in (*there, *back)), default=1),
+        )
 
     def _choice(self, source: Pool, target: Pool, path: tuple[int, ...]) -> TransportChoice:
         return message_choice(

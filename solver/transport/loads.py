@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from models.transport import Dimension, LinkFlow, LinkLoad
 from solver.context import Context
 from solver.network.buffers import buffer_warnings
+from solver.network.topology import UPLINK_PREFIX
 from solver.placement.units import building_of
 from solver.transport.hops import reserved_bytes_per_s
 from solver.transport.prices import Traffic
@@ -85,13 +86,14 @@ def shortage_warnings(context: Context, loads: tuple[LinkLoad, ...]) -> tuple[st
 
 
 def cross_building_bytes(context: Context, loads: tuple[LinkLoad, ...]) -> float:
-    """Bytes that leave a building, each counted on the links between buildings."""
+    """Bytes between buildings: those on links between them, and those that leave a building upwards."""
     index, edges = context.topology.edge_index, context.topology.edges
     total = 0.0
     for load in loads:
         edge = edges[index[load.link, load.reverse]]
         ends = {building_of(context.request.cluster, place) for place in (edge.from_place, edge.to_place)}
-        if len(ends) == 2:
+        arrives = load.reverse and load.link.startswith(UPLINK_PREFIX)
+        if len(ends) == 2 and not arrives:
             total += sum(flow.bytes_per_iteration for flow in load.flows)
     return total
 

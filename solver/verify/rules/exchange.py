@@ -128,7 +128,8 @@ def _least_shared_s(case: Case, exchange: StageExchange) -> tuple[float, str]:
     for name, num_replicas in pools.items():
         pool = case.pool_by_id[name]
         cards[pool.place] += num_replicas * case.gpus_per_group * pool.nic_bytes_per_s_per_gpu
-    limits = [(case.network.place_bytes_per_s[place], f"the links out of {place}") for place in places]
+    around = [one for one in places if any(other != one and case.is_inside(other, one) for other in places)]
+    limits = [(case.network.place_bytes_per_s[one], f"the links out of {one}") for one in places if one not in around]
     limits += [(rate, f"the cards in {place}") for place, rate in cards.items()]
     (rate, why), delay = min(limits), case.network.farthest_s(places)
     return size / rate + delay, f"{size:.6g} B at {rate:.6g} B/s of {why}, {delay:.6g} s away"

@@ -1,0 +1,109 @@
+"""Clusters that people really have: nothing crashes, every plan is judged, and what cannot be is said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from models.outcome import Infeasible, Planned
+from models.request import PlanRequest
+from solver.planner import plan
+from solver.verify.judge import judge
+from tests.build_job import FIXED, job
+
+SLOW_GPU = {
+    "name": "slow-gpu",
+    "bf16_flops_per_s": 4e14,
+    "memory_bytes": 8e10,
+    "memory_bytes_per_s": 2e12,
+    "scale_up_bytes_per_s": 3e11,
+    "scale_up_domain_gpus": 8,
+}
+
+
+def request(places: list[Any], pools: list[Any], links: list[Any], **changes: Any) -> PlanRequest:
+    """A small job on a cluster described place by place; pools are (place, hosts) or (place, hosts, changes)."""
+    whole = job(hosts=(1,), allowed={**FIXED, "dp": [2, 4, 8]}, **changes).model_dump(mode="json")
+    pool = whole["cluster"]["pools"][0]
+    whole["cluster"] |= {
+        "places": places,
+        "pools": [
+            pool | {"id": f"p{index}", "place": place, "num_hosts": hosts} | (more[0] if more else {})
+            for index, (place, hosts, *more) in enumerate(pools)
+        ],
+        "links": links,
+    }
+    return PlanRequest.model_validate(whole)
+
+
+def building(name: str, parent: str | None = None) -> dict[str, Any]:
+    return {"id": name, "level": "building", "parent": parent}
+
+
+def link(one: str, other: str, **changes: Any) -> dict[str, Any]:
+    return {"id": f"{one}-{other}", "from_place": one, "to_place": other, "capacity_bytes_per_s": 1e12, **changes}
+
+
+REGION = {"id": "r", "level": "region"}
+ZONES = [{"id": f"z{index}", "level": "zone", "parent": "a" if index < 2 else "b"} for index in range(4)]
+RACKS = [{"id": f"k{index}", "level": "rack", "parent": f"z{index // 2}"} for index in range(4)]
+CLUSTERS: dict[str, tuple[list[Any], list[Any], list[Any]]] = {
+    "nothing joins the buildings": ([building("a"), building("b")], [("a", 4), ("b", 2)], []),
+    "only the region joins them": ([REGION, building("a", "r"), building("b", "r")], [("a", 4), ("b", 4)], []),
+    "two GPU types in one place": ([building("a")], [("a", 3), ("a", 5, {"gpu": SLOW_GPU})], []),
+    "a pool in the region itself": ([REGION, building("a", "r")], [("r", 4), ("a", 4)], []),
+    "zones in two buildings": (
+        [building("a"), building("b"), *ZONES],
+        [(f"z{index}", 2) for index in range(4)],
+        [link("a", "b", distance_km=50.0)],
+    ),
+    "racks in zones": (
+        [building("a"), *ZONES[:2], *RACKS],
+        [(f"k{index}", 2) for index in range(4)],
+        [],
+    ),
+    "a ring of twelve": (
+        [building(f"b{index}") for index in range(12)],
+        [(f"b{index}", 1) for index in range(12)],
+        [link(f"b{index}", f"b{(index + 1) % 12}", latency_s=1e-3) for index in range(12)],
+    ),
+    "a link that loses half": (
+        [building("a"), building("b")],
+        [("a", 4), ("b", 4)],
+        [link("a", "b", loss_probability=0.5)],
+    ),
+    "plain TCP": ([building("a"), building("b")], [("a", 4), ("b", 4)], [link("a", "b", technology="tcp")]),
+    "one host": ([building("a")], [("a", 1)], []),
+}
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_it_is_planned_and_judged(name: str) -> None:
+    one = request(*CLUSTERS[name], options={"time_limit_s": 6.0})
+    if name == "one host":
+        one = one.model_copy(
+            update={"constraints": one.constraints.model_copy(update={"allowed": type(one.constraints.allowed)()})}
+        )
+    outcome = plan(one)
+    assert isinstance(outcome, Planned), outcome
+    assert judge(one, outcome.plan).accepted
+    assert all(one.speed_up is None or one.speed_up >= 1 - 1e-9 for one in outcome.plan.baselines)
+
+
+def test_separate_islands_are_never_joined() -> None:
+    one = request(*CLUSTERS["nothing joins the buildings"])
+    outcome = plan(one)
+    assert isinstance(outcome, Planned)
+    assert outcome.plan.placement.crossing == "none"
+
+
+def test_a_target_below_the_bound_is_refused_without_trying() -> None:
+    one = request(*CLUSTERS["zones in two buildings"])
+    fast = plan(one)
+    assert isinstance(fast, Planned)
+    target = 0.9 * fast.plan.proof.lower_bound_s
+    outcome = plan(one.model_copy(update={"objective": one.objective.model_copy(
+        update={"kind": "fewest_gpus", "target_iteration_s": target})}))  # fmt: skip
+    assert isinstance(outcome, Infeasible)
+    assert outcome.reasons[0].code == "target-out-of-reach"
