@@ -24,6 +24,7 @@ $(STAMP): requirements.txt pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -r requirements.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@$(BIN)/isthmus plan llama-8b-single-building --time-limit 10 >/dev/null 2>&1 || true # compiles the kernels once
 	@touch $@
 
 demo: setup ## plan the 405B job on two buildings, from start of the service to the exported trace

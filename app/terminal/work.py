@@ -21,7 +21,7 @@ from app.jobs.children import Ended, Limits, run_in_child
 from app.jobs.search import fault_of, judge_ending
 from app.settings import Settings
 from app.terminal.progress import ProgressLine
-from models.outcome import NotFound, Outcome
+from models.outcome import NotFound, Outcome, Progress
 from models.request import PlanRequest
 
 
@@ -66,10 +66,13 @@ def run_task(
 def search(request: PlanRequest, settings: Settings, console: Console) -> Outcome:
     """The outcome of a request; a search that is killed gives the best that it had reported."""
     best: list[bytes] = []
+    bounds_s = [0.0]
 
     def take(kind: str, text: bytes) -> None:
         if kind == "incumbent":
             best[:] = [text]
+        if kind == "progress":
+            bounds_s.append(Progress.model_validate_json(text).lower_bound_s or 0.0)
         line.take(kind, text)
 
     task = Task("plan", settings.solvers.plan, (canonical(request),), settings.child_memory_bytes)
@@ -80,7 +83,8 @@ def search(request: PlanRequest, settings: Settings, console: Console) -> Outcom
     if verdict.outcome is not None:
         return OUTCOME.validate_json(verdict.outcome)
     if ended.ending == "timed_out":
-        return NotFound(lower_bound_s=0.0, detail="the search was killed at its time limit", elapsed_s=ended.elapsed_s)
+        killed = "the search was killed at its time limit"
+        return NotFound(lower_bound_s=max(bounds_s), detail=killed, elapsed_s=ended.elapsed_s)
     raise Failed(_words(ended))
 
 

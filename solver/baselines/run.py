@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from models.cluster import Uplink
 from models.plan import Baseline
 from models.request import PlanRequest
 from solver.baselines.policies import POLICIES, Policy
@@ -53,7 +54,10 @@ def without_balancing(request: PlanRequest) -> PlanRequest:
     plain = {"load_balancing": ("ecmp",)}
     links = tuple(link.model_copy(update={**plain, "out_of_order_receivers": False}) for link in cluster.links)
     places = tuple(
-        place.model_copy(update={"uplink": place.uplink.model_copy(update=plain)}) for place in cluster.places
+        place
+        if place.uplink == Uplink()  # a default uplink may stand for none at all
+        else place.model_copy(update={"uplink": place.uplink.model_copy(update=plain)})
+        for place in cluster.places
     )
     return request.model_copy(update={"cluster": cluster.model_copy(update={"links": links, "places": places})})
 
