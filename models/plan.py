@@ -256,6 +256,12 @@ class Metrics(Frozen):
     """Headline figures."""
 
     iteration_s: Seconds = Field(description="From the first forward to the last optimizer step.", examples=[6.45])
+    shared_replay_s: Seconds | None = Field(
+        None,
+        description="Iteration time when every link is shared max-min fairly, not by reserved shares; never above "
+        "iteration_s. Null where nobody replayed it.",
+        examples=[6.41],
+    )
     tokens_per_s: TokensPerSecond = Field(description="Tokens per second, whole job.", examples=[2.6e6])
     tokens_per_s_per_gpu: TokensPerSecond = Field(description="Tokens per second and GPU.", examples=[158.0])
     model_flops_utilisation: Ratio = Field(description="Model FLOPs over peak.", examples=[0.41])

@@ -19,6 +19,7 @@ from solver.verify.rules import (
     links,
     placement,
     rank_map,
+    replay,
     schedule,
     timelines,
     totals,
@@ -36,6 +37,7 @@ RULES: Mapping[str, Rule] = {
     **transport.FAMILY,
     **links.FAMILY,
     **totals.FAMILY,
+    **replay.FAMILY,
 }
 MAX_FINDINGS_PER_RULE = 25
 UNREADABLE = (LookupError, ArithmeticError, ValueError)

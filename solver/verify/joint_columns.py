@@ -1,0 +1,157 @@
+"""All routes of a plan as flat columns: operations with what each one releases, messages as flows over edges.
+
+Owns the numbering over routes: operations, ranks and channels of one route follow those of the one before. Gradient
+exchanges inside a pipeline problem are left out: `Plan.exchanges` has them. Never times anything.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from models.plan import RouteTimeline
+from models.schedule import PipelineSchedule
+from solver.verify.pipeline_shape import NO_CHANNEL, Floats, Ints, PipelineShape, ragged, shape_of
+
+NOTHING = -1
+
+
+class RouteColumns(NamedTuple):
+    """Operations of one route. `released` is what an end makes ready on its rank, `target` what its message does."""
+
+    duration: Floats
+    released: Ints
+    target: Ints
+    delay: Floats
+    channel: Ints
+    flow: Ints
+    weight_stage: Ints
+    rank: Ints
+    rank_ops: tuple[Ints, ...]
+    channel_ops: tuple[Ints, ...]
+    first: int
+
+
+def route_columns(timeline: RouteTimeline) -> RouteColumns:
+    """Columns of a timeline whose schedule is complete."""
+    shape = shape_of(timeline.problem)
+    m, kinds, stages = shape.num_microbatches, shape.num_kinds, shape.num_stages
+    target, delay, channel, flow = (np.full((kinds, stages), fill) for fill in (NOTHING, 0.0, NO_CHANNEL, NOTHING))
+    target[0, :-1], target[1, 1:] = np.arange(1, stages), stages + np.arange(stages - 1)
+    delay[0], delay[1, 1:] = shape.latency_s, shape.latency_s[:-1]
+    channel[0], channel[1, 1:] = shape.activation_channel_s, shape.gradient_channel_s[:-1]
+    flow[0], flow[1, 1:] = 2 * np.arange(stages), 2 * np.arange(stages - 1) + 1
+    released = np.full((kinds, stages), NOTHING)
+    released[0, -1] = stages + stages - 1
+    if kinds == 3:
+        released[1] = 2 * stages + np.arange(stages)
+    weight_stage = np.full((kinds, stages), NOTHING)
+    weight_stage[-1] = np.arange(stages)
+    rank_ops, channel_ops = _orders(shape, timeline.schedule)
+    return RouteColumns(
+        duration=np.repeat(shape.duration_ks.ravel(), m),
+        released=_operations(released, m),
+        target=_operations(target, m),
+        delay=np.repeat(delay.ravel(), m),
+        channel=np.repeat(channel.ravel(), m),
+        flow=np.repeat(flow.ravel(), m),
+        weight_stage=np.repeat(weight_stage.ravel(), m),
+        rank=np.repeat(np.tile(shape.rank_of_s, kinds), m),
+        rank_ops=rank_ops,
+        channel_ops=channel_ops,
+        first=m,
+    )
+
+
+def _operations(rows: Ints, num_microbatches: int) -> Ints:
+    """Operation ids of rows (kind, stage), one per micro-batch."""
+    ids = rows.reshape(-1, 1) * num_microbatches + np.arange(num_microbatches)
+    return np.where(rows.reshape(-1, 1) == NOTHING, NOTHING, ids).ravel()
+
+
+def _orders(shape: PipelineShape, schedule: PipelineSchedule) -> tuple[tuple[Ints, ...], tuple[Ints, ...]]:
+    """Orders of ranks and channels as the schedule states them."""
+    numbers = {text: number for number, text in enumerate(shape.texts())}
+    rank_ops = tuple(np.array([numbers[text] for text in one.operations], dtype=np.int64) for one in schedule.ranks)
+    queues: list[list[int]] = [[] for _ in range(shape.num_channels)]
+    for line in schedule.transfers:
+        if line.direction != "both":
+            channel = 2 * shape.link_names.index(line.link) + int(line.direction == "down")
+            queues[channel] += [numbers[text] for text in line.transfers if text in numbers]
+    return rank_ops, tuple(np.array(queue, dtype=np.int64) for queue in queues)
+
+
+class Work(NamedTuple):
+    """Operations of all routes, and the orders they run and travel in."""
+
+    duration: Floats
+    released: Ints
+    target: Ints
+    delay: Floats
+    channel: Ints
+    flow: Ints
+    weight_stage: Ints
+    rank: Ints
+    ready: Ints
+    rank_flat: Ints
+    rank_offsets: Ints
+    channel_flat: Ints
+    channel_offsets: Ints
+
+
+def work_of(routes: list[RouteColumns], num_stages: int) -> Work:
+    """The routes one after another; flows and weight stages are numbered by route as well."""
+    bases = {"operation": 0, "rank": 0, "channel": 0}
+    parts: list[dict[str, Ints | Floats]] = []
+    ranks: list[Ints] = []
+    channels: list[Ints] = []
+    for index, one in enumerate(routes):
+        base = bases["operation"]
+        parts.append(
+            {
+                "duration": one.duration,
+                "released": _shifted(one.released, base),
+                "target": _shifted(one.target, base),
+                "delay": one.delay,
+                "channel": _shifted(one.channel, bases["channel"]),
+                "flow": _shifted(one.flow, 2 * num_stages * index),
+                "weight_stage": _shifted(one.weight_stage, num_stages * index),
+                "rank": one.rank + bases["rank"],
+                "ready": (np.arange(len(one.duration)) < one.first).astype(np.int64),
+            }
+        )
+        ranks += [ops + base for ops in one.rank_ops]
+        channels += [ops + base for ops in one.channel_ops]
+        bases["operation"] += len(one.duration)
+        bases["rank"], bases["channel"] = len(ranks), len(channels)
+    columns: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return Work(**columns, **_flat("rank", ranks), **_flat("channel", channels))
+
+
+def _shifted(ids: Ints, base: int) -> Ints:
+    return np.where(ids == NOTHING, NOTHING, ids + base).astype(np.int64)
+
+
+def _flat(name: str, lists: list[Ints]) -> dict[str, Any]:
+    flat, offsets = ragged(lists)
+    return {f"{name}_flat": flat, f"{name}_offsets": offsets}
+
+
+class Network(NamedTuple):
+    """Flows by (route, stage of the hop, way) and edges.
+
+    Per replica: `bytes`, its `cap` and the `floor` it always keeps. Exchanges hold `hold_se` of the edges once
+    `arm_left_w` weight gradients are left of their stage on every route (`w` = route, stage).
+    """
+
+    weight: Floats
+    bytes: Floats
+    cap: Floats
+    floor: Floats
+    edge_flat: Ints
+    edge_offsets: Ints
+    capacity_e: Floats
+    hold_se: Floats
+    left_w: Ints
+    arm_left_w: Ints

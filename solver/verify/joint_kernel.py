@@ -1,0 +1,291 @@
+"""The compiled event loop of the joint replay: operations on ranks, messages as fluid flows that share edges.
+
+Time jumps from one end to the next; rates change only when a flow starts or ends. Never chooses an order.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import NamedTuple
+
+import numpy as np
+
+from solver.verify.compiled import compiled
+from solver.verify.joint_columns import Network, Work
+from solver.verify.pipeline_shape import Floats, Ints
+
+SAME = 1e-12
+
+
+class Course(NamedTuple):
+    """What the loop knows at one instant; `level` is the instant that bytes `left` hold for, and the next end."""
+
+    end: Floats
+    ready: Ints
+    sent: Ints
+    rank_at: Ints
+    rank_busy: Ints
+    channel_at: Ints
+    active: Ints
+    num_active: Ints
+    left: Floats
+    rate: Floats
+    clock: Floats
+    dirty: Ints
+    held_e: Floats
+    flow_e: Floats
+    peak_e: Floats
+    bytes_e: Floats
+    left_w: Ints
+    routes_left_s: Ints
+
+
+@compiled
+def joint_kernel(work: Work, network: Network) -> tuple[Floats, Floats, Floats]:
+    """End of every operation (NaN: never), and per edge the highest rate and the bytes of messages."""
+    course = _new_course(work, network)
+    heap = [(0.0, -1)]
+    for rank in range(len(work.rank_offsets) - 1):
+        _start_next(work, course, heap, rank, 0.0)
+    now = 0.0
+    while True:
+        if course.dirty[0]:
+            _share(work, network, course, now)
+        now = min(heap[0][0] if len(heap) > 0 else np.inf, course.clock[1])
+        if now == np.inf:
+            return course.end, course.peak_e, course.bytes_e
+        while len(heap) > 0 and heap[0][0] <= now:
+            _, event = heapq.heappop(heap)
+            if event >= len(work.duration):
+                _make_ready(work, course, heap, work.target[event - len(work.duration)], now)
+            elif event >= 0:
+                _finish(work, network, course, heap, event, now)
+        if course.clock[1] <= now:
+            _arrive(work, network, course, heap, now)
+
+
+@compiled
+def _new_course(work: Work, network: Network) -> Course:
+    size, channels, edges = len(work.duration), len(work.channel_offsets) - 1, len(network.capacity_e)
+    ranks, stages = len(work.rank_offsets) - 1, len(network.hold_se)
+    return Course(
+        np.full(size, np.nan),
+        work.ready.copy(),
+        np.zeros(size, dtype=np.int64),
+        work.rank_offsets[:-1].copy(),
+        np.zeros(ranks, dtype=np.int64),
+        work.channel_offsets[:-1].copy(),
+        np.zeros(channels, dtype=np.int64),
+        np.zeros(1, dtype=np.int64),
+        np.zeros(channels),
+        np.zeros(channels),
+        np.array([0.0, np.inf]),
+        np.zeros(1, dtype=np.int64),
+        np.zeros(edges),
+        np.zeros(edges),
+        np.zeros(edges),
+        np.zeros(edges),
+        network.left_w.copy(),
+        np.full(stages, len(network.left_w) // max(stages, 1), dtype=np.int64),
+    )
+
+
+@compiled
+def _start_next(work: Work, course: Course, heap: list[tuple[float, int]], rank: int, now: float) -> None:
+    at = course.rank_at[rank]
+    if course.rank_busy[rank] or at >= work.rank_offsets[rank + 1] or not course.ready[work.rank_flat[at]]:
+        return
+    operation = work.rank_flat[at]
+    course.rank_busy[rank] = 1
+    course.rank_at[rank] += 1
+    heapq.heappush(heap, (now + work.duration[operation], operation))
+
+
+@compiled
+def _make_ready(work: Work, course: Course, heap: list[tuple[float, int]], operation: int, now: float) -> None:
+    course.ready[operation] = 1
+    _start_next(work, course, heap, work.rank[operation], now)
+
+
+@compiled
+def _finish(
+    work: Work, network: Network, course: Course, heap: list[tuple[float, int]], operation: int, now: float
+) -> None:
+    rank = work.rank[operation]
+    course.end[operation] = now
+    course.rank_busy[rank] = 0
+    if work.released[operation] >= 0:
+        course.ready[work.released[operation]] = 1
+    if work.target[operation] >= 0:
+        channel = work.channel[operation]
+        if channel < 0:
+            heapq.heappush(heap, (now + work.delay[operation], operation + len(work.duration)))
+        else:
+            course.sent[operation] = 1
+            if course.left[channel] == 0.0:
+                _send_next(work, network, course, channel)
+    if work.weight_stage[operation] >= 0:
+        _arm(network, course, work.weight_stage[operation])
+    _start_next(work, course, heap, rank, now)
+
+
+@compiled
+def _arm(network: Network, course: Course, row: int) -> None:
+    """Count one weight gradient; the exchange of the stage takes its part once it may be about to start."""
+    course.left_w[row] -= 1
+    if course.left_w[row] != network.arm_left_w[row]:
+        return
+    stage = row % len(course.routes_left_s)
+    course.routes_left_s[stage] -= 1
+    if course.routes_left_s[stage] == 0:
+        for edge in range(len(course.held_e)):
+            course.held_e[edge] = max(course.held_e[edge], network.hold_se[stage, edge])
+        course.dirty[0] = 1
+
+
+@compiled
+def _send_next(work: Work, network: Network, course: Course, channel: int) -> None:
+    at = course.channel_at[channel]
+    if at >= work.channel_offsets[channel + 1] or not course.sent[work.channel_flat[at]]:
+        return
+    course.channel_at[channel] += 1
+    course.active[course.num_active[0]] = channel
+    course.num_active[0] += 1
+    course.left[channel] = network.bytes[work.flow[work.channel_flat[at]]]
+    course.rate[channel] = -1.0
+    course.dirty[0] = 1
+
+
+@compiled
+def _arrive(work: Work, network: Network, course: Course, heap: list[tuple[float, int]], now: float) -> None:
+    """Take the flows that end now off their edges; what waits behind them starts."""
+    elapsed = now - course.clock[0]
+    kept, done = 0, []
+    for position in range(course.num_active[0]):
+        channel = course.active[position]
+        if course.rate[channel] * elapsed >= course.left[channel] * (1.0 - SAME) and course.rate[channel] > 0:
+            done.append(channel)
+        else:
+            course.active[kept] = channel
+            kept += 1
+    _pass_time(course, now, kept)
+    course.num_active[0] = kept
+    for channel in done:
+        operation = work.channel_flat[course.channel_at[channel] - 1]
+        course.left[channel] = 0.0
+        heapq.heappush(heap, (now + work.delay[operation], operation + len(work.duration)))
+        _send_next(work, network, course, channel)
+    course.dirty[0] = 1
+    course.clock[1] = np.inf
+
+
+@compiled
+def _pass_time(course: Course, now: float, num_active: int) -> None:
+    """Bytes that went until now at the rates of the last sharing."""
+    elapsed = now - course.clock[0]
+    for position in range(num_active):
+        channel = course.active[position]
+        if course.rate[channel] > 0:
+            course.left[channel] = max(course.left[channel] - course.rate[channel] * elapsed, 1e-9)
+    for edge in range(len(course.bytes_e)):
+        course.bytes_e[edge] += course.flow_e[edge] * elapsed
+    course.clock[0] = now
+
+
+@compiled
+def _share(work: Work, network: Network, course: Course, now: float) -> None:
+    """New rates of all flows, what they put on the edges, and when the first of them ends."""
+    count = course.num_active[0]
+    _pass_time(course, now, count)
+    flows = np.zeros(count, dtype=np.int64)
+    for position in range(count):
+        channel = course.active[position]
+        flows[position] = work.flow[work.channel_flat[course.channel_at[channel] - 1]]
+    rates = fair_rates(network, flows, network.capacity_e - course.held_e)
+    course.flow_e[:] = 0.0
+    course.clock[1] = np.inf
+    for position in range(count):
+        channel, flow = course.active[position], flows[position]
+        course.rate[channel] = rates[position]
+        if rates[position] > 0:
+            course.clock[1] = min(course.clock[1], now + course.left[channel] / rates[position])
+        for index in range(network.edge_offsets[flow], network.edge_offsets[flow + 1]):
+            course.flow_e[network.edge_flat[index]] += network.weight[flow] * rates[position]
+    for edge in range(len(course.peak_e)):
+        course.peak_e[edge] = max(course.peak_e[edge], course.flow_e[edge] + course.held_e[edge])
+    course.dirty[0] = 0
+
+
+WAITING, RISING, FIXED = 0, 1, 2
+
+
+@compiled
+def fair_rates(network: Network, flows: Ints, capacity_e: Floats) -> Floats:
+    """Max-min fair rate of every flow per replica, between its floor and its cap: progressive filling.
+
+    All flows begin at their floors; one level rises from zero, lifts each flow that it reaches, and fixes those whose
+    cap it meets or one of whose edges is full. `room` is what the flows that do not rise leave of an edge.
+    """
+    rates, state = np.zeros(len(flows)), np.zeros(len(flows), dtype=np.int64)
+    room, rising_e = capacity_e.copy(), np.zeros(len(capacity_e))
+    for position in range(len(flows)):
+        rates[position] = network.floor[flows[position]]
+        _load(network, flows[position], room, -rates[position])
+    level, open_flows = 0.0, len(flows)
+    while open_flows > 0:
+        level = max(level, _next_level(network, flows, state, room, rising_e))
+        lifted = 0
+        for position in range(len(flows)):
+            if state[position] == WAITING and rates[position] <= level:
+                state[position], lifted = RISING, 1
+                _load(network, flows[position], room, rates[position])
+                _load(network, flows[position], rising_e, 1.0)
+        if not lifted:
+            open_flows -= _fix(network, flows, state, rates, room, rising_e, level)
+    return rates
+
+
+@compiled
+def _load(network: Network, flow: int, column_e: Floats, rate: float) -> None:
+    for index in range(network.edge_offsets[flow], network.edge_offsets[flow + 1]):
+        column_e[network.edge_flat[index]] += network.weight[flow] * rate
+
+
+@compiled
+def _limit(network: Network, flow: int, room: Floats, rising_e: Floats) -> float:
+    """Level at which a rising flow stops."""
+    limit = float(network.cap[flow])
+    for index in range(network.edge_offsets[flow], network.edge_offsets[flow + 1]):
+        edge = network.edge_flat[index]
+        limit = min(limit, max(room[edge], 0.0) / rising_e[edge])
+    return limit
+
+
+@compiled
+def _next_level(network: Network, flows: Ints, state: Ints, room: Floats, rising_e: Floats) -> float:
+    level = np.inf
+    for position in range(len(flows)):
+        if state[position] == WAITING:
+            level = min(level, network.floor[flows[position]])
+        elif state[position] == RISING:
+            level = min(level, _limit(network, flows[position], room, rising_e))
+    return level
+
+
+@compiled
+def _fix(
+    network: Network, flows: Ints, state: Ints, rates: Floats, room: Floats, rising_e: Floats, level: float
+) -> int:
+    """Fix every rising flow that stops at this level; how many they are."""
+    stops = np.zeros(len(flows), dtype=np.int64)
+    for position in range(len(flows)):
+        if state[position] == RISING:
+            limit = _limit(network, flows[position], room, rising_e)
+            stops[position] = limit <= level * (1.0 + SAME) or limit == level
+    for position in range(len(flows)):
+        if stops[position]:
+            state[position] = FIXED
+            rates[position] = max(network.floor[flows[position]], min(level, network.cap[flows[position]]))
+            _load(network, flows[position], room, -rates[position])
+            _load(network, flows[position], rising_e, -1.0)
+    return int(stops.sum())

@@ -1,0 +1,201 @@
+"""The replay of a whole plan at once: every route's operations and messages, links shared max-min fairly.
+
+Messages travel the path of least latency between the pools' places as fluid flows, one at a time per link name and
+direction, in the plan's order. Every queue keeps the share that its stated transfer time reserves, cut where the shares
+of an edge add up to more than it has; what is left is shared max-min fairly. Exchanges take the links in the plan's
+order and never start later than stated. Owns that time; never chooses an order and never judges.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.plan import Plan, StageExchange
+from models.request import PlanRequest
+from models.schedule import PipelineHop
+from solver.verify.case import Case
+from solver.verify.joint_columns import Network, Work, route_columns, work_of
+from solver.verify.joint_kernel import joint_kernel
+from solver.verify.network_facts import Boundary
+from solver.verify.pipeline_shape import Floats, Ints, ragged
+from solver.verify.sendings import stated_hops
+
+NUM_CHUNKS = 8
+
+
+@dataclass(frozen=True)
+class EdgeUse:
+    """One direction of a link: highest and mean part of its capacity in use, exchanges included, and message bytes."""
+
+    link: str
+    reverse: bool
+    peak_utilisation: float
+    mean_utilisation: float
+    message_bytes: float
+
+
+@dataclass(frozen=True)
+class JointReplay:
+    """When everything ends with shared links. `exchange_end_s` follows `Plan.exchanges`."""
+
+    iteration_s: float
+    route_end_s: Mapping[str, float]
+    exchange_end_s: tuple[float, ...]
+    edges: tuple[EdgeUse, ...]
+
+
+def joint_replay(request: PlanRequest, plan: Plan) -> JointReplay:
+    """The replay of a plan whose routes, timelines and pools belong together; ValueError where an order deadlocks."""
+    return replay_case(Case(request, plan))
+
+
+def replay_case(case: Case) -> JointReplay:
+    """`joint_replay` for a case that exists already."""
+    timelines = [case.timeline_by_route[route] for route in case.route_by_id]
+    stages = case.configuration.degrees.num_stages
+    work = work_of([route_columns(one) for one in timelines], stages)
+    network = _network(case)
+    end, peak, sent = joint_kernel(work, network)
+    if np.isnan(end).any():
+        raise ValueError(f"operation {int(np.flatnonzero(np.isnan(end))[0])} of the joint replay never ends")
+    exchange_end_s = _exchange_ends(case, _last_gradients(work, end, stages))
+    counts = np.cumsum([0] + [one.problem.num_operations for one in timelines])
+    ends = {route: float(end[counts[index] : counts[index + 1]].max()) for index, route in enumerate(case.route_by_id)}
+    iteration_s = max(*ends.values(), *exchange_end_s, 0.0) + case.plan.time.optimizer_s
+    return JointReplay(iteration_s, ends, exchange_end_s, _edges(case, peak, sent, iteration_s))
+
+
+def _last_gradients(work: Work, end: Floats, num_stages: int) -> Floats:
+    """End of the last weight gradient of every stage over all routes."""
+    last = np.zeros(num_stages)
+    own = work.weight_stage >= 0
+    np.maximum.at(last, work.weight_stage[own] % num_stages, end[own])
+    return last
+
+
+def _exchange_ends(case: Case, last_s: Floats) -> tuple[float, ...]:
+    """Exchanges in the plan's turns, from when their gradients are ready."""
+    ends: dict[int, float] = {}
+    free_s = 0.0
+    for index, one in sorted(enumerate(case.plan.exchanges), key=lambda pair: (pair[1].start_s, pair[0])):
+        start_s = max(float(last_s[one.stage]) - one.overlap_s, 0.0)
+        if one.shared_s > 0:
+            start_s = max(start_s, free_s)
+        start_s = min(start_s, one.start_s)
+        if one.shared_s > 0:
+            free_s = start_s + one.shared_s
+        ends[index] = max(float(last_s[one.stage]), start_s + _duration_s(one))
+    return tuple(ends[index] for index in range(len(ends)))
+
+
+def _duration_s(one: StageExchange) -> float:
+    return max(one.private_s, one.shared_s) + min(one.private_s, one.shared_s) / NUM_CHUNKS
+
+
+def _network(case: Case) -> Network:
+    """Flows of every hop of every route, both ways, and what exchanges take of the edges."""
+    routes, stages = list(case.route_by_id), case.configuration.degrees.num_stages
+    capacity = case.network.topology.capacity_bytes_per_s
+    size = 2 * stages * len(routes)
+    weight, volume, cap, floor = np.ones(size), np.ones(size), np.ones(size), np.zeros(size)
+    edges: list[Ints] = [np.zeros(0, dtype=np.int64)] * size
+    queues: dict[tuple[int, str, str, bool], float] = {}
+    for boundary, hop in stated_hops(case):
+        if hop.occupancy_s == 0:
+            continue
+        rows = 2 * (stages * routes.index(boundary.route) + boundary.from_stage)
+        replicas = case.route_by_id[boundary.route].num_replicas
+        rate = case.network.boundary_bytes(boundary) / hop.occupancy_s
+        for row, back in ((rows, False), (rows + 1, True)):
+            edges[row] = _path(case, boundary, back)
+            weight[row], volume[row], floor[row] = replicas, case.network.boundary_bytes(boundary), rate
+            cap[row] = _cap_bytes_per_s(case, boundary, hop) if len(edges[row]) else rate
+            upwards = (case.configuration.rank_of_stage(boundary.from_stage + 1)
+                       > case.configuration.rank_of_stage(boundary.from_stage)) != back  # fmt: skip
+            for edge in edges[row]:
+                key = (int(edge), boundary.route, hop.link_name, upwards)
+                queues[key] = max(queues.get(key, 0.0), replicas * rate)
+    reserved = np.zeros(len(capacity))
+    for (edge, *_), rate in queues.items():
+        reserved[edge] += rate
+    part = np.minimum(1.0, capacity / np.maximum(reserved, 1e-9))
+    floor = np.minimum(floor, cap) * [part[own].min(initial=1.0) for own in edges]
+    flat, offsets = ragged(edges)
+    hold = np.minimum(_held_bytes_per_s(case), np.maximum(capacity - reserved, 0.0))
+    left = np.repeat([case.timeline_by_route[route].problem.num_microbatches for route in routes], stages)
+    return Network(weight, volume, cap, floor, flat, offsets, capacity, hold, left, _arm_left(case, left))
+
+
+def _path(case: Case, boundary: Boundary, back: bool) -> Ints:
+    ends = (boundary.sender.place, boundary.receiver.place)
+    return np.array(case.network.topology.path(*(ends[::-1] if back else ends)), dtype=np.int64)
+
+
+def _cap_bytes_per_s(case: Case, boundary: Boundary, hop: PipelineHop) -> float:
+    """Rate of one replica alone: cards of the stage group, at the pace of the transport that the plan chose.
+
+    Replicas that take turns share the pace of those that send at once.
+    """
+    tier = case.network.topology.tier(boundary.sender.place, boundary.receiver.place)
+    cards = min(pool.nic_bytes_per_s_per_gpu for pool in (boundary.sender, boundary.receiver))
+    chosen = [one.effective_bytes_per_s for one in case.plan.transport if (one.dimension, one.tier) == ("pp", tier)]
+    stated = case.network.boundary_bytes(boundary) / hop.transfer_s
+    alone = case.gpus_per_group * min(max(chosen), cards) if chosen else stated
+    replicas = case.route_by_id[boundary.route].num_replicas
+    return max(alone, stated) * -(-replicas // hop.num_sharing_replicas) / replicas
+
+
+def _held_bytes_per_s(case: Case) -> Floats:
+    """Rate of the exchange of every stage on every edge: bytes that the plan routes there, by size of the stages."""
+    network, stages = case.network, case.configuration.degrees.num_stages
+    routed = np.zeros(len(network.topology.edges))
+    for load in case.plan.link_loads:
+        index = network.topology.edge_index.get((load.link, load.reverse))
+        if index is not None:
+            routed[index] += sum(flow.bytes_per_iteration for flow in load.flows if flow.cause == "dp")
+    sizes, times = np.zeros(stages), np.zeros(stages)
+    for one in case.plan.exchanges:
+        places = network.places_of_rank(case.configuration.rank_of_stage(one.stage))
+        sizes[one.stage], times[one.stage] = network.exchange_bytes(one.stage, len(places)), one.shared_s
+    parts = np.divide(sizes, times * max(sizes.sum(), 1.0), out=np.zeros(stages), where=times > 0)
+    return np.outer(parts, routed).astype(np.float64)
+
+
+def _arm_left(case: Case, left: Ints) -> Ints:
+    """Weight gradients still to end, on each route and stage, when the exchange may be about to start."""
+    overlap = {one.stage: one.overlap_s for one in case.plan.exchanges}
+    counts = []
+    for route in case.route_by_id:
+        problem = case.timeline_by_route[route].problem
+        for stage, cost in enumerate(problem.stages):
+            last_s = cost.weight_grad_s + (cost.input_grad_s if problem.backward == "fused" else 0.0)
+            counts.append(math.ceil(overlap.get(stage, 0.0) / last_s) if last_s > 0 else problem.num_microbatches)
+    return np.minimum(np.array(counts, dtype=np.int64), left - 1)
+
+
+def _edges(case: Case, peak: Floats, sent: Floats, iteration_s: float) -> tuple[EdgeUse, ...]:
+    """What every edge carries."""
+    exchanged = (_held_bytes_per_s(case) * _shared_s(case)[:, None]).sum(axis=0)
+    return tuple(
+        EdgeUse(
+            link=edge.id,
+            reverse=edge.reverse,
+            peak_utilisation=float(peak[index] / edge.capacity_bytes_per_s) if peak[index] else 0.0,
+            mean_utilisation=float((sent[index] + exchanged[index]) / (edge.capacity_bytes_per_s * iteration_s))
+            if sent[index] + exchanged[index]
+            else 0.0,
+            message_bytes=float(sent[index]),
+        )
+        for index, edge in enumerate(case.network.topology.edges)
+    )
+
+
+def _shared_s(case: Case) -> Floats:
+    shared = np.zeros(case.configuration.degrees.num_stages)
+    for one in case.plan.exchanges:
+        shared[one.stage] = one.shared_s
+    return shared
