@@ -7,7 +7,7 @@ rounded down, so every refuted T is a valid bound; every order found is replayed
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import floor
 
 from solver.cpsat.engine import Found, Limits, run
@@ -16,6 +16,10 @@ from solver.cpsat.variables import Instance
 from solver.quantise import TickShape
 from solver.schedules.bounds import makespan_bound, span_bound
 from solver.verify.replay import replay_shape
+
+ASKERS = ("fixed", "default_lp")
+FAR, LONG_S = 0.02, 8.0
+DIVERS = ("fixed", "quick_restart_no_lp")  # of five pairs the best at lowering a hinted value (decision 0102)
 
 
 @dataclass
@@ -65,14 +69,18 @@ def _refute(search: Search, corridor: Corridor, probe_s: float) -> None:
         found = _ask(search, corridor, target, probe_s if step else 2 * probe_s)
         if found.proven and found.order is None:
             step = first if step == 0 else 2 * step
-        elif step <= 1:
+        elif step <= max(1, corridor.low // 2000):
             return
         else:
             step = first = step // 8
 
 
 def _press(search: Search, corridor: Corridor, patience_s: float) -> None:
-    """Three ways, each for a while: the bound itself, a better order from the best one, a quarter above the bound."""
+    """Four ways, each for a while: a better order where the best is far, the bound, beyond it, a quarter up."""
+    if search.gap > FAR:
+        # a long dive pays where the limit leaves room for a proof after it
+        dive_s = 0.5 * search.left_s if search.left_s > LONG_S else 0.0
+        _improve(search, corridor, max(2 * patience_s, dive_s))
     found = _ask(search, corridor, corridor.low, patience_s)
     step = max((corridor.high - corridor.low) // 64, 1)
     while found.proven and found.order is None and not search.over and corridor.low + step < corridor.high:
@@ -80,7 +88,8 @@ def _press(search: Search, corridor: Corridor, patience_s: float) -> None:
         step *= 2
     if search.over or corridor.low >= corridor.high:
         return
-    _improve(search, corridor, patience_s)
+    if search.gap <= FAR:
+        _improve(search, corridor, patience_s)
     quarter = corridor.low + (corridor.high - corridor.low) // 4
     if not search.over and corridor.low < quarter < corridor.high:
         _ask(search, corridor, quarter, patience_s)
@@ -90,7 +99,7 @@ def _improve(search: Search, corridor: Corridor, patience_s: float) -> None:
     """Plain minimisation from the best order as hint."""
     if _value_ticks(search, corridor.ticks) > corridor.high:
         return
-    limits = _limits(search, patience_s, first_solution=False)
+    limits = replace(_limits(search, patience_s, first_solution=False), subsolvers=DIVERS)
     instance = Instance(corridor.ticks, corridor.high, corridor.low, search.problem.objective)
     _learn(search, corridor, run(instance, search.order, limits))
 
@@ -109,7 +118,8 @@ def _limits(search: Search, time_limit_s: float, *, first_solution: bool) -> Lim
 def _ask(search: Search, corridor: Corridor, target: int, time_limit_s: float) -> Found:
     """One question; its answer moves the corridor and the search."""
     instance = Instance(corridor.ticks, target, corridor.low, search.problem.objective)
-    found = run(instance, None, _limits(search, time_limit_s, first_solution=True))
+    limits = replace(_limits(search, time_limit_s, first_solution=True), subsolvers=ASKERS)
+    found = run(instance, None, limits)
     _learn(search, corridor, found)
     return found
 

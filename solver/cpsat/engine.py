@@ -27,6 +27,7 @@ class Limits:
     relative_gap: float = 0.0
     cancelled: Callable[[], bool] | None = None
     first_solution: bool = False
+    subsolvers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +86,8 @@ def set_parameters(solver: cp_model.CpSolver, limits: Limits) -> None:
     solver.parameters.random_seed = limits.seed
     solver.parameters.relative_gap_limit = limits.relative_gap
     solver.parameters.stop_after_first_solution = limits.first_solution
+    if limits.workers > 1:
+        solver.parameters.subsolvers.extend(limits.subsolvers)
 
 
 def _read(instance: Instance, v: Vars, solver: cp_model.CpSolver, status: cp_model.CpSolverStatus) -> Found:
