@@ -159,11 +159,11 @@ def _send_next(work: Work, network: Network, course: Course, channel: int) -> No
 @compiled
 def _arrive(work: Work, network: Network, course: Course, heap: list[tuple[float, int]], now: float) -> None:
     """Take the flows that end now off their edges; what waits behind them starts."""
-    elapsed = now - course.clock[0]
+    began = course.clock[0]
     kept, done = 0, []
     for position in range(course.num_active[0]):
         channel = course.active[position]
-        if course.rate[channel] * elapsed >= course.left[channel] * (1.0 - SAME) and course.rate[channel] > 0:
+        if course.rate[channel] > 0 and began + course.left[channel] / course.rate[channel] <= now * (1.0 + SAME):
             done.append(channel)
         else:
             course.active[kept] = channel
