@@ -26,15 +26,18 @@ RECOMPUTED_1F1B = [(0.0, 0.0, 0.174), (0.25, 0.25, 0.193), (0.25, 2.0, 0.262), (
 
 def rows() -> list[dict[str, str]]:
     whole = [
-        _row(latency, transfer, schedule, measured_s, 16, "none")
+        _row(latency, transfer, schedule, measured_s, microbatches=16, recompute="none")
         for latency, transfer, cells in MEASURED
         for schedule, measured_s in cells.items()
     ]
-    return whole + [_row(*delays, "1F1B", measured_s, 32, "layerwise") for *delays, measured_s in RECOMPUTED_1F1B]
+    return whole + [
+        _row(*delays, "1F1B", measured_s, microbatches=32, recompute="layerwise")
+        for *delays, measured_s in RECOMPUTED_1F1B
+    ]
 
 
 def _row(
-    latency: float, transfer: float, schedule: str, measured_s: float, microbatches: int, recompute: str
+    latency: float, transfer: float, schedule: str, measured_s: float, *, microbatches: int, recompute: str
 ) -> dict[str, str]:
     return {
         "n_dc": "2",
