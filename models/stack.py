@@ -66,7 +66,9 @@ class StackProfile(Frozen):
         (), description="GPU names it answers for (prefixes); empty means any.", examples=[["H100"]]
     )
 
-    is_fitted: bool = Field(False, description="Some constants were fitted to runs of this very stack.")
+    is_fitted: bool = Field(
+        False, description="Some constants were fitted to runs of this very stack.", examples=[True]
+    )
     released: int = Field(2024, ge=2018, le=2100, description="Year of the software.", examples=[2021])
     habits: StackHabits = Field(default_factory=StackHabits, description="Defaults of the software.", examples=[{}])
     sequence_parallel: bool = Field(
