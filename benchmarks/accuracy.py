@@ -25,7 +25,9 @@ software stack, never per row. Other rows of the same columns: `isthmus validate
 """
 PIPELINE_NOTE = """Two sites, 8 pipeline ranks, delays emulated on one cluster. One stage profile for all rows, from
 the rows without delay. "CrossUD", "CrossUDSub" and "CrossWave" are compared with our schedules of the same layout and
-memory, so a negative bias there is a faster schedule, predicted, not measured.
+memory, so a negative bias there is a faster schedule, predicted, not measured. Assumed, and unfavourable to us: with
+layer-wise recomputation a micro-batch still holds half of its activations. ZBV is predicted as the best V order made
+without knowing the delays.
 """
 
 

@@ -84,9 +84,11 @@ def prove_and_search(search: Search) -> None:
 
 
 def start(search: Search) -> None:
-    """Every generator and policy; the best is the first answer."""
+    """Every generator and policy while there is time; the best is the first answer."""
     for candidate in candidates(search.shape, search.problem.objective):
         search.offer(candidate.order, candidate.name)
+        if search.order is not None and search.left_s <= 0:
+            return
 
 
 def finish(search: Search) -> PipelineSchedule:
