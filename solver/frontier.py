@@ -15,7 +15,7 @@ from solver.context import Context
 from solver.cost.columns import FloatArray
 from solver.evaluation.candidate import configuration_of
 from solver.evaluation.polish import relaxed_bound_s
-from solver.objective import Goal, gpus_of
+from solver.objective import Goal
 from solver.space.bounds import cheap_bounds, lower_bounds
 from solver.space.enumerate import Space
 
@@ -41,7 +41,7 @@ class Frontier:
     fastest_s: float = float("inf")
 
     def __post_init__(self) -> None:
-        self._gpus = gpus_of(self.space.columns)
+        self._gpus = self.space.columns.num_gpus
         cheap_s = cheap_bounds(self.context, self.space)
         self.cheapest_s = float(cheap_s.min())
         self._cheap = self.goal.values(cheap_s, self._gpus)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from models.request import Objective
 from solver.context import Context
-from solver.cost.columns import Columns, FloatArray
+from solver.cost.columns import FloatArray
 
 SECONDS_PER_HOUR = 3600.0
 
@@ -65,9 +65,3 @@ class Goal:
     def target_s(self) -> float:
         """The iteration time to reach; infinite where none is asked for."""
         return self.objective.target_iteration_s or float("inf")
-
-
-def gpus_of(columns: Columns) -> npt.NDArray[np.int64]:
-    """GPUs that each configuration uses."""
-    used: npt.NDArray[np.int64] = columns.tp * columns.cp * columns.pp * columns.dp
-    return used

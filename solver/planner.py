@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 
 from models.outcome import Infeasible, NotFound, Outcome, Planned, Progress, Reason
-from models.plan import Plan
 from models.request import PlanRequest
 from solver.context import Context, stack_for
 from solver.lint import lint
@@ -60,6 +59,3 @@ def plan(
         reasons = memory_reasons(context, space) or target_reasons(context, search.least_s)
         return Infeasible(reasons=reasons, elapsed_s=clock() - started)
     return NotFound(lower_bound_s=search.least_s, detail=search.account(), elapsed_s=elapsed)
-
-
-__all__ = ["Plan", "plan", "validate"]

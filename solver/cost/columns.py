@@ -42,6 +42,11 @@ class Columns:
     def __len__(self) -> int:
         return len(self.tp)
 
+    @property
+    def num_gpus(self) -> IntArray:
+        """GPUs that each configuration uses."""
+        return self.tp * self.cp * self.pp * self.dp
+
     def take(self, rows: IntArray | BoolArray) -> Columns:
         """The chosen rows, by index or by mask."""
         return Columns(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})

@@ -85,8 +85,9 @@ def relaxed_bound_s(context: Context, configuration: Configuration) -> float:
 
     Stage times, static memory and optimizer are the least over pools, budgets the largest, so no placement beats it.
     """
-    options = [pool_stages(context, pool, configuration) for pool in _distinct_pools(context)]
-    limits = [context.memory_limit_bytes(pool.gpu) for pool in _distinct_pools(context)]
+    pools = _distinct_pools(context)
+    options = [pool_stages(context, pool, configuration) for pool in pools]
+    limits = [context.memory_limit_bytes(pool.gpu) for pool in pools]
     problem = _relaxation(configuration, options, limits)
     update = min(float(one.optimizer_s.max()) for one in options)
     return float("inf") if problem is None else lower_bound(problem) + update

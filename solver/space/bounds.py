@@ -61,7 +61,7 @@ def cheap_bounds(context: Context, space: Space) -> FloatArray:
     """
     peak = max(_best_rate(context, machine) for machine in context.machines.values())
     columns = space.columns
-    gpus = (columns.tp * columns.cp * columns.pp * columns.dp).astype(np.float64)
+    gpus = columns.num_gpus.astype(np.float64)
     again = np.where(columns.recompute == RECOMPUTE_FULL, 4.0 / 3.0, 1.0)
     bound: FloatArray = context.job.model_flops * again / (peak * gpus)
     return bound
@@ -83,9 +83,8 @@ def lower_bounds(context: Context, space: Space) -> Bounds:
     per_type = [_bounds_on(context, machine, space, shares) for machine in context.machines.values()]
     best = np.minimum.reduce([one.iteration_s for one in per_type])
     guess = np.minimum.reduce([one.guess_s for one in per_type])
-    columns = space.columns
-    used = columns.tp * columns.cp * columns.pp * columns.dp
-    left = np.zeros(len(columns), dtype=np.int64)
+    used = space.columns.num_gpus
+    left = np.zeros(len(used), dtype=np.int64)
     for machine, one in _fastest_first(context, per_type):
         needed = used > left
         best = np.where(needed, np.maximum(best, one.lightest_s), best)
@@ -121,12 +120,10 @@ def _bounds_on(context: Context, machine: Machine, space: Space, shares: Shares)
         parts.append(_memory_seconds_s(price, shares, rank, limit - kept))
     parts.append(_round_trips_s(space, ends[0][1], whole, limit - static[0]))
     memory = np.maximum.reduce([kept + cost.activation_bytes for kept, (_, cost) in zip(static, ends, strict=True)])
-    tail = _tail_s(context, machine, space, price, [cost for _, cost in ends])
+    bound_s = np.maximum.reduce(parts) + _tail_s(context, machine, space, price, [cost for _, cost in ends])
     return Bounds(
-        iteration_s=np.maximum.reduce(parts) + tail,
-        guess_s=guess_s(
-            context, space, ends[0][1], whole, bound_s=np.maximum.reduce(parts) + tail, room=limit - static[0]
-        ),
+        iteration_s=bound_s,
+        guess_s=guess_s(context, space, ends[0][1], whole, bound_s=bound_s, room=limit - static[0]),
         lightest_s=space.columns.num_microbatches * _lightest_rank_s(price, shares, [cost for _, cost in ends]),
         fits=memory <= limit,
         least_memory_bytes=memory,

@@ -35,7 +35,6 @@ def guess_s(
 def _crossing_s(context: Context, space: Space, whole: StageCost) -> FloatArray:
     """The cheaper of exchanging all gradients, or all stage messages that compute does not hide, over the worst cut."""
     columns, cut = space.columns, context.cut
-    used = columns.tp * columns.cp * columns.pp * columns.dp
     parameters = whole.parameters * columns.tp + whole.expert_parameters * columns.tp * columns.ep
     gradient_bytes = context.job.optimizer.gradient_bytes_per_parameter
     exchange_bytes = crossing_bytes(parameters, columns, 2, gradient_bytes=gradient_bytes)
@@ -50,4 +49,4 @@ def _crossing_s(context: Context, space: Space, whole: StageCost) -> FloatArray:
     if limit is not None:
         least_bytes = np.minimum(exchange_bytes, columns.num_microbatches * slot_bytes)
         crossing = np.where(least_bytes > limit, HOPELESS_S, crossing)
-    return np.where(used > context.largest_building_gpus, crossing, 0.0)
+    return np.where(columns.num_gpus > context.largest_building_gpus, crossing, 0.0)

@@ -18,7 +18,7 @@ from solver.cost.fabric import fabric_of
 from solver.cost.memory import StaticMemory, static_memory
 from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost
-from solver.space.pricing import StageCosts
+from solver.space.pricing import StageCosts, kinds
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ def pool_stages(context: Context, pool: Pool, configuration: Configuration) -> P
     """Costs of all stages as if each ran in `pool`; arrays of length stages (cost) and ranks (memory, optimizer)."""
     machine = Machine(gpu=pool.gpu, fabric=fabric_of(pool), num_gpus=pool.num_free_gpus)
     num_stages, num_ranks = configuration.degrees.num_stages, configuration.degrees.pp
-    dense, moe = layer_kinds(context, configuration)
+    ends = np.cumsum([0, *configuration.layers_per_stage])
+    dense, moe = kinds(context, ends[:-1], ends[1:])
     first = np.zeros(num_stages)
     last = np.zeros(num_stages)
     first[0], last[-1] = 1.0, 1.0
@@ -59,15 +60,6 @@ def pool_stages(context: Context, pool: Pool, configuration: Configuration) -> P
         parameters, experts, columns, gpu=machine.gpu, stack=context.stack, optimizer=context.job.optimizer
     )
     return PoolStages(cost=cost, static=static, optimizer_s=update)
-
-
-def layer_kinds(context: Context, configuration: Configuration) -> tuple[FloatArray, FloatArray]:
-    """Dense and MoE layers of every stage."""
-    architecture = context.job.architecture
-    ends = np.cumsum([0, *configuration.layers_per_stage])
-    moe = np.cumsum([0, *(architecture.is_moe_layer(layer) for layer in range(architecture.num_layers))])
-    num_moe = (moe[ends[1:]] - moe[ends[:-1]]).astype(np.float64)
-    return np.diff(ends) - num_moe, num_moe
 
 
 def _by_rank(rank_of: npt.NDArray[np.int64], values: FloatArray, num_ranks: int) -> FloatArray:
