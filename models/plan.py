@@ -224,6 +224,33 @@ class Baseline(Frozen):
     reason: str = Field("", max_length=400, description="Why it has no plan, if so.", examples=[""])
 
 
+class Alternative(Frozen):
+    """Another plan that was timed: the best of its kind, where kinds differ in degrees, crossing or schedule."""
+
+    degrees: Degrees = Field(description="Its parallel degrees.", examples=[{"tp": 8, "pp": 8, "dp": 256}])
+    sharding: Sharding = Field(description="Its sharding.", examples=["zero1"])
+    recompute: Recompute = Field(description="Its activation recomputation.", examples=["none"])
+    family: ScheduleFamily = Field(description="How its chunks fold over the ranks.", examples=["one_way"])
+    crossing: Crossing = Field(description="Which dimension crosses buildings in it.", examples=["pp_out"])
+    iteration_s: Seconds = Field(description="Its iteration time.", examples=[6.71])
+    slower_by: float = Field(
+        description="Its objective over the plan's, less 1.", examples=[0.04], json_schema_extra={"unit": "1"}
+    )
+    why_second: str = Field(
+        max_length=400,
+        description="What costs it the difference, largest part first.",
+        examples=["bubble +0.21 s, data parallel +0.05 s"],
+    )
+
+
+class ConvergencePoint(Frozen):
+    """Where the search stood at one moment."""
+
+    elapsed_s: Seconds = Field(description="Since the start.", examples=[2.5])
+    incumbent_s: Seconds | None = Field(None, description="Iteration time of the best judged plan.", examples=[6.5])
+    lower_bound_s: Seconds | None = Field(None, description="Bound, on the incumbent's scale.", examples=[6.2])
+
+
 class Assumption(Frozen):
     """One number or rule that the plan rests on, and where it comes from."""
 
@@ -288,6 +315,18 @@ class Plan(Frozen):
     metrics: Metrics = Field(description="Headline figures.", examples=[{}])
     proof: Proof = Field(description="Bound and gap.", examples=[{}])
     baselines: tuple[Baseline, ...] = Field((), description="Other rules under the same evaluator.", examples=[[]])
+    alternatives: tuple[Alternative, ...] = Field(
+        (), max_length=20, description="The next best plans that really differ, best first.", examples=[[]]
+    )
+    convergence: tuple[ConvergencePoint, ...] = Field(
+        (), max_length=1000, description="Incumbent and bound over the search.", examples=[[{"elapsed_s": 2.5}]]
+    )
+    one_building_s: Seconds | None = Field(
+        None,
+        description="Iteration time of the same configuration with all its GPUs in one building: what distance costs "
+        "is the difference. Null where nobody computed it.",
+        examples=[6.31],
+    )
     assumptions: tuple[Assumption, ...] = Field((), description="What the numbers rest on.", examples=[[]])
     warnings: tuple[Annotated[str, Field(max_length=600)], ...] = Field(
         (),
