@@ -11,7 +11,7 @@ PACKAGES := models solver app
 DATA ?= $(firstword $(wildcard ../shared/data) tests/published/data)
 CHECKED := $(PACKAGES) tests $(wildcard benchmarks)
 
-.PHONY: help setup demo serve test test-all postgres lint fmt type arch golden golden-update bench bench-schedules validate openapi image clean
+.PHONY: help setup demo serve test test-all test-torch torch postgres lint fmt type arch golden golden-update bench bench-schedules validate openapi image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,8 +36,15 @@ serve: setup ## run the service on http://127.0.0.1:8000 (Swagger UI at /docs)
 test: lint type arch ## what CI runs: style, types, import contracts, every test that is not slow
 	$(BIN)/pytest -n 2 -q -m "not slow" --ignore=tests/architecture
 
-test-all: lint type arch postgres ## the same with the slow proofs, on a real Postgres too
+test-all: lint type arch postgres test-torch ## the same with the slow proofs, on a real Postgres and with PyTorch too
 	$(BIN)/pytest -n 2 -q --ignore=tests/architecture
+
+torch: setup ## install PyTorch 2.13.0 for `isthmus replay` (a CPU build is enough: 200 MB to fetch, 0.8 GB on disk)
+	@$(BIN)/python -c 'import importlib.metadata as m; raise SystemExit(m.version("torch").split("+")[0] != "2.13.0")' 2>/dev/null \
+	 || $(BIN)/python -m pip install --quiet --constraint requirements.txt "torch==2.13.0"
+
+test-torch: torch ## run exported schedules in PyTorch's runtime, 4 processes each: times, ranking, gradients
+	$(BIN)/pytest -q tests/torch
 
 postgres: ## install a Postgres server where there is none (Debian, as root)
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { apt-get update -q && apt-get install -y -q postgresql; }
