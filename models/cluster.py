@@ -53,6 +53,11 @@ class GpuType(Frozen):
     best_gemm_fraction: Annotated[float, Field(gt=0, le=1, json_schema_extra={"unit": "1"})] | None = Field(
         None, description="Best measured dense BF16 matrix rate over the peak; null if unknown.", examples=[0.803]
     )
+    num_multiprocessors: PositiveCount | None = Field(
+        None,
+        description="Units that output tiles of matrix products are dealt to in waves; null: waves are not counted.",
+        examples=[132],
+    )
     usd_per_gpu_hour: Usd | None = Field(None, description="Price of one GPU-hour; null if unknown.", examples=[2.5])
     source: str = Field(
         "", max_length=400, description="Where these numbers were published.", examples=["vendor datasheet"]

@@ -15,11 +15,6 @@ from models.workload import Precision
 from solver.cost.columns import FloatArray
 
 BYTES_16_BIT = 2.0
-# Multiprocessors by GPU name prefix, vendor architecture papers; a GPU that is not listed is not quantised.
-MULTIPROCESSORS = (
-    ("A100", 108), ("H100", 132), ("H200", 132), ("GH200", 132), ("B200", 148), ("GB200", 148), ("B300", 148),
-    ("GB300", 148), ("MI3", 304),
-)  # fmt: skip
 TILES = (
     (128.0, 256.0, 1.0),
     (256.0, 128.0, 1.0),
@@ -55,7 +50,7 @@ class Machine:
             attention_flops_per_s=gpu.bf16_flops_per_s * stack.attention_efficiency.value,
             memory_bytes_per_s=gpu.memory_bytes_per_s * stack.memory_efficiency.value,
             elementwise_traffic=stack.elementwise_traffic.value,
-            multiprocessors=next((count for name, count in MULTIPROCESSORS if gpu.name.startswith(name)), 0),
+            multiprocessors=gpu.num_multiprocessors or 0,
         )
 
 
