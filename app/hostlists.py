@@ -1,7 +1,7 @@
 """Slurm's short form of host names, `node[001-128,200]`: folded and unfolded, in the order given.
 
-Owns the grammar of slurm.conf(5), NodeName: names separated by commas, any number of bracket groups in a name, one of them
-at its end, ranges whose leading zeros keep the width. Never sorts, because the order of hosts is the order of ranks.
+Owns the grammar of slurm.conf(5), NodeName: names separated by commas, any number of bracket groups in a name, ranges
+whose leading zeros keep the width. Never sorts, because the order of hosts is the order of ranks.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Span:
 
 
 def fold(names: Iterable[str]) -> str:
-    """The names in Slurm's short form; neighbours that differ in their last number share a bracket.
+    """The names in Slurm's short form; neighbours that differ in a number at their end share a bracket.
 
     >>> fold(["node001", "node002", "node003", "node200", "login"])
     'node[001-003,200],login'
@@ -99,9 +99,18 @@ def unfold(text: str, *, limit: int = MAX_HOSTS) -> tuple[str, ...]:
 _Pieces = list[str | list[_Span]]
 
 
+def _numbers(span: str | _Span) -> Iterator[str]:
+    return iter((span,)) if isinstance(span, str) else span.numbers()
+
+
 def _names(pieces: _Pieces) -> Iterator[str]:
-    choices = ([piece] if isinstance(piece, str) else [n for span in piece for n in span.numbers()] for piece in pieces)
-    for parts in product(*choices):
+    """Slurm's order: the last group runs fastest, then the first, then the second, and so on."""
+    groups = [at for at, piece in enumerate(pieces) if not isinstance(piece, str)]
+    slowest_first = [*reversed(groups[:-1]), *groups[-1:]]
+    parts = [piece if isinstance(piece, str) else "" for piece in pieces]
+    for numbers in product(*([n for span in pieces[at] for n in _numbers(span)] for at in slowest_first)):
+        for at, number in zip(slowest_first, numbers, strict=True):
+            parts[at] = number
         name = "".join(parts)
         if len(name) > MAX_NAME:
             raise InvalidRequest(
@@ -156,8 +165,6 @@ def _spans(bracket: str, text: str, start: int) -> list[_Span]:
 def _check_complete(pieces: _Pieces, text: str, at: int) -> None:
     if not pieces:
         raise _refused("a name is missing", text, at)
-    if isinstance(pieces[-1], str) and any(not isinstance(piece, str) for piece in pieces):
-        raise _refused(f"{pieces[-1]!r} follows a bracket: one bracket group has to end the name", text, at)
 
 
 def _refused(what: str, text: str, at: int) -> InvalidRequest:
