@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import floor
 
+from solver.clock import charge
 from solver.cpsat.engine import Found, Limits, run
 from solver.cpsat.search import Search
 from solver.cpsat.variables import Instance
@@ -112,6 +113,8 @@ def _limits(search: Search, time_limit_s: float, *, first_solution: bool) -> Lim
         options.seed,
         cancelled=search.cancelled,
         first_solution=first_solution,
+        counts_work=search.counts_work,
+        cap_s=search.cap_s,
     )
 
 
@@ -125,6 +128,7 @@ def _ask(search: Search, corridor: Corridor, target: int, time_limit_s: float) -
 
 
 def _learn(search: Search, corridor: Corridor, found: Found) -> None:
+    charge(search.clock, found.work_s)
     if found.bound_ticks > corridor.low:
         corridor.low = min(found.bound_ticks, corridor.high)
         if corridor.ticks.bounds:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from models.schedule import PipelineProblem, ScheduleProgress
+from solver.clock import WORK_PER_OPERATION_S, WorkClock, charge
 from solver.verify.pipeline_shape import PipelineOrder, PipelineShape, shape_of
 from solver.verify.replay import replay_shape
 
@@ -50,6 +51,20 @@ class Search:
         self.order, self.value_s, self.generator = order, value_s, generator
         self.report(generator)
         return True
+
+    @property
+    def counts_work(self) -> bool:
+        """Limits are work, not time."""
+        return isinstance(self.clock, WorkClock)
+
+    @property
+    def cap_s(self) -> float:
+        """Wall-clock seconds left, whatever the limits count."""
+        return self.clock.left_s if isinstance(self.clock, WorkClock) else self.left_s
+
+    def worked(self, num_orders: int) -> None:
+        """So many orders of this problem were made and replayed."""
+        charge(self.clock, num_orders * self.shape.num_operations * WORK_PER_OPERATION_S)
 
     def raise_bound(self, bound_s: float, phase: str) -> None:
         """A newly proven bound."""

@@ -64,6 +64,7 @@ def tune(search: Search) -> None:
     until_s = search.elapsed_s + share * search.left_s
 
     def stop() -> bool:
+        search.worked(1)
         return search.over or search.elapsed_s >= until_s
 
     if not stop():
@@ -87,6 +88,7 @@ def start(search: Search) -> None:
     """Every generator and policy while there is time; the best is the first answer."""
     for candidate in candidates(search.shape, search.problem.objective):
         search.offer(candidate.order, candidate.name)
+        search.worked(1)
         if search.order is not None and search.left_s <= 0:
             return
 

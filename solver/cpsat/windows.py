@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.sat.python import cp_model
 
-from solver.cpsat.engine import Limits, set_parameters
+from solver.clock import charge
+from solver.cpsat.engine import Limits, set_parameters, work_of
 from solver.cpsat.search import Search
 from solver.cpsat.window_graph import Graph, graph_of, slack_ticks
 from solver.quantise import TickShape
@@ -52,6 +53,7 @@ def _sweep(search: Search, ticks: TickShape, share: float) -> None:
         graph = graph_of(ticks.shape, search.order)
         window = cut_window(ticks.shape, graph, search.order, (place, place + share))
         if window is None:
+            search.worked(1)
             continue
         order = _solve(search, ticks.shape, window)
         if order is not None:
@@ -91,8 +93,11 @@ def _solve(search: Search, shape: PipelineShape, window: Window) -> PipelineOrde
     model.maximize(shift)
     options = search.problem.options
     solver = cp_model.CpSolver()
-    set_parameters(solver, Limits(min(WINDOW_TIME_S, search.left_s), options.workers, options.seed))
+    limit_s = min(WINDOW_TIME_S, search.left_s)
+    limits = Limits(limit_s, options.workers, options.seed, counts_work=search.counts_work, cap_s=search.cap_s)
+    set_parameters(solver, limits)
     status = solver.solve(model)
+    charge(search.clock, work_of(solver))
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE) or solver.value(shift) == 0:
         return None
     return _order(search, shape, window, {node: solver.value(variable) for node, variable in start.items()})

@@ -1,0 +1,44 @@
+"""A clock that counts work instead of time, so that a search stops at the same point on every machine.
+
+Owns what a second of work is; whoever works charges for it. Without such a clock every charge is lost on purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+Clock = Callable[[], float]
+WORK_PER_OPERATION_S = 2e-6  # one generator ordering and replaying one operation of a schedule, on a slow core
+
+
+class WorkClock:
+    """Seconds of work charged so far. `until_s` on the wall clock is a cap that a calm machine never reaches."""
+
+    def __init__(self, wall: Clock, until_s: float) -> None:
+        self._wall, self._until_s = wall, until_s
+        self._spent_s = 0.0
+
+    def __call__(self) -> float:
+        """Work so far."""
+        return self._spent_s
+
+    def charge(self, seconds: float) -> None:
+        """Some work was done.
+
+        >>> clock = WorkClock(lambda: 0.0, 10.0)
+        >>> clock.charge(2.5)
+        >>> clock(), clock.left_s
+        (2.5, 10.0)
+        """
+        self._spent_s += seconds
+
+    @property
+    def left_s(self) -> float:
+        """Wall-clock seconds until the cap."""
+        return self._until_s - self._wall()
+
+
+def charge(clock: Clock, seconds: float) -> None:
+    """Tell a clock of work done; a wall clock has seen it pass."""
+    if isinstance(clock, WorkClock):
+        clock.charge(seconds)
