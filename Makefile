@@ -41,7 +41,7 @@ test-all: lint type arch postgres test-torch ## the same with the slow proofs, o
 
 torch: setup ## install PyTorch 2.13.0 for `isthmus replay` (a CPU build is enough: 200 MB to fetch, 0.8 GB on disk)
 	@$(BIN)/python -c 'import importlib.metadata as m; raise SystemExit(m.version("torch").split("+")[0] != "2.13.0")' 2>/dev/null \
-	 || $(BIN)/python -m pip install --quiet --constraint requirements.txt "torch==2.13.0"
+	 || $(BIN)/python -m pip install --quiet -r requirements-torch.txt
 
 test-torch: torch ## run exported schedules in PyTorch's runtime, 4 processes each: times, ranking, gradients
 	$(BIN)/pytest -q tests/torch

@@ -16,6 +16,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from app.terminal.replay import replay
+
 if TYPE_CHECKING:
     from app.settings import Settings
 
@@ -33,6 +35,8 @@ ERR = Console(stderr=True, width=None if sys.stderr.isatty() else PLAIN_WIDTH)
 Source = Annotated[str, typer.Argument(help="A file, - for standard input, or the name of an example.")]
 File = Annotated[str, typer.Argument(help="A file, or - for standard input.")]
 OutFile = Annotated[Path | None, typer.Option("--out", help="Write the result to this file.")]
+
+cli.command()(replay)
 
 
 def _settings(context: typer.Context) -> Settings:

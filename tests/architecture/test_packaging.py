@@ -62,7 +62,8 @@ def test_a_format_module_takes_no_standard_library_name(folder: str) -> None:
 
 
 def test_requirements_pin_every_dependency_and_name_no_source() -> None:
-    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    files = sorted(ROOT.glob("requirements*.txt"))
+    lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
     assert [line for line in lines if not PINNED.fullmatch(line)] == []
     pinned = {_plain(line) for line in lines}
     project = _project()["project"]

@@ -1,0 +1,1 @@
+"""Schedules executed for real: PyTorch's pipeline runtime on this machine, stages that take the planned times."""

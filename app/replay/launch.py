@@ -1,0 +1,146 @@
+"""Executes schedules: starts one process per pipeline rank, waits for all, and puts their measurements together.
+
+Owns the processes, their deadline and the figures of a case. Needs PyTorch to be installed, but never imports it.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from pydantic import Field
+
+from app.faults import Fault, Refused
+from app.replay.case import ReplayCase
+from app.replay.job import ReplayJob, result_file
+from models.base import Frozen, Name, Seconds
+
+TORCH_VERSION = "2.13.0"
+STARTING_S_PER_RANK = 15.0  # importing PyTorch on a busy machine
+SLOWEST = 4.0  # times the prediction, after which something hangs
+MAX_TOTAL_S = 900.0
+POLL_S = 0.05
+ROUNDING = 1e-9  # of the largest gradient: sums of micro-batches in another order, in double precision
+
+
+class ReplayFailed(RuntimeError):
+    """A process ended without a measurement; the message holds its last lines."""
+
+
+class Measured(Frozen):
+    """An executed schedule: measured against predicted, and its step against the unpipelined one."""
+
+    name: Name = Field(description="Name of the case.", examples=["zb_h1"])
+    predicted_s: Seconds = Field(description="Prediction in the time of the execution.", examples=[0.81])
+    measured_s: Seconds = Field(description="Median of the repetitions: first start to last end.", examples=[0.83])
+    repetitions_s: tuple[Seconds, ...] = Field(description="Every repetition.", examples=[[0.83, 0.84, 0.83]])
+    ratio: float = Field(description="Measured over predicted.", examples=[1.02], json_schema_extra={"unit": "1"})
+    same_order: bool = Field(description="Every process ran its operations in the exported order.", examples=[True])
+    loss: float = Field(description="Loss of the step.", examples=[1.31])
+    loss_difference: float = Field(description="To the unpipelined model.", examples=[0.0])
+    gradient_difference: float = Field(description="Largest, over all parameters.", examples=[1e-17])
+    parameter_difference: float = Field(description="Largest, after one optimizer step.", examples=[1e-17])
+    largest_gradient: float = Field(description="What to compare the differences with.", examples=[0.1])
+
+    @property
+    def same_result(self) -> bool:
+        """Loss, gradients and parameters equal those of the unpipelined model, but for the order of additions."""
+        worst = max(self.loss_difference, self.gradient_difference, self.parameter_difference)
+        return worst <= ROUNDING * self.largest_gradient
+
+
+def check_torch() -> None:
+    """Refuse with the way to install it when PyTorch is not there, or is another version."""
+    try:
+        found = importlib.metadata.version("torch").split("+")[0]
+    except importlib.metadata.PackageNotFoundError:
+        found = ""
+    if found != TORCH_VERSION:
+        what = f"PyTorch {found} is installed" if found else "PyTorch is not installed"
+        remedy = "In a checkout: make torch. Elsewhere: pip install 'isthmus[torch]' (a CPU build is enough)."
+        raise Refused((Fault("missing-field", f"{what}, but replaying needs its pipeline runtime", where="--with torch",
+                             allowed=f"PyTorch {TORCH_VERSION}", remedy=remedy),))  # fmt: skip
+
+
+def execute(job: ReplayJob) -> tuple[Measured, ...]:
+    """Run every case of the job; `ReplayFailed` when a process fails or hangs."""
+    check_torch()
+    if job.expected_s > MAX_TOTAL_S:
+        raise Refused((Fault("limit-exceeded", f"the steps would take {job.expected_s:,.0f} s", "",
+                             f"at most {MAX_TOTAL_S:,.0f} s",
+                             "Lower --operation-ms or --repetitions.", "--operation-ms"),))  # fmt: skip
+    num_ranks = job.cases[0].num_ranks
+    if any(case.num_ranks != num_ranks for case in job.cases):
+        raise ValueError("cases of one job have the same number of ranks")
+    with tempfile.TemporaryDirectory(prefix="isthmus-replay-") as name:
+        folder = Path(name)
+        job.write(folder)
+        _run_processes(folder, num_ranks, SLOWEST * job.expected_s + STARTING_S_PER_RANK * (num_ranks + 2))
+        results = [json.loads(result_file(folder, rank).read_bytes()) for rank in range(num_ranks)]
+    return tuple(_measured(case, [of_rank[at] for of_rank in results]) for at, case in enumerate(job.cases))
+
+
+def _run_processes(folder: Path, num_ranks: int, limit_s: float) -> None:
+    logs = [folder / f"log-{rank}.txt" for rank in range(num_ranks)]
+    processes = [_start(folder, rank, log) for rank, log in enumerate(logs)]
+    deadline_s = time.monotonic() + limit_s
+    try:
+        while any(one.poll() is None for one in processes):
+            failed = [rank for rank, one in enumerate(processes) if one.poll() not in (None, 0)]
+            if failed or time.monotonic() > deadline_s:
+                why = f"process {failed[0]} failed" if failed else f"not finished after {limit_s:.0f} s"
+                raise ReplayFailed(f"{why}\n{_last_lines(logs[failed[0] if failed else 0])}")
+            time.sleep(POLL_S)
+    finally:
+        for one in processes:
+            one.kill()
+            one.wait()
+    broken = [rank for rank, one in enumerate(processes) if one.returncode != 0]
+    if broken:
+        raise ReplayFailed(f"process {broken[0]} failed\n{_last_lines(logs[broken[0]])}")
+
+
+def _start(folder: Path, rank: int, log: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "app.replay.worker", str(folder), str(rank)]
+    with log.open("wb") as out:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
+
+
+def _last_lines(log: Path, num_lines: int = 15) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-num_lines:])
+
+
+def _measured(case: ReplayCase, by_rank: Sequence[dict[str, Any]]) -> Measured:
+    repetitions = [_makespan_s(spans) for spans in zip(*(one["spans"] for one in by_rank), strict=True)]
+    measured_s = median(repetitions)
+    losses = [one["loss"] for one in by_rank if one["loss"] is not None]
+    worst = ("loss_difference", "gradient_difference", "parameter_difference", "largest_gradient")
+    return Measured(
+        name=case.name,
+        predicted_s=case.predicted_s,
+        measured_s=measured_s,
+        repetitions_s=tuple(repetitions),
+        ratio=measured_s / case.predicted_s,
+        same_order=all(_in_order(case, rank, one["spans"]) for rank, one in enumerate(by_rank)),
+        loss=losses[0],
+        **{name: max(one[name] for one in by_rank) for name in worst},
+    )
+
+
+def _makespan_s(spans_by_rank: Sequence[Sequence[tuple[str, float, float]]]) -> float:
+    starts = [start for spans in spans_by_rank for _, start, _ in spans]
+    return max(end for spans in spans_by_rank for _, _, end in spans) - min(starts)
+
+
+def _in_order(case: ReplayCase, rank: int, repetitions: Sequence[Sequence[tuple[str, float, float]]]) -> bool:
+    """Whether the operations ran as exported; PyTorch's I and B are both a B here."""
+    wanted = case.schedule_csv.splitlines()[rank].replace("I", "B").split(",")
+    return all([name for name, _, _ in sorted(spans, key=lambda one: one[1])] == wanted for spans in repetitions)

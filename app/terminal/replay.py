@@ -1,0 +1,93 @@
+"""`isthmus replay`: executes the schedule of a plan, or a schedule with its problem, and compares the times.
+
+Owns the command's options and its table. The execution is `app/replay`'s; heavy imports are made when it runs.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from app.replay.case import ReplayCase
+    from app.replay.launch import Measured
+
+TOLERANCE = 0.10  # of measured over predicted; what `make test-torch` asks of five schedules at three delays
+PLAIN_WIDTH = 120
+EXIT_DIFFERENT = 3
+
+
+def replay(
+    document: Annotated[str, typer.Argument(metavar="PLAN_OR_SCHEDULE", help="A plan; or a schedule with --problem.")],
+    runtime: Annotated[Literal["torch"], typer.Option("--with", help="What executes it.")] = "torch",
+    problem: Annotated[str | None, typer.Option(help="The pipeline problem that the schedule answers.")] = None,
+    operation_ms: Annotated[
+        float, typer.Option(min=1, max=10_000, help="Mean time of an operation here; all times are scaled alike.")
+    ] = 30.0,
+    repetitions: Annotated[int, typer.Option(min=1, max=100, help="Measured steps, after one to warm up.")] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Execute a schedule in PyTorch's pipeline runtime, one process per rank, and compare with its prediction."""
+    from app.replay.job import ReplayJob
+    from app.replay.launch import ReplayFailed, check_torch, execute
+    from app.terminal.work import Failed
+
+    check_torch()
+    case = _case(document, problem, operation_ms / 1e3)
+    job = ReplayJob(cases=(case,), num_repetitions=repetitions)
+    typer.echo(f"{runtime}: {case.num_ranks} processes, about {job.expected_s:.0f} s and their start", err=True)
+    try:
+        (found,) = execute(job)
+    except ReplayFailed as failure:
+        raise Failed(str(failure)) from None
+    if as_json:
+        typer.echo(json.dumps(found.model_dump(mode="json"), indent=2))
+    else:
+        _print((found,))
+    agrees = found.same_order and found.same_result and abs(found.ratio - 1) <= TOLERANCE
+    raise typer.Exit(0 if agrees else EXIT_DIFFERENT)
+
+
+def _case(document: str, problem: str | None, operation_s: float) -> ReplayCase:
+    from app.documents import parse_json, read_model, read_plan
+    from app.exporters.torch_schedule_csv import main_timeline
+    from app.faults import Fault, Refused
+    from app.replay.case import replay_case
+    from app.terminal.inputs import read_source
+    from models.schedule import PipelineProblem, PipelineSchedule
+
+    data = read_source(document)
+    if problem is not None:
+        schedule = read_model(PipelineSchedule, parse_json(data))
+        asked = read_model(PipelineProblem, parse_json(read_source(problem)))
+        return replay_case(schedule.generator, asked, schedule, operation_s)
+    parsed = parse_json(data)
+    if isinstance(parsed, dict) and "generator" in parsed and "ranks" in parsed:
+        raise Refused((Fault("missing-field", "a schedule does not hold the times of its hops", where="--problem",
+                             remedy="Give its problem, too: --problem PROBLEM.json."),))  # fmt: skip
+    timeline = main_timeline(read_plan(data))
+    return replay_case(f"route {timeline.route}", timeline.problem, timeline.schedule, operation_s)
+
+
+def _print(found: Sequence[Measured]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title="Executed schedules", title_justify="left")
+    for column in ("schedule", "predicted", "measured", "ratio", "order", "loss and gradients"):
+        table.add_column(column, justify="left" if column == "schedule" else "right")
+    for one in found:
+        table.add_row(
+            escape(one.name),
+            f"{one.predicted_s:.3f} s",
+            f"{one.measured_s:.3f} s",
+            f"{one.ratio:.3f}",
+            "as exported" if one.same_order else "[red]other[/]",
+            "as unpipelined" if one.same_result else f"[red]differ by {one.gradient_difference:.2g}[/]",
+        )
+    Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH).print(table)
