@@ -12,7 +12,9 @@ from pydantic import BeforeValidator, Field, model_validator
 from models.base import Bytes, Count, Fraction, Frozen, Name, PositiveCount, Seconds
 from models.catalogue import named_entry
 from models.cluster import Cluster, PlaceId
+from models.framework import FrameworkOrName
 from models.plan import ScheduleFamily, Sharding
+from models.stack import StackProfile
 from models.workload import Recompute, Workload
 
 Allowed = Annotated[tuple[PositiveCount, ...], Field(min_length=1, max_length=64)]
@@ -64,6 +66,11 @@ class Constraints(Frozen):
     allowed: AllowedDegrees = Field(
         default_factory=AllowedDegrees, description="Fixed or allowed degrees.", examples=[{"tp": [8]}]
     )
+    framework: FrameworkOrName | None = Field(
+        None,
+        description="What the framework can run, or the name of a catalogue profile; the rest is switched off.",
+        examples=["megatron-core"],
+    )
     pins: tuple[Pin, ...] = Field(
         (),
         max_length=1000,
@@ -92,17 +99,21 @@ class Constraints(Frozen):
 class Objective(Frozen):
     """What is to be least."""
 
-    kind: Literal["iteration_time", "cost_per_token", "fewest_gpus"] = Field(
-        "iteration_time", description="The quantity to minimise.", examples=["iteration_time"]
+    kind: Literal["iteration_time", "cost_per_token", "fewest_gpus", "least_cross_building_traffic"] = Field(
+        "iteration_time",
+        description="The quantity to minimise; least_cross_building_traffic is bytes between buildings per iteration.",
+        examples=["iteration_time"],
     )
     target_iteration_s: Seconds | None = Field(
-        None, description="Iteration time to reach; needed by fewest_gpus.", examples=[12.0]
+        None,
+        description="Iteration time to reach; needed by fewest_gpus and least_cross_building_traffic.",
+        examples=[12.0],
     )
 
     @model_validator(mode="after")
     def _target_given(self) -> Self:
-        if self.kind == "fewest_gpus" and not self.target_iteration_s:
-            raise ValueError("fewest_gpus needs a target: set target_iteration_s to the iteration time to reach")
+        if self.kind in ("fewest_gpus", "least_cross_building_traffic") and not self.target_iteration_s:
+            raise ValueError(f"{self.kind} needs a target: set target_iteration_s to the iteration time to reach")
         return self
 
 
@@ -122,8 +133,11 @@ class Options(Frozen):
         description="One worker and deterministic limits: the same request gives the same plan.",
         examples=[False],
     )
-    stack_profile: Name = Field(
-        "auto", description="Software-stack profile of the cost model; auto picks by GPU.", examples=["megatron-2024"]
+    stack_profile: StackProfile | Name = Field(
+        "auto",
+        description="Software-stack profile of the cost model: a name of the catalogue, the id of a calibration, or a "
+        "whole profile; auto picks by GPU.",
+        examples=["megatron-2024"],
     )
 
 

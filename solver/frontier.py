@@ -41,10 +41,10 @@ class Frontier:
     fastest_s: float = float("inf")
 
     def __post_init__(self) -> None:
-        self._gpus = self.space.columns.num_gpus
+        self._size = self.goal.sizes(self.context, self.space.columns)
         cheap_s = cheap_bounds(self.context, self.space)
         self.cheapest_s = float(cheap_s.min())
-        self._cheap = self.goal.values(cheap_s, self._gpus)
+        self._cheap = self.goal.values(cheap_s, self._size)
         order = np.argsort(self._cheap, kind="stable")
         self._pending = order[np.isfinite(self._cheap[order])]
 
@@ -81,10 +81,10 @@ class Frontier:
         self._pending = self._pending[len(rows) :]
         bounds = lower_bounds(self.context, self.space.take(rows))
         self.fastest_s = min(self.fastest_s, float(bounds.iteration_s[bounds.fits].min(initial=float("inf"))))
-        value = self.goal.values(bounds.iteration_s, self._gpus[rows])
+        value = self.goal.values(bounds.iteration_s, self._size[rows])
         keep = bounds.fits & np.isfinite(value)
         kept = rows[keep]
-        guess = self.goal.values(bounds.guess_s[keep], self._gpus[kept])
+        guess = self.goal.values(bounds.guess_s[keep], self._size[kept])
         guess = np.where(np.isfinite(guess), guess, MISSED * bounds.guess_s[keep])
         self.rows = np.concatenate([self.rows, kept])
         self.bound = np.concatenate([self.bound, value[keep]])
@@ -123,7 +123,7 @@ class Frontier:
         if index not in self.sharpened:
             self.sharpened.add(index)
             seconds = relaxed_bound_s(self.context, configuration)
-            value = float(self.goal.values(np.array([seconds]), self._gpus[self.rows[index : index + 1]])[0])
+            value = float(self.goal.values(np.array([seconds]), self._size[self.rows[index : index + 1]])[0])
             self.bound[index] = max(self.bound[index], value)
         return configuration
 

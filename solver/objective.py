@@ -1,7 +1,7 @@
-"""What is to be least, as one number per candidate: seconds, cost, or GPUs within a target time.
+"""What is to be least, as one number per candidate: seconds, cost, or GPUs or bytes between buildings within a target.
 
-Owns the translation between iteration time and that number, for whole columns of bounds and for one draft. Without
-prices the cost is counted in GPU-seconds.
+Owns the translation between iteration time and that number, for whole columns of bounds and for one draft, and the
+`size` of a configuration: what of it counts beside time. Without prices the cost is counted in GPU-seconds.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from models.request import Objective
 from solver.context import Context
-from solver.cost.columns import FloatArray
+from solver.cost.columns import Columns, FloatArray
+from solver.cost.data_parallel import crossing_bytes
 
 SECONDS_PER_HOUR = 3600.0
+BYTES_16_BIT = 2.0
 
 
 @dataclass(frozen=True)
@@ -34,34 +35,75 @@ class Goal:
         priced = len(known) == len(prices) and min(known, default=0.0) > 0
         return cls(context.request.objective, min(known) / SECONDS_PER_HOUR if priced else 1.0, priced)
 
-    def values(self, iteration_s: FloatArray, num_gpus: npt.NDArray[np.int64]) -> FloatArray:
+    def sizes(self, context: Context, columns: Columns) -> FloatArray:
+        """What each configuration has to pay beside time: its GPUs, or the bytes that must leave a building."""
+        if self.counts_bytes:
+            return least_crossing_bytes(context, columns)
+        return columns.num_gpus.astype(np.float64)
+
+    def values(self, iteration_s: FloatArray, sizes: FloatArray) -> FloatArray:
         """The least objective at these times; infinite where a target is missed."""
         if self.objective.kind == "cost_per_token":
-            cost: FloatArray = iteration_s * num_gpus * self.usd_per_gpu_s
+            cost: FloatArray = iteration_s * sizes * self.usd_per_gpu_s
             return cost
-        if self.objective.kind == "fewest_gpus":
-            return np.where(iteration_s <= self.target_s, num_gpus.astype(np.float64), np.inf)
+        if self.has_target:
+            return np.where(iteration_s <= self.target_s, sizes, np.inf)
         return iteration_s
 
-    def value(self, iteration_s: float, num_gpus: int, extra_usd: float = 0.0) -> float:
+    def value(self, iteration_s: float, size: float, extra_usd: float = 0.0) -> float:
         """The objective of one plan; `extra_usd` is egress and what dearer GPUs cost more."""
-        one = self.values(np.array([iteration_s]), np.array([num_gpus]))
-        return float(one[0]) + extra_usd
+        return float(self.values(np.array([iteration_s]), np.array([size]))[0]) + extra_usd
 
     @property
     def counts_usd(self) -> bool:
         """Egress and dearer GPUs count."""
         return self.objective.kind == "cost_per_token" and self.priced
 
-    def seconds(self, value: float, num_gpus: int) -> float:
-        """The iteration time that a candidate of so many GPUs has to beat to get below `value`."""
+    @property
+    def counts_bytes(self) -> bool:
+        """What travels between buildings counts, not how many GPUs work."""
+        return self.objective.kind == "least_cross_building_traffic"
+
+    @property
+    def has_target(self) -> bool:
+        """Time only has to reach a target."""
+        return self.objective.kind in ("fewest_gpus", "least_cross_building_traffic")
+
+    def seconds(self, value: float, size: float) -> float:
+        """The iteration time that a candidate of this size has to beat to get below `value`."""
         if self.objective.kind == "cost_per_token":
-            return value / (num_gpus * self.usd_per_gpu_s)
-        if self.objective.kind == "fewest_gpus":
-            return float(np.nextafter(self.target_s, np.inf)) if num_gpus < value else 0.0
+            return value / (size * self.usd_per_gpu_s)
+        if self.has_target:
+            return float(np.nextafter(self.target_s, np.inf)) if size < value else 0.0
         return value
 
     @property
     def target_s(self) -> float:
         """The iteration time to reach; infinite where none is asked for."""
         return self.objective.target_iteration_s or float("inf")
+
+
+def least_crossing_bytes(context: Context, columns: Columns) -> FloatArray:
+    """Bytes that every plan of a configuration sends between buildings at least; none where one building holds it.
+
+    Beyond the largest building there are three cases. No replica spans buildings: every stage's gradients cross, from
+    one building at least to another and back. The replicas of every rank share a building: every replica's activations
+    cross some boundary once per micro-batch, and their gradients come back. Else one replica's do, and some rank's
+    gradients. More buildings and longer paths only add to it.
+    """
+    job, m = context.job, columns.num_microbatches
+    kinds = [(job.num_dense_layers, job.dense), (job.num_moe_layers, job.moe)]
+    layers = [(n, one.dense_parameters + job.num_experts * one.expert_parameters) for n, one in kinds if n]
+    tokens = columns.micro_batch.astype(np.float64) * job.sequence_length
+    there_and_back = 2.0 * m * tokens * job.hidden_size * BYTES_16_BIT
+    fewest = columns.vpp * (job.num_layers // (columns.pp * columns.vpp)) * min(size for _, size in layers)
+    gradient_bytes = job.optimizer.gradient_bytes_per_parameter
+    all_exchange, one_exchange = (
+        2.0 * crossing_bytes(parameters, columns, 2, gradient_bytes=gradient_bytes)
+        for parameters in (np.full(len(columns), sum(n * size for n, size in layers)), fewest.astype(np.float64))
+    )
+    split = np.where(columns.pp > 1, columns.dp * there_and_back, np.inf)
+    whole = np.where(columns.dp > 1, all_exchange, np.inf)
+    mixed = np.where((columns.pp > 1) & (columns.dp > 1), there_and_back + one_exchange, np.inf)
+    least: FloatArray = np.minimum.reduce([split, whole, mixed])
+    return np.where(columns.num_gpus > context.largest_building_gpus, least, 0.0)

@@ -12,16 +12,19 @@ from models.outcome import Infeasible, NotFound, Outcome, Planned, Progress, Rea
 from models.request import PlanRequest
 from solver.context import Context, stack_for
 from solver.lint import lint
-from solver.search import Hooks, Search
+from solver.search.best_first import Search
+from solver.search.hooks import Hooks
 from solver.space.enumerate import enumerate_space
 from solver.space.feasible import memory_reasons, space_reasons, target_reasons
+from solver.space.framework import framework_reasons, within_framework
 
 
 def validate(request: PlanRequest) -> tuple[Reason, ...]:
     """Contradictions that show before any search: lint, an empty space, memory that cannot suffice."""
-    found = lint(request)
+    found = lint(request) or framework_reasons(request)
     if found:
         return found
+    request = within_framework(request)
     context = Context(request, stack_for(request))
     space = enumerate_space(request)
     if not len(space):
@@ -42,14 +45,17 @@ def plan(
     Raises nothing for a request without a plan: `Infeasible` says why, `NotFound` that time was too short.
     """
     started = clock()
-    reasons = lint(request)
+    reasons = lint(request) or framework_reasons(request)
     if reasons:
         return Infeasible(reasons=reasons, elapsed_s=clock() - started)
+    request = within_framework(request)
     context = Context(request, stack_for(request))
     space = enumerate_space(request)
     if not len(space):
         return Infeasible(reasons=space_reasons(context), elapsed_s=clock() - started)
     hooks = Hooks(progress=progress, incumbent=incumbent, cancelled=cancelled, clock=clock, started_s=started)
+    if request.options.reproducible:
+        hooks = hooks.counting_work(request.options.time_limit_s)
     search = Search(context, space, hooks)
     best = search.run()
     elapsed = clock() - started

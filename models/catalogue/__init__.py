@@ -1,4 +1,4 @@
-"""Named GPU types, models and clusters that ship with Isthmus, each number with its source.
+"""Named GPU types, models, clusters and frameworks that ship with Isthmus, each number with its source.
 
 Owns reading the packaged JSON. Never validates it: the models that use an entry do.
 """
@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal
 
-Kind = Literal["gpus", "models", "clusters", "stacks", "examples"]
+Kind = Literal["gpus", "models", "clusters", "stacks", "frameworks", "examples"]
 
 
 @cache

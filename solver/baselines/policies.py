@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from solver.cost.columns import FSDP, HSDP, RECOMPUTE_FULL, ZERO1
 from solver.evaluation.places import Pattern
+from solver.evaluation.scheduling import Scheduler, portfolio_timing
 from solver.space.enumerate import Space
 
 Mask = npt.NDArray[np.bool_]
@@ -29,6 +30,11 @@ class Policy:
     patterns: tuple[Pattern, ...]
     generators: tuple[str, ...]
     plain_ecmp: bool = False
+    fused_backward: bool = False
+
+    def scheduler(self, stopped: Callable[[], bool]) -> Scheduler:
+        """The policy's own schedules."""
+        return lambda problem: portfolio_timing(problem, self.generators, stopped=stopped)
 
 
 def _sharded(space: Space) -> Mask:

@@ -6,46 +6,80 @@ Owns how many configurations each gets. The drafts are ordinary candidates, so a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from models.cluster import Uplink
+from models.framework import FrameworkProfile
 from models.plan import Baseline
 from models.request import PlanRequest
 from solver.baselines.policies import POLICIES, Policy
+from solver.clock import Clock, charge
 from solver.context import Context
 from solver.cost.columns import FloatArray
-from solver.evaluation.candidate import Candidate, configuration_of
+from solver.evaluation.candidate import configuration_of
 from solver.evaluation.draft import Draft, draft
 from solver.evaluation.places import placements
-from solver.evaluation.scheduling import portfolio_timing
 from solver.space.enumerate import Space
 
 NUM_TRIED = 4
+WORK_PER_DRAFT_S = 0.2
+FUSED = FrameworkProfile(name="fused", fused_backward=True)
 
 
 @dataclass(frozen=True)
 class Tried:
-    """The best draft of a policy, or why it has none."""
+    """The best draft of a policy, or why it has none. `as_it_is` says that it was timed with all that we may use."""
 
     policy: Policy
     best: Draft | None
     reason: str
+    as_it_is: bool = False
 
 
-def try_policies(
-    context: Context, space: Space, guess: FloatArray, *, stopped: Callable[[], bool] = lambda: False
-) -> list[Tried]:
+@dataclass(frozen=True)
+class Effort:
+    """How long to try: all policies until `deadline`, each its share of that, none beyond `ends_s`."""
+
+    clock: Clock
+    cancelled: Callable[[], bool]
+    deadline: float
+    ends_s: float
+
+    def share(self, num_left: int) -> float:
+        """When the next of so many policies should be done."""
+        now = self.clock()
+        return now + max(self.deadline - now, 0.0) / num_left
+
+    def over(self) -> bool:
+        """No more of anything."""
+        return self.clock() >= self.ends_s or self.cancelled()
+
+
+def try_policies(context: Context, space: Space, guess: FloatArray, effort: Effort) -> list[Tried]:
     """Every policy on its most promising configurations; `space` holds only what fits into memory."""
-    plain = Context(without_balancing(context.request), context.stack)
-    return [
-        Tried(policy, None, "no time was left to try it")
-        if stopped()
-        else _try(plain if policy.plain_ecmp else context, policy, space, guess)
-        for policy in POLICIES
-    ]
+    tried = []
+    for index, policy in enumerate(POLICIES):
+        if effort.over():
+            tried.append(Tried(policy, None, "no time was left to try it"))
+        else:
+            until_s = effort.share(len(POLICIES) - index)
+            tried.append(
+                _try(restricted(context, policy), policy, space, guess, effort=replace(effort, deadline=until_s))
+            )
+    return tried
+
+
+def restricted(context: Context, policy: Policy) -> Context:
+    """The request as the policy sees it: its load balancing, its backward."""
+    request = without_balancing(context.request) if policy.plain_ecmp else context.request
+    if policy.fused_backward and request.constraints.framework is None:
+        request = request.model_copy(
+            update={"constraints": request.constraints.model_copy(update={"framework": FUSED})}
+        )
+    return context if request is context.request else Context(request, context.stack)
 
 
 def without_balancing(request: PlanRequest) -> PlanRequest:
@@ -62,22 +96,26 @@ def without_balancing(request: PlanRequest) -> PlanRequest:
     return request.model_copy(update={"cluster": cluster.model_copy(update={"links": links, "places": places})})
 
 
-def _try(context: Context, policy: Policy, space: Space, guess_s: FloatArray) -> Tried:
+def _try(context: Context, policy: Policy, space: Space, guess: FloatArray, *, effort: Effort) -> Tried:
+    """The policy on one configuration after the other, until it has its share or enough of them."""
     rows = np.flatnonzero(policy.considers(space))
     if not len(rows):
         return Tried(policy, None, "no configuration that it considers fits into memory")
     drafts: list[Draft] = []
-    for row in _distinct(space, rows[np.argsort(guess_s[rows], kind="stable")]):
+    scheduler = policy.scheduler(effort.over)
+    for row in _distinct(space, rows[np.argsort(guess[rows], kind="stable")]):
         configuration = configuration_of(context, space, int(row))
         for candidate in placements(context, configuration, policy.patterns):
-            found = _draft(context, policy, candidate)
+            charge(effort.clock, WORK_PER_DRAFT_S)
+            found = draft(context, candidate, scheduler)
             if found is not None:
                 drafts.append(found)
-        if len(drafts) >= NUM_TRIED:
+        if len(drafts) >= NUM_TRIED or effort.over() or (drafts and effort.clock() >= effort.deadline):
             break
     if not drafts:
         return Tried(policy, None, "its placement or its schedules fit none of the configurations tried")
-    return Tried(policy, min(drafts, key=lambda one: one.iteration_s), "")
+    as_it_is = not policy.plain_ecmp and not policy.fused_backward
+    return Tried(policy, min(drafts, key=lambda one: one.iteration_s), "", as_it_is)
 
 
 def _distinct(space: Space, rows: npt.NDArray[np.int64]) -> list[int]:
@@ -90,10 +128,6 @@ def _distinct(space: Space, rows: npt.NDArray[np.int64]) -> list[int]:
         if len(chosen) >= 3 * NUM_TRIED:
             break
     return list(chosen.values())
-
-
-def _draft(context: Context, policy: Policy, candidate: Candidate) -> Draft | None:
-    return draft(context, candidate, lambda problem: portfolio_timing(problem, policy.generators))
 
 
 def baseline_of(tried: Tried, iteration_s: float) -> Baseline:

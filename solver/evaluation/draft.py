@@ -143,6 +143,7 @@ def pipeline_problem(
     costs: tuple[ExchangeCost, ...],
 ) -> PipelineProblem | None:
     """The problem of one replica of a route; None when a rank has no room for one micro-batch."""
+    framework = context.request.constraints.framework
     ranks = [configuration.rank_of_stage(stage) for stage in range(configuration.degrees.num_stages)]
     budgets = _budgets(context, route, stages)
     pipeline_stages = tuple(_stage(stages[route.pools[rank]], stage, costs[stage]) for stage, rank in enumerate(ranks))
@@ -154,6 +155,7 @@ def pipeline_problem(
         ranks=tuple(PipelineRank(activation_budget_bytes=float(budget)) for budget in budgets),
         layout="one_way" if configuration.family == "one_way" else configuration.family,
         stages=pipeline_stages,
+        backward="fused" if framework is not None and framework.fused_backward else "split_allowed",
         hops=tuple(
             PipelineHop(
                 from_stage=hop.stage,

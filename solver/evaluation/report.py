@@ -183,10 +183,12 @@ def metrics_of(context: Context, draft: Draft, *, cross_bytes: float, egress: fl
 def exceeds_traffic_limit(context: Context, draft: Draft) -> bool:
     """More bytes between buildings than the request allows."""
     limit = context.request.constraints.max_cross_building_bytes_per_iteration
-    if limit is None:
-        return False
-    loads = link_loads(context, draft.traffic, iteration_s=draft.iteration_s, prices={})
-    return cross_building_bytes(context, loads) > limit
+    return limit is not None and draft_cross_building_bytes(context, draft) > limit
+
+
+def draft_cross_building_bytes(context: Context, draft: Draft) -> float:
+    """Bytes between buildings per iteration."""
+    return cross_building_bytes(context, link_loads(context, draft.traffic, iteration_s=draft.iteration_s, prices={}))
 
 
 def extra_usd(context: Context, draft: Draft, usd_per_gpu_s: float) -> float:

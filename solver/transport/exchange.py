@@ -169,12 +169,13 @@ class _Senders:
 def _faster_wire(senders: _Senders, plain: Ring, sent_bytes: float, capacity: FloatArray) -> SharedWire:
     """On the paths of least latency, unless an optimal split saves more than a hundredth of the time.
 
-    A split may take detours, so it is not tried where bytes between buildings are limited or egress is minimised.
+    A split may take detours, so it is not tried where bytes between buildings are limited or minimised.
     """
     simple = _wire(senders, plain, sent_bytes, capacity)
     request = senders.context.request
     bytes_matter = request.constraints.max_cross_building_bytes_per_iteration is not None
-    if bytes_matter or request.objective.kind == "cost_per_token" or not simple.bottlenecks:
+    bytes_matter |= request.objective.kind in ("cost_per_token", "least_cross_building_traffic")
+    if bytes_matter or not simple.bottlenecks:
         return simple
     split = split_ring(senders.context, plain, capacity)
     if split is None:

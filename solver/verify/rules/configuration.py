@@ -93,6 +93,27 @@ def allowed_values(case: Case) -> Iterator[Finding]:
             yield Finding(name, f"{value} is not among the allowed {', '.join(map(str, values))}")
 
 
+def framework_runs_it(case: Case) -> Iterator[Finding]:
+    """Sharding, fold, schedules and backward are ones that the framework of the request has."""
+    profile, used = case.request.constraints.framework, case.configuration
+    if profile is None:
+        return
+    for name, value, values in (
+        ("sharding", used.sharding, profile.sharding),
+        ("family", used.family, profile.families),
+    ):
+        if value not in values:
+            yield Finding(name, f"{profile.name} has {', '.join(values)}, not {value}")
+    if used.degrees.cp > 1 and not profile.context_parallel:
+        yield Finding("cp", f"{profile.name} has no context parallelism, cp is {used.degrees.cp}")
+    for timeline in case.plan.timelines:
+        if profile.fused_backward and timeline.problem.backward != "fused":
+            yield Finding(f"timeline {timeline.route}", f"{profile.name} cannot split the backward")
+        if profile.schedules is not None and timeline.schedule.generator not in profile.schedules:
+            generator = timeline.schedule.generator
+            yield Finding(f"timeline {timeline.route}", f"{profile.name} has no schedule called {generator!r}")
+
+
 def max_gpus(case: Case) -> Iterator[Finding]:
     """tp * cp * pp * dp stays within max_gpus."""
     limit, used = case.request.constraints.max_gpus, case.configuration.degrees.num_gpus
@@ -126,6 +147,7 @@ FAMILY: Mapping[str, Rule] = {
     "family-shape": family_shape,
     "shard-group": shard_group,
     "allowed-values": allowed_values,
+    "framework-runs-it": framework_runs_it,
     "max-gpus": max_gpus,
     "use-all-gpus": use_all_gpus,
 }

@@ -1,0 +1,141 @@
+"""What came second: the best draft of every kind, those that really differ, and where they lose their time.
+
+Owns what makes two plans different. Never times anything, but for the split of a draft's time by cause.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from models.plan import Alternative, Configuration, Plan, TimeBreakdown
+from solver.context import Context
+from solver.evaluation.draft import Draft
+from solver.evaluation.report import time_of
+from solver.evaluation.where import crossing_of
+
+MAX_ALTERNATIVES = 5
+MAX_KEPT = 40
+WORTH_NAMING = 0.005  # of the difference; smaller causes are left out
+CAUSES = (
+    ("compute_s", "compute"),
+    ("tensor_parallel_s", "tensor parallel"),
+    ("context_parallel_s", "context parallel"),
+    ("expert_parallel_s", "expert parallel"),
+    ("bubble_s", "bubble"),
+    ("pipeline_s", "pipeline"),
+    ("data_parallel_s", "data parallel"),
+    ("optimizer_s", "optimizer"),
+)
+Shape = tuple[object, ...]
+
+
+@dataclass
+class Kinds:
+    """The best draft of every kind with its value; only so many are kept, the worst go first."""
+
+    _best: dict[Shape, tuple[float, Draft]] = field(default_factory=dict)
+
+    def add(self, context: Context, found: Draft, value: float) -> None:
+        """Remember a draft if it is the best of its kind."""
+        configuration = found.candidate.configuration
+        kind = (*pipeline_shape(configuration), configuration.sharding, crossing_of(context, found.candidate))
+        if kind not in self._best or value < self._best[kind][0]:
+            self._best[kind] = (value, found)
+        if len(self._best) > MAX_KEPT:
+            del self._best[max(self._best, key=lambda one: self._best[one][0])]
+
+    def drop(self, found: Draft) -> None:
+        """Forget a draft that the judge rejected."""
+        self._best = {kind: pair for kind, pair in self._best.items() if pair[1] is not found}
+
+    def ranked(self) -> list[tuple[float, Draft]]:
+        """All kinds, best first."""
+        return sorted(self._best.values(), key=lambda pair: pair[0])
+
+    def per_shape(self) -> list[tuple[float, Draft]]:
+        """The best of every pipeline shape, best first."""
+        shapes: dict[Shape, tuple[float, Draft]] = {}
+        for value, found in self.ranked():
+            shapes.setdefault(pipeline_shape(found.candidate.configuration), (value, found))
+        return list(shapes.values())
+
+    def crossing(self, found: Draft) -> str:
+        """Which dimension of a remembered draft crosses buildings."""
+        return next(str(kind[-1]) for kind, pair in self._best.items() if pair[1] is found)
+
+
+def pipeline_shape(configuration: Configuration) -> Shape:
+    """Configurations that differ in nothing else have almost the same pipeline to schedule."""
+    degrees = configuration.degrees
+    return (
+        degrees.tp,
+        degrees.pp,
+        degrees.vpp,
+        degrees.num_gpus,
+        configuration.family,
+        configuration.num_microbatches,
+        configuration.recompute,
+    )
+
+
+def alternatives(kinds: Kinds, plan: Plan, best: Draft, value: float) -> tuple[Alternative, ...]:
+    """Up to five drafts that differ from the plan and from each other in what crosses, how the pipeline folds, how the
+    state is sharded, or in two degrees; best first.
+    """
+    taken = [_traits(best.candidate.configuration, plan.placement.crossing)]
+    chosen = []
+    for other_value, found in kinds.ranked():
+        traits = _traits(found.candidate.configuration, kinds.crossing(found))
+        if found is not best and all(_differ(traits, one) for one in taken):
+            taken.append(traits)
+            chosen.append(_alternative(found, kinds.crossing(found), plan.time, other_value / value if value else 1.0))
+        if len(chosen) == MAX_ALTERNATIVES:
+            break
+    return tuple(chosen)
+
+
+def _traits(configuration: Configuration, crossing: str) -> tuple[Shape, Shape]:
+    """What sets plans apart by itself, and the degrees, of which two have to differ."""
+    degrees = configuration.degrees
+    return (crossing, configuration.family, configuration.sharding), (
+        degrees.tp,
+        degrees.cp,
+        degrees.ep,
+        degrees.pp,
+        degrees.dp,
+    )
+
+
+def _differ(one: tuple[Shape, Shape], other: tuple[Shape, Shape]) -> bool:
+    return one[0] != other[0] or sum(a != b for a, b in zip(one[1], other[1], strict=True)) >= 2
+
+
+def _alternative(found: Draft, crossing: str, best: TimeBreakdown, ratio: float) -> Alternative:
+    configuration = found.candidate.configuration
+    return Alternative.model_validate(
+        {
+            "degrees": configuration.degrees,
+            "sharding": configuration.sharding,
+            "recompute": configuration.recompute,
+            "family": configuration.family,
+            "crossing": crossing,
+            "iteration_s": found.iteration_s,
+            "slower_by": ratio - 1.0,
+            "why_second": why_second(best, time_of(found)),
+        }
+    )
+
+
+def why_second(best: TimeBreakdown, other: TimeBreakdown) -> str:
+    """Causes that cost the other more, largest first, then what it saves.
+
+    >>> parts = {name: 0.0 for name, _ in CAUSES}
+    >>> one = TimeBreakdown(**{**parts, "compute_s": 5.0, "bubble_s": 0.2}, total_s=5.2)
+    >>> two = TimeBreakdown(**{**parts, "compute_s": 4.9, "bubble_s": 0.5, "data_parallel_s": 0.1}, total_s=5.5)
+    >>> why_second(one, two)
+    'bubble +0.3 s, data parallel +0.1 s, compute -0.1 s'
+    """
+    differences = [(getattr(other, name) - getattr(best, name), text) for name, text in CAUSES]
+    least = WORTH_NAMING * max(abs(one) for one, _ in differences)
+    named = sorted((pair for pair in differences if abs(pair[0]) > least), key=lambda pair: -pair[0])
+    return ", ".join(f"{text} {seconds:+.3g} s" for seconds, text in named) or "nothing: it is as good"

@@ -1,0 +1,278 @@
+"""Best-first search over configurations with a certificate: the least bound of everything not yet ruled out.
+
+Owns the stages of the search and what each may spend. The frontier orders, `evaluation` times, the incumbent judges.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from models.outcome import Planned, Progress
+from models.plan import Plan, Proof
+from solver.baselines.run import Effort, Tried, baseline_of, try_policies
+from solver.clock import WORK_PER_OPERATION_S, charge
+from solver.context import Context
+from solver.cost.columns import columns_of
+from solver.evaluation.candidate import Candidate
+from solver.evaluation.draft import Draft, draft
+from solver.evaluation.places import placements
+from solver.evaluation.polish import polish, relaxed_bound_s
+from solver.evaluation.scheduling import Schedulers
+from solver.explain.alternatives import Kinds, alternatives
+from solver.explain.one_building import one_building_s
+from solver.frontier import Frontier
+from solver.objective import Goal
+from solver.search.history import History
+from solver.search.hooks import Hooks
+from solver.search.incumbent import PROVEN, Incumbent
+from solver.space.bounds import speed_of_light_s
+from solver.space.enumerate import Space
+
+FIRST_SHARE, EXPLORE_SHARE, COMPARE_SHARE, POLISH_SHARE, LAST_SHARE = 0.85, 0.35, 0.65, 0.9, 0.96
+NUM_POLISHED, NUM_PROMISING = 3, 12
+TIGHTENED_PER_TRY = 8
+WORTH_JUDGING = {"search": 0.01, "polish": 1e-9}  # relative improvement that makes a draft the incumbent
+WORK_PER_ROW_S, WORK_PER_PRICED_ROW_S, WORK_PER_DRAFT_S, WORK_PER_PLAN_S = 2e-6, 2e-5, 0.1, 0.5
+
+
+@dataclass
+class Search:
+    """One search. `run` returns the best judged plan; the attributes say how far it came."""
+
+    context: Context
+    space: Space
+    hooks: Hooks
+    complete: bool = False
+    open_bound: float = 0.0
+    _kinds: Kinds = field(default_factory=Kinds)
+    _tried: list[Tried] = field(default_factory=list)
+    _history: History = field(default_factory=History)
+    _steps_s: deque[float] = field(default_factory=lambda: deque([0.0], maxlen=4))
+
+    def __post_init__(self) -> None:
+        self._work(WORK_PER_ROW_S * len(self.space))
+        self.goal = Goal.of(self.context)
+        self.frontier = Frontier(self.context, self.space, self.goal)
+        self.best = Incumbent(self.context, self.goal)
+        limit_s = self.context.request.options.time_limit_s
+        self._ends_s = self.hooks.started_s + LAST_SHARE * limit_s
+        self._schedulers = Schedulers(self.context, self.hooks.clock, self.hooks.cancelled, self._ends_s)
+
+    def run(self) -> Plan | None:
+        """Explore, polish the best, explore and tighten on; the best judged plan, or None."""
+        self._load()
+        if len(self.frontier.rows):
+            self._explore(self._deadline(EXPLORE_SHARE))
+            if self.best.plan is None:
+                self._explore(self._deadline(FIRST_SHARE), until_planned=True)
+            self._compare(self._deadline(COMPARE_SHARE))
+            self._polish(self._deadline(POLISH_SHARE))
+            self._explore(self._deadline(LAST_SHARE))
+            self._settle()
+        self.complete = self.complete or self._good_enough()
+        self._tell("done", "")
+        return None if self.best.plan is None else self._finished_plan()
+
+    @property
+    def nothing_open(self) -> bool:
+        """Every configuration is priced, and none fits into memory and may reach the target."""
+        return self.frontier.exhausted and not np.isfinite(self.frontier.bound).any()
+
+    @property
+    def least_s(self) -> float:
+        """No plan can take less than this."""
+        return min(self.frontier.fastest_s, max(self.frontier.cheapest_s, speed_of_light_s(self.context)))
+
+    def account(self) -> str:
+        """What was tried, in one sentence."""
+        return (
+            f"{len(self.frontier.explored)} of {len(self.space)} configurations placed and timed, "
+            f"{self.best.num_rejected} rejected by the judge"
+        )
+
+    def _work(self, seconds: float) -> None:
+        charge(self.hooks.clock, seconds)
+
+    def _deadline(self, share: float) -> float:
+        return self.hooks.started_s + share * self.context.request.options.time_limit_s
+
+    def _stopped(self, deadline: float) -> bool:
+        """Time is up, or would be before another step ends, or nothing more is wanted."""
+        now = self.hooks.clock()
+        late = now >= deadline or (self.best.plan is not None and now + max(self._steps_s) >= self._ends_s)
+        return late or self.hooks.cancelled() or self._good_enough()
+
+    def _good_enough(self) -> bool:
+        return self.best.plan is not None and self._gap() <= self.context.request.options.relative_gap
+
+    def _gap(self) -> float:
+        return self.best.gap(self.open_bound)
+
+    def _cut(self) -> float:
+        """Configurations whose bound is not below this cannot improve the plan by more than the gap."""
+        return self.best.value * (1.0 - self.context.request.options.relative_gap)
+
+    def _load(self) -> None:
+        before = len(self.frontier.rows)
+        if self.frontier.load(self._cut(), planned=self.best.plan is not None):
+            self._work(WORK_PER_PRICED_ROW_S * (len(self.frontier.rows) - before) * len(self.context.machines))
+            self._update_bound()
+            self._tell("bounds", f"{len(self.frontier.rows)} configurations fit")
+
+    def _update_bound(self) -> None:
+        self.open_bound = max(self.open_bound, min(self.frontier.least_bound, self.best.value))
+
+    def _explore(self, deadline: float, *, until_planned: bool = False) -> None:
+        """Take the most promising configuration, then tighten the least bounds; load more when none is left."""
+        while not self._stopped(deadline) and not (until_planned and self.best.plan is not None):
+            self._load()
+            index = self.frontier.next(self._cut())
+            if index is None and not self._tightened():
+                self.complete = self.frontier.exhausted
+                self._update_bound()
+                return
+            if index is not None:
+                self._explore_one(index)
+            for _ in range(TIGHTENED_PER_TRY):
+                if self._stopped(deadline) or not self._tightened():
+                    break
+            self._update_bound()
+
+    def _tightened(self) -> bool:
+        self._work(WORK_PER_DRAFT_S / 4)
+        return self.frontier.tighten(self._cut())
+
+    def _explore_one(self, index: int) -> None:
+        """Place and time a configuration, unless its sharper bound already rules it out."""
+        began_s = self.hooks.clock()
+        self.frontier.explored.add(index)
+        configuration = self.frontier.sharpen(index)
+        self._work(WORK_PER_DRAFT_S / 4)
+        if self.frontier.bound[index] < self._cut():
+            for candidate in placements(self.context, configuration, ("replicas_whole", "ranks_whole")):
+                self._consider(self._timed(candidate), "search")
+        self._steps_s.append(self.hooks.clock() - began_s)
+
+    def _timed(self, candidate: Candidate) -> Draft | None:
+        self._work(WORK_PER_DRAFT_S)
+        row = columns_of(candidate.configuration)
+        cutoff_s = self.goal.seconds(self._cut(), float(self.goal.sizes(self.context, row)[0]))
+        return draft(self.context, candidate, self._schedulers.quick, cutoff_s=cutoff_s)
+
+    def _compare(self, deadline: float) -> None:
+        """Baselines: their best drafts are candidates like any other, so no plan is worse than a baseline."""
+        effort = Effort(self.hooks.clock, self.hooks.cancelled, deadline, self._deadline(LAST_SHARE))
+        self._tried = try_policies(self.context, self.frontier.taken(), self.frontier.guess, effort)
+        for tried in self._tried:
+            if tried.best is not None:
+                if tried.as_it_is:
+                    self._consider(tried.best, "polish")
+                else:
+                    self._consider(draft(self.context, tried.best.candidate, self._schedulers.quick), "polish")
+                    own_way = tried.policy.scheduler(effort.over)
+                    self._consider(draft(self.context, tried.best.candidate, own_way), "polish")
+
+    def _consider(self, found: Draft | None, phase: str) -> None:
+        """Keep the draft among the best; a new incumbent is written out and judged first."""
+        if found is None:
+            return
+        value = self.best.value_of(found)
+        if not np.isfinite(value):
+            return
+        self._kinds.add(self.context, found, value)
+        if self.best.is_better(found, value, WORTH_JUDGING[phase]):
+            self._submit(found, value, phase)
+
+    def _submit(self, found: Draft, value: float, phase: str) -> None:
+        operations = sum(problem.num_operations for problem in set(found.problems))
+        self._work(WORK_PER_PLAN_S + 10 * WORK_PER_OPERATION_S * operations)
+        verdict = self.best.submit(found, value, self._proof(found, value))
+        if not verdict.accepted:
+            self._kinds.drop(found)
+            first = verdict.violations[0]
+            self._tell(phase, f"judge objects: {first.rule} at {first.where}: {first.detail}"[:300])
+            return
+        self._update_bound()
+        self.hooks.incumbent(Planned(plan=self._current_plan(), complete=False, elapsed_s=self.hooks.elapsed_s))
+        degrees = found.candidate.configuration.degrees
+        self._tell(phase, f"{self._current_plan().placement.crossing}, tp {degrees.tp} pp {degrees.pp} dp {degrees.dp}")
+
+    def _settle(self) -> None:
+        """A draft that was too little better to be judged at once takes its place now."""
+        for value, found in self._kinds.ranked():
+            if not self.best.is_better(found, value, WORTH_JUDGING["polish"]):
+                return
+            self._submit(found, value, "polish")
+
+    def _polish(self, deadline: float) -> None:
+        """CP-SAT schedules and priced placements for the drafts of the most promising pipeline shapes."""
+        self._settle()
+        promising = sorted(self._kinds.per_shape()[:NUM_PROMISING], key=self._promise)[:NUM_POLISHED]
+        for index, (_, found) in enumerate(promising):
+            if self._stopped(deadline):
+                return
+            share_s = (deadline - self.hooks.clock()) / (len(promising) - index)
+            for better in polish(self.context, found, self._schedulers, share_s):
+                self._consider(better, "polish")
+
+    def _promise(self, pair: tuple[float, Draft]) -> float:
+        """Half way between what a draft is worth and what its configuration may be worth at best."""
+        value, found = pair
+        best_s = relaxed_bound_s(self.context, found.candidate.configuration)
+        size = self.goal.sizes(self.context, columns_of(found.candidate.configuration))
+        return value + self.goal.value(best_s, float(size[0]))
+
+    def _proof(self, found: Draft, value: float) -> Proof:
+        gap = replace(self.best, value=value).gap(min(self.open_bound, value))
+        return Proof(
+            lower_bound_s=found.iteration_s * (1.0 - gap),
+            relative_gap=gap,
+            status="optimal" if gap <= self.context.request.options.relative_gap else "feasible",
+            speed_of_light_s=speed_of_light_s(self.context),
+            num_configurations=len(self.space),
+            num_pruned=self.frontier.num_ruled_out(self._cut()),
+            num_explored=len(self.frontier.explored),
+            proven=PROVEN[self.context.request.objective.kind],
+        )
+
+    def _current_plan(self) -> Plan:
+        """The incumbent with the proof and the baselines as they stand."""
+        assert self.best.draft is not None
+        assert self.best.plan is not None
+        baselines = tuple(baseline_of(tried, self.best.draft.iteration_s) for tried in self._tried)
+        proof = self._proof(self.best.draft, self.best.value)
+        return self.best.plan.model_copy(update={"proof": proof, "baselines": baselines})
+
+    def _finished_plan(self) -> Plan:
+        """The answer: what came second and why, how the search went, what distance costs."""
+        assert self.best.draft is not None
+        plan = self._current_plan()
+        return plan.model_copy(
+            update={
+                "alternatives": alternatives(self._kinds, plan, self.best.draft, self.best.value),
+                "convergence": self._history.points(),
+                "one_building_s": one_building_s(self.context, self.best.draft, self._schedulers.quick),
+            }
+        )
+
+    def _tell(self, phase: str, message: str) -> None:
+        best_s = None if self.best.draft is None else self.best.draft.iteration_s
+        by_time = self.context.request.objective.kind == "iteration_time" and np.isfinite(self.open_bound)
+        bound_s = best_s * (1.0 - self._gap()) if best_s else self.open_bound if by_time else None
+        self._history.add(self.hooks.elapsed_s, best_s, bound_s)
+        self.hooks.progress(
+            Progress(
+                phase=phase,
+                elapsed_s=self.hooks.elapsed_s,
+                incumbent_s=best_s,
+                lower_bound_s=bound_s,
+                relative_gap=None if best_s is None else self._gap(),
+                num_configurations=len(self.space),
+                num_explored=len(self.frontier.explored),
+                num_pruned=self.frontier.num_ruled_out(self._cut()),
+                message=message,
+            )
+        )

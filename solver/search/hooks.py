@@ -1,0 +1,33 @@
+"""The world as a search sees it: whom to tell, when to stop, and what counts as time.
+
+Owns the exchange of the wall clock for counted work in reproducible mode. Never decides what the time is spent on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from models.outcome import Planned, Progress
+from solver.clock import Clock, WorkClock
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """Who hears of news, whether to stop, and the clock with the moment of the start."""
+
+    progress: Callable[[Progress], None]
+    incumbent: Callable[[Planned], None]
+    cancelled: Callable[[], bool]
+    clock: Clock
+    started_s: float
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since the start."""
+        return self.clock() - self.started_s
+
+    def counting_work(self, limit_s: float) -> Hooks:
+        """The same with counted work for a clock: the wall clock is left as a cap alone."""
+        work = WorkClock(self.clock, self.started_s + limit_s)
+        return replace(self, clock=work, started_s=0.0, cancelled=lambda: self.cancelled() or work.left_s <= 0)

@@ -1,0 +1,71 @@
+"""The best judged plan so far, and the proof that goes with it.
+
+Owns what a draft is worth and whether the judge takes it. Never looks for a draft.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from models.plan import Plan, Proof, Verdict
+from solver.context import Context
+from solver.evaluation.draft import Draft
+from solver.evaluation.report import draft_cross_building_bytes, exceeds_traffic_limit, extra_usd, plan_of
+from solver.objective import Goal
+from solver.verify.judge import judge
+
+PROVEN = {
+    "iteration_time": "No configuration of the space, on any placement, transport or schedule of the stated model, "
+    "beats the bound; flows between places are free in it.",
+    "cost_per_token": "The gap is that of the cost; the bound is the iteration time at which this plan would reach the "
+    "least cost that any configuration of the space may have.",
+    "fewest_gpus": "The gap is that of the number of GPUs; the bound is the iteration time scaled by the fewest GPUs "
+    "that may reach the target over those used.",
+    "least_cross_building_traffic": "The gap is that of the bytes between buildings; the bound is the iteration time "
+    "scaled by the fewest bytes that any configuration which may reach the target has to send: none if its GPUs fit "
+    "into one building, else the gradients or the stage messages over one boundary between two. More than two "
+    "buildings, detours and links that are too thin for the target are not in it.",
+}
+
+
+@dataclass
+class Incumbent:
+    """The best draft with its value, and the judged plan made of it."""
+
+    context: Context
+    goal: Goal
+    draft: Draft | None = None
+    value: float = float("inf")
+    plan: Plan | None = None
+    num_rejected: int = 0
+    _rejected: set[Draft] = field(default_factory=set)
+
+    def value_of(self, found: Draft) -> float:
+        """The objective of a draft; infinite where it misses the target or sends more than the request allows."""
+        if exceeds_traffic_limit(self.context, found):
+            return float("inf")
+        num_gpus = found.candidate.configuration.degrees.num_gpus
+        if self.goal.counts_bytes:
+            return float(self.goal.value(found.iteration_s, draft_cross_building_bytes(self.context, found)))
+        extra = extra_usd(self.context, found, self.goal.usd_per_gpu_s) if self.goal.counts_usd else 0.0
+        return self.goal.value(found.iteration_s, num_gpus, extra)
+
+    def is_better(self, found: Draft, value: float, least_gain: float) -> bool:
+        """Better by at least this part of the value, and not rejected before."""
+        return value < self.value * (1 - least_gain) and found not in self._rejected
+
+    def submit(self, found: Draft, value: float, proof: Proof) -> Verdict:
+        """Write the draft out and have it judged; it is the incumbent if the judge accepts it."""
+        plan = plan_of(self.context, found, proof)
+        verdict = judge(self.context.request, plan)
+        if verdict.accepted:
+            self.draft, self.value = found, value
+            self.plan = plan.model_copy(update={"verdict": verdict})
+        else:
+            self.num_rejected += 1
+            self._rejected.add(found)
+        return verdict
+
+    def gap(self, bound: float) -> float:
+        """(value - bound) / value against the least open bound."""
+        return max(self.value - bound, 0.0) / self.value if self.value > 0 else 0.0

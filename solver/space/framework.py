@@ -1,0 +1,52 @@
+"""A request narrowed to what its framework can run.
+
+Owns the meeting of allowed values and profile. Schedules are the scheduler's to choose, a fused backward the draft's.
+"""
+
+from __future__ import annotations
+
+from models.outcome import Reason
+from models.plan import ScheduleFamily, Sharding
+from models.request import AllowedDegrees, PlanRequest
+
+USUAL_SHARDING: tuple[Sharding, ...] = ("zero1", "fsdp", "hsdp")
+ALL_FAMILIES: tuple[ScheduleFamily, ...] = ("one_way", "loop", "v")
+
+
+def within_framework(request: PlanRequest) -> PlanRequest:
+    """The request with only those allowed values that its framework runs; itself where it names none."""
+    if request.constraints.framework is None:
+        return request
+    narrowed = AllowedDegrees.model_validate({**dict(request.constraints.allowed), **_values(request)})
+    return request.model_copy(update={"constraints": request.constraints.model_copy(update={"allowed": narrowed})})
+
+
+def framework_reasons(request: PlanRequest) -> tuple[Reason, ...]:
+    """Why nothing that the request allows runs on its framework."""
+    profile = request.constraints.framework
+    if profile is None:
+        return ()
+    return tuple(
+        Reason(
+            code="nothing-allowed",
+            pointer=f"/constraints/allowed/{name}",
+            detail=f"allowed.{name} names nothing that {profile.name} runs",
+            remedies=(f"leave allowed.{name} out", "set constraints.framework to null or to another profile"),
+        )
+        for name, values in _values(request).items()
+        if not values
+    )
+
+
+def _values(request: PlanRequest) -> dict[str, tuple[object, ...]]:
+    """What both the request and the profile allow, by the names of `AllowedDegrees`."""
+    profile, allowed = request.constraints.framework, request.constraints.allowed
+    assert profile is not None
+    usual = tuple(one for one in USUAL_SHARDING if one in profile.sharding) or profile.sharding
+    found: dict[str, tuple[object, ...]] = {
+        "sharding": tuple(one for one in allowed.sharding or usual if one in profile.sharding),
+        "family": tuple(one for one in allowed.family or ALL_FAMILIES if one in profile.families),
+    }
+    if not profile.context_parallel:
+        found["cp"] = tuple(one for one in allowed.cp or (1,) if one == 1)
+    return found
