@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from app.exporters.torch_schedule_csv import compute_only
+from app.exporters.torch_schedule_csv import compute_and_comms, compute_only
 from app.faults import Fault, Refused
 from models.base import Count, Frozen, PositiveCount, Seconds
 from models.schedule import LinkTimeline, Operation, PipelineHop, PipelineProblem, PipelineSchedule
@@ -29,6 +29,7 @@ class ReplayCase(Frozen):
 
     name: str = Field(description="Name in the report.", examples=["zb_h1"])
     schedule_csv: str = Field(description="PyTorch's compute-only form.", examples=["0F0,0I0,0W0\n"])
+    comms_csv: str = Field("", description="The form with messages, if that one is loaded.", examples=[""])
     num_microbatches: PositiveCount = Field(description="Micro-batches of the step.", examples=[8])
     rank_of_stage: tuple[Count, ...] = Field(description="Process of every stage.", examples=[[0, 1, 2, 3]])
     forward_s: tuple[Seconds, ...] = Field(description="Time of F, by stage.", examples=[[0.03]])
@@ -53,9 +54,17 @@ class ReplayCase(Frozen):
 
 
 def replay_case(
-    name: str, problem: PipelineProblem, schedule: PipelineSchedule, operation_s: float = DEFAULT_OPERATION_S
+    name: str,
+    problem: PipelineProblem,
+    schedule: PipelineSchedule,
+    operation_s: float = DEFAULT_OPERATION_S,
+    *,
+    planned_messages: bool = False,
 ) -> ReplayCase:
-    """The case in which an operation takes `operation_s` on average, whatever the plan's own scale is."""
+    """The case in which an operation takes `operation_s` on average, whatever the plan's own scale is.
+
+    The runtime adds the messages itself, or takes them from the export with communication (`planned_messages`).
+    """
     _check(problem, schedule)
     scale = operation_s / mean_operation_s(schedule)
     hops = {hop.from_stage: hop for hop in problem.hops}
@@ -64,6 +73,7 @@ def replay_case(
     return ReplayCase(
         name=name,
         schedule_csv=compute_only(schedule),
+        comms_csv=compute_and_comms(schedule) if planned_messages else "",
         num_microbatches=problem.num_microbatches,
         rank_of_stage=problem.placement,
         forward_s=tuple(stage.forward_s * scale for stage in stages),

@@ -26,7 +26,7 @@ class ReplayJob(Frozen):
         """Everything that the processes read."""
         (folder / "job.json").write_text(self.model_dump_json())
         for number, case in enumerate(self.cases):
-            case_csv(folder, number).write_text(case.schedule_csv)
+            case_csv(folder, number).write_text(case.comms_csv or case.schedule_csv)
             reserve(case_table(folder, number), case, self.num_warm_ups + self.num_repetitions)
 
     @classmethod

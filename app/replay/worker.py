@@ -53,7 +53,8 @@ def _run_case(job: ReplayJob, number: int, folder: Path, rank: int) -> dict[str,
     runtime = _PipelineScheduleRuntime(stages, case.num_microbatches, loss_fn=nn.functional.mse_loss)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        runtime._load_csv(str(case_csv(folder, number)))  # noqa: SLF001 - the only way in, see the pinned version
+        form = "compute_comms" if case.comms_csv else "compute_only"
+        runtime._load_csv(str(case_csv(folder, number)), form)  # noqa: SLF001 - the only way in; the version is pinned
     repetitions = []
     losses: list[Tensor] = []
     for repetition in range(job.num_warm_ups + job.num_repetitions):

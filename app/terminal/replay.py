@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 if TYPE_CHECKING:
-    from app.replay.case import ReplayCase
     from app.replay.launch import Measured
+    from models.schedule import PipelineProblem, PipelineSchedule
 
 TOLERANCE = 0.10  # of measured over predicted; what `make test-torch` asks of five schedules at three delays
 PLAIN_WIDTH = 120
@@ -29,15 +29,20 @@ def replay(
         float, typer.Option(min=1, max=10_000, help="Mean time of an operation here; all times are scaled alike.")
     ] = 30.0,
     repetitions: Annotated[int, typer.Option(min=1, max=100, help="Measured steps, after one to warm up.")] = 3,
+    planned_messages: Annotated[
+        bool, typer.Option("--planned-messages", help="Load the export with communication.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Execute a schedule in PyTorch's pipeline runtime, one process per rank, and compare with its prediction."""
+    from app.replay.case import replay_case
     from app.replay.job import ReplayJob
     from app.replay.launch import ReplayFailed, check_torch, execute
     from app.terminal.work import Failed
 
     check_torch()
-    case = _case(document, problem, operation_ms / 1e3)
+    name, asked, schedule = _read(document, problem)
+    case = replay_case(name, asked, schedule, operation_ms / 1e3, planned_messages=planned_messages)
     job = ReplayJob(cases=(case,), num_repetitions=repetitions)
     typer.echo(f"{runtime}: {case.num_ranks} processes, about {job.expected_s:.0f} s and their start", err=True)
     try:
@@ -52,11 +57,11 @@ def replay(
     raise typer.Exit(0 if agrees else EXIT_DIFFERENT)
 
 
-def _case(document: str, problem: str | None, operation_s: float) -> ReplayCase:
+def _read(document: str, problem: str | None) -> tuple[str, PipelineProblem, PipelineSchedule]:
+    """The name of what is executed, its problem and its schedule."""
     from app.documents import parse_json, read_model, read_plan
     from app.exporters.torch_schedule_csv import main_timeline
     from app.faults import Fault, Refused
-    from app.replay.case import replay_case
     from app.terminal.inputs import read_source
     from models.schedule import PipelineProblem, PipelineSchedule
 
@@ -64,13 +69,13 @@ def _case(document: str, problem: str | None, operation_s: float) -> ReplayCase:
     if problem is not None:
         schedule = read_model(PipelineSchedule, parse_json(data))
         asked = read_model(PipelineProblem, parse_json(read_source(problem)))
-        return replay_case(schedule.generator, asked, schedule, operation_s)
+        return schedule.generator, asked, schedule
     parsed = parse_json(data)
     if isinstance(parsed, dict) and "generator" in parsed and "ranks" in parsed:
         raise Refused((Fault("missing-field", "a schedule does not hold the times of its hops", where="--problem",
                              remedy="Give its problem, too: --problem PROBLEM.json."),))  # fmt: skip
     timeline = main_timeline(read_plan(data))
-    return replay_case(f"route {timeline.route}", timeline.problem, timeline.schedule, operation_s)
+    return f"route {timeline.route}", timeline.problem, timeline.schedule
 
 
 def _print(found: Sequence[Measured]) -> None:
