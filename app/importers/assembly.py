@@ -1,0 +1,123 @@
+"""A fabric and an overlay become a cluster: places from levels, pools from hosts, links by pair or by level.
+
+Owns that join and the links. What the result still contradicts, the cluster says itself.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+from pydantic import ValidationError
+
+from app.faults import Fault, Refused, from_validation
+from app.importers.fabric import Fabric
+from app.importers.overlay import Overlay
+from app.importers.places import Placed, PlaceTree
+from app.importers.pools import pools_of
+from app.importers.source import MAX_SHOWN, names_shown
+from models.cluster import Cluster
+
+MAX_PAIRS = 20_000
+
+
+def assemble(fabric: Fabric, overlay: Overlay) -> Cluster:
+    """The cluster that a fabric is with what the overlay adds."""
+    tree = PlaceTree(fabric, overlay)
+    place_of_host = {host.name: tree.place_of(host) for host in fabric.hosts}
+    tree.check_used()
+    pools = [*pools_of(fabric, overlay, place_of_host), *(pool.model_dump() for pool in overlay.form.pools)]
+    if not pools:
+        raise overlay.refused(
+            "",
+            f"neither {fabric.name!r} nor the overlay has hosts",
+            code="missing-field",
+            allowed="hosts, or pools",
+            remedy="State `pools` in the overlay.",
+        )
+    rates = _rates_below(tree.by_id, pools)
+    document = {
+        "name": overlay.form.name or fabric.name,
+        "places": [_place_document(one, rates[one.id], overlay) for one in tree.by_id.values()],
+        "pools": pools,
+        "links": list(_links(fabric, overlay, tree.by_id)),
+        "source": overlay.form.source,
+    }
+    try:
+        return Cluster.model_validate(document)
+    except ValidationError as failure:
+        where = f"the cluster made of {fabric.name} and {overlay.document.name}"
+        faults = [
+            Fault(one.code, one.what, allowed=one.allowed, remedy=one.remedy, where=f"{where}, {one.pointer}")
+            for one in from_validation(failure, document)[:MAX_SHOWN]
+        ]
+        raise Refused(faults) from None
+
+
+def _rates_below(places: Mapping[str, Placed], pools: Sequence[Mapping[str, Any]]) -> Mapping[str, float]:
+    """Rate of all network cards in each place (B/s)."""
+    rates: defaultdict[str, float] = defaultdict(float)
+    for pool in pools:
+        rate = pool["num_hosts"] * pool["gpus_per_host"] * pool["nics_per_gpu"] * pool["nic_bytes_per_s"]
+        here: str | None = pool["place"]
+        for _ in range(8):  # deeper than any tree of places; the overlay may state a cycle, which the cluster refuses
+            if here is None or here not in places:
+                break
+            rates[here] += rate
+            here = places[here].parent
+    return rates
+
+
+def _place_document(placed: Placed, rate_below: float, overlay: Overlay) -> dict[str, Any]:
+    uplink = placed.uplink.model_dump(exclude_unset=True)
+    if placed.uplink_bytes_per_s is not None:
+        if "oversubscription" in uplink:
+            raise overlay.refused(
+                placed.pointer,
+                "oversubscription and uplink_bytes_per_s say the same twice",
+                code="contradiction",
+                allowed="one of them",
+                remedy="Remove one of the two.",
+            )
+        uplink["oversubscription"] = max(1.0, rate_below / placed.uplink_bytes_per_s)
+    return {"id": placed.id, "level": placed.level, "parent": placed.parent, "uplink": uplink}
+
+
+def _links(fabric: Fabric, overlay: Overlay, places: Mapping[str, Placed]) -> Iterator[dict[str, Any]]:
+    """Links of the input, then those by pair, then by level for pairs that have none yet."""
+    joined = {frozenset((str(row.fields["from_place"]), str(row.fields["to_place"]))) for row in fabric.links}
+    yield from (dict(row.fields) for row in fabric.links)
+    for index, rule in enumerate(overlay.form.links):
+        if rule.between is not None:
+            for number, end in enumerate(rule.between):
+                if end not in places:
+                    raise overlay.refused(
+                        f"/links/{index}/between/{number}",
+                        f"{end!r} is no place",
+                        code="not-an-option",
+                        allowed=names_shown(places),
+                        remedy="Name a place of the input or of the overlay.",
+                    )
+            joined.add(frozenset(rule.between))
+            yield _link(rule.between, rule.model_extra or {})
+    for index, rule in enumerate(overlay.form.links):
+        if rule.among is not None:
+            ends = [one.id for one in places.values() if one.level == rule.among]
+            if not 2 <= len(ends) <= 1 + (2 * MAX_PAIRS) ** 0.5:
+                raise overlay.refused(
+                    f"/links/{index}/among",
+                    f"there are {len(ends)} places of the level {rule.among!r}",
+                    code="out-of-range",
+                    allowed=f"at least 2, and at most {MAX_PAIRS:,} pairs",
+                    remedy="Use `between`, or another level.",
+                )
+            pairs = [pair for pair in combinations(ends, 2) if frozenset(pair) not in joined]
+            joined.update(map(frozenset, pairs))
+            yield from (_link(pair, rule.model_extra or {}) for pair in pairs)
+
+
+def _link(pair: tuple[str, str], fields: Mapping[str, Any]) -> dict[str, Any]:
+    own_id = f"{pair[0]}--{pair[1]}"[:120]
+    return {"id": own_id, **fields, "from_place": pair[0], "to_place": pair[1]}

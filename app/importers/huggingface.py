@@ -1,0 +1,171 @@
+"""A Hugging Face `config.json` as an architecture, for the families whose layers are known here.
+
+Owns the reading: every field is used, known not to matter, or refused; sizes that are absent are never assumed. What
+the fields of a family mean is in `huggingface_families.py`. Never downloads anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from app.faults import Fault, Refused, from_validation
+from app.importers.huggingface_families import FAMILIES, IGNORED, NOTED, Family
+from app.importers.json_text import parse_json
+from app.importers.source import MAX_SHOWN, Document, names_shown
+from models.workload import Architecture
+
+MAX_COUNT = 10_000_000
+
+
+@dataclass(frozen=True)
+class ImportedModel:
+    """The architecture, and which fields of the configuration it was made from."""
+
+    architecture: Architecture
+    used: tuple[str, ...]
+    ignored: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+class Config:
+    """The fields of a configuration, with a record of which were read; `null` is the same as absent."""
+
+    def __init__(self, document: Document, family: Family, fields: Mapping[str, Any]) -> None:
+        self._document = document
+        self._fields = {name: value for name, value in fields.items() if value is not None}
+        self.family = family
+        self.used: list[str] = []
+        self.notes: list[str] = []
+
+    def has(self, name: str) -> bool:
+        """Whether a field says something."""
+        return name in self._fields
+
+    def count(self, name: str, default: int | None = None, *, least: int = 1) -> int:
+        """A whole number; refused where it is absent and has no default."""
+        value = self._value(name, default)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MAX_COUNT:
+            raise self.refused(name, f"{name} is {_shown(value)}", f"a whole number from {least} to {MAX_COUNT:,}")
+        return value
+
+    def flag(self, name: str, default: bool) -> bool:
+        """True or false."""
+        value = self._value(name, default)
+        if not isinstance(value, bool):
+            raise self.refused(name, f"{name} is {_shown(value)}", "true or false")
+        return value
+
+    def counts(self, name: str) -> tuple[int, ...]:
+        """A list of whole numbers, empty where it is absent."""
+        value = self._value(name, [])
+        if not isinstance(value, list) or not all(isinstance(one, int) and not isinstance(one, bool) for one in value):
+            raise self.refused(name, f"{name} is {_shown(value)}", "a list of whole numbers")
+        return tuple(value)
+
+    def refused(self, name: str, what: str, allowed: str) -> Refused:
+        """The fault of one field."""
+        return self._document.refused(
+            f"/{name}", what, code="out-of-range", allowed=allowed, remedy="Correct the field."
+        )
+
+    def _value(self, name: str, default: Any) -> Any:
+        if name in self._fields:
+            self.used.append(name)
+            return self._fields[name]
+        if default is None:
+            raise self._document.refused(
+                "",
+                f"the field {name!r} of a {self.family.model_type} configuration is missing",
+                code="missing-field",
+                allowed="a value",
+                remedy="Add the field: sizes are not guessed.",
+            )
+        return default
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def huggingface(name: str, data: bytes, *, model_name: str = "", ignore: Iterable[str] = ()) -> ImportedModel:
+    """The architecture that a `config.json` describes; fields named in `ignore` are let pass unread."""
+    document = parse_json(name, data)
+    fields = document.value
+    if not isinstance(fields, dict):
+        raise document.refused("", "is no JSON object", allowed="a config.json", remedy="Give the file of the model.")
+    family = _family(document, fields)
+    config = Config(document, family, fields)
+    values = family.architecture(config)
+    values["name"] = model_name or _own_name(fields, family)
+    values["source"] = f"config.json of {values['name']} ({family.model_type})"
+    let_pass = set(ignore)
+    unread = [one for one in fields if one not in config.used]
+    unknown = [one for one in unread if one not in IGNORED and one not in NOTED and one not in let_pass]
+    if unknown:
+        _refuse_unknown(document, unknown)
+    noted = [f"{one}: {NOTED[one]}" for one in unread if one in NOTED and fields[one] not in (None, False)]
+    architecture = _validated(values, document)
+    return ImportedModel(architecture, tuple(config.used), tuple(unread), (*config.notes, *noted))
+
+
+def _family(document: Document, fields: Mapping[str, Any]) -> Family:
+    model_type = fields.get("model_type")
+    if isinstance(model_type, str) and model_type in FAMILIES:
+        return FAMILIES[model_type]
+    remedy = "Describe the model as an Architecture document instead."
+    if isinstance(fields.get("text_config"), dict):
+        remedy = "Save the object under text_config as a file of its own, if its model_type is one of these."
+    raise document.refused(
+        "/model_type",
+        f"the model_type {_shown(model_type)} is not known",
+        code="not-an-option",
+        allowed=", ".join(FAMILIES),
+        remedy=remedy,
+    )
+
+
+def _refuse_unknown(document: Document, unknown: list[str]) -> None:
+    faults = [
+        document.refused(
+            "/" + one.replace("~", "~0").replace("/", "~1"),
+            f"the field {one[:80]!r} is not known: it may change the model",
+            code="unknown-field",
+            allowed="fields that are used or known not to matter",
+            remedy=f"If it changes neither sizes nor work, pass --ignore {one[:80]}.",
+        ).faults[0]
+        for one in unknown[:MAX_SHOWN]
+    ]
+    raise Refused(faults)
+
+
+def _own_name(fields: Mapping[str, Any], family: Family) -> str:
+    stated = fields.get("_name_or_path")
+    if isinstance(stated, str) and stated.strip("/. "):
+        return stated.rstrip("/").rsplit("/", 1)[-1][:100]
+    return family.model_type
+
+
+def _validated(values: dict[str, Any], document: Document) -> Architecture:
+    try:
+        return Architecture.model_validate(values)
+    except ValidationError as failure:
+        faults = [
+            Fault(
+                one.code, one.what, allowed=one.allowed, remedy=one.remedy, where=f"{document.name} as an architecture"
+            )
+            for one in from_validation(failure, values)
+        ]
+        raise Refused(faults) from None
+
+
+def summary(model: ImportedModel) -> list[str]:
+    """What was used and what was not, for a person."""
+    lines = [f"used: {', '.join(model.used)}"]
+    if model.ignored:
+        lines.append(f"not used: {names_shown(model.ignored, 60)}")
+    return [*lines, *model.notes]

@@ -1,0 +1,227 @@
+"""What the fields of a Hugging Face configuration mean, family by family; one function and one line for a new family.
+
+Source: the configuration and modelling files of each family in the transformers library, read for names, defaults and
+which layers have experts. Owns the tables of fields that do not change sizes or work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+_Values = dict[str, Any]
+
+
+class Fields(Protocol):
+    """How a family reads a configuration."""
+
+    family: Family
+    notes: list[str]
+
+    def has(self, name: str) -> bool: ...
+    def count(self, name: str, default: int | None = None, *, least: int = 1) -> int: ...
+    def flag(self, name: str, default: bool) -> bool: ...
+    def counts(self, name: str) -> tuple[int, ...]: ...
+    def refused(self, name: str, what: str, allowed: str) -> Exception: ...
+
+
+@dataclass(frozen=True)
+class Family:
+    """A model_type, and how its configuration becomes the fields of an architecture."""
+
+    model_type: str
+    architecture: Callable[[Fields], _Values]
+
+
+def _dense(config: Fields) -> _Values:
+    """Llama and its relatives: gated feed-forward, grouped queries, untied unless said."""
+    return {
+        "num_layers": config.count("num_hidden_layers"),
+        "hidden_size": config.count("hidden_size"),
+        "ffn_hidden_size": config.count("intermediate_size"),
+        "gated_mlp": True,
+        "attention": _grouped(config),
+        "vocab_size": config.count("vocab_size"),
+        "tied_embeddings": config.flag("tie_word_embeddings", False),
+    }
+
+
+def _grouped(config: Fields) -> _Values:
+    heads = config.count("num_attention_heads")
+    return {
+        "kind": "gqa",
+        "num_heads": heads,
+        "num_kv_heads": config.count("num_key_value_heads", heads),
+        "head_dim": _head_dim(config, "hidden_size", heads),
+    }
+
+
+def _head_dim(config: Fields, width: str, heads: int) -> int:
+    if config.has("head_dim"):
+        return config.count("head_dim")
+    hidden = config.count(width)
+    if hidden % heads:
+        raise config.refused(width, f"{heads} heads do not divide the width {hidden}", "a multiple of the heads")
+    return hidden // heads
+
+
+def _mixtral(config: Fields) -> _Values:
+    """Every layer has experts, of the width that the configuration calls intermediate_size."""
+    values = _dense(config)
+    experts = {
+        "num_experts": config.count("num_local_experts"),
+        "experts_per_token": config.count("num_experts_per_tok"),
+        "expert_ffn_hidden_size": values["ffn_hidden_size"],
+    }
+    return {**values, "ffn_hidden_size": 0, "moe": experts}
+
+
+def _qwen_moe(config: Fields) -> _Values:
+    """Layer i has experts where i + 1 is a multiple of decoder_sparse_step and i is not in mlp_only_layers."""
+    values = _dense(config)
+    step = config.count("decoder_sparse_step", 1)
+    dense = config.counts("mlp_only_layers")
+    if dense and (step != 1 or sorted(dense) != list(range(len(dense)))):
+        raise config.refused("mlp_only_layers", "the dense layers are not the first ones", "none, or the first layers")
+    shared = config.count("shared_expert_intermediate_size") if config.family.model_type == "qwen2_moe" else 0
+    experts = {
+        "num_experts": config.count("num_experts"),
+        "experts_per_token": config.count("num_experts_per_tok"),
+        "expert_ffn_hidden_size": config.count("moe_intermediate_size"),
+        "num_shared_experts": int(shared > 0),
+        "shared_expert_ffn_hidden_size": shared,
+        "first_moe_layer": len(dense) or step - 1,
+        "moe_layer_stride": step,
+    }
+    return {**values, "moe": experts}
+
+
+def _deepseek(config: Fields) -> _Values:
+    """Latent attention; layer i has experts from first_k_dense_replace on, where moe_layer_freq divides it."""
+    heads = config.count("num_attention_heads")
+    values = {
+        "num_layers": config.count("num_hidden_layers"),
+        "hidden_size": config.count("hidden_size"),
+        "ffn_hidden_size": config.count("intermediate_size"),
+        "gated_mlp": True,
+        "attention": {
+            "kind": "mla",
+            "num_heads": heads,
+            "q_lora_rank": config.count("q_lora_rank", 0, least=0),
+            "kv_lora_rank": config.count("kv_lora_rank"),
+            "qk_nope_head_dim": config.count("qk_nope_head_dim"),
+            "qk_rope_head_dim": config.count("qk_rope_head_dim"),
+            "v_head_dim": config.count("v_head_dim"),
+        },
+        "vocab_size": config.count("vocab_size"),
+        "tied_embeddings": config.flag("tie_word_embeddings", False),
+        "num_mtp_layers": config.count("num_nextn_predict_layers", 0, least=0),
+    }
+    if config.count("num_key_value_heads", heads) != heads:
+        raise config.refused("num_key_value_heads", "latent attention has one key per query head", str(heads))
+    return {**values, "moe": _deepseek_experts(config)}
+
+
+def _deepseek_experts(config: Fields) -> _Values:
+    first, stride = config.count("first_k_dense_replace", least=0), config.count("moe_layer_freq", 1)
+    groups, reached = config.count("n_group", 1), config.count("topk_group", 1)
+    limit = reached if reached < groups else None
+    if limit:
+        config.notes.append(
+            f"max_nodes_per_token {limit}: a token's experts lie in {limit} of {groups} groups, each taken for one host"
+        )
+    return {
+        "num_experts": config.count("n_routed_experts"),
+        "experts_per_token": config.count("num_experts_per_tok"),
+        "expert_ffn_hidden_size": config.count("moe_intermediate_size"),
+        "num_shared_experts": config.count("n_shared_experts", 0, least=0),
+        "first_moe_layer": -(-first // stride) * stride,
+        "moe_layer_stride": stride,
+        "max_nodes_per_token": limit,
+    }
+
+
+def _gpt_neox(config: Fields) -> _Values:
+    """Two feed-forward matrices and one key per query head."""
+    heads = config.count("num_attention_heads")
+    return {
+        "num_layers": config.count("num_hidden_layers"),
+        "hidden_size": config.count("hidden_size"),
+        "ffn_hidden_size": config.count("intermediate_size"),
+        "gated_mlp": False,
+        "attention": _equal_heads(heads, heads, _head_dim(config, "hidden_size", heads)),
+        "vocab_size": config.count("vocab_size"),
+        "tied_embeddings": config.flag("tie_word_embeddings", False),
+    }
+
+
+def _gpt2(config: Fields) -> _Values:
+    """The names of GPT-2, whose learned positions are not counted; GPT-BigCode has them with one key head."""
+    hidden, heads = config.count("n_embd"), config.count("n_head")
+    is_multi_query = config.family.model_type == "gpt_bigcode" and config.flag("multi_query", True)
+    positions = config.count("n_positions")
+    config.notes.append(f"learned positions are left out of the count: {positions * hidden:,} parameters")
+    return {
+        "num_layers": config.count("n_layer"),
+        "hidden_size": hidden,
+        "ffn_hidden_size": config.count("n_inner", 4 * hidden),
+        "gated_mlp": False,
+        "attention": _equal_heads(heads, 1 if is_multi_query else heads, _head_dim(config, "n_embd", heads)),
+        "vocab_size": config.count("vocab_size"),
+        "tied_embeddings": config.flag("tie_word_embeddings", True),
+    }
+
+
+def _equal_heads(heads: int, kv_heads: int, head_dim: int) -> _Values:
+    return {"kind": "gqa", "num_heads": heads, "num_kv_heads": kv_heads, "head_dim": head_dim}
+
+
+FAMILIES: Mapping[str, Family] = {
+    family.model_type: family
+    for family in (
+        Family("llama", _dense),
+        Family("mistral", _dense),
+        Family("qwen2", _dense),
+        Family("qwen3", _dense),
+        Family("mixtral", _mixtral),
+        Family("qwen2_moe", _qwen_moe),
+        Family("qwen3_moe", _qwen_moe),
+        Family("deepseek_v2", _deepseek),
+        Family("deepseek_v3", _deepseek),
+        Family("gpt_neox", _gpt_neox),
+        Family("gpt2", _gpt2),
+        Family("gpt_bigcode", _gpt2),
+    )
+}
+
+NOTED: Mapping[str, str] = {
+    "sliding_window": "attention is counted over the whole sequence",
+    "quantization_config": "the precision of training is stated in the workload, not here",
+    "attention_bias": "biases are not counted",
+    "mlp_bias": "biases are not counted",
+    "use_qkv_bias": "biases are not counted",
+    "qkv_bias": "biases are not counted",
+}
+"""Fields that a person may want to know of, and why they are left out."""
+
+_WITHOUT_EFFECT = """
+    _name_or_path architectures auto_map model_type torch_dtype dtype transformers_version use_cache
+    bos_token_id eos_token_id pad_token_id unk_token_id sep_token_id decoder_start_token_id
+    hidden_act activation_function initializer_range rms_norm_eps layer_norm_eps layer_norm_epsilon layer_norm_type
+    rope_theta rope_scaling rope_parameters rope_interleave rotary_pct rotary_emb_base partial_rotary_factor
+    max_position_embeddings n_ctx original_max_position_embeddings seq_length
+    attention_dropout attn_dropout hidden_dropout embd_pdrop attn_pdrop resid_pdrop resid_dropout classifier_dropout
+    pretraining_tp tensor_parallel use_parallel_residual gradient_checkpointing
+    use_sliding_window max_window_layers layer_types
+    aux_loss_alpha router_aux_loss_coef router_jitter_noise output_router_logits seq_aux norm_topk_prob
+    scoring_func topk_method routed_scaling_factor router_z_loss_coef ep_size
+    output_attentions output_hidden_states return_dict is_decoder is_encoder_decoder chunk_size_feed_forward
+    summary_activation summary_first_dropout summary_proj_to_labels summary_type summary_use_proj task_specific_params
+    scale_attn_weights scale_attn_by_inverse_layer_idx reorder_and_upcast_attn attention_softmax_in_fp32
+    scale_attention_softmax_in_fp32 inference_runner pre_allocate_kv_cache validate_runner_input max_batch_size
+    max_sequence_length _attn_implementation attn_implementation
+    id2label label2id num_labels problem_type finetuning_task
+"""
+IGNORED = frozenset(_WITHOUT_EFFECT.split())
+"""Fields that change neither the size of a matrix nor the work of a step."""

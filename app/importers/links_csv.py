@@ -1,0 +1,130 @@
+"""A CSV of links: a header with the names of our link fields, one link a row; its ends are the sites.
+
+Owns the table. Needs `from_place`, `to_place` and `capacity_bytes_per_s`; an empty cell leaves the field out, and
+`load_balancing` separates its options by `|`.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from app.faults import Fault, Refused, from_validation
+from app.importers.fabric import Fabric, FabricBuilder, LinkRow, Unit, common_name
+from app.importers.source import MAX_SHOWN, Spot, decoded, place_of, refused
+from models.cluster import Link
+
+MAX_BYTES = 16 * 1024 * 1024
+MAX_LINKS = 20_000
+LEVEL = "site"
+NEEDED = ("from_place", "to_place", "capacity_bytes_per_s")
+FIELDS = tuple(Link.model_fields)
+
+
+@dataclass(frozen=True)
+class _Row:
+    number: int
+    line: int
+    cells: dict[str, str]
+
+
+def links_csv(files: Sequence[tuple[str, bytes]]) -> Fabric:
+    """The sites and links of one or more tables."""
+    builder, links = FabricBuilder(levels=(LEVEL,)), []
+    for name, data in files:
+        for row in _rows(name, decoded(name, data, max_bytes=MAX_BYTES)):
+            where = place_of(name, Spot(row.line))
+            link = _link(row, where)
+            for site in (link.from_place, link.to_place):
+                builder.add_unit(Unit(site, LEVEL, None, "the table of links"))
+            links.append(LinkRow(link.model_dump(exclude_unset=True), where))
+    built = builder.build(common_name(name for name, _ in files))
+    return Fabric(built.levels, built.units, (), tuple(links), built.notes, built.name)
+
+
+def _rows(name: str, text: str) -> Iterator[_Row]:
+    reader = csv.reader(text.splitlines(keepends=True), strict=True)
+    try:
+        header = [cell.strip() for cell in next(reader, [])]
+        _check_header(name, header)
+        for number, cells in enumerate(reader, 1):
+            if not any(cell.strip() for cell in cells):
+                continue
+            if len(cells) != len(header):
+                raise refused(
+                    place_of(name, Spot(reader.line_num)),
+                    f"{len(cells)} cells under {len(header)} columns",
+                    allowed=f"{len(header)} cells",
+                    remedy="Give every row one cell per column.",
+                )
+            if number > MAX_LINKS:
+                raise refused(
+                    place_of(name, Spot(reader.line_num)),
+                    f"more than {MAX_LINKS:,} links",
+                    code="limit-exceeded",
+                    allowed=f"at most {MAX_LINKS:,}",
+                    remedy="Join links that run side by side into one.",
+                )
+            yield _Row(number, reader.line_num, dict(zip(header, cells, strict=True)))
+    except csv.Error as error:
+        raise refused(
+            place_of(name, Spot(max(1, reader.line_num))),
+            f"not CSV: {error}",
+            allowed="cells in commas",
+            remedy="Correct the quotes of this line.",
+        ) from None
+
+
+def _check_header(name: str, header: Sequence[str]) -> None:
+    where = place_of(name, Spot(1))
+    strange = [column for column in header if column not in FIELDS]
+    if strange:
+        raise refused(
+            where,
+            f"the column {strange[0][:60]!r} is not known",
+            code="unknown-field",
+            allowed=", ".join(FIELDS),
+            remedy="Name the columns like the fields of a link.",
+        )
+    missing = [column for column in NEEDED if column not in header]
+    if missing:
+        raise refused(
+            where,
+            f"the column {missing[0]!r} is missing",
+            code="missing-field",
+            allowed=", ".join(FIELDS),
+            remedy="Add the column; the first line is the header.",
+        )
+    if len(set(header)) != len(header):
+        raise refused(
+            where,
+            "a column is repeated",
+            code="contradiction",
+            allowed="every column once",
+            remedy="Remove one of the two.",
+        )
+
+
+def _link(row: _Row, where: str) -> Link:
+    fields: dict[str, object] = {column: cell.strip() for column, cell in row.cells.items() if cell.strip()}
+    if "load_balancing" in fields:
+        fields["load_balancing"] = str(fields["load_balancing"]).split("|")
+    ends = [str(fields.get(end, "")) for end in NEEDED[:2]]
+    fields.setdefault("id", f"{ends[0]}--{ends[1]}"[:120])
+    try:
+        return Link.model_validate(fields)
+    except ValidationError as failure:
+        faults = [
+            Fault(
+                one.code,
+                one.what,
+                allowed=one.allowed,
+                remedy=one.remedy,
+                where=f"{where} ({one.pointer.lstrip('/') or 'the row'})",
+            )
+            for one in from_validation(failure, fields)[:MAX_SHOWN]
+        ]
+        raise Refused(faults) from None

@@ -1,0 +1,164 @@
+"""Slurm's trees and blocks, however they were written: switches with hostlists become units and hosts.
+
+Owns what topology.yaml and topology.conf have in common. Source: topology.conf(5) and topology.yaml(5) of Slurm 26.11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from app.hostlists import unfold
+from app.importers.fabric import MAX_UNITS, Fabric, FabricBuilder, Host, Unit, tiers
+from app.importers.source import from_error, refused
+from models.errors import PlannerError
+
+MAX_NAME = 64  # of a switch, topology.yaml(5)
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A switch or block with the hostlists of what hangs below it."""
+
+    name: str
+    nodes: str
+    children: str
+    where: object
+
+
+def tree_fabric(switches: Sequence[Switch], *, name: str, notes: Sequence[str] = ()) -> Fabric:
+    """The fabric of a `topology/tree`: levels are counted from the hosts, because Slurm's have no names."""
+    by_name = _by_name(switches)
+    children = {one.name: _unfolded(one.children, one, MAX_UNITS) for one in switches}
+    parents = _parents(by_name, children)
+    heights = _heights(by_name, children)
+    builder = FabricBuilder(levels=tiers(max(heights.values(), default=-1) + 1), notes=list(notes))
+    hosts = [(one, host) for one in switches for host in _unfolded(one.nodes, one)]
+    for one in switches:
+        builder.add_unit(Unit(one.name, f"tier-{heights[one.name]}", parents.get(one.name), one.where))
+    for one, host in hosts:
+        builder.add_host(Host(host, one.name, one.where))
+    return builder.build(name)
+
+
+def block_fabric(
+    blocks: Sequence[Switch], sizes: Sequence[int], *, name: str, where: object, notes: Sequence[str] = ()
+) -> Fabric:
+    """The fabric of a `topology/block`: larger blocks are runs of consecutive ones, as BlockSizes say."""
+    _by_name(blocks)
+    ratios = _ratios(sizes, where)
+    builder = FabricBuilder(levels=tiers(len(ratios) + 1), notes=list(notes))
+    for index, one in enumerate(blocks):
+        above = [_run(blocks, index, ratio) for ratio in ratios]
+        for tier, unit in enumerate([one.name, *above]):
+            parent = above[tier] if tier < len(above) else None
+            builder.add_unit(Unit(unit, f"tier-{tier}", parent, one.where))
+        for host in _unfolded(one.nodes, one):
+            builder.add_host(Host(host, one.name, one.where))
+    return builder.build(name)
+
+
+def _ratios(sizes: Sequence[int], where: object) -> list[int]:
+    """Base blocks in each larger block.
+
+    >>> _ratios([30, 120], "")
+    [4]
+    """
+    for before, size in pairwise(sizes):
+        ratio = size // before if before > 0 else 0
+        if ratio * before != size or ratio < 2 or ratio & (ratio - 1):
+            raise refused(
+                where,
+                f"block size {size} is not {before} times a power of two",
+                code="contradiction",
+                allowed="each size a power of two times the one before",
+                remedy="Correct the block sizes.",
+            )
+    return [size // sizes[0] for size in sizes[1:]]
+
+
+def _run(blocks: Sequence[Switch], index: int, ratio: int) -> str:
+    first = index // ratio * ratio
+    last = min(first + ratio, len(blocks)) - 1
+    return f"{blocks[first].name}..{blocks[last].name} ({ratio} blocks)"
+
+
+def _by_name(switches: Sequence[Switch]) -> Mapping[str, Switch]:
+    seen: dict[str, Switch] = {}
+    for one in switches:
+        if not one.name or len(one.name) > MAX_NAME or not one.name.isprintable():
+            raise refused(
+                one.where,
+                f"{one.name[:80]!r} cannot name a switch",
+                code="bad-pattern",
+                allowed=f"1 to {MAX_NAME} printable characters",
+                remedy="Correct the name.",
+            )
+        if seen.setdefault(one.name, one) is not one:
+            raise refused(
+                one.where,
+                f"{one.name!r} was already defined at {seen[one.name].where}",
+                code="contradiction",
+                allowed="every name once",
+                remedy="Remove one of the two.",
+            )
+    return seen
+
+
+def _unfolded(text: str, one: Switch, limit: int = 1_000_000) -> tuple[str, ...]:
+    try:
+        return unfold(text, limit=limit)
+    except PlannerError as error:
+        raise from_error(one.where, error) from None
+
+
+def _parents(by_name: Mapping[str, Switch], children: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    parents: dict[str, str] = {}
+    for name, below in children.items():
+        for child in below:
+            if child not in by_name:
+                raise refused(
+                    by_name[name].where,
+                    f"{name!r} has the child {child!r}, which is not defined",
+                    code="contradiction",
+                    allowed="names of switches",
+                    remedy="Define it, or remove it.",
+                )
+            if parents.setdefault(child, name) != name:
+                raise refused(
+                    by_name[name].where,
+                    f"{child!r} is a child of {parents[child]!r} and of {name!r}",
+                    code="contradiction",
+                    allowed="one parent",
+                    remedy="Describe the network as a tree.",
+                )
+    return parents
+
+
+def _heights(by_name: Mapping[str, Switch], children: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """Levels between a switch and its hosts; found from the leaves, so that what is left over is a cycle."""
+    heights: dict[str, int] = {}
+    waiting = {name: set(below) for name, below in children.items()}
+    above: dict[str, list[str]] = {name: [] for name in by_name}
+    for name, below in children.items():
+        for child in below:
+            above[child].append(name)
+    ready = [name for name, below in waiting.items() if not below]
+    while ready:
+        name = ready.pop()
+        heights[name] = max((heights[child] + 1 for child in children[name]), default=0)
+        for parent in above[name]:
+            waiting[parent].discard(name)
+            if not waiting[parent]:
+                ready.append(parent)
+    if len(heights) < len(by_name):
+        name = next(one for one in by_name if one not in heights)
+        raise refused(
+            by_name[name].where,
+            f"{name!r} lies above itself",
+            code="contradiction",
+            allowed="a tree",
+            remedy="Remove the child that closes the circle.",
+        )
+    return heights
