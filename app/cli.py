@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from app.terminal.importing import import_command
 from app.terminal.replay import replay
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ File = Annotated[str, typer.Argument(help="A file, or - for standard input.")]
 OutFile = Annotated[Path | None, typer.Option("--out", help="Write the result to this file.")]
 
 cli.command()(replay)
+cli.command("import")(import_command)
 
 
 def _settings(context: typer.Context) -> Settings:
