@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 Clock = Callable[[], float]
-WORK_PER_OPERATION_S = 2e-6  # one generator ordering and replaying one operation of a schedule, on a slow core
+WORK_PER_OPERATION_S = 6e-6  # to order and to replay one operation, twice what it takes on a core of 2020
 
 
 class WorkClock:

@@ -16,7 +16,7 @@ from models.framework import FrameworkProfile
 from models.plan import Baseline
 from models.request import PlanRequest
 from solver.baselines.policies import POLICIES, Policy
-from solver.clock import Clock, charge
+from solver.clock import WORK_PER_OPERATION_S, Clock, charge
 from solver.context import Context
 from solver.cost.columns import FloatArray
 from solver.evaluation.candidate import configuration_of
@@ -106,7 +106,8 @@ def _try(context: Context, policy: Policy, space: Space, guess: FloatArray, *, e
     for row in _distinct(space, rows[np.argsort(guess[rows], kind="stable")]):
         configuration = configuration_of(context, space, int(row))
         for candidate in placements(context, configuration, policy.patterns):
-            charge(effort.clock, WORK_PER_DRAFT_S)
+            operations = 3 * configuration.degrees.num_stages * configuration.num_microbatches
+            charge(effort.clock, WORK_PER_DRAFT_S + len(policy.generators) * operations * WORK_PER_OPERATION_S)
             found = draft(context, candidate, scheduler)
             if found is not None:
                 drafts.append(found)

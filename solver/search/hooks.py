@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from models.outcome import Planned, Progress
 from solver.clock import Clock, WorkClock
 
+WORK_TO_BEGIN_S = 1.5  # compiled kernels are read, the request is looked at
+
 
 @dataclass(frozen=True)
 class Hooks:
@@ -30,4 +32,5 @@ class Hooks:
     def counting_work(self, limit_s: float) -> Hooks:
         """The same with counted work for a clock: the wall clock is left as a cap alone."""
         work = WorkClock(self.clock, self.started_s + limit_s)
+        work.charge(WORK_TO_BEGIN_S)
         return replace(self, clock=work, started_s=0.0, cancelled=lambda: self.cancelled() or work.left_s <= 0)

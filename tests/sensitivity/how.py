@@ -7,11 +7,36 @@ from __future__ import annotations
 
 from typing import Any
 
-from models.plan import Baseline, Plan
+from models.plan import Alternative, Baseline, ConvergencePoint, Degrees, Plan
 from models.request import PlanRequest
 from models.transport import LinkFlow, LinkLoad
 from tests.build_costs import Forgery
 from tests.sensitivity.forge import Corruption, demand, edit, lie, put, puts, settled
+
+
+def _alternative(iteration_s: float, slower_by: float) -> tuple[Alternative, ...]:
+    return (
+        Alternative(
+            degrees=Degrees(tp=2, pp=2, dp=2),
+            sharding="zero1",
+            recompute="none",
+            family="one_way",
+            crossing="dp_out",
+            iteration_s=iteration_s,
+            slower_by=slower_by,
+            why_second="bubble",
+        ),
+    )
+
+
+def _history(incumbent_s: float | None, bound_s: float) -> Any:
+    """One point before the plan's own end, or with its own incumbent where none is named."""
+
+    def points(_: object) -> tuple[ConvergencePoint, ...]:
+        return (ConvergencePoint(elapsed_s=1.0, incumbent_s=incumbent_s or 0.36, lower_bound_s=bound_s),)
+
+    return points
+
 
 TP, PP_ACROSS, DP_ACROSS = "transport__0__", "transport__2__", "transport__3__"
 
@@ -109,6 +134,12 @@ TOTALS = (
     demand("a target that is missed", "target-met", objective__kind="fewest_gpus", objective__target_iteration_s=0.1),
     edit("a forged speed-up", "baseline-arithmetic", baselines=_baseline(3.0)),
     edit("a speed-up over nothing", "baseline-arithmetic", baselines=_baseline(None)),
+    edit("a forged ratio of an alternative", "alternatives-second", alternatives=_alternative(0.36, 0.2)),
+    edit("an alternative that is better", "alternatives-second", alternatives=_alternative(0.18, -0.5)),
+    edit("a search that ended with another plan", "convergence-ends", convergence=_history(1.0, 0.9)),
+    edit("a search whose bound passed its plan", "convergence-ends", convergence=_history(None, 99.0)),
+    edit("distance that saves time", "one-building", one_building_s=99.0),
+    edit("one building beyond the speed of light", "one-building", one_building_s=1e-6),
 )
 
 HOW = TRANSPORT + LINKS + TOTALS

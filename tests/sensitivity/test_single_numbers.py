@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from models.plan import Plan
+from models.plan import Alternative, ConvergencePoint, Plan
 from solver.verify.judge import judge
 from tests.build_plan import build_plan
 from tests.build_request import build_request
@@ -52,7 +52,36 @@ FREE = {
     "proof.num_configurations": HISTORY,
     "proof.num_pruned": HISTORY,
     "proof.num_explored": HISTORY,
+    "alternatives.*.degrees.tp": HISTORY,
+    "alternatives.*.degrees.cp": HISTORY,
+    "alternatives.*.degrees.ep": HISTORY,
+    "alternatives.*.degrees.pp": HISTORY,
+    "alternatives.*.degrees.dp": HISTORY,
+    "alternatives.*.degrees.vpp": HISTORY,
+    "convergence.*.elapsed_s": HISTORY,
+    "convergence.*.lower_bound_s": HISTORY,
+    "one_building_s": COUNSEL,
 }
+
+
+def with_history(plan: Plan) -> Plan:
+    """The plan with what came second, how the search went, and its time without distance."""
+    time_s = plan.metrics.iteration_s
+    second = Alternative(
+        degrees=plan.configuration.degrees.model_copy(update={"dp": 2 * plan.configuration.degrees.dp}),
+        sharding="zero1",
+        recompute="none",
+        family="one_way",
+        crossing="dp_out",
+        iteration_s=1.25 * time_s,
+        slower_by=0.25,
+        why_second="data parallel",
+    )
+    points = (
+        ConvergencePoint(elapsed_s=1.0, incumbent_s=None, lower_bound_s=0.5 * time_s),
+        ConvergencePoint(elapsed_s=2.0, incumbent_s=time_s, lower_bound_s=0.75 * time_s),
+    )
+    return plan.model_copy(update={"alternatives": (second,), "convergence": points, "one_building_s": 0.75 * time_s})
 
 
 def numbers(value: Any, path: Path = ()) -> Iterator[tuple[Path, float]]:
@@ -87,7 +116,7 @@ def kind_of(path: Path) -> str:
 
 def test_only_free_numbers_can_be_changed_unnoticed():
     request = build_request()
-    document = build_plan(request).model_dump(mode="json", exclude={"verdict", "baselines"}) | {
+    document = with_history(build_plan(request)).model_dump(mode="json", exclude={"verdict", "baselines"}) | {
         "verdict": {"accepted": True, "rules_checked": []}
     }
     noticed: set[tuple[str, bool]] = set()

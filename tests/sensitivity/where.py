@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from models.framework import FrameworkProfile
 from models.plan import Degrees, Plan, Route
 from models.request import PlanRequest
 from tests.build_costs import INSIDE
@@ -25,6 +26,10 @@ def _heads(num_heads: int, num_kv_heads: int) -> dict[str, Any]:
 def _odd_domains() -> dict[str, Any]:
     gpu = GPU | {"scale_up_domain_gpus": 9}
     return cluster() | {"pools": [pool(name, size, gpu=gpu) for name, size in (("east", 2), ("west", 1), ("north", 1))]}
+
+
+def _only(**parts: Any) -> FrameworkProfile:
+    return FrameworkProfile.model_validate({"name": "narrow", **parts})
 
 
 def _ghost_route(request: PlanRequest, plan: Plan) -> tuple[PlanRequest, Plan]:
@@ -78,6 +83,10 @@ CONFIGURATION = (
     edit("half a shard group", "shard-group", configuration__shard_group_replicas=2),
     demand("tp that is not allowed", "allowed-values", constraints__allowed__tp=(4, 8)),
     demand("sharding that is not allowed", "allowed-values", constraints__allowed__sharding=("fsdp",)),
+    demand("a framework without this sharding", "framework-runs-it", constraints__framework=_only(sharding=("fsdp",))),
+    demand("a framework without this fold", "framework-runs-it", constraints__framework=_only(families=("v",))),
+    demand("a framework that cannot split", "framework-runs-it", constraints__framework=_only(fused_backward=True)),
+    demand("a framework without this order", "framework-runs-it", constraints__framework=_only(schedules=("zbv",))),
     demand("more GPUs than allowed", "max-gpus", constraints__max_gpus=15),
     demand("idle GPUs although all are wanted", "use-all-gpus", constraints__use_all_gpus=True),
 )

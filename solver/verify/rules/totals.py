@@ -5,10 +5,11 @@ Owns the arithmetic between the figures of a plan. The times they start from are
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 
 from solver.cost.flops import model_flops_per_iteration
-from solver.verify.case import Case, Finding, Rule, differs, exceeds
+from solver.verify.case import RELATIVE_TOLERANCE, Case, Finding, Rule, differs, exceeds
 
 SECONDS_PER_HOUR = 3600.0
 
@@ -159,6 +160,47 @@ def baseline_arithmetic(case: Case) -> Iterator[Finding]:
             yield Finding(f"baseline {baseline.name}", f"speed_up {stated}, the times give {derived}")
 
 
+def alternatives_second(case: Case) -> Iterator[Finding]:
+    """No alternative is better than the plan; its ratio is that of the times, or of the GPUs where those count."""
+    kind, ours = case.request.objective.kind, case.plan.metrics
+    for index, one in enumerate(case.plan.alternatives):
+        ratios = {
+            "iteration_time": one.iteration_s / ours.iteration_s,
+            "fewest_gpus": one.degrees.num_gpus / ours.num_gpus,
+        }
+        if kind in ratios and abs(one.slower_by - (ratios[kind] - 1.0)) > RELATIVE_TOLERANCE:
+            yield Finding(f"alternative {index}", f"slower_by {one.slower_by:.9g}, it is {ratios[kind] - 1.0:.9g}")
+        if one.slower_by < -RELATIVE_TOLERANCE:
+            yield Finding(f"alternative {index}", f"slower_by {one.slower_by:.9g}: it is better than the plan")
+
+
+def convergence_ends(case: Case) -> Iterator[Finding]:
+    """The history goes forward in time, no bound is above its incumbent, and it ends with this plan."""
+    points, time = case.plan.convergence, case.plan.metrics.iteration_s
+    for before, after in itertools.pairwise(points):
+        if after.elapsed_s < before.elapsed_s:
+            yield Finding("convergence", f"{after.elapsed_s:.6g} s comes after {before.elapsed_s:.6g} s")
+    for one in points:
+        if (
+            one.incumbent_s is not None
+            and one.lower_bound_s is not None
+            and exceeds(one.lower_bound_s, one.incumbent_s)
+        ):
+            yield Finding("convergence", f"bound {one.lower_bound_s:.9g} above incumbent {one.incumbent_s:.9g}")
+    if points and (points[-1].incumbent_s is None or differs(points[-1].incumbent_s, time)):
+        yield Finding("convergence", f"ends with {points[-1].incumbent_s} s, the plan takes {time:.9g}")
+
+
+def one_building(case: Case) -> Iterator[Finding]:
+    """Without distance the same configuration is no slower than the plan and no faster than light."""
+    near = case.plan.one_building_s
+    if near is not None and (exceeds(near, case.plan.metrics.iteration_s) or exceeds(_light_s(case), near)):
+        yield Finding(
+            "one_building_s",
+            f"{near:.9g} is not between {_light_s(case):.9g} (speed of light) and {case.plan.metrics.iteration_s:.9g}",
+        )
+
+
 def _work(case: Case, route: str, pipeline_rank: int) -> tuple[float, float, float, float]:
     """Compute, tensor, context and expert parallel seconds of a rank over the iteration."""
     pool = case.pools_by_route[route][pipeline_rank]
@@ -228,4 +270,7 @@ FAMILY: Mapping[str, Rule] = {
     "optimal-within-gap": optimal_within_gap,
     "target-met": target_met,
     "baseline-arithmetic": baseline_arithmetic,
+    "alternatives-second": alternatives_second,
+    "convergence-ends": convergence_ends,
+    "one-building": one_building,
 }

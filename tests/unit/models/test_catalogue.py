@@ -8,11 +8,18 @@ import pytest
 
 from models.catalogue import Kind, entry_names, named_entry
 from models.cluster import Cluster, GpuType
+from models.framework import FrameworkProfile
 from models.request import PlanRequest
 from models.stack import StackProfile
 from models.workload import Architecture, LatentAttention
 
-MODEL_OF_KIND = {"gpus": GpuType, "models": Architecture, "clusters": Cluster, "stacks": StackProfile}
+MODEL_OF_KIND = {
+    "gpus": GpuType,
+    "models": Architecture,
+    "clusters": Cluster,
+    "stacks": StackProfile,
+    "frameworks": FrameworkProfile,
+}
 NAMED = [(kind, name) for kind in MODEL_OF_KIND for name in entry_names(kind)]
 
 # Billions of parameters as published (the source field of each entry says where), multi-token prediction left out.
