@@ -1,0 +1,108 @@
+"""Memory of one GPU of every pipeline rank against its limit, by cause.
+
+Owns the drawing and the table. Peaks only: the course over time is under the pipeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from app.exporters.report.figures import WIDTH, columns, drawing, figure, folded, legend, section, table
+from app.exporters.report.markup import Markup, tag
+from app.exporters.report.scene import Scene
+from app.exporters.report.svg import Scale, line, rect, ticks, words
+from app.exporters.report.words import number, percent, size
+from models.plan import MemoryUse
+
+CAUSES = (
+    ("weights", "weights_bytes"),
+    ("gradients", "gradients_bytes"),
+    ("optimizer", "optimizer_bytes"),
+    ("activations", "activations_bytes"),
+    ("buffers", "buffers_bytes"),
+    ("framework", "framework_bytes"),
+)
+MAX_RANKS = 64
+LEFT, TOP, BOTTOM = 62.0, 16.0, 236.0
+GB = 1e9
+
+
+def memory_section(scene: Scene) -> Markup:
+    """Peak memory per pipeline rank."""
+    uses = shown_uses(scene.plan.memory)
+    left_out = len(scene.plan.memory) - len(uses)
+    rest = f" The {MAX_RANKS} fullest ranks are shown; {left_out} others have more room." if left_out else ""
+    colours = [(f"m-{index}", name) for index, (name, _) in enumerate(CAUSES)]
+    heads = columns("#rank", "route", *(f"#{name}" for name, _ in CAUSES), "#total", "#limit", "#of limit")
+    numbers = table("Peak memory of one GPU", heads, (_row(use) for use in uses))
+    return section(
+        "memory",
+        "Memory per pipeline rank",
+        figure(
+            memory_bars(uses),
+            f"Peak of one GPU of each pipeline rank; the dashed line is HBM less the headroom asked for.{rest}",
+            legend([*colours, ("limit-key", "limit")]),
+            folded("The peaks as numbers", numbers),
+        ),
+    )
+
+
+def shown_uses(memory: Sequence[MemoryUse]) -> list[MemoryUse]:
+    """The fullest ranks, in rank order."""
+    fullest = sorted(memory, key=lambda use: use.limit_bytes - use.total_bytes)[:MAX_RANKS]
+    return sorted(fullest, key=lambda use: use.pipeline_rank)
+
+
+def memory_bars(uses: Sequence[MemoryUse]) -> Markup:
+    """The drawing."""
+    highest = max(max(use.limit_bytes, use.total_bytes) for use in uses) / GB
+    level = Scale(0.0, highest, BOTTOM, TOP)
+    tightest = min(uses, key=lambda use: use.limit_bytes - use.total_bytes)
+    return drawing(
+        "memory-bars",
+        height=BOTTOM + 40,
+        title="Peak memory of one GPU by pipeline rank",
+        description=f"Rank {tightest.pipeline_rank} is the fullest: {size(tightest.total_bytes)} of "
+        f"{size(tightest.limit_bytes)}.",
+        parts=(*_axes(level), *_columns(uses, level)),
+    )
+
+
+def _axes(level: Scale) -> Iterator[Markup]:
+    for value in ticks(level.low, level.high, 5):
+        yield line(LEFT, level(value), WIDTH - 8, level(value), "grid")
+        yield words(LEFT - 6, level(value) + 4, f"{value:g}", "tick", "end")
+    yield words(LEFT - 6, BOTTOM + 16, "GB", "tick", "end")
+    yield words((LEFT + WIDTH) / 2, BOTTOM + 34, "pipeline rank", "tick", "middle")
+
+
+def _columns(uses: Sequence[MemoryUse], level: Scale) -> Iterator[Markup]:
+    pitch = min(90.0, (WIDTH - 8 - LEFT) / len(uses))
+    every = max(1, round(16.0 / pitch + 0.4))
+    for index, use in enumerate(uses):
+        x = LEFT + index * pitch + 0.1 * pitch
+        yield tag("g", tag("title", _words(use)), *_stack(use, x, 0.8 * pitch, level))
+        y = level(use.limit_bytes / GB)
+        yield line(x - 0.08 * pitch, y, x + 0.88 * pitch, y, "limit")
+        if index % every == 0:
+            yield words(x + 0.4 * pitch, BOTTOM + 15, str(use.pipeline_rank), "tick", "middle")
+
+
+def _stack(use: MemoryUse, x: float, width: float, level: Scale) -> Iterator[Markup]:
+    below = 0.0
+    for index, (_, field) in enumerate(CAUSES):
+        value = getattr(use, field) / GB
+        yield rect(x, level(below + value), width, level(below) - level(below + value), class_=f"m-{index}")
+        below += value
+
+
+def _words(use: MemoryUse) -> str:
+    causes = ", ".join(f"{name} {size(getattr(use, field))}" for name, field in CAUSES)
+    return f"rank {use.pipeline_rank}: {causes}; {size(use.total_bytes)} of {size(use.limit_bytes)}"
+
+
+def _row(use: MemoryUse) -> list[str | Markup]:
+    causes = [float(getattr(use, field)) for _, field in CAUSES]
+    numbers = [number(value, size(value)) for value in (*causes, use.total_bytes, use.limit_bytes)]
+    share = use.total_bytes / use.limit_bytes if use.limit_bytes else 0.0
+    return [str(use.pipeline_rank), use.route, *numbers, percent(share)]

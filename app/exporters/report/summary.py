@@ -1,0 +1,142 @@
+"""The head of the report: the figures, the configuration in words, warnings, and what the proof covers.
+
+Owns the wording. Every figure is a field of the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from app.exporters.report.figures import columns, paragraph, section, table
+from app.exporters.report.markup import Child, Markup, joined, tag
+from app.exporters.report.scene import Scene
+from app.exporters.report.words import NOT_STATED, count, number, percent, plural, rounded, seconds, size
+from models.plan import Configuration, Plan
+
+CROSSINGS = {
+    "none": "Nothing crosses buildings.",
+    "dp_out": "Every replica stays in one building; gradients cross between buildings.",
+    "pp_out": "Replicas span buildings: the pipeline crosses, gradients do not.",
+    "mixed": "Both the pipeline and the gradients cross between buildings.",
+}
+SHARDINGS = {
+    "ddp": "every replica holds the whole model state",
+    "zero1": "the optimizer state is split over the replicas (ZeRO-1)",
+    "fsdp": "weights, gradients and optimizer state are split over all replicas (FSDP)",
+    "hsdp": "weights, gradients and optimizer state are split inside groups of replicas (HSDP)",
+}
+RECOMPUTES = {
+    "none": "nothing is recomputed",
+    "selective": "attention is recomputed",
+    "full": "every layer is recomputed",
+}
+FAMILIES = {"one_way": "one chunk each", "loop": "chunks in loops", "v": "chunks folded in a V"}
+
+
+def summary_section(scene: Scene) -> Markup:
+    """What the plan achieves and how sure that is."""
+    plan = scene.plan
+    return section(
+        "summary",
+        "Summary",
+        tag("dl", *_tiles(plan), class_="tiles"),
+        tag("h3", "The configuration"),
+        paragraph(*configuration_in_words(plan.configuration, plan.placement.crossing)),
+        tag("h3", "What is proven"),
+        *_proof(plan),
+        tag("h3", "Warnings"),
+        _warnings(plan),
+        _verdict(plan),
+    )
+
+
+def _tiles(plan: Plan) -> Iterator[Markup]:
+    metrics, proof = plan.metrics, plan.proof
+    usd = metrics.usd_per_million_tokens
+    price: Child = NOT_STATED if usd is None else number(
+        usd, f"{rounded(usd)} USD", "metrics.usd_per_million_tokens")  # fmt: skip
+    facts: tuple[tuple[str, Child], ...] = (
+        ("Iteration time", number(metrics.iteration_s, seconds(metrics.iteration_s), "metrics.iteration_s")),
+        ("Lower bound", number(proof.lower_bound_s, seconds(proof.lower_bound_s), "proof.lower_bound_s")),
+        ("Gap", number(proof.relative_gap, percent(proof.relative_gap), "proof.relative_gap")),
+        ("Status", proof.status),
+        (
+            "Model FLOPs utilisation",
+            number(
+                metrics.model_flops_utilisation,
+                percent(metrics.model_flops_utilisation),
+                "metrics.model_flops_utilisation",
+            ),
+        ),
+        ("GPUs", number(metrics.num_gpus, count(metrics.num_gpus), "metrics.num_gpus")),
+        ("Tokens per second", number(metrics.tokens_per_s, rounded(metrics.tokens_per_s), "metrics.tokens_per_s")),
+        (
+            "Tokens per second and GPU",
+            number(metrics.tokens_per_s_per_gpu, rounded(metrics.tokens_per_s_per_gpu), "metrics.tokens_per_s_per_gpu"),
+        ),
+        (
+            "Between buildings, per iteration",
+            number(metrics.cross_building_bytes, size(metrics.cross_building_bytes), "metrics.cross_building_bytes"),
+        ),
+        ("Price of a million tokens", price),
+    )
+    for name, value in facts:
+        yield tag("div", tag("dt", name), tag("dd", value))
+
+
+def configuration_in_words(one: Configuration, crossing: str) -> Iterator[Child]:
+    """Degrees, batches and sharding as sentences."""
+    degrees = one.degrees
+    groups = [f"tensor parallel {degrees.tp}"]
+    groups += [f"context parallel {degrees.cp}"] if degrees.cp > 1 else []
+    groups += [f"expert parallel {degrees.ep}"] if degrees.ep > 1 else []
+    chunks = f" with {degrees.vpp} chunks each ({FAMILIES[one.family]})" if degrees.vpp > 1 else ""
+    ranks = "one pipeline rank" if degrees.pp == 1 else f"{count(degrees.pp)} pipeline ranks"
+    yield f"{count(degrees.num_gpus)} GPUs: {plural(degrees.dp, 'replica')} of {ranks}{chunks}, {', '.join(groups)}. "
+    yield (
+        f"Each replica runs {plural(one.num_microbatches, 'micro-batch', 'micro-batches')} of "
+        f"{plural(one.micro_batch_sequences, 'sequence')} per iteration; {SHARDINGS[one.sharding]}"
+    )
+    yield f", {count(one.shard_group_replicas)} replicas to a copy" if one.sharding != "ddp" else ""
+    yield f"; {RECOMPUTES[one.recompute]}. {_layers(one)} {CROSSINGS[crossing]}"
+
+
+def _layers(one: Configuration) -> str:
+    low, high = min(one.layers_per_stage), max(one.layers_per_stage)
+    per_stage = str(low) if low == high else f"{low} to {high}"
+    stages = plural(len(one.layers_per_stage), "stage")
+    return f"{plural(sum(one.layers_per_stage), 'layer')} on {stages}, {per_stage} each."
+
+
+def _proof(plan: Plan) -> Iterator[Markup]:
+    proof = plan.proof
+    verb = "optimal within the gap asked for" if proof.status == "optimal" else "the best that was found"
+    yield paragraph(
+        f"The plan is {verb}. No plan of the stated model is faster than {seconds(proof.lower_bound_s)}; the gap, time "
+        f"less bound over time, is {percent(proof.relative_gap)}. ",
+        tag("bdi", proof.proven),
+    )
+    rows = (
+        ("Configurations that exist", number(proof.num_configurations, count(proof.num_configurations))),
+        ("Discarded by their bound", number(proof.num_pruned, count(proof.num_pruned))),
+        ("Placed, timed and judged", number(proof.num_explored, count(proof.num_explored))),
+        ("FLOPs over peak (speed of light)", number(proof.speed_of_light_s, seconds(proof.speed_of_light_s))),
+    )
+    yield table("The search", columns("what", "#value"), rows)
+
+
+def _warnings(plan: Plan) -> Markup:
+    if not plan.warnings:
+        return paragraph("None.")
+    return tag("ul", *(tag("li", tag("bdi", one)) for one in plan.warnings), class_="warnings")
+
+
+def _verdict(plan: Plan) -> Markup:
+    verdict = plan.verdict
+    if verdict.accepted:
+        return paragraph(
+            f"An independent judge accepted the plan: {count(len(verdict.rules_checked))} rules checked, none broken."
+        )
+    rows = [(one.rule, one.where, one.detail) for one in verdict.violations]
+    words = paragraph("The judge did not accept this plan.", class_="alert")
+    return joined((words, table("Broken rules", columns("rule", "where", "detail"), rows) if rows else ""))

@@ -1,0 +1,118 @@
+"""Where the iteration time goes, and what distance costs.
+
+Owns the waterfall. Its parts are the plan's breakdown, and add up to its total.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from app.exporters.report.figures import columns, drawing, figure, folded, paragraph, section, table
+from app.exporters.report.markup import Markup
+from app.exporters.report.scene import Scene
+from app.exporters.report.svg import Scale, line, rect, time_axis, words
+from app.exporters.report.words import number, percent, seconds
+from models.plan import Plan, TimeBreakdown
+
+PARTS = (
+    ("compute", "compute_s"),
+    ("tensor parallel", "tensor_parallel_s"),
+    ("context parallel", "context_parallel_s"),
+    ("expert parallel", "expert_parallel_s"),
+    ("bubble", "bubble_s"),
+    ("pipeline transfers", "pipeline_s"),
+    ("gradient exchange", "data_parallel_s"),
+    ("optimizer", "optimizer_s"),
+)
+LEFT, RIGHT = 190.0, 800.0
+ROW = 24.0
+TOP = 22.0
+
+
+def waterfall_section(scene: Scene) -> Markup:
+    """The iteration time by cause."""
+    plan = scene.plan
+    rows = [(name, number(value_s, seconds(value_s)), percent(value_s / plan.time.total_s)) for name, value_s in
+            parts(plan.time)]  # fmt: skip
+    rows.append(("total", number(plan.time.total_s, seconds(plan.time.total_s)), percent(1.0)))
+    numbers = table("Iteration time by cause", columns("cause", "#time", "#share"), rows)
+    caption = (
+        "On the rank that finishes last; each part begins where the one above ends. Communication counts only where "
+        "it is exposed, that is, not hidden behind computing."
+    )
+    return section(
+        "time",
+        "Where the iteration time goes",
+        figure(waterfall(plan), caption, numbers=folded("The parts as numbers", numbers)),
+        _geography(plan),
+    )
+
+
+def parts(time: TimeBreakdown) -> list[tuple[str, float]]:
+    """Names and seconds, in the order of the drawing."""
+    return [(name, float(getattr(time, field))) for name, field in PARTS]
+
+
+def waterfall(plan: Plan) -> Markup:
+    """The drawing."""
+    shown = [(name, value_s) for name, value_s in parts(plan.time) if value_s > 0]
+    num_rows = len(shown) + 1 + (plan.one_building_s is not None)
+    bottom = TOP + num_rows * ROW + 4
+    highest_s = max(plan.time.total_s, plan.one_building_s or 0.0, plan.proof.lower_bound_s) or 1.0
+    scale = Scale(0.0, highest_s, LEFT, RIGHT)
+    return drawing(
+        "waterfall",
+        height=bottom + 20,
+        title="Iteration time by cause",
+        description="; ".join(f"{name} {seconds(value_s)}" for name, value_s in shown),
+        parts=(*time_axis(scale, bottom, TOP), *_bars(shown, scale), *_totals(plan, scale, len(shown)),
+               *_bound(plan, scale, bottom)),
+    )  # fmt: skip
+
+
+def _bars(shown: list[tuple[str, float]], scale: Scale) -> Iterator[Markup]:
+    before_s = 0.0
+    for index, (name, value_s) in enumerate(shown):
+        x, end = scale(before_s), scale(before_s + value_s)
+        before_s += value_s
+        useful = "useful" if name == "compute" else "loss"
+        yield from _row(index, name, (x, end), value_s, useful)
+        if index + 1 < len(shown):
+            yield line(end, TOP + index * ROW + 3, end, TOP + (index + 2) * ROW - 3, "joint")
+
+
+def _row(index: int, name: str, span: tuple[float, float], value_s: float, class_: str) -> Iterator[Markup]:
+    y = TOP + index * ROW
+    x, end = span
+    yield words(LEFT - 8, y + 16, name, "label", "end")
+    yield rect(x, y + 3, max(end - x, 1.0), ROW - 6, class_=class_)
+    yield words(max(end, x + 1) + 6, y + 16, seconds(value_s), "value halo")
+
+
+def _totals(plan: Plan, scale: Scale, index: int) -> Iterator[Markup]:
+    yield from _row(index, "iteration time", (LEFT, scale(plan.time.total_s)), plan.time.total_s, "total")
+    if plan.one_building_s is not None:
+        span = LEFT, scale(plan.one_building_s)
+        yield from _row(index + 1, "same job in one building", span, plan.one_building_s, "other")
+
+
+def _bound(plan: Plan, scale: Scale, bottom: float) -> Iterator[Markup]:
+    x = scale(plan.proof.lower_bound_s)
+    yield line(x, TOP - 4, x, bottom, "limit")
+    yield words(x, TOP - 8, f"lower bound {seconds(plan.proof.lower_bound_s)}", "tick", "middle" if x < 700 else "end")
+
+
+def _geography(plan: Plan) -> Markup:
+    """What distance costs, where somebody has computed it."""
+    if plan.one_building_s is None:
+        return paragraph("What distance costs was not computed for this plan.", class_="note")
+    tax_s = plan.metrics.iteration_s - plan.one_building_s
+    share = tax_s / plan.one_building_s if plan.one_building_s else 0.0
+    return paragraph(
+        "Geography tax: ",
+        number(tax_s, seconds(tax_s), "geography_tax_s"),
+        f" per iteration ({percent(share)}), against ",
+        number(plan.one_building_s, seconds(plan.one_building_s), "one_building_s"),
+        " of the same configuration with all its GPUs in one building.",
+        class_="key",
+    )

@@ -1,0 +1,122 @@
+"""Quantities and configurations as a person reads them.
+
+Owns rounding for the eye. Each shown number carries the exact one of the plan beside it, in a `data` element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from app.exporters.report.markup import Markup, tag
+
+_SIZES = ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+NOT_STATED = "not stated"
+
+
+def rounded(value: float, digits: int = 4) -> str:
+    """So many significant digits, never in powers of ten.
+
+    >>> rounded(5.13241), rounded(12345.6), rounded(0.0), rounded(0.012)
+    ('5.132', '12,346', '0', '0.012')
+    """
+    if value == 0:
+        return "0"
+    if abs(value) >= 10 ** (digits - 1):
+        return f"{value:,.0f}"
+    text = f"{value:.{digits}g}"
+    return text if "e" not in text else f"{value:.12f}".rstrip("0")
+
+
+def seconds(value: float) -> str:
+    """A time in s, ms or µs.
+
+    >>> seconds(5.1324), seconds(0.1548), seconds(2.4e-5), seconds(0.0)
+    ('5.132 s', '154.8 ms', '24 µs', '0 s')
+    """
+    if value == 0 or abs(value) >= 1:
+        return f"{rounded(value)} s"
+    if abs(value) >= 1e-3:
+        return f"{rounded(value * 1e3)} ms"
+    return f"{rounded(value * 1e6, 3)} µs"
+
+
+def size(value: float) -> str:
+    """Bytes with a decimal prefix.
+
+    >>> size(1.8266e12), size(12.0), size(0.0)
+    ('1.83 TB', '12 B', '0 B')
+    """
+    for unit, name in _SIZES:
+        if value >= unit:
+            return f"{rounded(value / unit, 3)} {name}"
+    return f"{value:.0f} B"
+
+
+def rate(value: float) -> str:
+    """Bytes per second with a decimal prefix.
+
+    >>> rate(4.2e10)
+    '42 GB/s'
+    """
+    return f"{size(value)}/s"
+
+
+def percent(share: float) -> str:
+    """A share in per cent.
+
+    >>> percent(0.06087), percent(1.0), percent(0.0004), percent(1e-12)
+    ('6.1 %', '100 %', '0.04 %', '0 %')
+    """
+    value = 100 * share
+    if abs(value) >= 99.95:
+        return f"{value:,.0f} %"
+    if abs(value) >= 0.1:
+        return f"{value:.1f} %"
+    return "0 %" if abs(value) < 1e-6 else f"{rounded(value, 2)} %"
+
+
+def count(value: int) -> str:
+    """A number of things.
+
+    >>> count(116736)
+    '116,736'
+    """
+    return f"{value:,}"
+
+
+def number(value: float, text: str, field: str | None = None) -> Markup:
+    """What is shown, with the exact value of the plan beside it and, for headline figures, the name of its field."""
+    return tag("data", text, value=repr(value), data_field=field)
+
+
+def plural(number_of: int, noun: str, many: str = "") -> str:
+    """A number with its noun.
+
+    >>> plural(1, "route"), plural(2000, "batch", "batches")
+    ('1 route', '2,000 batches')
+    """
+    return f"{count(number_of)} {noun if number_of == 1 else many or noun + 's'}"
+
+
+def ranges(values: Iterable[int]) -> str:
+    """Whole numbers with runs folded.
+
+    >>> ranges([0, 1, 2, 5, 7, 8]), ranges([])
+    ('0–2, 5, 7–8', '')
+    """
+    runs: list[list[int]] = []
+    for value in sorted(set(values)):
+        if runs and runs[-1][1] == value - 1:
+            runs[-1][1] = value
+        else:
+            runs.append([value, value])
+    return ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in runs)
+
+
+def shortened(text: str, limit: int) -> str:
+    """At most so many characters; the end goes.
+
+    >>> shortened("us-central1-a", 8)
+    'us-cent…'
+    """
+    return text if len(text) <= limit else text[: limit - 1] + "…"
