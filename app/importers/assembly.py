@@ -13,11 +13,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from app.faults import Fault, Refused, from_validation
-from app.importers.fabric import Fabric
+from app.importers.fabric import Fabric, Part
 from app.importers.overlay import Overlay
 from app.importers.places import Placed, PlaceTree
 from app.importers.pools import pools_of
-from app.importers.source import MAX_SHOWN, names_shown
+from app.importers.source import MAX_SHOWN, Here, names_shown
 from models.cluster import Cluster
 
 MAX_PAIRS = 20_000
@@ -28,7 +28,7 @@ def assemble(fabric: Fabric, overlay: Overlay) -> Cluster:
     tree = PlaceTree(fabric, overlay)
     place_of_host = {host.name: tree.place_of(host) for host in fabric.hosts}
     tree.check_used()
-    pools = [*pools_of(fabric, overlay, place_of_host), *(pool.model_dump() for pool in overlay.form.pools)]
+    pools = [*pools_of(fabric, overlay, place_of_host), *_stated_pools(overlay)]
     if not pools:
         raise overlay.refused(
             "",
@@ -37,23 +37,36 @@ def assemble(fabric: Fabric, overlay: Overlay) -> Cluster:
             allowed="hosts, or pools",
             remedy="State `pools` in the overlay.",
         )
-    rates = _rates_below(tree.by_id, pools)
-    document = {
-        "name": overlay.form.name or fabric.name,
-        "places": [_place_document(one, rates[one.id], overlay) for one in tree.by_id.values()],
+    rates = _rates_below(tree.by_id, [pool.fields for pool in pools])
+    parts = {
+        "places": [_place_part(one, rates[one.id], overlay) for one in tree.by_id.values()],
         "pools": pools,
         "links": list(_links(fabric, overlay, tree.by_id)),
+    }
+    document = {
+        "name": overlay.form.name or fabric.name,
         "source": overlay.form.source,
+        **{kind: [dict(part.fields) for part in listed] for kind, listed in parts.items()},
     }
     try:
         return Cluster.model_validate(document)
     except ValidationError as failure:
-        where = f"the cluster made of {fabric.name} and {overlay.document.name}"
-        faults = [
-            Fault(one.code, one.what, allowed=one.allowed, remedy=one.remedy, where=f"{where}, {one.pointer}")
-            for one in from_validation(failure, document)[:MAX_SHOWN]
-        ]
-        raise Refused(faults) from None
+        known = from_validation(failure, document)[:MAX_SHOWN]
+        raise Refused([_placed(one, parts, overlay) for one in known]) from None
+
+
+def _placed(fault: Fault, parts: Mapping[str, Sequence[Part]], overlay: Overlay) -> Fault:
+    """The fault of the cluster at the line that its part came from."""
+    where: object = f"the cluster made with {overlay.document.name}, {fault.pointer or 'as a whole'}"
+    _, kind, index, *_ = *fault.pointer.split("/"), "", ""
+    if kind in parts and index.isdigit():
+        where = parts[kind][int(index)].where
+    return Fault(fault.code, fault.what, allowed=fault.allowed, remedy=fault.remedy, where=str(where))
+
+
+def _stated_pools(overlay: Overlay) -> Iterator[Part]:
+    for index, pool in enumerate(overlay.form.pools):
+        yield Part(pool.model_dump(), Here(overlay.document, f"/pools/{index}"))
 
 
 def _rates_below(places: Mapping[str, Placed], pools: Sequence[Mapping[str, Any]]) -> Mapping[str, float]:
@@ -70,7 +83,7 @@ def _rates_below(places: Mapping[str, Placed], pools: Sequence[Mapping[str, Any]
     return rates
 
 
-def _place_document(placed: Placed, rate_below: float, overlay: Overlay) -> dict[str, Any]:
+def _place_part(placed: Placed, rate_below: float, overlay: Overlay) -> Part:
     uplink = placed.uplink.model_dump(exclude_unset=True)
     if placed.uplink_bytes_per_s is not None:
         if "oversubscription" in uplink:
@@ -82,14 +95,16 @@ def _place_document(placed: Placed, rate_below: float, overlay: Overlay) -> dict
                 remedy="Remove one of the two.",
             )
         uplink["oversubscription"] = max(1.0, rate_below / placed.uplink_bytes_per_s)
-    return {"id": placed.id, "level": placed.level, "parent": placed.parent, "uplink": uplink}
+    fields = {"id": placed.id, "level": placed.level, "parent": placed.parent, "uplink": uplink}
+    return Part(fields, Here(overlay.document, placed.pointer))
 
 
-def _links(fabric: Fabric, overlay: Overlay, places: Mapping[str, Placed]) -> Iterator[dict[str, Any]]:
+def _links(fabric: Fabric, overlay: Overlay, places: Mapping[str, Placed]) -> Iterator[Part]:
     """Links of the input, then those by pair, then by level for pairs that have none yet."""
     joined = {frozenset((str(row.fields["from_place"]), str(row.fields["to_place"]))) for row in fabric.links}
-    yield from (dict(row.fields) for row in fabric.links)
+    yield from fabric.links
     for index, rule in enumerate(overlay.form.links):
+        here = Here(overlay.document, f"/links/{index}")
         if rule.between is not None:
             for number, end in enumerate(rule.between):
                 if end not in places:
@@ -101,8 +116,9 @@ def _links(fabric: Fabric, overlay: Overlay, places: Mapping[str, Placed]) -> It
                         remedy="Name a place of the input or of the overlay.",
                     )
             joined.add(frozenset(rule.between))
-            yield _link(rule.between, rule.model_extra or {})
+            yield _link(rule.between, rule.model_extra or {}, here)
     for index, rule in enumerate(overlay.form.links):
+        here = Here(overlay.document, f"/links/{index}")
         if rule.among is not None:
             ends = [one.id for one in places.values() if one.level == rule.among]
             if not 2 <= len(ends) <= 1 + (2 * MAX_PAIRS) ** 0.5:
@@ -115,9 +131,9 @@ def _links(fabric: Fabric, overlay: Overlay, places: Mapping[str, Placed]) -> It
                 )
             pairs = [pair for pair in combinations(ends, 2) if frozenset(pair) not in joined]
             joined.update(map(frozenset, pairs))
-            yield from (_link(pair, rule.model_extra or {}) for pair in pairs)
+            yield from (_link(pair, rule.model_extra or {}, here) for pair in pairs)
 
 
-def _link(pair: tuple[str, str], fields: Mapping[str, Any]) -> dict[str, Any]:
+def _link(pair: tuple[str, str], fields: Mapping[str, Any], here: Here) -> Part:
     own_id = f"{pair[0]}--{pair[1]}"[:120]
-    return {"id": own_id, **fields, "from_place": pair[0], "to_place": pair[1]}
+    return Part({"id": own_id, **fields, "from_place": pair[0], "to_place": pair[1]}, here)

@@ -37,8 +37,8 @@ class Host:
 
 
 @dataclass(frozen=True)
-class LinkRow:
-    """A link that the format states itself."""
+class Part:
+    """A piece of the cluster to be, as the fields of its model, and where it comes from."""
 
     fields: Mapping[str, object]
     where: object
@@ -51,7 +51,7 @@ class Fabric:
     levels: tuple[str, ...]
     units: tuple[Unit, ...]
     hosts: tuple[Host, ...]
-    links: tuple[LinkRow, ...] = ()
+    links: tuple[Part, ...] = ()
     notes: tuple[str, ...] = ()
     name: str = "imported"
 

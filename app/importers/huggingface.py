@@ -103,9 +103,9 @@ def huggingface(name: str, data: bytes, *, model_name: str = "", ignore: Iterabl
     values = family.architecture(config)
     values["name"] = model_name or _own_name(fields, family)
     values["source"] = f"config.json of {values['name']} ({family.model_type})"
-    let_pass = set(ignore)
     unread = [one for one in fields if one not in config.used]
-    unknown = [one for one in unread if one not in IGNORED and one not in NOTED and one not in let_pass]
+    known = {*IGNORED, *NOTED, *ignore}
+    unknown = [one for one in unread if one not in known and fields[one] is not None]
     if unknown:
         _refuse_unknown(document, unknown)
     noted = [f"{one}: {NOTED[one]}" for one in unread if one in NOTED and fields[one] not in (None, False)]

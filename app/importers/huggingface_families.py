@@ -197,6 +197,7 @@ FAMILIES: Mapping[str, Family] = {
 
 NOTED: Mapping[str, str] = {
     "sliding_window": "attention is counted over the whole sequence",
+    "use_sliding_window": "attention is counted over the whole sequence",
     "quantization_config": "the precision of training is stated in the workload, not here",
     "attention_bias": "biases are not counted",
     "mlp_bias": "biases are not counted",
@@ -213,7 +214,7 @@ _WITHOUT_EFFECT = """
     max_position_embeddings n_ctx original_max_position_embeddings seq_length
     attention_dropout attn_dropout hidden_dropout embd_pdrop attn_pdrop resid_pdrop resid_dropout classifier_dropout
     pretraining_tp tensor_parallel use_parallel_residual gradient_checkpointing
-    use_sliding_window max_window_layers layer_types
+    max_window_layers layer_types
     aux_loss_alpha router_aux_loss_coef router_jitter_noise output_router_logits seq_aux norm_topk_prob
     scoring_func topk_method routed_scaling_factor router_z_loss_coef ep_size
     output_attentions output_hidden_states return_dict is_decoder is_encoder_decoder chunk_size_feed_forward

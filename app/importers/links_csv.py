@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from app.faults import Fault, Refused, from_validation
-from app.importers.fabric import Fabric, FabricBuilder, LinkRow, Unit, common_name
+from app.importers.fabric import Fabric, FabricBuilder, Part, Unit, common_name
 from app.importers.source import MAX_SHOWN, Spot, decoded, place_of, refused
+from app.importers.yaml_text import plain_value
 from models.cluster import Link
 
 MAX_BYTES = 16 * 1024 * 1024
 MAX_LINKS = 20_000
 LEVEL = "site"
+TEXTS = ("id", "from_place", "to_place", "technology", "load_balancing")
 NEEDED = ("from_place", "to_place", "capacity_bytes_per_s")
 FIELDS = tuple(Link.model_fields)
 
@@ -40,7 +42,7 @@ def links_csv(files: Sequence[tuple[str, bytes]]) -> Fabric:
             link = _link(row, where)
             for site in (link.from_place, link.to_place):
                 builder.add_unit(Unit(site, LEVEL, None, "the table of links"))
-            links.append(LinkRow(link.model_dump(exclude_unset=True), where))
+            links.append(Part(link.model_dump(exclude_unset=True), where))
     built = builder.build(common_name(name for name, _ in files))
     return Fabric(built.levels, built.units, (), tuple(links), built.notes, built.name)
 
@@ -109,7 +111,10 @@ def _check_header(name: str, header: Sequence[str]) -> None:
 
 
 def _link(row: _Row, where: str) -> Link:
-    fields: dict[str, object] = {column: cell.strip() for column, cell in row.cells.items() if cell.strip()}
+    cells = {column: cell.strip() for column, cell in row.cells.items() if cell.strip()}
+    fields: dict[str, object] = {
+        column: cell if column in TEXTS else plain_value(cell) for column, cell in cells.items()
+    }
     if "load_balancing" in fields:
         fields["load_balancing"] = str(fields["load_balancing"]).split("|")
     ends = [str(fields.get(end, "")) for end in NEEDED[:2]]

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from app.faults import Refused
-from app.hostlists import unfold
+from app.hostlists import FORM, unfold
 from app.importers.source import AnyModel, Document, from_error, read_at
 from app.importers.yaml_text import only_document
 from models.base import BytesPerSecond, Frozen, Name
@@ -162,6 +162,6 @@ def matcher(document: Document, pointer: str, patterns: Iterable[str]) -> Callab
             try:
                 exact.update(unfold(pattern))
             except PlannerError as error:
-                raise from_error(document.where(f"{pointer}/{index}"), error) from None
+                raise from_error(document.where(f"{pointer}/{index}"), error, allowed=FORM) from None
     loose = [re.compile(one) for one in globs]
     return lambda name: name in exact or any(one.match(name) for one in loose)

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from app.importers.fabric import Fabric, Host
+from app.importers.fabric import Fabric, Host, Part
 from app.importers.overlay import HostRule, Overlay, matcher
-from app.importers.source import names_shown
+from app.importers.source import Here, names_shown
 from models.cluster import Pool
 
 DEFAULT_GPUS = int(Pool.model_fields["gpus_per_host"].default)
@@ -26,7 +25,7 @@ class _Group:
     num_unhealthy_gpus: int = 0
 
 
-def pools_of(fabric: Fabric, overlay: Overlay, place_of_host: Mapping[str, str]) -> list[dict[str, Any]]:
+def pools_of(fabric: Fabric, overlay: Overlay, place_of_host: Mapping[str, str]) -> list[Part]:
     """The pools as documents; every host in one of them, no rule without a host."""
     groups: dict[tuple[str, int, int], _Group] = {}
     rules = [
@@ -77,7 +76,7 @@ def _gpus_per_host(host: Host, rule: HostRule, overlay: Overlay, index: int) -> 
     return host.num_gpus
 
 
-def _pool(key: tuple[str, int, int], group: _Group, overlay: Overlay, names: dict[str, int]) -> dict[str, Any]:
+def _pool(key: tuple[str, int, int], group: _Group, overlay: Overlay, names: dict[str, int]) -> Part:
     place, index, num_gpus = key
     pool = overlay.host_pools[index].model_dump()
     names[place] = names.get(place, 0) + 1
@@ -89,7 +88,7 @@ def _pool(key: tuple[str, int, int], group: _Group, overlay: Overlay, names: dic
             allowed="one source",
             remedy="Remove the field.",
         )
-    return {
+    fields = {
         **pool,
         "id": f"{place[:100]}-hosts" + ("" if names[place] == 1 else f"-{names[place]}"),
         "place": place,
@@ -98,6 +97,7 @@ def _pool(key: tuple[str, int, int], group: _Group, overlay: Overlay, names: dic
         "num_unhealthy_gpus": pool["num_unhealthy_gpus"] + group.num_unhealthy_gpus,
         "host_names": tuple(host.name for host in group.hosts),
     }
+    return Part(fields, Here(overlay.document, f"/hosts/{index}"))
 
 
 def _check_counts(groups: Iterable[tuple[str, int, int]], overlay: Overlay) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from app.hostlists import unfold
+from app.hostlists import FORM, unfold
 from app.importers.fabric import MAX_UNITS, Fabric, FabricBuilder, Host, Unit, tiers
 from app.importers.source import from_error, refused
 from models.errors import PlannerError
@@ -110,7 +110,7 @@ def _unfolded(text: str, one: Switch, limit: int = 1_000_000) -> tuple[str, ...]
     try:
         return unfold(text, limit=limit)
     except PlannerError as error:
-        raise from_error(one.where, error) from None
+        raise from_error(one.where, error, allowed=FORM) from None
 
 
 def _parents(by_name: Mapping[str, Switch], children: Mapping[str, Sequence[str]]) -> dict[str, str]:

@@ -73,9 +73,9 @@ def refused(where: object, what: str, *, code: str = "invalid-request", allowed:
     return Refused((Fault(code, what, allowed=allowed, remedy=remedy or "Correct the value.", where=str(where)),))
 
 
-def from_error(where: object, error: PlannerError) -> Refused:
+def from_error(where: object, error: PlannerError, *, allowed: str) -> Refused:
     """The fault that an error of our own states, with the place it arose from."""
-    return refused(where, error.message, code=error.code, remedy=error.remedy)
+    return refused(where, error.message, code=error.code, allowed=allowed, remedy=error.remedy)
 
 
 def decoded(name: str, data: bytes, *, max_bytes: int) -> str:

@@ -155,10 +155,17 @@ class _Builder:
 
 
 def _scalar(event: Any) -> Any:
-    """The value of a scalar by the core schema of YAML 1.2; what is quoted is text."""
+    """The value of a scalar; what is quoted is text."""
     text = str(event.value)
-    if not event.implicit[0]:
-        return text
+    return plain_value(text) if event.implicit[0] else text
+
+
+def plain_value(text: str) -> Any:
+    """What a text without quotes stands for by the core schema of YAML 1.2.
+
+    >>> [plain_value(text) for text in ("12", "1e13", "true", "no", "")]
+    [12, 10000000000000.0, True, 'no', None]
+    """
     if text in _WORDS:
         return _WORDS[text]
     if _INTEGER.fullmatch(text):
