@@ -40,6 +40,7 @@ ISSUE_TYPES: Mapping[str, str] = {
     "invalid-json": "The body is not a JSON document.",
     "invalid-request": "The request parses but cannot mean anything.",
     "invalid-plan": "The document is not a plan of this request.",
+    "not-expressible": "The format cannot say something of the plan that must not be left out.",
     "unknown-name": "The name is not in the catalogue.",
     "limit-exceeded": "Larger than what this service accepts.",
     "invalid-parameter": "A query parameter, path parameter or header is not acceptable.",
