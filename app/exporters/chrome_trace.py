@@ -1,8 +1,8 @@
 """A plan's timelines as a Chrome trace, which Perfetto and chrome://tracing open.
 
 Process = building, thread = pipeline rank of a route; transfers and gradient exchanges have tracks of their own,
-because slices of one track must nest; activation memory is a counter. Times are in microseconds.
-Format: "Trace Event Format" of the Chromium project.
+because slices of one track must nest; activation memory and the load of every link are counters. Times are in
+microseconds. Format: "Trace Event Format" of the Chromium project.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from app.exporters.places import building_of
+from app.exporters.target import Target
+from app.exporters.trace_links import link_curves
 from models.plan import Plan, RouteTimeline
 from models.request import PlanRequest
 from models.schedule import Operation, PipelineProblem, RankTimeline
 
+TARGET = Target("Perfetto and chrome://tracing", "Trace Event Format, JSON object form (any version)")
 Event = dict[str, Any]
 COLOURS = {"F": "thread_state_running", "B": "thread_state_iowait", "W": "good", "BW": "thread_state_iowait"}
 US_PER_S = 1e6
@@ -31,7 +34,12 @@ def chrome_trace(plan: Plan, request: PlanRequest | None = None) -> str:
         events.extend(_compute(timeline, buildings, tracks))
         events.extend(_transfers(timeline, tracks))
     events.extend(_exchanges(plan, tracks))
-    document = {"displayTimeUnit": "ms", "traceEvents": [*tracks.names(), *events]}
+    events.extend(_links(plan, tracks))
+    document = {
+        "displayTimeUnit": "ms",
+        "otherData": {"for": f"{TARGET.tool}, {TARGET.versions}", "not expressed": list(losses(plan, request))},
+        "traceEvents": [*tracks.names(), *events],
+    }
     return json.dumps(document, separators=(",", ":"))
 
 
@@ -120,3 +128,24 @@ def _exchanges(plan: Plan, tracks: _Tracks) -> Iterator[Event]:
         args = {"private_s": exchange.private_s, "shared_s": exchange.shared_s}
         event = _slice(f"stage {exchange.stage} exchange", exchange.start_s, exchange.end_s, track, **args)
         yield {**event, "cat": "exchange"}
+
+
+def _links(plan: Plan, tracks: _Tracks) -> Iterator[Event]:
+    for name, points in link_curves(plan):
+        pid = tracks.of("links", f"load {name}")["pid"]
+        for at_s, share in points:
+            yield {
+                "ph": "C",
+                "name": f"load {name}",
+                "ts": round(at_s * US_PER_S, 3),
+                "pid": pid,
+                "args": {"share of usable capacity": share},
+            }
+
+
+def losses(plan: Plan, _request: PlanRequest | None = None) -> Iterator[str]:
+    """What a trace does not carry."""
+    yield "replicas: one replica of every route is drawn, the others of the route run the same"
+    if plan.link_loads:
+        yield "the course of a link's load inside a window: its bytes are spread evenly"
+    yield "transport choices, hosts and the proof: see the plan"

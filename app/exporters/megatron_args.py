@@ -1,7 +1,8 @@
-"""The arguments that make Megatron-LM (core 0.12 and later) train as the plan says, one a line.
+"""The arguments that make Megatron-LM train as the plan says, one a line.
 
-Global ranks are in Megatron's default order (tp-cp-ep-dp-pp), so placement is realised by the order of hosts. What the
-plan holds and Megatron cannot be told follows as comments: the loss report.
+Which dimension is outermost in the order of ranks follows the plan; the hosts are the megatron-hostfile export's. The
+layout states embedding, layers and loss of every stage, and through their number the chunks per rank: Megatron refuses
+--num-virtual-stages-per-pipeline-rank beside it. Source: megatron/training/arguments.py of Megatron-LM, August 2026.
 """
 
 from __future__ import annotations
@@ -10,11 +11,26 @@ import shlex
 from collections.abc import Iterator
 from itertools import groupby
 
+from app.exporters.hosts import wants_replicas_outermost
+from app.exporters.target import Target, header
+from app.exporters.torch_schedule_csv import main_timeline
+from app.exporters.transport_losses import transport_losses
 from app.faults import Fault, Refused
 from models.plan import Configuration, Plan
 from models.request import PlanRequest
+from models.schedule import Operation
 from models.workload import Architecture, GroupedQueryAttention, Workload
 
+TARGET = Target(
+    "Megatron-LM",
+    "core 0.13 to 0.20",
+    (
+        "pretrain_gpt.py started on the hosts of the megatron-hostfile export, in its order",
+        "the megatron-communicators export as communicators.yaml in the working folder",
+        "your own data, tokenizer, learning rate and checkpoint arguments",
+    ),
+)
+COMMUNICATORS_FILE = "communicators.yaml"
 Argument = tuple[str, ...]
 RECOMPUTE: dict[str, tuple[Argument, ...]] = {
     "none": (),
@@ -34,21 +50,32 @@ PRECISION: dict[str, tuple[Argument, ...]] = {
 
 
 def megatron_args(plan: Plan, request: PlanRequest | None = None) -> str:
-    """Arguments for pretrain_gpt.py, then the loss report."""
+    """The loss report as comments, then the arguments."""
     if request is None:
         raise Refused((Fault("missing-field", "the model's sizes are in the request, not in the plan", where="request",
                              remedy="Give the request, too: --request REQUEST.json."),))  # fmt: skip
+    _check(plan)
     arguments = [
         *_parallelism(plan.configuration),
+        *_interleaving(plan),
+        *_order(plan, request),
         *_sharding(plan.configuration),
         *RECOMPUTE[plan.configuration.recompute],
         *PRECISION[request.workload.precision],
         *_batch(plan.configuration, request.workload),
         *_model(request.workload.architecture),
     ]
-    lines = [shlex.join(argument) for argument in arguments]
-    report = [f"# not expressed: {what}" for what in losses(plan, request)]
-    return "\n".join([*lines, *report]) + "\n"
+    lines = "".join(shlex.join(argument) + "\n" for argument in arguments)
+    return header(TARGET, losses(plan, request)) + lines
+
+
+def _check(plan: Plan) -> None:
+    """Megatron folds chunks in loops only; a layout for a V would train another placement without a word."""
+    if plan.configuration.family == "v":
+        raise Refused((Fault("not-expressible", "the plan's chunks are folded in a V, Megatron-LM folds in loops only",
+                             "/plan/configuration/family", "one_way or loop",
+                             'Plan with constraints.allowed.family ["one_way", "loop"], or use the torchtitan and '
+                             "torch-schedule-csv exports."),))  # fmt: skip
 
 
 def _parallelism(one: Configuration) -> Iterator[Argument]:
@@ -62,6 +89,33 @@ def _parallelism(one: Configuration) -> Iterator[Argument]:
         yield "--expert-model-parallel-size", str(degrees.ep)
     if degrees.pp > 1:
         yield "--pipeline-model-parallel-layout", pipeline_layout(one.layers_per_stage)
+
+
+def _interleaving(plan: Plan) -> Iterator[Argument]:
+    """Consecutive micro-batches per chunk, as the schedule's first rank runs them; Megatron's default is pp."""
+    degrees = plan.configuration.degrees
+    if degrees.vpp == 1 or degrees.pp == 1:
+        return
+    group = consecutive_microbatches(main_timeline(plan).schedule.ranks[0].operations)
+    if group != degrees.pp:
+        yield "--microbatch-group-size-per-virtual-pipeline-stage", str(max(group, degrees.pp))
+
+
+def consecutive_microbatches(operations: tuple[str, ...]) -> int:
+    """Forwards of the first chunk before the first one of the next chunk.
+
+    >>> consecutive_microbatches(("0F0", "0F1", "2F0", "2F1", "2BW0"))
+    2
+    """
+    stages = [one.stage for one in map(Operation.parse, operations) if one.kind == "F"]
+    return len(list(next(groupby(stages))[1]))
+
+
+def _order(plan: Plan, request: PlanRequest) -> Iterator[Argument]:
+    """DP-out with whole hosts per stage group: replicas outermost. Else pipeline ranks outermost, the default."""
+    if wants_replicas_outermost(plan, request):
+        yield ("--use-tp-pp-dp-mapping",)
+    yield "--nccl-communicator-config-path", COMMUNICATORS_FILE
 
 
 def pipeline_layout(layers_per_stage: tuple[int, ...]) -> str:
@@ -154,18 +208,20 @@ def _experts(architecture: Architecture) -> Iterator[Argument]:
         yield "--moe-shared-expert-intermediate-size", str(moe.num_shared_experts * width)
 
 
-def losses(plan: Plan, request: PlanRequest) -> Iterator[str]:
+def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
     """What of the plan these arguments do not carry."""
-    yield "which hosts hold which ranks: start the hosts in the order of the rank map"
-    families = {timeline.schedule.generator for timeline in plan.timelines}
-    if any("BW" not in line for timeline in plan.timelines for line in timeline.schedule.text.splitlines()):
-        yield f"split backward passes ({', '.join(sorted(families))}): Megatron runs 1F1B or interleaved 1F1B"
-    if plan.configuration.family == "v":
-        yield "chunks folded in a V: Megatron folds them in loops"
-    if request.workload.architecture.num_mtp_layers:
+    schedules = [timeline.schedule for timeline in plan.timelines]
+    names = ", ".join(sorted({schedule.generator for schedule in schedules}))
+    yield f"the order of operations ({names}): Megatron runs 1F1B, or interleaved 1F1B"
+    if any("BW" not in line for schedule in schedules for line in schedule.text.splitlines()):
+        yield "backward passes in two halves: Megatron runs them whole"
+    if (
+        plan.configuration.degrees.vpp > 1
+        and consecutive_microbatches(main_timeline(plan).schedule.ranks[0].operations) < plan.configuration.degrees.pp
+    ):
+        yield "fewer consecutive micro-batches per chunk than pipeline ranks"
+    if request is not None and request.workload.architecture.num_mtp_layers:
         yield "multi-token prediction layers: add --mtp-num-layers and an m to the layout"
-    for choice in plan.transport:
-        if choice.load_balancing in ("spray", "dqplb"):
-            yield f"{choice.load_balancing} for {choice.dimension} over {choice.tier}: a setting of the fabric"
     if len({route.places for route in plan.placement.routes}) > 1:
         yield "routes that differ between replicas: the order of hosts realises them, one schedule serves all"
+    yield from transport_losses(plan)

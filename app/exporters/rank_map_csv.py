@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator
 
 from app.exporters.places import building_of
+from app.exporters.target import Target
 from models.plan import Plan
 from models.request import PlanRequest
 
+TARGET = Target("spreadsheets and scripts", "CSV of RFC 4180, UTF-8, line feeds")
 COLUMNS = (
     "first_rank", "num_ranks", "pipeline_rank", "route", "building", "place", "pool", "first_gpu", "hosts",
 )  # fmt: skip
@@ -39,3 +42,9 @@ def harmless(text: str) -> str:
     ("'=1+1", 'node-1')
     """
     return "'" + text if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+
+
+def losses(_plan: Plan, _request: PlanRequest | None = None) -> Iterator[str]:
+    """What the table does not carry."""
+    yield "schedule, transport and memory: the table says where ranks run and nothing else"
+    yield "names that a spreadsheet would compute: they get a leading apostrophe"

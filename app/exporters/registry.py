@@ -1,41 +1,131 @@
-"""The exports on offer. A new one is a file, a line in `ArtifactKind` and a line in `EXPORTERS`.
+"""The exports on offer. A new one is a file, a name in `ArtifactKind` and a line in `EXPORTERS`.
 
-Owns the table. Never renders anything.
+Owns the table, and the export that lists what each of the others is for and what it loses. Renders nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from app.exporters.chrome_trace import chrome_trace
-from app.exporters.megatron_args import megatron_args
-from app.exporters.rank_map_csv import rank_map_csv
-from app.exporters.slurm_hostfile import slurm_hostfile
-from app.exporters.torch_schedule_csv import torch_schedule_csv
+from app.exporters import (
+    chrome_trace,
+    kueue_jobset,
+    megatron_args,
+    megatron_communicators,
+    nccl_env,
+    rank_map_csv,
+    slurm_hostfile,
+    slurm_sbatch,
+    torch_schedule_csv,
+    torchrun_script,
+    torchtitan_args,
+    volcano_job,
+)
+from app.exporters.target import Target
 from app.faults import Fault, Refused
 from models.plan import Plan
 from models.request import PlanRequest
 
-ArtifactKind = Literal["chrome-trace", "rank-map-csv", "megatron-args", "slurm-hostfile", "torch-schedule-csv"]
+ArtifactKind = Literal[
+    "chrome-trace",
+    "rank-map-csv",
+    "megatron-args",
+    "megatron-communicators",
+    "megatron-hostfile",
+    "torchtitan-args",
+    "torchrun-script",
+    "torch-schedule-csv",
+    "torch-comms-csv",
+    "nccl-env",
+    "nccl-cross-dc-env",
+    "slurm-hostfile",
+    "slurm-sbatch",
+    "kueue-jobset",
+    "volcano-job",
+    "export-notes",
+]
+Export = Callable[[Plan, PlanRequest | None], str]
+Losses = Callable[[Plan, PlanRequest | None], Iterator[str]]
+TEXT, CSV, JSON = "text/plain; charset=utf-8", "text/csv; charset=utf-8", "application/json"
+YAML = "application/yaml"
+
+
+def no_losses(_plan: Plan, _request: PlanRequest | None) -> Iterator[str]:
+    """For exports that show the plan to people."""
+    yield from ()
 
 
 @dataclass(frozen=True)
 class Exporter:
-    """One export: its function, its media type and the end of its file name."""
+    """One export: its function, its media type, the end of its file name, whom it is for and what it loses."""
 
-    export: Callable[[Plan, PlanRequest | None], str]
+    export: Export
     media_type: str
     suffix: str
+    target: Target = Target("people", "any")
+    losses: Losses = no_losses
 
 
+def export_notes(plan: Plan, request: PlanRequest | None = None) -> str:
+    """For every export: versions, needs, what it cannot express of this plan, or why it cannot be made."""
+    notes = {kind: _note(one, plan, request) for kind, one in EXPORTERS.items() if kind != "export-notes"}
+    return json.dumps(notes, indent=2) + "\n"
+
+
+def _note(one: Exporter, plan: Plan, request: PlanRequest | None) -> dict[str, object]:
+    refused: list[str] = []
+    try:
+        one.export(plan, request)
+    except Refused as why:
+        refused = [f"{fault.what}. {fault.remedy}" for fault in why.faults]
+    return {
+        "for": one.target.tool,
+        "versions": one.target.versions,
+        "needs": list(one.target.needs),
+        "not_expressed": list(one.losses(plan, request)),
+        "refused": refused,
+    }
+
+
+TORCH = torch_schedule_csv
 EXPORTERS: Mapping[ArtifactKind, Exporter] = {
-    "chrome-trace": Exporter(chrome_trace, "application/json", "trace.json"),
-    "rank-map-csv": Exporter(rank_map_csv, "text/csv; charset=utf-8", "ranks.csv"),
-    "megatron-args": Exporter(megatron_args, "text/plain; charset=utf-8", "megatron.args"),
-    "slurm-hostfile": Exporter(slurm_hostfile, "text/plain; charset=utf-8", "hosts.txt"),
-    "torch-schedule-csv": Exporter(torch_schedule_csv, "text/csv; charset=utf-8", "schedule.csv"),
+    "chrome-trace": Exporter(chrome_trace.chrome_trace, JSON, "trace.json", chrome_trace.TARGET, chrome_trace.losses),
+    "rank-map-csv": Exporter(rank_map_csv.rank_map_csv, CSV, "ranks.csv", rank_map_csv.TARGET, rank_map_csv.losses),
+    "megatron-args": Exporter(
+        megatron_args.megatron_args, TEXT, "megatron.args", megatron_args.TARGET, megatron_args.losses
+    ),
+    "megatron-communicators": Exporter(
+        megatron_communicators.megatron_communicators,
+        YAML,
+        "communicators.yaml",
+        megatron_communicators.TARGET,
+        megatron_communicators.losses,
+    ),
+    "megatron-hostfile": Exporter(
+        slurm_hostfile.megatron_hostfile, TEXT, "megatron.hosts.txt", slurm_hostfile.TARGET, slurm_hostfile.losses
+    ),
+    "torchtitan-args": Exporter(
+        torchtitan_args.torchtitan_args, TEXT, "torchtitan.args", torchtitan_args.TARGET, torchtitan_args.losses
+    ),
+    "torchrun-script": Exporter(
+        torchrun_script.torchrun_script, TEXT, "torchrun.sh", torchrun_script.TARGET, torchrun_script.losses
+    ),
+    "torch-schedule-csv": Exporter(TORCH.torch_schedule_csv, CSV, "schedule.csv", TORCH.TARGET, TORCH.losses),
+    "torch-comms-csv": Exporter(TORCH.torch_comms_csv, CSV, "schedule.comms.csv", TORCH.TARGET, TORCH.losses),
+    "nccl-env": Exporter(nccl_env.nccl_env, TEXT, "nccl.env", nccl_env.MAINLINE, nccl_env.losses),
+    "nccl-cross-dc-env": Exporter(
+        nccl_env.nccl_cross_dc_env, TEXT, "nccl-cross-dc.env", nccl_env.CROSS_DC, nccl_env.cross_dc_losses
+    ),
+    "slurm-hostfile": Exporter(
+        slurm_hostfile.slurm_hostfile, TEXT, "hosts.txt", slurm_hostfile.TARGET, slurm_hostfile.losses
+    ),
+    "slurm-sbatch": Exporter(slurm_sbatch.slurm_sbatch, TEXT, "sbatch.sh", slurm_sbatch.TARGET, slurm_sbatch.losses),
+    "kueue-jobset": Exporter(kueue_jobset.kueue_jobset, YAML, "jobset.yaml", kueue_jobset.TARGET, kueue_jobset.losses),
+    "volcano-job": Exporter(volcano_job.volcano_job, YAML, "volcano.yaml", volcano_job.TARGET, volcano_job.losses),
+    "export-notes": Exporter(export_notes, JSON, "notes.json"),
 }
 
 

@@ -11,11 +11,17 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from app.exporters.target import Target
 from app.faults import Fault, Refused
 from models.plan import Plan, RouteTimeline
 from models.request import PlanRequest
 from models.schedule import Operation, PipelineSchedule
 
+TARGET = Target(
+    "torch.distributed.pipelining",
+    "PyTorch 2.13 (private interface, tested against 2.13.0)",
+    ("_PipelineScheduleRuntime with one stage object per stage of the row",),
+)
 ACTIONS = {"F": "F", "B": "I", "W": "W", "BW": "B"}
 Rows = Sequence[Sequence[Operation]]
 
@@ -158,3 +164,12 @@ def _out_of_order(rows: Rows) -> Iterator[str]:
     forwards = [one.microbatch for row in rows for one in row if one.stage == last_stage and one.kind == "F"]
     if forwards != sorted(forwards):
         yield f"the forwards of the last stage, {last_stage}, are not in the order of the micro-batches"
+
+
+def losses(plan: Plan, _request: PlanRequest | None = None) -> Iterator[str]:
+    """What the rows do not carry."""
+    yield "times: an operation starts when the one before it has ended and its inputs are there"
+    yield "the order of messages that share a link: each pair of ranks sends in its own order"
+    yield "memory: the runtime allocates receive buffers for all micro-batches, whatever the schedule"
+    if len(plan.timelines) > 1:
+        yield f"{len(plan.timelines)} routes: the schedule of the one with most replicas is written, for all"

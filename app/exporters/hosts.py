@@ -1,0 +1,106 @@
+"""Which host runs which rank, in the two orders of ranks that trainers know.
+
+Plan order: pipeline ranks outermost, which is Megatron's default (tp-cp-ep-dp-pp) and torchtitan's mesh. Replica order:
+replicas outermost, Megatron's --use-tp-pp-dp-mapping; then the ranks of a building follow each other where whole
+replicas lie in it. Owns those orders and the check of host names, because they end in a shell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from app.faults import Fault, Refused
+from models.cluster import Pool
+from models.plan import Degrees, Plan, RankRange
+from models.request import PlanRequest
+
+HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+
+
+@dataclass(frozen=True)
+class Node:
+    """Consecutive ranks on one host."""
+
+    host: str
+    num_ranks: int
+
+
+def pools_of(plan: Plan, request: PlanRequest | None) -> Mapping[str, Pool]:
+    """The pools of the request by name; refused without a request, or with the request of another plan."""
+    if request is None:
+        raise Refused((Fault("missing-field", "the hosts of a plan need its request", where="request",
+                             remedy="Give the request, too: --request REQUEST.json."),))  # fmt: skip
+    pools = {pool.id: pool for pool in request.cluster.pools}
+    strange = sorted({ranks.pool for ranks in plan.placement.rank_map} - set(pools))
+    if strange:
+        raise Refused((Fault("invalid-plan", f"the request has no pool {strange[0]!r}, which the plan uses",
+                             remedy="Give the request that the plan was made for."),))  # fmt: skip
+    return pools
+
+
+def ranges(plan: Plan) -> list[RankRange]:
+    """The rank map in rank order."""
+    return sorted(plan.placement.rank_map, key=lambda one: one.first_rank)
+
+
+def host_of_ranks(plan: Plan, request: PlanRequest | None) -> list[str]:
+    """The host of every global rank, in plan order."""
+    pools = pools_of(plan, request)
+    return [host for ranks in ranges(plan) for host in hosts_of(ranks, pools[ranks.pool].gpus_per_host)]
+
+
+def hosts_of(ranks: RankRange, gpus_per_host: int) -> Iterator[str]:
+    """The host of each rank of a range.
+
+    >>> where = {"first_rank": 0, "pipeline_rank": 0, "route": "r", "pool": "p", "first_gpu": 7}
+    >>> list(hosts_of(RankRange(num_ranks=3, hosts=("a", "b"), **where), 8))
+    ['a', 'b', 'b']
+    """
+    first_host = ranks.first_gpu // gpus_per_host
+    for gpu in range(ranks.first_gpu, ranks.first_gpu + ranks.num_ranks):
+        index = gpu // gpus_per_host - first_host
+        if index >= len(ranks.hosts):
+            raise Refused((Fault("missing-field", f"pool {ranks.pool!r} has no host names", "/cluster/pools",
+                                 remedy="State host_names in the pools of the request and plan again."),))  # fmt: skip
+        name = ranks.hosts[index]
+        if not HOST_NAME.fullmatch(name):
+            raise Refused((Fault("bad-pattern", f"{name!r} cannot be a host name", "/cluster/pools",
+                                 "letters, digits, dots, dashes and underscores", "Correct the name."),))  # fmt: skip
+        yield name
+
+
+def nodes(hosts: Sequence[str]) -> list[Node]:
+    """Runs of ranks on the same host, in the order of ranks.
+
+    >>> nodes(["a", "a", "b"])
+    [Node(host='a', num_ranks=2), Node(host='b', num_ranks=1)]
+    """
+    return [Node(host, len(list(run))) for host, run in groupby(hosts)]
+
+
+def replicas_outermost(hosts: Sequence[str], degrees: Degrees) -> list[str]:
+    """Hosts of plan order put into replica order.
+
+    >>> replicas_outermost(["a0", "b0", "a1", "b1"], Degrees(tp=1, pp=2, dp=2))
+    ['a0', 'a1', 'b0', 'b1']
+    """
+    group = degrees.gpus_per_stage_group
+    order = ((rank * degrees.dp + replica) * group for replica in range(degrees.dp) for rank in range(degrees.pp))
+    return [host for first in order for host in hosts[first : first + group]]
+
+
+def wants_replicas_outermost(plan: Plan, request: PlanRequest | None) -> bool:
+    """Whether Megatron should be told --use-tp-pp-dp-mapping.
+
+    Only replicas cross buildings, and every stage group fills whole hosts: else a host would hold ranks far apart.
+    """
+    if plan.placement.crossing != "dp_out" or request is None:
+        return False
+    group = plan.configuration.degrees.gpus_per_stage_group
+    used = {ranks.pool for ranks in plan.placement.rank_map}
+    return all(group % pool.gpus_per_host == 0 for pool in request.cluster.pools if pool.id in used) and all(
+        ranks.first_gpu % group == 0 for ranks in plan.placement.rank_map
+    )

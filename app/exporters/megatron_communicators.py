@@ -1,0 +1,96 @@
+"""NCCL settings per communicator for Megatron-LM: the YAML of --nccl-communicator-config-path.
+
+A group of Megatron takes its settings from the widest tier that the plan's choice for that dimension crosses. Channels
+keep the window of that choice in flight: NCCL has about one buffer (4 MiB) per channel under way. Owns that mapping.
+Source: get_nccl_options in megatron/core/parallel_state.py, August 2026; NCCL 2.30 user guide, NCCL_BUFFSIZE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import ceil
+
+import yaml
+
+from app.exporters.target import Target, header
+from app.exporters.transport_losses import transport_losses
+from models.cluster import Tier
+from models.plan import Plan
+from models.request import PlanRequest
+from models.transport import Dimension, TransportChoice
+
+TARGET = Target("Megatron-LM", "core 0.13 to 0.20", ("--nccl-communicator-config-path with this file",))
+GROUPS: Mapping[Dimension, tuple[str, ...]] = {
+    "tp": ("tp",),
+    "cp": ("cp",),
+    "ep": ("ep",),
+    "pp": ("pp",),
+    "dp": ("dp", "dp_cp", "intra_dp_cp", "ep_dp", "intra_dist_opt_instance"),
+}
+TIERS: tuple[Tier, ...] = ("scale_up", "rack", "zone", "building", "cross_building", "cross_region")
+BUFFER_BYTES = 4 * 1024 * 1024
+DEFAULT_MAX_CTAS = 32
+MAX_CTAS = 64
+
+
+def megatron_communicators(plan: Plan, request: PlanRequest | None = None) -> str:
+    """A mapping from group to settings."""
+    groups = {group: _settings(choice) for choice in widest(plan) for group in _groups(plan, choice.dimension)}
+    body = yaml.safe_dump(groups, sort_keys=True, default_flow_style=False)
+    return header(TARGET, losses(plan, request)) + body
+
+
+def widest(plan: Plan) -> Iterator[TransportChoice]:
+    """Of every dimension the choice for its widest tier, the largest message first."""
+    for dimension in GROUPS:
+        choices = [one for one in plan.transport if one.dimension == dimension]
+        if choices:
+            yield max(choices, key=lambda one: (TIERS.index(one.tier), one.message_bytes))
+
+
+def _groups(plan: Plan, dimension: Dimension) -> Iterator[str]:
+    one = plan.configuration
+    instances = one.degrees.dp // max(one.shard_group_replicas, 1)
+    for group in GROUPS[dimension]:
+        if group in ("intra_dp_cp", "intra_dist_opt_instance") and instances < 2:
+            continue
+        if group == "ep_dp" and one.degrees.ep < 2:
+            continue
+        yield group
+
+
+def _settings(choice: TransportChoice) -> dict[str, bool | int | str]:
+    settings: dict[str, bool | int | str] = {"is_high_priority_stream": choice.dimension != "dp"}
+    if choice.tier == "scale_up":
+        return settings
+    channels = num_channels(choice)
+    settings |= {"min_ctas": channels, "max_ctas": max(channels, DEFAULT_MAX_CTAS)}
+    settings["net_name"] = "Socket" if choice.reliability == "tcp" else "IB"
+    return settings
+
+
+def num_channels(choice: TransportChoice) -> int:
+    """Channels whose buffers hold what the choice keeps in flight: ceil(QPs * outstanding * chunk / 4 MiB), 1 to 64.
+
+    >>> fields = {"dimension": "dp", "collective": "all_reduce", "tier": "cross_building", "num_ranks": 2, "reason": "",
+    ...           "message_bytes": 1e9, "algorithm": "ring", "load_balancing": "ecmp", "reliability": "go_back_n",
+    ...           "expected_s": 1.0, "effective_bytes_per_s": 1e9, "chunk_bytes": 1048576, "num_outstanding": 32}
+    >>> [num_channels(TransportChoice(num_queue_pairs=pairs, **fields)) for pairs in (4, 64)]
+    [32, 64]
+    """
+    window_bytes = choice.num_queue_pairs * choice.num_outstanding * choice.chunk_bytes
+    return min(max(ceil(window_bytes / BUFFER_BYTES), 1), MAX_CTAS)
+
+
+def losses(plan: Plan, _request: PlanRequest | None = None) -> Iterator[str]:
+    """What these settings do not carry."""
+    yield "chunk sizes and outstanding chunks: only the number of channels follows from them"
+    capped = [choice.dimension for choice in widest(plan) if _wants_more(choice)]
+    if capped:
+        yield f"windows beyond {MAX_CTAS} channels ({', '.join(capped)}): raise NCCL_BUFFSIZE, see the nccl-env export"
+    yield "tiers of one communicator: the widest decides for all of it"
+    yield from transport_losses(plan)
+
+
+def _wants_more(choice: TransportChoice) -> bool:
+    return choice.num_queue_pairs * choice.num_outstanding * choice.chunk_bytes > MAX_CTAS * BUFFER_BYTES

@@ -1,0 +1,65 @@
+"""A script for every host: it finds its node rank by the host's name and starts torchrun with it.
+
+The order of nodes realises the placement: torchrun numbers ranks by node rank, then by local rank. Owns the script.
+Source: torchrun (torch.distributed.run), static rendezvous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from app.exporters.hosts import Node, host_of_ranks, nodes
+from app.exporters.target import Target, header
+from app.faults import Fault, Refused
+from models.plan import Plan
+from models.request import PlanRequest
+
+TARGET = Target(
+    "torchrun",
+    "PyTorch 2.1 to 2.13",
+    (
+        "the script started on every host, with the trainer's command as arguments: -m torchtitan.train ...",
+        "host names as `hostname` prints them, in full or up to the first dot",
+    ),
+)
+START = """\
+exec torchrun --nnodes={num_nodes} --nproc-per-node={per_node} --node-rank="$node_rank" \\
+  --master-addr="${{MASTER_ADDR:-{first}}}" --master-port="${{MASTER_PORT:-29500}}" "$@"
+"""
+
+
+def torchrun_script(plan: Plan, request: PlanRequest | None = None) -> str:
+    """The script; refused where a host holds ranks that do not follow each other, or hosts hold different numbers."""
+    found = nodes(host_of_ranks(plan, request))
+    _check(found)
+    ranks = "".join(f"  {node.host}) node_rank={rank} ;;\n" for rank, node in enumerate(found))
+    start = START.format(num_nodes=len(found), per_node=found[0].num_ranks, first=found[0].host)
+    return (
+        f"#!/bin/bash\n{header(TARGET, losses(plan, request))}set -euo pipefail\n"
+        'case "${ISTHMUS_HOST:-$(hostname)}" in\n'
+        f"{ranks}"
+        '  *) echo "this host is not in the plan: set ISTHMUS_HOST to its name there" >&2; exit 1 ;;\n'
+        f"esac\n{start}"
+    )
+
+
+def _check(found: list[Node]) -> None:
+    hosts = [node.host for node in found]
+    twice = next((host for host in hosts if hosts.count(host) > 1), None) if len(set(hosts)) < len(hosts) else None
+    if twice is not None:
+        raise _refused(f"host {twice} holds ranks that do not follow each other")
+    sizes = {node.num_ranks for node in found}
+    if len(sizes) > 1:
+        raise _refused(f"hosts hold {min(sizes)} to {max(sizes)} ranks, torchrun starts the same number on each")
+
+
+def _refused(what: str) -> Refused:
+    return Refused((Fault("not-expressible", what, "/plan/placement/rank_map", "whole hosts of one size",
+                          "Use the slurm-sbatch export, which places every rank, or plan with tensor-parallel groups "
+                          "that fill hosts."),))  # fmt: skip
+
+
+def losses(_plan: Plan, _request: PlanRequest | None = None) -> Iterator[str]:
+    """What the script does not carry."""
+    yield "restarts: node ranks are fixed, an elastic rendezvous would number the nodes as they come"
+    yield "degrees, schedule and transport: see the torchtitan-args and nccl-env exports"

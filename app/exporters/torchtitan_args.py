@@ -1,0 +1,101 @@
+"""Command-line overrides for torchtitan, one a line, with the schedule from the torch-schedule-csv export.
+
+torchtitan lays ranks out as (pp, dp_replicate, dp_shard, cp, tp), the plan's own order. The name of the schedule only
+says how many chunks a rank has and how they fold; the order comes from the CSV. Module names of the stages are a nested
+list, which its command line cannot take: they stand in a comment, for the config function.
+Source: torchtitan/config/configs.py and distributed/pipeline_parallel.py, August 2026.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from itertools import accumulate
+
+from app.exporters.target import Target, header
+from app.exporters.transport_losses import transport_losses
+from app.faults import Fault, Refused
+from models.plan import Configuration, Plan
+from models.request import PlanRequest
+
+TARGET = Target(
+    "torchtitan",
+    "main of August 2026 (b5bcd76), with PyTorch 2.13",
+    (
+        "the torch-schedule-csv export as schedule.csv in the working folder",
+        "module_fqns_per_model_part in the config function, as below",
+        "torchrun on the hosts of the torchrun-script export",
+    ),
+)
+SCHEDULE_FILE = "schedule.csv"
+SCHEDULE_OF_FAMILY = {"one_way": "1F1B", "loop": "Interleaved1F1B", "v": "ZBVZeroBubble"}
+
+
+def torchtitan_args(plan: Plan, request: PlanRequest | None = None) -> str:
+    """The loss report and the stages as comments, then the overrides."""
+    _check(plan.configuration)
+    parts = json.dumps(module_names(plan.configuration.layers_per_stage))
+    lines = "".join(shlex.join([f"--{name}", value]) + "\n" for name, value in _overrides(plan, request))
+    return f"{header(TARGET, losses(plan, request))}# module_fqns_per_model_part = {parts}\n{lines}"
+
+
+def _check(one: Configuration) -> None:
+    if one.family == "v" and one.degrees.vpp != 2:
+        raise Refused((Fault("not-expressible", f"a V of {one.degrees.vpp} chunks per rank: torchtitan folds V in two",
+                             "/plan/configuration/degrees/vpp", "2",
+                             "Plan with constraints.allowed.vpp [2] for this family."),))  # fmt: skip
+
+
+def _overrides(plan: Plan, request: PlanRequest | None) -> Iterator[tuple[str, str]]:
+    one, degrees = plan.configuration, plan.configuration.degrees
+    yield "parallelism.tensor_parallel_degree", str(degrees.tp)
+    yield "parallelism.context_parallel_degree", str(degrees.cp)
+    yield "parallelism.expert_parallel_degree", str(degrees.ep)
+    yield "parallelism.pipeline_parallel_degree", str(degrees.pp)
+    shard = 1 if one.sharding == "ddp" else one.shard_group_replicas
+    yield "parallelism.data_parallel_replicate_degree", str(degrees.dp // shard)
+    yield "parallelism.data_parallel_shard_degree", str(shard)
+    if one.sharding == "zero1":
+        yield "parallelism.fsdp_reshard_after_forward", "never"
+    if degrees.pp > 1:
+        yield "parallelism.pipeline_parallel_schedule", SCHEDULE_OF_FAMILY[one.family]
+        yield "parallelism.pipeline_parallel_schedule_csv", SCHEDULE_FILE
+        yield "parallelism.num_pp_microbatches", str(one.num_microbatches)
+    if request is not None:
+        sequence = request.workload.sequence_length
+        yield "training.max_context_length", str(sequence)
+        yield "training.num_tokens_per_microbatch_per_dp_rank", str(one.micro_batch_sequences * sequence)
+        yield "training.num_tokens_per_train_step", str(request.workload.tokens_per_iteration)
+
+
+def module_names(layers_per_stage: tuple[int, ...]) -> list[list[str]]:
+    """Modules of every stage under torchtitan's names.
+
+    >>> module_names((1, 2))
+    [['tok_embeddings', 'layers.0'], ['layers.1', 'layers.2', 'norm', 'lm_head']]
+    """
+    ends = list(accumulate(layers_per_stage))
+    stages = [
+        [f"layers.{layer}" for layer in range(end - count, end)]
+        for end, count in zip(ends, layers_per_stage, strict=True)
+    ]
+    stages[0].insert(0, "tok_embeddings")
+    stages[-1] += ["norm", "lm_head"]
+    return stages
+
+
+def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
+    """What of the plan these overrides do not carry."""
+    one = plan.configuration
+    yield "times: the runtime starts an operation when its inputs are there, in the order of the CSV"
+    if request is None:
+        yield "sequence length and batch: they are in the request, which was not given"
+    if one.sharding == "zero1":
+        yield "zero1: torchtitan shards more than the optimizer: FSDP without resharding splits gradients and weights, too"
+    if one.recompute != "none":
+        config = "FullAC" if one.recompute == "full" else "SelectiveAC"
+        yield f"{one.recompute} recomputation: set activation_checkpoint to {config}.Config() in the config function"
+    if len({route.places for route in plan.placement.routes}) > 1:
+        yield "routes that differ between replicas: the order of hosts realises them, one schedule serves all"
+    yield from transport_losses(plan)

@@ -1,0 +1,36 @@
+"""What a plan says of its transport that a tool has no words for, as lines of a loss report.
+
+Owns those sentences. A tool tells which parts of a choice it carries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from models.plan import Plan
+from models.transport import TransportChoice
+
+FABRIC = ("spray", "dqplb")
+RECOVERY = {"selective_repeat": "selective repeat", "selective_repeat_nack": "selective repeat with NACKs",
+            "erasure_code": "erasure coding"}  # fmt: skip
+
+
+def transport_losses(plan: Plan, carried: Collection[str] = ()) -> Iterator[str]:
+    """One line per kind of decision; `carried` names what the tool does express: algorithm, queue_pairs."""
+    groups: dict[str, list[str]] = {}
+    for choice in plan.transport:
+        for what in _lost(choice, carried):
+            groups.setdefault(what, []).append(f"{choice.dimension} over {choice.tier}")
+    for what, where in groups.items():
+        yield f"{what} ({', '.join(dict.fromkeys(where))})"
+
+
+def _lost(choice: TransportChoice, carried: Collection[str]) -> Iterator[str]:
+    if choice.load_balancing in FABRIC:
+        yield f"{choice.load_balancing}: a setting of the switches or the network card"
+    if choice.reliability in RECOVERY:
+        yield f"{RECOVERY[choice.reliability]}: a setting of the network card"
+    if "algorithm" not in carried and choice.algorithm not in ("ring", "direct"):
+        yield f"the {choice.algorithm} algorithm: NCCL's choice, see the nccl-env export"
+    if "queue_pairs" not in carried and choice.num_queue_pairs > 1:
+        yield f"{choice.num_queue_pairs} queue pairs: see the nccl-env export"
