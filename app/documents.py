@@ -7,13 +7,14 @@ Never opens a file.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
-from app.faults import Fault, Refused, from_validation
+from app.faults import Fault, Refused, escaped, from_validation
 from app.settings import Settings
 from models.plan import Plan
 from models.request import PlanRequest
@@ -33,9 +34,56 @@ def parse_json(data: bytes) -> Any:
     {'a': [1]}
     """
     try:
-        return from_json(data, allow_inf_nan=False)
+        document = from_json(data, allow_inf_nan=False)
     except ValueError as error:
         raise Refused((_syntax_fault(data, str(error)),)) from None
+    pointer = duplicate_key(data)
+    if pointer is not None:
+        raise Refused((_duplicate_fault(pointer),))
+    return document
+
+
+class _Twice(dict[str, Any]):
+    """An object in which a key came twice."""
+
+    key = ""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) == len(pairs):
+        return values
+    seen: set[str] = set()
+    marked = _Twice(values)
+    marked.key = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+    return marked
+
+
+def duplicate_key(data: bytes) -> str | None:
+    """JSON Pointer of the first key that comes twice in its object; readers differ on which of the two counts.
+
+    >>> duplicate_key(b'{"a": [{"b": 1, "b": 2}]}')
+    '/a/0/b'
+    """
+    pending: list[tuple[str, Any]] = [("", json.loads(data, object_pairs_hook=_object, parse_int=float))]
+    while pending:
+        pointer, here = pending.pop()
+        if isinstance(here, _Twice):
+            return f"{pointer}/{escaped(here.key)}"
+        inside = here.items() if isinstance(here, dict) else enumerate(here) if isinstance(here, list) else ()
+        pending.extend((f"{pointer}/{escaped(str(key))}", value) for key, value in inside
+                       if isinstance(value, dict | list))  # fmt: skip
+    return None
+
+
+def _duplicate_fault(pointer: str) -> Fault:
+    return Fault(
+        code="duplicate-key",
+        what=f"the key {pointer.rpartition('/')[2]!r} comes twice in one object",
+        pointer=pointer,
+        allowed="every key once",
+        remedy="Remove one of the two.",
+    )
 
 
 def _syntax_fault(data: bytes, message: str) -> Fault:
@@ -151,4 +199,6 @@ def _limit(pointer: str, unit: str, value: float, limit: float) -> Fault:
         pointer=pointer,
         allowed=f"at most {limit:,.10g} {unit}",
         remedy="Lower the value, or ask whoever runs the service to raise its limit.",
+        limit=limit,
+        value=value,
     )

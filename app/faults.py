@@ -38,6 +38,9 @@ ISSUE_TYPES: Mapping[str, str] = {
     "too-few-rows": "Fewer measured rows than the fit needs.",
     "contradictory-rows": "The measured rows contradict each other.",
     "invalid-json": "The body is not a JSON document.",
+    "duplicate-key": "An object of the body has the same key twice.",
+    "invalid-patch": "The patch does not fit the document that it changes.",
+    "empty-study": "The study describes no plan that differs from another.",
     "invalid-request": "The request parses but cannot mean anything.",
     "invalid-plan": "The document is not a plan of this request.",
     "not-expressible": "The format cannot say something of the plan that must not be left out.",
@@ -54,6 +57,11 @@ ISSUE_TYPES: Mapping[str, str] = {
     "idempotency-key-malformed": "The Idempotency-Key header is empty, too long or holds odd characters.",
     "idempotency-key-in-use": "The first request with this Idempotency-Key is still being answered.",
     "idempotency-key-reused": "This Idempotency-Key came with another request before.",
+    "credentials-missing": "This service wants an API key.",
+    "credentials-invalid": "The API key is unknown, revoked or malformed.",
+    "not-allowed": "The API key may not do this.",
+    "rate-exceeded": "This key has submitted as often in this minute as it may.",
+    "quota-exceeded": "This key has as many plans queued or running as it may.",
     "queue-full": "As many plans wait as this service accepts.",
     "too-busy": "As many direct computations run as this service accepts.",
     "solver-stopped": "The computation was stopped by its time or memory limit.",
@@ -73,9 +81,12 @@ class Fault:
     allowed: str = ""
     remedy: str = ""
     where: str = ""
+    limit: float | None = None
+    value: float | None = None
 
-    def to_dict(self) -> dict[str, str]:
-        """Plain values for JSON."""
+    def to_dict(self) -> dict[str, str | float]:
+        """Plain values for JSON; `limit` and `value` where a number is too great."""
+        numbers = {"limit": self.limit, "value": self.value}
         return {
             "code": self.code,
             "where": self.where or self.pointer or "the whole document",
@@ -83,6 +94,7 @@ class Fault:
             "what": self.what,
             "allowed": self.allowed,
             "remedy": self.remedy,
+            **{name: number for name, number in numbers.items() if number is not None},
         }
 
 
@@ -231,8 +243,17 @@ def pointer_of(location: Sequence[str | int], document: Any) -> str:
             here = here[key]
         elif not (last and isinstance(here, Mapping) and _looks_like_a_field(key)):
             continue
-        parts.append(str(key).replace("~", "~0").replace("/", "~1"))
+        parts.append(escaped(str(key)))
     return "".join("/" + part for part in parts)
+
+
+def escaped(key: str) -> str:
+    """A key as a part of a JSON Pointer.
+
+    >>> escaped("a/b~c")
+    'a~1b~0c'
+    """
+    return key.replace("~", "~0").replace("/", "~1")
 
 
 def _has(here: Any, key: str | int) -> bool:

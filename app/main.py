@@ -12,8 +12,10 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from prometheus_client import CollectorRegistry
 
-from app.api import catalogue, direct, events, health, plans, problems
+from app.api import calibrations, catalogue, direct, events, health, plans, problems, replans, studies
 from app.api.admission import Admission
+from app.api.calibrations import CalibrationRequest
+from app.api.guard import Guard, check_openness
 from app.api.observe import Observe
 from app.jobs.children import warm_up
 from app.jobs.service import PlanService
@@ -25,7 +27,21 @@ DESCRIPTION = (
     "Plans the training of large models across data-centre buildings: placement, timing and transport, with a proof. "
     "Post one of the examples to /v1/plans, follow its events, read the plan."
 )
-ROUTERS = (direct.router, plans.router, events.router, catalogue.router, health.router)
+KEY_SCHEME = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "An API key of `isthmus keys create`. Not needed where the service runs without authentication.",
+}
+ROUTERS = (
+    direct.router,
+    plans.router,
+    replans.router,
+    events.router,
+    studies.router,
+    calibrations.router,
+    catalogue.router,
+    health.router,
+)
 
 
 def version() -> str:
@@ -55,6 +71,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.include_router(router)
     pages.install(app)
     app.add_middleware(Admission, settings=chosen)
+    app.add_middleware(Guard, settings=chosen)
     app.add_middleware(Observe, registry=registry)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
@@ -64,6 +81,7 @@ def _lifespan(settings: Settings, registry: CollectorRegistry) -> Any:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service = await run_sync(PlanService, settings)
+        check_openness(settings, service.keys)
         app.state.service = service
         registry.register(health.ServiceCollector(service))
         worker = Worker(settings, service.engine, service.client) if settings.run_worker else None
@@ -84,7 +102,11 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         schema = problems.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
         definitions = schema.pop("$defs")
-        document["components"]["schemas"].update(definitions, Problem=schema)
+        # The route reads JSON or CSV by itself, so that the framework does not know the model of the former.
+        rows = CalibrationRequest.model_json_schema(ref_template="#/components/schemas/{model}")
+        document["components"]["schemas"].update(definitions, Problem=schema, CalibrationRequest=rows)
+        document["components"]["securitySchemes"] = {"key": KEY_SCHEME}
+        document["security"] = [{}, {"key": []}]
         _drop_default_errors(document)
         app.openapi_schema = document
     return app.openapi_schema

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
-from typing import Annotated, Self
+from ipaddress import ip_address
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -32,6 +33,8 @@ class Solvers(BaseModel):
     lint: str = "solver.lint:lint"
     validate_request: str = "solver.planner:validate"
     judge: str = "solver.verify.judge:judge"
+    replay: str = "solver.verify.joint_replay:joint_replay"
+    calibrate: str = "app.jobs.calibration:calibration"
     schedule: str = "solver.cpsat.solve:solve_pipeline"
 
 
@@ -73,6 +76,21 @@ class Settings(BaseModel):
     max_gpus: PositiveInt = Field(4_000_000, description="Largest cluster accepted, in GPUs.")
     max_cluster_parts: PositiveInt = Field(10_000, description="Most places, pools and links of a cluster together.")
     max_pipeline_operations: PositiveInt = Field(200_000, description="Largest direct schedule, in operations.")
+    authentication: Literal["auto", "required", "off"] = Field(
+        "auto",
+        description="Whether callers need an API key. auto: on a loopback address once a key exists; on any other "
+        "address always, and the service does not start without keys. off: never, on any address.",
+    )
+    max_active_plans: PositiveInt = Field(200, description="Queued and running plans of one key before 429.")
+    max_submissions_per_minute: PositiveInt = Field(120, description="Submissions of one key in a minute before 429.")
+    max_running_per_key: PositiveInt = Field(1000, description="Plans of one key searched at once, on all workers.")
+    num_urgent_solves: PositiveInt = Field(1, description="Plans of urgency 0 that this worker searches besides.")
+    max_study_plans: PositiveInt = Field(256, description="Largest study, in plans.")
+    max_calibration_rows: PositiveInt = Field(2000, description="Largest calibration, in rows.")
+    calibration_limit_s: Positive = Field(60.0, description="Longest time of one calibration.")
+    otel_enabled: bool = Field(
+        False, description="Whether traces are sent; so they are when OTEL_EXPORTER_OTLP_ENDPOINT is set."
+    )
     require_idempotency_key: bool = Field(False, description="Refuse POST /v1/plans without Idempotency-Key.")
     retention_s: float = Field(0.0, ge=0, description="Age at which finished plans are removed; 0 keeps them.")
     log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Least level that is logged.")
@@ -102,6 +120,20 @@ class Settings(BaseModel):
             first = failure.errors()[0]
             variable = PREFIX + str(first["loc"][0]).upper()
             raise InvalidSetting(f"{variable}={first['input']!r}: {first['msg']}") from None
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches the service.
+
+        >>> [Settings(host=host).is_loopback for host in ("127.0.0.1", "localhost", "::1", "0.0.0.0", "gpu-7")]
+        [True, True, True, False, False]
+        """
+        if self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
 
     @property
     def sqlite_path(self) -> str | None:

@@ -5,15 +5,53 @@ Owns how strict a value is (frozen, unknown fields refused, NaN and infinity ref
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, PydanticCustomError
+
+
+def _whole(value: Any) -> Any:
+    """What may become a whole number: 4 and 4.0, as JSON Schema has it, never "4" or true."""
+    if isinstance(value, bool | str | bytes):
+        raise PydanticCustomError("int_type", "Input should be a valid integer")
+    return value
+
+
+def _make_scalars_strict(node: Any) -> None:
+    """Let no scalar of a core schema be made from another type; in place."""
+    if isinstance(node, list | tuple):
+        for one in node:
+            _make_scalars_strict(one)
+    if not isinstance(node, dict) or node.get("function", {}) == _WHOLE:
+        return
+    kind = node.get("type")
+    if kind in ("bool", "float"):
+        node["strict"] = True
+    elif kind == "int":
+        inner = dict(node)
+        node.clear()
+        node.update({"type": "function-before", "function": _WHOLE, "schema": inner})
+        return
+    for key, value in node.items():
+        if key not in ("metadata", "serialization", "cls", "config"):
+            _make_scalars_strict(value)
+
+
+_WHOLE = {"type": "no-info", "function": _whole}
 
 
 class Frozen(BaseModel):
-    """An immutable value. Unknown fields, NaN and infinity are refused."""
+    """An immutable value. Unknown fields, NaN and infinity are refused, and so is text or true in place of a number."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Scalars of the schema made strict; the containers stay as they are, so that a JSON list fills a tuple."""
+        schema = handler(source)
+        _make_scalars_strict(schema)
+        return schema
 
 
 def _unit(symbol: str) -> dict[str, str]:

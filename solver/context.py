@@ -19,6 +19,7 @@ from solver.cost.fabric import Fabric, fabric_of
 from solver.cost.job import Job, job_of
 from solver.network.topology import Topology, build_topology
 from solver.placement.islands import islands
+from solver.placement.problem import Tier
 from solver.placement.units import Unit, buildings_of, units_of, usable_gpus, usable_pools
 
 GENERAL_FRAMEWORKS = frozenset({"Megatron", "Megatron-LM"})
@@ -103,21 +104,65 @@ class Context:
         return max(held.values())
 
     @cached_property
+    def building_u(self) -> tuple[int, ...]:
+        """Number of every unit's building, in the order of the units."""
+        numbers: dict[str, int] = {}
+        return tuple(numbers.setdefault(unit.building, len(numbers)) for unit in self.units)
+
+    @property
+    def num_buildings(self) -> int:
+        """Buildings with GPUs to use."""
+        return max(self.building_u) + 1
+
+    @cached_property
+    def crossing_tiers(self) -> tuple[Tier, ...]:
+        """Groups of units by building, by region and all together, with the longest delay inside any group."""
+        regions = [self.topology.enclosing(unit.building, "region") or unit.building for unit in self.units]
+        numbers = {region: number for number, region in enumerate(dict.fromkeys(regions))}
+        found: list[Tier] = []
+        for group_u in (self.building_u, tuple(numbers[region] for region in regions), (0,) * len(self.units)):
+            crosses = len(set(group_u)) < len(group_u) and (not found or group_u != found[-1].group_u)
+            if crosses or len(set(group_u)) == 1:
+                found.append(Tier(self._longest_delay_s(group_u), group_u))
+        return tuple(found)
+
+    def _longest_delay_s(self, group_u: tuple[int, ...]) -> float:
+        """Longest one-way delay between the first pools of two units of one group, 0 where no path joins them."""
+        first: dict[int, list[str]] = {}
+        for unit, group in zip(self.units, group_u, strict=True):
+            first.setdefault(group, []).append(self.pools[unit.pools[0]].place)
+        delays = [
+            self.topology.path_facts(one, other).latency_s
+            for places in first.values()
+            for index, one in enumerate(places)
+            for other in places[:index]
+            if one != other and self.topology.connected(one, other)
+        ]
+        return max(delays, default=0.0)
+
+    @cached_property
+    def leaving_bytes_per_s(self) -> tuple[float, ...]:
+        """Rate of everything that leaves each building, by its number; infinite where nothing does."""
+        return tuple(cut.bytes_per_s for cut in self._cuts)
+
+    @cached_property
+    def _cuts(self) -> tuple[Cut, ...]:
+        """Every building's cut, by its number."""
+        building_at = buildings_of(self.request.cluster)
+        rates: dict[str, float] = {}
+        nearest: dict[str, float] = {}
+        for edge in self.topology.edges:
+            building = building_at[edge.from_place]
+            if building != building_at[edge.to_place]:
+                rates[building] = rates.get(building, 0.0) + edge.capacity_bytes_per_s
+                nearest[building] = min(nearest.get(building, float("inf")), edge.latency_s)
+        names = dict.fromkeys(unit.building for unit in self.units)
+        return tuple(Cut(rates.get(name, float("inf")), nearest.get(name, 0.0)) for name in names)
+
+    @cached_property
     def cut(self) -> Cut:
         """The building that is worst connected: what leaves it, and how far its nearest neighbour is."""
-        topology, building_at = self.topology, buildings_of(self.request.cluster)
-        buildings = {unit.building for unit in self.units}
-        worst = Cut(float("inf"), 0.0)
-        for building in sorted(buildings):
-            leaving = [
-                edge
-                for edge in topology.edges
-                if building_at[edge.from_place] == building != building_at[edge.to_place]
-            ]
-            rate = sum(edge.capacity_bytes_per_s for edge in leaving)
-            if leaving and rate < worst.bytes_per_s:
-                worst = Cut(rate, min(edge.latency_s for edge in leaving))
-        return worst
+        return min(self._cuts, key=lambda one: one.bytes_per_s)
 
     @cached_property
     def usable_gpus(self) -> int:
@@ -135,18 +180,20 @@ def peak_flops_per_s(gpu: GpuType, precision: Precision) -> float:
 
 
 def stack_for(request: PlanRequest) -> StackProfile:
-    """The profile that the request names, or for `auto` the one that answers for its most common GPU type.
+    """The profile that the request brings or names, or for `auto` the one that answers for its most common GPU type.
 
     Raises UnknownName for a profile that is not in the catalogue.
     """
     wanted, known = request.options.stack_profile, entry_names("stacks")
+    if isinstance(wanted, StackProfile):
+        return wanted
     if wanted == "auto":
         return _usual_stack(request)
     if wanted not in known:
         raise UnknownName(
             f"no stack profile is called {wanted!r}",
             pointer="/options/stack_profile",
-            remedy=f"use auto or one of {', '.join(known)}",
+            remedy=f"use auto, one of {', '.join(known)}, or a whole profile",
         )
     return _load(wanted)
 

@@ -16,6 +16,7 @@ from app.faults import Fault, Refused
 from app.settings import Settings
 
 METHODS_WITH_BODY = ("POST", "PUT", "PATCH")
+CSV_PATHS = ("/v1/calibrations",)
 
 
 class Admission:
@@ -51,7 +52,7 @@ class Admission:
             raise Refused((Fault("body-too-slow", f"the body did not arrive within {limit_s:g} s", "",
                                  f"at most {limit_s:g} s", "Send the request again over a faster connection."),
                            )) from None  # fmt: skip
-        if body:
+        if body and not (scope["path"] in CSV_PATHS and _subtype(headers) == ("text", "csv")):
             _check_media_type(headers)
             await asyncio.to_thread(parse_json, body)
         return body
@@ -84,11 +85,15 @@ def _declared_length(headers: dict[str, str]) -> int:
     return int(declared) if declared.isascii() and declared.isdigit() else 0
 
 
-def _check_media_type(headers: dict[str, str]) -> None:
+def _subtype(headers: dict[str, str]) -> tuple[str, str]:
     header = MimeHeader()
     header["content-type"] = headers.get("content-type", "application/octet-stream")
-    subtype = header.get_content_subtype()
-    is_json = header.get_content_maintype() == "application" and (subtype == "json" or subtype.endswith("+json"))
+    return header.get_content_maintype(), header.get_content_subtype()
+
+
+def _check_media_type(headers: dict[str, str]) -> None:
+    main, subtype = _subtype(headers)
+    is_json = main == "application" and (subtype == "json" or subtype.endswith("+json"))
     if is_json and headers.get("content-encoding", "identity") == "identity":
         return
     shown = headers.get("content-type", "no Content-Type")[:80]

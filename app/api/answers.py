@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.api.problems import ProblemItem
 from app.storage.plans import PlanRow
 from models.outcome import Outcome, Progress, Reason
-from models.plan import Plan, Verdict
+from models.plan import Degrees, Plan, Verdict
 from models.request import PlanRequest
 
 StateName = Literal["queued", "running", "succeeded", "incomplete", "cancelled", "failed"]
@@ -27,6 +27,21 @@ class Answer(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class Figures(Answer):
+    """The headline of a plan."""
+
+    iteration_s: float = Field(description="Iteration time.", examples=[6.45])
+    lower_bound_s: float | None = Field(description="Proven least iteration time.", examples=[6.1])
+    relative_gap: float | None = Field(description="(time - bound) / time.", examples=[0.05])
+    tokens_per_s: float = Field(description="Tokens per second, whole job.", examples=[2.6e6])
+    model_flops_utilisation: float = Field(description="Model FLOPs over peak.", examples=[0.41])
+    num_gpus: int = Field(description="GPUs used.", examples=[16384])
+    usd_per_million_tokens: float | None = Field(description="Cost; null without prices.", examples=[0.9])
+    degrees: Degrees = Field(description="Parallel degrees.", examples=[{"tp": 8, "pp": 16, "dp": 128}])
+    crossing: str = Field(description="Which dimension crosses buildings.", examples=["dp_out"])
+    elapsed_s: float = Field(description="Seconds of searching until it was found.", examples=[12.5])
+
+
 class PlanLinks(Answer):
     """Where the parts of a plan resource are."""
 
@@ -35,6 +50,7 @@ class PlanLinks(Answer):
     events: str = Field(description="The event stream.", examples=["/v1/plans/plan_0/events"])
     request: str = Field(description="The request, as it was understood.", examples=["/v1/plans/plan_0/request"])
     artifacts: str = Field(description="Exports; a kind follows.", examples=["/v1/plans/plan_0/artifacts/{kind}"])
+    moves: str | None = Field(description="What moved against the parent; null without one.", examples=[None])
 
 
 class PlanHead(Answer):
@@ -54,6 +70,9 @@ class PlanHead(Answer):
     finished_at: datetime | None = Field(description="When it ended.", examples=["2026-01-01T00:00:31Z"])
     attempt: int = Field(description="How often a worker has started it.", examples=[1])
     cancel_requested: bool = Field(description="Whether a client asked to stop it.", examples=[False])
+    priority: int = Field(description="0 is the most urgent, 7 the least.", examples=[3])
+    parent_id: str | None = Field(description="The plan that this one was replanned from.", examples=[None])
+    study_id: str | None = Field(description="The study that it belongs to.", examples=[None])
     links: PlanLinks = Field(description="Where its parts are.", examples=[{}])
 
 
@@ -64,6 +83,7 @@ class PlanStatus(PlanHead):
     queue_position: int | None = Field(description="Plans before it in the queue; null once started.", examples=[0])
     num_events: int = Field(description="Sequence number of the latest event.", examples=[42])
     progress: Progress | None = Field(description="The latest news of the search.", examples=[{}])
+    figures: Figures | None = Field(description="Headline figures of the best plan so far.", examples=[None])
 
 
 class PlanEnvelope(PlanHead):
@@ -96,10 +116,29 @@ class EvaluationRequest(Answer):
     plan: Plan = Field(description="The plan to be judged.")
 
 
+class Comparison(Answer):
+    """A plan beside ours for the same request."""
+
+    plan_id: str = Field(description="Our plan.", examples=["plan_019da1b2c3d4"])
+    iteration_s: float = Field(description="Its iteration time.", examples=[6.2])
+    lower_bound_s: float | None = Field(description="Proven least iteration time.", examples=[6.1])
+    times_as_slow: float | None = Field(
+        description="Iteration time of the plan given over that of ours; below 1 it is the faster one.", examples=[1.04]
+    )
+
+
 class Evaluation(Answer):
-    """What the judge says."""
+    """What the judge says, how long it takes, and how that compares with ours."""
 
     verdict: Verdict = Field(description="Rules checked and broken.", examples=[{}])
+    replayed_iteration_s: float | None = Field(
+        description="Iteration time by our replay of the plan, links shared fairly; null when it cannot be replayed.",
+        examples=[6.41],
+    )
+    comparison: Comparison | None = Field(
+        description="Against our latest plan of the same request; null: submit the request to POST /v1/plans first.",
+        examples=[None],
+    )
 
 
 class IssueType(Answer):
@@ -144,7 +183,11 @@ def _head(row: PlanRow) -> dict[str, object]:
             "events": f"{base}/events",
             "request": f"{base}/request",
             "artifacts": f"{base}/artifacts/{{kind}}",
+            "moves": None if row.parent_id is None else f"{base}/moves",
         },
+        "priority": row.urgency,
+        "parent_id": row.parent_id,
+        "study_id": row.study_id,
     }
 
 
@@ -166,4 +209,5 @@ def status(row: PlanRow, *, queue_position: int | None, now: float) -> dict[str,
         "queue_position": queue_position,
         "num_events": row.num_events,
         "progress": None if row.progress is None else json.loads(row.progress),
+        "figures": None if row.headline is None else json.loads(row.headline),
     }

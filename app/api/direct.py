@@ -5,6 +5,7 @@ Routes only. The work is done in child processes, a few at a time.
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import Annotated
 
@@ -16,8 +17,10 @@ from pydantic import TypeAdapter
 
 from app.api.answers import Evaluation, EvaluationRequest, Validation
 from app.api.examples import REQUEST_EXAMPLES
-from app.api.headers import Service
+from app.api.headers import Asking, Service
 from app.api.problems import documented
+from app.documents import canonical, digest
+from app.storage.plans import PlanRow
 from models.outcome import Reason
 from models.request import PlanRequest
 from models.schedule import PipelineProblem, PipelineSchedule
@@ -30,18 +33,37 @@ JSON = "application/json"
 
 @router.post("/plans:validate", response_model=Validation, responses=ERRORS, summary="Check a request, without search")
 def validate_request(
-    request: Annotated[PlanRequest, Body(openapi_examples=REQUEST_EXAMPLES)], service: Service
+    request: Annotated[PlanRequest, Body(openapi_examples=REQUEST_EXAMPLES)], service: Service, caller: Asking
 ) -> Validation:
     """Contradictions and capacity arithmetic: typed reasons with the numbers that clash, or none."""
-    reasons = REASONS.validate_json(service.validate(request))
+    reasons = REASONS.validate_json(service.validate(service.with_profile(request, caller)))
     return Validation(feasible=not reasons, reasons=reasons)
 
 
 @router.post("/plans:evaluate", response_model=Evaluation, responses=ERRORS, summary="Judge a plan that you made")
-def evaluate_plan(body: EvaluationRequest, service: Service) -> Response:
-    """The judge checks every rule from the request and the plan alone, whoever made the plan."""
-    verdict = service.evaluate(body.request, body.plan)
-    return Response(b'{"verdict":' + verdict + b"}", media_type=JSON)
+def evaluate_plan(body: EvaluationRequest, service: Service, caller: Asking) -> Response:
+    """The judge checks every rule from the request and the plan alone, and a replay times it, whoever made it.
+
+    The time is compared with that of our latest plan for the same request, if there is one.
+    """
+    request = service.with_profile(body.request, caller)
+    verdict, replayed = service.evaluate(request, body.plan)
+    ours = service.plans.latest_of(digest(canonical(request)), owner=caller.sees)
+    stated_s = body.plan.metrics.iteration_s
+    comparison = None if ours is None else json.dumps(_comparison(ours, json.loads(replayed) or stated_s)).encode()
+    parts = (b'{"verdict":', verdict, b',"replayed_iteration_s":', replayed, b',"comparison":', comparison or b"null")
+    return Response(b"".join((*parts, b"}")), media_type=JSON)
+
+
+def _comparison(ours: PlanRow, given_s: float) -> dict[str, object]:
+    figures = json.loads(ours.headline or b"{}")
+    ours_s = figures["iteration_s"]
+    return {
+        "plan_id": ours.id,
+        "iteration_s": ours_s,
+        "lower_bound_s": figures["lower_bound_s"],
+        "times_as_slow": given_s / ours_s if ours_s else None,
+    }
 
 
 @router.post("/schedules", response_model=PipelineSchedule, responses=ERRORS, summary="Time a placed pipeline")

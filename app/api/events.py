@@ -16,9 +16,9 @@ from fastapi import APIRouter, Header, Query
 from fastapi.responses import Response, StreamingResponse
 
 from app.api.answers import when
-from app.api.headers import Service
-from app.api.plans import PlanId
-from app.api.problems import documented, not_found
+from app.api.headers import Asking, Service
+from app.api.plans import PlanId, found
+from app.api.problems import documented
 from app.jobs.service import PlanService
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"])
@@ -35,6 +35,7 @@ MEDIA_TYPE = "text/event-stream"
 async def follow_plan(
     plan_id: PlanId,
     service: Service,
+    caller: Asking,
     last_event_id: Annotated[
         str | None, Header(pattern=r"^\d{1,12}$", description="Number of the last event that was received.")
     ] = None,
@@ -42,9 +43,7 @@ async def follow_plan(
 ) -> Response:
     """Every event after the last one received, then new ones as they happen, until `done`."""
     start = int(last_event_id) if last_event_id is not None else after
-    row = await run_sync(lambda: service.plans.get(plan_id, with_outcome=False))
-    if row is None:
-        raise not_found(f"there is no plan {plan_id!r}", "Use an id that GET /v1/plans lists.")
+    row = await run_sync(partial(found, service, plan_id, caller, with_outcome=False))
     if row.is_terminal and start >= row.num_events:
         return Response(status_code=204)
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}

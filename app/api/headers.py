@@ -10,8 +10,10 @@ from typing import Annotated
 
 from fastapi import Depends, Header, Request
 
+from app.api.guard import CALLER
 from app.api.problems import Rejected
 from app.faults import Fault
+from app.jobs.access import LEAST_URGENT, MOST_URGENT, Caller
 from app.jobs.service import PlanService
 
 _WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,6})\"?\s*(?:$|[,;])", re.IGNORECASE)
@@ -25,6 +27,26 @@ def service_of(request: Request) -> PlanService:
 
 
 Service = Annotated[PlanService, Depends(service_of)]
+
+
+def caller_of_request(request: Request) -> Caller:
+    """Who asks; the guard has found out."""
+    caller: Caller = request.scope[CALLER]
+    return caller
+
+
+Asking = Annotated[Caller, Depends(caller_of_request)]
+Urgency = Annotated[
+    int | None,
+    Header(
+        alias="Isthmus-Priority",
+        ge=MOST_URGENT,
+        le=LEAST_URGENT,
+        description="0 (most urgent) to 7. 1 to 7 order the plans of one key, 3 is usual and 6 that of studies; 0 goes "
+        "before the plans of every key and needs the scope admin.",
+        examples=[3],
+    ),
+]
 
 
 def wait_s(

@@ -6,7 +6,9 @@ Routes only: declare, delegate, return.
 from __future__ import annotations
 
 import json
+import re
 import time
+from functools import partial
 from typing import Annotated
 
 import anyio
@@ -16,12 +18,13 @@ from fastapi.responses import JSONResponse, Response
 
 from app.api.answers import PlanEnvelope, PlanPage, PlanStatus, StateName, envelope, etag, status
 from app.api.examples import REQUEST_EXAMPLES
-from app.api.headers import IdempotencyKey, Service, WaitS, matches
+from app.api.headers import Asking, IdempotencyKey, Service, Urgency, WaitS, matches
 from app.api.problems import Rejected, documented, not_found
 from app.documents import read_plan, read_request
 from app.exporters.registry import EXPORTERS, ArtifactKind
 from app.faults import Fault
-from app.jobs.service import PlanService
+from app.jobs.access import USUAL_URGENCY, Caller
+from app.jobs.service import PlanService, Submitted
 from app.storage.plans import PlanRow
 from models.request import PlanRequest
 
@@ -42,15 +45,23 @@ JSON = "application/json"
 async def submit_plan(
     request: Annotated[PlanRequest, Body(openapi_examples=REQUEST_EXAMPLES)],
     service: Service,
+    caller: Asking,
     wait_s: WaitS,
     key: IdempotencyKey,
+    urgency: Urgency = None,
 ) -> Response:
     """Queue the request and answer 202 with its `Location`; with `Prefer: wait=N`, 200 if it ends in time."""
-    with service.holding_key(key):
-        submitted = await run_sync(service.submit, request, key)
-        row = await _ended(service, submitted.plan_id, wait_s or 0.0)
+    chosen = USUAL_URGENCY if urgency is None else urgency
+    with service.holding_key(key, caller.owner):
+        submitted = await run_sync(partial(service.submit, request, key, caller=caller, urgency=chosen))
+        return await answer_of(service, submitted, wait_s)
+
+
+async def answer_of(service: PlanService, submitted: Submitted, wait_s: float | None) -> Response:
+    """The answer to a submission: 202, or 200 with the whole plan when it ends in the time that the client waits."""
+    row = await _ended(service, submitted.plan_id, wait_s or 0.0)
     if row is None:
-        raise _gone(submitted.plan_id)
+        raise gone(submitted.plan_id)
     headers = {"Location": f"/v1/plans/{row.id}", "ETag": etag(row.id, row.revision)}
     if wait_s is not None:
         headers["Preference-Applied"] = f"wait={wait_s:g}"
@@ -65,6 +76,7 @@ async def submit_plan(
 @router.get("", response_model=PlanPage, responses=documented(400, 503), summary="List plans, newest first")
 def list_plans(
     service: Service,
+    caller: Asking,
     limit: Annotated[int, Query(ge=1, le=200, description="Plans of a page.")] = 50,
     cursor: Annotated[
         str | None, Query(pattern=r"^[A-Za-z0-9_]{1,40}$", description="`next_cursor` of the page before.")
@@ -72,73 +84,77 @@ def list_plans(
     state: Annotated[StateName | None, Query(description="Only plans in this state.")] = None,
 ) -> Response:
     """A page of light views; `next_cursor` leads to the next one."""
-    rows = service.plans.page(limit=limit + 1, before=cursor, state=state)
+    check_cursor(cursor)
+    rows = service.plans.page(limit=limit + 1, before=cursor, state=state, owner=caller.sees)
     items = [_status(service, row) for row in rows[:limit]]
     more = rows[limit - 1].id if len(rows) > limit else None
-    headers = {"Link": f'</v1/plans?limit={limit}&cursor={more}>; rel="next"'} if more else {}
+    only = "" if state is None else f"&state={state}"
+    headers = {"Link": f'</v1/plans?limit={limit}&cursor={more}{only}>; rel="next"'} if more else {}
     return JSONResponse({"items": items, "next_cursor": more}, headers=headers)
 
 
 @router.get("/{plan_id}", response_model=PlanEnvelope,
             responses={304: {"description": "Unchanged"}, **documented(400, 404, 503)},
             summary="Read a plan")  # fmt: skip
-def read_plan_envelope(plan_id: PlanId, service: Service, if_none_match: IfNoneMatch = None) -> Response:
+def read_plan_envelope(
+    plan_id: PlanId, service: Service, caller: Asking, if_none_match: IfNoneMatch = None
+) -> Response:
     """Everything about a plan, its outcome included."""
     if if_none_match is not None:
-        revision = service.plans.revision(plan_id)
+        revision = service.plans.revision(plan_id, owner=caller.sees)
         if revision is not None and matches(if_none_match, etag(plan_id, revision)):
             return Response(status_code=304, headers={"ETag": etag(plan_id, revision)})
-    row = _found(service, plan_id)
+    row = found(service, plan_id, caller)
     return Response(envelope(row), media_type=JSON, headers={"ETag": etag(row.id, row.revision)})
 
 
 @router.get("/{plan_id}/status", response_model=PlanStatus, responses=documented(400, 404, 503),
             summary="Read the light status of a plan")  # fmt: skip
-def read_status(plan_id: PlanId, service: Service) -> Response:
+def read_status(plan_id: PlanId, service: Service, caller: Asking) -> Response:
     """State, incumbent, bound, gap and queue position, without the plan itself."""
-    row = _found(service, plan_id, with_outcome=False)
+    row = found(service, plan_id, caller, with_outcome=False)
     headers = {} if row.is_terminal else {"Retry-After": "1"}
     return JSONResponse(_status(service, row), headers=headers)
 
 
 @router.get("/{plan_id}/request", response_model=PlanRequest, responses=documented(400, 404, 503),
             summary="Read the request of a plan")  # fmt: skip
-def read_plan_request(plan_id: PlanId, service: Service) -> Response:
+def read_plan_request(plan_id: PlanId, service: Service, caller: Asking) -> Response:
     """The request as it was understood: catalogue names filled in, defaults stated."""
-    text = service.plans.request(plan_id)
+    text = service.plans.request(plan_id, owner=caller.sees)
     if text is None:
-        raise _gone(plan_id)
+        raise gone(plan_id)
     return Response(text, media_type=JSON)
 
 
 @router.post("/{plan_id}:cancel", status_code=202, response_model=PlanStatus,
              responses={200: {"model": PlanStatus, "description": "Has ended"}, **documented(400, 404, 503)},
              summary="Stop a search and keep its best plan")  # fmt: skip
-async def cancel_plan(plan_id: PlanId, service: Service, wait_s: WaitS) -> Response:
+async def cancel_plan(plan_id: PlanId, service: Service, caller: Asking, wait_s: WaitS) -> Response:
     """A queued plan ends at once, a running one soon; a finished one stays as it is."""
-    row = await run_sync(service.plans.cancel, plan_id)
+    row = await run_sync(partial(service.plans.cancel, plan_id, owner=caller.sees))
     if row is not None and wait_s:
         row = await _ended(service, plan_id, wait_s)
     if row is None:
-        raise _gone(plan_id)
+        raise gone(plan_id)
     body = await run_sync(_status, service, row)
     return JSONResponse(body, status_code=200 if row.is_terminal else 202)
 
 
 @router.delete("/{plan_id}", status_code=204, responses=documented(400, 404, 503), summary="Remove a plan")
-def delete_plan(plan_id: PlanId, service: Service) -> Response:
+def delete_plan(plan_id: PlanId, service: Service, caller: Asking) -> Response:
     """Remove the plan, its request and its events; a running search is stopped and forgotten."""
-    if not service.plans.delete(plan_id):
-        raise _gone(plan_id)
+    if not service.plans.delete(plan_id, owner=caller.sees):
+        raise gone(plan_id)
     return Response(status_code=204)
 
 
 @router.get("/{plan_id}/artifacts/{kind}", responses={200: {"description": "The artifact", "content": {
                 "application/json": {}, "text/csv": {}, "text/plain": {}}}, **documented(400, 404, 409, 422, 503)},
             summary="Export a plan for another tool")  # fmt: skip
-def read_artifact(plan_id: PlanId, kind: ArtifactKind, service: Service) -> Response:
+def read_artifact(plan_id: PlanId, kind: ArtifactKind, service: Service, caller: Asking) -> Response:
     """The plan in the form of another tool, made on request."""
-    row = _found(service, plan_id)
+    row = found(service, plan_id, caller)
     request = service.plans.request(plan_id)
     if row.outcome is None or request is None or json.loads(row.outcome)["status"] != "planned":
         raise Rejected(Fault("not-finished", f"plan {plan_id} ({row.state}) has no plan to export", "",
@@ -150,14 +166,24 @@ def read_artifact(plan_id: PlanId, kind: ArtifactKind, service: Service) -> Resp
     return Response(text, media_type=exporter.media_type, headers={"Content-Disposition": disposition})
 
 
-def _found(service: PlanService, plan_id: str, *, with_outcome: bool = True) -> PlanRow:
-    row = service.plans.get(plan_id, with_outcome=with_outcome)
+def found(service: PlanService, plan_id: str, caller: Caller, *, with_outcome: bool = True) -> PlanRow:
+    """A plan that the caller may see; another owner's is answered as one that does not exist."""
+    row = service.plans.get(plan_id, with_outcome=with_outcome, owner=caller.sees)
     if row is None:
-        raise _gone(plan_id)
+        raise gone(plan_id)
     return row
 
 
-def _gone(plan_id: str) -> Rejected:
+def check_cursor(cursor: str | None, form: str = r"plan_[0-9a-f]{32}") -> None:
+    """A page begins after something that a page ended with, also when that has been deleted since."""
+    if cursor is None or re.fullmatch(form, cursor):
+        return
+    raise Rejected(Fault("invalid-parameter", f"{cursor!r} is no cursor", "", "`next_cursor` of the page before",
+                         "Leave cursor out for the first page.", "query parameter cursor"))  # fmt: skip
+
+
+def gone(plan_id: str) -> Rejected:
+    """The 404 of a plan."""
     return not_found(f"there is no plan {plan_id!r}", "Use an id that GET /v1/plans lists.")
 
 

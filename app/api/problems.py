@@ -18,7 +18,8 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from app.faults import ISSUE_TYPES, Fault, Refused, from_errors, from_planner_error
-from app.jobs.service import Busy, DirectFailure, KeyConflict
+from app.jobs.access import Busy, Forbidden
+from app.jobs.service import DirectFailure, KeyConflict
 from models.errors import PlannerError
 
 LOG = logging.getLogger("isthmus.api")
@@ -26,6 +27,10 @@ MEDIA_TYPE = "application/problem+json"
 
 STATUSES: Mapping[str, int] = {
     "invalid-json": 400,
+    "duplicate-key": 400,
+    "credentials-missing": 401,
+    "credentials-invalid": 401,
+    "not-allowed": 403,
     "invalid-parameter": 400,
     "idempotency-key-missing": 400,
     "idempotency-key-malformed": 400,
@@ -37,6 +42,8 @@ STATUSES: Mapping[str, int] = {
     "body-too-large": 413,
     "unsupported-media-type": 415,
     "queue-full": 429,
+    "rate-exceeded": 429,
+    "quota-exceeded": 429,
     "internal-error": 500,
     "solver-failed": 500,
     "not-ready": 503,
@@ -57,6 +64,8 @@ class ProblemItem(BaseModel):
     what: str = Field(description="What is wrong.", examples=["Input should be greater than 0, got -1"])
     allowed: str = Field(description="What is accepted.", examples=["more than 0"])
     remedy: str = Field(description="What to do.", examples=["Give a value in the allowed range."])
+    limit: float | None = Field(None, description="The limit that was passed, where there is one.", examples=[1000])
+    value: float | None = Field(None, description="The value that passed it.", examples=[1001])
 
 
 class Problem(BaseModel):
@@ -83,9 +92,11 @@ class Rejected(Exception):
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """What the OpenAPI document says of the errors of a route."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    words = {400: "Malformed", 404: "Not found", 408: "Too slow", 409: "Conflict", 413: "Too large", 415: "Not JSON",
-             422: "Refused", 429: "Too much queued", 500: "Defect", 503: "Try later"}  # fmt: skip
-    return {status: {"description": words[status], "content": content} for status in statuses}
+    words = {400: "Malformed", 401: "No key", 403: "Not allowed", 404: "Not found", 408: "Too slow", 409: "Conflict",
+             413: "Too large", 415: "Not JSON", 422: "Refused", 429: "Too much queued", 500: "Defect",
+             503: "Try later"}  # fmt: skip
+    # Every route behind the guard can ask for a key.
+    return {status: {"description": words[status], "content": content} for status in sorted({401, 403, *statuses})}
 
 
 def not_found(what: str, remedy: str) -> Rejected:
@@ -98,14 +109,14 @@ def problem(
 ) -> JSONResponse:
     """The response for one or more faults; the first decides the status."""
     items = [fault.to_dict() if isinstance(fault, Fault) else _item(fault) for fault in faults]
-    code = items[0]["code"]
+    code = str(items[0]["code"])
     status = STATUSES.get(code, DEFAULT_STATUS)
     count = "" if len(items) == 1 else f"{len(items)} faults; first: "
     body = {
         "type": f"/v1/issue-types#{code}",
         "title": ISSUE_TYPES.get(code, code),
         "status": status,
-        "detail": count + items[0]["what"],
+        "detail": f"{count}{items[0]['what']}",
         "instance": path,
         "code": code,
         "errors": items,
@@ -113,9 +124,11 @@ def problem(
     return JSONResponse(body, status_code=status, media_type=MEDIA_TYPE, headers=dict(headers or {}))
 
 
-def _item(values: Mapping[str, str]) -> dict[str, str]:
-    names = ("code", "pointer", "what", "allowed", "remedy")
-    return Fault(**{name: values.get(name, "") for name in names}).to_dict()
+def _item(values: Mapping[str, str]) -> dict[str, str | float]:
+    code, what, pointer, allowed, remedy = (
+        values.get(name, "") for name in ("code", "what", "pointer", "allowed", "remedy")
+    )
+    return Fault(code, what, pointer, allowed, remedy).to_dict()
 
 
 def install(app: FastAPI) -> None:
@@ -124,6 +137,7 @@ def install(app: FastAPI) -> None:
         Rejected: lambda request, error: problem(request.url.path, [error.fault], headers=error.headers),
         Refused: lambda request, error: problem(request.url.path, error.faults),
         Busy: _busy,
+        Forbidden: lambda request, error: problem(request.url.path, [error.fault]),
         KeyConflict: lambda request, error: problem(request.url.path, [error.fault], headers={"Retry-After": "1"}),
         DirectFailure: _direct_failure,
         PlannerError: lambda request, error: problem(request.url.path, [from_planner_error(error)]),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import json
 import os
 import resource
 import signal
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
+from app.faults import Refused
 from models.errors import PlannerError
 from models.outcome import Outcome, Planned, Progress, Reason
 from models.plan import Plan, Verdict
@@ -86,6 +88,10 @@ def run_child(task: Task, pipe: Connection) -> None:
     except PlannerError as error:
         channel.send("refused", _text({"code": error.code, "what": error.message, "pointer": error.pointer,
                                        "allowed": "", "remedy": error.remedy}))  # fmt: skip
+    except Refused as refused:
+        fault = refused.faults[0]
+        channel.send("refused", _text({"code": fault.code, "what": fault.what, "pointer": fault.pointer,
+                                       "allowed": fault.allowed, "remedy": fault.remedy}))  # fmt: skip
     except MemoryError:
         channel.send("memory", b"{}")
     except Exception:
@@ -137,6 +143,20 @@ def _evaluate(task: Task, _channel: Channel) -> bytes:
     return verdict.model_dump_json().encode()
 
 
+def _time(task: Task, _channel: Channel) -> bytes:
+    """The iteration time of a plan by replay alone; null when the plan is too broken to be replayed."""
+    request, plan = task.documents
+    try:
+        replayed = load(task.function)(PlanRequest.model_validate_json(request), Plan.model_validate_json(plan))
+    except (LookupError, ArithmeticError, ValueError):
+        return b"null"
+    return json.dumps(replayed.iteration_s).encode()
+
+
+def _calibrate(task: Task, _channel: Channel) -> bytes:
+    return json.dumps(load(task.function)(**json.loads(task.documents[0]))).encode()
+
+
 def _schedule(task: Task, channel: Channel) -> bytes:
     def progress(news: ScheduleProgress) -> None:
         channel.send("progress", news.model_dump_json().encode())
@@ -155,5 +175,7 @@ TASKS: dict[str, Callable[[Task, Channel], bytes]] = {
     "plan": _plan,
     "validate": _validate,
     "evaluate": _evaluate,
+    "time": _time,
+    "calibrate": _calibrate,
     "schedule": _schedule,
 }

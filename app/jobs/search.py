@@ -49,7 +49,7 @@ class _News:
         if kind == "incumbent":
             self.best = text
             self.flush()
-            self.store.record(self.plan_id, self.attempt, "incumbent", _headline(text), outcome=_unfinished(text))
+            self.store.record(self.plan_id, self.attempt, "incumbent", headline_of(text), outcome=_unfinished(text))
         elif kind == "progress":
             self._progress(text)
 
@@ -158,19 +158,31 @@ def _unfinished(planned: bytes) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-def _headline(planned: bytes) -> bytes:
-    """The figures of a plan that fit into an event."""
+def headline_of(planned: bytes) -> bytes:
+    """The figures of a plan that fit into an event and a table."""
     document = json.loads(planned)
     plan = document["plan"]
+    metrics = plan["metrics"]
     figures = {
         "elapsed_s": document["elapsed_s"],
-        "iteration_s": plan["metrics"]["iteration_s"],
+        "iteration_s": metrics["iteration_s"],
         "lower_bound_s": plan["proof"]["lower_bound_s"],
         "relative_gap": plan["proof"]["relative_gap"],
+        "tokens_per_s": metrics["tokens_per_s"],
+        "model_flops_utilisation": metrics["model_flops_utilisation"],
+        "num_gpus": metrics["num_gpus"],
+        "usd_per_million_tokens": metrics["usd_per_million_tokens"],
         "degrees": plan["configuration"]["degrees"],
         "crossing": plan["placement"]["crossing"],
     }
     return json.dumps(figures, separators=(",", ":")).encode()
+
+
+def headline(outcome: bytes | None) -> bytes | None:
+    """The figures of an outcome; None when it holds no plan."""
+    if outcome is None or json.loads(outcome)["status"] != "planned":
+        return None
+    return headline_of(outcome)
 
 
 _ADVICE: dict[str, tuple[str, str, str]] = {

@@ -15,29 +15,26 @@ import sqlalchemy as sa
 
 from app.documents import canonical, check_request_limits, check_schedule_limits, digest
 from app.faults import Fault, Refused, from_reason
+from app.jobs.access import ANYBODY, USUAL_URGENCY, Busy, Caller, Quotas, check_urgency
 from app.jobs.child import Task, load
 from app.jobs.children import Ended, Limits, run_in_child
 from app.jobs.queue import enqueue_plan, open_queue
 from app.jobs.search import fault_of
 from app.settings import Settings
-from app.storage.plans import NewPlan, PlanStore
-from app.storage.tables import create_engine, create_tables
+from app.storage.calibrations import CALIBRATION_PREFIX, CalibrationStore
+from app.storage.keys import KeyStore
+from app.storage.migrations import create_tables
+from app.storage.plans import Lane, NewPlan, PlanStore, scoped_key
+from app.storage.studies import StudyStore
+from app.storage.tables import create_engine
 from app.storage.workers import WorkerStore
 from models.outcome import Reason
 from models.plan import Plan
 from models.request import PlanRequest
 from models.schedule import PipelineProblem
+from models.stack import StackProfile
 
 DIRECT_LIMIT_S = 20.0  # validations and evaluations are arithmetic; this stops what is not
-
-
-class Busy(Exception):
-    """Too much is under way; the same request can succeed later."""
-
-    def __init__(self, fault: Fault, retry_after_s: int) -> None:
-        super().__init__(fault.what)
-        self.fault = fault
-        self.retry_after_s = retry_after_s
 
 
 class KeyConflict(Exception):
@@ -74,6 +71,10 @@ class PlanService:
         self.client = open_queue(self.engine)
         self.plans = PlanStore(self.engine)
         self.workers = WorkerStore(self.engine)
+        self.keys = KeyStore(self.engine)
+        self.studies = StudyStore(self.engine)
+        self.calibrations = CalibrationStore(self.engine)
+        self.quotas = Quotas(settings, self.keys)
         self.closing = threading.Event()
         self._lint = load(settings.solvers.lint)
         self._keys_in_use: set[str] = set()
@@ -86,17 +87,27 @@ class PlanService:
         self.client.destroy()
         self.engine.dispose()
 
-    def submit(self, request: PlanRequest, key: str | None = None) -> Submitted:
+    def submit(
+        self,
+        request: PlanRequest,
+        key: str | None = None,
+        *,
+        caller: Caller = ANYBODY,
+        urgency: int = USUAL_URGENCY,
+        parent_id: str | None = None,
+    ) -> Submitted:
         """Queue a request, or find the plan that the same key already made."""
-        check_request_limits(request, self.settings)
-        self._check_sense(request)
+        check_urgency(caller, urgency)
+        request = self.with_profile(request, caller)
+        self.check(request)
         text = canonical(request)
-        new = NewPlan(request=text, request_digest=digest(text), idempotency_key=key)
+        new = NewPlan(text, digest(text), key, caller.owner, caller.key_id, urgency, parent_id)
         if key is not None and (found := self._replay(new)) is not None:
             return found
-        self._check_queue()
         try:
-            plan_id = self.plans.insert(new, lambda connection, name: enqueue_plan(self.client, connection, name))
+            plan_id = self.plans.insert(
+                new, self.enqueue, admit=lambda connection: self.quotas.admit(connection, caller)
+            )
         except sa.exc.IntegrityError:
             found = self._replay(new)
             if found is None:
@@ -104,9 +115,21 @@ class PlanService:
             return found
         return Submitted(plan_id, is_new=True)
 
+    def check(self, request: PlanRequest) -> None:
+        """Refuse what is too large, and what arithmetic alone shows to be impossible; no search could change that."""
+        check_request_limits(request, self.settings)
+        reasons: tuple[Reason, ...] = self._lint(request)
+        if reasons:
+            raise Refused([from_reason(reason) for reason in reasons])
+
+    def enqueue(self, connection: sa.Connection, plan_id: str, lane: Lane) -> None:
+        """Put a stored plan on its queue, inside the transaction that stored it."""
+        enqueue_plan(self.client, connection, plan_id, lane)
+
     @contextmanager
-    def holding_key(self, key: str | None) -> Iterator[None]:
+    def holding_key(self, idempotency_key: str | None, owner: str = "") -> Iterator[None]:
         """While a request with a key is being answered, another one with the same key is refused."""
+        key = scoped_key(owner, idempotency_key)
         if key is None:
             yield
             return
@@ -129,42 +152,8 @@ class PlanService:
                 self._keys_in_use.discard(key)
 
     def _replay(self, new: NewPlan) -> Submitted | None:
-        found = self.plans.by_key(new.idempotency_key or "")
-        if found is None:
-            return None
-        plan_id, request_digest = found
-        if request_digest != new.request_digest:
-            raise Refused(
-                (
-                    Fault(
-                        code="idempotency-key-reused",
-                        what=f"this Idempotency-Key came with another request before ({request_digest})",
-                        allowed="the same request again, or a new key",
-                        remedy="Use a new Idempotency-Key for a new request.",
-                    ),
-                )
-            )
-        return Submitted(plan_id, is_new=False)
-
-    def _check_sense(self, request: PlanRequest) -> None:
-        """Refuse at once what arithmetic alone shows to be impossible; no search could change it."""
-        reasons: tuple[Reason, ...] = self._lint(request)
-        if reasons:
-            raise Refused([from_reason(reason) for reason in reasons])
-
-    def _check_queue(self) -> None:
-        num_queued = self.plans.count("queued")
-        if num_queued < self.settings.max_queued_plans:
-            return
-        raise Busy(
-            Fault(
-                code="queue-full",
-                what=f"{num_queued} plans wait, the limit of this service is {self.settings.max_queued_plans}",
-                allowed=f"at most {self.settings.max_queued_plans} queued plans",
-                remedy="Send the request again after the time in Retry-After.",
-            ),
-            retry_after_s=10,
-        )
+        found = self.plans.by_key(new.owner, new.idempotency_key or "")
+        return None if found is None else replayed(found, new.request_digest)
 
     def validate(self, request: PlanRequest) -> bytes:
         """Reasons why the request cannot be met, as JSON text; an empty list if arithmetic finds none."""
@@ -174,11 +163,32 @@ class PlanService:
             DIRECT_LIMIT_S,
         )
 
-    def evaluate(self, request: PlanRequest, plan: Plan) -> bytes:
-        """The judge's verdict on a plan, as JSON text."""
+    def evaluate(self, request: PlanRequest, plan: Plan) -> tuple[bytes, bytes]:
+        """The judge's verdict on a plan and its iteration time by replay, as JSON texts."""
         check_request_limits(request, self.settings)
         documents = (canonical(request), canonical(plan))
-        return self._directly(Task("evaluate", self.settings.solvers.judge, documents, self._memory), DIRECT_LIMIT_S)
+        solvers = self.settings.solvers
+        verdict = self._directly(Task("evaluate", solvers.judge, documents, self._memory), DIRECT_LIMIT_S)
+        return verdict, self._directly(Task("time", solvers.replay, documents, self._memory), DIRECT_LIMIT_S)
+
+    def with_profile(self, request: PlanRequest, caller: Caller) -> PlanRequest:
+        """The request with the profile of the calibration that it names by id, if it names one."""
+        name = request.options.stack_profile
+        if not isinstance(name, str) or not name.startswith(CALIBRATION_PREFIX):
+            return request
+        row = self.calibrations.get(name, owner=caller.sees)
+        if row is None:
+            raise Refused((Fault("unknown-name", f"there is no calibration {name!r}", "/options/stack_profile",
+                                 "the id of a calibration", "Use an id that GET /v1/calibrations lists."),
+                           ))  # fmt: skip
+        profile = StackProfile.model_validate(json.loads(row.document)["profile"])
+        options = request.options.model_copy(update={"stack_profile": profile})
+        return request.model_copy(update={"options": options})
+
+    def calibrate(self, order: bytes) -> bytes:
+        """A profile fitted to measured rows, as JSON text."""
+        task = Task("calibrate", self.settings.solvers.calibrate, (order,), self._memory)
+        return self._directly(task, self.settings.calibration_limit_s)
 
     def schedule(self, problem: PipelineProblem, *, stop_asked: Callable[[], bool]) -> bytes:
         """The schedule of a pipeline, as JSON text."""
@@ -207,6 +217,23 @@ class PlanService:
             return _answer(run_in_child(task, limits, stop_asked=stop_asked))
         finally:
             self._direct.release()
+
+
+def replayed(found: tuple[str, str], request_digest: str) -> Submitted:
+    """What an idempotency key made before, if it came with the same request."""
+    name, digest_before = found
+    if digest_before != request_digest:
+        raise Refused(
+            (
+                Fault(
+                    code="idempotency-key-reused",
+                    what=f"this Idempotency-Key came with another request before ({digest_before})",
+                    allowed="the same request again, or a new key",
+                    remedy="Use a new Idempotency-Key for a new request.",
+                ),
+            )
+        )
+    return Submitted(name, is_new=False)
 
 
 def _answer(ended: Ended) -> bytes:

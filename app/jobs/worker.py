@@ -14,11 +14,12 @@ from contextlib import suppress
 import sqlalchemy as sa
 from dbos import DBOS, DBOSClient, DBOSConfig
 
-from app.jobs.queue import APPLICATION, QUEUE, VERSION, WORKFLOW, enqueue_plan
+from app.jobs.queue import APPLICATION, QUEUE, URGENT_QUEUE, VERSION, WORKFLOW, enqueue_plan, register_queues
 from app.jobs.rehearsal import rehearse
-from app.jobs.search import fault_text, search
+from app.jobs.search import fault_text, headline, search
 from app.settings import Settings
-from app.storage.plans import PlanStore, State
+from app.storage.plans import Lane, PlanStore, State
+from app.storage.studies import StudyStore
 from app.storage.workers import WorkerStore
 
 LOG = logging.getLogger("isthmus.worker")
@@ -32,6 +33,7 @@ class Worker:
         self._engine = engine
         self._client = client
         self._plans = PlanStore(engine)
+        self._studies = StudyStore(engine)
         self._workers = WorkerStore(engine)
         self._stopping = threading.Event()
         self._leaving = threading.Event()
@@ -44,19 +46,14 @@ class Worker:
         rehearse(self._settings)
         self._workers.beat(self._settings.worker_id)
         # Before the launch: a queue that is registered later is noticed only by the next look, a second on.
-        self._client.register_queue(
-            QUEUE,
-            worker_concurrency=self._settings.num_concurrent_solves,
-            polling_interval_sec=self._settings.queue_poll_s,
-            on_conflict="always_update",
-        )
+        register_queues(self._client, self._settings)
         self._runtime = DBOS(config=self._config())
 
         @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=1000)  # type: ignore[untyped-decorator,unused-ignore]
         def search_plan(plan_id: str) -> str:
             return self._run(plan_id)
 
-        DBOS.listen_queues([QUEUE])
+        DBOS.listen_queues([URGENT_QUEUE, QUEUE])
         DBOS.launch()
         self._supervisor.start()
 
@@ -101,8 +98,9 @@ class Worker:
 
     def _attempt(self, plan_id: str) -> str:
         if self._stopping.is_set():
+            enqueue = self._enqueue_again(plan_id)
             with self._engine.begin() as connection:
-                self._enqueue_again(plan_id)(connection)
+                enqueue(connection)
             return "given back"
         attempt = self._plans.begin(plan_id, self._settings.worker_id)
         if attempt is None:
@@ -114,12 +112,19 @@ class Worker:
             self._plans.give_back(plan_id, attempt, self._enqueue_again(plan_id))
             return "given back"
         self._plans.finish(
-            plan_id, attempt, verdict.state, verdict.reason, outcome=verdict.outcome, fault=verdict.fault
+            plan_id,
+            attempt,
+            verdict.state,
+            verdict.reason,
+            outcome=verdict.outcome,
+            fault=verdict.fault,
+            headline=headline(verdict.outcome),
         )
         return verdict.state
 
     def _enqueue_again(self, plan_id: str) -> Callable[[sa.Connection], None]:
-        return lambda connection: enqueue_plan(self._client, connection, plan_id, again=True)
+        lane = self._plans.lane(plan_id) or Lane()
+        return lambda connection: enqueue_plan(self._client, connection, plan_id, lane, again=True)
 
     def _give_up(self, plan_id: str, attempt: int) -> str:
         row = self._plans.get(plan_id)
@@ -134,7 +139,9 @@ class Worker:
                 self._workers.beat(self._settings.worker_id)
                 self._take_over()
                 if self._settings.retention_s:
-                    self._plans.delete_finished_before(time.time() - self._settings.retention_s)
+                    oldest_at = time.time() - self._settings.retention_s
+                    self._plans.delete_finished_before(oldest_at)
+                    self._studies.delete_older_than(oldest_at)
             except sa.exc.SQLAlchemyError:
                 LOG.exception("the database did not answer; trying again")
 

@@ -39,6 +39,13 @@ class PlanRow:
     progress: bytes | None
     outcome: bytes | None
     fault: bytes | None
+    owner: str = ""
+    key_id: str = ""
+    urgency: int = 3
+    parent_id: str | None = None
+    study_id: str | None = None
+    member: int | None = None
+    headline: bytes | None = None
 
     @property
     def is_terminal(self) -> bool:
@@ -59,10 +66,32 @@ class NewPlan:
     request: bytes
     request_digest: str
     idempotency_key: str | None
+    owner: str = ""
+    key_id: str = ""
+    urgency: int = 3
+    parent_id: str | None = None
+    study_id: str | None = None
+    member: int | None = None
 
+    @property
+    def lane(self) -> Lane:
+        """Where it queues."""
+        return Lane(self.key_id, self.urgency)
+
+
+@dataclass(frozen=True)
+class Lane:
+    """What decides a plan's turn: whose it is and how urgent, 0 being the most."""
+
+    key_id: str = ""
+    urgency: int = 3
+
+
+Enqueue = Callable[[sa.Connection, str, Lane], None]
+Admit = Callable[[sa.Connection], None]
 
 _LIGHT = [column for column in PLANS.c if column.name not in ("request", "idempotency_key", "worker_id")]
-_STATUS = [column for column in _LIGHT if column.name != "outcome"]
+STATUS_COLUMNS = [column for column in _LIGHT if column.name != "outcome"]
 
 
 def new_id(now: float) -> str:
@@ -81,67 +110,100 @@ class PlanStore:
         self._engine = engine
         self._clock = clock
 
-    def insert(self, new: NewPlan, enqueue: Callable[[sa.Connection, str], None]) -> str:
+    def insert(self, new: NewPlan, enqueue: Enqueue, admit: Admit | None = None) -> str:
         """Store and enqueue in one transaction: after a crash both are there, or neither.
 
-        Raises sqlalchemy's IntegrityError when the idempotency key exists.
+        `admit` may refuse by raising, in the same transaction. Raises sqlalchemy's IntegrityError when the
+        idempotency key exists.
         """
+        with self._engine.begin() as connection:
+            if admit is not None:
+                admit(connection)
+            return self.insert_in(connection, new, enqueue)
+
+    def insert_in(self, connection: sa.Connection, new: NewPlan, enqueue: Enqueue) -> str:
+        """The same inside a transaction of the caller."""
         now = self._clock()
         plan_id = new_id(now)
-        with self._engine.begin() as connection:
-            connection.execute(
-                sa.insert(PLANS).values(
-                    id=plan_id,
-                    state="queued",
-                    revision=1,
-                    request=new.request,
-                    request_digest=new.request_digest,
-                    idempotency_key=new.idempotency_key,
-                    created_at=now,
-                    attempt=0,
-                    cancel_requested=False,
-                    num_events=0,
-                )
+        connection.execute(
+            sa.insert(PLANS).values(
+                id=plan_id,
+                state="queued",
+                revision=1,
+                request=new.request,
+                request_digest=new.request_digest,
+                idempotency_key=scoped_key(new.owner, new.idempotency_key),
+                created_at=now,
+                attempt=0,
+                cancel_requested=False,
+                num_events=0,
+                owner=new.owner,
+                key_id=new.key_id,
+                urgency=new.urgency,
+                parent_id=new.parent_id,
+                study_id=new.study_id,
+                member=new.member,
             )
-            self._append(connection, plan_id, "state", b'{"state":"queued"}')
-            enqueue(connection, plan_id)
+        )
+        self._append(connection, plan_id, "state", b'{"state":"queued"}')
+        enqueue(connection, plan_id, new.lane)
         return plan_id
 
-    def get(self, plan_id: str, *, with_outcome: bool = True) -> PlanRow | None:
-        """One plan, or None."""
+    def get(self, plan_id: str, *, with_outcome: bool = True, owner: str | None = None) -> PlanRow | None:
+        """One plan, or None; of this owner only, when one is named."""
+        columns = _LIGHT if with_outcome else STATUS_COLUMNS
         with self._engine.connect() as connection:
-            row = connection.execute(
-                sa.select(*(_LIGHT if with_outcome else _STATUS)).where(PLANS.c.id == plan_id)
-            ).mappings()
-            found = row.first()
-        return None if found is None else _row(found)
+            found = connection.execute(sa.select(*columns).where(*_owned(plan_id, owner))).mappings().first()
+        return None if found is None else row_of(found)
 
-    def revision(self, plan_id: str) -> int | None:
+    def revision(self, plan_id: str, *, owner: str | None = None) -> int | None:
         """The number that changes with the plan, or None."""
         with self._engine.connect() as connection:
-            return connection.execute(sa.select(PLANS.c.revision).where(PLANS.c.id == plan_id)).scalar()
+            return connection.execute(sa.select(PLANS.c.revision).where(*_owned(plan_id, owner))).scalar()
 
-    def request(self, plan_id: str) -> bytes | None:
+    def request(self, plan_id: str, *, owner: str | None = None) -> bytes | None:
         """The request of a plan, as JSON text."""
         with self._engine.connect() as connection:
-            return connection.execute(sa.select(PLANS.c.request).where(PLANS.c.id == plan_id)).scalar()
+            return connection.execute(sa.select(PLANS.c.request).where(*_owned(plan_id, owner))).scalar()
 
-    def by_key(self, key: str) -> tuple[str, str] | None:
-        """Id and request digest of the plan that came with an idempotency key."""
-        query = sa.select(PLANS.c.id, PLANS.c.request_digest).where(PLANS.c.idempotency_key == key)
+    def lane(self, plan_id: str) -> Lane | None:
+        """Where a plan queues, or None when there is no such plan."""
+        with self._engine.connect() as connection:
+            row = connection.execute(sa.select(PLANS.c.key_id, PLANS.c.urgency).where(PLANS.c.id == plan_id)).first()
+        return None if row is None else Lane(row[0], row[1])
+
+    def by_key(self, owner: str, key: str) -> tuple[str, str] | None:
+        """Id and request digest of the plan that came with an owner's idempotency key."""
+        query = sa.select(PLANS.c.id, PLANS.c.request_digest).where(PLANS.c.idempotency_key == scoped_key(owner, key))
         with self._engine.connect() as connection:
             row = connection.execute(query).first()
         return None if row is None else (row[0], row[1])
 
-    def page(self, *, limit: int, before: str | None, state: str | None) -> list[PlanRow]:
+    def latest_of(self, request_digest: str, *, owner: str | None) -> PlanRow | None:
+        """The newest plan of a request that ended with an outcome."""
+        query = (
+            sa.select(*_LIGHT)
+            .where(PLANS.c.request_digest == request_digest, PLANS.c.headline.is_not(None))
+            .where(PLANS.c.state.in_(sorted(TERMINAL)))
+            .order_by(PLANS.c.id.desc())
+            .limit(1)
+        )
+        with self._engine.connect() as connection:
+            found = connection.execute(query if owner is None else query.where(PLANS.c.owner == owner)).mappings()
+            row = found.first()
+        return None if row is None else row_of(row)
+
+    def page(self, *, limit: int, before: str | None, state: str | None, owner: str | None = None) -> list[PlanRow]:
         """Plans without their outcomes, newest first, older than `before`."""
-        query = sa.select(*_STATUS).order_by(PLANS.c.id.desc()).limit(limit)
+        query = sa.select(*STATUS_COLUMNS).order_by(PLANS.c.id.desc()).limit(limit)
         if before is not None:
             query = query.where(PLANS.c.id < before)
         if state is not None:
             query = query.where(PLANS.c.state == state)
+        if owner is not None:
+            query = query.where(PLANS.c.owner == owner)
         with self._engine.connect() as connection:
-            return [_row(row) for row in connection.execute(query).mappings()]
+            return [row_of(row) for row in connection.execute(query).mappings()]
 
     def count(self, state: State) -> int:
         """Plans in a state."""
@@ -156,10 +218,11 @@ class PlanStore:
             return connection.execute(query).scalar()
 
     def queue_position(self, row: PlanRow) -> int | None:
-        """How many queued plans came earlier; None once it is not queued."""
+        """How many queued plans of the same key go first; None once it is not queued."""
         if row.state != "queued":
             return None
-        query = sa.select(sa.func.count()).where(PLANS.c.state == "queued", PLANS.c.id < row.id)
+        first = sa.or_(PLANS.c.urgency < row.urgency, sa.and_(PLANS.c.urgency == row.urgency, PLANS.c.id < row.id))
+        query = sa.select(sa.func.count()).where(PLANS.c.state == "queued", PLANS.c.key_id == row.key_id, first)
         with self._engine.connect() as connection:
             return int(connection.execute(query).scalar_one())
 
@@ -195,7 +258,7 @@ class PlanStore:
         if kind == "progress":
             values["progress"] = data
         if outcome is not None:
-            values["outcome"] = outcome
+            values.update(outcome=outcome, headline=data)
         with self._engine.begin() as connection:
             changed = connection.execute(sa.update(PLANS).where(*_current(plan_id, attempt)).values(**values))
             if changed.rowcount:
@@ -211,6 +274,7 @@ class PlanStore:
         *,
         outcome: bytes | None,
         fault: bytes | None,
+        headline: bytes | None = None,
     ) -> bool:
         """End a running attempt; false when another attempt, or nobody, may write."""
         values: dict[str, Any] = {
@@ -221,7 +285,7 @@ class PlanStore:
             "revision": PLANS.c.revision + 1,
         }
         if outcome is not None:
-            values["outcome"] = outcome
+            values.update(outcome=outcome, headline=headline)
         with self._engine.begin() as connection:
             changed = connection.execute(sa.update(PLANS).where(*_current(plan_id, attempt)).values(**values))
             if changed.rowcount:
@@ -240,13 +304,13 @@ class PlanStore:
                 self._append(connection, plan_id, "state", b'{"state":"queued"}')
                 enqueue(connection)
 
-    def cancel(self, plan_id: str) -> PlanRow | None:
+    def cancel(self, plan_id: str, *, owner: str | None = None) -> PlanRow | None:
         """Stop a plan and keep its best: at once if it only waits, soon if it runs; a finished one stays as it is."""
         now = self._clock()
         with self._engine.begin() as connection:
             waiting = connection.execute(
                 sa.update(PLANS)
-                .where(PLANS.c.id == plan_id, PLANS.c.state == "queued")
+                .where(*_owned(plan_id, owner), PLANS.c.state == "queued")
                 .values(
                     state="cancelled",
                     stop_reason="cancelled",
@@ -260,16 +324,17 @@ class PlanStore:
             else:
                 connection.execute(
                     sa.update(PLANS)
-                    .where(PLANS.c.id == plan_id, PLANS.c.state == "running", PLANS.c.cancel_requested.is_(False))
+                    .where(*_owned(plan_id, owner), PLANS.c.state == "running", PLANS.c.cancel_requested.is_(False))
                     .values(cancel_requested=True, revision=PLANS.c.revision + 1)
                 )
-        return self.get(plan_id)
+        return self.get(plan_id, owner=owner)
 
-    def delete(self, plan_id: str) -> bool:
+    def delete(self, plan_id: str, *, owner: str | None = None) -> bool:
         """Remove a plan and its events; a running attempt notices that it is not wanted any more."""
         with self._engine.begin() as connection:
-            removed = connection.execute(sa.delete(PLANS).where(PLANS.c.id == plan_id)).rowcount
-            connection.execute(sa.delete(EVENTS).where(EVENTS.c.plan_id == plan_id))
+            removed = connection.execute(sa.delete(PLANS).where(*_owned(plan_id, owner))).rowcount
+            if removed:
+                connection.execute(sa.delete(EVENTS).where(EVENTS.c.plan_id == plan_id))
         return removed > 0
 
     def delete_finished_before(self, at: float) -> int:
@@ -298,6 +363,20 @@ class PlanStore:
         )
 
 
+def scoped_key(owner: str, key: str | None) -> str | None:
+    """An idempotency key as stored: two owners may choose the same one.
+
+    >>> scoped_key("team-a", "k1")
+    'team-a:k1'
+    """
+    return None if key is None else f"{owner}:{key}"
+
+
+def _owned(plan_id: str, owner: str | None) -> tuple[sa.ColumnElement[bool], ...]:
+    """A plan by id; another owner's is treated as one that does not exist."""
+    return (PLANS.c.id == plan_id,) if owner is None else (PLANS.c.id == plan_id, PLANS.c.owner == owner)
+
+
 def _current(plan_id: str, attempt: int) -> tuple[sa.ColumnElement[bool], ...]:
     return (PLANS.c.id == plan_id, PLANS.c.state == "running", PLANS.c.attempt == attempt)
 
@@ -306,5 +385,6 @@ def _done(state: str, reason: str) -> bytes:
     return f'{{"state":"{state}","stop_reason":"{reason}"}}'.encode()
 
 
-def _row(values: sa.RowMapping) -> PlanRow:
+def row_of(values: sa.RowMapping) -> PlanRow:
+    """The plan that a row of the table holds."""
     return PlanRow(**{"outcome": None, **values})

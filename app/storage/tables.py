@@ -1,6 +1,6 @@
-"""The tables of the service and how they are created.
+"""The tables of the service as the current program version has them, and the engine that reaches them.
 
-Owns the schema and its version. Never holds a query: those are in `plans`, `events` and `workers`.
+Owns the shape of the tables. Never holds a query, and never changes a database: `migrations` does.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event
-
-SCHEMA_VERSION = 1
 
 METADATA = sa.MetaData()
 
@@ -41,6 +39,14 @@ PLANS = sa.Table(
     sa.Column("progress", sa.LargeBinary),
     sa.Column("outcome", sa.LargeBinary),
     sa.Column("fault", sa.LargeBinary),
+    sa.Column("owner", sa.String(64), nullable=False, server_default="", index=True),
+    sa.Column("key_id", sa.String(32), nullable=False, server_default=""),
+    sa.Column("urgency", sa.Integer, nullable=False, server_default="3"),
+    sa.Column("parent_id", sa.String(40)),
+    sa.Column("study_id", sa.String(40), index=True),
+    sa.Column("member", sa.Integer),
+    sa.Column("headline", sa.LargeBinary),
+    sa.Index("ix_isthmus_plans_key_state", "key_id", "state"),
 )
 
 EVENTS = sa.Table(
@@ -60,9 +66,47 @@ WORKERS = sa.Table(
     sa.Column("seen_at", sa.Float, nullable=False),
 )
 
+KEYS = sa.Table(
+    "isthmus_keys",
+    METADATA,
+    sa.Column("id", sa.String(32), primary_key=True),
+    sa.Column("owner", sa.String(64), nullable=False),
+    sa.Column("secret_digest", sa.String(64), nullable=False),
+    sa.Column("scopes", sa.String(64), nullable=False),
+    sa.Column("max_active_plans", sa.Integer),
+    sa.Column("max_submissions_per_minute", sa.Integer),
+    sa.Column("created_at", sa.Float, nullable=False),
+    sa.Column("revoked_at", sa.Float),
+)
 
-class IncompatibleDatabase(Exception):
-    """The database was written by another version of the schema."""
+USAGE = sa.Table(
+    "isthmus_usage",
+    METADATA,
+    sa.Column("key_id", sa.String(32), primary_key=True),
+    sa.Column("minute", sa.Integer, nullable=False),
+    sa.Column("num_submissions", sa.Integer, nullable=False),
+)
+
+STUDIES = sa.Table(
+    "isthmus_studies",
+    METADATA,
+    sa.Column("id", sa.String(40), primary_key=True),
+    sa.Column("owner", sa.String(64), nullable=False, server_default="", index=True),
+    sa.Column("idempotency_key", sa.String(330), unique=True),
+    sa.Column("request_digest", sa.String(80), nullable=False),
+    sa.Column("name", sa.String(120), nullable=False),
+    sa.Column("members", sa.LargeBinary, nullable=False),
+    sa.Column("created_at", sa.Float, nullable=False),
+)
+
+CALIBRATIONS = sa.Table(
+    "isthmus_calibrations",
+    METADATA,
+    sa.Column("id", sa.String(40), primary_key=True),
+    sa.Column("owner", sa.String(64), nullable=False, server_default="", index=True),
+    sa.Column("document", sa.LargeBinary, nullable=False),
+    sa.Column("created_at", sa.Float, nullable=False),
+)
 
 
 def create_engine(database_url: str) -> sa.Engine:
@@ -84,24 +128,3 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
     connection.isolation_level = "IMMEDIATE"
     for pragma in ("busy_timeout=30000", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
-
-
-def create_tables(engine: sa.Engine) -> None:
-    """Create what is missing; refuse a database of another schema version.
-
-    >>> create_tables(create_engine("sqlite://"))
-    """
-    try:
-        METADATA.create_all(engine)
-    except (sa.exc.OperationalError, sa.exc.ProgrammingError, sa.exc.IntegrityError):
-        # Another process created the same tables between the check and the statement.
-        METADATA.create_all(engine)
-    with engine.begin() as connection:
-        version = connection.execute(sa.select(SCHEMA.c.version)).scalar()
-        if version is None:
-            connection.execute(sa.insert(SCHEMA).values(version=SCHEMA_VERSION))
-        elif version != SCHEMA_VERSION:
-            raise IncompatibleDatabase(
-                f"the database has schema version {version}, this program needs {SCHEMA_VERSION}: "
-                "use another database_url or the program version that wrote it"
-            )

@@ -17,7 +17,8 @@ from rich.table import Table
 from app.jobs.child import Task
 from app.jobs.children import Limits, run_in_child
 from app.settings import Settings
-from app.storage.tables import create_engine, create_tables
+from app.storage.migrations import create_tables
+from app.storage.tables import create_engine
 from models.catalogue import entry_names, named_entry
 from models.request import PlanRequest
 

@@ -60,7 +60,7 @@ def print_faults(console: Console, refused: Refused) -> None:
     """Every fault with its pointer, what is allowed and what to do."""
     for fault in refused.faults:
         values = fault.to_dict()
-        console.print(f"[bold red]{values['code']}[/] at [bold]{escape(values['where'])}[/]", highlight=False)
+        console.print(f"[bold red]{values['code']}[/] at [bold]{escape(str(values['where']))}[/]", highlight=False)
         console.print(f"  what:    {escape(fault.what)}", highlight=False)
         if fault.allowed:
             console.print(f"  allowed: {escape(fault.allowed)}", highlight=False)

@@ -13,8 +13,6 @@ from rich.console import Console
 from rich.table import Table
 
 from app.faults import Fault, Refused
-from models.catalogue import entry_names, named_entry
-from models.stack import StackProfile
 
 SUBJECTS = ("training", "network", "pipeline")
 COLUMNS = ("rows", "mean_abs_pct", "median_abs_pct", "bias_pct", "worst_pct")
@@ -52,38 +50,6 @@ def print_report(console: Console, report: Mapping[str, Any]) -> None:
 def _figure(summary: Mapping[str, Any], column: str) -> str:
     value = float(summary[column])
     return f"{value:+.2f}" if column in ("bias_pct", "worst_pct") else f"{value:.2f}"
-
-
-def calibration(
-    rows: Sequence[Mapping[str, str]], *, name: str, constants: Sequence[str], profile: str | None
-) -> dict[str, Any]:
-    """Constants of a stack profile fitted to measured runs, with the error on runs held back, as plain values."""
-    from solver.validation.calibration import calibrate_rows
-
-    try:
-        fitted = calibrate_rows(rows, name=name, start=_profile(profile), constants=constants)
-    except KeyError as missing:
-        remedy = "Use the columns of the measured training data."
-        raise Refused((Fault("missing-field", f"the rows have no column {missing}", remedy=remedy),)) from None
-    return {
-        "profile": fitted.profile.model_dump(mode="json"),
-        "rows": fitted.num_rows,
-        "fitted": dict(fitted.fitted),
-        "fit_mean_abs_pct": fitted.fit_mean_abs_pct,
-        "fit_median_abs_pct": fitted.fit_median_abs_pct,
-        "cross_validated_mean_abs_pct": fitted.cross_validated_mean_abs_pct,
-        "cross_validated_median_abs_pct": fitted.cross_validated_median_abs_pct,
-    }
-
-
-def _profile(name: str | None) -> StackProfile | None:
-    if name is None:
-        return None
-    allowed = ", ".join(entry_names("stacks"))
-    if name not in entry_names("stacks"):
-        raise Refused((Fault("unknown-name", f"no profile is called {name!r}", allowed=allowed,
-                             remedy=f"Use one of {allowed}.", where="--profile"),))  # fmt: skip
-    return StackProfile.model_validate(named_entry("stacks", name))
 
 
 def print_calibration(console: Console, report: Mapping[str, Any]) -> None:

@@ -43,7 +43,10 @@ class Derived:
 
     @cached_property
     def stack(self) -> StackProfile:
-        """The packaged profile that the plan names; ValueError when there is none of that name."""
+        """The profile that the request brings, else the packaged one that the plan names; ValueError without one."""
+        brought = self.facts.request.options.stack_profile
+        if isinstance(brought, StackProfile):
+            return brought
         return StackProfile.model_validate(named_entry("stacks", self.facts.plan.stack_profile))
 
     @cached_property

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from models.catalogue import entry_names
 from models.plan import Route
 from models.schedule import PipelineStage
+from models.stack import StackProfile
 from solver.cost.stage import StageCost
 from solver.verify.case import Case, Finding, Rule, differs, exceeds
 
@@ -19,8 +20,12 @@ GATHERED = ("fsdp", "hsdp")
 
 
 def stack_profile(case: Case) -> Iterator[Finding]:
-    """The cost model's profile is a packaged one, and the one asked for unless that is auto."""
+    """The cost model's profile is the one that the request brings, or a packaged one: the one asked for if not auto."""
     used, asked = case.plan.stack_profile, case.request.options.stack_profile
+    if isinstance(asked, StackProfile):
+        if used != asked.name:
+            yield Finding("stack_profile", f"{used!r} is used, the request brings {asked.name!r}")
+        return
     if used not in entry_names("stacks"):
         yield Finding("stack_profile", f"{used!r} is not packaged: {', '.join(entry_names('stacks'))}")
     if asked not in ("auto", used):

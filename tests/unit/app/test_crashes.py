@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -11,7 +12,8 @@ import pytest
 from app.jobs.queue import enqueue_plan, open_queue
 from app.jobs.worker import Worker
 from app.storage.plans import NewPlan, PlanStore
-from app.storage.tables import create_engine, create_tables
+from app.storage.migrations import create_tables
+from app.storage.tables import create_engine
 from app.terminal.client import Client
 from tests.unit.app import fake_solver
 from tests.unit.app.programs import HOST, await_, descendants, free_port, program, ready, searching, sqlite, state_of
@@ -92,7 +94,7 @@ def test_a_plan_that_kills_its_worker_is_given_up_after_so_many_attempts(tmp_pat
     engine = create_engine(settings.database_url)
     create_tables(engine)
     client, store = open_queue(engine), PlanStore(engine)
-    plan_id = store.insert(NewPlan(b"{}", "", None), lambda connection, name: enqueue_plan(client, connection, name))
+    plan_id = store.insert(NewPlan(b"{}", "", None), partial(enqueue_plan, client))
     for _ in range(max_attempts):
         assert store.begin(plan_id, "a worker that died") is not None
     worker = Worker(settings, engine, client)

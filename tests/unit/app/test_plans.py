@@ -191,7 +191,8 @@ def test_a_full_queue_refuses_with_the_limit_and_a_time(tmp_path: Any) -> None:
         last = submit(client, fake_solver.FINDS)
         assert codes == [202, 202, 429]
         assert last.headers["retry-after"]
-        assert "limit of this service is 2" in last.json()["detail"]
+        assert "the limit is 2" in last.json()["detail"]
+        assert (last.json()["errors"][0]["limit"], last.json()["errors"][0]["value"]) == (2, 3)
         positions = [one["queue_position"] for one in client.get("/v1/plans").json()["items"]]
         assert positions == [1, 0]
         assert client.get("/healthz/ready").status_code == 503, "nobody is there to solve"

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from app.storage.plans import NewPlan, PlanStore
-from app.storage.tables import SCHEMA, IncompatibleDatabase, create_engine, create_tables
+from app.storage.plans import Lane, NewPlan, PlanStore
+from app.storage.migrations import IncompatibleDatabase, create_tables
+from app.storage.tables import SCHEMA, create_engine
 from app.storage.workers import WorkerStore
 
 
@@ -23,7 +24,7 @@ def engine(tmp_path: Path) -> Iterator[sa.Engine]:
 
 
 def _new(store: PlanStore, key: str | None = None) -> str:
-    return store.insert(NewPlan(b"{}", "d", key), lambda _connection, _plan_id: None)
+    return store.insert(NewPlan(b"{}", "d", key), lambda _connection, _plan_id, _lane: None)
 
 
 def test_only_the_current_attempt_may_write(engine: sa.Engine) -> None:
@@ -56,7 +57,7 @@ def test_a_cancel_that_races_the_end_leaves_one_end(engine: sa.Engine) -> None:
 def test_a_plan_and_its_place_in_the_queue_are_stored_together_or_not_at_all(engine: sa.Engine) -> None:
     store = PlanStore(engine)
 
-    def fail(_connection: sa.Connection, _plan_id: str) -> None:
+    def fail(_connection: sa.Connection, _plan_id: str, _lane: Lane) -> None:
         raise RuntimeError("the queue is gone")
 
     with pytest.raises(RuntimeError):
@@ -69,7 +70,7 @@ def test_a_key_belongs_to_one_plan(engine: sa.Engine) -> None:
     plan_id = _new(store, "k")
     with pytest.raises(sa.exc.IntegrityError):
         _new(store, "k")
-    assert store.by_key("k") == (plan_id, "d")
+    assert store.by_key("", "k") == (plan_id, "d")
 
 
 def test_finished_plans_are_removed_by_age(engine: sa.Engine) -> None:

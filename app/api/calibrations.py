@@ -1,0 +1,160 @@
+"""The calibration resource: measured runs in, a fitted profile with its errors out, to be named by later requests.
+
+Routes only: declare, delegate, return. The fit runs in a child process.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Annotated, Any
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import Field
+
+from app.api.answers import Answer, when
+from app.api.headers import Asking, Service
+from app.api.plans import check_cursor
+from app.api.problems import Rejected, documented, not_found
+from app.documents import parse_json, read_model
+from app.faults import Fault, Refused
+from app.storage.calibrations import CalibrationRow
+from models.stack import StackProfile
+
+router = APIRouter(prefix="/v1/calibrations", tags=["calibrations"])
+CalibrationId = Annotated[str, Path(pattern=r"^cal_[0-9a-f]{32}$", description="Name of the calibration.")]
+Cell = Annotated[str, Field(max_length=2000)] | float | int | bool | None
+
+
+class CalibrationRequest(Answer):
+    """Measured runs, one object each with the columns of the measured training data."""
+
+    name: str = Field(
+        "calibrated", min_length=1, max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        description="Name of the fitted profile.", examples=["our-cluster"],
+    )  # fmt: skip
+    constants: list[str] = Field(
+        default_factory=list, max_length=40, description="Constants to fit; empty: what the rows can tell.",
+        examples=[["gemm_efficiency"]],
+    )  # fmt: skip
+    profile: str | None = Field(
+        None, max_length=120, description="Catalogue profile to start from; null: what most rows choose.",
+        examples=["megatron-2024"],
+    )  # fmt: skip
+    rows: list[dict[str, Cell]] = Field(
+        min_length=1, description="The measured runs.", examples=[[{"gpu": "A100-80GB", "tp": 8}]]
+    )
+
+
+class Calibration(Answer):
+    """A fitted profile and how well it does."""
+
+    id: str = Field(description="Give it as options.stack_profile of a request.", examples=["cal_019da1b2c3d4"])
+    created_at: datetime = Field(description="When it was made.", examples=["2026-01-01T00:00:00Z"])
+    rows: int = Field(description="Runs that were used.", examples=[24])
+    fitted: dict[str, float] = Field(description="Fitted constants.", examples=[{"gemm_efficiency": 0.71}])
+    fit_mean_abs_pct: float = Field(description="Mean error on the rows it saw.", examples=[2.1])
+    fit_median_abs_pct: float = Field(description="Median error on the rows it saw.", examples=[1.6])
+    cross_validated_mean_abs_pct: float = Field(description="Mean error on rows held back.", examples=[3.0])
+    cross_validated_median_abs_pct: float = Field(description="Median error on rows held back.", examples=[2.4])
+    profile: StackProfile = Field(description="The profile, usable inline as options.stack_profile.", examples=[{}])
+
+
+class CalibrationPage(Answer):
+    """Some calibrations, newest first."""
+
+    items: list[Calibration] = Field(description="Calibrations.", examples=[[]])
+    next_cursor: str | None = Field(
+        description="Give it as `cursor` for the next page; null: no more.", examples=[None]
+    )
+
+
+@router.post("", status_code=201, response_model=Calibration,
+             responses=documented(400, 408, 413, 415, 422, 500, 503), summary="Fit a profile to measured runs",
+             openapi_extra={"requestBody": {"required": True, "content": {
+                 "application/json": {"schema": {"$ref": "#/components/schemas/CalibrationRequest"}},
+                 "text/csv": {"schema": {"type": "string"}}}}})  # fmt: skip
+async def calibrate(http: Request, service: Service, caller: Asking) -> Response:
+    """Fit the constants that the rows can speak about; refuses too few or contradictory rows. CSV takes no options."""
+    asked = await run_sync(_read, http.headers.get("content-type", ""), await http.body())
+    if len(asked.rows) > service.settings.max_calibration_rows:
+        raise Refused((_too_many(len(asked.rows), service.settings.max_calibration_rows),))
+    order = {"rows": [_as_text(row) for row in asked.rows], "name": asked.name, "constants": asked.constants,
+             "profile": asked.profile}  # fmt: skip
+    text = await run_sync(service.calibrate, json.dumps(order).encode())
+    row = await run_sync(service.calibrations.insert, caller.owner, text)
+    return JSONResponse(_answer(row), status_code=201, headers={"Location": f"/v1/calibrations/{row.id}"})
+
+
+@router.get("", response_model=CalibrationPage, responses=documented(400, 503), summary="List calibrations")
+def list_calibrations(
+    service: Service,
+    caller: Asking,
+    limit: Annotated[int, Query(ge=1, le=200, description="Calibrations of a page.")] = 50,
+    cursor: Annotated[str | None, Query(max_length=40, description="`next_cursor` of the page before.")] = None,
+) -> Response:
+    """A page of calibrations; `next_cursor` leads to the next one."""
+    check_cursor(cursor, r"cal_[0-9a-f]{32}")
+    rows = service.calibrations.page(limit=limit + 1, before=cursor, owner=caller.sees)
+    more = rows[limit - 1].id if len(rows) > limit else None
+    return JSONResponse({"items": [_answer(row) for row in rows[:limit]], "next_cursor": more})
+
+
+@router.get("/{calibration_id}", response_model=Calibration, responses=documented(400, 404, 503),
+            summary="Read a calibration")  # fmt: skip
+def read_calibration(calibration_id: CalibrationId, service: Service, caller: Asking) -> Response:
+    """The fitted profile with its errors."""
+    row = service.calibrations.get(calibration_id, owner=caller.sees)
+    if row is None:
+        raise _gone(calibration_id)
+    return JSONResponse(_answer(row))
+
+
+@router.delete("/{calibration_id}", status_code=204, responses=documented(400, 404, 503),
+               summary="Remove a calibration")  # fmt: skip
+def delete_calibration(calibration_id: CalibrationId, service: Service, caller: Asking) -> Response:
+    """Remove it; plans that used it keep the profile they took from it."""
+    if not service.calibrations.delete(calibration_id, owner=caller.sees):
+        raise _gone(calibration_id)
+    return Response(status_code=204)
+
+
+def _read(content_type: str, body: bytes) -> CalibrationRequest:
+    if content_type.partition(";")[0].strip().lower() != "text/csv":
+        return read_model(CalibrationRequest, parse_json(body))
+    try:
+        rows = list(_rows(body.decode("utf-8-sig")))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise Refused((Fault("invalid-request", f"the body is not CSV: {error}", "", "CSV in UTF-8 with a header",
+                             "Correct the line."),)) from None  # fmt: skip
+    return read_model(CalibrationRequest, {"rows": rows})
+
+
+def _rows(text: str) -> Iterator[dict[str, str]]:
+    for number, row in enumerate(csv.DictReader(io.StringIO(text, newline=""), strict=True), start=2):
+        if None in row or None in row.values():
+            raise csv.Error(f"row {number} has another number of cells than the header")
+        yield row
+
+
+def _as_text(row: dict[str, Any]) -> dict[str, str]:
+    return {name: "" if value is None else str(value) for name, value in row.items()}
+
+
+def _answer(row: CalibrationRow) -> dict[str, Any]:
+    return {"id": row.id, "created_at": when(row.created_at), **json.loads(row.document)}
+
+
+def _too_many(number: int, limit: int) -> Fault:
+    return Fault("limit-exceeded", f"{number:,} rows, the limit of this service is {limit:,}", "/rows",
+                 f"at most {limit:,} rows", "Send the rows of one stack and GPU type.", limit=limit,
+                 value=number)  # fmt: skip
+
+
+def _gone(calibration_id: str) -> Rejected:
+    return not_found(f"there is no calibration {calibration_id!r}", "Use an id that GET /v1/calibrations lists.")

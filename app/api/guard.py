@@ -1,0 +1,110 @@
+"""Who comes in: reads the API key of a request before anything else of it, its body included.
+
+Owns the ASGI middleware that names the caller, and which paths are open. Never knows what a route does.
+"""
+
+from __future__ import annotations
+
+import time
+
+from anyio.to_thread import run_sync
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app.api.problems import problem
+from app.faults import Fault, Refused
+from app.jobs.access import ANYBODY, Caller, caller_of
+from app.jobs.service import PlanService
+from app.settings import InvalidSetting, Settings
+from app.storage.keys import KeyStore
+
+CALLER = "isthmus.caller"
+OPEN_PATHS = ("/", "/docs", "/openapi.json")
+OPEN_FOLDERS = ("/static/", "/healthz/")
+RECHECK_S = 1.0  # a first key locks the door of a running service within this time
+
+
+class Guard:
+    """Puts the caller into the scope, or answers 401 or 403."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app = app
+        self._settings = settings
+        self._needs_key = settings.authentication == "required"
+        self._checked_at = -1e9
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Name the caller, then hand on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            scope[CALLER] = await self._caller(scope)
+        except Refused as refusal:
+            headers = {"WWW-Authenticate": 'Bearer realm="isthmus"', "Connection": "close"}
+            await problem(scope["path"], refusal.faults, headers=headers)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    async def _caller(self, scope: Scope) -> Caller:
+        if is_open(scope["path"]):
+            return ANYBODY
+        service: PlanService = scope["app"].state.service
+        if not await self._keys_needed(service):
+            return ANYBODY
+        token = _token(Headers(scope=scope))
+        key = await run_sync(service.keys.check, token)
+        if key is None:
+            raise Refused((_credentials("credentials-invalid", "the key of this request is not a living one"),))
+        wanted = "read" if scope["method"] in ("GET", "HEAD", "OPTIONS") else "submit"
+        if not {wanted, "admin"} & key.scopes:
+            raise Refused((_missing_scope(wanted, key.scopes),))
+        return caller_of(key)
+
+    async def _keys_needed(self, service: PlanService) -> bool:
+        now = time.monotonic()
+        if self._settings.authentication == "auto" and now - self._checked_at > RECHECK_S:
+            # The check of the start has run; what is left to find out is whether a key has come or gone.
+            self._needs_key = not self._settings.is_loopback or await run_sync(service.keys.any_living)
+            self._checked_at = now
+        return self._needs_key
+
+
+def is_open(path: str) -> bool:
+    """Whether a path is answered to anybody: pages, the description and the probes, never a plan.
+
+    >>> is_open("/healthz/live"), is_open("/v1/plans")
+    (True, False)
+    """
+    return path in OPEN_PATHS or path.startswith(OPEN_FOLDERS)
+
+
+def check_openness(settings: Settings, keys: KeyStore) -> None:
+    """Refuse to start where everybody on the network could submit, unless that is what the settings say."""
+    if settings.authentication != "auto" or settings.is_loopback or keys.any_living():
+        return
+    raise InvalidSetting(
+        f"ISTHMUS_HOST={settings.host!r} can be reached from other machines and there is no API key: create one with "
+        "`isthmus keys create OWNER --scopes read,submit`, or state ISTHMUS_AUTHENTICATION=required (nobody comes in "
+        "until there is a key) or ISTHMUS_AUTHENTICATION=off (everybody does)"
+    )
+
+
+def _token(headers: Headers) -> str:
+    given = headers.getlist("authorization")
+    if not given:
+        raise Refused((_credentials("credentials-missing", "the request has no Authorization header"),))
+    kind, _, token = given[0].partition(" ")
+    if len(given) > 1 or kind.lower() != "bearer":
+        raise Refused((_credentials("credentials-invalid", "the Authorization header is not one Bearer token"),))
+    return token.strip()
+
+
+def _credentials(code: str, what: str) -> Fault:
+    return Fault(code, what, "", "Authorization: Bearer isthmus_...", "Ask whoever runs the service for a key.",
+                 "header Authorization")  # fmt: skip
+
+
+def _missing_scope(wanted: str, scopes: frozenset[str]) -> Fault:
+    return Fault("not-allowed", f"this needs the scope {wanted}, the key has {', '.join(sorted(scopes))}", "",
+                 f"keys with the scope {wanted}", "Use another key.", "header Authorization")  # fmt: skip

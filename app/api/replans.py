@@ -1,0 +1,128 @@
+"""Plans made from plans: the same request with something changed, and what moved.
+
+Routes only: declare, delegate, return.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from functools import partial
+from typing import Annotated, Any
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter
+from fastapi.responses import Response
+from pydantic import Field
+
+from app.api.answers import Answer, PlanEnvelope, PlanStatus
+from app.api.headers import Asking, IdempotencyKey, Service, Urgency, WaitS
+from app.api.plans import PlanId, answer_of, found, gone
+from app.api.problems import Rejected, documented
+from app.documents import read_model, read_plan
+from app.faults import Fault
+from app.jobs.access import USUAL_URGENCY
+from app.jobs.moves import moves_between
+from app.jobs.patches import merged
+from app.storage.plans import PlanRow
+from models.request import PlanRequest
+
+router = APIRouter(prefix="/v1/plans", tags=["plans"])
+
+
+class Replan(Answer):
+    """What has changed since a plan was made."""
+
+    patch: dict[str, Any] = Field(
+        default_factory=dict,
+        description="JSON merge patch (RFC 7396) of the plan's request; lists are replaced as a whole.",
+        examples=[{"constraints": {"max_gpus": 8192}}],
+    )
+    lost_places: Annotated[list[str], Field(max_length=1000)] = Field(
+        default_factory=list,
+        description="Places that are gone: they join constraints.forbidden_places.",
+        examples=[["west-1"]],
+    )
+
+
+class MoveItem(Answer):
+    """Stage groups of one pipeline rank that change place."""
+
+    pipeline_rank: int = Field(description="The pipeline rank.", examples=[3])
+    from_place: str = Field(description="Where they were.", examples=["west-1"])
+    to_place: str = Field(description="Where they are to be.", examples=["east-1"])
+    num_stage_groups: int = Field(description="How many of them.", examples=[8])
+
+
+class MoveReport(Answer):
+    """What changes place between a plan and the plan it was replanned from."""
+
+    parent_id: str = Field(description="The plan before.", examples=["plan_019da1b2c3d4"])
+    num_stage_groups: int = Field(description="Stage groups (replicas x ranks) of the new plan.", examples=[64])
+    num_moved: int = Field(description="Those that were not in that place before.", examples=[16])
+    comparable: bool = Field(
+        description="False: tensor, context or pipeline degrees differ, so every stage group is another one.",
+        examples=[True],
+    )
+    moves: list[MoveItem] = Field(description="From where to where; empty when not comparable.", examples=[[]])
+
+
+@router.post("/{plan_id}:replan", status_code=202, response_model=PlanStatus,
+             responses={200: {"model": PlanEnvelope, "description": "Ended within `Prefer: wait`"},
+                        **documented(400, 404, 408, 409, 413, 415, 422, 429, 503)},
+             summary="Plan again with something changed")  # fmt: skip
+async def replan(
+    plan_id: PlanId,
+    body: Replan,
+    service: Service,
+    caller: Asking,
+    wait_s: WaitS,
+    key: IdempotencyKey,
+    urgency: Urgency = None,
+) -> Response:
+    """A new plan from an old one's request: a lost building, another capacity; the old plan stays as it is."""
+    chosen = USUAL_URGENCY if urgency is None else urgency
+    with service.holding_key(key, caller.owner):
+        text = await run_sync(partial(service.plans.request, plan_id, owner=caller.sees))
+        if text is None:
+            raise gone(plan_id)
+        request = await run_sync(_changed, text, body)
+        submitted = await run_sync(
+            partial(service.submit, request, key, caller=caller, urgency=chosen, parent_id=plan_id)
+        )
+        return await answer_of(service, submitted, wait_s)
+
+
+@router.get("/{plan_id}/moves", response_model=MoveReport, responses=documented(400, 404, 409, 503),
+            summary="Read what moved against the parent")  # fmt: skip
+def read_moves(plan_id: PlanId, service: Service, caller: Asking) -> MoveReport:
+    """The least number of stage groups that change place, replicas being interchangeable."""
+    row = found(service, plan_id, caller)
+    if row.parent_id is None:
+        raise _nothing_to_compare(f"plan {plan_id} was not made from another plan")
+    parent = service.plans.get(row.parent_id, owner=caller.sees)
+    if parent is None:
+        raise _nothing_to_compare(f"the plan that {plan_id} was made from has been removed")
+    for one in (parent, row):
+        if not _has_plan(one):
+            raise _nothing_to_compare(f"plan {one.id} ({one.state}) holds no placement")
+    report = moves_between(read_plan(parent.outcome or b""), read_plan(row.outcome or b""))
+    return MoveReport(parent_id=parent.id, **dataclasses.asdict(report))
+
+
+def _changed(text: bytes, body: Replan) -> PlanRequest:
+    document = merged(json.loads(text), body.patch)
+    if body.lost_places:
+        constraints = document.setdefault("constraints", {})
+        kept = [one for one in constraints.get("forbidden_places", []) if one not in body.lost_places]
+        constraints["forbidden_places"] = [*kept, *body.lost_places]
+    return read_model(PlanRequest, document)
+
+
+def _has_plan(row: PlanRow) -> bool:
+    return row.outcome is not None and json.loads(row.outcome)["status"] == "planned"
+
+
+def _nothing_to_compare(what: str) -> Rejected:
+    return Rejected(Fault("not-finished", what, "", "plans of :replan whose outcome, and whose parent's, is planned",
+                          "Wait until both searches have found a plan.", "path"))  # fmt: skip

@@ -1,0 +1,189 @@
+"""The study resource: a grid of what-ifs over one request, queued together and read as one table.
+
+Routes only: declare, delegate, return.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Path, Query
+from fastapi.responses import JSONResponse, Response
+from pydantic import Field
+
+from app.api.answers import Answer, Figures, StateName, StopReasonName, when
+from app.api.headers import Asking, IdempotencyKey, Service, Urgency
+from app.api.plans import check_cursor
+from app.api.problems import ProblemItem, Rejected, documented, not_found
+from app.jobs.access import STUDY_URGENCY, Caller
+from app.jobs.service import PlanService
+from app.jobs.studies import StudyOrder, submit_study
+from app.storage.plans import PlanRow
+from app.storage.studies import StudyRow
+
+router = APIRouter(prefix="/v1/studies", tags=["studies"])
+StudyId = Annotated[str, Path(pattern=r"^study_[0-9a-f]{28}$", description="Name of the study.")]
+StudyState = Literal["queued", "running", "done"]
+MAX_AXES = 8
+
+
+class StudyRequest(Answer):
+    """One request and what is to vary in it. The members are every combination of the axes, then every patch."""
+
+    name: str = Field("", max_length=120, description="What to call it.", examples=["How much distance costs"])
+    base: dict[str, Any] = Field(
+        description="A body of POST /v1/plans.",
+        examples=[{"cluster": "two-buildings", "workload": {"architecture": "llama-3.1-405b"}}],
+    )
+    axes: dict[str, list[Any]] = Field(
+        default_factory=dict,
+        max_length=MAX_AXES,
+        description="JSON Pointers into the base request with the values to put there; all combinations are planned.",
+        examples=[{"/workload/global_batch_sequences": [1024, 2048], "/constraints/max_gpus": [8192, 16384]}],
+    )
+    patches: list[dict[str, Any]] = Field(
+        default_factory=list,
+        max_length=10_000,
+        description="JSON merge patches (RFC 7396) of the base request; each gives one plan.",
+        examples=[[{"constraints": {"pipeline_may_cross_buildings": False}}]],
+    )
+
+
+class StudyMember(Answer):
+    """One plan of a study, or why there is none."""
+
+    index: int = Field(description="Position in the study.", examples=[0])
+    changes: dict[str, Any] = Field(description="What differs from the base.", examples=[{"/constraints/max_gpus": 1}])
+    plan_id: str | None = Field(description="Its plan; null if refused or deleted.", examples=["plan_019da1b2c3d4"])
+    state: Literal["refused", "deleted"] | StateName = Field(description="State of the plan.", examples=["succeeded"])
+    stop_reason: StopReasonName | None = Field(description="Why it ended; null before.", examples=["finished"])
+    figures: Figures | None = Field(description="Headline figures of its best plan.", examples=[None])
+    faults: list[ProblemItem] = Field(description="Why it was refused.", examples=[[]])
+
+
+class StudyHead(Answer):
+    """What every view of a study begins with."""
+
+    id: str = Field(description="Name of the study; sorts by time.", examples=["study_019da1b2c3d4"])
+    name: str = Field(description="What it is called.", examples=["How much distance costs"])
+    state: StudyState = Field(description="done: no plan of it will change any more.", examples=["running"])
+    created_at: datetime = Field(description="When it was submitted.", examples=["2026-01-01T00:00:00Z"])
+    counts: dict[str, int] = Field(description="Plans by state.", examples=[{"queued": 3, "succeeded": 1}])
+
+
+class Study(StudyHead):
+    """The full view: the table."""
+
+    members: list[StudyMember] = Field(description="Every member, in order.", examples=[[]])
+
+
+class StudyPage(Answer):
+    """Some studies, newest first."""
+
+    items: list[StudyHead] = Field(description="Light views.", examples=[[]])
+    next_cursor: str | None = Field(
+        description="Give it as `cursor` for the next page; null: no more.", examples=[None]
+    )
+
+
+@router.post("", status_code=202, response_model=Study,
+             responses=documented(400, 408, 409, 413, 415, 422, 429, 503),
+             summary="Plan a grid of requests")  # fmt: skip
+async def submit_a_study(
+    body: StudyRequest, service: Service, caller: Asking, key: IdempotencyKey, urgency: Urgency = None
+) -> Response:
+    """Queue one plan per member behind usual plans, and answer 202 with the study's `Location`."""
+    order = StudyOrder(body.name, body.base, body.axes, body.patches)
+    chosen = STUDY_URGENCY if urgency is None else urgency
+    held = None if key is None else f"study:{key}"
+    with service.holding_key(held, caller.owner):
+        submitted = await run_sync(partial(submit_study, service, order, caller=caller, urgency=chosen, key=key))
+    row = await run_sync(_found, service, submitted.plan_id, caller)
+    headers = {"Location": f"/v1/studies/{row.id}", "Retry-After": "5"}
+    if not submitted.is_new:
+        headers["Idempotency-Replayed"] = "true"
+    return JSONResponse(await run_sync(_study, service, row), status_code=202, headers=headers)
+
+
+@router.get("", response_model=StudyPage, responses=documented(400, 503), summary="List studies, newest first")
+def list_studies(
+    service: Service,
+    caller: Asking,
+    limit: Annotated[int, Query(ge=1, le=200, description="Studies of a page.")] = 50,
+    cursor: Annotated[str | None, Query(max_length=40, description="`next_cursor` of the page before.")] = None,
+) -> Response:
+    """A page of light views; `next_cursor` leads to the next one."""
+    check_cursor(cursor, r"study_[0-9a-f]{28}")
+    rows = service.studies.page(limit=limit + 1, before=cursor, owner=caller.sees)
+    counts = service.studies.counts_of([row.id for row in rows[:limit]])
+    items = [_head(row, counts[row.id]) for row in rows[:limit]]
+    more = rows[limit - 1].id if len(rows) > limit else None
+    return JSONResponse({"items": items, "next_cursor": more})
+
+
+@router.get("/{study_id}", response_model=Study, responses=documented(400, 404, 503), summary="Read a study")
+def read_study(study_id: StudyId, service: Service, caller: Asking) -> Response:
+    """Every member with its state and headline figures."""
+    body = _study(service, _found(service, study_id, caller))
+    return JSONResponse(body, headers={} if body["state"] == "done" else {"Retry-After": "5"})
+
+
+@router.post("/{study_id}:cancel", response_model=Study, responses=documented(400, 404, 503),
+             summary="Stop what is left of a study")  # fmt: skip
+def cancel_study(study_id: StudyId, service: Service, caller: Asking) -> Response:
+    """Queued plans end at once, running ones soon, each with the best it has; finished ones stay."""
+    row = _found(service, study_id, caller)
+    service.studies.cancel(row.id)
+    return JSONResponse(_study(service, row))
+
+
+@router.delete("/{study_id}", status_code=204, responses=documented(400, 404, 503), summary="Remove a study")
+def delete_study(study_id: StudyId, service: Service, caller: Asking) -> Response:
+    """Remove the study and all its plans; running searches are stopped and forgotten."""
+    if not service.studies.delete(study_id, owner=caller.sees):
+        raise _gone(study_id)
+    return Response(status_code=204)
+
+
+def _found(service: PlanService, study_id: str, caller: Caller) -> StudyRow:
+    row = service.studies.get(study_id, owner=caller.sees)
+    if row is None:
+        raise _gone(study_id)
+    return row
+
+
+def _gone(study_id: str) -> Rejected:
+    return not_found(f"there is no study {study_id!r}", "Use an id that GET /v1/studies lists.")
+
+
+def _head(row: StudyRow, counts: dict[str, int]) -> dict[str, Any]:
+    state = "running" if counts.get("running") else "queued" if counts.get("queued") else "done"
+    if state == "queued" and len(counts) > 1:
+        state = "running"
+    return {"id": row.id, "name": row.name, "state": state, "created_at": when(row.created_at), "counts": counts}
+
+
+def _study(service: PlanService, row: StudyRow) -> dict[str, Any]:
+    plans = service.studies.plans_of(row.id)
+    members = [_member(number, one, plans.get(number)) for number, one in enumerate(row.member_list())]
+    counts: dict[str, int] = {}
+    for member in members:
+        counts[member["state"]] = counts.get(member["state"], 0) + 1
+    return {**_head(row, counts), "members": members}
+
+
+def _member(number: int, stored: dict[str, Any], plan: PlanRow | None) -> dict[str, Any]:
+    absent = "refused" if stored["faults"] else "deleted"
+    return {
+        "index": number,
+        "changes": stored["changes"],
+        "plan_id": None if plan is None else plan.id,
+        "state": absent if plan is None else plan.state,
+        "stop_reason": None if plan is None else plan.stop_reason,
+        "figures": None if plan is None or plan.headline is None else json.loads(plan.headline),
+        "faults": stored["faults"],
+    }

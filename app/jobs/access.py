@@ -1,0 +1,124 @@
+"""Who asks, what they may do and how much: scopes, owners and quotas, the same for every door.
+
+Owns what a caller may see and the counting of what a key has under way. Never knows HTTP.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from app.faults import Fault
+from app.settings import Settings
+from app.storage.keys import SCOPES, KeyRow, KeyStore
+from app.storage.tables import PLANS
+
+MOST_URGENT, USUAL_URGENCY, STUDY_URGENCY, LEAST_URGENT = 0, 3, 6, 7
+
+
+class Busy(Exception):
+    """Too much is under way; the same request can succeed later."""
+
+    def __init__(self, fault: Fault, retry_after_s: int) -> None:
+        super().__init__(fault.what)
+        self.fault = fault
+        self.retry_after_s = retry_after_s
+
+
+class Forbidden(Exception):
+    """The caller is known and may not do this."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.what)
+        self.fault = fault
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks. Plans belong to an owner, so that a key can be replaced by a new one of the same owner."""
+
+    owner: str = ""
+    key_id: str = ""
+    scopes: frozenset[str] = frozenset(SCOPES)
+    max_active_plans: int | None = None
+    max_submissions_per_minute: int | None = None
+
+    @property
+    def sees(self) -> str | None:
+        """The owner whose plans are visible; None: everybody's."""
+        return None if "admin" in self.scopes else self.owner
+
+
+ANYBODY = Caller()
+
+
+def caller_of(key: KeyRow) -> Caller:
+    """The caller that came with a key."""
+    return Caller(key.owner, key.id, key.scopes, key.max_active_plans, key.max_submissions_per_minute)
+
+
+def check_urgency(caller: Caller, urgency: int) -> None:
+    """Going before everybody else is for administrators."""
+    if urgency > MOST_URGENT or "admin" in caller.scopes:
+        return
+    raise Forbidden(
+        Fault(
+            code="not-allowed",
+            what="urgency 0 goes before the plans of every other key and needs the scope admin",
+            allowed="urgency 1 to 7; it orders the plans of one key",
+            remedy="Send a greater urgency, or use a key with the scope admin.",
+            where="header Isthmus-Priority",
+        )
+    )
+
+
+@dataclass(frozen=True)
+class Quotas:
+    """The limits of one database, checked in the transaction that submits."""
+
+    settings: Settings
+    keys: KeyStore
+
+    def admit(self, connection: sa.Connection, caller: Caller, num_plans: int = 1) -> None:
+        """Raise Busy when the caller, or the service, has as much under way as it may."""
+        # First, because it locks the row of the key: two submissions with one key are counted one after the other.
+        if caller.key_id:
+            self._check_rate(connection, caller)
+            self._check_active(connection, caller, num_plans)
+        num_queued = _count(connection, PLANS.c.state == "queued")
+        if num_queued + num_plans > self.settings.max_queued_plans:
+            what = f"{num_queued} plans wait and {num_plans} would be added"
+            limit = self.settings.max_queued_plans
+            raise _busy("queue-full", what, "queued plans of this service", num_queued + num_plans, limit)
+
+    def _check_rate(self, connection: sa.Connection, caller: Caller) -> None:
+        limit = caller.max_submissions_per_minute or self.settings.max_submissions_per_minute
+        number = self.keys.count_submission(connection, caller.key_id)
+        if number > limit:
+            what, wait_s = f"submission {number} of this minute", self.keys.seconds_to_next_minute()
+            raise _busy("rate-exceeded", what, "submissions per minute and key", number, limit, retry_after_s=wait_s)
+
+    def _check_active(self, connection: sa.Connection, caller: Caller, num_plans: int) -> None:
+        limit = caller.max_active_plans or self.settings.max_active_plans
+        mine = PLANS.c.key_id == caller.key_id
+        number = _count(connection, mine, PLANS.c.state.in_(("queued", "running")))
+        if number + num_plans > limit:
+            what = f"{number} plans of this key are queued or running and {num_plans} would be added"
+            raise _busy("quota-exceeded", what, "queued and running plans per key", number + num_plans, limit)
+
+
+def _count(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> int:
+    return int(connection.execute(sa.select(sa.func.count()).select_from(PLANS).where(*conditions)).scalar_one())
+
+
+def _busy(code: str, what: str, of_what: str, value: int, limit: int, *, retry_after_s: int = 10) -> Busy:
+    fault = Fault(
+        code=code,
+        what=f"{what}, the limit is {limit}",
+        allowed=f"at most {limit} {of_what}",
+        remedy="Send the request again after the time in Retry-After.",
+        limit=limit,
+        value=value,
+    )
+    return Busy(fault, retry_after_s)

@@ -1,0 +1,44 @@
+"""Fits a profile to measured rows for any door: the command line and the HTTP service ask the same function.
+
+Owns the form of the answer and what columns that are missing mean. The fit itself is the solver's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app.faults import Fault, Refused
+from models.catalogue import entry_names, named_entry
+from models.stack import StackProfile
+from solver.validation.calibration import calibrate_rows
+
+
+def calibration(
+    rows: Sequence[Mapping[str, str]], *, name: str, constants: Sequence[str] = (), profile: str | None = None
+) -> dict[str, Any]:
+    """Constants of a stack profile fitted to measured runs, with the error on runs held back, as plain values."""
+    try:
+        fitted = calibrate_rows(rows, name=name, start=_profile(profile), constants=constants)
+    except KeyError as missing:
+        remedy = "Use the columns of the measured training data."
+        raise Refused((Fault("missing-field", f"the rows have no column {missing}", remedy=remedy),)) from None
+    return {
+        "profile": fitted.profile.model_dump(mode="json"),
+        "rows": fitted.num_rows,
+        "fitted": dict(fitted.fitted),
+        "fit_mean_abs_pct": fitted.fit_mean_abs_pct,
+        "fit_median_abs_pct": fitted.fit_median_abs_pct,
+        "cross_validated_mean_abs_pct": fitted.cross_validated_mean_abs_pct,
+        "cross_validated_median_abs_pct": fitted.cross_validated_median_abs_pct,
+    }
+
+
+def _profile(name: str | None) -> StackProfile | None:
+    if name is None:
+        return None
+    allowed = ", ".join(entry_names("stacks"))
+    if name not in entry_names("stacks"):
+        raise Refused((Fault("unknown-name", f"no profile is called {name!r}", "/profile", allowed,
+                             f"Use one of {allowed}."),))  # fmt: skip
+    return StackProfile.model_validate(named_entry("stacks", name))

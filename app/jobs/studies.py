@@ -1,0 +1,127 @@
+"""Studies: many requests made from one, queued together at low priority, looked at as one table.
+
+Owns the fan-out. Each member is a plan like any other, so all workers share the work and each member survives alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from app.documents import canonical, digest, read_model
+from app.faults import Fault, Refused
+from app.jobs.access import Caller, check_urgency
+from app.jobs.patches import grid, merged, with_value
+from app.jobs.service import PlanService, Submitted, replayed
+from app.storage.plans import NewPlan
+from app.storage.studies import StudyRow
+from models.request import PlanRequest
+
+
+@dataclass(frozen=True)
+class StudyOrder:
+    """What a study is made of: a base request, and either axes or patches."""
+
+    name: str
+    base: Any
+    axes: Mapping[str, Sequence[Any]]
+    patches: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class _Member:
+    """One request of a study, or the faults that keep it from being one."""
+
+    changes: Any
+    request: bytes | None
+    faults: tuple[Fault, ...] = ()
+
+
+def submit_study(
+    service: PlanService, order: StudyOrder, *, caller: Caller, urgency: int, key: str | None
+) -> Submitted:
+    """Queue every member that can be planned, or find the study that the same key already made.
+
+    A member that arithmetic refutes is kept with its faults: in a grid some corners are impossible. When no member
+    can be planned the study is refused.
+    """
+    check_urgency(caller, urgency)
+    _check_size(order, service.settings.max_study_plans)
+    spec = json.dumps([order.name, order.base, order.axes, order.patches], sort_keys=True).encode()
+    if key is not None and (found := service.studies.by_key(caller.owner, key)) is not None:
+        return replayed(found, digest(spec))
+    members = [_member(service, order.base, changes, caller) for changes in _changes(order)]
+    planned = [one for one in members if one.request is not None]
+    if not planned:
+        raise Refused(members[0].faults)
+    row = _row(service, order, members, caller, digest(spec))
+    plans = [
+        NewPlan(one.request, digest(one.request), None, caller.owner, caller.key_id, urgency, None, row.id, number)
+        for number, one in enumerate(members)
+        if one.request is not None
+    ]
+    try:
+        service.studies.insert(
+            row,
+            plans,
+            service.enqueue,
+            lambda connection: service.quotas.admit(connection, caller, len(plans)),
+            idempotency_key=key,
+        )
+    except sa.exc.IntegrityError:
+        found = service.studies.by_key(caller.owner, key or "")
+        if found is None:
+            raise
+        return replayed(found, row.request_digest)
+    return Submitted(row.id, is_new=True)
+
+
+def _row(
+    service: PlanService, order: StudyOrder, members: Sequence[_Member], caller: Caller, spec_digest: str
+) -> StudyRow:
+    listed = [{"changes": one.changes, "faults": [fault.to_dict() for fault in one.faults]} for one in members]
+    studies = service.studies
+    text = json.dumps(listed, separators=(",", ":")).encode()
+    return StudyRow(studies.new_id(), caller.owner, spec_digest, order.name, text, studies.now())
+
+
+def _changes(order: StudyOrder) -> Iterator[Any]:
+    if order.axes:
+        yield from grid(order.axes)
+    yield from order.patches
+
+
+def _check_size(order: StudyOrder, limit: int) -> None:
+    number = len(order.patches)
+    if order.axes:
+        combinations = 1
+        for values in order.axes.values():
+            combinations *= len(values)
+        number += combinations
+    if number == 0:
+        raise Refused((Fault("empty-study", "the study has neither axes with values nor patches", "",
+                             "axes, patches or both", "Add what is to vary."),))  # fmt: skip
+    if number > limit:
+        raise Refused((Fault("limit-exceeded", f"{number:,} plans, the limit of this service is {limit:,}", "/axes",
+                             f"at most {limit:,} plans", "Give fewer values, or send several studies.",
+                             limit=limit, value=number),))  # fmt: skip
+
+
+def _member(service: PlanService, base: Any, changes: Any, caller: Caller) -> _Member:
+    is_point = isinstance(changes, Mapping) and bool(changes) and all(str(key).startswith("/") for key in changes)
+    try:
+        document = base
+        if is_point:
+            for pointer, value in changes.items():
+                document = with_value(document, pointer, value)
+        else:
+            document = merged(base, changes)
+        request = service.with_profile(read_model(PlanRequest, document), caller)
+        service.check(request)
+    except Refused as refusal:
+        return _Member(changes, None, refusal.faults[:10])
+    return _Member(changes, canonical(request))

@@ -1,0 +1,69 @@
+"""Fitted profiles that later requests may name by id.
+
+Owns the rows. Never fits anything.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from app.storage.tables import CALIBRATIONS
+
+CALIBRATION_PREFIX = "cal_"
+
+
+@dataclass(frozen=True)
+class CalibrationRow:
+    """One stored calibration; the document is JSON text."""
+
+    id: str
+    owner: str
+    document: bytes
+    created_at: float
+
+
+class CalibrationStore:
+    """The calibrations of one database."""
+
+    def __init__(self, engine: sa.Engine, *, clock: Callable[[], float] = time.time) -> None:
+        self._engine = engine
+        self._clock = clock
+
+    def insert(self, owner: str, document: bytes) -> CalibrationRow:
+        """Keep a calibration under a new id."""
+        now = self._clock()
+        row = CalibrationRow(f"{CALIBRATION_PREFIX}{int(now * 1000):012x}{os.urandom(10).hex()}", owner, document, now)
+        with self._engine.begin() as connection:
+            connection.execute(sa.insert(CALIBRATIONS).values(**vars(row)))
+        return row
+
+    def get(self, name: str, *, owner: str | None) -> CalibrationRow | None:
+        """One calibration, or None; of this owner only, when one is named."""
+        with self._engine.connect() as connection:
+            row = connection.execute(sa.select(CALIBRATIONS).where(*_owned(name, owner))).mappings().first()
+        return None if row is None else CalibrationRow(**row)
+
+    def page(self, *, limit: int, before: str | None, owner: str | None) -> list[CalibrationRow]:
+        """Calibrations, newest first, older than `before`."""
+        query = sa.select(CALIBRATIONS).order_by(CALIBRATIONS.c.id.desc()).limit(limit)
+        if before is not None:
+            query = query.where(CALIBRATIONS.c.id < before)
+        if owner is not None:
+            query = query.where(CALIBRATIONS.c.owner == owner)
+        with self._engine.connect() as connection:
+            return [CalibrationRow(**row) for row in connection.execute(query).mappings()]
+
+    def delete(self, name: str, *, owner: str | None) -> bool:
+        """Remove one; plans that used it keep what they took from it."""
+        with self._engine.begin() as connection:
+            return connection.execute(sa.delete(CALIBRATIONS).where(*_owned(name, owner))).rowcount > 0
+
+
+def _owned(name: str, owner: str | None) -> tuple[sa.ColumnElement[bool], ...]:
+    by_id = CALIBRATIONS.c.id == name
+    return (by_id,) if owner is None else (by_id, CALIBRATIONS.c.owner == owner)

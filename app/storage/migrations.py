@@ -1,0 +1,78 @@
+"""Brings a database to the current shape: new ones are created whole, older ones changed step by step, forward only.
+
+Owns the schema version and the steps. Never takes data away; a newer database than this program knows is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+import sqlalchemy as sa
+
+from app.storage.tables import METADATA, PLANS, SCHEMA
+
+SCHEMA_VERSION = 2
+
+# Statements that SQLite and Postgres both understand, by the version they lead to. Whole tables that a version adds
+# need no statement: they are created after the last step.
+STEPS: Mapping[int, tuple[str, ...]] = {
+    2: (
+        "ALTER TABLE isthmus_plans ADD COLUMN owner VARCHAR(64) DEFAULT '' NOT NULL",
+        "ALTER TABLE isthmus_plans ADD COLUMN key_id VARCHAR(32) DEFAULT '' NOT NULL",
+        "ALTER TABLE isthmus_plans ADD COLUMN urgency INTEGER DEFAULT 3 NOT NULL",
+        "ALTER TABLE isthmus_plans ADD COLUMN parent_id VARCHAR(40)",
+        "ALTER TABLE isthmus_plans ADD COLUMN study_id VARCHAR(40)",
+        "ALTER TABLE isthmus_plans ADD COLUMN member INTEGER",
+        "ALTER TABLE isthmus_plans ADD COLUMN headline BYTEA",
+        "CREATE INDEX ix_isthmus_plans_owner ON isthmus_plans (owner)",
+        "CREATE INDEX ix_isthmus_plans_study_id ON isthmus_plans (study_id)",
+        "CREATE INDEX ix_isthmus_plans_key_state ON isthmus_plans (key_id, state)",
+        # Keys of idempotency belong to an owner from here on; what exists belongs to nobody.
+        "UPDATE isthmus_plans SET idempotency_key = ':' || idempotency_key WHERE idempotency_key IS NOT NULL",
+    ),
+}
+
+
+class IncompatibleDatabase(Exception):
+    """The database was written by a newer version of the schema."""
+
+
+def create_tables(engine: sa.Engine) -> None:
+    """Create or migrate, so that the database has the current shape.
+
+    >>> from app.storage.tables import create_engine
+    >>> create_tables(create_engine("sqlite://"))
+    """
+    if sa.inspect(engine).has_table(SCHEMA.name) and sa.inspect(engine).has_table(PLANS.name):
+        _migrate(engine)
+    try:
+        METADATA.create_all(engine)
+    except (sa.exc.OperationalError, sa.exc.ProgrammingError, sa.exc.IntegrityError):
+        # Another process created the same tables between the check and the statement.
+        METADATA.create_all(engine)
+    # Another process may have written the same row in between.
+    with suppress(sa.exc.IntegrityError), engine.begin() as connection:
+        if connection.execute(sa.select(SCHEMA.c.version)).scalar() is None:
+            connection.execute(sa.insert(SCHEMA).values(version=SCHEMA_VERSION))
+
+
+def _migrate(engine: sa.Engine) -> None:
+    with engine.begin() as connection:
+        # A statement that writes takes the lock: a second process that migrates waits here and finds the work done.
+        connection.execute(sa.update(SCHEMA).values(version=SCHEMA.c.version))
+        found = connection.execute(sa.select(SCHEMA.c.version)).scalar()
+        version = SCHEMA_VERSION if found is None else int(found)
+        if version > SCHEMA_VERSION:
+            raise IncompatibleDatabase(
+                f"the database has schema version {version}, this program knows up to {SCHEMA_VERSION}: "
+                "use another database_url or the program version that wrote it"
+            )
+        for step in range(version + 1, SCHEMA_VERSION + 1):
+            for statement in STEPS[step]:
+                connection.execute(sa.text(statement.replace(" BYTEA", _binary(engine))))
+        connection.execute(sa.update(SCHEMA).values(version=SCHEMA_VERSION))
+
+
+def _binary(engine: sa.Engine) -> str:
+    return " BYTEA" if engine.dialect.name == "postgresql" else " BLOB"

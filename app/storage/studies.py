@@ -1,0 +1,143 @@
+"""Studies: a list of members, most of them plans of their own that carry the study's id.
+
+Owns the study rows and the joins to their plans. What a plan is and who may change it is `plans`' business.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from app.storage.plans import STATUS_COLUMNS, TERMINAL, Admit, Enqueue, NewPlan, PlanRow, PlanStore, row_of, scoped_key
+from app.storage.tables import EVENTS, PLANS, STUDIES
+
+
+@dataclass(frozen=True)
+class StudyRow:
+    """One study as stored; `members` is a JSON list of {changes, faults}, by member number."""
+
+    id: str
+    owner: str
+    request_digest: str
+    name: str
+    members: bytes
+    created_at: float
+
+    def member_list(self) -> list[dict[str, Any]]:
+        """The members as plain values."""
+        found: list[dict[str, Any]] = json.loads(self.members)
+        return found
+
+
+_COLUMNS = [column for column in STUDIES.c if column.name != "idempotency_key"]
+
+
+class StudyStore:
+    """The studies of one database."""
+
+    def __init__(self, engine: sa.Engine, *, clock: Callable[[], float] = time.time) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._plans = PlanStore(engine, clock=clock)
+
+    def new_id(self) -> str:
+        """An id that sorts by time."""
+        return f"study_{int(self._clock() * 1000):012x}{os.urandom(8).hex()}"
+
+    def insert(
+        self, row: StudyRow, plans: Sequence[NewPlan], enqueue: Enqueue, admit: Admit, *, idempotency_key: str | None
+    ) -> None:
+        """Store a study and queue its plans in one transaction.
+
+        Raises sqlalchemy's IntegrityError when the idempotency key exists.
+        """
+        with self._engine.begin() as connection:
+            admit(connection)
+            key = scoped_key(row.owner, idempotency_key)
+            connection.execute(sa.insert(STUDIES).values(**vars(row), idempotency_key=key))
+            for plan in plans:
+                self._plans.insert_in(connection, plan, enqueue)
+
+    def now(self) -> float:
+        """The time that rows of this moment carry."""
+        return self._clock()
+
+    def by_key(self, owner: str, key: str) -> tuple[str, str] | None:
+        """Id and request digest of the study that came with an owner's idempotency key."""
+        stored = scoped_key(owner, key)
+        query = sa.select(STUDIES.c.id, STUDIES.c.request_digest).where(STUDIES.c.idempotency_key == stored)
+        with self._engine.connect() as connection:
+            row = connection.execute(query).first()
+        return None if row is None else (row[0], row[1])
+
+    def get(self, study_id: str, *, owner: str | None) -> StudyRow | None:
+        """One study, or None; of this owner only, when one is named."""
+        with self._engine.connect() as connection:
+            row = connection.execute(sa.select(*_COLUMNS).where(*_owned(study_id, owner))).mappings().first()
+        return None if row is None else StudyRow(**row)
+
+    def page(self, *, limit: int, before: str | None, owner: str | None) -> list[StudyRow]:
+        """Studies, newest first, older than `before`."""
+        query = sa.select(*_COLUMNS).order_by(STUDIES.c.id.desc()).limit(limit)
+        if before is not None:
+            query = query.where(STUDIES.c.id < before)
+        if owner is not None:
+            query = query.where(STUDIES.c.owner == owner)
+        with self._engine.connect() as connection:
+            return [StudyRow(**row) for row in connection.execute(query).mappings()]
+
+    def plans_of(self, study_id: str) -> dict[int, PlanRow]:
+        """The plans of a study by member number, without their outcomes; deleted ones are missing."""
+        query = sa.select(*STATUS_COLUMNS).where(PLANS.c.study_id == study_id)
+        with self._engine.connect() as connection:
+            rows = [row_of(row) for row in connection.execute(query).mappings()]
+        return {row.member: row for row in rows if row.member is not None}
+
+    def counts_of(self, study_ids: Sequence[str]) -> dict[str, dict[str, int]]:
+        """Number of plans by state for several studies."""
+        query = (
+            sa.select(PLANS.c.study_id, PLANS.c.state, sa.func.count())
+            .where(PLANS.c.study_id.in_(study_ids))
+            .group_by(PLANS.c.study_id, PLANS.c.state)
+        )
+        counts: dict[str, dict[str, int]] = {study_id: {} for study_id in study_ids}
+        with self._engine.connect() as connection:
+            for study_id, state, number in connection.execute(query):
+                counts[study_id][state] = number
+        return counts
+
+    def cancel(self, study_id: str) -> None:
+        """Stop every plan of a study that has not ended; each keeps its best."""
+        for row in self.plans_of(study_id).values():
+            if not row.is_terminal:
+                self._plans.cancel(row.id)
+
+    def delete(self, study_id: str, *, owner: str | None) -> bool:
+        """Remove a study with its plans; running ones notice that they are not wanted any more."""
+        members = sa.select(PLANS.c.id).where(PLANS.c.study_id == study_id)
+        with self._engine.begin() as connection:
+            if connection.execute(sa.delete(STUDIES).where(*_owned(study_id, owner))).rowcount == 0:
+                return False
+            connection.execute(sa.delete(EVENTS).where(EVENTS.c.plan_id.in_(members)))
+            connection.execute(sa.delete(PLANS).where(PLANS.c.study_id == study_id))
+        return True
+
+    def delete_older_than(self, at: float) -> int:
+        """Remove old studies all of whose plans ended before that time; returns how many."""
+        young = sa.or_(PLANS.c.state.not_in(sorted(TERMINAL)), PLANS.c.finished_at >= at)
+        going = sa.select(PLANS.c.study_id).where(PLANS.c.study_id.is_not(None), young)
+        query = sa.select(STUDIES.c.id).where(STUDIES.c.created_at < at, STUDIES.c.id.not_in(going))
+        with self._engine.connect() as connection:
+            ids = [str(row[0]) for row in connection.execute(query)]
+        return sum(self.delete(study_id, owner=None) for study_id in ids)
+
+
+def _owned(study_id: str, owner: str | None) -> tuple[sa.ColumnElement[bool], ...]:
+    by_id = STUDIES.c.id == study_id
+    return (by_id,) if owner is None else (by_id, STUDIES.c.owner == owner)
