@@ -177,8 +177,9 @@ def calibrate(
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Fit a software-stack profile to your own measured runs; --out writes the profile."""
+    from app.jobs.calibration import calibration
     from app.terminal.inputs import read_rows
-    from app.terminal.measured import calibration, print_calibration
+    from app.terminal.measured import print_calibration
 
     names = tuple(one.strip() for one in constants.split(",") if one.strip())
     report = calibration(read_rows(rows), name=name, constants=names, profile=profile)
