@@ -17,6 +17,7 @@ Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all",
 Algorithm = Literal["ring", "tree", "pat", "hierarchical", "direct", "direct_hierarchical"]
 Reliability = Literal["go_back_n", "selective_repeat", "selective_repeat_nack", "erasure_code", "tcp"]
 Rate = Annotated[float, Field(ge=0, le=1e18, json_schema_extra={"unit": "B/s"})]
+Price = Annotated[float, Field(ge=0, json_schema_extra={"unit": "s/GB"})]
 
 
 class TransportChoice(Frozen):
@@ -45,6 +46,11 @@ class LinkFlow(Frozen):
 
     cause: Dimension = Field(description="Parallel dimension that sends.", examples=["pp"])
     bytes_per_iteration: Bytes = Field(description="Bytes over the iteration.", examples=[5.5e11])
+    price_s_per_gb: Price = Field(
+        0.0,
+        description="Dual of this direction in the routing of the cause: seconds of iteration per further gigabyte.",
+        examples=[6.25e-4],
+    )
 
 
 class LinkLoad(Frozen):
@@ -69,8 +75,9 @@ class LinkLoad(Frozen):
     bottleneck: tuple[Dimension, ...] = Field(
         (), description="Causes whose pace this direction sets, hidden behind compute or not.", examples=[["dp"]]
     )
-    price_s_per_gb: Annotated[float, Field(ge=0, json_schema_extra={"unit": "s/GB"})] = Field(
+    price_s_per_gb: Price = Field(
         0.0,
-        description="Iteration time that one more gigabyte on it costs; 0 where compute or another link sets the pace.",
+        description="Iteration time that one more gigabyte on it costs, the dearest of its flows; 0 where compute or"
+        " another link sets the pace.",
         examples=[6.25e-4],
     )

@@ -29,6 +29,7 @@ from models.schedule import PipelineProblem, PipelineRank, PipelineStage
 from models.transport import LinkFlow, LinkLoad, TransportChoice
 from solver.cost.flops import model_flops_per_iteration
 from tests.build_costs import MIXED, STACK, Costs, Forgery, Routes
+from tests.build_loads import valued
 from tests.build_schedule import one_f_one_b
 
 TRUTH = Forgery()
@@ -53,7 +54,7 @@ def build_plan(
     update = max(costs.optimizer_s(place, rank) for _, places, _ in routes for rank, place in enumerate(places))
     ends = [end for one in timelines for rank in one.schedule.ranks for end in rank.end_s]
     iteration_s = forgery.iteration * (max(*ends, *(one.end_s for one in exchanges)) + update)
-    loads = _link_loads(costs, iteration_s)
+    loads = _link_loads(costs, iteration_s, timelines, exchanges)
     return Plan(
         configuration=costs.configuration,
         placement=_placement(costs),
@@ -177,7 +178,9 @@ def _exchanges(costs: Costs, timelines: tuple[RouteTimeline, ...]) -> tuple[Stag
     return tuple(reversed(done))
 
 
-def _link_loads(costs: Costs, iteration_s: float) -> tuple[LinkLoad, ...]:
+def _link_loads(
+    costs: Costs, iteration_s: float, timelines: tuple[RouteTimeline, ...], exchanges: tuple[StageExchange, ...]
+) -> tuple[LinkLoad, ...]:
     """Every edge of the path between the two buildings, there and back, carries the same."""
     across = sum(count for _, places, count in costs.routes if places[0] != places[1])
     pipeline = across * costs.configuration.num_microbatches * costs.message_bytes()
@@ -185,18 +188,19 @@ def _link_loads(costs: Costs, iteration_s: float) -> tuple[LinkLoad, ...]:
     exchange = sum(costs.exchanged_bytes(stage) for stage in ranks if len(costs.num_replicas(stage)) > 1)
     sizes = {"pp": pipeline, "dp": exchange}
     flows = tuple(LinkFlow(cause=cause, bytes_per_iteration=size) for cause, size in sizes.items() if size)
-    return tuple(
+    loads = tuple(
         LinkLoad(
             link=edge.id,
             reverse=edge.reverse,
             usable_bytes_per_s=edge.capacity_bytes_per_s,
             flows=flows,
             mean_utilisation=(pipeline + exchange) / (edge.capacity_bytes_per_s * iteration_s),
-            peak_utilisation=0.9,
+            peak_utilisation=0.0,
         )
         for edge in (*costs.edges("east", "west"), *costs.edges("west", "east"))
         if flows
     )
+    return valued(costs, loads, timelines, exchanges)
 
 
 def _choice(dimension: str, collective: str, tier: str, **changes: object) -> TransportChoice:

@@ -6,7 +6,6 @@ Owns the bytes per edge. Never decides a path or a rate.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 
 from models.transport import Dimension, LinkFlow, LinkLoad
 from solver.context import Context
@@ -14,16 +13,14 @@ from solver.network.buffers import buffer_warnings
 from solver.network.topology import UPLINK_PREFIX
 from solver.placement.units import building_of
 from solver.transport.hops import reserved_bytes_per_s
-from solver.transport.prices import Traffic
+from solver.transport.prices import Prices, Traffic, message_load
 
 BYTES_PER_GB = 1e9
 
 
-def link_loads(
-    context: Context, traffic: Traffic, *, iteration_s: float, prices: Mapping[int, float]
-) -> tuple[LinkLoad, ...]:
+def link_loads(context: Context, traffic: Traffic, *, iteration_s: float, prices: Prices) -> tuple[LinkLoad, ...]:
     """Loads of every edge that carries something, in the order of the topology; `prices` in seconds per byte."""
-    pipeline = _pipeline_bytes(traffic)
+    pipeline = message_load(context, traffic).tolist()
     rate = reserved_bytes_per_s(traffic.routes, list(traffic.hops), traffic.message_bytes)
     exchange: defaultdict[int, float] = defaultdict(float)
     fastest: defaultdict[int, float] = defaultdict(float)
@@ -35,7 +32,15 @@ def link_loads(
     loads = []
     for index, edge in enumerate(context.topology.edges):
         parts: list[tuple[Dimension, float]] = [("pp", pipeline[index]), ("dp", exchange[index])]
-        flows = tuple(LinkFlow(cause=cause, bytes_per_iteration=size) for cause, size in parts if size)
+        flows = tuple(
+            LinkFlow(
+                cause=cause,
+                bytes_per_iteration=size,
+                price_s_per_gb=prices.get((index, cause), 0.0) * BYTES_PER_GB,
+            )
+            for cause, size in parts
+            if size
+        )
         if flows:
             mean = (pipeline[index] + exchange[index]) / (edge.capacity_bytes_per_s * iteration_s)
             peak = max((rate.get(index, 0.0) + fastest[index]) / edge.capacity_bytes_per_s, mean)
@@ -50,7 +55,7 @@ def link_loads(
                     num_background_flows=1 if edge.background_bytes_per_s else 0,
                     headroom_bytes_per_s=edge.capacity_bytes_per_s * max(1.0 - peak, 0.0),
                     bottleneck=tuple(cause for cause, _ in parts if index in setting_pace[cause]),
-                    price_s_per_gb=prices.get(index, 0.0) * BYTES_PER_GB,
+                    price_s_per_gb=max(flow.price_s_per_gb for flow in flows),
                 )
             )
     return tuple(loads)
@@ -62,16 +67,6 @@ def _bottlenecks(traffic: Traffic) -> dict[Dimension, set[int]]:
         "pp": {edge for delays in traffic.hops for hop in delays for edge in hop.bottlenecks},
         "dp": {edge for cost in traffic.costs if cost.wire for edge in cost.wire.bottlenecks},
     }
-
-
-def _pipeline_bytes(traffic: Traffic) -> defaultdict[int, float]:
-    """Bytes of stage messages per edge."""
-    size: defaultdict[int, float] = defaultdict(float)
-    for route, delays in zip(traffic.routes, traffic.hops, strict=True):
-        for hop in delays:
-            for edge, _ in hop.streams:
-                size[edge] += traffic.configuration.num_microbatches * route.num_replicas * traffic.message_bytes
-    return size
 
 
 def shortage_warnings(context: Context, loads: tuple[LinkLoad, ...]) -> tuple[str, ...]:

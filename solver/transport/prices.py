@@ -1,6 +1,8 @@
 """What one more byte on a link costs in iteration time: the duals of the routing of everything a plan sends.
 
-Owns the phases of a plan's traffic. Never routes: `routing.py` does, and its duals are the prices.
+Owns the phases of a plan's traffic and the loads that it puts on them. The routing's duals are the prices where the
+plan's paths are as fast as the best (they are then dual to these paths as well); elsewhere the paths are taken as
+given, and their fullest edges share the price. Never routes: `routing.py` does.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.plan import Configuration, StageExchange
+from models.transport import Dimension
 from solver.context import Context
 from solver.placement.fill import PooledRoute
 from solver.transport.exchange import NUM_CHUNKS, ExchangeCost, SharedWire
@@ -23,6 +26,8 @@ from solver.transport.routing import route
 
 FloatArray = NDArray[np.float64]
 MESSAGES = "messages"
+LEAST_RATE = 1e-6  # of its capacity, what an edge keeps for an exchange whatever messages reserve
+SAME_TIME = 1e-6  # relative difference below which the plan's paths are as fast as the best
 NOISE = 1e-6  # of the dearest edge, below which a dual is the solver's rounding
 
 
@@ -44,41 +49,63 @@ class Traffic:
         return frozenset(edge for cost in self.costs for edge in cost.edge_bytes)
 
 
-def link_prices(context: Context, traffic: Traffic, *, hidden_s: float) -> dict[int, float]:
-    """Seconds of iteration time per byte on each edge that has a price.
+Prices = dict[tuple[int, Dimension], float]
+
+
+def link_prices(context: Context, traffic: Traffic, *, hidden_s: float) -> Prices:
+    """Seconds of iteration time per byte of a cause on each edge that has a price.
 
     Messages may take `hidden_s`, the work they hide behind; exchanges count where they end after the pipeline. The two
     never coincide: each keeps its part of the edges that carry both. Of several phases the dearest counts.
     """
-    prices: defaultdict[int, float] = defaultdict(float)
     capacity = context.topology.capacity_bytes_per_s
     room = np.array([room_bytes_per_s(context, edge, traffic.exchanging) for edge in range(len(capacity))])
-    messages = Phase(MESSAGES, hidden_s=hidden_s)
-    _add(prices, context, message_demands(context, traffic), [messages], capacity=room)
+    demands = message_demands(context, traffic)
+    messages = [PricedPhase(Phase(MESSAGES, hidden_s=hidden_s), demands, message_load(context, traffic))]
     left = np.array(capacity)
     for edge, rate in reserved_bytes_per_s(traffic.routes, list(traffic.hops), traffic.message_bytes).items():
         left[edge] -= rate
-    demands, phases = exchange_demands(traffic)
-    _add(prices, context, demands, phases, capacity=left)
-    return dict(prices)
+    left = np.maximum(left, LEAST_RATE * capacity)  # an edge that is full of messages would have no rate at all
+    prices: Prices = {}
+    for cause, phases, rates in (("pp", messages, room), ("dp", exchange_phases(context, traffic), left)):
+        for phase in phases:
+            price_e = _phase_prices(context, phase, rates)
+            for edge in np.flatnonzero(price_e > NOISE * price_e.max(initial=0.0)).tolist():
+                prices[edge, cause] = max(prices.get((edge, cause), 0.0), float(price_e[edge]))  # type: ignore[index, arg-type]
+    return prices
 
 
-def _add(
-    prices: defaultdict[int, float],
-    context: Context,
-    demands: list[Demand],
-    phases: list[Phase],
-    *,
-    capacity: FloatArray,
-) -> None:
-    """Raise prices to the duals of these phases."""
-    if not demands or not phases:
-        return
-    least = 1e-6 * context.topology.capacity_bytes_per_s  # an edge that is full of messages would have no rate at all
-    routing = route(context.topology, demands, phases, capacity_bytes_per_s=np.maximum(capacity, least))
-    for price_e in routing.prices_s_per_byte.values():
-        for edge in np.flatnonzero(price_e > NOISE * price_e.max(initial=0.0)).tolist():
-            prices[edge] = max(prices[edge], float(price_e[edge]))
+@dataclass(frozen=True)
+class PricedPhase:
+    """A phase, its demands, and the bytes that the plan's own paths put on every edge."""
+
+    phase: Phase
+    demands: list[Demand]
+    load_e: FloatArray
+
+
+def _phase_prices(context: Context, priced: PricedPhase, capacity: FloatArray) -> FloatArray:
+    """Weight times the duals of shipping the phase; nothing where all of it is hidden."""
+    phase, fill_e = priced.phase, priced.load_e / capacity
+    time_s = float(fill_e.max(initial=0.0))
+    if time_s <= phase.hidden_s or not priced.demands:
+        return np.zeros(len(capacity))
+    best = route(context.topology, priced.demands, [phase], capacity_bytes_per_s=capacity)
+    dual_e: FloatArray = best.prices_s_per_byte[phase.name]
+    if time_s <= best.phase_s[phase.name] * (1.0 + SAME_TIME) and dual_e.any():
+        return dual_e
+    full = fill_e >= time_s * (1.0 - SAME_TIME)
+    return np.where(full, phase.weight / (capacity * full.sum()), 0.0)
+
+
+def message_load(context: Context, traffic: Traffic) -> FloatArray:
+    """Bytes of stage messages per edge over an iteration."""
+    load_e = np.zeros(len(context.topology.edges))
+    for own, delays in zip(traffic.routes, traffic.hops, strict=True):
+        for hop in delays:
+            for edge, _ in hop.streams:
+                load_e[edge] += traffic.configuration.num_microbatches * own.num_replicas * traffic.message_bytes
+    return load_e
 
 
 def message_demands(context: Context, traffic: Traffic) -> list[Demand]:
@@ -96,10 +123,8 @@ def message_demands(context: Context, traffic: Traffic) -> list[Demand]:
     return [Demand(*ends, size, MESSAGES, "pp") for ends, size in sizes.items() if ends[0] != ends[1]]
 
 
-def exchange_demands(traffic: Traffic) -> tuple[list[Demand], list[Phase]]:
+def exchange_phases(context: Context, traffic: Traffic) -> list[PricedPhase]:
     """Ring steps of the exchanges that delay the end of the iteration, one phase per ring: exchanges take turns."""
-    demands: list[Demand] = []
-    phases: list[Phase] = []
     weights: dict[Ring, float] = {}
     wires: defaultdict[Ring, list[SharedWire]] = defaultdict(list)
     for stage, weight in delaying(traffic.exchanges, traffic.pipeline_s).items():
@@ -107,11 +132,15 @@ def exchange_demands(traffic: Traffic) -> tuple[list[Demand], list[Phase]]:
         if wire is not None and wire.bottlenecks:
             wires[wire.ring].append(wire)
             weights[wire.ring] = max(weights.get(wire.ring, 0.0), weight / wire.reached)
+    phases = []
     for number, (ring, own) in enumerate(wires.items()):
-        phases.append(Phase(f"exchange {number}", weight=weights[ring]))
+        phase = Phase(f"exchange {number}", weight=weights[ring])
         sent_bytes = sum(wire.sent_bytes for wire in own)
-        demands.extend(Demand(*step, sent_bytes, phases[-1].name, "dp") for step in ring.steps)
-    return demands, phases
+        load_e = np.zeros(len(context.topology.edges))
+        for edge, part in ring.load.items():
+            load_e[edge] = part * sent_bytes
+        phases.append(PricedPhase(phase, [Demand(*step, sent_bytes, phase.name, "dp") for step in ring.steps], load_e))
+    return phases
 
 
 def delaying(exchanges: tuple[StageExchange, ...], pipeline_s: float) -> dict[int, float]:

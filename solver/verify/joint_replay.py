@@ -103,7 +103,6 @@ def _network(case: Case) -> Network:
     size = 2 * stages * len(routes)
     weight, volume, cap, floor = np.ones(size), np.ones(size), np.ones(size), np.zeros(size)
     edges: list[Ints] = [np.zeros(0, dtype=np.int64)] * size
-    queues: dict[tuple[int, str, str, bool], float] = {}
     for boundary, hop in stated_hops(case):
         if hop.occupancy_s == 0:
             continue
@@ -114,20 +113,33 @@ def _network(case: Case) -> Network:
             edges[row] = _path(case, boundary, back)
             weight[row], volume[row], floor[row] = replicas, case.network.boundary_bytes(boundary), rate
             cap[row] = _cap_bytes_per_s(case, boundary, hop) if len(edges[row]) else rate
-            upwards = (case.configuration.rank_of_stage(boundary.from_stage + 1)
-                       > case.configuration.rank_of_stage(boundary.from_stage)) != back  # fmt: skip
-            for edge in edges[row]:
-                key = (int(edge), boundary.route, hop.link_name, upwards)
-                queues[key] = max(queues.get(key, 0.0), replicas * rate)
-    reserved = np.zeros(len(capacity))
-    for (edge, *_), rate in queues.items():
-        reserved[edge] += rate
+    reserved = reserved_bytes_per_s(case)
     part = np.minimum(1.0, capacity / np.maximum(reserved, 1e-9))
     floor = np.minimum(floor, cap) * [part[own].min(initial=1.0) for own in edges]
     flat, offsets = ragged(edges)
     hold = np.minimum(_held_bytes_per_s(case), np.maximum(capacity - reserved, 0.0))
     left = np.repeat([case.timeline_by_route[route].problem.num_microbatches for route in routes], stages)
     return Network(weight, volume, cap, floor, flat, offsets, capacity, hold, left, _arm_left(case, left))
+
+
+def reserved_bytes_per_s(case: Case) -> Floats:
+    """Rate that message queues keep of every edge: of each link name and direction along the ranks the fastest."""
+    queues: dict[tuple[int, str, str, bool], float] = {}
+    for boundary, hop in stated_hops(case):
+        if hop.occupancy_s == 0:
+            continue
+        replicas = case.route_by_id[boundary.route].num_replicas
+        rate = replicas * case.network.boundary_bytes(boundary) / hop.occupancy_s
+        ranks = [case.configuration.rank_of_stage(boundary.from_stage + step) for step in (0, 1)]
+        for back in (False, True):
+            upwards = (ranks[1] > ranks[0]) != back
+            for edge in _path(case, boundary, back):
+                key = (int(edge), boundary.route, hop.link_name, upwards)
+                queues[key] = max(queues.get(key, 0.0), rate)
+    reserved = np.zeros(len(case.network.topology.edges))
+    for (edge, *_), rate in queues.items():
+        reserved[edge] += rate
+    return reserved
 
 
 def _path(case: Case, boundary: Boundary, back: bool) -> Ints:

@@ -18,6 +18,7 @@ from solver.verify.rules import (
     hops,
     links,
     placement,
+    prices,
     rank_map,
     replay,
     schedule,
@@ -36,6 +37,7 @@ RULES: Mapping[str, Rule] = {
     **exchange.FAMILY,
     **transport.FAMILY,
     **links.FAMILY,
+    **prices.FAMILY,
     **totals.FAMILY,
     **replay.FAMILY,
 }

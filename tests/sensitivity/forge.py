@@ -16,7 +16,8 @@ from models.plan import Plan
 from models.request import PlanRequest
 from models.schedule import PipelineSchedule
 from models.transport import LinkLoad
-from tests.build_costs import MIXED, Forgery, Routes
+from tests.build_costs import MIXED, Costs, Forgery, Routes
+from tests.build_loads import valued
 from tests.build_plan import TRUTH, build_plan, headline, light_s
 from tests.build_request import build_request
 
@@ -55,13 +56,22 @@ def settled(request: PlanRequest, plan: Plan, *, num_gpus: int | None = None) ->
     own = {"num_gpus": stated, "tokens_per_s_per_gpu": metrics.tokens_per_s / stated}
     return puts(
         plan,
-        link_loads=tuple(_settled_load(load, iteration_s) for load in plan.link_loads),
+        link_loads=valued(
+            Costs(request, plan.configuration, _routes(plan), TRUTH),
+            tuple(_settled_load(load, iteration_s) for load in plan.link_loads),
+            plan.timelines,
+            plan.exchanges,
+        ),
         metrics=metrics.model_copy(update=own),
         time__bubble_s=lambda old: old + iteration_s - plan.time.total_s,
         time__total_s=iteration_s,
         proof__lower_bound_s=0.9 * iteration_s,
         proof__speed_of_light_s=light_s(request, num_gpus or stated),
     )
+
+
+def _routes(plan: Plan) -> Routes:
+    return tuple((one.id, one.places, one.num_replicas) for one in plan.placement.routes)
 
 
 def _settled_load(load: LinkLoad, iteration_s: float) -> LinkLoad:

@@ -43,7 +43,13 @@ TP, PP_ACROSS, DP_ACROSS = "transport__0__", "transport__2__", "transport__3__"
 
 def _load(link: str, reverse: bool, *flows: LinkFlow, usable: float = 4e11) -> LinkLoad:
     return LinkLoad(
-        link=link, reverse=reverse, usable_bytes_per_s=usable, flows=flows, mean_utilisation=0.0, peak_utilisation=0.5
+        link=link,
+        reverse=reverse,
+        usable_bytes_per_s=usable,
+        flows=flows,
+        mean_utilisation=0.0,
+        peak_utilisation=0.5,
+        headroom_bytes_per_s=usable / 2,
     )
 
 
@@ -57,9 +63,9 @@ def _halved(cause: int) -> Any:
 
 
 def _overloaded(request: PlanRequest, plan: Plan) -> tuple[PlanRequest, Plan]:
-    """Thirty times the pipeline's bytes on the link, with true figures for them."""
+    """Two thousand times the pipeline's bytes on the link, with true figures for them."""
     loads = tuple(
-        puts(one, flows__0__bytes_per_iteration=lambda old: 200 * old, peak_utilisation=5.0) for one in plan.link_loads
+        puts(one, flows__0__bytes_per_iteration=lambda old: 2000 * old, peak_utilisation=5.0) for one in plan.link_loads
     )
     return request, settled(request, put(plan, "link_loads", loads))
 
@@ -67,7 +73,15 @@ def _overloaded(request: PlanRequest, plan: Plan) -> tuple[PlanRequest, Plan]:
 def _from_nowhere(request: PlanRequest, plan: Plan) -> tuple[PlanRequest, Plan]:
     """Bytes leave a building that holds no GPU of the plan and receives none."""
     extra = _load("north-west", False, LinkFlow(cause="pp", bytes_per_iteration=1e6))
-    return request, settled(request, put(plan, "link_loads", (*plan.link_loads, extra)))
+    forged = settled(request, put(plan, "link_loads", (*plan.link_loads, extra)))
+    mean = forged.link_loads[-1].mean_utilisation
+    return request, puts(
+        forged,
+        **{
+            f"link_loads__{len(plan.link_loads)}__peak_utilisation": mean,
+            f"link_loads__{len(plan.link_loads)}__headroom_bytes_per_s": 4e11 * (1 - mean),
+        },
+    )
 
 
 def _baseline(speed_up: float | None) -> tuple[Baseline, ...]:
@@ -93,16 +107,43 @@ TRANSPORT = (
 
 LINKS = (
     edit("a link that does not exist", "links-exist", link_loads=lambda old: (*old, _load("atlantic", False))),
-    edit("a direction stated twice", "links-exist", link_loads=lambda old: (*old, _load("east-west", False))),
+    edit(
+        "a direction stated twice", "links-exist", "link-peak", link_loads=lambda old: (*old, _load("east-west", False))
+    ),
     edit(
         "forged capacity",
         "link-usable",
         link_loads__0__usable_bytes_per_s=8e11,
         link_loads__0__mean_utilisation=lambda old: old / 2,
+        link_loads__0__peak_utilisation=lambda old: old / 2,
+        link_loads__0__headroom_bytes_per_s=lambda old: old + 4e11,
     ),
-    edit("forged utilisation", "link-utilisation", link_loads__0__mean_utilisation=0.5),
-    edit("overloaded link at one instant", "link-capacity", link_loads__0__peak_utilisation=1.2),
-    Corruption("overloaded link", frozenset({"link-capacity", "pipeline-bytes"}), _overloaded),
+    edit("forged utilisation", "link-utilisation", link_loads__0__mean_utilisation=0.01),
+    edit(
+        "overloaded link at one instant",
+        "link-capacity",
+        "link-peak",
+        link_loads__0__peak_utilisation=1.2,
+        link_loads__0__headroom_bytes_per_s=0.0,
+    ),
+    edit("a forged headroom", "link-headroom", link_loads__0__headroom_bytes_per_s=lambda old: old + 1e9),
+    edit(
+        "a peak above all shares",
+        "link-peak",
+        link_loads__0__peak_utilisation=0.999,
+        link_loads__0__headroom_bytes_per_s=0.001 * 4e11,
+    ),
+    edit("a price of nobody's flow", "link-price", link_loads__0__price_s_per_gb=lambda old: 1.1 * old + 1e-6),
+    edit("messages that work hides have a price", "message-price", link_loads__0__flows__0__price_s_per_gb=1e-12),
+    edit(
+        "a dual that pays for half the time on the wire",
+        "exchange-price",
+        link_loads=lambda old: tuple(
+            puts(one, flows__1__price_s_per_gb=lambda p: p / 2, price_s_per_gb=lambda p: p / 2) for one in old
+        ),
+    ),
+    edit("a price where nothing waits", "exchange-price", link_loads__0__bottleneck=()),
+    Corruption("overloaded link", frozenset({"link-capacity", "pipeline-bytes", "message-price"}), _overloaded),
     edit("half the pipeline's bytes", "pipeline-bytes", link_loads=_halved(0), settle=True),
     edit("half the exchange's bytes", "exchange-bytes", link_loads=_halved(1), settle=True),
     Corruption("bytes from nowhere", frozenset({"loads-conserved"}), _from_nowhere),

@@ -99,6 +99,7 @@ PLACEMENT = (
         "replica-ranges",
         "pipeline-bytes",
         "exchange-private",
+        "link-peak",
         "utilisation",
         "cost",
         "speed-of-light",

@@ -1,0 +1,211 @@
+"""Rules on what links cost: headroom, peak rate, and prices as a dual certificate of the plan's own traffic.
+
+Owns `headroom_bytes_per_s`, `peak_utilisation` and every `price_s_per_gb`. A price is believed only if it is a dual:
+a phase that delays the iteration is worth one second per second, all of it on the edges that its traffic fills first;
+one that is hidden is worth nothing. Rings of exchanges that span different places may delay together, and which byte is
+whose cannot be read from the loads then; such prices are held to zero, sign and bottleneck only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from models.plan import StageExchange
+from models.transport import Dimension, LinkLoad
+from solver.verify.case import Case, Finding, Rule, differs, exceeds
+from solver.verify.joint_replay import reserved_bytes_per_s
+from solver.verify.pipeline_shape import Floats
+
+BYTES_PER_GB = 1e9
+EXCHANGE_PART = 0.5  # of an edge that carries both causes, what messages leave to the exchange
+SAME_TIME = 1e-4
+NUM_CHUNKS = 8
+
+
+class OnEdge(NamedTuple):
+    """One cause on one edge: its bytes and its price in seconds per byte."""
+
+    edge: int
+    load: LinkLoad
+    size_bytes: float
+    price_s_per_byte: float
+
+
+def link_headroom(case: Case) -> Iterator[Finding]:
+    """Headroom is what the peak leaves of the usable capacity."""
+    for load in case.plan.link_loads:
+        left = load.usable_bytes_per_s * max(0.0, 1.0 - load.peak_utilisation)
+        if differs(load.headroom_bytes_per_s, left) and abs(load.headroom_bytes_per_s - left) > 1.0:
+            yield Finding(
+                _name(load), f"headroom_bytes_per_s {load.headroom_bytes_per_s:.9g}, the peak leaves {left:.9g}"
+            )
+
+
+def link_peak(case: Case) -> Iterator[Finding]:
+    """The peak is what stage messages reserve or the fastest exchange takes, at most both, and never below the mean."""
+    reserved = reserved_bytes_per_s(case)
+    for load in case.plan.link_loads:
+        edge = case.network.topology.edge_index.get((load.link, load.reverse))
+        if edge is None:
+            continue
+        messages, (slowest, fastest) = float(reserved[edge]), _exchange_rates(case, load)
+        least = max(min(1.0, max(messages, slowest) / load.usable_bytes_per_s), load.mean_utilisation)
+        most = max((messages + fastest) / load.usable_bytes_per_s, load.mean_utilisation)
+        if exceeds(least, load.peak_utilisation) or exceeds(load.peak_utilisation, most):
+            span = f"{least:.9g}" if least == most else f"{least:.9g} to {most:.9g}"
+            yield Finding(
+                _name(load), f"peak_utilisation {load.peak_utilisation:.9g}, shares and exchanges give {span}"
+            )
+
+
+def link_price(case: Case) -> Iterator[Finding]:
+    """The price of a direction is that of its dearest flow; where there is one, the cause sets its pace there."""
+    for load in case.plan.link_loads:
+        dearest = max((flow.price_s_per_gb for flow in load.flows), default=0.0)
+        if differs(load.price_s_per_gb, dearest):
+            yield Finding(_name(load), f"price_s_per_gb {load.price_s_per_gb:.9g}, its flows cost {dearest:.9g}")
+
+
+def message_price(case: Case) -> Iterator[Finding]:
+    """Prices of messages sum, over rates, to one second per second where messages outlast what hides them, else to 0.
+
+    Only edges that messages fill first have one: these are dual feasibility and complementary slackness.
+    """
+    carried = _carried(case, "pp")
+    if not carried:
+        return
+    room = [one.load.usable_bytes_per_s * _message_part(one.load) for one in carried]
+    fill_s = [one.size_bytes / rate for one, rate in zip(carried, room, strict=True)]
+    time_s = max(fill_s)
+    hidden_s = _pipeline_end_s(case) - case.plan.time.pipeline_s
+    worth = sum(one.price_s_per_byte * rate for one, rate in zip(carried, room, strict=True))
+    if abs(time_s - hidden_s) > SAME_TIME * time_s and differs(worth, float(time_s > hidden_s), tolerance=SAME_TIME):
+        yield Finding(
+            "prices of pp",
+            f"are worth {worth:.6g} s per s; messages take {time_s:.6g} s, work hides {hidden_s:.6g} s of them",
+        )
+    for one, edge_s in zip(carried, fill_s, strict=True):
+        if one.price_s_per_byte > 0 and edge_s < time_s * (1.0 - SAME_TIME):
+            yield Finding(_name(one.load), f"has a price for pp, is full for {edge_s:.6g} s of {time_s:.6g} s")
+
+
+def exchange_price(case: Case) -> Iterator[Finding]:
+    """Prices of the exchange pay, byte by byte, for the time on links of those exchanges that delay the iteration."""
+    carried, weight_of = _carried(case, "dp"), _delaying(case)
+    paid = [one for one in carried if one.price_s_per_byte > 0]
+    for one in paid:
+        if not weight_of:
+            yield Finding(_name(one.load), "has a price for dp, no exchange between places delays the iteration")
+        elif "dp" not in one.load.bottleneck:
+            yield Finding(_name(one.load), "has a price for dp, which does not name it as its bottleneck")
+    spans = {_places(case, stage) for stage in _shared(case)}
+    if not weight_of or len(spans) > 1 or len(next(iter(spans))) < 2:
+        return
+    own = _size(case, weight_of) / max(_size(case, _shared(case)), 1.0)
+    worth_s = sum(one.price_s_per_byte * own * one.size_bytes for one in carried)
+    wire_s = max(weight_of.values()) * sum(case.plan.exchanges[_index(case)[stage]].shared_s for stage in weight_of)
+    delay_s = max(weight_of.values()) * _most_delay_s(case, weight_of)
+    named = any("dp" in one.load.bottleneck for one in carried)
+    if exceeds(worth_s, wire_s) or (named and exceeds(wire_s - delay_s, worth_s)):
+        yield Finding(
+            "prices of dp", f"pay {worth_s:.9g} s, delaying exchanges are {wire_s - delay_s:.9g} to {wire_s:.9g} s"
+        )
+
+
+def _carried(case: Case, cause: Dimension) -> list[OnEdge]:
+    """Edges that carry a cause."""
+    index = case.network.topology.edge_index
+    return [
+        OnEdge(index[load.link, load.reverse], load, flow.bytes_per_iteration, flow.price_s_per_gb / BYTES_PER_GB)
+        for load in case.plan.link_loads
+        if (load.link, load.reverse) in index
+        for flow in load.flows
+        if flow.cause == cause
+    ]
+
+
+def _message_part(load: LinkLoad) -> float:
+    return 1.0 - EXCHANGE_PART if any(flow.cause == "dp" for flow in load.flows) else 1.0
+
+
+def _pipeline_end_s(case: Case) -> float:
+    return max((end for one in case.plan.timelines for rank in one.schedule.ranks for end in rank.end_s), default=0.0)
+
+
+def _exchange_rates(case: Case, load: LinkLoad) -> tuple[float, float]:
+    """Least and most that the fastest exchange can put on an edge that carries these bytes of all exchanges."""
+    routed = sum(flow.bytes_per_iteration for flow in load.flows if flow.cause == "dp")
+    shared = {stage: case.plan.exchanges[_index(case)[stage]].shared_s for stage in _shared(case)}
+    if not routed or not shared:
+        return 0.0, 0.0
+    sizes = {stage: _size(case, [stage]) for stage in shared}
+    rates = [sizes[stage] / shared[stage] * routed / sum(sizes.values()) for stage in shared]
+    if len({_places(case, stage) for stage in shared}) == 1:
+        return max(rates), max(rates)
+    most = max(min(routed, sizes[stage] * len(_places(case, stage))) / shared[stage] for stage in shared)
+    return routed / sum(shared.values()), most
+
+
+def _shared(case: Case) -> list[int]:
+    """Stages whose exchange takes links between places."""
+    stages = range(case.configuration.degrees.num_stages)
+    return [one.stage for one in case.plan.exchanges if one.shared_s > 0 and one.stage in stages]
+
+
+def _index(case: Case) -> Mapping[int, int]:
+    return {one.stage: index for index, one in enumerate(case.plan.exchanges)}
+
+
+def _places(case: Case, stage: int) -> frozenset[str]:
+    return case.network.places_of_rank(case.configuration.rank_of_stage(stage))
+
+
+def _size(case: Case, stages: Iterator[int] | list[int] | Mapping[int, float]) -> float:
+    return sum(case.network.exchange_bytes(stage, len(_places(case, stage))) for stage in stages)
+
+
+def _delaying(case: Case) -> dict[int, float]:
+    """Stages whose exchange on links delays the iteration, with the seconds that it grows per second of theirs.
+
+    That is the last to end, if it ends after the pipeline, and every one that it had to wait for.
+    """
+    last = max(case.plan.exchanges, key=lambda one: one.end_s, default=None)
+    if last is None or last.shared_s == 0 or last.end_s <= max(_pipeline_end_s(case), last.last_weight_grad_end_s):
+        return {}
+    weight_of = {last.stage: 1.0 if last.shared_s >= last.private_s else 1.0 / NUM_CHUNKS}
+    at_s = last.start_s
+    shared = [case.plan.exchanges[_index(case)[stage]] for stage in _shared(case)]
+    for one in sorted(shared, key=lambda one: one.start_s, reverse=True):
+        if one.start_s < at_s and _until(one) >= at_s * (1.0 - 1e-12):
+            weight_of[one.stage], at_s = 1.0, one.start_s
+    return weight_of
+
+
+def _until(one: StageExchange) -> float:
+    return one.start_s + one.shared_s
+
+
+def _most_delay_s(case: Case, stages: Mapping[int, float]) -> float:
+    """Distance that the steps of these exchanges can have waited for, on the longest way over links in use."""
+    latency: Floats = case.network.topology.latency_s
+    over_all_s = float(np.sum([latency[one.edge] for one in _carried(case, "dp")]))
+    return sum(
+        2.0 * (len(_places(case, stage)) - 1) * (over_all_s + case.network.farthest_s(_places(case, stage)))
+        for stage in stages
+    )
+
+
+def _name(load: LinkLoad) -> str:
+    return f"link {load.link}{' reverse' if load.reverse else ''}"
+
+
+FAMILY: Mapping[str, Rule] = {
+    "link-headroom": link_headroom,
+    "link-peak": link_peak,
+    "link-price": link_price,
+    "message-price": message_price,
+    "exchange-price": exchange_price,
+}
