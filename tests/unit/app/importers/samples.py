@@ -70,7 +70,7 @@ spec:
 """
 
 
-def _node(host: str, leaf: str, spine: str, *, gpus: int = 8) -> str:
+def node(host: str, leaf: str, spine: str, *, gpus: int = 8) -> str:
     return f"""---
 apiVersion: v1
 kind: Node
@@ -89,7 +89,7 @@ status:
 """
 
 
-KUEUE_NODES = "".join(_node(*host) for host in _each_host())
+KUEUE_NODES = "".join(node(*host) for host in _each_host())
 
 OVERLAY = """name: campus
 source: site survey of October 2026

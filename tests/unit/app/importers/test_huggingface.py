@@ -70,7 +70,7 @@ PYTHIA = GPT_NEOX | {
 }  # fmt: skip
 GPT2_XL = {
     "model_type": "gpt2", "n_layer": 48, "n_embd": 1600, "n_head": 25, "n_ctx": 1024, "n_positions": 1024,
-    "n_inner": None, "vocab_size": 50257, "activation_function": "gelu_new", "task_specific_params": {"text-generation": {}},
+    "n_inner": None, "vocab_size": 50257, "activation_function": "gelu_new", "task_specific_params": {},
 }  # fmt: skip
 STARCODER = {
     "model_type": "gpt_bigcode", "n_layer": 40, "n_embd": 6144, "n_head": 48, "n_inner": 24576, "n_positions": 8192,
