@@ -24,6 +24,7 @@ from app.exporters import (
     torchtitan_args,
     volcano_job,
 )
+from app.exporters.report.page import report_html
 from app.exporters.target import Target
 from app.faults import Fault, Refused
 from models.plan import Plan
@@ -45,12 +46,14 @@ ArtifactKind = Literal[
     "slurm-sbatch",
     "kueue-jobset",
     "volcano-job",
+    "report-html",
     "export-notes",
 ]
 Export = Callable[[Plan, PlanRequest | None], str]
 Losses = Callable[[Plan, PlanRequest | None], Iterator[str]]
 TEXT, CSV, JSON = "text/plain; charset=utf-8", "text/csv; charset=utf-8", "application/json"
 YAML = "application/yaml"
+PEOPLE = Target("people", "any")
 
 
 def no_losses(_plan: Plan, _request: PlanRequest | None) -> Iterator[str]:
@@ -65,7 +68,7 @@ class Exporter:
     export: Export
     media_type: str
     suffix: str
-    target: Target = Target("people", "any")
+    target: Target = PEOPLE
     losses: Losses = no_losses
 
 
@@ -125,6 +128,7 @@ EXPORTERS: Mapping[ArtifactKind, Exporter] = {
     "slurm-sbatch": Exporter(slurm_sbatch.slurm_sbatch, TEXT, "sbatch.sh", slurm_sbatch.TARGET, slurm_sbatch.losses),
     "kueue-jobset": Exporter(kueue_jobset.kueue_jobset, YAML, "jobset.yaml", kueue_jobset.TARGET, kueue_jobset.losses),
     "volcano-job": Exporter(volcano_job.volcano_job, YAML, "volcano.yaml", volcano_job.TARGET, volcano_job.losses),
+    "report-html": Exporter(report_html, "text/html; charset=utf-8", "report.html"),
     "export-notes": Exporter(export_notes, JSON, "notes.json"),
 }
 

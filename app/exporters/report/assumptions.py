@@ -37,5 +37,5 @@ def assumptions_section(scene: Scene) -> Markup:
         "assumptions",
         "Assumptions",
         paragraph(f"Software-stack profile {scene.plan.stack_profile}. {count(len(found))} assumptions: {told}."),
-        folded("Every assumption, weakest evidence first", numbers, printed=False),
+        folded("Every assumption, weakest evidence first", numbers),
     )

@@ -88,7 +88,7 @@ def _rows(timing: Timing, frame: Frame) -> Iterator[Markup]:
     every = max(1, round(11.0 / frame.row_height + 0.4))
     for rank in range(0, frame.num_rows, every):
         y = TOP + (rank + 0.5) * frame.row_height + 3.5
-        yield words(LABELS_WIDTH - 6, y, f"{rank} {shortened(timing.buildings[rank], 15)}", "label", "end")
+        yield words(LABELS_WIDTH - 6, y, f"{rank} {shortened(timing.buildings[rank], 15)}".rstrip(), "label", "end")
     yield boxes(
         ((LABELS_WIDTH, TOP + rank * frame.row_height, RIGHT - LABELS_WIDTH, frame.row_height - 1)
          for rank in range(frame.num_rows)), "idle"

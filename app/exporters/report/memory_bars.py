@@ -64,20 +64,25 @@ def memory_bars(uses: Sequence[MemoryUse]) -> Markup:
         title="Peak memory of one GPU by pipeline rank",
         description=f"Rank {tightest.pipeline_rank} is the fullest: {size(tightest.total_bytes)} of "
         f"{size(tightest.limit_bytes)}.",
-        parts=(*_axes(level), *_columns(uses, level)),
+        parts=(*_axes(level, len(uses)), *_columns(uses, level)),
     )
 
 
-def _axes(level: Scale) -> Iterator[Markup]:
+def _pitch(num_columns: int) -> float:
+    return min(90.0, (WIDTH - 8 - LEFT) / num_columns)
+
+
+def _axes(level: Scale, num_columns: int) -> Iterator[Markup]:
+    right = LEFT + num_columns * _pitch(num_columns)
     for value in ticks(level.low, level.high, 5):
-        yield line(LEFT, level(value), WIDTH - 8, level(value), "grid")
+        yield line(LEFT, level(value), right, level(value), "grid")
         yield words(LEFT - 6, level(value) + 4, f"{value:g}", "tick", "end")
     yield words(LEFT - 6, BOTTOM + 16, "GB", "tick", "end")
-    yield words((LEFT + WIDTH) / 2, BOTTOM + 34, "pipeline rank", "tick", "middle")
+    yield words((LEFT + right) / 2, BOTTOM + 34, "pipeline rank", "tick", "middle")
 
 
 def _columns(uses: Sequence[MemoryUse], level: Scale) -> Iterator[Markup]:
-    pitch = min(90.0, (WIDTH - 8 - LEFT) / len(uses))
+    pitch = _pitch(len(uses))
     every = max(1, round(16.0 / pitch + 0.4))
     for index, use in enumerate(uses):
         x = LEFT + index * pitch + 0.1 * pitch

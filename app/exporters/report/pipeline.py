@@ -14,7 +14,7 @@ from app.exporters.report.markup import Markup, joined, tag
 from app.exporters.report.scene import Scene
 from app.exporters.report.timings import Timing, timings
 from app.exporters.report.viewer import MAX_OPERATIONS, viewer_data
-from app.exporters.report.windows import Cut, Window, cuts, windows
+from app.exporters.report.windows import Cut, cuts, windows
 from app.exporters.report.words import count, number, percent, plural, ranges, seconds, shortened, size
 
 MAX_DRAWN = 4
@@ -53,7 +53,9 @@ def _introduction(scene: Scene, found: Sequence[Timing]) -> str:
     num_routes = len(scene.plan.timelines)
     if num_routes == 1:
         return "One route: all replicas run the same pipeline."
-    return f"{count(num_routes)} routes run {plural(len(found), 'different timing')}; the slowest comes first."
+    if len(found) == 1:
+        return f"{count(num_routes)} routes, and all of them run the same."
+    return f"{count(num_routes)} routes run {len(found)} different timings; the slowest comes first."
 
 
 def _routes_of(timing: Timing) -> str:
@@ -72,7 +74,6 @@ def _left_out(labels: Sequence[str]) -> Markup:
 
 def _timing(index: int, timing: Timing, scene: Scene) -> Markup:
     end_s = max(timing.end_s, scene.plan.metrics.iteration_s)
-    shown = windows(timing, end_s)
     schedule = timing.timeline.schedule
     heading = tag("h3", f"Timing of {_routes_of(timing)}")
     made = paragraph(
@@ -82,7 +83,7 @@ def _timing(index: int, timing: Timing, scene: Scene) -> Markup:
         number(schedule.lower_bound_s, seconds(schedule.lower_bound_s)),
         f" (gap {percent(schedule.gap)}). Numbers inside the bars are micro-batches.",
     )
-    pictures = joined(_panels(index, timing, shown, scene))
+    pictures = joined(_panels(index, timing, end_s, scene))
     tables = folded("The pipeline as numbers", _ranks_table(timing), _lanes_table(timing))
     return joined((heading, made, legend(_colours(timing)), pictures, tables))
 
@@ -98,22 +99,22 @@ def _colours(timing: Timing) -> Iterator[tuple[str, str]]:
             yield name, words
 
 
-def _panels(index: int, timing: Timing, shown: Sequence[Window], scene: Scene) -> Iterator[Markup]:
-    between = cuts(timing, tuple(shown))
-    for position, window in enumerate(shown):
-        caption = f"{window.name}: {seconds(window.start_s)} to {seconds(window.end_s)}"
-        yield tag("h4", caption)
+def _panels(index: int, timing: Timing, end_s: float, scene: Scene) -> Iterator[Markup]:
+    shown = windows(timing, end_s)
+    for position, (window, cut) in enumerate(zip(shown, cuts(timing, shown, end_s), strict=True)):
+        yield tag("h4", f"{window.name}: {seconds(window.start_s)} to {seconds(window.end_s)}")
         yield figure(panel(f"gantt-{index}-{position}", timing, window, scene))
-        if position < len(between):
-            yield _cut_note(between[position])
+        if cut is not None:
+            yield _cut_note(cut)
 
 
 def _cut_note(cut: Cut) -> Markup:
-    text = (
-        f"Cut here: {seconds(cut.start_s)} to {seconds(cut.end_s)}, {count(cut.num_operations)} operations; the ranks "
-        f"work {percent(cut.busy_share)} of that time."
+    what = (
+        f"{count(cut.num_operations)} operations; the ranks work {percent(cut.busy_share)} of that time"
+        if cut.num_operations
+        else "the pipeline has ended; gradient exchange and optimizer go on"
     )
-    return paragraph(text, class_="cut")
+    return paragraph(f"Cut here: {seconds(cut.start_s)} to {seconds(cut.end_s)}, {what}.", class_="cut")
 
 
 def _ranks_table(timing: Timing) -> Markup:
@@ -132,7 +133,7 @@ def _rank_row(timing: Timing, rank: int) -> list[str | Markup]:
     peak_bytes = timing.timeline.schedule.ranks[rank].peak_memory_bytes
     return [
         str(rank),
-        timing.buildings[rank],
+        timing.buildings[rank] or "that of the route",
         number(start_s, seconds(start_s)),
         number(end_s, seconds(end_s)),
         number(busy_s, seconds(busy_s)),

@@ -42,7 +42,7 @@ class Timing:
 
     routes: tuple[str, ...]
     timeline: RouteTimeline
-    buildings: tuple[str, ...]
+    buildings: tuple[str, ...]  # of every rank; empty names where the routes sit in different ones
     lanes: tuple[Lane, ...]
 
     @cached_property
@@ -111,7 +111,9 @@ def _likeness(timeline: RouteTimeline, buildings: tuple[str, ...]) -> object:
 def _timing(members: Sequence[RouteTimeline], scene: Scene) -> Timing:
     first = members[0]
     buildings = scene.buildings_of_route[first.route]
-    return Timing(tuple(one.route for one in members), first, buildings, tuple(_lanes(first, buildings)))
+    elsewhere = any(scene.buildings_of_route[one.route] != buildings for one in members)
+    shown = ("",) * len(buildings) if elsewhere else buildings
+    return Timing(tuple(one.route for one in members), first, shown, tuple(_lanes(first, buildings)))
 
 
 def _lanes(timeline: RouteTimeline, buildings: tuple[str, ...]) -> Iterator[Lane]:

@@ -5,13 +5,16 @@ Owns the choice and the account of what is cut. Never makes markup.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
 from app.exporters.report.timings import Timing
 
-READABLE_OPERATIONS = 80.0  # of usual length, side by side across the page
+READABLE_OPERATIONS = 60.0  # of usual length, side by side across the page, with room for two digits
 FEWEST_OPERATIONS = 24.0
+MOST_PARTS = 3.3  # windows that a timeline may fill without anything being cut
+LONGEST_TAIL = 0.75  # of a window, for what comes after the last operation
 
 
 @dataclass(frozen=True)
@@ -34,17 +37,24 @@ class Cut:
 
 
 def windows(timing: Timing, end_s: float) -> tuple[Window, ...]:
-    """The parts to draw of a timeline that ends at `end_s`, in order and not overlapping."""
+    """The parts to draw of an iteration that ends at `end_s`, in order and not overlapping."""
     length_s = _length_s(timing)
-    if 3 * length_s >= end_s:
-        return (Window("The whole iteration", 0.0, end_s),)
+    shown_s = min(end_s, timing.end_s + LONGEST_TAIL * length_s)
+    if shown_s <= MOST_PARTS * length_s:
+        return _parts(shown_s, math.ceil(shown_s / length_s / (MOST_PARTS / 3) - 1e-9), whole=shown_s == end_s)
     middle_s = timing.end_s / 2
-    tail_s = length_s + end_s - timing.end_s
     return (
         Window("Fill", 0.0, length_s),
         Window("Steady state", middle_s - length_s / 2, middle_s + length_s / 2),
-        Window("Drain", end_s - min(tail_s, 1.5 * length_s), end_s),
+        Window("Drain", timing.end_s - length_s, shown_s),
     )
+
+
+def _parts(end_s: float, num_parts: int, *, whole: bool) -> tuple[Window, ...]:
+    if num_parts == 1:
+        return (Window("The whole iteration" if whole else "The pipeline", 0.0, end_s),)
+    cuts_s = [end_s * index / num_parts for index in range(num_parts + 1)]
+    return tuple(Window(f"Part {index} of {num_parts}", *pair) for index, pair in enumerate(pairwise(cuts_s), 1))
 
 
 def _length_s(timing: Timing) -> float:
@@ -54,9 +64,13 @@ def _length_s(timing: Timing) -> float:
     return min(max(1.15 * first_s, FEWEST_OPERATIONS * usual_s), READABLE_OPERATIONS * usual_s)
 
 
-def cuts(timing: Timing, shown: tuple[Window, ...]) -> list[Cut]:
-    """What lies between the windows."""
-    return [_cut(timing, one.end_s, next_.start_s) for one, next_ in pairwise(shown)]
+def cuts(timing: Timing, shown: tuple[Window, ...], end_s: float) -> list[Cut | None]:
+    """What lies behind each window that is not drawn; None where the next one follows at once."""
+    starts_s = [*(window.start_s for window in shown[1:]), end_s]
+    pairs = ((window.end_s, start_s) for window, start_s in zip(shown, starts_s, strict=True))
+    return [
+        _cut(timing, before_s, after_s) if after_s - before_s > 1e-9 * end_s else None for before_s, after_s in pairs
+    ]
 
 
 def _cut(timing: Timing, start_s: float, end_s: float) -> Cut:

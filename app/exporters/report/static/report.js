@@ -190,7 +190,7 @@
     if (!rank || px < LEFT) { told.textContent = ""; return; }
     const i = firstAfter(rank.ends, at);
     if (i >= rank.starts.length || rank.starts[i] > at) { told.textContent = "rank " + index + " idle at " + seconds(at); return; }
-    told.textContent = "rank " + index + " (" + rank.name + "): " + KIND[rank.kinds[i]] + " of micro-batch " + rank.batches[i] +
+    told.textContent = "rank " + index + (rank.name ? " (" + rank.name + "): " : ": ") + KIND[rank.kinds[i]] + " of micro-batch " + rank.batches[i] +
       ", stage " + rank.stageOf(i) + ", " + seconds(rank.starts[i]) + " to " + seconds(rank.ends[i]) + " (" +
       seconds(rank.ends[i] - rank.starts[i]) + ")";
   };
@@ -204,7 +204,7 @@
     timing = data.timings[Number(routes.value)];
     if (!timing.end) unpack(timing);
     ranks.replaceChildren(...timing.ranks.map((rank, index) =>
-      make("option", { value: String(index), textContent: index + " (" + rank.name + ")" })));
+      make("option", { value: String(index), textContent: rank.name ? index + " (" + rank.name + ")" : String(index) })));
     ranks.value = String(timing.fullest);
     chooseRank();
     show(0, timing.end);
