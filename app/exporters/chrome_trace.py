@@ -52,9 +52,13 @@ class _Tracks:
 
     def of(self, process: str, thread: str) -> dict[str, int]:
         """The pid and tid fields of an event."""
-        pid = self._processes.setdefault(process, len(self._processes) + 1)
+        pid = self.process(process)
         tid = self._threads.setdefault((process, thread), len(self._threads) + 1)
         return {"pid": pid, "tid": tid}
+
+    def process(self, process: str) -> int:
+        """The pid of a process that needs no thread: counters have tracks of their own."""
+        return self._processes.setdefault(process, len(self._processes) + 1)
 
     def names(self) -> Iterator[Event]:
         """Metadata events that name every process and thread."""
@@ -132,7 +136,7 @@ def _exchanges(plan: Plan, tracks: _Tracks) -> Iterator[Event]:
 
 def _links(plan: Plan, tracks: _Tracks) -> Iterator[Event]:
     for name, points in link_curves(plan):
-        pid = tracks.of("links", f"load {name}")["pid"]
+        pid = tracks.process("links")
         for at_s, share in points:
             yield {
                 "ph": "C",

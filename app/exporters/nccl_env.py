@@ -80,7 +80,7 @@ def _common(plan: Plan) -> dict[str, str]:
         if any(choice.load_balancing == "spray" for choice in network):
             variables["NCCL_IB_ADAPTIVE_ROUTING"] = "1"
     if network:
-        variables["NCCL_BUFFSIZE"] = str(max(map(buffer_bytes, network)))
+        variables["NCCL_BUFFSIZE"] = str(process_buffer_bytes(plan))
     messages = [choice for choice in network if choice.collective == "send_recv"]
     if messages:
         largest = max(choice.chunk_bytes for choice in messages)
@@ -106,6 +106,11 @@ def _has(function: str, algorithm: Algorithm) -> bool:
     """All-reduce has no PAT; reduce-scatter and all-gather have no tree."""
     lacks = {"allreduce": "pat"}.get(function, "tree")
     return algorithm in ALGORITHMS and algorithm != lacks
+
+
+def process_buffer_bytes(plan: Plan) -> int:
+    """NCCL_BUFFSIZE: what the communicator with the most outstanding bytes per queue pair needs."""
+    return max((buffer_bytes(one) for one in plan.transport if one.tier != "scale_up"), default=LEAST_BUFFER_BYTES)
 
 
 def buffer_bytes(choice: TransportChoice) -> int:

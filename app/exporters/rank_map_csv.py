@@ -19,13 +19,16 @@ COLUMNS = (
     "first_rank", "num_ranks", "pipeline_rank", "route", "building", "place", "pool", "first_gpu", "hosts",
 )  # fmt: skip
 
+FORMULA_STARTS = tuple("=+-@\t\r＝＋－＠")  # the wide forms count in East Asian spreadsheets
+
 
 def rank_map_csv(plan: Plan, request: PlanRequest | None = None) -> str:
     """One line per range of ranks, in rank order."""
     places = {route.id: route.places for route in plan.placement.routes}
     sheet = io.StringIO()
-    writer = csv.writer(sheet, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    csv.writer(sheet, lineterminator="\n").writerow(COLUMNS)
+    # names in quotes: a semicolon or a tab in one is no separator, whatever the spreadsheet's language
+    writer = csv.writer(sheet, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     for ranks in sorted(plan.placement.rank_map, key=lambda one: one.first_rank):
         place = places[ranks.route][ranks.pipeline_rank]
         texts = (ranks.route, building_of(place, request), place, ranks.pool)
@@ -41,7 +44,7 @@ def harmless(text: str) -> str:
     >>> harmless("=1+1"), harmless("node-1")
     ("'=1+1", 'node-1')
     """
-    return "'" + text if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+    return "'" + text if text[:1] in FORMULA_STARTS else text
 
 
 def losses(_plan: Plan, _request: PlanRequest | None = None) -> Iterator[str]:

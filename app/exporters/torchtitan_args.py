@@ -92,7 +92,7 @@ def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
     if request is None:
         yield "sequence length and batch: they are in the request, which was not given"
     if one.sharding == "zero1":
-        yield "zero1: torchtitan shards more than the optimizer: FSDP without resharding splits gradients and weights, too"
+        yield "zero1: torchtitan shards more than the optimizer, FSDP without resharding splits gradients, too"
     if one.recompute != "none":
         config = "FullAC" if one.recompute == "full" else "SelectiveAC"
         yield f"{one.recompute} recomputation: set activation_checkpoint to {config}.Config() in the config function"
