@@ -74,7 +74,7 @@ class Config:
 
     def _value(self, name: str, default: Any) -> Any:
         if name in self._fields:
-            self.used.append(name)
+            self.used += [name] if name not in self.used else []
             return self._fields[name]
         if default is None:
             raise self._document.refused(

@@ -33,7 +33,7 @@ def import_command(
     given = [_read(one) for one in files]
     if kind == MODEL_KIND:
         model = import_model(given[0], name=name, ignore=ignore or ())
-        text, notes = model.architecture.model_dump_json(indent=2, exclude_defaults=True), _model_notes(model)
+        text, notes = model.architecture.model_dump_json(indent=2, exclude_none=True), _model_notes(model)
     else:
         made = import_cluster(kind, given, None if overlay is None else _read(overlay))
         cluster = made.cluster.model_copy(update={"name": name}) if name else made.cluster
