@@ -33,7 +33,7 @@ def seconds(value: float) -> str:
     >>> seconds(5.1324), seconds(0.1548), seconds(2.4e-5), seconds(0.0)
     ('5.132 s', '154.8 ms', '24 µs', '0 s')
     """
-    if value == 0 or abs(value) >= 1:
+    if value == 0 or abs(value) >= 0.99995:
         return f"{rounded(value)} s"
     if abs(value) >= 1e-3:
         return f"{rounded(value * 1e3)} ms"
