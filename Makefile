@@ -6,12 +6,13 @@ SHELL := /bin/bash
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
+TOOLS := .venv-tools
 STAMP := $(VENV)/.setup-done
 PACKAGES := models solver app
 DATA ?= $(firstword $(wildcard ../shared/data) tests/published/data)
 CHECKED := $(PACKAGES) tests $(wildcard benchmarks)
 
-.PHONY: help setup demo serve test test-all test-torch torch postgres lint fmt type arch golden golden-update bench bench-schedules validate openapi image clean
+.PHONY: help setup demo serve test test-all test-torch torch tools otel test-service sbom postgres lint fmt type arch golden golden-update bench bench-schedules validate openapi image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,7 +37,7 @@ serve: setup ## run the service on http://127.0.0.1:8000 (Swagger UI at /docs)
 test: lint type arch ## what CI runs: style, types, import contracts, every test that is not slow
 	$(BIN)/pytest -n 2 -q -m "not slow" --ignore=tests/architecture
 
-test-all: lint type arch postgres test-torch ## the same with the slow proofs, on a real Postgres and with PyTorch too
+test-all: lint type arch postgres test-torch test-service ## the same with the slow proofs, on a real Postgres and with PyTorch too
 	$(BIN)/pytest -n 2 -q --ignore=tests/architecture
 
 torch: setup ## install PyTorch 2.13.0 for `isthmus replay` (a CPU build is enough: 200 MB to fetch, 0.8 GB on disk)
@@ -45,6 +46,23 @@ torch: setup ## install PyTorch 2.13.0 for `isthmus replay` (a CPU build is enou
 
 test-torch: torch ## run exported schedules in PyTorch's runtime, 4 processes each: times, ranking, gradients
 	$(BIN)/pytest -q tests/torch
+
+tools: $(TOOLS)/.done ## a second environment with the client generator and the SBOM tool, apart from ours
+
+$(TOOLS)/.done: requirements-tools.txt
+	@test -x $(TOOLS)/bin/python || $(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/python -m pip install --quiet -r requirements-tools.txt
+	@touch $@
+
+otel: setup ## install the extra `otel`: traces of requests and searches
+	@$(BIN)/python -c 'import opentelemetry.sdk, opentelemetry.instrumentation.fastapi' 2>/dev/null \
+	 || $(BIN)/python -m pip install --quiet -r requirements-otel.txt
+
+test-service: otel tools ## traces in memory; a generated Python client against a running service; the SBOM
+	$(BIN)/pytest -q tests/service_tools
+
+sbom: setup tools ## write sbom.json: what is installed in the environment, as CycloneDX
+	$(TOOLS)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-file sbom.json $(BIN)/python
 
 postgres: ## install a Postgres server where there is none (Debian, as root)
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { apt-get update -q && apt-get install -y -q postgresql; }
@@ -88,4 +106,4 @@ image: ## build the container image
 	docker build -f docker/Dockerfile -t isthmus:latest .
 
 clean: ## remove caches and the environment
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(TOOLS) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from app.terminal.importing import import_command
+from app.terminal.keys import keys
 from app.terminal.replay import replay
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+cli.add_typer(keys, name="keys")
 PLAIN_WIDTH = 120  # of tables that go to a file or a pipe, which have no width of their own
 OUT = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
 ERR = Console(stderr=True, width=None if sys.stderr.isatty() else PLAIN_WIDTH)

@@ -21,6 +21,7 @@ from app.jobs.children import warm_up
 from app.jobs.service import PlanService
 from app.jobs.worker import Worker
 from app.settings import Settings
+from app.telemetry import start_traces
 from app.web import pages
 
 DESCRIPTION = (
@@ -73,6 +74,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(Admission, settings=chosen)
     app.add_middleware(Guard, settings=chosen)
     app.add_middleware(Observe, registry=registry)
+    start_traces(chosen, app)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 
@@ -99,7 +101,14 @@ def _lifespan(settings: Settings, registry: CollectorRegistry) -> Any:
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
-        document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        # One schema per document, also where a name may stand for it on the way in: generated clients want one class.
+        document = get_openapi(
+            title=app.title,
+            version=app.version,
+            description=app.description,
+            routes=app.routes,
+            separate_input_output_schemas=False,
+        )
         schema = problems.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
         definitions = schema.pop("$defs")
         # The route reads JSON or CSV by itself, so that the framework does not know the model of the former.

@@ -1,6 +1,7 @@
 """How this process is set up: every setting with its unit, its default and its environment variable.
 
-The only reader of the environment (`ISTHMUS_<FIELD>`). Never opens a file, a socket or a database.
+The only reader of the environment (`ISTHMUS_<FIELD>`, and whether OTEL_EXPORTER_OTLP_ENDPOINT is set). Never opens a
+file, a socket or a database.
 """
 
 from __future__ import annotations
@@ -114,6 +115,8 @@ class Settings(BaseModel):
                 allowed = ", ".join(sorted(PREFIX + name.upper() for name in known))
                 raise InvalidSetting(f"{variable} is not a setting: use one of {allowed}")
             values[field] = value
+        if source.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
+            values.setdefault("otel_enabled", "true")
         try:
             return cls.model_validate(values)
         except ValidationError as failure:

@@ -11,10 +11,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from opentelemetry import trace
+
 from app.jobs.child import Task
 from app.jobs.children import Ended, Limits, run_in_child
 from app.settings import Settings
 from app.storage.plans import PlanStore, State, StopReason
+from app.telemetry import TRACER
 
 LOG = logging.getLogger("isthmus.search")
 EVENTS_PER_DOUBLING = 50.0  # a search of any length stores some hundreds of events, not one per tick
@@ -58,6 +61,8 @@ class _News:
         phase = str(json.loads(text).get("phase", ""))
         interval_s = max(self.interval_s, (now - self.started) / EVENTS_PER_DOUBLING)
         self.held_back = text
+        if phase != self.phase:
+            trace.get_current_span().add_event(phase)
         if phase != self.phase or now - self.stored_at >= interval_s:
             self.phase = phase
             self.flush()
@@ -79,12 +84,16 @@ def search(
     time_limit_s = float(json.loads(request)["options"]["time_limit_s"])
     news = _News(store, plan_id, attempt, settings.progress_interval_s)
     asked = _Asked(store, plan_id, attempt, leaving, settings.event_poll_s)
-    ended = run_in_child(
-        Task("plan", settings.solvers.plan, (request,), settings.child_memory_bytes),
-        Limits(time_limit_s, settings.soft_grace_s, settings.kill_grace_s, settings.child_memory_bytes),
-        on_message=news.take,
-        stop_asked=asked,
-    )
+    with TRACER.start_as_current_span(
+        "solve", attributes={"isthmus.plan_id": plan_id, "isthmus.attempt": attempt}
+    ) as span:
+        ended = run_in_child(
+            Task("plan", settings.solvers.plan, (request,), settings.child_memory_bytes),
+            Limits(time_limit_s, settings.soft_grace_s, settings.kill_grace_s, settings.child_memory_bytes),
+            on_message=news.take,
+            stop_asked=asked,
+        )
+        span.set_attribute("isthmus.ending", ended.ending)
     news.flush()
     LOG.info("attempt ended", extra={"plan_id": plan_id, "attempt": attempt, "ending": ended.ending})
     if asked.reason == "leaving":

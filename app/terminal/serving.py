@@ -17,6 +17,7 @@ from app.jobs.worker import Worker
 from app.logs import configure
 from app.main import create_app
 from app.settings import Settings
+from app.telemetry import start_traces
 
 CLOSE_CONNECTIONS_S = 5
 
@@ -55,6 +56,7 @@ def serve(settings: Settings) -> None:
 def work(settings: Settings) -> None:
     """A worker without HTTP."""
     configure(settings.log_level)
+    start_traces(settings)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())

@@ -11,8 +11,8 @@ import pytest
 
 from app.jobs.queue import enqueue_plan, open_queue
 from app.jobs.worker import Worker
-from app.storage.plans import NewPlan, PlanStore
 from app.storage.migrations import create_tables
+from app.storage.plans import NewPlan, PlanStore
 from app.storage.tables import create_engine
 from app.terminal.client import Client
 from tests.unit.app import fake_solver

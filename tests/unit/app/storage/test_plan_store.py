@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from app.storage.plans import Lane, NewPlan, PlanStore
 from app.storage.migrations import IncompatibleDatabase, create_tables
+from app.storage.plans import Lane, NewPlan, PlanStore
 from app.storage.tables import SCHEMA, create_engine
 from app.storage.workers import WorkerStore
 

@@ -1,0 +1,44 @@
+"""Traces for OpenTelemetry, where the extra `otel` is installed and the settings ask for them.
+
+Owns the set-up of the exporter. Whoever has something to trace takes TRACER, which does nothing without it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from opentelemetry import trace
+
+from app.settings import InvalidSetting, Settings
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+TRACER = trace.get_tracer("isthmus")
+UNTRACED = "healthz/.*,metrics"
+
+
+def start_traces(settings: Settings, app: FastAPI | None = None) -> None:
+    """Send the spans of this process, and of the requests that `app` answers, if the settings ask for it.
+
+    Where they go is told by the standard variables, above all OTEL_EXPORTER_OTLP_ENDPOINT.
+    """
+    if not settings.otel_enabled:
+        return
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError as missing:
+        raise InvalidSetting(
+            f"traces are wanted (ISTHMUS_OTEL_ENABLED or OTEL_EXPORTER_OTLP_ENDPOINT) but {missing.name} is not "
+            "installed: install isthmus[otel], or state ISTHMUS_OTEL_ENABLED=false"
+        ) from None
+    if not isinstance(trace.get_tracer_provider(), TracerProvider):
+        provider = TracerProvider(resource=Resource.create({"service.name": "isthmus"}))
+        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        trace.set_tracer_provider(provider)
+    if app is not None:
+        FastAPIInstrumentor.instrument_app(app, excluded_urls=UNTRACED)

@@ -1,0 +1,104 @@
+"""API keys from the command line: create, list, revoke.
+
+Owns the commands and their table. The secret is printed once and never stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from app.storage.keys import KeyRow, KeyStore
+
+keys = typer.Typer(help="API keys of the service: who may come in, and what for.", no_args_is_help=True)
+Database = Annotated[str | None, typer.Option("--database", help="URL of the database.")]
+
+
+@keys.command()
+def create(
+    context: typer.Context,
+    owner: Annotated[str, typer.Argument(help="Whose plans they are; several keys may share an owner.")],
+    scopes: Annotated[str, typer.Option(help="Comma separated: read, submit, admin.")] = "read,submit",
+    max_active_plans: Annotated[int | None, typer.Option(min=1, help="Queued and running plans at once.")] = None,
+    max_per_minute: Annotated[int | None, typer.Option(min=1, help="Submissions in a minute.")] = None,
+    database: Database = None,
+) -> None:
+    """Make a key and print it; it is shown this once."""
+    from app.storage.keys import NewKey
+
+    names = frozenset(one.strip() for one in scopes.split(",") if one.strip())
+    _check(owner, names)
+    with _store(context, database) as store:
+        row, token = store.create(NewKey(owner, names, max_active_plans, max_per_minute))
+    typer.echo(f"key {row.id} of {row.owner}: {', '.join(sorted(row.scopes))}", err=True)
+    typer.echo(token)
+
+
+@keys.command("list")
+def list_keys(context: typer.Context, database: Database = None) -> None:
+    """Show every key, never its secret."""
+    table = Table("id", "owner", "scopes", "active plans", "per minute", "created", "revoked")
+    with _store(context, database) as store:
+        for row in store.all():
+            table.add_row(*_cells(row))
+    Console().print(table)
+
+
+@keys.command()
+def revoke(context: typer.Context, key_id: str, database: Database = None) -> None:
+    """End a key at once."""
+    from app.faults import Fault, Refused
+
+    with _store(context, database) as store:
+        if not store.revoke(key_id):
+            raise Refused((Fault("not-found", f"there is no living key {key_id!r}", "", "ids of `isthmus keys list`",
+                                 "Correct the id.", "first argument"),))  # fmt: skip
+    typer.echo(f"revoked: {key_id}", err=True)
+
+
+@contextmanager
+def _store(context: typer.Context, database: str | None) -> Iterator[KeyStore]:
+    from app.settings import Settings
+    from app.storage.keys import KeyStore
+    from app.storage.migrations import create_tables
+    from app.storage.tables import create_engine
+
+    given = context.find_object(Settings) or Settings.from_environment()
+    engine = create_engine(database or given.database_url)
+    try:
+        create_tables(engine)
+        yield KeyStore(engine)
+    finally:
+        engine.dispose()
+
+
+def _check(owner: str, scopes: frozenset[str]) -> None:
+    from app.faults import Fault, Refused
+    from app.storage.keys import OWNER, SCOPES, unknown_scopes
+
+    if not OWNER.fullmatch(owner):
+        raise Refused((Fault("bad-pattern", f"{owner!r} is no owner", "", "1 to 40 letters, digits, dots and dashes",
+                             "Give another name.", "first argument"),))  # fmt: skip
+    unknown = unknown_scopes(scopes)
+    if unknown or not scopes:
+        what = f"no scope is called {unknown[0]!r}" if unknown else "a key without a scope may do nothing"
+        raise Refused((Fault("not-an-option", what, "", ", ".join(SCOPES), "Give some of them.",
+                             "--scopes"),))  # fmt: skip
+
+
+def _cells(row: KeyRow) -> tuple[str, ...]:
+    limits = (row.max_active_plans, row.max_submissions_per_minute)
+    shown = tuple("service" if one is None else str(one) for one in limits)
+    return (row.id, escape(row.owner), " ".join(sorted(row.scopes)), *shown, _day(row.created_at), _day(row.revoked_at))
+
+
+def _day(at: float | None) -> str:
+    return "" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")
