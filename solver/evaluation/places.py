@@ -12,6 +12,7 @@ from typing import Literal
 from models.plan import Configuration
 from solver.context import Context
 from solver.evaluation.candidate import Candidate, bundle_of
+from solver.evaluation.crossings import nominal_prices
 from solver.placement.fill import PooledRoute, fill
 from solver.placement.problem import MinimumReplicas, PlacementProblem, Prices, RouteCount
 from solver.placement.solve import place
@@ -19,15 +20,14 @@ from solver.placement.strategies import keep_ranks_whole, keep_replicas_whole
 from solver.placement.units import ancestors, groups_of
 
 Pattern = Literal["replicas_whole", "ranks_whole", "priced"]
-MAX_FLOW_UNITS = 8
-NOMINAL_BOUNDARY_S, NOMINAL_SPAN_S = 1.0, 0.1  # any crossing is worth avoiding, one of replicas less than one of ranks
+FLOW_SHARE, MAX_FLOW_S = 0.1, 5.0  # of the time to search, and seconds at most, for one integer flow
 
 
 def placements(
     context: Context, configuration: Configuration, patterns: tuple[Pattern, ...], prices: Prices | None = None
 ) -> Iterator[Candidate]:
     """Candidates of the named patterns, each route set once; where no pattern serves, the integer flow has to."""
-    whole = placement_problem(context, configuration, prices or _nominal(context, configuration))
+    whole = placement_problem(context, configuration, prices or nominal_prices(context, configuration))
     for problem in _by_island(context, whole):
         yield from _on_island(context, configuration, problem, patterns)
 
@@ -45,22 +45,11 @@ def _by_island(context: Context, problem: PlacementProblem) -> Iterator[Placemen
 def _on_island(
     context: Context, configuration: Configuration, problem: PlacementProblem, patterns: tuple[Pattern, ...]
 ) -> Iterator[Candidate]:
-    found = [_solve(context, problem, pattern) for pattern in patterns]
-    if all(routes is None for routes in found) and "priced" not in patterns:
-        found = [_solve(context, problem, "priced")]
-    for routes in dict.fromkeys(routes for routes in found if routes is not None):
+    found = [routes for pattern in patterns for routes in _solve(context, problem, pattern)]
+    if not found and "priced" not in patterns:
+        found = _solve(context, problem, "priced")
+    for routes in dict.fromkeys(found):
         yield Candidate(configuration, pooled(context, configuration, routes))
-
-
-def _nominal(context: Context, configuration: Configuration) -> Prices:
-    """Prices that only count crossings."""
-    units = range(len(context.units))
-    return Prices(
-        boundary_s=tuple(tuple(0.0 if u == v else NOMINAL_BOUNDARY_S for v in units) for u in units),
-        slot_s=tuple(tuple(0.0 for _ in units) for _ in units),
-        work_s=0.0,
-        span_s=(NOMINAL_SPAN_S,) * configuration.degrees.pp,
-    )
 
 
 def placement_problem(context: Context, configuration: Configuration, prices: Prices) -> PlacementProblem:
@@ -77,13 +66,12 @@ def placement_problem(context: Context, configuration: Configuration, prices: Pr
                 allowed[rank] = [one and u in inside for u, one in enumerate(allowed[rank])]
             else:
                 minimums.append(MinimumReplicas(rank, tuple(sorted(inside)), -(-pin.num_replicas // bundle)))
-    buildings = {unit.building: index for index, unit in enumerate(context.units)}
     return PlacementProblem(
         num_ranks=degrees.pp,
         num_replicas=degrees.dp // bundle,
         num_microbatches=configuration.num_microbatches,
         capacity_u=capacity,
-        building_u=tuple(buildings[unit.building] for unit in context.units),
+        building_u=context.building_u,
         allowed_pu=tuple(tuple(row) for row in allowed),
         prices=prices,
         minimums=tuple(minimums),
@@ -121,15 +109,19 @@ def _units_inside(context: Context, place_id: str) -> set[int]:
     }
 
 
-def _solve(context: Context, problem: PlacementProblem, pattern: Pattern) -> tuple[RouteCount, ...] | None:
-    if pattern == "replicas_whole":
-        return keep_replicas_whole(problem)
-    if pattern == "ranks_whole":
-        return keep_ranks_whole(problem)
-    if problem.num_units > MAX_FLOW_UNITS:
-        return None
+def _solve(context: Context, problem: PlacementProblem, pattern: Pattern) -> list[tuple[RouteCount, ...]]:
+    """Routes of a pattern. The flow answers twice, once with two ranks at least side by side: adjacent cut hops cost
+    more than the prices say.
+    """
+    if pattern != "priced":
+        closed = keep_replicas_whole(problem) if pattern == "replicas_whole" else keep_ranks_whole(problem)
+        return [] if closed is None else [closed]
     options = context.request.options
-    solution = place(
-        problem, time_limit_s=min(5.0, options.time_limit_s / 4), workers=options.workers, seed=options.seed
-    )
-    return None if solution is None else solution.routes
+    workers = 1 if options.reproducible else options.workers
+    limit_s = min(MAX_FLOW_S, FLOW_SHARE * options.time_limit_s)
+    solutions = [
+        place(replace(problem, least_stay=stay), time_limit_s=limit_s, workers=workers, seed=options.seed)
+        for stay in (2, 1)
+        if stay <= problem.num_ranks
+    ]
+    return [solution.routes for solution in solutions if solution is not None]

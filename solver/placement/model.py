@@ -1,157 +1,184 @@
-"""The placement as integer flow on the layered graph pipeline rank x unit, for CP-SAT.
+"""The placement as an integer flow of stays: how many replicas keep ranks i to j-1 together in a unit.
 
-One function per constraint family, each with its formula. The number of variables is ranks x units^2, whatever the
-number of replicas. Never decodes routes: that is `routes.py`.
+A replica is a chain of stays through the cuts between ranks. Its crossings are counted at the cuts, so nothing has a
+variable per pair of units: units x ranks^2 / 2 columns per crossing allowed, whatever the number of replicas. Owns
+rows and columns of one such programme: at most `crossings` per replica, inside groups of one tier. Everything in it is
+whole: seconds are ticks, rounded so that the programme stays a relaxation. Never decodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
 
-from ortools.sat.python import cp_model
-
-from solver.placement.problem import PlacementProblem
+from solver.placement.problem import PlacementProblem, Tier
 from solver.quantise import seconds_to_ticks
 
 TICK_S = 1e-6
+Entries = list[tuple[int, int]]
+Node = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Variables:
-    """count_pu replicas with rank p in u; flow_puv of them with rank p+1 in v; used_pu, crossed_puv booleans."""
+class Stay:
+    """Ranks first to last-1 in one unit, after so many crossings."""
 
-    count_pu: list[list[cp_model.IntVar]]
-    flow_puv: dict[tuple[int, int, int], cp_model.IntVar]
-    used_pu: dict[tuple[int, int], cp_model.IntVar]
-    crossed_puv: dict[tuple[int, int, int], cp_model.IntVar]
-    boundary_p: list[cp_model.IntVar]
-    excess: cp_model.IntVar
+    unit: int
+    first: int
+    last: int
+    crossings: int
 
-
-def make_variables(model: cp_model.CpModel, problem: PlacementProblem) -> Variables:
-    """Tight domains: a count never exceeds the capacity, a forbidden pair is fixed to zero."""
-    replicas, units = problem.num_replicas, range(problem.num_units)
-    room_pu = [
-        [min(replicas, problem.capacity_u[u]) if problem.allowed_pu[p][u] else 0 for u in units]
-        for p in range(problem.num_ranks)
-    ]
-    count_pu = [
-        [model.new_int_var(0, room_pu[p][u], f"count[{p},{u}]") for u in units] for p in range(problem.num_ranks)
-    ]
-    flow, crossed, boundary = {}, {}, []
-    for p in range(problem.num_ranks - 1):
-        boundary.append(model.new_int_var(0, _worst_boundary(problem), f"boundary[{p}]"))
-        for u in units:
-            for v in units:
-                room = min(room_pu[p][u], room_pu[p + 1][v])
-                if room:
-                    flow[p, u, v] = model.new_int_var(0, room, f"flow[{p},{u},{v}]")
-                    if u != v:
-                        crossed[p, u, v] = model.new_bool_var(f"crossed[{p},{u},{v}]")
-    used = {
-        (p, u): model.new_bool_var(f"used[{p},{u}]") for p in range(problem.num_ranks) for u in units if room_pu[p][u]
-    }
-    excess = model.new_int_var(0, _worst_excess(problem), "excess")
-    return Variables(count_pu, flow, used, crossed, boundary, excess)
+    @property
+    def length(self) -> int:
+        """Ranks that stay together."""
+        return self.last - self.first
 
 
-def add_completeness(model: cp_model.CpModel, problem: PlacementProblem, v: Variables) -> None:
-    """Every replica has every rank once: sum_u count[p,u] = replicas."""
-    for counts in v.count_pu:
-        model.add(sum(counts) == problem.num_replicas)
+@dataclass
+class Programme:
+    """Minimise whole costs over whole columns from 0 to their upper bound, under rows of whole entries."""
+
+    cost: list[int] = field(default_factory=list)
+    upper: list[int] = field(default_factory=list)
+    rows: list[tuple[Entries, int | None, int]] = field(default_factory=list)
+
+    def column(self, *, upper: int, cost: int = 0) -> int:
+        """A new column; its index."""
+        self.cost.append(cost)
+        self.upper.append(upper)
+        return len(self.cost) - 1
+
+    def at_most(self, entries: Entries, limit: int) -> None:
+        """sum of entries <= limit."""
+        self.rows.append((entries, None, limit))
+
+    def exactly(self, entries: Entries, value: int) -> None:
+        """sum of entries = value."""
+        self.rows.append((entries, value, value))
 
 
-def add_conservation(model: cp_model.CpModel, problem: PlacementProblem, v: Variables) -> None:
-    """Replicas leave rank p where they are and arrive at rank p+1: sums of flow equal both counts."""
-    units = range(problem.num_units)
-    for p in range(problem.num_ranks - 1):
-        for u in units:
-            model.add(sum(v.flow_puv[p, u, w] for w in units if (p, u, w) in v.flow_puv) == v.count_pu[p][u])
-            model.add(sum(v.flow_puv[p, w, u] for w in units if (p, w, u) in v.flow_puv) == v.count_pu[p + 1][u])
+@dataclass
+class StayModel:
+    """One programme with the meaning of its columns. Built once; one method per family of rows, with its formula."""
 
+    problem: PlacementProblem
+    tier: Tier
+    crossings: int
+    programme: Programme = field(default_factory=Programme)
+    stays: dict[Stay, int] = field(default_factory=dict)
 
-def add_capacity(model: cp_model.CpModel, problem: PlacementProblem, v: Variables) -> None:
-    """A unit holds what it has: sum_p count[p,u] <= capacity[u]."""
-    for u in range(problem.num_units):
-        model.add(sum(counts[u] for counts in v.count_pu) <= problem.capacity_u[u])
+    def __post_init__(self) -> None:
+        for stay in self._possible():
+            most = min(self.problem.num_replicas, self.problem.capacity_u[stay.unit] // stay.length)
+            if most:
+                self.stays[stay] = self.programme.column(upper=most)
+        self.add_chains()
+        self.add_capacity()
+        self.add_minimums()
+        if self.problem.num_buildings > 1:
+            self.add_spans()
+            self.add_excess()
 
+    def _possible(self) -> Iterator[Stay]:
+        """Stays in allowed ranks that can belong to a chain: the first starts at rank 0, short ones only whole."""
+        last = self.problem.num_ranks
+        for u in range(self.problem.num_units):
+            for first in range(last):
+                for end in range(first + 1, last + 1):
+                    if not self.problem.allowed_pu[end - 1][u]:
+                        break
+                    long_enough = end - first >= min(self.problem.least_stay, last)
+                    for crossings in range(self.crossings + 1):
+                        starts = (first == 0) == (crossings == 0)
+                        if starts and long_enough and (end == last or crossings < self.crossings):
+                            yield Stay(u, first, end, crossings)
 
-def add_minimums(model: cp_model.CpModel, problem: PlacementProblem, v: Variables) -> None:
-    """Pins: sum over the named units of count[rank] >= the replicas asked for."""
-    for pin in problem.minimums:
-        model.add(sum(v.count_pu[pin.rank][u] for u in pin.units) >= pin.num_replicas)
+    def _node(self, cut: int, crossings: int, unit: int) -> Node:
+        return cut, crossings, self.tier.group_u[unit]
 
+    def add_chains(self) -> None:
+        """Every replica starts once: sum of first stays = replicas; what ends at a cut begins a further stay there."""
+        ends: dict[Node, Entries] = {}
+        for stay, column in self.stays.items():
+            if stay.first > 0:
+                ends.setdefault(self._node(stay.first, stay.crossings, stay.unit), []).append((column, -1))
+            if stay.last < self.problem.num_ranks:
+                ends.setdefault(self._node(stay.last, stay.crossings + 1, stay.unit), []).append((column, 1))
+        for entries in ends.values():
+            self.programme.exactly(entries, 0)
+        first = [(column, 1) for stay, column in self.stays.items() if stay.first == 0]
+        self.programme.exactly(first, self.problem.num_replicas)
 
-def add_usage(model: cp_model.CpModel, problem: PlacementProblem, v: Variables) -> None:
-    """used[p,u] and crossed[p,u,v] are true where the count or the flow is positive."""
-    for (p, u), used in v.used_pu.items():
-        model.add(v.count_pu[p][u] <= problem.num_replicas * used)
-    for key, crossed in v.crossed_puv.items():
-        model.add(v.flow_puv[key] <= problem.num_replicas * crossed)
+    def add_capacity(self) -> None:
+        """A unit holds what it has: sum of length * stays <= capacity."""
+        for u, capacity in enumerate(self.problem.capacity_u):
+            entries = [(column, stay.length) for stay, column in self.stays.items() if stay.unit == u]
+            if entries:
+                self.programme.at_most(entries, capacity)
 
+    def add_minimums(self) -> None:
+        """Pins: stays that hold the rank in the named units >= the replicas asked for."""
+        for pin in self.problem.minimums:
+            entries = [(column, -1) for stay, column in self._over(pin.rank) if stay.unit in pin.units]
+            self.programme.at_most(entries, -pin.num_replicas)
 
-def add_boundary_price(model: cp_model.CpModel, problem: PlacementProblem, v: Variables) -> None:
-    """boundary[p] >= price[u,v] * crossed[p,u,v]: replicas that wait at the same boundary wait once."""
-    for (p, u, w), crossed in v.crossed_puv.items():
-        model.add(v.boundary_p[p] >= seconds_to_ticks(problem.prices.boundary_s[u][w], TICK_S) * crossed)
+    def _over(self, rank: int) -> list[tuple[Stay, int]]:
+        return self._over_p[rank]
 
+    @cached_property
+    def _over_p(self) -> list[list[tuple[Stay, int]]]:
+        found: list[list[tuple[Stay, int]]] = [[] for _ in range(self.problem.num_ranks)]
+        for stay, column in self.stays.items():
+            for rank in range(stay.first, stay.last):
+                found[rank].append((stay, column))
+        return found
 
-def add_link_excess(model: cp_model.CpModel, problem: PlacementProblem, v: Variables) -> None:
-    """excess >= m * (slot[u,v] * sum_p (flow[p,u,v] + flow[p,v,u]) - work): messages beyond the work that hides them.
+    def add_spans(self) -> None:
+        """alone[p,b] where all of rank p is in b, which saves its exchange: stays over p in b >= replicas alone[p,b].
 
-    One direction carries the activations of one flow and the gradients of the opposite one.
-    """
-    work = seconds_to_ticks(problem.prices.work_s, TICK_S)
-    for u in range(problem.num_units):
-        for w in range(problem.num_units):
-            keys = [key for p in range(problem.num_ranks - 1) for key in ((p, u, w), (p, w, u))]
-            flows = [v.flow_puv[key] for key in keys if key in v.flow_puv]
-            slot = seconds_to_ticks(problem.prices.slot_s[u][w], TICK_S)
-            if u != w and flows and slot:
-                model.add(v.excess >= problem.num_microbatches * (slot * sum(flows) - work))
-
-
-def add_crossing_rules(model: cp_model.CpModel, problem: PlacementProblem, v: Variables) -> None:
-    """Where crossing buildings is switched off: no flow between buildings, or one building per rank."""
-    if not problem.ranks_may_cross:
-        for (_, u, w), flow in v.flow_puv.items():
-            if problem.building_u[u] != problem.building_u[w]:
-                model.add(flow == 0)
-    if not problem.replicas_may_cross:
+        b has room for capacity[b] / replicas such ranks.
+        """
+        problem, programme = self.problem, self.programme
+        alone: dict[int, Entries] = {}
         for p in range(problem.num_ranks):
-            for u in range(problem.num_units):
-                for w in range(u):
-                    pair = (v.used_pu.get((p, u)), v.used_pu.get((p, w)))
-                    if problem.building_u[u] != problem.building_u[w] and pair[0] is not None and pair[1] is not None:
-                        model.add_bool_or([pair[0].Not(), pair[1].Not()])
+            ones: Entries = []
+            for b, over in self._by_building(p).items():
+                if problem.capacity_b[b] >= problem.num_replicas:
+                    column = programme.column(upper=1, cost=-seconds_to_ticks(problem.prices.span_s[p], TICK_S))
+                    stays = [(one, -1) for _, one in over]
+                    programme.at_most([*stays, (column, problem.num_replicas)], 0)
+                    alone.setdefault(b, []).append((column, 1))
+                    ones.append((column, 1))
+            if not problem.replicas_may_cross:
+                programme.exactly(ones, 1)
+        for b, entries in alone.items():
+            programme.at_most(entries, problem.capacity_b[b] // problem.num_replicas)
 
+    def _by_building(self, rank: int) -> dict[int, list[tuple[Stay, int]]]:
+        found: dict[int, list[tuple[Stay, int]]] = {}
+        for stay, column in self._over(rank):
+            found.setdefault(self.problem.building_u[stay.unit], []).append((stay, column))
+        return found
 
-Family = Callable[[cp_model.CpModel, PlacementProblem, Variables], None]
-FAMILIES: tuple[Family, ...] = (
-    add_completeness,
-    add_conservation,
-    add_capacity,
-    add_minimums,
-    add_usage,
-    add_boundary_price,
-    add_link_excess,
-    add_crossing_rules,
-)
+    @property
+    def constant_s(self) -> float:
+        """What the objective leaves out: every rank is priced as if it spanned."""
+        return sum(self.problem.prices.span_s) if self.problem.num_buildings > 1 else 0.0
 
-
-def objective_terms(problem: PlacementProblem, v: Variables) -> list[cp_model.LinearExprT]:
-    """Boundaries, link excess and, per rank, the price of every unit beyond the first."""
-    terms: list[cp_model.LinearExprT] = [*v.boundary_p, v.excess]
-    for (p, _), used in v.used_pu.items():
-        terms.append(seconds_to_ticks(problem.prices.span_s[p], TICK_S) * used)
-    return terms
-
-
-def _worst_boundary(problem: PlacementProblem) -> int:
-    return max((seconds_to_ticks(s, TICK_S) for row in problem.prices.boundary_s for s in row), default=0)
-
-
-def _worst_excess(problem: PlacementProblem) -> int:
-    slot = max((seconds_to_ticks(s, TICK_S) for row in problem.prices.slot_s for s in row), default=0)
-    return problem.num_microbatches * slot * problem.num_replicas * problem.num_ranks + 1
+    def add_excess(self) -> None:
+        """excess >= microbatches * (slot[b] * messages over b's links - work), in ticks."""
+        problem = self.problem
+        m, work = problem.num_microbatches, seconds_to_ticks(problem.prices.work_s, TICK_S)
+        by_building: dict[int, Entries] = {}
+        for stay, column in self.stays.items():
+            b = problem.building_u[stay.unit]
+            slot = int(m * problem.prices.slot_b[b] / TICK_S)
+            ends = (stay.first > 0) + (stay.last < problem.num_ranks)
+            if slot and ends:
+                by_building.setdefault(b, []).append((column, slot * ends))
+        if by_building:
+            most = sum(limit * self.programme.upper[column] for one in by_building.values() for column, limit in one)
+            excess = self.programme.column(upper=most, cost=1)
+            for entries in by_building.values():
+                self.programme.at_most([*entries, (excess, -1)], m * work)

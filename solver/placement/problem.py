@@ -1,28 +1,43 @@
-"""The placement question in index form: how many replicas put which pipeline rank into which unit.
+"""The placement question in index form: how many replicas put which pipeline rank into which unit, and what it costs.
 
-A unit is the free capacity of one GPU type in one building. Owns no solver and no request vocabulary.
-Suffixes: p pipeline rank, u and v units.
+A unit is the free capacity of one GPU type in one building. Owns the definition of the loss that a placement is priced
+by; no solver and no request vocabulary. Suffixes: p pipeline rank, u unit, b building.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
+
+
+@dataclass(frozen=True)
+class Tier:
+    """Units that cross to each other at one price: those of one group. The groups of a dearer tier hold whole groups.
+
+    `crossing_s` is what an iteration loses per crossing of the replica that crosses most often (fill, drain, waiting).
+    """
+
+    crossing_s: float
+    group_u: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Prices:
     """Seconds that an iteration loses to crossings; what the placement trades off.
 
-    boundary_s[u][v]: once per boundary p | p+1 that any replica crosses from u to v (fill, drain, waiting).
-    slot_s[u][v]: time one micro-batch message of one replica occupies the whole path u to v.
+    tiers: cheapest first.
+    span_s[p]: exchange of rank p's gradients, where its replicas are in several buildings. More of them hardly add to
+    it: 2 (k-1)/k of the gradients leave each of k buildings.
+    slot_b[b]: time one micro-batch message of one replica occupies all that leaves building b.
     work_s: work of the slowest rank on one micro-batch; messages hide behind it.
-    span_s[p]: per further building that the replicas of rank p span (gradient exchange).
     """
 
-    boundary_s: tuple[tuple[float, ...], ...]
-    slot_s: tuple[tuple[float, ...], ...]
-    work_s: float
+    tiers: tuple[Tier, ...]
     span_s: tuple[float, ...]
+    slot_b: tuple[float, ...]
+    work_s: float
 
 
 @dataclass(frozen=True)
@@ -36,7 +51,10 @@ class MinimumReplicas:
 
 @dataclass(frozen=True)
 class PlacementProblem:
-    """Integer data only a placement needs. The size never depends on the number of replicas."""
+    """Integer data only a placement needs. The size never depends on the number of replicas.
+
+    `building_u` numbers buildings from 0. `least_stay` ranks at least stay together wherever a replica crosses.
+    """
 
     num_ranks: int
     num_replicas: int
@@ -48,11 +66,25 @@ class PlacementProblem:
     minimums: tuple[MinimumReplicas, ...] = ()
     ranks_may_cross: bool = True
     replicas_may_cross: bool = True
+    least_stay: int = 1
 
     @property
     def num_units(self) -> int:
         """Units that exist."""
         return len(self.capacity_u)
+
+    @property
+    def num_buildings(self) -> int:
+        """Buildings that exist."""
+        return max(self.building_u) + 1
+
+    @cached_property
+    def capacity_b(self) -> tuple[int, ...]:
+        """Stage groups that each building holds."""
+        total = [0] * self.num_buildings
+        for u, building in enumerate(self.building_u):
+            total[building] += self.capacity_u[u]
+        return tuple(total)
 
 
 @dataclass(frozen=True)
@@ -65,9 +97,63 @@ class RouteCount:
 
 @dataclass(frozen=True)
 class PlacementSolution:
-    """Routes with counts, the priced objective and whether it is proven least."""
+    """Routes with counts, their loss, the least loss proven and whether the two meet."""
 
     routes: tuple[RouteCount, ...]
     objective_s: float
     bound_s: float
     proven: bool
+
+
+def loss_s(problem: PlacementProblem, routes: tuple[RouteCount, ...]) -> float:
+    """Seconds that an iteration loses by the prices: most crossings of a replica at the dearest tier that any takes,
+    the exchanges of ranks that span buildings, and messages beyond the work that hides them.
+    """
+    return _crossing_s(problem, routes) + _span_s(problem, routes) + _excess_s(problem, routes)
+
+
+def num_crossings(units: tuple[int, ...]) -> int:
+    """Boundaries at which a route changes its unit.
+
+    >>> num_crossings((0, 0, 1, 0))
+    2
+    """
+    return sum(here != there for here, there in itertools.pairwise(units))
+
+
+def shortest_stay(units: tuple[int, ...]) -> int:
+    """Fewest ranks that stay together in one unit; a route that never crosses may be as short as it is.
+
+    >>> shortest_stay((0, 0, 1, 0)), shortest_stay((0,))
+    (1, 1)
+    """
+    stays = [len(list(ranks)) for _, ranks in itertools.groupby(units)]
+    return min(stays)
+
+
+def _crossing_s(problem: PlacementProblem, routes: tuple[RouteCount, ...]) -> float:
+    pairs = {pair for route in routes for pair in itertools.pairwise(route.units)}
+    cheapest = next(
+        tier for tier in problem.prices.tiers if all(tier.group_u[one] == tier.group_u[other] for one, other in pairs)
+    )
+    return cheapest.crossing_s * max(num_crossings(route.units) for route in routes)
+
+
+def _span_s(problem: PlacementProblem, routes: tuple[RouteCount, ...]) -> float:
+    return sum(
+        price
+        for p, price in enumerate(problem.prices.span_s)
+        if len({problem.building_u[route.units[p]] for route in routes}) > 1
+    )
+
+
+def _excess_s(problem: PlacementProblem, routes: tuple[RouteCount, ...]) -> float:
+    """One direction of a building's links carries the activations of what leaves and the gradients of what enters."""
+    messages: Counter[int] = Counter()
+    for route in routes:
+        for here, there in itertools.pairwise(route.units):
+            if here != there:
+                for building in (problem.building_u[here], problem.building_u[there]):
+                    messages[building] += route.num_replicas
+    late = [problem.prices.slot_b[building] * count - problem.prices.work_s for building, count in messages.items()]
+    return problem.num_microbatches * max([0.0, *late])

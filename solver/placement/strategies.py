@@ -1,14 +1,19 @@
-"""Closed-form placements that cost nothing to find: replicas kept whole, and ranks kept whole.
+"""Closed-form placements that cost nothing to find: replicas kept whole, ranks kept whole, and what lies next to it.
 
-Owns the two pure patterns (DP-out and PP-out). What lies between them is the integer flow's to find.
+Owns these patterns (DP-out, PP-out, PP-out with what does not fit spread over leftovers). The rest the flow finds.
 """
 
 from __future__ import annotations
 
-from solver.placement.problem import PlacementProblem, RouteCount
+from collections.abc import Callable
+
+from solver.placement.problem import PlacementProblem, RouteCount, loss_s
+from solver.placement.routes import merged
+
+Routes = tuple[RouteCount, ...]
 
 
-def keep_replicas_whole(problem: PlacementProblem) -> tuple[RouteCount, ...] | None:
+def keep_replicas_whole(problem: PlacementProblem) -> Routes | None:
     """Whole replicas unit by unit; what is left over in the units is stitched into replicas that cross.
 
     None when the pattern does not reach the number of replicas or a rule forbids it.
@@ -23,28 +28,71 @@ def keep_replicas_whole(problem: PlacementProblem) -> tuple[RouteCount, ...] | N
     return None if stitched is None else routes + stitched
 
 
-def keep_ranks_whole(problem: PlacementProblem) -> tuple[RouteCount, ...] | None:
-    """One route for all replicas: consecutive ranks share a unit, the roomiest units first.
+def keep_ranks_whole(problem: PlacementProblem) -> Routes | None:
+    """One route for all replicas: consecutive ranks share a unit; always the roomiest next or, if better, the nearest.
 
     None when the units cannot hold all replicas of their ranks or a rule forbids it.
     """
-    if problem.minimums:
-        return None
-    units: list[int] = []
-    for u in sorted(range(problem.num_units), key=lambda u: -problem.capacity_u[u]):
-        room = problem.capacity_u[u] // problem.num_replicas
-        while room and len(units) < problem.num_ranks and problem.allowed_pu[len(units)][u]:
-            units.append(u)
-            room -= 1
-    if len(units) < problem.num_ranks:
-        return None
-    crosses = len({problem.building_u[u] for u in units}) > 1
-    if crosses and not problem.ranks_may_cross:
-        return None
-    return (RouteCount(units=tuple(units), num_replicas=problem.num_replicas),)
+    orders = (_whole_ranks(problem, nearest=nearest)[0] for nearest in (False, True))
+    routes = [
+        (RouteCount(units=tuple(units), num_replicas=problem.num_replicas),)
+        for units in orders
+        if not problem.minimums and len(units) == problem.num_ranks and _may_cross(problem, units)
+    ]
+    return min(routes, key=lambda one: loss_s(problem, one), default=None)
 
 
-def _whole(problem: PlacementProblem) -> tuple[tuple[RouteCount, ...], list[int]]:
+def spread_last_ranks(problem: PlacementProblem) -> Routes | None:
+    """Ranks kept whole as far as the units go; the last ranks of the replicas are stitched over what is left.
+
+    None when all ranks fit whole, nothing is left for the last ones or a rule forbids it.
+    """
+    units, left = _whole_ranks(problem, nearest=False)
+    rules = problem.minimums or not problem.replicas_may_cross
+    if rules or not units or len(units) == problem.num_ranks or not problem.ranks_may_cross:
+        return None
+    spread = _stitch(problem, left, problem.num_replicas, first_rank=len(units))
+    if spread is None:
+        return None
+    return merged([RouteCount((*units, *route.units), route.num_replicas) for route in spread])
+
+
+PATTERNS: tuple[Callable[[PlacementProblem], Routes | None], ...] = (
+    keep_replicas_whole,
+    keep_ranks_whole,
+    spread_last_ranks,
+)
+
+
+def _may_cross(problem: PlacementProblem, units: list[int]) -> bool:
+    return problem.ranks_may_cross or len({problem.building_u[u] for u in units}) == 1
+
+
+def _whole_ranks(problem: PlacementProblem, *, nearest: bool) -> tuple[list[int], list[int]]:
+    """Units of the first ranks, as many as fit with all their replicas, and the groups that stay free."""
+    left, units = list(problem.capacity_u), list[int]()
+    while len(units) < problem.num_ranks:
+        here = units[-1] if units else None
+        allowed = problem.allowed_pu[len(units)]
+        fits = [u for u, room in enumerate(left) if room >= problem.num_replicas and allowed[u]]
+        if not fits:
+            break
+        far_s = {u: _distance_s(problem, here, u) if nearest else 0.0 for u in fits}
+        units.append(here if here in fits else min(fits, key=lambda u: (far_s[u], -left[u], u)))
+        left[units[-1]] -= problem.num_replicas
+    return units, left
+
+
+def _distance_s(problem: PlacementProblem, here: int | None, there: int) -> float:
+    """Price of a crossing; the start is free."""
+    if here is None:
+        return 0.0
+    return next(
+        (tier.crossing_s for tier in problem.prices.tiers if tier.group_u[here] == tier.group_u[there]), float("inf")
+    )
+
+
+def _whole(problem: PlacementProblem) -> tuple[Routes, list[int]]:
     """Routes of replicas inside one unit, and the groups that stay free in every unit."""
     routes, left, missing = [], list(problem.capacity_u), problem.num_replicas
     for u in sorted(range(problem.num_units), key=lambda u: -problem.capacity_u[u]):
@@ -57,18 +105,13 @@ def _whole(problem: PlacementProblem) -> tuple[tuple[RouteCount, ...], list[int]
     return tuple(routes), left
 
 
-def _stitch(problem: PlacementProblem, left: list[int], missing: int) -> tuple[RouteCount, ...] | None:
-    """Replicas over several units, each from the units with most room left, so that they cross rarely."""
+def _stitch(problem: PlacementProblem, left: list[int], missing: int, first_rank: int = 0) -> Routes | None:
+    """Ranks from `first_rank` on over several units, each time those with most room left, so that they cross rarely."""
     left, routes = list(left), []
+    length = problem.num_ranks - first_rank
     while missing:
-        order = sorted(range(problem.num_units), key=lambda u: -left[u])
-        units: list[int] = []
-        for u in order:
-            room = left[u]
-            while room and len(units) < problem.num_ranks and problem.allowed_pu[len(units)][u]:
-                units.append(u)
-                room -= 1
-        if len(units) < problem.num_ranks:
+        units = _roomiest(problem, left, first_rank)
+        if len(units) < length:
             return None
         need = {u: units.count(u) for u in set(units)}
         count = min(missing, *(left[u] // groups for u, groups in need.items()))
@@ -77,3 +120,19 @@ def _stitch(problem: PlacementProblem, left: list[int], missing: int) -> tuple[R
         routes.append(RouteCount(units=tuple(units), num_replicas=count))
         missing -= count
     return tuple(routes)
+
+
+def _roomiest(problem: PlacementProblem, left: list[int], first_rank: int) -> list[int]:
+    """Units of one replica's ranks from `first_rank` on, as far as they go: where a rank may be and most room is."""
+    left, units = list(left), list[int]()
+    for rank in range(first_rank, problem.num_ranks):
+        allowed = problem.allowed_pu[rank]
+        if units and left[units[-1]] and allowed[units[-1]]:
+            best = units[-1]
+        else:
+            best = max(range(problem.num_units), key=lambda u: (allowed[u] and left[u] > 0, left[u], -u))
+            if not (allowed[best] and left[best]):
+                break
+        units.append(best)
+        left[best] -= 1
+    return units

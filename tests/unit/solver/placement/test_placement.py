@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from itertools import product
+from dataclasses import replace
+from itertools import combinations_with_replacement, groupby, product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solver.placement.fill import fill
-from solver.placement.problem import MinimumReplicas, PlacementProblem, Prices, RouteCount
-from solver.placement.solve import place, whole_replicas
+from solver.placement.model import StayModel
+from solver.placement.problem import MinimumReplicas, PlacementProblem, Prices, RouteCount, Tier, loss_s
+from solver.placement.solve import place
 from solver.placement.strategies import keep_ranks_whole, keep_replicas_whole
 
 
 def problem(capacity: tuple[int, ...], *, ranks: int = 4, replicas: int = 4, **changes: object) -> PlacementProblem:
-    """Units in buildings of their own, every boundary 1 s, exchanges 0.1 s per rank and further building."""
+    """Units in buildings of their own, every crossing 1 s, exchanges 0.1 s per rank that spans buildings."""
     units = len(capacity)
-    prices = Prices(
-        boundary_s=tuple(tuple(0.0 if u == v else 1.0 for v in range(units)) for u in range(units)),
-        slot_s=tuple(tuple(0.0 for _ in range(units)) for _ in range(units)),
-        work_s=1.0,
-        span_s=(0.1,) * ranks,
-    )
+    prices = Prices((Tier(1.0, (0,) * units),), span_s=(0.1,) * ranks, slot_b=(0.0,) * units, work_s=1.0)
     values = {
         "num_ranks": ranks,
         "num_replicas": replicas,
@@ -40,7 +37,7 @@ def used(routes: tuple[RouteCount, ...], units: int) -> list[int]:
 
 
 def solved(one: PlacementProblem) -> tuple[RouteCount, ...]:
-    solution = place(one, time_limit_s=10, workers=1, seed=0)
+    solution = place(one, time_limit_s=10)
     assert solution is not None
     assert solution.proven
     return solution.routes
@@ -79,28 +76,63 @@ def test_every_pattern_fills_exactly_what_it_may(capacity: list[int], ranks: int
         assert sum(capacity) < ranks * replicas
 
 
-def priced(one: PlacementProblem, assignment: tuple[tuple[int, ...], ...]) -> float:
-    """Objective of replicas placed one by one, by the definition in `Prices`."""
-    prices = one.prices
-    boundary = sum(
-        max(prices.boundary_s[replica[p]][replica[p + 1]] for replica in assignment) for p in range(one.num_ranks - 1)
-    )
-    spans = sum(prices.span_s[p] * len({replica[p] for replica in assignment}) for p in range(one.num_ranks))
-    return boundary + spans
-
-
-@pytest.mark.parametrize("capacity", [(4, 2), (3, 3), (5, 2), (2, 2, 3)])
-def test_the_integer_flow_is_as_good_as_brute_force(capacity: tuple[int, ...]) -> None:
-    one = problem(capacity, ranks=3, replicas=2)
-    paths = list(product(range(len(capacity)), repeat=3))
+def best_by_hand(one: PlacementProblem) -> float:
+    """Least loss over every assignment of every replica, by the definition in `loss_s`."""
+    routes = list(product(range(one.num_units), repeat=one.num_ranks))
     fits = [
-        pair
-        for pair in product(paths, repeat=2)
-        if all(sum(path.count(u) for path in pair) <= room for u, room in enumerate(capacity))
+        chosen
+        for chosen in combinations_with_replacement(routes, one.num_replicas)
+        if all(sum(route.count(u) for route in chosen) <= room for u, room in enumerate(one.capacity_u))
+        and (one.replicas_may_cross or all(len({route[p] for route in chosen}) == 1 for p in range(one.num_ranks)))
+        and (one.ranks_may_cross or all(len(set(route)) == 1 for route in chosen))
     ]
-    solution = place(one, time_limit_s=10, workers=1, seed=0)
-    assert solution is not None
-    assert solution.objective_s == pytest.approx(min(priced(one, pair) for pair in fits), abs=1e-5)
+    return min((loss_s(one, tuple(RouteCount(route, 1) for route in chosen)) for chosen in fits), default=float("inf"))
+
+
+@given(
+    st.lists(st.integers(0, 6), min_size=1, max_size=3),
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.sampled_from([(1.0, 3.0, 0.1), (0.05, 0.1, 1.0), (0.2, 0.2, 0.3)]),
+    st.sampled_from([0.0, 0.02, 0.4]),
+    st.sampled_from([(True, True), (False, True), (True, False)]),
+)
+@settings(max_examples=80, deadline=None)
+def test_the_stay_programme_is_as_good_as_brute_force(
+    capacity: list[int],
+    ranks: int,
+    replicas: int,
+    costs: tuple[float, float, float],
+    slot_s: float,
+    rules: tuple[bool, bool],
+) -> None:
+    units, (near, far, span) = len(capacity), costs
+    tiers = (Tier(near, tuple(u // 2 for u in range(units))), Tier(far, (0,) * units))
+    prices = Prices(tiers, tuple(span * (p + 1) for p in range(ranks)), slot_b=(slot_s,) * units, work_s=0.1)
+    one = problem(tuple(capacity), ranks=ranks, replicas=replicas, prices=prices)
+    one = replace(one, ranks_may_cross=rules[0], replicas_may_cross=rules[1])
+    solution, least = place(one, time_limit_s=10), best_by_hand(one)
+    if solution is None:
+        assert least == float("inf")
+    else:
+        assert solution.proven
+        assert solution.objective_s == pytest.approx(least, abs=1e-4)
+        assert solution.bound_s <= least + 1e-9
+
+
+def test_the_programme_does_not_grow_with_the_replicas() -> None:
+    few, many = problem((9, 7)), problem((9000, 7000), replicas=4000)
+    models = [StayModel(one, one.prices.tiers[0], 2) for one in (few, many)]
+    assert len(models[0].programme.cost) == len(models[1].programme.cost)
+    assert len(models[0].programme.rows) == len(models[1].programme.rows)
+
+
+def test_buildings_keep_at_least_two_ranks_together_when_asked() -> None:
+    assert any(len(list(stay)) < 2 for route in solved(problem((9, 7))) for _, stay in groupby(route.units))
+    assert place(problem((9, 7), least_stay=2), time_limit_s=10) is None
+    one = problem((10, 6), least_stay=2)
+    for route in solved(one):
+        assert all(len(list(stay)) >= 2 for _, stay in groupby(route.units))
 
 
 def test_pins_and_minimums_are_obeyed() -> None:
@@ -117,8 +149,7 @@ def test_crossing_can_be_switched_off() -> None:
 
 
 def test_too_little_room_has_no_placement() -> None:
-    assert place(problem((7, 8)), time_limit_s=10, workers=1, seed=0) is None
-    assert sum(route.num_replicas for route in whole_replicas(problem((7, 8)))) == 3
+    assert place(problem((7, 8)), time_limit_s=10) is None
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(1, 3), st.integers(1, 9))

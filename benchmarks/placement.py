@@ -1,0 +1,92 @@
+"""The placement model alone: unequal places, many replicas, proven optimal or how far from it.
+
+`python -m benchmarks.placement [--time-limit S]` prints one row per case and exits with 1 when one of 24 places is left
+unproven. Each case is solved with 512 and with 65,536 replicas and as much more room: the programme has the same size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from dataclasses import dataclass
+
+from solver.placement.problem import PlacementProblem, Prices, Tier
+from solver.placement.solve import place
+
+
+@dataclass(frozen=True)
+class Case:
+    """Ranks, places, replicas, and how dear a crossing of the pipeline is beside an exchange between two places."""
+
+    name: str
+    crossing_s: float
+    span_s: float
+    slot_s: float = 0.0
+    room: float = 1.05
+    num_ranks: int = 16
+    num_places: int = 24
+    num_replicas: int = 512
+
+
+CASES = (
+    Case("crossing dear, exchange cheap", crossing_s=0.2, span_s=0.005),
+    Case("crossing cheap, exchange dear", crossing_s=0.002, span_s=0.1),
+    Case("both alike", crossing_s=0.02, span_s=0.02),
+    Case("both alike, thin links", crossing_s=0.02, span_s=0.02, slot_s=1e-4),
+    Case("no room to spare", crossing_s=0.02, span_s=0.02, room=1.0),
+    Case("few large places", crossing_s=0.01, span_s=0.1, num_places=4),
+    Case("large places, ranks may stay whole", crossing_s=0.01, span_s=0.1, room=2.5),
+)
+
+
+def problem_of(case: Case, *, factor: int = 1, seed: int = 0) -> PlacementProblem:
+    """Places of unequal size in four regions, with so much more room than the replicas need."""
+    draw = random.Random(seed)
+    weight = [draw.uniform(0.4, 1.6) for _ in range(case.num_places)]
+    groups = case.room * case.num_ranks * case.num_replicas
+    capacity = [int(groups * one / sum(weight)) for one in weight]
+    capacity[0] += max(case.num_ranks * case.num_replicas - sum(capacity), 0)
+    places = tuple(range(case.num_places))
+    tiers = (
+        Tier(case.crossing_s, tuple(u % 4 for u in places)),
+        Tier(3.0 * case.crossing_s, (0,) * case.num_places),
+    )
+    prices = Prices(
+        tiers, (case.span_s,) * case.num_ranks, slot_b=(case.slot_s / factor,) * case.num_places, work_s=0.01
+    )
+    return PlacementProblem(
+        num_ranks=case.num_ranks,
+        num_replicas=case.num_replicas * factor,
+        num_microbatches=32,
+        capacity_u=tuple(one * factor for one in capacity),
+        building_u=places,
+        allowed_pu=((True,) * case.num_places,) * case.num_ranks,
+        prices=prices,
+    )
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--time-limit", type=float, default=10.0)
+    limit = parser.parse_args().time_limit
+    unproven = 0
+    for case in CASES:
+        for factor in (1, 128):
+            problem = problem_of(case, factor=factor)
+            started = time.monotonic()
+            found = place(problem, time_limit_s=limit)
+            took = time.monotonic() - started
+            unproven += case.num_places == 24 and (found is None or not found.proven)
+            text = "none" if found is None else f"{found.objective_s:8.4f} s  bound {found.bound_s:8.4f} s  "
+            state = "" if found is None else ("proven" if found.proven else "OPEN") + f"  {len(found.routes)} routes"
+            size = f"{case.num_ranks} ranks, {case.num_places} places, {problem.num_replicas:6d} replicas"
+            sys.stdout.write(f"{case.name:36s} {size}  {took:6.2f} s  {text}{state}\n")
+            sys.stdout.flush()
+    return 1 if unproven else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

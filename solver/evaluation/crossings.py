@@ -1,0 +1,56 @@
+"""What crossings cost an iteration of a configuration: the prices that the placement trades off.
+
+Owns the translation of latencies, rates and gradients into `Prices`. A price steers; the evaluation decides.
+"""
+
+from __future__ import annotations
+
+from models.plan import Configuration
+from solver.context import Context
+from solver.cost.columns import columns_of
+from solver.cost.data_parallel import crossing_bytes
+from solver.evaluation.draft import Draft
+from solver.placement.problem import Prices, Tier
+
+NOMINAL_CROSSING_S, NOMINAL_SPAN_S = 1.0, 0.1  # any crossing is worth avoiding, one of replicas less than one of ranks
+
+
+def nominal_prices(context: Context, configuration: Configuration) -> Prices:
+    """Prices that only count crossings: of ranks first, the nearer the better, then of replicas."""
+    tiers = tuple(
+        Tier(NOMINAL_CROSSING_S * (number + 1), tier.group_u) for number, tier in enumerate(context.crossing_tiers)
+    )
+    return Prices(tiers, (NOMINAL_SPAN_S,) * configuration.degrees.pp, (0.0,) * context.num_buildings, 0.0)
+
+
+def prices_of(context: Context, found: Draft) -> Prices:
+    """2 delays per crossing and pass, slots of the messages on what leaves a building, exchanges over the worst cut."""
+    configuration, cut = found.candidate.configuration, context.cut
+    degrees, passes = configuration.degrees, configuration.degrees.vpp
+    per_replica_s = found.message_bytes * passes
+    tiers = tuple(
+        Tier(2.0 * passes * (tier.crossing_s + found.message_bytes / cut.bytes_per_s), tier.group_u)
+        for tier in context.crossing_tiers
+    )
+    stages = next(iter(found.stages.values()))
+    work = [0.0] * degrees.pp
+    for stage in range(degrees.num_stages):
+        work[configuration.rank_of_stage(stage)] += float(stages.cost.total_s[stage])
+    return Prices(
+        tiers=tiers,
+        span_s=tuple(_span_s(context, found, rank) for rank in range(degrees.pp)),
+        slot_b=tuple(per_replica_s / rate for rate in context.leaving_bytes_per_s),
+        work_s=max(work),
+    )
+
+
+def _span_s(context: Context, found: Draft, rank: int) -> float:
+    """Exchange of a rank's stages between two buildings, over the worst cut."""
+    configuration = found.candidate.configuration
+    stages, columns = next(iter(found.stages.values())), columns_of(configuration)
+    own = [s for s in range(configuration.degrees.num_stages) if configuration.rank_of_stage(s) == rank]
+    dense = stages.cost.parameters[own].sum() * columns.tp
+    parameters = dense + stages.cost.expert_parameters[own].sum() * columns.tp * columns.ep
+    gradient_bytes = context.job.optimizer.gradient_bytes_per_parameter
+    size = crossing_bytes(parameters, columns, 2, gradient_bytes=gradient_bytes)
+    return float(size[0]) / context.cut.bytes_per_s
