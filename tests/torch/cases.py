@@ -1,4 +1,4 @@
-"""Five schedules of one training job over two buildings at three delays: the same work on every rank, whatever the layout.
+"""Five schedules of one job over two buildings at three delays: the same work on every rank, whatever the layout.
 
 Four ranks, two in each building, eight micro-batches. A rank holds one stage, or two chunks of half its size. Times are
 in units of a forward; the buildings are `delay` apart, and a message takes their link for a quarter.

@@ -25,7 +25,7 @@ CASES = [(name, delay) for delay in DELAYS for name in LAYOUTS]
 
 
 @pytest.fixture(scope="module")
-def figures() -> Figures:
+def figures(request: pytest.FixtureRequest) -> Figures:
     """Every schedule at every delay, executed by the same four processes."""
     cases = []
     for name, delay in CASES:
@@ -35,8 +35,10 @@ def figures() -> Figures:
         cases.append(replay_case(name, asked, found, UNIT_S * sum(spans) / len(spans)))
     measured = execute(ReplayJob(cases=tuple(cases), num_repetitions=3))
     for (_, delay), one in zip(CASES, measured, strict=True):
-        print(f"{one.name:12} delay {delay:g}: predicted {one.predicted_s:.3f} s, measured {one.measured_s:.3f} s, "
-              f"ratio {one.ratio:.3f}, gradients differ by {one.gradient_difference:.1e}")  # fmt: skip
+        request.config.get_terminal_writer().line(
+            f"{one.name:12} delay {delay:g}: predicted {one.predicted_s:.3f} s, measured {one.measured_s:.3f} s, "
+            f"ratio {one.ratio:.3f}, gradients differ by {one.gradient_difference:.1e}"
+        )
     return dict(zip(CASES, measured, strict=True))
 
 

@@ -16,6 +16,7 @@ from app.faults import Refused
 from models.catalogue import named_entry
 from models.plan import Plan
 from models.request import PlanRequest
+from tests.build_exports import whole_host_plan, whole_host_request
 from tests.unit.app.fake_solver import tiny_plan
 from tests.unit.models.bad_requests import good_request
 
@@ -88,7 +89,9 @@ def test_latent_attention_and_shared_experts_have_their_arguments() -> None:
 
 
 def test_what_cannot_be_said_is_reported() -> None:
-    assert "# not expressed: split backward passes" in megatron_args(tiny_plan(2.0), _request())
+    text = megatron_args(tiny_plan(2.0), _request())
+    assert "# not expressed: backward passes in two halves" in text
+    assert text.startswith("# for Megatron-LM core 0.13 to 0.20\n")
 
 
 def test_the_schedule_is_in_the_words_of_pytorch() -> None:
@@ -99,5 +102,5 @@ def test_the_schedule_is_in_the_words_of_pytorch() -> None:
 
 @pytest.mark.parametrize("kind", EXPORTERS)
 def test_every_export_is_repeatable(kind: Any) -> None:
-    plan, request = _with_hosts("a", "b")
+    plan, request = whole_host_plan("dp_out"), whole_host_request()
     assert EXPORTERS[kind].export(plan, request) == EXPORTERS[kind].export(plan, request) != ""

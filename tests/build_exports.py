@@ -1,0 +1,70 @@
+"""Plans to export: the hand-made one with groups that share hosts, and whole-host ones that cross buildings either way.
+
+Owns the placements of the whole-host plans; schedules and transport are those of `build_plan`, which no export compares
+with the placement.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from models.plan import Degrees, Plan, RankRange, Route
+from models.request import PlanRequest
+from tests.build_plan import build_plan
+from tests.build_request import build_request, cluster, pool
+
+GPUS_PER_HOST = 8
+
+
+def whole_host_request(names: dict[str, str] | None = None) -> PlanRequest:
+    """Two buildings with four hosts of eight GPUs each; `names` replaces the names of places."""
+    names = {"east": "east", "west": "west"} | (names or {})
+    body = cluster()
+    body["places"] = [{"id": names[one], "level": "building"} for one in ("east", "west")]
+    body["pools"] = [pool(one, 4, place=names[one]) for one in ("east", "west")]
+    body["links"] = []
+    return build_request(cluster=body)
+
+
+def whole_host_plan(crossing: str, names: dict[str, str] | None = None, **configuration: Any) -> Plan:
+    """tp 8, pp 2, dp 2 on four hosts: replicas in different buildings (dp_out), or stages (pp_out)."""
+    names = {"east": "east", "west": "west"} | (names or {})
+    plan = _plain()
+    ways = (("east", "east"), ("west", "west")) if crossing == "dp_out" else (("east", "west"), ("east", "west"))
+    routes, ranges, taken = [], [], {"east": 0, "west": 0}
+    for replica, (route, way) in enumerate(zip(("across", "inside"), ways, strict=True)):
+        routes.append(
+            Route(
+                id=route,
+                places=tuple(names[one] for one in way),
+                pools=tuple(f"{one}-pool" for one in way),
+                num_replicas=1,
+                first_replica=replica,
+            )
+        )
+        for rank, where in enumerate(way):
+            host = taken[where]
+            taken[where] += 1
+            ranges.append(
+                RankRange(
+                    first_rank=(rank * 2 + replica) * GPUS_PER_HOST,
+                    num_ranks=GPUS_PER_HOST,
+                    pipeline_rank=rank,
+                    route=route,
+                    pool=f"{where}-pool",
+                    first_gpu=host * GPUS_PER_HOST,
+                    hosts=(f"{where}-node-{host}",),
+                )
+            )
+    placement = plan.placement.model_copy(
+        update={"routes": tuple(routes), "rank_map": tuple(ranges), "crossing": crossing}
+    )
+    fields = {"degrees": Degrees(tp=8, pp=2, dp=2), "shard_group_replicas": 2} | configuration
+    changed = plan.configuration.model_copy(update=fields)
+    return plan.model_copy(update={"configuration": changed, "placement": placement})
+
+
+@cache
+def _plain() -> Plan:
+    return build_plan(build_request())

@@ -1,0 +1,1 @@
+"""Every export of small plans, byte for byte."""

@@ -1,0 +1,170 @@
+"""Megatron's own parsers take the arguments: argparse, the layout's grammar, PyYAML; and ranks meet their hosts."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+
+import pytest
+import yaml
+
+from app.exporters.megatron_args import consecutive_microbatches, megatron_args
+from app.exporters.megatron_communicators import megatron_communicators
+from app.exporters.slurm_hostfile import megatron_hostfile, slurm_hostfile
+from app.faults import Refused
+from models.plan import Degrees, Plan
+from models.request import PlanRequest
+from tests.build_exports import whole_host_plan, whole_host_request
+
+SWITCHES = [
+    "sequence-parallel",
+    "use-distributed-optimizer",
+    "overlap-grad-reduce",
+    "overlap-param-gather",
+    "bf16",
+    "fp16",
+    "use-flash-attn",
+    "group-query-attention",
+    "swiglu",
+    "untie-embeddings-and-output-weights",
+    "use-tp-pp-dp-mapping",
+    "multi-latent-attention",
+    "use-megatron-fsdp",
+]
+NUMBERS = [
+    "tensor-model-parallel-size",
+    "context-parallel-size",
+    "pipeline-model-parallel-size",
+    "expert-model-parallel-size",
+    "num-distributed-optimizer-instances",
+    "micro-batch-size",
+    "global-batch-size",
+    "seq-length",
+    "max-position-embeddings",
+    "num-layers",
+    "hidden-size",
+    "ffn-hidden-size",
+    "num-attention-heads",
+    "kv-channels",
+    "num-query-groups",
+    "num-experts",
+    "moe-router-topk",
+    "moe-ffn-hidden-size",
+    "recompute-num-layers",
+    "microbatch-group-size-per-virtual-pipeline-stage",
+]
+GROUPS = {"tp", "cp", "ep", "pp", "dp", "dp_cp", "intra_dp_cp", "ep_dp", "intra_ep_dp", "inter_ep_dp", "embd",
+          "intra_dist_opt_instance", "mp", "tp_cp", "tp_dp", "tp_dp_cp"}  # fmt: skip
+
+
+def _parser() -> argparse.ArgumentParser:
+    """The flags as megatron/training/arguments.py declares them."""
+    parser = argparse.ArgumentParser(exit_on_error=False, allow_abbrev=False)
+    for name in SWITCHES:
+        parser.add_argument(f"--{name}", action="store_true")
+    for name in NUMBERS:
+        parser.add_argument(f"--{name}", type=int)
+    parser.add_argument("--pipeline-model-parallel-layout")
+    parser.add_argument("--nccl-communicator-config-path")
+    parser.add_argument("--data-parallel-sharding-strategy", choices=["no_shard", "optim", "optim_grads", "optim_grads_params"])  # fmt: skip  # noqa: E501
+    parser.add_argument("--outer-dp-sharding-strategy", choices=["no_shard", "optim"])
+    parser.add_argument("--recompute-granularity", choices=["full", "selective"])
+    parser.add_argument("--recompute-method", choices=["uniform", "block"])
+    return parser
+
+
+def _parsed(plan: Plan, request: PlanRequest | None = None) -> argparse.Namespace:
+    text = megatron_args(plan, request or whole_host_request())
+    return _parser().parse_args(shlex.split(text, comments=True))
+
+
+def _stages(layout: str) -> list[str]:
+    """The layout unrolled as PipelineLayerLayout does: groups and repeats expanded, stages parted by bars."""
+    text = re.sub(r"[\s,]", "", layout)
+    while "(" in text:
+        text = re.sub(r"\(([^()]*)\)\*(\d+)", lambda found: found[1] * int(found[2]), text)
+    text = re.sub(r"([EtmL])\*(\d+)", lambda found: found[1] * int(found[2]), text)
+    assert re.fullmatch(r"[EtmL|]+", text)
+    return text.split("|")
+
+
+def test_the_arguments_parse_and_state_the_degrees() -> None:
+    args = _parsed(whole_host_plan("pp_out"))
+    assert (args.tensor_model_parallel_size, args.pipeline_model_parallel_size) == (8, 2)
+    assert args.sequence_parallel
+    assert args.nccl_communicator_config_path == "communicators.yaml"
+    assert _stages(args.pipeline_model_parallel_layout) == ["Etttt", "ttttL"]
+
+
+@pytest.mark.parametrize(("crossing", "mapping"), [("dp_out", True), ("pp_out", False)])
+def test_the_order_of_ranks_follows_what_crosses(crossing: str, mapping: bool) -> None:
+    assert _parsed(whole_host_plan(crossing)).use_tp_pp_dp_mapping is mapping
+
+
+@pytest.mark.parametrize("crossing", ["dp_out", "pp_out"])
+def test_every_rank_of_megatron_lands_where_the_plan_put_its_stage(crossing: str) -> None:
+    plan, request = whole_host_plan(crossing), whole_host_request()
+    hosts = megatron_hostfile(plan, request).splitlines()
+    replicas_outermost = _parsed(plan).use_tp_pp_dp_mapping
+    routes = plan.placement.routes
+    for rank, host in enumerate(hosts):
+        outer, inner = divmod(rank // 8, 2)
+        replica, stage = (outer, inner) if replicas_outermost else (inner, outer)
+        assert host.startswith(routes[replica].places[stage]), rank
+
+
+def test_with_replicas_outermost_the_ranks_of_a_building_follow_each_other() -> None:
+    hosts = megatron_hostfile(whole_host_plan("dp_out"), whole_host_request()).splitlines()
+    assert [host[:4] for host in hosts] == ["east"] * 16 + ["west"] * 16
+    assert sorted(hosts) == sorted(slurm_hostfile(whole_host_plan("dp_out"), whole_host_request()).splitlines())
+
+
+def test_optimizer_instances_are_the_groups_of_replicas() -> None:
+    args = _parsed(whole_host_plan("dp_out", shard_group_replicas=1))
+    assert args.use_distributed_optimizer
+    assert args.num_distributed_optimizer_instances == 2
+
+
+def test_hybrid_sharding_is_megatron_fsdp_with_an_outer_dimension() -> None:
+    args = _parsed(whole_host_plan("dp_out", sharding="hsdp", shard_group_replicas=1))
+    assert args.use_megatron_fsdp
+    assert args.outer_dp_sharding_strategy == "no_shard"
+
+
+def test_chunks_are_told_by_the_layout_alone() -> None:
+    plan = whole_host_plan("pp_out", degrees=Degrees(tp=8, pp=2, dp=2, vpp=2), layers_per_stage=(2, 2, 2, 2), family="loop")  # fmt: skip  # noqa: E501
+    assert _stages(_parsed(plan).pipeline_model_parallel_layout) == ["Ett", "tt", "tt", "ttL"]
+
+
+@pytest.mark.parametrize(
+    ("operations", "number"),
+    [(("0F0", "0F1", "2F0", "2F1", "0F2"), 2), (("0F0", "2F0", "0BW0"), 1), (("0F0", "0F1"), 2)],
+)
+def test_the_group_of_microbatches_is_read_from_the_schedule(operations: tuple[str, ...], number: int) -> None:
+    assert consecutive_microbatches(operations) == number
+
+
+def test_a_v_is_refused() -> None:
+    plan = whole_host_plan("pp_out", degrees=Degrees(tp=8, pp=2, dp=2, vpp=2), layers_per_stage=(2, 2, 2, 2), family="v")  # fmt: skip  # noqa: E501
+    with pytest.raises(Refused, match="folds in loops only") as caught:
+        megatron_args(plan, whole_host_request())
+    assert caught.value.faults[0].code == "not-expressible"
+
+
+def test_the_communicators_are_groups_of_megatron_with_settings_of_nccl() -> None:
+    text = megatron_communicators(whole_host_plan("dp_out"), whole_host_request())
+    groups = yaml.safe_load(text)
+    assert set(groups) <= GROUPS
+    assert {"tp", "pp", "dp_cp"} <= set(groups)
+    for settings in groups.values():
+        assert set(settings) <= {"min_ctas", "max_ctas", "cga_cluster_size", "net_name", "is_high_priority_stream"}
+        assert isinstance(settings["is_high_priority_stream"], bool)
+        assert 1 <= settings.get("min_ctas", 1) <= settings.get("max_ctas", 64) <= 64
+        assert settings.get("net_name", "IB").lower() in ("ib", "socket")
+
+
+def test_instances_have_a_communicator_of_their_own() -> None:
+    text = megatron_communicators(whole_host_plan("dp_out", shard_group_replicas=1))
+    assert "intra_dist_opt_instance" in yaml.safe_load(text)
+    assert "intra_dist_opt_instance" not in yaml.safe_load(megatron_communicators(whole_host_plan("dp_out")))
