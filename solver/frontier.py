@@ -92,10 +92,8 @@ class Frontier:
 
     def _repeats(self, rows: IntArray, guess: FloatArray) -> FloatArray:
         """How many more promising configurations have the same pipeline shape, so that shapes are tried in turn."""
-        columns, names = self.space.columns, ("tp", "pp", "vpp", "num_microbatches", "recompute")
-        shapes = np.stack([*(getattr(columns, name)[rows] for name in names), self.space.family[rows]])
         order = np.argsort(guess, kind="stable")
-        _, inverse = np.unique(shapes[:, order], axis=1, return_inverse=True)
+        _, inverse = np.unique(self.space.take(rows[order]).pipeline_shapes(), axis=0, return_inverse=True)
         seen = np.zeros(int(inverse.max(initial=0)) + 1, dtype=np.int64)
         repeats = np.zeros(len(rows))
         for place, shape in zip(order, inverse.ravel(), strict=True):

@@ -17,7 +17,7 @@ from solver.evaluation.scheduling import Scheduler, portfolio_timing
 from solver.space.enumerate import Space
 
 Mask = npt.NDArray[np.bool_]
-ONE_WAY, LOOP, V = range(3)
+ONE_WAY, V = 0, 2
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,19 @@ class Policy:
     plain_ecmp: bool = False
     fused_backward: bool = False
 
+    @property
+    def exchanges(self) -> bool:
+        """Gradients cross buildings, whatever else might be cheaper."""
+        return self.patterns == ("replicas_whole",)
+
     def scheduler(self, stopped: Callable[[], bool]) -> Scheduler:
         """The policy's own schedules."""
         return lambda problem: portfolio_timing(problem, self.generators, stopped=stopped)
 
 
-def _sharded(space: Space) -> Mask:
-    sharded = (space.columns.sharding == FSDP) | (space.columns.sharding == HSDP)
-    kept: Mask = sharded & (space.family != V)
+def _sharded(space: Space, *codes: int) -> Mask:
+    """Whole buildings apart: these shardings, one-way or interleaved."""
+    kept: Mask = np.isin(space.columns.sharding, codes) & (space.family != V)
     return kept
 
 
@@ -51,43 +56,49 @@ def _zero1(space: Space, *families: int) -> Mask:
 POLICIES: tuple[Policy, ...] = (
     Policy(
         name="production-like",
-        assumptions="Replicas stay in one building and gradients cross (DP-out); FSDP or HSDP; interleaved or plain "
-        "1F1B; ECMP without queue-pair scaling or spraying. Stands for a hand-made production configuration.",
-        considers=_sharded,
+        assumptions="Replicas stay in one building and gradients cross (DP-out); FSDP, HSDP, or FSDP that keeps its "
+        "gathered weights (zero1 here, as Llama 3 did); plain or interleaved 1F1B with a fused backward; ECMP without "
+        "queue-pair scaling or spraying. Stands for a hand-made production configuration (arXiv 2407.21783).",
+        considers=lambda space: _sharded(space, FSDP, HSDP, ZERO1),
         patterns=("replicas_whole",),
         generators=("one_f_one_b", "interleaved"),
         plain_ecmp=True,
+        fused_backward=True,
     ),
     Policy(
         name="crosspipe-like",
         assumptions="The pipeline crosses buildings (PP-out), data parallelism never does; ZeRO-1; its delay-aware "
-        "greedy, whole blocks and sub-blocks, one-way or V (arXiv 2507.00217).",
+        "greedy, whole blocks and sub-blocks, one-way or V (arXiv 2507.00217). Its solver-made orders are not tried.",
         considers=lambda space: _zero1(space, ONE_WAY, V),
         patterns=("ranks_whole",),
         generators=("cross_greedy", "cross_greedy_sub"),
     ),
     Policy(
         name="atlas-like",
-        assumptions="The pipeline crosses buildings, replicas of a rank share one; 1F1B with GPipe as fallback; full "
-        "bandwidth for one transfer at a time (arXiv 2411.14458).",
+        assumptions="The pipeline crosses buildings, replicas of a rank share one; 1F1B with GPipe as fallback, fused "
+        "backward. Transfers of its pipelines share a link evenly: taking it in turns ends the last one no earlier "
+        "(arXiv 2411.14458).",
         considers=lambda space: _zero1(space, ONE_WAY),
         patterns=("ranks_whole",),
         generators=("one_f_one_b", "gpipe"),
+        fused_backward=True,
     ),
     Policy(
         name="sailor-like",
-        assumptions="The pipeline crosses regions, data parallelism stays inside; 1F1B; no recomputation "
-        "(arXiv 2504.17096).",
+        assumptions="The pipeline crosses regions, data parallelism stays inside; 1F1B with a fused backward; no "
+        "recomputation. Degrees as our space has them, not per stage (arXiv 2504.17096).",
         considers=lambda space: _zero1(space, ONE_WAY) & (space.columns.recompute != RECOMPUTE_FULL),
         patterns=("ranks_whole",),
         generators=("one_f_one_b",),
+        fused_backward=True,
     ),
     Policy(
         name="nemo-like",
-        assumptions="Replicas stay in one building, a hierarchical all-reduce crosses (DP-out); ZeRO-1 or HSDP; "
-        "interleaved 1F1B (NeMo 25.02, two sites).",
-        considers=lambda space: _zero1(space, ONE_WAY, LOOP) | (_sharded(space) & (space.columns.sharding == HSDP)),
+        assumptions="Replicas stay in one building, a hierarchical all-reduce in chunks crosses (DP-out); ZeRO-1 or "
+        "HSDP; plain or interleaved 1F1B with a fused backward (NeMo 25.02, two sites).",
+        considers=lambda space: _sharded(space, HSDP, ZERO1),
         patterns=("replicas_whole",),
         generators=("one_f_one_b", "interleaved"),
+        fused_backward=True,
     ),
 )

@@ -19,12 +19,13 @@ from solver.baselines.policies import POLICIES, Policy
 from solver.clock import WORK_PER_OPERATION_S, Clock, charge
 from solver.context import Context
 from solver.cost.columns import FloatArray
+from solver.cost.data_parallel import crossing_bytes
 from solver.evaluation.candidate import configuration_of
 from solver.evaluation.draft import Draft, draft
 from solver.evaluation.places import placements
 from solver.space.enumerate import Space
 
-NUM_TRIED = 4
+NUM_TRIED, MOST_ROWS = 5, 5_000
 WORK_PER_DRAFT_S = 0.2
 FUSED = FrameworkProfile(name="fused", fused_backward=True)
 
@@ -98,13 +99,13 @@ def without_balancing(request: PlanRequest) -> PlanRequest:
 
 def _try(context: Context, policy: Policy, space: Space, guess: FloatArray, *, effort: Effort) -> Tried:
     """The policy on one configuration after the other, until it has its share or enough of them."""
-    rows = np.flatnonzero(policy.considers(space))
-    if not len(rows):
+    rows = _distinct(context, policy, space, guess)
+    if not rows:
         return Tried(policy, None, "no configuration that it considers fits into memory")
     drafts: list[Draft] = []
     scheduler = policy.scheduler(effort.over)
-    for row in _distinct(space, rows[np.argsort(guess[rows], kind="stable")]):
-        configuration = configuration_of(context, space, int(row))
+    for row in rows:
+        configuration = configuration_of(context, space, row)
         for candidate in placements(context, configuration, policy.patterns):
             operations = 3 * configuration.degrees.num_stages * configuration.num_microbatches
             charge(effort.clock, WORK_PER_DRAFT_S + len(policy.generators) * operations * WORK_PER_OPERATION_S)
@@ -119,16 +120,30 @@ def _try(context: Context, policy: Policy, space: Space, guess: FloatArray, *, e
     return Tried(policy, min(drafts, key=lambda one: one.iteration_s), "", as_it_is)
 
 
-def _distinct(space: Space, rows: npt.NDArray[np.int64]) -> list[int]:
-    """One row per pipeline shape, the most promising first, a few more than are needed."""
+def _distinct(context: Context, policy: Policy, space: Space, guess: FloatArray) -> list[int]:
+    """One row per pipeline of so many ranks and micro-batches, the most promising chunks of each, best first."""
+    rows = np.flatnonzero(policy.considers(space))
+    least = guess[rows] + (_exchange_s(context, space, rows) if policy.exchanges else 0.0)
     columns = space.columns
     chosen: dict[tuple[int, ...], int] = {}
-    for row in rows[:2000]:
-        shape = tuple(int(getattr(columns, name)[row]) for name in ("tp", "pp", "vpp", "num_microbatches", "recompute"))
-        chosen.setdefault(shape, int(row))
+    for row in rows[np.argsort(least, kind="stable")][:MOST_ROWS]:
+        shape = tuple(int(getattr(columns, name)[row]) for name in ("tp", "pp", "num_microbatches", "recompute"))
+        chosen.setdefault((*shape, int(columns.sharding[row])), int(row))
         if len(chosen) >= 3 * NUM_TRIED:
             break
     return list(chosen.values())
+
+
+def _exchange_s(context: Context, space: Space, rows: npt.NDArray[np.int64]) -> FloatArray:
+    """Gradients, and for FSDP gathered weights, over the worst cut: the guess may count on stage messages instead."""
+    job, cut = context.job, context.cut
+    size = crossing_bytes(
+        np.full(len(rows), float(job.total_parameters)),
+        space.columns.take(rows),
+        2,
+        gradient_bytes=job.optimizer.gradient_bytes_per_parameter,
+    )
+    return size / cut.bytes_per_s
 
 
 def baseline_of(tried: Tried, iteration_s: float) -> Baseline:

@@ -11,7 +11,7 @@ import numpy as np
 
 from models.plan import Configuration, Degrees
 from solver.context import Context
-from solver.cost.columns import RECOMPUTE_CODES, SHARDING_CODES
+from solver.cost.columns import RECOMPUTE_CODES, SHARDING_CODES, columns_of
 from solver.placement.fill import PooledRoute
 from solver.space.enumerate import FAMILY_CODES, Space
 from solver.space.layers import layers_per_stage
@@ -29,6 +29,12 @@ class Candidate:
 def bundle_of(configuration: Configuration) -> int:
     """Replicas that must share a place because an expert-parallel group spans them: max(1, ep / cp)."""
     return max(1, configuration.degrees.ep // configuration.degrees.cp)
+
+
+def pipeline_shape(configuration: Configuration) -> tuple[int, ...]:
+    """The shape of one configuration's pipeline, as `Space.pipeline_shapes` has it."""
+    one = Space(columns_of(configuration), np.array([FAMILY_CODES.index(configuration.family)]))
+    return tuple(one.pipeline_shapes()[0].tolist())
 
 
 def configuration_of(context: Context, space: Space, row: int) -> Configuration:

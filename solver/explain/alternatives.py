@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from models.plan import Alternative, Configuration, Plan, TimeBreakdown
 from solver.context import Context
+from solver.evaluation.candidate import pipeline_shape
 from solver.evaluation.draft import Draft
 from solver.evaluation.report import time_of
 from solver.evaluation.where import crossing_of
@@ -62,20 +63,6 @@ class Kinds:
     def crossing(self, found: Draft) -> str:
         """Which dimension of a remembered draft crosses buildings."""
         return next(str(kind[-1]) for kind, pair in self._best.items() if pair[1] is found)
-
-
-def pipeline_shape(configuration: Configuration) -> Shape:
-    """Configurations that differ in nothing else have almost the same pipeline to schedule."""
-    degrees = configuration.degrees
-    return (
-        degrees.tp,
-        degrees.pp,
-        degrees.vpp,
-        degrees.num_gpus,
-        configuration.family,
-        configuration.num_microbatches,
-        configuration.recompute,
-    )
 
 
 def alternatives(kinds: Kinds, plan: Plan, best: Draft, value: float) -> tuple[Alternative, ...]:

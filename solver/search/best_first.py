@@ -168,12 +168,12 @@ class Search:
         self._tried = try_policies(self.context, self.frontier.taken(), self.frontier.guess, effort)
         for tried in self._tried:
             if tried.best is not None:
-                if tried.as_it_is:
-                    self._consider(tried.best, "polish")
-                else:
-                    self._consider(draft(self.context, tried.best.candidate, self._schedulers.quick), "polish")
+                if not tried.as_it_is:
                     own_way = tried.policy.scheduler(effort.over)
                     self._consider(draft(self.context, tried.best.candidate, own_way), "polish")
+                self._consider(tried.best, "polish")
+                if not self._stopped(self._ends_s):
+                    self._consider(self._timed(tried.best.candidate), "polish")
 
     def _consider(self, found: Draft | None, phase: str) -> None:
         """Keep the draft among the best; a new incumbent is written out and judged first."""

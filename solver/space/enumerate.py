@@ -41,6 +41,14 @@ class Space:
         """The chosen rows."""
         return Space(columns=self.columns.take(rows), family=self.family[rows])
 
+    def pipeline_shapes(self) -> IntArray:
+        """One row per configuration: those with equal rows have almost the same pipeline to schedule."""
+        one = self.columns
+        shapes: IntArray = np.stack(
+            [one.tp, one.pp, one.vpp, one.num_gpus, one.num_microbatches, one.recompute, self.family], axis=1
+        )
+        return shapes
+
 
 def enumerate_space(request: PlanRequest) -> Space:
     """All configurations of the request, tens of thousands of rows at most a few times over."""
