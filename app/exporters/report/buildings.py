@@ -117,15 +117,15 @@ def _card(one: Node, at: Point) -> Iterator[Markup]:
     is_unused = one.is_building and not one.num_used_gpus
     yield rect(x, y, width, height, rx=6.0, class_="card unused" if is_unused else "card")
     if not one.is_building:
-        yield words(at[0], at[1] + 4, shortened(one.name, 16), "label", "middle")
+        yield words(at[0], at[1] + 4, shortened(one.name, 15), "label", "middle")
         return
-    yield words(x + 10, y + 19, shortened(one.name, 20), "name")
+    yield words(x + 10, y + 19, shortened(one.name, 17), "name")
     total = one.num_free_gpus if one.num_free_gpus is not None else one.num_used_gpus
     of = f" of {count(total)}" if one.num_free_gpus is not None else ""
     yield words(x + 10, y + 37, f"{count(one.num_used_gpus)}{of} GPUs", "label")
     yield rect(x + 10, y + 43, width - 20, 6, class_="idle")
     yield rect(x + 10, y + 43, (width - 20) * min(1.0, one.num_used_gpus / total) if total else 0.0, 6, class_="used")
-    yield words(x + 10, y + 65, shortened(_ranks_of(one), 27), "tick")
+    yield words(x + 10, y + 65, shortened(_ranks_of(one), 24), "tick")
 
 
 def _ranks_of(one: Node) -> str:

@@ -101,6 +101,6 @@ def comparison_bars(name: str, title: str, bars: Sequence[tuple[str, float]]) ->
 def _bars(bars: Sequence[tuple[str, float]], scale: Scale) -> Iterator[Markup]:
     for index, (label, value_s) in enumerate(bars):
         y = 4 + index * ROW
-        yield words(LEFT - 8, y + 16, shortened(label, 28), "label", "end")
+        yield words(LEFT - 8, y + 16, shortened(label, 24), "label", "end")
         yield rect(LEFT, y + 3, max(scale(value_s) - LEFT, 1.0), ROW - 6, class_="other" if index else "total")
         yield words(scale(value_s) + 6, y + 16, seconds(value_s), "value halo")

@@ -16,7 +16,7 @@ from app.exporters.report.timings import Bar, Lane, Timing
 from app.exporters.report.windows import Window
 from app.exporters.report.words import seconds, shortened, size
 
-LABELS_WIDTH = 118.0
+LABELS_WIDTH = 132.0
 RIGHT = WIDTH - 8
 TOP = 6.0
 LANE_HEIGHT = 12.0
@@ -88,7 +88,7 @@ def _rows(timing: Timing, frame: Frame) -> Iterator[Markup]:
     every = max(1, round(11.0 / frame.row_height + 0.4))
     for rank in range(0, frame.num_rows, every):
         y = TOP + (rank + 0.5) * frame.row_height + 3.5
-        yield words(LABELS_WIDTH - 6, y, f"{rank} {shortened(timing.buildings[rank], 15)}".rstrip(), "label", "end")
+        yield words(LABELS_WIDTH - 6, y, f"{rank} {shortened(timing.buildings[rank], 14)}".rstrip(), "label", "end")
     yield boxes(
         ((LABELS_WIDTH, TOP + rank * frame.row_height, RIGHT - LABELS_WIDTH, frame.row_height - 1)
          for rank in range(frame.num_rows)), "idle"
@@ -125,7 +125,7 @@ def _numbers(timing: Timing, frame: Frame) -> Iterator[Markup]:
 def _lanes(lanes: Sequence[Lane], frame: Frame) -> Iterator[Markup]:
     for index, lane in enumerate(lanes):
         top = frame.lanes_top + index * LANE_HEIGHT
-        label = f"{shortened(lane.source, 8)} → {shortened(lane.target, 8)}"
+        label = f"{shortened(lane.source, 7)} → {shortened(lane.target, 7)}"
         shown = [bar for bar in lane.bars if frame.shows(Bar(bar.start_s, bar.end_s + bar.latency_s, bar.operation))]
         yield words(LABELS_WIDTH - 6, top + 8.5, label, "label", "end")
         yield rect(LABELS_WIDTH, top, RIGHT - LABELS_WIDTH, LANE_HEIGHT - 2, class_="idle")

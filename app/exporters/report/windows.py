@@ -12,7 +12,7 @@ from itertools import pairwise
 from app.exporters.report.timings import Timing
 
 READABLE_OPERATIONS = 60.0  # of usual length, side by side across the page, with room for two digits
-FEWEST_OPERATIONS = 24.0
+FEWEST_OPERATIONS = 45.0
 MOST_PARTS = 3.3  # windows that a timeline may fill without anything being cut
 LONGEST_TAIL = 0.75  # of a window, for what comes after the last operation
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from app.exporters.report.markup import Markup, tag
+from app.exporters.report.markup import Markup, tag, visible
 
 _SIZES = ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 NOT_STATED = "not stated"
@@ -119,4 +119,5 @@ def shortened(text: str, limit: int) -> str:
     >>> shortened("us-central1-a", 8)
     'us-cent…'
     """
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    shown = visible(text)
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"

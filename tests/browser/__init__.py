@@ -1,0 +1,1 @@
+"""Pages in a real browser. Run by `make test-browser`, which installs the browser."""

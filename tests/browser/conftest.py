@@ -1,0 +1,58 @@
+"""A headless Chromium without a network: one for all tests, a fresh page for each."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@dataclass
+class Watched:
+    """A page and what it complained about or asked for."""
+
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """The browser of the system."""
+    program = next((found for name in NAMES if (found := shutil.which(name))), None)
+    assert program is not None, "no Chromium on the path: make browser installs one"
+    with sync_playwright() as playwright:
+        # containers run tests as root, where the sandbox of Chromium cannot start
+        started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def open_file(browser: Browser) -> Iterator[Any]:
+    """Opens a file in a page of given theme and width, with the network blocked."""
+    contexts = []
+
+    def opened(path: Path, *, theme: str = "light", width: int = 1280, media: str = "screen") -> Watched:
+        context = browser.new_context(color_scheme=theme, viewport={"width": width, "height": 900}, offline=True)
+        contexts.append(context)
+        watched = Watched(context.new_page())
+        page = watched.page
+        page.emulate_media(color_scheme=theme, media=media)
+        page.on("console", lambda message: watched.complaints.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: watched.complaints.append(str(error)))
+        page.on("request", lambda request: watched.requests.append(request.url))
+        page.goto(path.as_uri())
+        page.wait_for_load_state("load")
+        return watched
+
+    yield opened
+    for context in contexts:
+        context.close()
