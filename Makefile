@@ -12,7 +12,7 @@ PACKAGES := models solver app
 DATA ?= $(firstword $(wildcard ../shared/data) tests/published/data)
 CHECKED := $(PACKAGES) tests $(wildcard benchmarks)
 
-.PHONY: help setup demo serve test test-all test-torch torch tools otel test-service sbom postgres lint fmt type arch golden golden-update bench bench-schedules validate openapi image clean
+.PHONY: help setup demo serve test test-all test-torch test-browser browser torch tools otel test-service sbom postgres lint fmt type arch golden golden-update bench bench-schedules validate openapi image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,12 +37,21 @@ serve: setup ## run the service on http://127.0.0.1:8000 (Swagger UI at /docs)
 test: lint type arch ## what CI runs: style, types, import contracts, every test that is not slow
 	$(BIN)/pytest -n 2 -q -m "not slow" --ignore=tests/architecture
 
-test-all: lint type arch postgres test-torch test-service ## the same with the slow proofs, on a real Postgres and with PyTorch too
+test-all: lint type arch postgres test-torch test-service test-browser ## the same with the slow proofs, on a real Postgres and with PyTorch too and in a browser
 	$(BIN)/pytest -n 2 -q --ignore=tests/architecture
 
 torch: setup ## install PyTorch 2.13.0 for `isthmus replay` (a CPU build is enough: 200 MB to fetch, 0.8 GB on disk)
 	@$(BIN)/python -c 'import importlib.metadata as m; raise SystemExit(m.version("torch").split("+")[0] != "2.13.0")' 2>/dev/null \
 	 || $(BIN)/python -m pip install --quiet -r requirements-torch.txt
+
+browser: setup ## install what drives a browser, and Chromium where there is none (Debian, as root)
+	@$(BIN)/python -c 'import axe_playwright_python, playwright' 2>/dev/null \
+	 || $(BIN)/python -m pip install --quiet -r requirements-browser.txt
+	@command -v chromium chromium-browser google-chrome google-chrome-stable >/dev/null \
+	 || { apt-get update -q && apt-get install -y -q --no-install-recommends chromium fonts-dejavu-core; }
+
+test-browser: browser ## open reports in headless Chromium without a network: complaints, accessibility, overlap
+	$(BIN)/pytest -q tests/browser
 
 test-torch: torch ## run exported schedules in PyTorch's runtime, 4 processes each: times, ranking, gradients
 	$(BIN)/pytest -q tests/torch
