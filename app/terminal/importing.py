@@ -20,6 +20,7 @@ HELP = "topograph, slurm-yaml, slurm-topoconf, slurm-conf, kueue, links-csv or h
 def import_command(
     kind: Annotated[str, typer.Argument(help=HELP)],
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Files, or - for standard input.")],
+    *,
     overlay: Annotated[str | None, typer.Option(help="What the format lacks: delays, rates, GPUs, prices.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the document to this file.")] = None,
     name: Annotated[str, typer.Option(help="Name of the document; else what the input says.")] = "",
@@ -86,6 +87,6 @@ def _model_notes(model: ImportedModel) -> list[str]:
 
     body = model.architecture.model_copy(update={"num_mtp_layers": 0})
     job = job_of(Workload(architecture=body, sequence_length=1, global_batch_sequences=1))
-    counted = f"{job.total_parameters:,.0f} parameters in matrices, {job.active_parameters:,.0f} of them active"
+    counted = f"{job.total_parameters:,.0f} parameters, {job.active_parameters:,.0f} of them active"
     extra = model.architecture.num_mtp_layers
     return [*summary(model), counted + (f"; {extra} multi-token-prediction layers beside them" if extra else "")]

@@ -15,7 +15,7 @@ from solver.cost.job import job_of
 from tests.unit.app.importers.samples import LLAMA_8B
 
 
-def _llama(layers: int, hidden: int, ffn: int, heads: int, kv: int, vocab: int, **more: Any) -> dict[str, Any]:
+def _llama(layers: int, hidden: int, ffn: int, heads: int, kv: int, *, vocab: int, **more: Any) -> dict[str, Any]:
     return {
         "model_type": "llama", "num_hidden_layers": layers, "hidden_size": hidden, "intermediate_size": ffn,
         "num_attention_heads": heads, "num_key_value_heads": kv, "vocab_size": vocab, "tie_word_embeddings": False,
@@ -27,7 +27,7 @@ def _qwen(
     layers: int, hidden: int, ffn: int, heads: int, kv: int, *, tied: bool = False, **more: Any
 ) -> dict[str, Any]:
     more = {"vocab_size": 151936, "use_sliding_window": False, "max_window_layers": layers, **more}
-    return _llama(layers, hidden, ffn, heads, kv, more.pop("vocab_size"), **more) | {"tie_word_embeddings": tied}
+    return _llama(layers, hidden, ffn, heads, kv, vocab=more.pop("vocab_size"), **more) | {"tie_word_embeddings": tied}
 
 
 QWEN3_30B = _qwen(
@@ -56,7 +56,7 @@ DEEPSEEK_V2_LITE = DEEPSEEK_V2 | {
     "n_group": 1, "topk_group": 1,
 }  # fmt: skip
 MIXTRAL = _llama(
-    32, 4096, 14336, 32, 8, 32000, model_type="mixtral", num_local_experts=8, num_experts_per_tok=2,
+    32, 4096, 14336, 32, 8, vocab=32000, model_type="mixtral", num_local_experts=8, num_experts_per_tok=2,
     sliding_window=None, router_aux_loss_coef=0.02, output_router_logits=False,
 )  # fmt: skip
 GPT_NEOX = {
@@ -84,11 +84,12 @@ QWEN_MOE = _qwen(
 # Configuration, and the number of parameters on the model's card (of its weights), extra prediction layers left out.
 PUBLISHED: dict[str, tuple[dict[str, Any], float]] = {
     "Llama-3.1-8B": (LLAMA_8B, 8_030_261_248),
-    "Llama-3.1-70B": (_llama(80, 8192, 28672, 64, 8, 128256), 70_553_706_496),
-    "Llama-3.1-405B": (_llama(126, 16384, 53248, 128, 8, 128256), 405_853_388_800),
-    "Llama-3.2-1B": (_llama(16, 2048, 8192, 32, 8, 128256, head_dim=64) | {"tie_word_embeddings": True}, 1_235_814_400),
+    "Llama-3.1-70B": (_llama(80, 8192, 28672, 64, 8, vocab=128256), 70_553_706_496),
+    "Llama-3.1-405B": (_llama(126, 16384, 53248, 128, 8, vocab=128256), 405_853_388_800),
+    "Llama-3.2-1B": (
+        _llama(16, 2048, 8192, 32, 8, vocab=128256, head_dim=64) | {"tie_word_embeddings": True}, 1_235_814_400),
     "Mistral-7B-v0.1": (
-        _llama(32, 4096, 14336, 32, 8, 32000, model_type="mistral", sliding_window=4096), 7_241_732_096),
+        _llama(32, 4096, 14336, 32, 8, vocab=32000, model_type="mistral", sliding_window=4096), 7_241_732_096),
     "Mixtral-8x7B-v0.1": (MIXTRAL, 46_702_792_704),
     "Mixtral-8x22B-v0.1": (
         MIXTRAL | {"num_hidden_layers": 56, "hidden_size": 6144, "intermediate_size": 16384, "num_attention_heads": 48},

@@ -47,7 +47,7 @@ def test_a_model_is_printed_and_reads_back(name: str, tmp_path: Path, capsys: py
     assert _run("import", "huggingface", str(tmp_path / "config.json"), "--name", name) == 0
     said = capsys.readouterr()
     assert Architecture.model_validate_json(said.out).name == name
-    assert "parameters in matrices" in said.err
+    assert " parameters, " in said.err
     assert said.err.startswith("used: ")
 
 
