@@ -57,6 +57,9 @@ def print_plan(console: Console, plan: Plan) -> None:
         console.print(_transport(plan))
     if plan.baselines:
         console.print(_baselines(plan))
+    if plan.alternatives:
+        console.print(_alternatives(plan))
+    _distance(console, plan)
     _proof(console, plan)
     print_verdict(console, plan.verdict)
 
@@ -169,6 +172,29 @@ def _baselines(plan: Plan) -> Table:
             speed_up = "" if one.speed_up is None else f"{one.speed_up:.3f}"
             table.add_row(escape(one.name), f"{one.iteration_s:.4f}", speed_up, escape(one.assumptions))
     return table
+
+
+def _alternatives(plan: Plan) -> Table:
+    table = Table(title="What came second", title_justify="left")
+    for heading in ("plan", "s", "worse by", "because"):
+        table.add_column(heading, justify="right" if heading in ("s", "worse by") else "left")
+    for one in plan.alternatives:
+        degrees = one.degrees
+        name = f"{one.crossing}, tp {degrees.tp} cp {degrees.cp} ep {degrees.ep} pp {degrees.pp} dp {degrees.dp}"
+        kind = f"{one.sharding}, {one.family}"
+        table.add_row(
+            f"{name}; {kind}", f"{one.iteration_s:.4f}", f"{100 * one.slower_by:.1f} %", escape(one.why_second)
+        )
+    return table
+
+
+def _distance(console: Console, plan: Plan) -> None:
+    near_s, time_s = plan.one_building_s, plan.metrics.iteration_s
+    if near_s is not None and near_s < time_s:
+        console.print(
+            f"In one building the same configuration would take {near_s:.4f} s: distance costs "
+            f"{100 * (time_s - near_s) / near_s:.1f} %."
+        )
 
 
 def _proof(console: Console, plan: Plan) -> None:

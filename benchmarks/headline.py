@@ -1,0 +1,209 @@
+"""Our plan against every baseline on a broad grid of jobs and clusters, all under the same evaluator.
+
+`python -m benchmarks.headline [--points N] [--time-limit S] [--seed K] [--write FILE]` draws N design points from the
+grid (models x buildings x distance x oversubscription x loss x batch), plans each with counted work, so that neither
+the machine nor its load changes a figure, and prints the distribution of speed-ups. Everything is predicted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from models.outcome import Outcome, Planned
+from models.request import PlanRequest
+from solver.planner import plan
+
+MODELS = {
+    "llama-3.1-70b": 512,
+    "llama-3.1-405b": 2048,
+    "mixtral-8x7b": 512,
+    "qwen3-235b-a22b": 1024,
+    "llama-4-maverick-like": 1024,
+    "deepseek-v3": 2048,
+}  # GPUs in all
+BUILDINGS = ((1, 1), (3, 1), (1, 1, 1), (2, 1, 1), (1, 1, 1, 1))  # shares of the GPUs
+DISTANCES_KM = (2.0, 40.0, 300.0, 1000.0)
+OVERSUBSCRIPTIONS = (1.0, 2.8, 7.0, 28.0, 112.0)  # NIC rate of the smaller building over the link, when all send
+LOSSES = (0.0, 1e-6, 1e-5, 1e-4)
+BATCHES = (1024, 2048)
+NIC_BYTES_PER_S, HOST_GPUS, SEQUENCE_LENGTH, PLANES = 5e10, 8, 8192, 16
+SINGLE_AXIS = ("crosspipe-like", "atlas-like", "sailor-like", "nemo-like")
+SAME = 1.0 + 1e-6
+NUM_LARGEST = 5
+
+
+@dataclass(frozen=True)
+class Point:
+    """One design point."""
+
+    model: str
+    shares: tuple[int, ...]
+    distance_km: float
+    oversubscription: float
+    loss: float
+    batch: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.model}, {MODELS[self.model]} H100 {':'.join(map(str, self.shares))}, {self.distance_km:g} km, "
+            f"1:{self.oversubscription:g}, loss {self.loss:g}, batch {self.batch}"
+        )
+
+
+@dataclass(frozen=True)
+class Row:
+    """A point with our time, its gap, what crosses, and the time of every baseline that has a plan."""
+
+    point: Point
+    ours_s: float
+    gap: float
+    crossing: str
+    baselines_s: dict[str, float]
+
+    def speed_up(self, name: str) -> float | None:
+        """Over one baseline."""
+        return self.baselines_s[name] / self.ours_s if name in self.baselines_s else None
+
+    @property
+    def over_single_axis(self) -> float | None:
+        """Over the best of those that fix what crosses buildings."""
+        times = [self.baselines_s[name] for name in SINGLE_AXIS if name in self.baselines_s]
+        return min(times) / self.ours_s if times else None
+
+
+def points(number: int, seed: int) -> list[Point]:
+    """Points drawn evenly: every value of an axis comes equally often, as far as the number allows."""
+    random = np.random.default_rng(seed)
+    axes: list[Sequence[Any]] = [tuple(MODELS), BUILDINGS, DISTANCES_KM, OVERSUBSCRIPTIONS, LOSSES, BATCHES]
+    drawn = [[axis[k % len(axis)] for k in random.permutation(number)] for axis in axes]
+    return [Point(*values) for values in zip(*drawn, strict=True)]
+
+
+def request_of(point: Point, time_limit_s: float) -> PlanRequest:
+    """The job on buildings in a full mesh of equal links; each building has a scale-out network without blocking."""
+    whole = sum(point.shares)
+    hosts = [MODELS[point.model] * share // whole // HOST_GPUS for share in point.shares]
+    names = [f"b{index}" for index in range(len(hosts))]
+    pools = [
+        {
+            "id": f"{name}-h100",
+            "place": name,
+            "gpu": "H100-SXM-80G",
+            "num_hosts": count,
+            "nic_bytes_per_s": NIC_BYTES_PER_S,
+        }
+        for name, count in zip(names, hosts, strict=True)
+    ]
+    links = [
+        {
+            "id": f"{one}-{other}",
+            "from_place": one,
+            "to_place": other,
+            "capacity_bytes_per_s": min(hosts) * HOST_GPUS * NIC_BYTES_PER_S / (len(names) - 1),
+            "oversubscription": point.oversubscription,
+            "distance_km": point.distance_km,
+            "loss_probability": point.loss,
+            "planes": PLANES,
+            "load_balancing": ["ecmp", "ecmp_qp_scaling", "dqplb"],
+        }
+        for index, one in enumerate(names)
+        for other in names[index + 1 :]
+    ]
+    return PlanRequest.model_validate(
+        {
+            "workload": {
+                "architecture": point.model,
+                "sequence_length": SEQUENCE_LENGTH,
+                "global_batch_sequences": point.batch,
+            },
+            "cluster": {
+                "name": "headline",
+                "places": [{"id": name, "level": "building"} for name in names],
+                "pools": pools,
+                "links": links,
+            },
+            "options": {"time_limit_s": time_limit_s, "reproducible": True, "relative_gap": 0.005},
+        }
+    )
+
+
+def row_of(point: Point, time_limit_s: float) -> Row | None:
+    """Plan a point; the wall clock stands still, so that only counted work ends the search."""
+    outcome: Outcome = plan(request_of(point, time_limit_s), clock=lambda: 0.0)
+    if not isinstance(outcome, Planned) or not outcome.plan.verdict.accepted:
+        return None
+    found = outcome.plan
+    return Row(
+        point,
+        found.metrics.iteration_s,
+        found.proof.relative_gap,
+        found.placement.crossing,
+        {one.name: one.iteration_s for one in found.baselines if one.iteration_s is not None},
+    )
+
+
+def distribution(speed_ups: list[float]) -> str:
+    """Least, quartiles, most, and how often a baseline was as good as our plan."""
+    low, first, median, third, most = np.percentile(speed_ups, [0, 25, 50, 75, 100])
+    equal = sum(one <= SAME for one in speed_ups) / len(speed_ups)
+    return f"{low:.3f} | {first:.3f} | {median:.3f} | {third:.3f} | {most:.3f} | {100 * equal:.0f} % | {len(speed_ups)}"
+
+
+def report(rows: list[Row], num_missing: int) -> Iterator[str]:
+    """The table, the largest speed-ups with their points, and what crosses."""
+    names = sorted({name for row in rows for name in row.baselines_s})
+    columns = {name: [(value, row) for row in rows if (value := row.speed_up(name)) is not None] for name in names}
+    best = [(value, row) for row in rows if (value := row.over_single_axis) is not None]
+    columns["best of the single-axis ones"] = best
+    yield "| over | least | 1st quartile | median | 3rd quartile | most | as good as ours | points |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for name, pairs in columns.items():
+        yield f"| {name} | {distribution([value for value, _ in pairs])} |"
+    for name in ("production-like", "best of the single-axis ones"):
+        yield f"\nLargest over {name}:\n"
+        for value, row in sorted(columns.get(name, []), key=lambda pair: -pair[0])[:NUM_LARGEST]:
+            yield f"- {value:.2f}x at {row.point} ({row.ours_s:.3f} s, {row.crossing}, gap {100 * row.gap:.1f} %)"
+    crossings = {kind: sum(row.crossing == kind for row in rows) for kind in ("none", "dp_out", "pp_out", "mixed")}
+    least = min(value for pairs in columns.values() for value, _ in pairs)
+    yield "\nOur plans: " + ", ".join(f"{count} {kind}" for kind, count in crossings.items()) + "."
+    yield f"Least speed-up of all: {least:.6f}; points without a plan: {num_missing}."
+
+
+def main() -> int:
+    """Print, and write where asked to."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--points", type=int, default=60)
+    parser.add_argument("--time-limit", type=float, default=12.0, help="seconds of counted work per point")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--write", type=Path, help="Markdown file to append the table to")
+    arguments = parser.parse_args()
+    chosen = points(arguments.points, arguments.seed)
+    rows: list[Row] = []
+    with ProcessPoolExecutor(arguments.workers, mp_context=get_context("forkserver")) as pool:
+        for row in pool.map(row_of, chosen, [arguments.time_limit] * len(chosen)):
+            if row is not None:
+                rows.append(row)
+                times = ", ".join(f"{name} {value / row.ours_s:.2f}" for name, value in row.baselines_s.items())
+                sys.stderr.write(f"{row.point}: {row.ours_s:.3f} s {row.crossing}: {times}\n")
+    if not rows:
+        sys.stdout.write("no point has a plan\n")
+        return 1
+    lines = list(report(rows, len(chosen) - len(rows)))
+    sys.stdout.write("\n".join(lines) + "\n")
+    if arguments.write is not None:
+        arguments.write.write_text("\n".join(lines) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
