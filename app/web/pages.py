@@ -11,6 +11,8 @@ from fastapi import APIRouter, FastAPI
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.staticfiles import StaticFiles
 
+from app.web import plan_pages
+
 STATIC = Path(__file__).parent / "static"
 router = APIRouter(include_in_schema=False)
 
@@ -48,3 +50,4 @@ def install(app: FastAPI) -> None:
     """Add the pages and their assets to the application."""
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.include_router(router)
+    app.include_router(plan_pages.router)
