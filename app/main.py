@@ -17,6 +17,7 @@ from app.api.admission import Admission
 from app.api.calibrations import CalibrationRequest
 from app.api.guard import Guard, check_openness
 from app.api.observe import Observe
+from app.api.traces import trace_requests
 from app.jobs.children import warm_up
 from app.jobs.service import PlanService
 from app.jobs.worker import Worker
@@ -74,7 +75,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(Admission, settings=chosen)
     app.add_middleware(Guard, settings=chosen)
     app.add_middleware(Observe, registry=registry)
-    start_traces(chosen, app)
+    start_traces(chosen)
+    if chosen.otel_enabled:
+        trace_requests(app)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
 

@@ -5,21 +5,15 @@ Owns the set-up of the exporter. Whoever has something to trace takes TRACER, wh
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from opentelemetry import trace
 
 from app.settings import InvalidSetting, Settings
 
-if TYPE_CHECKING:
-    from fastapi import FastAPI
-
 TRACER = trace.get_tracer("isthmus")
-UNTRACED = "healthz/.*,metrics"
 
 
-def start_traces(settings: Settings, app: FastAPI | None = None) -> None:
-    """Send the spans of this process, and of the requests that `app` answers, if the settings ask for it.
+def start_traces(settings: Settings) -> None:
+    """Send the spans of this process if the settings ask for it.
 
     Where they go is told by the standard variables, above all OTEL_EXPORTER_OTLP_ENDPOINT.
     """
@@ -27,7 +21,6 @@ def start_traces(settings: Settings, app: FastAPI | None = None) -> None:
         return
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -40,5 +33,3 @@ def start_traces(settings: Settings, app: FastAPI | None = None) -> None:
         provider = TracerProvider(resource=Resource.create({"service.name": "isthmus"}))
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         trace.set_tracer_provider(provider)
-    if app is not None:
-        FastAPIInstrumentor.instrument_app(app, excluded_urls=UNTRACED)

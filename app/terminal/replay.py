@@ -23,6 +23,7 @@ EXIT_DIFFERENT = 3
 
 def replay(
     document: Annotated[str, typer.Argument(metavar="PLAN_OR_SCHEDULE", help="A plan; or a schedule with --problem.")],
+    *,
     runtime: Annotated[Literal["torch"], typer.Option("--with", help="What executes it.")] = "torch",
     problem: Annotated[str | None, typer.Option(help="The pipeline problem that the schedule answers.")] = None,
     operation_ms: Annotated[

@@ -59,4 +59,4 @@ def test_the_licence_of_the_vendored_program_is_here() -> None:
 
 
 def test_the_framework_pages_that_load_from_elsewhere_are_absent(client: TestClient) -> None:
-    assert client.get("/redoc").status_code == 404
+    assert "/redoc" not in {getattr(route, "path", "") for route in client.app.routes}  # type: ignore[attr-defined]

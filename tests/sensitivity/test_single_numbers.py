@@ -22,6 +22,7 @@ CHOICES = "the planner may choose it within limits that other tests push to"
 HINTS = "a hint to the scheduler; the schedule and the exchanges are judged themselves"
 HISTORY = "how the search went cannot be seen from the plan"
 SAFE_SIDE = "less optimism than the physics allow"
+COUNSEL = "counsel to a person; nothing of the plan rests on it, and tests of the planner recompute it"
 ABSENT = "zero here, and halving it leaves zero"
 FREE = {
     "timelines.*.problem.ranks.*.activation_budget_bytes": HINTS,
