@@ -99,7 +99,7 @@ def list_calibrations(
     cursor: Annotated[str | None, Query(max_length=40, description="`next_cursor` of the page before.")] = None,
 ) -> Response:
     """A page of calibrations; `next_cursor` leads to the next one."""
-    check_cursor(cursor, r"cal_[0-9a-f]{32}")
+    check_cursor(cursor, r"cal_([0-9a-f]{12})[0-9a-f]{20}")
     rows = service.calibrations.page(limit=limit + 1, before=cursor, owner=caller.sees)
     more = rows[limit - 1].id if len(rows) > limit else None
     return JSONResponse({"items": [_answer(row) for row in rows[:limit]], "next_cursor": more})

@@ -32,6 +32,7 @@ router = APIRouter(prefix="/v1/plans", tags=["plans"])
 PlanId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_]{1,40}$", description="Name of the plan.")]
 IfNoneMatch = Annotated[str | None, Header(description="Entity tags that the client has.")]
 JSON = "application/json"
+CLOCK_DRIFT_MS = 60_000.0  # between the machines that share a database
 
 
 @router.post(
@@ -175,9 +176,15 @@ def found(service: PlanService, plan_id: str, caller: Caller, *, with_outcome: b
     return row
 
 
-def check_cursor(cursor: str | None, form: str = r"plan_[0-9a-f]{32}") -> None:
-    """A page begins after something that a page ended with, also when that has been deleted since."""
-    if cursor is None or re.fullmatch(form, cursor):
+def check_cursor(cursor: str | None, form: str = r"plan_([0-9a-f]{12})[0-9a-f]{20}") -> None:
+    """A page begins after something that a page ended with, also when that has been deleted since.
+
+    Ids carry the time they were made at: one of the future was never given out.
+    """
+    if cursor is None:
+        return
+    found = re.fullmatch(form, cursor)
+    if found and int(found.group(1), 16) <= time.time() * 1000 + CLOCK_DRIFT_MS:
         return
     raise Rejected(Fault("invalid-parameter", f"{cursor!r} is no cursor", "", "`next_cursor` of the page before",
                          "Leave cursor out for the first page.", "query parameter cursor"))  # fmt: skip

@@ -61,7 +61,9 @@ class StudyMember(Answer):
     plan_id: str | None = Field(description="Its plan; null if refused or deleted.", examples=["plan_019da1b2c3d4"])
     state: Literal["refused", "deleted"] | StateName = Field(description="State of the plan.", examples=["succeeded"])
     stop_reason: StopReasonName | None = Field(description="Why it ended; null before.", examples=["finished"])
-    figures: Figures | None = Field(description="Headline figures of its best plan.", examples=[None])
+    figures: Figures | None = Field(
+        description="Headline figures of its best plan; null without one: the plan says why.", examples=[None]
+    )
     faults: list[ProblemItem] = Field(description="Why it was refused.", examples=[[]])
 
 
@@ -117,7 +119,7 @@ def list_studies(
     cursor: Annotated[str | None, Query(max_length=40, description="`next_cursor` of the page before.")] = None,
 ) -> Response:
     """A page of light views; `next_cursor` leads to the next one."""
-    check_cursor(cursor, r"study_[0-9a-f]{28}")
+    check_cursor(cursor, r"study_([0-9a-f]{12})[0-9a-f]{16}")
     rows = service.studies.page(limit=limit + 1, before=cursor, owner=caller.sees)
     counts = service.studies.counts_of([row.id for row in rows[:limit]])
     items = [_head(row, counts[row.id]) for row in rows[:limit]]
@@ -162,7 +164,7 @@ def _gone(study_id: str) -> Rejected:
 
 def _head(row: StudyRow, counts: dict[str, int]) -> dict[str, Any]:
     state = "running" if counts.get("running") else "queued" if counts.get("queued") else "done"
-    if state == "queued" and len(counts) > 1:
+    if state == "queued" and set(counts) - {"queued", "refused", "deleted"}:
         state = "running"
     return {"id": row.id, "name": row.name, "state": state, "created_at": when(row.created_at), "counts": counts}
 

@@ -66,15 +66,17 @@ def run_in_child(
     *,
     on_message: Callable[[str, bytes], None] = lambda _kind, _text: None,
     stop_asked: Callable[[], bool] = lambda: False,
+    patience_s: Callable[[], float] | None = None,
 ) -> Ended:
     """Run `task` in a process of its own and return how it ended, at the latest after all three limits.
 
     `on_message` gets every progress and incumbent as it arrives. Once `stop_asked` is true the child has
-    `term_grace_s` to answer with the best it has.
+    `patience_s`, by default `kill_grace_s`, to answer with the best it has.
     """
     started = time.monotonic()
     with _child(task) as (pid, pipe):
-        return _Watch(pid, pipe, limits, started).until_ended(on_message, stop_asked)
+        watch = _Watch(pid, pipe, limits, started, patience_s=patience_s)
+        return watch.until_ended(on_message, stop_asked)
 
 
 @contextmanager
@@ -132,12 +134,15 @@ def _kill(pid: int) -> None:
 class _Watch:
     """The watch over one child: relays its messages, tells it to stop, kills it."""
 
-    def __init__(self, pid: int, pipe: Connection, limits: Limits, started: float) -> None:
+    def __init__(
+        self, pid: int, pipe: Connection, limits: Limits, started: float, *, patience_s: Callable[[], float] | None
+    ) -> None:
         self._pid = pid
         self._pipe = pipe
         self._limits = limits
         self._started = started
         self._told_at: float | None = None
+        self._patience_s = patience_s or (lambda: limits.kill_grace_s)
         self._last: tuple[str, bytes] = ("killed", b"")
         hard_s = limits.soft_s + limits.term_grace_s + limits.kill_grace_s
         # A timer of its own, because a child that hangs in the middle of a message blocks the reader.
@@ -151,7 +156,8 @@ class _Watch:
         try:
             while not self._received(on_message):
                 self._stop_in_time(stop_asked)
-        except (EOFError, ConnectionResetError):
+        except (EOFError, OSError):
+            # OSError: the child was killed in the middle of a message.
             self._last = ("timed_out" if self._timed_out else "killed", b"")
         finally:
             self._timer.cancel()
@@ -171,10 +177,13 @@ class _Watch:
     def _stop_in_time(self, stop_asked: Callable[[], bool]) -> None:
         now = time.monotonic()
         if self._told_at is None:
-            if stop_asked() or now - self._started > self._limits.soft_s + self._limits.term_grace_s:
+            is_late = now - self._started > self._limits.soft_s + self._limits.term_grace_s
+            if is_late:
+                self._patience_s = lambda: self._limits.kill_grace_s
+            if is_late or stop_asked():
                 self._told_at = now
                 self._tell()
-        elif now - self._told_at > self._limits.kill_grace_s:
+        elif now - self._told_at > self._patience_s():
             self._kill_late()
 
     def _tell(self) -> None:

@@ -50,6 +50,7 @@ def submit_study(
     can be planned the study is refused.
     """
     check_urgency(caller, urgency)
+    _check_pointers(order)
     _check_size(order, service.settings.max_study_plans)
     spec = json.dumps([order.name, order.base, order.axes, order.patches], sort_keys=True).encode()
     if key is not None and (found := service.studies.by_key(caller.owner, key)) is not None:
@@ -93,6 +94,14 @@ def _changes(order: StudyOrder) -> Iterator[Any]:
     if order.axes:
         yield from grid(order.axes)
     yield from order.patches
+
+
+def _check_pointers(order: StudyOrder) -> None:
+    for pointer in order.axes:
+        if not pointer.startswith("/"):
+            raise Refused((Fault("invalid-patch", f"the axis {pointer!r} is no JSON Pointer", "/axes",
+                                 "pointers into the base request, such as /constraints/max_gpus",
+                                 "Begin it with /."),))  # fmt: skip
 
 
 def _check_size(order: StudyOrder, limit: int) -> None:

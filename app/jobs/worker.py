@@ -91,6 +91,10 @@ class Worker:
             self._num_running += 1
         try:
             return self._attempt(plan_id)
+        except Exception:
+            # A workflow that ends by an exception is over for the queue, and its plan would seem to run for ever.
+            LOG.exception("an attempt ended by a defect, or without a database", extra={"plan_id": plan_id})
+            return self._after_defect(plan_id)
         finally:
             with self._idle:
                 self._num_running -= 1
@@ -121,6 +125,18 @@ class Worker:
             headline=headline(verdict.outcome),
         )
         return verdict.state
+
+    def _after_defect(self, plan_id: str) -> str:
+        """Queue the plan again as soon as the database answers; the attempt counts, so that this ends."""
+        while True:
+            try:
+                row = self._plans.get(plan_id, with_outcome=False)
+                if row is not None:
+                    self._plans.give_back(plan_id, row.attempt, self._enqueue_again(plan_id), counts=True)
+                return "given back"
+            except sa.exc.SQLAlchemyError:
+                if self._stopping.wait(self._settings.heartbeat_s):
+                    raise
 
     def _enqueue_again(self, plan_id: str) -> Callable[[sa.Connection], None]:
         lane = self._plans.lane(plan_id) or Lane()

@@ -292,13 +292,15 @@ class PlanStore:
                 self._append(connection, plan_id, "done", _done(state, reason))
             return changed.rowcount > 0
 
-    def give_back(self, plan_id: str, attempt: int, enqueue: Callable[[sa.Connection], None]) -> None:
-        """Queue a running plan again because this worker leaves; the attempt does not count."""
+    def give_back(
+        self, plan_id: str, attempt: int, enqueue: Callable[[sa.Connection], None], *, counts: bool = False
+    ) -> None:
+        """Queue a running plan again; an attempt that ends because its worker leaves does not count."""
         with self._engine.begin() as connection:
             changed = connection.execute(
                 sa.update(PLANS)
                 .where(*_current(plan_id, attempt))
-                .values(state="queued", attempt=PLANS.c.attempt - 1, revision=PLANS.c.revision + 1)
+                .values(state="queued", attempt=PLANS.c.attempt - (0 if counts else 1), revision=PLANS.c.revision + 1)
             )
             if changed.rowcount:
                 self._append(connection, plan_id, "state", b'{"state":"queued"}')

@@ -33,6 +33,7 @@ def settings_for(folder: Path, **changes: Any) -> Settings:
         "progress_interval_s": 0.01,
         "soft_grace_s": 0.2,
         "kill_grace_s": 0.2,
+        "cancel_grace_s": 0.2,
         "drain_s": 0.1,
         "child_memory_bytes": 1024**3,
         "solvers": FAKE_SOLVERS,

@@ -51,7 +51,7 @@ def test_every_bad_request_is_refused_with_pointer_and_remedy(strict: TestClient
         assert WIRE_WORDS[case.name] in body["errors"][0]["what"]
         return
     assert any(case.pointer in error["pointer"] for error in body["errors"]), body
-    said = " ".join(" ".join(error.values()) for error in body["errors"])
+    said = " ".join(" ".join(map(str, error.values())) for error in body["errors"])
     assert case.says in said
     assert strict.get("/v1/plans").json()["items"] == [], "nothing was queued"
 

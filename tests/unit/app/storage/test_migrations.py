@@ -1,0 +1,109 @@
+"""A database of an older release is brought forward with everything in it, on SQLite; a newer one is refused."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from app.storage.migrations import SCHEMA_VERSION, IncompatibleDatabase, create_tables
+from app.storage.plans import PlanStore
+from app.storage.tables import METADATA, SCHEMA, create_engine
+
+# The tables as release 0.1.0 created them.
+VERSION_1 = """
+CREATE TABLE isthmus_schema (version INTEGER NOT NULL PRIMARY KEY);
+CREATE TABLE isthmus_plans (
+  id VARCHAR(40) NOT NULL PRIMARY KEY, state VARCHAR(16) NOT NULL, stop_reason VARCHAR(32), revision INTEGER NOT NULL,
+  request BLOB NOT NULL, request_digest VARCHAR(80) NOT NULL, idempotency_key VARCHAR(300) UNIQUE,
+  created_at FLOAT NOT NULL, started_at FLOAT, finished_at FLOAT, attempt INTEGER NOT NULL, worker_id VARCHAR(120),
+  cancel_requested BOOLEAN NOT NULL, num_events INTEGER NOT NULL, progress BLOB, outcome BLOB, fault BLOB);
+CREATE INDEX ix_isthmus_plans_state ON isthmus_plans (state);
+CREATE TABLE isthmus_events (plan_id VARCHAR(40) NOT NULL, sequence INTEGER NOT NULL, kind VARCHAR(16) NOT NULL,
+  at FLOAT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (plan_id, sequence));
+CREATE TABLE isthmus_workers (id VARCHAR(120) NOT NULL PRIMARY KEY, seen_at FLOAT NOT NULL);
+INSERT INTO isthmus_schema VALUES (1);
+INSERT INTO isthmus_plans VALUES ('plan_old', 'succeeded', 'finished', 7, '{}', 'sha256:1', 'key-1', 1.0, 2.0, 3.0, 1,
+  'w', 0, 1, NULL, '{"status":"planned"}', NULL);
+INSERT INTO isthmus_events VALUES ('plan_old', 1, 'done', 3.0, '{}');
+"""
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> sa.Engine:
+    """A database as the first release left it."""
+    path = tmp_path / "old.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.executescript(VERSION_1)
+    connection.close()
+    return create_engine(f"sqlite:///{path}")
+
+
+def _names(engine: sa.Engine, table: str) -> set[str | None]:
+    found = sa.inspect(engine)
+    return {one["name"] for one in found.get_columns(table)} | {one["name"] for one in found.get_indexes(table)}
+
+
+def _version(engine: sa.Engine) -> int:
+    with engine.connect() as connection:
+        return int(connection.execute(sa.select(SCHEMA.c.version)).scalar_one())
+
+
+def test_an_old_database_comes_forward_with_its_plans(old: sa.Engine) -> None:
+    create_tables(old)
+    assert _version(old) == SCHEMA_VERSION
+    store = PlanStore(old)
+    row = store.get("plan_old")
+    assert row is not None
+    assert (row.state, row.revision, row.owner, row.urgency) == ("succeeded", 7, "", 3)
+    assert row.outcome in (b'{"status":"planned"}', '{"status":"planned"}')
+    assert store.by_key("", "key-1") == ("plan_old", "sha256:1"), "the key still makes the same plan"
+    assert len(store.events("plan_old", after=0)) == 1
+    old.dispose()
+
+
+def test_it_has_every_column_and_index_of_a_new_one(old: sa.Engine, tmp_path: Path) -> None:
+    create_tables(old)
+    fresh = create_engine(f"sqlite:///{tmp_path / 'new.sqlite'}")
+    create_tables(fresh)
+    for table in METADATA.sorted_tables:
+        migrated, made = sa.inspect(old), sa.inspect(fresh)
+        assert {c["name"] for c in migrated.get_columns(table.name)} == {
+            c["name"] for c in made.get_columns(table.name)
+        }
+        assert {i["name"] for i in migrated.get_indexes(table.name)} == {
+            i["name"] for i in made.get_indexes(table.name)
+        }
+    for engine in (old, fresh):
+        engine.dispose()
+
+
+def test_a_second_migration_changes_nothing(old: sa.Engine) -> None:
+    create_tables(old)
+    create_tables(old)
+    assert PlanStore(old).by_key("", "key-1") is not None
+    old.dispose()
+
+
+def test_a_step_that_fails_leaves_the_old_version(old: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    from app.storage import migrations
+
+    broken = {2: ("ALTER TABLE isthmus_plans ADD COLUMN owner VARCHAR(64)", "ALTER TABLE nowhere ADD COLUMN x INTEGER")}
+    monkeypatch.setattr(migrations, "STEPS", broken)
+    with pytest.raises(sa.exc.OperationalError):
+        create_tables(old)
+    assert _version(old) == 1
+    monkeypatch.undo()
+    create_tables(old)
+    assert _version(old) == SCHEMA_VERSION, "and the migration can be tried again"
+    old.dispose()
+
+
+def test_a_newer_database_is_refused(old: sa.Engine) -> None:
+    with old.begin() as connection:
+        connection.execute(sa.update(SCHEMA).values(version=SCHEMA_VERSION + 1))
+    with pytest.raises(IncompatibleDatabase, match=str(SCHEMA_VERSION + 1)):
+        create_tables(old)
+    old.dispose()

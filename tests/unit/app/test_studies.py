@@ -1,0 +1,135 @@
+"""A study fans out into plans of low priority, reads as one table, and keeps what cannot be planned with its reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.unit.app import fake_solver
+from tests.unit.app.programs import await_
+from tests.unit.app.service_fixture import request_for, running, settings_for
+
+SEEDS = {"/options/seed": [fake_solver.FINDS, fake_solver.INFEASIBLE]}
+
+
+def _study(**parts: Any) -> dict[str, Any]:
+    return {"base": request_for(fake_solver.FINDS), **parts}
+
+
+def _done(client: TestClient, path: str) -> dict[str, Any]:
+    body: dict[str, Any] = client.get(path).json()
+    return body if body["state"] == "done" else {}
+
+
+def test_a_grid_is_planned_and_told_as_a_table(client: TestClient) -> None:
+    axes = {**SEEDS, "/options/time_limit_s": [5.0, 6.0]}
+    answer = client.post("/v1/studies", json=_study(name="grid", axes=axes, patches=[{"constraints": {"max_gpus": 1}}]))
+    assert answer.status_code == 202
+    body = await_(lambda: _done(client, answer.headers["location"]), "done")
+    assert [one["changes"] for one in body["members"][:2]] == [
+        {"/options/seed": 0, "/options/time_limit_s": 5.0},
+        {"/options/seed": 0, "/options/time_limit_s": 6.0},
+    ]
+    assert body["counts"] == {"succeeded": 4, "refused": 1}
+    assert [one["figures"] and one["figures"]["iteration_s"] for one in body["members"]] == [2.0, 2.0, None, None, None]
+    (fault,) = body["members"][4]["faults"]
+    assert (fault["code"], fault["pointer"]) == ("too-few-gpus", "/constraints/max_gpus")
+    plan = client.get(f"/v1/plans/{body['members'][0]['plan_id']}").json()
+    assert (plan["study_id"], plan["priority"]) == (body["id"], 6)
+
+
+def test_the_same_key_makes_one_study(client: TestClient) -> None:
+    headers = {"Idempotency-Key": "study-once"}
+    first, again = (client.post("/v1/studies", json=_study(axes=SEEDS), headers=headers) for _ in range(2))
+    assert first.json()["id"] == again.json()["id"]
+    assert again.headers["idempotency-replayed"] == "true"
+    other = client.post("/v1/studies", json=_study(patches=[{}]), headers=headers)
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency-key-reused")
+
+
+@pytest.mark.parametrize(
+    ("study", "code"),
+    [
+        (_study(), "empty-study"),
+        (_study(axes={"/options/seed": []}), "empty-study"),
+        (
+            _study(axes={"/options/seed": list(range(20)), "/constraints/max_gpus": list(range(1, 21))}),
+            "limit-exceeded",
+        ),
+        (_study(axes={"options": [1]}), "invalid-patch"),
+        (_study(axes={"/cluster/places/9999/id": [1]}), "invalid-patch"),
+        (_study(axes={"/options/seed": [-1]}), "out-of-range"),
+        (_study(patches=[{"bogus": 1}]), "unknown-field"),
+        ({"base": {}, "patches": [{}]}, "missing-field"),
+        ({"patches": [{}]}, "missing-field"),
+    ],
+)
+def test_what_is_no_study_is_refused(client: TestClient, study: dict[str, Any], code: str) -> None:
+    answer = client.post("/v1/studies", json=study)
+    assert (answer.status_code, answer.json()["code"]) == (422, code)
+
+
+def test_a_study_is_cancelled_and_removed_with_its_plans(tmp_path: Path) -> None:
+    with running(settings_for(tmp_path, run_worker=False)) as client:
+        path = client.post("/v1/studies", json=_study(axes=SEEDS)).headers["location"]
+        assert client.get(path).json()["state"] == "queued"
+        cancelled = client.post(path + ":cancel").json()
+        assert (cancelled["state"], cancelled["counts"]) == ("done", {"cancelled": 2})
+        removed = cancelled["members"][0]["plan_id"]
+        client.delete(f"/v1/plans/{removed}")
+        assert client.get(path).json()["counts"] == {"deleted": 1, "cancelled": 1}
+        assert client.delete(path).status_code == 204
+        assert client.get(path).status_code == 404
+        assert client.get("/v1/plans").json()["items"] == []
+
+
+def test_studies_are_listed_newest_first(tmp_path: Path) -> None:
+    with running(settings_for(tmp_path, run_worker=False)) as client:
+        made = [client.post("/v1/studies", json=_study(name=str(n), axes=SEEDS)).json()["id"] for n in range(3)]
+        page = client.get("/v1/studies?limit=2").json()
+        rest = client.get(f"/v1/studies?limit=2&cursor={page['next_cursor']}").json()
+        assert [one["id"] for one in page["items"] + rest["items"]] == made[::-1]
+        assert client.get("/v1/studies?cursor=study_1").status_code == 400
+
+
+class TestReplan:
+    """A new plan from an old one, and what moved."""
+
+    def test_a_changed_request_makes_a_linked_plan(self, client: TestClient) -> None:
+        parent = client.post("/v1/plans", json=request_for(fake_solver.FINDS), headers={"Prefer": "wait=30"}).json()
+        place = request_for(0)["cluster"]["places"][-1]["id"]
+        body = {"patch": {"options": {"time_limit_s": 7.0}}, "lost_places": [place]}
+        path = f"/v1/plans/{parent['id']}"
+        child = client.post(path + ":replan", json=body, headers={"Prefer": "wait=30"}).json()
+        assert (child["parent_id"], child["links"]["moves"]) == (parent["id"], f"/v1/plans/{child['id']}/moves")
+        request = client.get(f"/v1/plans/{child['id']}/request").json()
+        assert request["options"]["time_limit_s"] == 7.0
+        assert request["constraints"]["forbidden_places"] == [place]
+        moves = client.get(child["links"]["moves"]).json()
+        assert (moves["num_stage_groups"], moves["num_moved"], moves["moves"]) == (2, 0, [])
+        assert client.get(path + "/moves").status_code == 409, "nothing to compare it with"
+
+    @pytest.mark.parametrize(
+        ("body", "status"),
+        [({"patch": {"cluster": None}}, 422), ({"lost_places": ["nowhere"]}, 422), ({"patch": []}, 422)],
+    )
+    def test_a_patch_that_breaks_the_request_is_refused(
+        self, client: TestClient, body: dict[str, Any], status: int
+    ) -> None:
+        parent = client.post("/v1/plans", json=request_for(fake_solver.FINDS)).headers["location"]
+        assert client.post(parent + ":replan", json=body).status_code == status
+
+
+def test_an_evaluation_is_timed_and_compared_with_ours(client: TestClient) -> None:
+    request = request_for(fake_solver.FINDS, time_limit_s=11.0)
+    given = fake_solver.tiny_plan(2.4).model_dump(mode="json")
+    before = client.post("/v1/plans:evaluate", json={"request": request, "plan": given}).json()
+    assert before["comparison"] is None
+    ours = client.post("/v1/plans", json=request, headers={"Prefer": "wait=30"}).json()
+    after = client.post("/v1/plans:evaluate", json={"request": request, "plan": given}).json()
+    time_s = after["replayed_iteration_s"] or 2.4
+    assert after["comparison"]["plan_id"] == ours["id"]
+    assert after["comparison"]["times_as_slow"] == pytest.approx(time_s / 2.0)
