@@ -9,6 +9,7 @@ import pytest
 import typer.main
 
 from app.cli import cli
+from app.exporters.registry import EXPORTERS
 from app.main import create_app
 from app.settings import Settings
 
@@ -32,7 +33,8 @@ def test_a_make_target_of_the_readme_exists(target: str) -> None:
 def test_a_path_of_the_readme_exists(tmp_path: Path) -> None:
     service = create_app(Settings(database_url=f"sqlite:///{tmp_path}/none.sqlite"))
     served = {re.sub(r"\{[^}]*\}", "*", path) for path in service.openapi()["paths"]} | set(OPERATIONAL)
-    named = {re.sub(r"\{[^}]*\}|chrome-trace", "*", path) for path in re.findall(r"(/(?:v1|healthz)[^` ,]*)", README)}
+    kinds = "|".join(EXPORTERS)
+    named = {re.sub(rf"\{{[^}}]*\}}|(?<=/artifacts/)(?:{kinds})", "*", path) for path in re.findall(r"(/(?:v1|healthz)[^` ,]*)", README)}
     assert named
     assert {path.replace("...", "*") for path in named} <= served
 
