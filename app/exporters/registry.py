@@ -19,6 +19,7 @@ from app.exporters import (
     rank_map_csv,
     slurm_hostfile,
     slurm_sbatch,
+    slurm_topology,
     torch_schedule_csv,
     torchrun_script,
     torchtitan_args,
@@ -44,6 +45,8 @@ ArtifactKind = Literal[
     "nccl-cross-dc-env",
     "slurm-hostfile",
     "slurm-sbatch",
+    "slurm-topology-yaml",
+    "slurm-topology-conf",
     "kueue-jobset",
     "volcano-job",
     "report-html",
@@ -126,6 +129,12 @@ EXPORTERS: Mapping[ArtifactKind, Exporter] = {
         slurm_hostfile.slurm_hostfile, TEXT, "hosts.txt", slurm_hostfile.TARGET, slurm_hostfile.losses
     ),
     "slurm-sbatch": Exporter(slurm_sbatch.slurm_sbatch, TEXT, "sbatch.sh", slurm_sbatch.TARGET, slurm_sbatch.losses),
+    "slurm-topology-yaml": Exporter(
+        slurm_topology.slurm_topology_yaml, YAML, "topology.yaml", slurm_topology.YAML_TARGET, slurm_topology.losses
+    ),
+    "slurm-topology-conf": Exporter(
+        slurm_topology.slurm_topology_conf, TEXT, "topology.conf", slurm_topology.CONF_TARGET, slurm_topology.losses
+    ),
     "kueue-jobset": Exporter(kueue_jobset.kueue_jobset, YAML, "jobset.yaml", kueue_jobset.TARGET, kueue_jobset.losses),
     "volcano-job": Exporter(volcano_job.volcano_job, YAML, "volcano.yaml", volcano_job.TARGET, volcano_job.losses),
     "report-html": Exporter(report_html, "text/html; charset=utf-8", "report.html"),

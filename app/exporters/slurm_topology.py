@@ -19,7 +19,7 @@ from models.request import PlanRequest
 
 MAX_NAME = 64
 NEEDS = ("topology/tree", "host_names in every pool of the request")
-YAML_TARGET = Target("Slurm", "25.05 to 26.11", (*NEEDS, "no topology.conf, which this file replaces"))
+YAML_TARGET = Target("Slurm", "25.05 to 26.11", (*NEEDS, "nothing else: Slurm reads no topology.conf beside this file"))
 CONF_TARGET = Target("Slurm", "20.02 to 26.11", (*NEEDS, "no topology.yaml, which would replace this file"))
 
 
@@ -54,7 +54,12 @@ def slurm_topology_conf(plan: Plan, request: PlanRequest | None = None) -> str:
 def losses(_plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
     """What a tree of switches does not carry."""
     yield "rates, delays, loss and oversubscription: an overlay adds them when the file is imported again"
-    if request is not None and request.cluster.links:
+    if request is None:
+        return
+    roots = [place.id for place in request.cluster.places if place.parent is None]
+    if len(roots) > 1:
+        yield f"a job over {', '.join(roots)}, which share no switch: set TopologyParam=TopoOptional in slurm.conf"
+    if request.cluster.links:
         yield f"{len(request.cluster.links)} links between places: Slurm knows the tree alone"
 
 

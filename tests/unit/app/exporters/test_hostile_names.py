@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shlex
 from functools import cache
 from typing import Any
@@ -28,6 +29,7 @@ NASTY = [
     "# x", "| x", "&a", "*a", "!!binary x", "<script>alert(1)</script>", "%s%n", "a\\nb",
 ]  # fmt: skip
 HOSTFUL: tuple[ArtifactKind, ...] = ("slurm-hostfile", "megatron-hostfile", "slurm-sbatch", "torchrun-script")
+TOPOLOGIES: tuple[ArtifactKind, ...] = ("slurm-topology-yaml", "slurm-topology-conf")
 NAMES = st.sampled_from(NASTY) | st.text(
     st.characters(exclude_categories=("Cs", "Cc"), include_characters="\x85"), min_size=1, max_size=40
 )
@@ -98,6 +100,23 @@ def test_names_change_no_structure_of_a_manifest(name: str) -> None:
     for kind in ("kueue-jobset", "volcano-job", "megatron-communicators"):
         export = EXPORTERS[kind].export  # type: ignore[index]
         assert _shape(yaml.safe_load(export(*_named(name)))) == _shape(yaml.safe_load(_plain(kind)))
+
+
+@FEW
+@given(NAMES)
+def test_a_switch_has_the_name_of_its_place_or_none(name: str) -> None:
+    hostile = _named(name)
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name):
+        for kind in TOPOLOGIES:
+            with pytest.raises(Refused, match=re.escape(repr(name))):
+                EXPORTERS[kind].export(*hostile)
+        return
+    as_yaml, as_conf = (EXPORTERS[kind].export(*hostile) for kind in TOPOLOGIES)
+    (document,) = yaml.safe_load(as_yaml)
+    assert [one["switch"] for one in document["tree"]["switches"]] == [name, "west"]
+    switches = [line.split() for line in as_conf.splitlines() if line[0] != "#"]
+    assert [words[0] for words in switches] == [f"SwitchName={name}", "SwitchName=west"]
+    assert {len(words) for words in switches} == {2}
 
 
 @FEW

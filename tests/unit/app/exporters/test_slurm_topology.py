@@ -12,6 +12,7 @@ from app.importers.registry import import_cluster
 from models.cluster import Cluster
 from models.plan import Plan
 from models.request import PlanRequest
+from tests.build_exports import whole_host_request
 from tests.build_request import build_request
 from tests.unit.app.fake_solver import tiny_plan
 from tests.unit.app.importers import samples
@@ -58,6 +59,12 @@ def test_hosts_beside_places_get_a_switch_of_their_own(kind: str) -> None:
     text = exported(kind, Cluster.model_validate(document))
     assert "east-spine-hosts" in text
     assert "not expressed: 1 links between places" in text
+
+
+@pytest.mark.parametrize("kind", EXPORTS)
+def test_places_without_a_common_parent_are_reported(kind: str) -> None:
+    text = EXPORTS[kind](tiny_plan(2.0), whole_host_request())
+    assert "# not expressed: a job over east, west, which share no switch: set TopologyParam=TopoOptional" in text
 
 
 @pytest.mark.parametrize(
