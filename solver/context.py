@@ -27,7 +27,7 @@ GENERAL_FRAMEWORKS = frozenset({"Megatron", "Megatron-LM"})
 
 @dataclass(frozen=True)
 class Machine:
-    """A GPU type as it stands in this cluster: the fabric is that of its first pool."""
+    """A GPU type behind one kind of fabric."""
 
     gpu: GpuType
     fabric: Fabric
@@ -72,13 +72,13 @@ class Context:
         return tuple(island[self.pools[unit.pools[0]].place] for unit in self.units)
 
     @cached_property
-    def machines(self) -> dict[str, Machine]:
-        """GPU types by name, in the order of the pools."""
-        found: dict[str, Machine] = {}
+    def machines(self) -> dict[tuple[str, Fabric], Machine]:
+        """GPU types by name and fabric, in the order of the pools."""
+        found: dict[tuple[str, Fabric], Machine] = {}
         for pool in self.pools:
-            total = pool.num_free_gpus + (found[pool.gpu.name].num_gpus if pool.gpu.name in found else 0)
-            fabric = found[pool.gpu.name].fabric if pool.gpu.name in found else fabric_of(pool)
-            found[pool.gpu.name] = Machine(gpu=pool.gpu, fabric=fabric, num_gpus=total)
+            key = (pool.gpu.name, fabric_of(pool))
+            total = pool.num_free_gpus + (found[key].num_gpus if key in found else 0)
+            found[key] = Machine(gpu=pool.gpu, fabric=key[1], num_gpus=total)
         return found
 
     @cached_property

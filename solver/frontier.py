@@ -5,6 +5,7 @@ Owns the order of exploration and the least open bound, in the unit of the objec
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,7 +22,7 @@ from solver.space.enumerate import Space
 
 IntArray = npt.NDArray[np.int64]
 ROWS_FACTOR = 2.0  # configurations whose cheap bound is within this factor of the least are priced together
-MAX_ROWS_AT_ONCE = 60_000
+MAX_ROWS_AT_ONCE, MAX_ROWS_LATER = 60_000, 20_000
 REPEAT_PENALTY = 0.02  # each further configuration of one pipeline shape waits a little longer
 MISSED = 1e6  # a guess beyond the target: tried last, the nearest first
 
@@ -63,13 +64,19 @@ class Frontier:
         """Least value that any configuration may have."""
         return min(float(self.bound.min(initial=float("inf"))), self.pending_bound)
 
-    def load(self, cut: float, *, planned: bool) -> bool:
-        """Price the next configurations while they may hold the least bound or nothing else is left; says if it did."""
+    def load(self, cut: float, *, planned: bool, stopped: Callable[[], bool] = lambda: False) -> bool:
+        """Price the next configurations while they may hold the least bound or nothing else is left; says if it did.
+
+        Between portions `stopped` may end it: what is not priced yet keeps its cheap bound.
+        """
         before = len(self._pending)
         while len(self._pending) and (not len(self.rows) or self._must_load(cut, planned=planned)):
             limit = ROWS_FACTOR * self.pending_bound
             take = int(np.searchsorted(self._cheap[self._pending], limit, side="right"))
-            self._price(self._pending[: min(max(take, 1), MAX_ROWS_AT_ONCE)])
+            most = MAX_ROWS_LATER if len(self.rows) else MAX_ROWS_AT_ONCE
+            self._price(self._pending[: min(max(take, 1), most)])
+            if stopped():
+                break
         return len(self._pending) < before
 
     def _must_load(self, cut: float, *, planned: bool) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -117,7 +118,8 @@ class Search:
 
     def _load(self) -> None:
         before = len(self.frontier.rows)
-        if self.frontier.load(self._cut(), planned=self.best.plan is not None):
+        late = partial(self._stopped, self._deadline(LAST_SHARE))
+        if self.frontier.load(self._cut(), planned=self.best.plan is not None, stopped=late):
             self._work(WORK_PER_PRICED_ROW_S * (len(self.frontier.rows) - before) * len(self.context.machines))
             self._update_bound()
             self._tell("bounds", f"{len(self.frontier.rows)} configurations fit")

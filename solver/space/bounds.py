@@ -85,9 +85,11 @@ def lower_bounds(context: Context, space: Space) -> Bounds:
     guess = np.minimum.reduce([one.guess_s for one in per_type])
     used = space.columns.num_gpus
     left = np.zeros(len(used), dtype=np.int64)
-    for machine, one in _fastest_first(context, per_type):
+    by_speed = _fastest_first(context, per_type)
+    for number, (machine, one) in enumerate(by_speed):
         needed = used > left
-        best = np.where(needed, np.maximum(best, one.lightest_s), best)
+        lightest_s = np.minimum.reduce([other.lightest_s for _, other in by_speed[number:]])
+        best = np.where(needed, np.maximum(best, lightest_s), best)
         guess = np.where(needed, np.maximum(guess, one.guess_s), guess)
         left = left + machine.num_gpus
     return Bounds(

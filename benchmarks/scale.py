@@ -1,0 +1,158 @@
+"""Planning at scale: first judged plan, gap and memory, by GPUs and by buildings.
+
+`python -m benchmarks.scale [--case NAME]...` prints one row per case and exits with 1 when one misses its target. Every
+case runs in a process of its own. Times depend on the machine: the targets are those of two cores of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import resource
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from models.catalogue import named_entry
+from models.outcome import Planned
+from models.request import PlanRequest
+from solver.planner import plan
+
+GIB_IN_KIB = 2**20
+TYPES = ("H100-SXM-80G", "H200-SXM-141G", "B200-SXM")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A request and what it has to reach: first judged plan, and a gap within a time."""
+
+    name: str
+    document: dict[str, Any]
+    time_limit_s: float
+    first_s: float
+    gap: float | None = None
+    gap_s: float | None = None
+
+
+@dataclass
+class Row:
+    """What a case took."""
+
+    case: Case
+    num_gpus: int
+    num_buildings: int
+    first_s: float | None = None
+    iteration_s: float = float("nan")
+    gap: float = float("nan")
+    gap_reached_s: float | None = None
+    elapsed_s: float = 0.0
+    peak_gib: float = 0.0
+    gaps: list[tuple[float, float]] = field(default_factory=list)
+
+    @property
+    def missed(self) -> bool:
+        """Some target of the case."""
+        late = self.first_s is None or self.first_s > self.case.first_s
+        return late or (self.case.gap is not None and self.gap_reached_s is None) or self.peak_gib > 4.0
+
+    def __str__(self) -> str:
+        first = "none" if self.first_s is None else f"{self.first_s:.1f} s"
+        reached = "" if self.gap_reached_s is None else f" (target after {self.gap_reached_s:.1f} s)"
+        return (
+            f"{self.case.name:28s} {self.num_gpus:9,d} GPUs {self.num_buildings:3d} buildings  first {first:>7s}  "
+            f"{self.iteration_s:8.3f} s  gap {100 * self.gap:5.1f} % after {self.elapsed_s:5.1f} s{reached}  "
+            f"{self.peak_gib:.2f} GiB{'  MISSED' if self.missed else ''}"
+        )
+
+
+def fleet(num_gpus: int, num_buildings: int, types: tuple[str, ...] = TYPES) -> dict[str, Any]:
+    """Buildings of unequal size in one metropolitan region, GPU types in turn; each 2 zones, uplinks 1:2.8 and 1:4.
+
+    Sizes run from two thirds to four thirds of the mean, in whole hosts of 8 per zone.
+    """
+    hosts = num_gpus // 8
+    last = max(num_buildings - 1, 1)
+    weight = [(1 + ((7 * index) % num_buildings) / last) * 2 / 3 for index in range(num_buildings)]
+    share = [int(hosts * one / sum(weight)) // 2 * 2 for one in weight]
+    share[0] += hosts - sum(share)
+    fabric = {"planes": 76, "load_balancing": ["ecmp", "ecmp_qp_scaling", "dqplb"]}
+    places: list[dict[str, Any]] = [{"id": "metro", "level": "region"}]
+    pools = []
+    for index, own in enumerate(share):
+        building = f"b{index:02d}"
+        uplink = {"oversubscription": 4.0, "latency_s": 1e-4 + 1e-5 * (index % 10), **fabric}
+        places.append({"id": building, "level": "building", "parent": "metro", "uplink": uplink})
+        for number, zone_hosts in enumerate((own - own // 2, own // 2)):
+            zone = f"{building}-z{number}"
+            places.append(
+                {"id": zone, "level": "zone", "parent": building, "uplink": {"oversubscription": 2.8, **fabric}}
+            )
+            gpu = types[index % len(types)]
+            pools.append(
+                {"id": f"{zone}-gpus", "place": zone, "gpu": gpu, "num_hosts": zone_hosts, "nic_bytes_per_s": 5e10}
+            )
+    return {"name": f"fleet-{num_gpus}-{num_buildings}", "places": places, "pools": pools}
+
+
+def job(cluster: dict[str, Any] | str, batch: int) -> dict[str, Any]:
+    """A request of the scale cases."""
+    workload = {"architecture": "llama-3.1-405b", "sequence_length": 8192, "global_batch_sequences": batch}
+    return {"workload": workload, "cluster": cluster}
+
+
+def cases() -> tuple[Case, ...]:
+    """The cases with targets."""
+    return (
+        Case("two-buildings-16384", job("two-buildings", 2048), 30.0, first_s=3.0, gap=0.03, gap_s=30.0),
+        Case("five-cloud-zones", named_entry("examples", "mixtral-five-zones"), 10.0, first_s=1.5),
+        Case("24-buildings-131072", job(fleet(131_072, 24), 16_384), 120.0, first_s=10.0, gap=0.05, gap_s=120.0),
+        Case("64-buildings-1048576", job(fleet(1_048_576, 64), 65_536), 300.0, first_s=300.0),
+    )
+
+
+def run(case: Case) -> Row:
+    """Plan the case in this process."""
+    document = {**case.document, "options": {"time_limit_s": case.time_limit_s, "relative_gap": case.gap or 0.01}}
+    started = time.monotonic()
+    request = PlanRequest.model_validate(document)
+    buildings = sum(place.level == "building" for place in request.cluster.places)
+    row = Row(case, request.cluster.num_free_gpus, buildings)
+
+    def keep(found: Planned) -> None:
+        row.gaps.append((time.monotonic() - started, found.plan.proof.relative_gap))
+
+    outcome = plan(request, incumbent=keep)
+    row.elapsed_s = time.monotonic() - started
+    row.peak_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / GIB_IN_KIB
+    if isinstance(outcome, Planned):
+        row.first_s = row.gaps[0][0]
+        row.iteration_s, row.gap = outcome.plan.metrics.iteration_s, outcome.plan.proof.relative_gap
+        if case.gap is not None and row.gap <= case.gap:
+            row.gap_reached_s = next((at for at, gap in row.gaps if gap <= case.gap), row.elapsed_s)
+    return row
+
+
+def run_alone(case: Case) -> Row:
+    """Plan the case in a process of its own, so that its peak memory is its own."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(run, (case,))
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--case", action="append", help="only these cases")
+    arguments = parser.parse_args()
+    missed = 0
+    for case in cases():
+        if not arguments.case or case.name in arguments.case:
+            row = run_alone(case)
+            missed += row.missed
+            sys.stdout.write(f"{row}\n")
+            sys.stdout.flush()
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
