@@ -86,10 +86,16 @@ def create(model: cp_model.CpModel, instance: Instance) -> Vars:
         start,
         interval,
         _messages(model, shape, horizon),
-        {s: model.new_int_var(0, horizon, f"sync{s}") for s in np.flatnonzero(shape.sync_s > 0).tolist()},
+        {s: model.new_int_var(0, horizon, f"sync{s}") for s in exchanges(shape)},
         _choices(model, shape),
         model.new_int_var(instance.bound, horizon, "value"),
     )
+
+
+def exchanges(shape: PipelineShape) -> list[int]:
+    """Stages whose gradient exchange takes time or a place on a link: rounded to no ticks it still has its turn."""
+    stages: list[int] = np.flatnonzero((shape.sync_s > 0) | (shape.sync_link_s >= 0)).tolist()
+    return stages
 
 
 def _choices(model: cp_model.CpModel, shape: PipelineShape) -> dict[Choice, cp_model.IntVar]:

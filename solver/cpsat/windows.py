@@ -13,6 +13,7 @@ from ortools.sat.python import cp_model
 
 from solver.clock import charge
 from solver.cpsat.engine import Limits, set_parameters, work_of
+from solver.cpsat.extract import Tie, instant_rank
 from solver.cpsat.search import Search
 from solver.cpsat.window_graph import Graph, graph_of, slack_ticks
 from solver.quantise import TickShape
@@ -169,9 +170,12 @@ def _order(search: Search, shape: PipelineShape, window: Window, found: dict[int
     assert search.order is not None, "a search starts with an order"
     graph, n = window.graph, shape.num_operations
 
+    def place(node: int) -> tuple[int, int, Tie]:
+        return found[node], found[node] + int(graph.size[node]), instant_rank(shape, node if node < n else node - n)
+
     def merged(queue: Ints) -> Ints:
         nodes = queue.tolist()
-        inside = sorted((node for node in nodes if node in found), key=lambda node: (found[node], graph.early[node]))
+        inside = sorted((node for node in nodes if node in found), key=place)
         ahead = [node for node in nodes if window.is_before[node]]
         behind = [node for node in nodes if window.is_after[node]]
         return np.array(ahead + inside + behind, dtype=np.int64)

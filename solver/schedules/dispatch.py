@@ -52,7 +52,24 @@ class Policy:
 def greedy_order(shape: PipelineShape, policy: Policy, limits: Ints | None = None) -> PipelineOrder:
     """Run the policy; `limits` caps the micro-batches between F and B by stage."""
     order = _run(shape, policy, np.zeros(0, dtype=np.int64), limits)
-    assert order is not None, "the list scheduler blocked itself"
+    return one_by_one(shape) if order is None else order
+
+
+def one_by_one(shape: PipelineShape) -> PipelineOrder:
+    """Each micro-batch all the way, W right after its B: it fits wherever one micro-batch fits.
+
+    The simulation reserves the larger of activation and context for every F, which a rank of several stages with large
+    contexts may lack though one context at a time has room.
+    """
+    steps: list[list[int]] = [[] for _ in range(shape.num_ranks)]
+    for microbatch in range(shape.num_microbatches):
+        for stage in range(shape.num_stages):
+            steps[shape.rank_of_s[stage]].append(shape.operation_id(FORWARD, stage, microbatch))
+        for stage in range(shape.num_stages - 1, -1, -1):
+            for kind in range(1, shape.num_kinds):
+                steps[shape.rank_of_s[stage]].append(shape.operation_id(kind, stage, microbatch))
+    order = with_messages(shape, [np.array(one, dtype=np.int64) for one in steps])
+    assert order is not None, "micro-batches one after the other never wait for each other"
     return order
 
 
@@ -139,7 +156,7 @@ def _streams(shape: PipelineShape) -> list[list[tuple[int, int]]]:
             streams[shape.activation_channel_s[stage]].append((shape.operation_id(FORWARD, stage, 0), m))
             streams[shape.gradient_channel_s[stage]].append((shape.operation_id(1, stage + 1, 0), m))
     for stage, link in enumerate(shape.sync_link_s):
-        if link >= 0 and shape.sync_s[stage] > 0:
+        if link >= 0:
             for channel in (2 * link, 2 * link + 1):
                 streams[channel].append((shape.num_operations + stage, 1))
     return streams

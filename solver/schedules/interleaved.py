@@ -34,7 +34,8 @@ def flexible_limited(shape: PipelineShape) -> PipelineOrder | None:
     if not is_loop(shape) or shape.num_stages == shape.num_ranks:
         return None
     held = np.maximum(shape.activation_s, shape.context_s).reshape(-1, shape.num_ranks).max(axis=0)
-    limit = int(min((shape.budget_r / np.maximum(held, 1e-30)).min(), shape.num_stages * shape.num_microbatches))
+    most = shape.num_stages * shape.num_microbatches
+    limit = max(int(min((shape.budget_r / np.maximum(held, 1e-30)).min(), most)), 1)
     return flexible(shape, group=shape.num_ranks, in_flight_limit=limit)
 
 

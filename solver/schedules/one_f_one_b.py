@@ -36,7 +36,8 @@ def extra_warm_ups(shape: PipelineShape) -> Ints:
     if not is_one_way(shape):
         return np.zeros(shape.num_ranks, dtype=np.int64)
     period_s = max(float(shape.duration_ks.sum(axis=0).max()), 1e-30)
-    per_hop = np.ceil(2 * (shape.latency_s + shape.transfer_s) / period_s - 1e-9).astype(np.int64)
+    wished = np.ceil(2 * (shape.latency_s + shape.transfer_s) / period_s - 1e-9)
+    per_hop = np.minimum(wished, shape.num_microbatches).astype(np.int64)
     return np.minimum(np.cumsum(per_hop[::-1])[::-1], shape.num_microbatches)
 
 

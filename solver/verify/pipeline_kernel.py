@@ -153,7 +153,7 @@ def _send(columns: Columns, state: ReplayState, operation: int, end: float) -> N
 def _finish_weight(columns: Columns, state: ReplayState, stage: int, end: float) -> None:
     state.weights_left_s[stage] -= 1
     state.weights_end_s[stage] = max(state.weights_end_s[stage], end)
-    if state.weights_left_s[stage] > 0 or columns.sync_s[stage] == 0:
+    if state.weights_left_s[stage] > 0 or (columns.sync_s[stage] == 0 and columns.sync_link_s[stage] < 0):
         return
     message = columns.num_kinds * columns.num_stages * columns.num_microbatches + stage
     link = columns.sync_link_s[stage]

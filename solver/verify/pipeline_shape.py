@@ -131,7 +131,12 @@ def shape_of(problem: PipelineProblem) -> PipelineShape:
         budget_r=np.array([np.inf if budget is None else budget for budget in budgets]),
         sync_s=np.array([stage.gradient_sync_s for stage in stages]),
         sync_link_s=np.array(
-            [NO_CHANNEL if stage.gradient_sync_link is None else links[stage.gradient_sync_link] for stage in stages],
+            [
+                links[stage.gradient_sync_link]
+                if stage.gradient_sync_link and stage.gradient_sync_s > 0
+                else NO_CHANNEL
+                for stage in stages
+            ],
             dtype=np.int64,
         ),
         link_names=tuple(links),

@@ -134,7 +134,7 @@ def channel_messages(shape: PipelineShape) -> tuple[Ints, ...]:
             lists[shape.activation_channel_s[stage]].append(np.arange(m) + shape.operation_id(0, stage, 0))
             lists[shape.gradient_channel_s[stage]].append(np.arange(m) + shape.operation_id(1, stage + 1, 0))
     for stage, link in enumerate(shape.sync_link_s):
-        if link >= 0 and shape.sync_s[stage] > 0:
+        if link >= 0:
             for channel in (2 * link, 2 * link + 1):
                 lists[channel].append(np.array([shape.num_operations + stage], dtype=np.int64))
     return tuple(np.sort(np.concatenate(one)) if one else np.zeros(0, dtype=np.int64) for one in lists)

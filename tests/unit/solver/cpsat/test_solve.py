@@ -56,3 +56,42 @@ def test_progress_only_ever_gets_better() -> None:
 def test_span_of_zero_bubble_is_all_work() -> None:
     problem = PipelineProblem.model_validate(pipeline(4, 8).model_dump() | {"objective": "span"})
     assert solve_pipeline(problem).objective_value_s == pytest.approx(24.0)
+
+
+@pytest.mark.parametrize("objective", ["makespan", "span"])
+@pytest.mark.parametrize("backward", ["split_allowed", "fused"])
+def test_operations_that_take_no_time_never_wait_in_a_circle(objective: str, backward: str) -> None:
+    """Only delays take time, six for each way there and back. Rank 1 has room for two micro-batches until 4.
+
+    Then the third passes stage 1 or stage 2 late: B of stage 2 ends at 7 at best, two hops more make 9.
+    """
+    stage = {"forward_s": 0, "input_grad_s": 0, "weight_grad_s": 0, "activation_bytes": 1}
+    hops = [cut(at, 1.0, 0.0) for at in range(3)]
+    problem = pipeline(
+        2, 3, chunks=2, stages=[stage] * 4, hops=hops, ranks=budget(2, 4), objective=objective, backward=backward
+    )
+    schedule = solve_pipeline(problem)
+    assert schedule.status == "optimal"
+    assert schedule.objective_value_s == pytest.approx(9.0)
+
+
+def test_nothing_takes_no_time() -> None:
+    stage = {"forward_s": 0, "input_grad_s": 0, "weight_grad_s": 0}
+    schedule = solve_pipeline(pipeline(2, 3, stages=[stage] * 2, hops=[cut(0, 0.0)]))
+    assert (schedule.status, schedule.objective_value_s) == ("optimal", 0.0)
+
+
+def test_an_exchange_far_shorter_than_a_tick_keeps_its_turn_on_the_link() -> None:
+    """Rounded down it takes no ticks, but it is still a message of the order."""
+    stage = {"forward_s": 3.0, "input_grad_s": 5.0, "weight_grad_s": 2.0, "activation_bytes": 1}
+    tiny = {**stage, "gradient_sync_s": 1e-7, "gradient_sync_link": "A-B"}
+    stages = [tiny, stage, stage, stage]
+    problem = pipeline(4, 6, stages=stages, hops=[cut(0, 2.0, 0.3, "A-B")], ranks=budget(4, 3))
+    assert solve_pipeline(problem).gap < 0.2
+
+
+def test_one_context_at_a_time_where_the_room_is_for_no_more() -> None:
+    """Contexts larger than activations, two stages on a rank: what a rule reserves does not fit, the least does."""
+    stages = [{"forward_s": 1, "input_grad_s": 1, "weight_grad_s": 1, "weight_grad_context_bytes": 3}] * 4
+    problem = pipeline(2, 2, chunks=2, stages=stages, ranks=budget(2, 3))
+    assert solve_pipeline(problem).objective_value_s > 0
