@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import floor
 
 from solver.clock import charge
+from solver.cpsat.descent import descend
 from solver.cpsat.engine import Found, Limits, run
 from solver.cpsat.search import Search
 from solver.cpsat.variables import Instance
@@ -19,7 +20,6 @@ from solver.schedules.bounds import makespan_bound, span_bound
 from solver.verify.replay import replay_shape
 
 ASKERS = ("fixed", "default_lp")
-FAR, LONG_S = 0.02, 8.0
 DIVERS = ("fixed", "quick_restart_no_lp")  # of five pairs the best at lowering a hinted value (decision 0102)
 
 
@@ -77,23 +77,22 @@ def _refute(search: Search, corridor: Corridor, probe_s: float) -> None:
 
 
 def _press(search: Search, corridor: Corridor, patience_s: float) -> None:
-    """Four ways, each for a while: a better order where the best is far, the bound, beyond it, a quarter up."""
-    if search.gap > FAR:
-        # a long dive pays where the limit leaves room for a proof after it
-        dive_s = 0.5 * search.left_s if search.left_s > LONG_S else 0.0
-        _improve(search, corridor, max(2 * patience_s, dive_s))
-    found = _ask(search, corridor, corridor.low, patience_s)
+    """Ways that take turns: an order at the bound, a raised bound, tabu search, an order between, minimisation."""
+    found = _ask(search, corridor, corridor.low, patience_s, probing=False)
     step = max((corridor.high - corridor.low) // 64, 1)
     while found.proven and found.order is None and not search.over and corridor.low + step < corridor.high:
         found = _ask(search, corridor, corridor.low + step, patience_s)
         step *= 2
     if search.over or corridor.low >= corridor.high:
         return
-    if search.gap <= FAR:
+    descend(search, patience_s)
+    corridor.high = min(corridor.high, _value_ticks(search, corridor.ticks))
+    for part in (8, 3):
+        between = corridor.low + (corridor.high - corridor.low) // part
+        if not search.over and corridor.low < between < corridor.high:
+            _ask(search, corridor, between, patience_s, probing=False)
+    if not search.over and corridor.low < corridor.high:
         _improve(search, corridor, patience_s)
-    quarter = corridor.low + (corridor.high - corridor.low) // 4
-    if not search.over and corridor.low < quarter < corridor.high:
-        _ask(search, corridor, quarter, patience_s)
 
 
 def _improve(search: Search, corridor: Corridor, patience_s: float) -> None:
@@ -118,10 +117,10 @@ def _limits(search: Search, time_limit_s: float, *, first_solution: bool) -> Lim
     )
 
 
-def _ask(search: Search, corridor: Corridor, target: int, time_limit_s: float) -> Found:
+def _ask(search: Search, corridor: Corridor, target: int, time_limit_s: float, *, probing: bool = True) -> Found:
     """One question; its answer moves the corridor and the search."""
     instance = Instance(corridor.ticks, target, corridor.low, search.problem.objective)
-    limits = replace(_limits(search, time_limit_s, first_solution=True), subsolvers=ASKERS)
+    limits = replace(_limits(search, time_limit_s, first_solution=True), subsolvers=ASKERS, probing=probing)
     found = run(instance, None, limits)
     _learn(search, corridor, found)
     return found

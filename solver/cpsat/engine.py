@@ -32,6 +32,7 @@ class Limits:
     subsolvers: tuple[str, ...] = ()
     counts_work: bool = False
     cap_s: float = 1e9
+    probing: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +97,12 @@ def set_parameters(solver: cp_model.CpSolver, limits: Limits) -> None:
     solver.parameters.num_workers = limits.workers
     # all pairs of a rank get an order literal: quicker on every family tried (decision 0102)
     solver.parameters.max_size_to_create_precedence_literals_in_disjunctive = 400
+    # one short presolve: most refutations need no more, and long probing is most of the time of a question
+    solver.parameters.max_presolve_iterations = 1
+    solver.parameters.presolve_probing_deterministic_time_limit = 0.02
+    solver.parameters.symmetry_level = 0
+    if not limits.probing:
+        solver.parameters.cp_model_probing_level = 0
     solver.parameters.random_seed = limits.seed
     solver.parameters.relative_gap_limit = limits.relative_gap
     solver.parameters.stop_after_first_solution = limits.first_solution

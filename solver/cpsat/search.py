@@ -33,6 +33,7 @@ class Search:
     value_s: float = np.inf
     bound_s: float = 0.0
     generator: str = ""
+    slices: int = 0
     started_s: float = field(init=False)
     shape: PipelineShape = field(init=False)
 

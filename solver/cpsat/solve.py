@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from models.schedule import PipelineProblem, PipelineSchedule, ScheduleProgress
 from solver.cpsat.corridor import close
+from solver.cpsat.descent import descend
 from solver.cpsat.search import Search
 from solver.cpsat.windows import improve
 from solver.quantise import coarse_tick_s, fine_tick_s, quantise
@@ -21,7 +22,8 @@ from solver.verify.pipeline_judge import check_schedule
 
 QUICK_OPERATIONS, EXACT_OPERATIONS = 400, 8_000
 WINDOW_TICKS = 50
-TUNING_SHARE, LARGE_TUNING_SHARE = 0.06, 0.6
+TUNING_SHARE, LARGE_TUNING_SHARE = 0.04, 0.2
+DESCENT_SHARE = 0.15
 
 
 def solve_pipeline(
@@ -51,6 +53,7 @@ def search_pipeline(
     search.bound_s = lower_bound(problem)
     start(search)
     tune(search)
+    descend(search, DESCENT_SHARE * search.left_s)
     if problem.num_operations <= EXACT_OPERATIONS:
         prove_and_search(search)
     if not search.over and problem.objective == "makespan" and not (search.shape.sync_s > 0).any():
