@@ -30,6 +30,7 @@ TARGET = Target(
         "your own data, tokenizer, learning rate and checkpoint arguments",
     ),
 )
+INTERLEAVED = frozenset({"interleaved", "breadth_first", "flexible_double", "flexible_limited"})
 COMMUNICATORS_FILE = "communicators.yaml"
 Argument = tuple[str, ...]
 RECOMPUTE: dict[str, tuple[Argument, ...]] = {
@@ -70,11 +71,18 @@ def megatron_args(plan: Plan, request: PlanRequest | None = None) -> str:
 
 
 def _check(plan: Plan) -> None:
-    """Megatron folds chunks in loops only; a layout for a V would train another placement without a word."""
+    """Megatron folds in loops only (a V's layout would place other layers), and wants a micro-batch for every rank."""
     if plan.configuration.family == "v":
         raise Refused((Fault("not-expressible", "the plan's chunks are folded in a V, Megatron-LM folds in loops only",
                              "/plan/configuration/family", "one_way or loop",
                              'Plan with constraints.allowed.family ["one_way", "loop"], or use the torchtitan and '
+                             "torch-schedule-csv exports."),))  # fmt: skip
+    degrees, num_microbatches = plan.configuration.degrees, plan.configuration.num_microbatches
+    if degrees.vpp > 1 and degrees.pp > num_microbatches:
+        what = f"the plan folds chunks over {degrees.pp} ranks with {num_microbatches} micro-batches"
+        raise Refused((Fault("not-expressible", f"{what}, Megatron-LM interleaves no fewer micro-batches than ranks",
+                             "/plan/configuration/num_microbatches", f"at least {degrees.pp}",
+                             'Plan with constraints.allowed.family ["one_way"], or use the torchtitan and '
                              "torch-schedule-csv exports."),))  # fmt: skip
 
 
@@ -92,13 +100,33 @@ def _parallelism(one: Configuration) -> Iterator[Argument]:
 
 
 def _interleaving(plan: Plan) -> Iterator[Argument]:
-    """Consecutive micro-batches per chunk, as the schedule's first rank runs them; Megatron's default is pp."""
+    """Consecutive micro-batches per chunk, where Megatron's default (the ranks) is not the plan's or not legal."""
     degrees = plan.configuration.degrees
-    if degrees.vpp == 1 or degrees.pp == 1:
-        return
-    group = consecutive_microbatches(main_timeline(plan).schedule.ranks[0].operations)
-    if group != degrees.pp:
-        yield "--microbatch-group-size-per-virtual-pipeline-stage", str(max(group, degrees.pp))
+    if degrees.vpp > 1 and degrees.pp > 1 and (group := _group(plan)) != degrees.pp:
+        yield "--microbatch-group-size-per-virtual-pipeline-stage", str(group)
+
+
+def _group(plan: Plan) -> int:
+    """The plan's consecutive micro-batches, where its schedule is one of Megatron's family.
+
+    Of another schedule the number would tell Megatron to hold more activations than the plan does.
+    """
+    schedule = main_timeline(plan).schedule
+    wanted = consecutive_microbatches(schedule.ranks[0].operations) if schedule.generator in INTERLEAVED else 1
+    return legal_group(wanted, plan.configuration.degrees.pp, plan.configuration.num_microbatches)
+
+
+def legal_group(wanted: int, num_ranks: int, num_microbatches: int) -> int:
+    """The least group from `wanted` on that Megatron starts with: ranks <= group, and no last group smaller than that.
+
+    Source: forward_backward_pipelining_with_interleaving of Megatron-LM.
+
+    >>> legal_group(1, 4, 8), legal_group(8, 4, 32), legal_group(1, 4, 10)
+    (4, 8, 5)
+    """
+    groups = range(min(max(wanted, num_ranks), num_microbatches), num_microbatches)
+    fitting = (group for group in groups if not 0 < num_microbatches % group < num_ranks)
+    return next(fitting, num_microbatches)
 
 
 def consecutive_microbatches(operations: tuple[str, ...]) -> int:
@@ -215,13 +243,18 @@ def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
     yield f"the order of operations ({names}): Megatron runs 1F1B, or interleaved 1F1B"
     if any("BW" not in line for schedule in schedules for line in schedule.text.splitlines()):
         yield "backward passes in two halves: Megatron runs them whole"
-    if (
-        plan.configuration.degrees.vpp > 1
-        and consecutive_microbatches(main_timeline(plan).schedule.ranks[0].operations) < plan.configuration.degrees.pp
-    ):
-        yield "fewer consecutive micro-batches per chunk than pipeline ranks"
+    yield from _group_losses(plan)
     if request is not None and request.workload.architecture.num_mtp_layers:
         yield "multi-token prediction layers: add --mtp-num-layers and an m to the layout"
     if len({route.places for route in plan.placement.routes}) > 1:
         yield "routes that differ between replicas: the order of hosts realises them, one schedule serves all"
     yield from transport_losses(plan)
+
+
+def _group_losses(plan: Plan) -> Iterator[str]:
+    degrees = plan.configuration.degrees
+    if degrees.vpp == 1 or degrees.pp == 1:
+        return
+    planned, group = consecutive_microbatches(main_timeline(plan).schedule.ranks[0].operations), _group(plan)
+    if planned != group:
+        yield f"{planned} consecutive micro-batches per chunk: Megatron runs {group} and holds other activations"

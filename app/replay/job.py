@@ -14,6 +14,8 @@ from app.replay.case import ReplayCase
 from app.replay.delay_line import reserve
 from models.base import Count, Frozen, PositiveCount
 
+POLL_S = 0.05
+
 
 class ReplayJob(Frozen):
     """Cases that the same processes execute one after another."""
@@ -53,3 +55,8 @@ def case_table(folder: Path, number: int) -> Path:
 def result_file(folder: Path, rank: int) -> Path:
     """What one process measured."""
     return folder / f"result-{rank}.json"
+
+
+def log_file(folder: Path, rank: int) -> Path:
+    """What one process has to say, its last words included."""
+    return folder / f"log-{rank}.txt"

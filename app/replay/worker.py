@@ -1,6 +1,7 @@
-"""One process of an executed schedule: `python -m app.replay.worker FOLDER RANK`.
+"""The processes of an executed schedule: `python -m app.replay.worker FOLDER`.
 
-Reads the cases from FOLDER, runs them in PyTorch's runtime over gloo, and writes spans and differences to FOLDER.
+Imports PyTorch once and forks one process per rank; each reads the cases from FOLDER, runs them in PyTorch's runtime
+over gloo, and writes spans and differences to FOLDER. Ends all of them when one fails or the launcher is gone.
 Owns the training step and its unpipelined reference. Never judges what it measured.
 """
 
@@ -8,9 +9,11 @@ from __future__ import annotations
 
 import gc
 import json
+import multiprocessing
 import os
 import socket
 import sys
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -22,17 +25,39 @@ from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
 from app.replay.case import ReplayCase
 from app.replay.delay_line import DelayLine, SentTimes
-from app.replay.job import ReplayJob, case_csv, case_table, result_file
+from app.replay.job import POLL_S, ReplayJob, case_csv, case_table, log_file, result_file
 from app.replay.torch_stage import SEED, WIDTH, Block, TimedStage
 
 SEQUENCES_PER_MICROBATCH = 2
 LEARNING_RATE = 0.1
 
 
-def main(folder: Path, rank: int) -> None:
-    """Run every case of the job as one of its processes."""
+def main(folder: Path) -> int:
+    """Fork a process per rank and wait for all; 0 when every one has measured."""
     job = ReplayJob.read(folder)
-    torch.set_num_threads(1)
+    torch.set_num_threads(1)  # before the fork: a pool of threads would not survive it
+    launcher = os.getppid()
+    context = multiprocessing.get_context("fork")
+    ranks = [context.Process(target=_run_rank, args=(job, folder, rank)) for rank in range(job.cases[0].num_ranks)]
+    for rank in ranks:
+        rank.start()
+    try:
+        while any(rank.exitcode is None for rank in ranks):
+            if any(rank.exitcode for rank in ranks) or os.getppid() != launcher:
+                return 1
+            time.sleep(POLL_S)
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.join()
+    return int(any(rank.exitcode for rank in ranks))
+
+
+def _run_rank(job: ReplayJob, folder: Path, rank: int) -> None:
+    """Run every case of the job as one of its processes."""
+    log = os.open(log_file(folder, rank), os.O_WRONLY | os.O_CREAT)
+    os.dup2(log, sys.stdout.fileno())
+    os.dup2(log, sys.stderr.fileno())
     # gloo would look up the host's own name, which need not resolve; all processes are on this machine
     os.putenv("GLOO_SOCKET_IFNAME", next(name for _, name in socket.if_nameindex() if name.startswith("lo")))
     num_ranks = job.cases[0].num_ranks
@@ -124,4 +149,4 @@ def _largest(found: dict[int, list[Any]], wanted: dict[int, list[Any]]) -> float
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    raise SystemExit(main(Path(sys.argv[1])))

@@ -85,13 +85,14 @@ def _print(found: Sequence[Measured]) -> None:
     from rich.table import Table
 
     table = Table(title="Executed schedules", title_justify="left")
-    for column in ("schedule", "predicted", "measured", "ratio", "order", "loss and gradients"):
+    for column in ("schedule", "predicted", "fastest", "median", "ratio", "order", "loss and gradients"):
         table.add_column(column, justify="left" if column == "schedule" else "right")
     for one in found:
         table.add_row(
             escape(one.name),
             f"{one.predicted_s:.3f} s",
             f"{one.measured_s:.3f} s",
+            f"{one.median_s:.3f} s",
             f"{one.ratio:.3f}",
             "as exported" if one.same_order else "[red]other[/]",
             "as unpipelined" if one.same_result else f"[red]differ by {one.gradient_difference:.2g}[/]",

@@ -8,8 +8,10 @@ import shlex
 
 import pytest
 import yaml
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
-from app.exporters.megatron_args import consecutive_microbatches, megatron_args
+from app.exporters.megatron_args import consecutive_microbatches, legal_group, megatron_args
 from app.exporters.megatron_communicators import megatron_communicators
 from app.exporters.slurm_hostfile import megatron_hostfile, slurm_hostfile
 from app.faults import Refused
@@ -135,6 +137,58 @@ def test_hybrid_sharding_is_megatron_fsdp_with_an_outer_dimension() -> None:
 def test_chunks_are_told_by_the_layout_alone() -> None:
     plan = whole_host_plan("pp_out", degrees=Degrees(tp=8, pp=2, dp=2, vpp=2), layers_per_stage=(2, 2, 2, 2), family="loop")  # fmt: skip  # noqa: E501
     assert _stages(_parsed(plan).pipeline_model_parallel_layout) == ["Ett", "tt", "tt", "ttL"]
+
+
+def _looped(generator: str, rows: tuple[str, ...], num_microbatches: int) -> Plan:
+    """Two chunks per rank on two ranks, with the order of the first rank's forwards."""
+    plan = whole_host_plan("pp_out", degrees=Degrees(tp=8, pp=2, dp=2, vpp=2), layers_per_stage=(2, 2, 2, 2),
+                           family="loop", num_microbatches=num_microbatches)  # fmt: skip
+    (timeline, *others) = plan.timelines
+    first = timeline.schedule.ranks[0]
+    times = {"start_s": tuple(map(float, range(len(rows)))), "end_s": tuple(float(one + 1) for one in range(len(rows)))}
+    ranks = (first.model_copy(update={"operations": rows, **times}), *timeline.schedule.ranks[1:])
+    schedule = timeline.schedule.model_copy(update={"generator": generator, "ranks": ranks})
+    timelines = (timeline.model_copy(update={"schedule": schedule}), *others)
+    return plan.model_copy(update={"timelines": timelines})
+
+
+FOUR = ("0F0", "0F1", "0F2", "0F3", "2F0", "2F1", "2F2", "2F3")
+TWO = ("0F0", "0F1", "2F0", "2F1", "0F2", "0F3", "2F2", "2F3")
+
+
+@pytest.mark.parametrize(
+    ("generator", "rows", "num_microbatches", "group"),
+    [
+        ("breadth_first", FOUR, 4, 4),
+        ("interleaved", TWO, 4, None),
+        ("greedy", FOUR, 4, None),
+        ("interleaved", TWO, 5, 3),
+        ("greedy", TWO, 7, 4),
+    ],
+    ids=["the-plan's", "megatron's-default", "not-of-the-family", "a-last-group-of-1-is-not-legal", "nor-here"],
+)
+def test_the_group_is_the_plans_where_megatron_can_run_it(
+    generator: str, rows: tuple[str, ...], num_microbatches: int, group: int | None
+) -> None:
+    plan = _looped(generator, rows, num_microbatches)
+    assert _parsed(plan).microbatch_group_size_per_virtual_pipeline_stage == group
+    planned = 4 if rows == FOUR else 2
+    told = f"# not expressed: {planned} consecutive micro-batches per chunk: Megatron runs {group or 2}"
+    assert (told in megatron_args(plan, whole_host_request())) is (planned != (group or 2))
+
+
+@given(st.integers(1, 80), st.integers(2, 16), st.integers(2, 80))
+def test_megatron_starts_with_every_group(wanted: int, num_ranks: int, num_microbatches: int) -> None:
+    assume(num_ranks <= num_microbatches)
+    group = legal_group(wanted, num_ranks, num_microbatches)
+    assert num_ranks <= group <= num_microbatches
+    assert not 0 < num_microbatches % group < num_ranks
+
+
+def test_fewer_microbatches_than_ranks_are_refused_where_chunks_are_folded() -> None:
+    with pytest.raises(Refused, match="interleaves no fewer micro-batches than ranks") as caught:
+        megatron_args(_looped("interleaved", ("0F0", "2F0"), 1), whole_host_request())
+    assert caught.value.faults[0].allowed == "at least 2"
 
 
 @pytest.mark.parametrize(

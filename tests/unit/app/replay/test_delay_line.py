@@ -1,0 +1,107 @@
+"""Messages arrive when the link would have brought them: one after another, a latency later, never early."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.replay.case import Message, ReplayCase
+from app.replay.delay_line import GIVE_UP_S, DelayLine, SentTimes, num_entries, reserve
+
+
+class Clock:
+    """Time that passes only while somebody sleeps; what happens then is called on the way."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.events: list[tuple[float, Callable[[], None]]] = []
+
+    def time(self) -> float:
+        """Now."""
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        """Let it pass."""
+        self.now_s += seconds
+        for at_s, event in [one for one in self.events if one[0] <= self.now_s]:
+            self.events.remove((at_s, event))
+            event()
+
+
+def _case(channels: tuple[tuple[Message, ...], ...], free: tuple[Message, ...] = ()) -> ReplayCase:
+    return ReplayCase(
+        name="two", schedule_csv="", num_microbatches=2, rank_of_stage=(0, 1), forward_s=(1.0, 1.0),
+        input_grad_s=(1.0, 1.0), weight_grad_s=(1.0, 1.0), channels=channels, free_messages=free, scale=1.0,
+        predicted_s=4.0,
+    )  # fmt: skip
+
+
+def _line(case: ReplayCase, folder: Path) -> tuple[DelayLine, SentTimes, Clock]:
+    reserve(folder / "sent", case, 1)
+    sent, clock = SentTimes.in_file(folder / "sent", case, 0), Clock()
+    return DelayLine(case, sent, clock=clock.time, sleep=clock.sleep), sent, clock
+
+
+def _message(operation: str) -> Message:
+    return Message(operation=operation, occupancy_s=2.0, latency_s=5.0)
+
+
+CHANNEL = (_message("0F0"), _message("0F1"))
+
+
+def test_a_message_takes_its_link_and_then_the_way(tmp_path: Path) -> None:
+    line, sent, clock = _line(_case((CHANNEL,)), tmp_path)
+    sent.record("0F0", 100.0)
+    line.wait_for("0F0")
+    assert clock.now_s == 107.0
+
+
+def test_the_next_one_waits_until_the_link_is_free(tmp_path: Path) -> None:
+    line, sent, clock = _line(_case((CHANNEL,)), tmp_path)
+    sent.record("0F0", 100.0)
+    sent.record("0F1", 100.5)
+    line.wait_for("0F1")
+    assert clock.now_s == 109.0
+
+
+def test_the_planned_order_of_the_link_holds_even_if_another_was_ready_first(tmp_path: Path) -> None:
+    line, sent, clock = _line(_case(((_message("0F1"), _message("0F0")),)), tmp_path)
+    sent.record("0F0", 100.0)
+    clock.events.append((103.0, lambda: sent.record("0F1", 103.0)))
+    line.wait_for("0F0")
+    assert clock.now_s == pytest.approx(112.0)
+
+
+def test_a_message_without_a_link_is_only_late(tmp_path: Path) -> None:
+    free = Message(operation="0F0", occupancy_s=0.0, latency_s=5.0)
+    line, sent, clock = _line(_case((), (free,)), tmp_path)
+    sent.record("0F0", 98.0)
+    line.wait_for("0F0")
+    assert clock.now_s == 103.0
+    line.wait_for("0F0")
+    assert clock.now_s == 103.0
+
+
+def test_what_the_plan_does_not_delay_is_not_waited_for(tmp_path: Path) -> None:
+    line, _, clock = _line(_case((CHANNEL,)), tmp_path)
+    line.wait_for("1B0")
+    assert clock.now_s == 100.0
+
+
+def test_a_message_that_is_never_sent_is_given_up(tmp_path: Path) -> None:
+    line, _, clock = _line(_case((CHANNEL,)), tmp_path)
+    with pytest.raises(TimeoutError, match="a message before 0F1"):
+        line.wait_for("0F1")
+    assert clock.now_s == pytest.approx(100.0 + GIVE_UP_S, abs=0.01)
+
+
+def test_processes_and_repetitions_share_one_file(tmp_path: Path) -> None:
+    case = _case((CHANNEL,))
+    path = tmp_path / "sent"
+    reserve(path, case, 2)
+    assert path.stat().st_size == 2 * 8 * num_entries(case)
+    SentTimes.in_file(path, case, 1).record("1B1", 7.0)
+    assert SentTimes.in_file(path, case, 1).of("1B1") == 7.0
+    assert SentTimes.in_file(path, case, 0).of("1B1") == 0.0

@@ -1,0 +1,69 @@
+"""Before anything starts: the right PyTorch, a time that one can wait for; and the words of a process that failed."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+from pathlib import Path
+
+import pytest
+
+from app.faults import Refused
+from app.replay import launch
+from app.replay.job import ReplayJob
+from app.replay.launch import Measured, check_torch, execute
+from tests.unit.app.replay.test_case import case
+
+
+def _installed(monkeypatch: pytest.MonkeyPatch, version: str | None) -> None:
+    def found(_name: str) -> str:
+        if version is None:
+            raise importlib.metadata.PackageNotFoundError
+        return version
+
+    monkeypatch.setattr(importlib.metadata, "version", found)
+
+
+@pytest.mark.parametrize(
+    ("version", "what"), [(None, "PyTorch is not installed"), ("2.4.1+cpu", "PyTorch 2.4.1 is installed")]
+)
+def test_another_pytorch_is_refused_with_the_way_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, version: str | None, what: str
+) -> None:
+    _installed(monkeypatch, version)
+    with pytest.raises(Refused, match=what) as caught:
+        check_torch()
+    assert "isthmus[torch]" in caught.value.faults[0].remedy
+
+
+def test_any_build_of_the_right_version_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    _installed(monkeypatch, f"{launch.TORCH_VERSION}+cpu")
+    check_torch()
+
+
+def test_a_job_that_would_take_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    _installed(monkeypatch, launch.TORCH_VERSION)
+    with pytest.raises(Refused, match="the steps would take") as caught:
+        execute(ReplayJob(cases=(case(operation_s=10.0),), num_repetitions=50))
+    assert "--operation-ms" in caught.value.faults[0].remedy
+
+
+def test_the_process_that_failed_first_has_the_word(tmp_path: Path) -> None:
+    logs = [tmp_path / name for name in ("own", "0", "1")]
+    for log, text, at_s in zip(logs, ("", "ConnectionError: lost\n", "ValueError: why\n"), (3, 2, 1), strict=True):
+        log.write_text(text)
+        os.utime(log, (at_s, at_s))
+    assert launch._last_words(logs) == "ValueError: why"  # noqa: SLF001
+
+
+def test_the_fastest_repetition_counts_and_the_median_is_told() -> None:
+    spans = [[("0F0", start, start + taken)] for start, taken in ((0.0, 1.5), (10.0, 1.0), (20.0, 1.2))]
+    differences = dict.fromkeys(("loss_difference", "gradient_difference", "parameter_difference"), 0.0)
+    result = {"spans": spans, "loss": 1.0, "largest_gradient": 1.0} | differences
+    one = case().model_copy(update={"schedule_csv": "0F0\n", "predicted_s": 0.8})
+    found: Measured = launch._measured(one, [result])  # noqa: SLF001
+    assert found.measured_s == pytest.approx(1.0)
+    assert found.median_s == pytest.approx(1.2)
+    assert found.ratio == pytest.approx(1.25)
+    assert found.same_order
+    assert found.same_result
