@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from models.base import Bytes, Count, Frozen, Name, PositiveCount, Seconds, Usd
 from models.cluster import PlaceId
-from models.schedule import PipelineProblem, PipelineSchedule
+from models.schedule import PipelineHop, PipelineProblem, PipelineSchedule
 from models.transport import LinkLoad, TransportChoice
 from models.workload import Recompute
 
@@ -125,12 +125,37 @@ class Placement(Frozen):
     crossing: Crossing = Field(description="Which dimension crosses buildings.", examples=["dp_out"])
 
 
+class OtherSharing(Frozen):
+    """The other way of sharing links, under the same order: in turns where a route sends all at once, and the reverse.
+
+    All at once every message has its replica's part of a link; in turns it has the whole, and the replicas run shifted.
+    """
+
+    hops: tuple[PipelineHop, ...] = Field(max_length=4096, description="Delays of the other way.", examples=[[{}]])
+    stagger_s: Seconds = Field(description="How much later its last replicas would run everything.", examples=[0.0])
+    end_s: Seconds = Field(description="When the route would end, shift included.", examples=[6.4])
+
+
 class RouteTimeline(Frozen):
-    """The timing of one replica of a route; all its replicas run the same."""
+    """The timing of the first replicas of a route; all its replicas run the same, at once or one after another."""
 
     route: Name = Field(description="Route it belongs to.", examples=["r0"])
     problem: PipelineProblem = Field(description="Stage times, budgets and hops that were scheduled.", examples=[{}])
     schedule: PipelineSchedule = Field(description="Operations and transfers with start and end.", examples=[{}])
+    stagger_s: Seconds = Field(
+        0.0,
+        description="How much later than the schedule says its last replicas run everything: they take turns on links.",
+        examples=[0.0],
+    )
+    other_sharing: OtherSharing | None = Field(
+        None, description="The way of sharing links that was not taken; null where there is none.", examples=[None]
+    )
+
+    @property
+    def end_s(self) -> float:
+        """When the last operation of the last replica ends; 0 without operations."""
+        ends = (end for rank in self.schedule.ranks for end in rank.end_s)
+        return max(ends, default=0.0) + self.stagger_s
 
 
 class StageExchange(Frozen):

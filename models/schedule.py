@@ -96,8 +96,15 @@ class PipelineHop(Frozen):
     )
     num_sharing_replicas: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
         default=1,
-        description="Replicas that take the link in turns; a message then waits for the whole round (the last turn).",
+        description="Replicas that take the link in turns; a message then waits for the whole round (the last turn)"
+        " unless they are staggered.",
         examples=[1],
+    )
+    staggered: bool = Field(
+        default=False,
+        description="The sharing replicas run this schedule one transfer after another: each message arrives after its"
+        " own transfer and latency, while the link stays taken for the whole round.",
+        examples=[False],
     )
 
     @property
@@ -113,6 +120,15 @@ class PipelineHop(Frozen):
     def occupancy_s(self) -> float:
         """Time the link is taken per message, all replicas of the round included."""
         return self.transfer_s * self.num_sharing_replicas
+
+    @property
+    def lag_s(self) -> float:
+        """From the end of the occupancy to the arrival; below zero where staggered replicas still have their turns.
+
+        >>> PipelineHop(from_stage=0, to_stage=1, latency_s=1.0, transfer_s=2.0, num_sharing_replicas=3).lag_s
+        1.0
+        """
+        return self.latency_s + (self.transfer_s - self.occupancy_s if self.staggered else 0.0)
 
 
 class PipelineOptions(Frozen):

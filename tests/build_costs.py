@@ -47,6 +47,7 @@ class Forgery:
     exchange_shared: float = 1.0
     takes_turns: bool = True
     messages_take_turns: bool = False
+    staggered: bool = False
     scheduled_microbatches: int | None = None
     gradient_sync_s: float = 0.0
     all_forward_first: bool = False
@@ -153,6 +154,7 @@ class Costs:
             latency_s=MARGIN * latency * self.forgery.hop_latency,
             transfer_s=MARGIN * self.message_bytes() / rate * self.forgery.hop_transfer,
             num_sharing_replicas=count if self.forgery.messages_take_turns else 1,
+            staggered=self.forgery.staggered and ends[0] != ends[1],
         )
 
     def exchanged_bytes(self, stage: int) -> float:

@@ -61,7 +61,7 @@ def _delaying_s(costs: Costs, timelines: Timelines, exchanges: Exchanges) -> flo
 
     These run one after another and the last of them sets the end, so a second on the wire is a second more.
     """
-    ends = [end for one in timelines for rank in one.schedule.ranks for end in rank.end_s]
+    ends = [one.end_s for one in timelines]
     last = max(exchanges, key=lambda one: one.end_s, default=None)
     if last is None or last.shared_s == 0 or last.end_s <= max(ends):
         return 0.0

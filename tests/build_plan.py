@@ -14,6 +14,7 @@ from models.plan import (
     Degrees,
     MemoryUse,
     Metrics,
+    OtherSharing,
     Placement,
     Plan,
     Proof,
@@ -52,7 +53,7 @@ def build_plan(
     timelines = tuple(_timeline(costs, name, places, count) for name, places, count in routes)
     exchanges = _exchanges(costs, timelines)
     update = max(costs.optimizer_s(place, rank) for _, places, _ in routes for rank, place in enumerate(places))
-    ends = [end for one in timelines for rank in one.schedule.ranks for end in rank.end_s]
+    ends = [one.end_s for one in timelines]
     iteration_s = forgery.iteration * (max(*ends, *(one.end_s for one in exchanges)) + update)
     loads = _link_loads(costs, iteration_s, timelines, exchanges)
     return Plan(
@@ -165,14 +166,28 @@ def _timeline(costs: Costs, name: str, places: tuple[str, ...], count: int) -> R
         hops=tuple(costs.hop(stage, ends, count) for stage, ends in enumerate(pairwise(places))),
     )
     schedule = one_f_one_b(problem, all_forward_first=forgery.all_forward_first)
-    return RouteTimeline(route=name, problem=problem, schedule=schedule)
+    turns = [hop for hop in problem.hops if hop.staggered]
+    stagger_s = max((hop.occupancy_s - hop.transfer_s for hop in turns), default=0.0)
+    other = _all_at_once(problem) if turns else None
+    return RouteTimeline(route=name, problem=problem, schedule=schedule, stagger_s=stagger_s, other_sharing=other)
+
+
+def _all_at_once(problem: PipelineProblem) -> OtherSharing:
+    """The route if every replica kept its part of the links, so that each message took the whole round."""
+    one = {"num_sharing_replicas": 1, "staggered": False}
+    hops = tuple(
+        hop.model_copy(update={"transfer_s": hop.occupancy_s} | one) if hop.staggered else hop for hop in problem.hops
+    )
+    schedule = one_f_one_b(problem.model_copy(update={"hops": hops}))
+    end_s = max(end for rank in schedule.ranks for end in rank.end_s)
+    return OtherSharing(hops=hops, stagger_s=0.0, end_s=end_s)
 
 
 def _exchanges(costs: Costs, timelines: tuple[RouteTimeline, ...]) -> tuple[StageExchange, ...]:
     """The last stage first: its gradients are ready first."""
     done: list[StageExchange] = []
     for stage in reversed(range(costs.configuration.degrees.pp)):
-        last_s = max(one.schedule.ranks[stage].end_s[-1] for one in timelines)
+        last_s = max(one.schedule.ranks[stage].end_s[-1] + one.stagger_s for one in timelines)
         free_s = max((one.start_s + one.shared_s for one in done), default=0.0)
         done.append(costs.exchange(stage, last_s=last_s, free_s=free_s))
     return tuple(reversed(done))

@@ -86,6 +86,7 @@ def _send(operation: Operation, hops: dict[int, PipelineHop], clock: Clock) -> N
         start = max(end, clock.free_of_channel.get(channel, 0.0))
         end = clock.free_of_channel[channel] = start + hop.occupancy_s
         clock.messages[channel].append((str(operation), start, end))
+        end = start + hop.transfer_s if hop.staggered else end
     clock.arrival_of[operation] = end + hop.latency_s
 
 

@@ -19,7 +19,7 @@ Point = tuple[float, float]
 def link_curves(plan: Plan) -> Iterator[tuple[str, list[Point]]]:
     """Name of each link and direction, with (time in s, share of its usable capacity)."""
     exchanges = [(one.start_s, one.end_s) for one in plan.exchanges if one.shared_s > 0 and one.end_s > one.start_s]
-    run = [(0.0, max(end for line in plan.timelines for rank in line.schedule.ranks for end in rank.end_s))]
+    run = [(0.0, max(line.end_s for line in plan.timelines))]
     for load in plan.link_loads:
         way = "reverse" if load.reverse else "forward"
         yield f"{load.link} {way}", curve(load, exchanges or run, run)

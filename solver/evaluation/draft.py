@@ -20,29 +20,45 @@ from models.schedule import (
 from solver.context import Context
 from solver.evaluation.candidate import Candidate
 from solver.evaluation.scheduling import Scheduler, Timing
+from solver.evaluation.ways import TimedWay, Way, better_way, least_end_s, remembered
 from solver.placement.fill import PooledRoute
 from solver.schedules.bounds import lower_bound
 from solver.space.stages import PoolStages, pool_stages
 from solver.transport.exchange import ExchangeCost, exchange_costs, exchanging_edges, run_exchanges
 from solver.transport.hops import HopDelay, reserved_bytes_per_s, route_hops
 from solver.transport.prices import Traffic
+from solver.transport.turns import Turns, in_turns
 
 EXCHANGE_LINK = "gradient exchange"
 
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """A timed candidate. `timings`, `problems` and `hops` follow the routes."""
+    """A timed candidate. `timed` and `hops` follow the routes."""
 
     candidate: Candidate
     stages: dict[int, PoolStages]
     hops: list[tuple[HopDelay, ...]]
     costs: tuple[ExchangeCost, ...]
-    problems: tuple[PipelineProblem, ...]
-    timings: tuple[Timing, ...]
+    timed: tuple[TimedWay, ...]
     exchanges: tuple[StageExchange, ...]
     optimizer_s: float
     message_bytes: float
+
+    @property
+    def problems(self) -> tuple[PipelineProblem, ...]:
+        """The problem of one replica of every route."""
+        return tuple(one.way.problem for one in self.timed)
+
+    @property
+    def timings(self) -> tuple[Timing, ...]:
+        """The schedule of the first replicas of every route."""
+        return tuple(one.timing for one in self.timed)
+
+    @property
+    def turns(self) -> tuple[bool, ...]:
+        """By route, whether its replicas take turns."""
+        return tuple(one.way.stagger_s > 0 for one in self.timed)
 
     @property
     def traffic(self) -> Traffic:
@@ -55,12 +71,13 @@ class Draft:
             self.exchanges,
             self.message_bytes,
             self.pipeline_s,
+            tuple(one.sharing for one in self.timed),
         )
 
     @property
     def pipeline_s(self) -> float:
-        """End of the last operation over all routes."""
-        return max(timing.end_s for timing in self.timings)
+        """End of the last operation over all routes and replicas."""
+        return max(one.end_s for one in self.timed)
 
     @property
     def iteration_s(self) -> float:
@@ -69,9 +86,14 @@ class Draft:
 
 
 def draft(
-    context: Context, candidate: Candidate, scheduler: Scheduler, *, cutoff_s: float = float("inf")
+    context: Context,
+    candidate: Candidate,
+    scheduler: Scheduler,
+    *,
+    cutoff_s: float = float("inf"),
+    turns: tuple[bool, ...] | None = None,
 ) -> Draft | None:
-    """Time a candidate.
+    """Time a candidate; `turns` says by route whether its replicas take turns on links, where that is decided already.
 
     None when memory has no room for one micro-batch or for any of the scheduler's orders, or when the pipeline's bound
     shows before any scheduling that the iteration takes `cutoff_s` or longer.
@@ -83,21 +105,34 @@ def draft(
     hops = route_hops(context, configuration, routes, message_bytes, exchanging=exchanging)
     reserved = reserved_bytes_per_s(routes, hops, message_bytes)
     costs = exchange_costs(context, configuration, routes, stages, reserved=reserved)
-    problems = []
+    ways = []
     for route, delays in zip(routes, hops, strict=True):
         problem = pipeline_problem(context, configuration, route, stages, delays=delays, costs=costs)
         if problem is None:
             return None
-        problems.append(problem)
+        shifted = in_turns(context, configuration, route, delays, message_bytes)
+        ways.append((Way(problem, delays), None if shifted is None else _way_in_turns(problem, shifted)))
     update = max(float(stages[pool].optimizer_s[rank]) for route in routes for rank, pool in enumerate(route.pools))
-    if cutoff_s < float("inf") and any(_bound_s(problem) + update >= cutoff_s for problem in set(problems)):
+    if cutoff_s < float("inf") and any(least_end_s(*both, _bound_s) + update >= cutoff_s for both in set(ways)):
         return None
-    timings = _timings(problems, scheduler)
-    if timings is None:
+    ask = remembered(scheduler)
+    wanted = turns or (None,) * len(ways)
+    found = [better_way(*both, ask, take_turns=take) for both, take in zip(ways, wanted, strict=True)]
+    timed = tuple(one for one in found if one is not None)
+    if len(timed) < len(ways):
         return None
-    last_s = np.maximum.reduce([timing.last_weight_gradients_s() for timing in timings])
+    if any(one.way.stagger_s for one in timed):
+        hops = [one.way.delays for one in timed]
+        reserved = reserved_bytes_per_s(routes, hops, message_bytes)
+        costs = exchange_costs(context, configuration, routes, stages, reserved=reserved)
+    last_s = np.maximum.reduce([one.timing.last_weight_gradients_s() + one.way.stagger_s for one in timed])
     exchanges = run_exchanges(costs, last_s.tolist())
-    return Draft(candidate, stages, hops, costs, tuple(problems), timings, exchanges, update, message_bytes)
+    return Draft(candidate, stages, hops, costs, timed, exchanges, update, message_bytes)
+
+
+def _way_in_turns(problem: PipelineProblem, turns: Turns) -> Way:
+    shifted = problem.model_copy(update={"hops": _hops(turns.delays)})
+    return Way(shifted, turns.delays, turns.stagger_s)
 
 
 def _bound_s(problem: PipelineProblem) -> float:
@@ -106,18 +141,6 @@ def _bound_s(problem: PipelineProblem) -> float:
         stage.model_copy(update={"gradient_sync_s": 0.0, "gradient_sync_link": None}) for stage in problem.stages
     )
     return lower_bound(problem.model_copy(update={"stages": silent}))
-
-
-def _timings(problems: list[PipelineProblem], scheduler: Scheduler) -> tuple[Timing, ...] | None:
-    """One timing per route; routes with the same problem share it."""
-    known: dict[PipelineProblem, Timing] = {}
-    for problem in problems:
-        if problem not in known:
-            timing = scheduler(problem)
-            if timing is None:
-                return None
-            known[problem] = timing
-    return tuple(known[problem] for problem in problems)
 
 
 def stages_of(context: Context, configuration: Configuration, routes: tuple[PooledRoute, ...]) -> dict[int, PoolStages]:
@@ -156,17 +179,23 @@ def pipeline_problem(
         layout="one_way" if configuration.family == "one_way" else configuration.family,
         stages=pipeline_stages,
         backward="fused" if framework is not None and framework.fused_backward else "split_allowed",
-        hops=tuple(
-            PipelineHop(
-                from_stage=hop.stage,
-                to_stage=hop.stage + 1,
-                latency_s=hop.latency_s,
-                transfer_s=hop.transfer_s,
-                link=hop.link,
-            )
-            for hop in delays
-        ),
+        hops=_hops(delays),
         options=PipelineOptions(time_limit_s=context.request.options.time_limit_s, seed=context.request.options.seed),
+    )
+
+
+def _hops(delays: tuple[HopDelay, ...]) -> tuple[PipelineHop, ...]:
+    return tuple(
+        PipelineHop(
+            from_stage=hop.stage,
+            to_stage=hop.stage + 1,
+            latency_s=hop.latency_s,
+            transfer_s=hop.transfer_s,
+            link=hop.link,
+            num_sharing_replicas=hop.num_turns,
+            staggered=hop.num_turns > 1,
+        )
+        for hop in delays
     )
 
 

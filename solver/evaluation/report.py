@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from models.plan import Assumption, MemoryUse, Metrics, Plan, Proof, RouteTimeline, TimeBreakdown, Verdict
+from models.plan import Assumption, MemoryUse, Metrics, OtherSharing, Plan, Proof, RouteTimeline, TimeBreakdown, Verdict
 from solver.context import Context
 from solver.cost.compute import matrix_peak
 from solver.cost.flops import model_flops_per_iteration
 from solver.evaluation.draft import Draft
 from solver.evaluation.scheduling import Timing
+from solver.evaluation.ways import TimedWay
 from solver.evaluation.where import placement_of
 from solver.transport.choose import transport_choices
 from solver.transport.loads import cross_building_bytes, egress_usd, link_loads, shortage_warnings
@@ -37,8 +38,14 @@ def plan_of(context: Context, draft: Draft, proof: Proof) -> Plan:
         configuration=draft.candidate.configuration,
         placement=placement,
         timelines=tuple(
-            RouteTimeline(route=route.id, problem=problem, schedule=written[timing])
-            for route, problem, timing in zip(placement.routes, draft.problems, draft.timings, strict=True)
+            RouteTimeline(
+                route=route.id,
+                problem=one.way.problem,
+                schedule=written[one.timing],
+                stagger_s=one.way.stagger_s,
+                other_sharing=_other_sharing(one),
+            )
+            for route, one in zip(placement.routes, draft.timed, strict=True)
         ),
         exchanges=draft.exchanges,
         transport=transport_choices(
@@ -46,7 +53,7 @@ def plan_of(context: Context, draft: Draft, proof: Proof) -> Plan:
             draft.candidate.configuration,
             draft.candidate.routes,
             draft.stages,
-            across=choices_between_places(context, draft.traffic),
+            across=choices_between_places(draft.traffic),
         ),
         link_loads=loads,
         memory=memory_of(context, draft),
@@ -61,6 +68,14 @@ def plan_of(context: Context, draft: Draft, proof: Proof) -> Plan:
         stack_profile=context.stack.name,
     )
     return _replayed(context, unconfirmed)
+
+
+def _other_sharing(timed: TimedWay) -> OtherSharing | None:
+    """The way of sharing links that was not taken."""
+    other = timed.other
+    if other is None:
+        return None
+    return OtherSharing(hops=other.way.problem.hops, stagger_s=other.way.stagger_s, end_s=other.end_s)
 
 
 def _replayed(context: Context, plan: Plan) -> Plan:
@@ -112,7 +127,7 @@ class _Work:
 def time_of(draft: Draft) -> TimeBreakdown:
     """Causes as the busiest rank of the slowest route sees them; its idle time is split by a replay without hops."""
     configuration = draft.candidate.configuration
-    route = max(range(len(draft.timings)), key=lambda one: draft.timings[one].end_s)
+    route = max(range(len(draft.timings)), key=lambda one: draft.timed[one].end_s)
     works = [_work(draft, route, rank) for rank in range(configuration.degrees.pp)]
     busiest = max(works, key=lambda work: work.total_s)
     pipeline_end_s = draft.pipeline_s

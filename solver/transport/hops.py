@@ -31,7 +31,8 @@ class HopDelay:
 
     `there` and `back` are the directed edges of activations and gradients, `upwards` says that the former go to a
     higher rank: a link name has one queue per direction along the ranks. `bottlenecks` are the edges whose share sets
-    the rate, none where the GPUs' own cards or the transport do; `num_sharers` queues are on the fullest.
+    the rate, none where the GPUs' own cards or the transport do; `num_sharers` queues are on the fullest. With several
+    `num_turns` the replicas of the route follow each other on the links, `transfer_s` apart.
     """
 
     stage: int
@@ -44,12 +45,21 @@ class HopDelay:
     choice: TransportChoice | None = None
     bottlenecks: tuple[int, ...] = ()
     num_sharers: int = 1
+    num_turns: int = 1
 
     @property
     def streams(self) -> tuple[tuple[int, bool], ...]:
         """(edge, upwards) of everything this hop sends: activations one way along the ranks, gradients the other."""
         activations = [(edge, self.upwards) for edge in self.there]
         return (*activations, *((edge, not self.upwards) for edge in self.back))
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Ends of a route when its replicas send all at once and when they take turns, shift included."""
+
+    at_once_s: float
+    in_turns_s: float
 
 
 @dataclass(frozen=True)
@@ -163,17 +173,17 @@ class _Pricing:
 def reserved_bytes_per_s(
     routes: tuple[PooledRoute, ...], hops: list[tuple[HopDelay, ...]], message_bytes: float
 ) -> dict[int, float]:
-    """Rate that stage messages keep of every edge: that of all queues sending at once."""
+    """Rate that stage messages keep of every edge: that of all queues which may send at once."""
     rate: dict[int, float] = {}
     for route, delays in zip(routes, hops, strict=True):
         queues = {
-            (edge, hop.link, upwards): message_bytes / hop.transfer_s
+            (edge, hop.link, upwards): -(-route.num_replicas // hop.num_turns) * message_bytes / hop.transfer_s
             for hop in delays
             if hop.link is not None
             for edge, upwards in hop.streams
         }
         for (edge, _, _), one in queues.items():
-            rate[edge] = rate.get(edge, 0.0) + route.num_replicas * one
+            rate[edge] = rate.get(edge, 0.0) + one
     return rate
 
 

@@ -20,7 +20,7 @@ from solver.context import Context
 from solver.placement.fill import PooledRoute
 from solver.transport.exchange import NUM_CHUNKS, ExchangeCost, SharedWire
 from solver.transport.flows import Demand, Phase
-from solver.transport.hops import HopDelay, reserved_bytes_per_s, room_bytes_per_s
+from solver.transport.hops import HopDelay, Sharing, reserved_bytes_per_s, room_bytes_per_s
 from solver.transport.ring import Ring
 from solver.transport.routing import route
 
@@ -42,6 +42,7 @@ class Traffic:
     exchanges: tuple[StageExchange, ...]
     message_bytes: float
     pipeline_s: float
+    sharing: Sequence[Sharing | None]
 
     @property
     def exchanging(self) -> frozenset[int]:

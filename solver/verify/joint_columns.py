@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from models.plan import RouteTimeline
-from models.schedule import PipelineSchedule
-from solver.verify.pipeline_shape import NO_CHANNEL, Floats, Ints, PipelineShape, ragged, shape_of
+from models.schedule import PipelineHop, PipelineSchedule
+from solver.verify.pipeline_shape import NO_CHANNEL, Floats, Ints, PipelineOrder, PipelineShape, ragged, shape_of
+from solver.verify.replay import replay
 
 NOTHING = -1
 
@@ -39,7 +40,10 @@ def route_columns(timeline: RouteTimeline) -> RouteColumns:
     m, kinds, stages = shape.num_microbatches, shape.num_kinds, shape.num_stages
     target, delay, channel, flow = (np.full((kinds, stages), fill) for fill in (NOTHING, 0.0, NO_CHANNEL, NOTHING))
     target[0, :-1], target[1, 1:] = np.arange(1, stages), stages + np.arange(stages - 1)
-    delay[0], delay[1, 1:] = shape.latency_s, shape.latency_s[:-1]
+    latency_s = np.zeros(stages)
+    for hop in timeline.problem.hops:
+        latency_s[hop.from_stage] = hop.latency_s
+    delay[0], delay[1, 1:] = latency_s, latency_s[:-1]
     channel[0], channel[1, 1:] = shape.activation_channel_s, shape.gradient_channel_s[:-1]
     flow[0], flow[1, 1:] = 2 * np.arange(stages), 2 * np.arange(stages - 1) + 1
     released = np.full((kinds, stages), NOTHING)
@@ -80,6 +84,16 @@ def _orders(shape: PipelineShape, schedule: PipelineSchedule) -> tuple[tuple[Int
             channel = 2 * shape.link_names.index(line.link) + int(line.direction == "down")
             queues[channel] += [numbers[text] for text in line.transfers if text in numbers]
     return rank_ops, tuple(np.array(queue, dtype=np.int64) for queue in queues)
+
+
+def end_with_hops(timeline: RouteTimeline, hops: tuple[PipelineHop, ...]) -> float:
+    """End of the last operation of the timeline's order under other delays between its stages."""
+    stages = tuple(
+        one.model_copy(update={"gradient_sync_s": 0.0, "gradient_sync_link": None}) for one in timeline.problem.stages
+    )
+    problem = timeline.problem.model_copy(update={"hops": hops, "stages": stages})
+    order = PipelineOrder(*_orders(shape_of(problem), timeline.schedule))
+    return float(replay(problem, order).end.max())
 
 
 class Work(NamedTuple):
@@ -141,12 +155,14 @@ def _flat(name: str, lists: list[Ints]) -> dict[str, Any]:
 class Network(NamedTuple):
     """Flows by (route, stage of the hop, way) and edges.
 
-    Per replica: `bytes`, its `cap` and the `floor` it always keeps. Exchanges hold `hold_se` of the edges once
+    Per replica: `bytes` until the first message is in, `tail` of the turns after it, its `cap` and the `floor` it
+    always keeps. Exchanges hold `hold_se` of the edges once
     `arm_left_w` weight gradients are left of their stage on every route (`w` = route, stage).
     """
 
     weight: Floats
     bytes: Floats
+    tail: Floats
     cap: Floats
     floor: Floats
     edge_flat: Ints

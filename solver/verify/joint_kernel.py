@@ -26,6 +26,7 @@ class Course(NamedTuple):
     rank_at: Ints
     rank_busy: Ints
     channel_at: Ints
+    channel_in_tail: Ints
     active: Ints
     num_active: Ints
     left: Floats
@@ -75,6 +76,7 @@ def _new_course(work: Work, network: Network) -> Course:
         work.rank_offsets[:-1].copy(),
         np.zeros(ranks, dtype=np.int64),
         work.channel_offsets[:-1].copy(),
+        np.zeros(channels, dtype=np.int64),
         np.zeros(channels, dtype=np.int64),
         np.zeros(1, dtype=np.int64),
         np.zeros(channels),
@@ -158,7 +160,7 @@ def _send_next(work: Work, network: Network, course: Course, channel: int) -> No
 
 @compiled
 def _arrive(work: Work, network: Network, course: Course, heap: list[tuple[float, int]], now: float) -> None:
-    """Take the flows that end now off their edges; what waits behind them starts."""
+    """Take the flows that end now off their edges; the turns behind a message and what waits for the channel start."""
     began = course.clock[0]
     kept, done = 0, []
     for position in range(course.num_active[0]):
@@ -172,9 +174,17 @@ def _arrive(work: Work, network: Network, course: Course, heap: list[tuple[float
     course.num_active[0] = kept
     for channel in done:
         operation = work.channel_flat[course.channel_at[channel] - 1]
-        course.left[channel] = 0.0
-        heapq.heappush(heap, (now + work.delay[operation], operation + len(work.duration)))
-        _send_next(work, network, course, channel)
+        if not course.channel_in_tail[channel]:
+            heapq.heappush(heap, (now + work.delay[operation], operation + len(work.duration)))
+            course.left[channel] = network.tail[work.flow[operation]]
+            course.channel_in_tail[channel] = course.left[channel] > 0.0
+        else:
+            course.left[channel], course.channel_in_tail[channel] = 0.0, 0
+        if course.channel_in_tail[channel]:
+            course.active[course.num_active[0]] = channel
+            course.num_active[0] += 1
+        else:
+            _send_next(work, network, course, channel)
     course.dirty[0] = 1
     course.clock[1] = np.inf
 

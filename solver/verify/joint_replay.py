@@ -3,7 +3,9 @@
 Messages travel the path of least latency between the pools' places as fluid flows, one at a time per link name and
 direction, in the plan's order. Every queue keeps the share that its stated transfer time reserves, cut where the shares
 of an edge add up to more than it has; what is left is shared max-min fairly. Exchanges take the links in the plan's
-order and never start later than stated. Owns that time; never chooses an order and never judges.
+order and never start later than stated. Staggered replicas keep the pace that they are shifted by, as one flow that
+delivers after its first turn; the last of them ends by the stagger later. Owns that time; never chooses an order and
+never judges.
 """
 
 from __future__ import annotations
@@ -62,18 +64,23 @@ def replay_case(case: Case) -> JointReplay:
     end, peak, sent = joint_kernel(work, network)
     if np.isnan(end).any():
         raise ValueError(f"operation {int(np.flatnonzero(np.isnan(end))[0])} of the joint replay never ends")
-    exchange_end_s = _exchange_ends(case, _last_gradients(work, end, stages))
+    stagger_s = np.array([one.stagger_s for one in timelines])
+    exchange_end_s = _exchange_ends(case, _last_gradients(work, end, stages, stagger_s))
     counts = np.cumsum([0] + [one.problem.num_operations for one in timelines])
-    ends = {route: float(end[counts[index] : counts[index + 1]].max()) for index, route in enumerate(case.route_by_id)}
+    ends = {
+        route: float(end[counts[index] : counts[index + 1]].max() + stagger_s[index])
+        for index, route in enumerate(case.route_by_id)
+    }
     iteration_s = max(*ends.values(), *exchange_end_s, 0.0) + case.plan.time.optimizer_s
     return JointReplay(iteration_s, ends, exchange_end_s, _edges(case, peak, sent, iteration_s))
 
 
-def _last_gradients(work: Work, end: Floats, num_stages: int) -> Floats:
-    """End of the last weight gradient of every stage over all routes."""
+def _last_gradients(work: Work, end: Floats, num_stages: int, stagger_s: Floats) -> Floats:
+    """End of the last weight gradient of every stage over all routes and replicas."""
     last = np.zeros(num_stages)
     own = work.weight_stage >= 0
-    np.maximum.at(last, work.weight_stage[own] % num_stages, end[own])
+    rows = work.weight_stage[own]
+    np.maximum.at(last, rows % num_stages, end[own] + stagger_s[rows // num_stages])
     return last
 
 
@@ -101,7 +108,7 @@ def _network(case: Case) -> Network:
     routes, stages = list(case.route_by_id), case.configuration.degrees.num_stages
     capacity = case.network.topology.capacity_bytes_per_s
     size = 2 * stages * len(routes)
-    weight, volume, cap, floor = np.ones(size), np.ones(size), np.ones(size), np.zeros(size)
+    weight, volume, tail, cap, floor = np.ones(size), np.ones(size), np.zeros(size), np.ones(size), np.zeros(size)
     edges: list[Ints] = [np.zeros(0, dtype=np.int64)] * size
     for boundary, hop in stated_hops(case):
         if hop.occupancy_s == 0:
@@ -112,14 +119,17 @@ def _network(case: Case) -> Network:
         for row, back in ((rows, False), (rows + 1, True)):
             edges[row] = _path(case, boundary, back)
             weight[row], volume[row], floor[row] = replicas, case.network.boundary_bytes(boundary), rate
-            cap[row] = _cap_bytes_per_s(case, boundary, hop) if len(edges[row]) else rate
+            cap[row] = _cap_bytes_per_s(case, boundary, hop) if len(edges[row]) and not hop.staggered else rate
+            if hop.staggered:
+                volume[row] /= hop.num_sharing_replicas
+                tail[row] = volume[row] * (hop.num_sharing_replicas - 1)
     reserved = reserved_bytes_per_s(case)
     part = np.minimum(1.0, capacity / np.maximum(reserved, 1e-9))
     floor = np.minimum(floor, cap) * [part[own].min(initial=1.0) for own in edges]
     flat, offsets = ragged(edges)
     hold = np.minimum(_held_bytes_per_s(case), np.maximum(capacity - reserved, 0.0))
     left = np.repeat([case.timeline_by_route[route].problem.num_microbatches for route in routes], stages)
-    return Network(weight, volume, cap, floor, flat, offsets, capacity, hold, left, _arm_left(case, left))
+    return Network(weight, volume, tail, cap, floor, flat, offsets, capacity, hold, left, _arm_left(case, left))
 
 
 def reserved_bytes_per_s(case: Case) -> Floats:
@@ -128,8 +138,8 @@ def reserved_bytes_per_s(case: Case) -> Floats:
     for boundary, hop in stated_hops(case):
         if hop.occupancy_s == 0:
             continue
-        replicas = case.route_by_id[boundary.route].num_replicas
-        rate = replicas * case.network.boundary_bytes(boundary) / hop.occupancy_s
+        at_once = -(-case.route_by_id[boundary.route].num_replicas // hop.num_sharing_replicas)
+        rate = at_once * case.network.boundary_bytes(boundary) / hop.transfer_s
         ranks = [case.configuration.rank_of_stage(boundary.from_stage + step) for step in (0, 1)]
         for back in (False, True):
             upwards = (ranks[1] > ranks[0]) != back

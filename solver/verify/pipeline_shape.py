@@ -24,7 +24,10 @@ NO_CHANNEL = -1
 
 @dataclass(frozen=True, eq=False)
 class PipelineShape:
-    """Columns by stage (s), by kind and stage (ks), by rank (r). Column `hop` of stage s is the way from s to s + 1."""
+    """Columns by stage (s), by kind and stage (ks), by rank (r). Column `hop` of stage s is the way from s to s + 1.
+
+    `latency_s` counts from when the link is free again, so it is below zero where staggered replicas take turns.
+    """
 
     num_microbatches: int
     num_stages: int
@@ -168,7 +171,7 @@ def _hop_columns(problem: PipelineProblem, links: dict[str, int]) -> tuple[Float
     up, down = np.full(size, NO_CHANNEL, dtype=np.int64), np.full(size, NO_CHANNEL, dtype=np.int64)
     for hop in problem.hops:
         sender = hop.from_stage
-        latency[sender], transfer[sender] = hop.latency_s, hop.occupancy_s
+        latency[sender], transfer[sender] = hop.lag_s, hop.occupancy_s
         if hop.occupancy_s > 0:
             against = int(placement[hop.to_stage] < placement[sender])
             up[sender] = 2 * links[hop.link_name] + against

@@ -68,7 +68,8 @@ def arrival_s(problem: PipelineProblem, start: dict[Op, float], message: dict[Op
     hop = next((hop for hop in problem.hops if hop.from_stage == min(stage, source[1])), None)
     if hop is None:
         return ready_s(problem, start, source)
-    leaves = message[source] + hop.occupancy_s if source in message else ready_s(problem, start, source)
+    travels_s = hop.transfer_s if hop.staggered else hop.occupancy_s
+    leaves = message[source] + travels_s if source in message else ready_s(problem, start, source)
     return leaves + hop.latency_s
 
 

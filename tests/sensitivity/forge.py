@@ -49,7 +49,7 @@ def puts(value: Value, **changes: Any) -> Value:
 
 def settled(request: PlanRequest, plan: Plan, *, num_gpus: int | None = None) -> Plan:
     """The plan with every figure forged that follows from its schedules, exchanges and loads, on so many GPUs."""
-    ends = [end for one in plan.timelines for rank in one.schedule.ranks for end in rank.end_s]
+    ends = [one.end_s for one in plan.timelines]
     iteration_s = max(*ends, *(one.end_s for one in plan.exchanges)) + plan.time.optimizer_s
     stated = plan.metrics.num_gpus
     metrics = headline(request, plan.link_loads, iteration_s=iteration_s, num_gpus=num_gpus or stated)

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from models.plan import Alternative, ConvergencePoint, Plan
 from solver.verify.judge import judge
+from tests.build_costs import Forgery
 from tests.build_plan import build_plan
 from tests.build_request import build_request
 
@@ -25,6 +26,7 @@ SAFE_SIDE = "less optimism than the physics allow"
 COUNSEL = "counsel to a person; nothing of the plan rests on it, and tests of the planner recompute it"
 ABSENT = "zero here, and halving it leaves zero"
 FREE = {
+    "timelines.*.other_sharing.stagger_s": ABSENT,
     "timelines.*.problem.ranks.*.activation_budget_bytes": HINTS,
     "timelines.*.problem.stages.*.gradient_sync_s": HINTS,
     "timelines.*.problem.options.time_limit_s": HINTS,
@@ -113,9 +115,10 @@ def kind_of(path: Path) -> str:
 
 def test_only_free_numbers_can_be_changed_unnoticed():
     request = build_request()
-    document = with_history(build_plan(request)).model_dump(mode="json", exclude={"verdict", "baselines"}) | {
-        "verdict": {"accepted": True, "rules_checked": []}
-    }
+    in_turns = Forgery(messages_take_turns=True, staggered=True)
+    document = with_history(build_plan(request, forgery=in_turns)).model_dump(
+        mode="json", exclude={"verdict", "baselines"}
+    ) | {"verdict": {"accepted": True, "rules_checked": []}}
     noticed: set[tuple[str, bool]] = set()
     tried: set[tuple[str, bool]] = set()
     for path, old in numbers(document):

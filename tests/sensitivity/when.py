@@ -94,6 +94,16 @@ def _exchange(name: str, rule: str, stage: int, **changes: Any) -> Corruption:
     return Corruption(name, frozenset({rule}), corrupt)
 
 
+def _in_turns(name: str, rule: str, **changes: Any) -> Corruption:
+    """A corruption of a plan whose first route takes turns on its link."""
+
+    def corrupt(request: PlanRequest, plan: Plan) -> tuple[PlanRequest, Plan]:
+        return request, settled(request, puts(plan, **changes))
+
+    forgery = Forgery(messages_take_turns=True, staggered=True)
+    return Corruption(name, frozenset({rule}), corrupt, forgery=forgery)
+
+
 def _one_narrow_link(**changes: Any) -> dict[str, Any]:
     return cluster() | {"links": [link("east-west", "east", "west", capacity_bytes_per_s=5e10, **changes)]}
 
@@ -159,6 +169,15 @@ HOPS = (
         request=build_request(cluster=_one_narrow_link()),
         forgery=Forgery(num_sharers=1),
     ),
+    _in_turns(
+        "sharing all at once made to look late", "hop-sharing", timelines__0__other_sharing__end_s=lambda old: 2.0 * old
+    ),
+    _in_turns(
+        "messages all at once that take longer than the round",
+        "hop-sharing",
+        timelines__0__other_sharing__hops__0__transfer_s=lambda old: 2.0 * old,
+    ),
+    edit("replicas that start late although none takes turns", "hop-stagger", timelines__1__stagger_s=1e-4),
 )
 
 EXCHANGES = (

@@ -136,12 +136,13 @@ def _least_shared_s(case: Case, exchange: StageExchange) -> tuple[float, str]:
 
 
 def _last_gradients(case: Case) -> dict[int, float]:
-    """End of the last weight gradient of every stage over all routes."""
+    """End of the last weight gradient of every stage over all routes and replicas."""
     last: dict[int, float] = {}
-    for ranks in case.operations.values():
+    for route, ranks in case.operations.items():
+        stagger_s = case.timeline_by_route[route].stagger_s
         for one in (operation for rank in ranks for operation in rank):
             if one.kind in LAST_OF_STAGE:
-                last[one.stage] = max(last.get(one.stage, 0.0), one.end_s)
+                last[one.stage] = max(last.get(one.stage, 0.0), one.end_s + stagger_s)
     return last
 
 

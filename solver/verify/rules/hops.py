@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
+from models.plan import OtherSharing, RouteTimeline
 from solver.network.latency import tier_s
-from solver.verify.case import Case, Finding, Rule, exceeds
+from solver.verify.case import Case, Finding, Rule, differs, exceeds
+from solver.verify.joint_columns import end_with_hops
 from solver.verify.network_facts import Boundary
 from solver.verify.sendings import Sending, peak_rate, sendings, stated_hops
 
 Way = tuple[str, str]
+WORTH_A_SHIFT = 2e-3  # of the end of a route: less than this decides nothing between two ways of sharing
 
 
 def hop_latency(case: Case) -> Iterator[Finding]:
@@ -58,6 +61,63 @@ def hop_share(case: Case) -> Iterator[Finding]:
         yield from _overload(", ".join(sorted(cut)), ways, crossing, case.network.cut_bytes_per_s(cut))
 
 
+def hop_stagger(case: Case) -> Iterator[Finding]:
+    """Staggered replicas follow each other by one transfer, the same on every link, and the last by all turns but one.
+
+    Then each takes a link when the one before it has left, and the whole round is over when the link is free again.
+    """
+    turns_of: defaultdict[str, set[tuple[float, int]]] = defaultdict(set)
+    for boundary, hop in stated_hops(case):
+        if hop.staggered:
+            turns_of[boundary.route].add((hop.transfer_s, hop.num_sharing_replicas))
+            if hop.num_sharing_replicas > case.route_by_id[boundary.route].num_replicas:
+                yield Finding(_name(boundary), f"{hop.num_sharing_replicas} turns, fewer replicas")
+    for route, timeline in case.timeline_by_route.items():
+        shifts = {transfer_s * (turns - 1) for transfer_s, turns in turns_of[route]} or {0.0}
+        if len(turns_of[route]) > 1 or any(differs(timeline.stagger_s, shift) for shift in shifts):
+            stated = ", ".join(f"{turns} turns of {transfer_s:.9g} s" for transfer_s, turns in sorted(turns_of[route]))
+            yield Finding(f"route {route}", f"stagger_s {timeline.stagger_s:.9g}, its hops have {stated or 'no turns'}")
+
+
+def hop_sharing(case: Case) -> Iterator[Finding]:
+    """The way of sharing links that a route did not take ends when it says, and would not have been worth taking.
+
+    It has the same delays but for links that staggered replicas take: there, all at once takes no less than one turn
+    and no more than the whole round, which carries the same bytes.
+    """
+    for route, timeline in case.timeline_by_route.items():
+        other = timeline.other_sharing
+        if other is None or case.schedule_objections[route]:
+            continue
+        yield from (Finding(f"route {route}, the other sharing", text) for text in _unlike(timeline, other))
+        end_s = end_with_hops(timeline, other.hops) + other.stagger_s
+        if differs(other.end_s, end_s):
+            yield Finding(
+                f"route {route}, the other sharing", f"end_s {other.end_s:.9g}, the order ends at {end_s:.9g}"
+            )
+        if timeline.end_s > (1.0 + WORTH_A_SHIFT) * other.end_s:
+            yield Finding(f"route {route}", f"ends at {timeline.end_s:.9g}, sharing the other way at {other.end_s:.9g}")
+
+
+def _unlike(timeline: RouteTimeline, other: OtherSharing) -> Iterator[str]:
+    """Where the other way is not the same pipeline, with one of the two in turns."""
+    own = {hop.from_stage: hop for hop in timeline.problem.hops}
+    if own.keys() != {hop.from_stage for hop in other.hops} or len(own) != len(other.hops):
+        yield "it has other hops"
+        return
+    if (timeline.stagger_s > 0) == (other.stagger_s > 0):
+        yield "one of the two ways has to take turns, and one not"
+    shifts = {hop.transfer_s * (hop.num_sharing_replicas - 1) for hop in other.hops if hop.staggered} or {0.0}
+    if any(differs(other.stagger_s, shift) for shift in shifts):
+        yield f"stagger_s {other.stagger_s:.9g}, its turns take {max(shifts):.9g}"
+    for hop in other.hops:
+        turns, plain = (hop, own[hop.from_stage]) if hop.staggered else (own[hop.from_stage], hop)
+        least_s = turns.transfer_s if turns.staggered else turns.occupancy_s
+        within = not exceeds(least_s, plain.occupancy_s) and not exceeds(plain.occupancy_s, turns.occupancy_s)
+        if plain.staggered or not within or differs(turns.latency_s, plain.latency_s):
+            yield f"hop {hop.from_stage} to {hop.to_stage}: {hop.occupancy_s:.9g} s, latency {hop.latency_s:.9g} s"
+
+
 def _overload(
     where: str, ways: Mapping[Way, list[Sending]], crossing: list[Way], capacity_bytes_per_s: float
 ) -> Iterator[Finding]:
@@ -86,4 +146,6 @@ FAMILY: Mapping[str, Rule] = {
     "hop-latency": hop_latency,
     "hop-rate": hop_rate,
     "hop-share": hop_share,
+    "hop-stagger": hop_stagger,
+    "hop-sharing": hop_sharing,
 }

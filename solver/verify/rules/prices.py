@@ -132,7 +132,7 @@ def _message_part(load: LinkLoad) -> float:
 
 
 def _pipeline_end_s(case: Case) -> float:
-    return max((end for one in case.plan.timelines for rank in one.schedule.ranks for end in rank.end_s), default=0.0)
+    return max((one.end_s for one in case.plan.timelines), default=0.0)
 
 
 def _exchange_rates(case: Case, load: LinkLoad) -> tuple[float, float]:

@@ -60,7 +60,7 @@ def optimizer_time(case: Case) -> Iterator[Finding]:
 
 def iteration_time(case: Case) -> Iterator[Finding]:
     """From zero to the end of the last operation and the last gradient exchange of any route, then the optimizer."""
-    ends = [end for one in case.plan.timelines for rank in one.schedule.ranks for end in rank.end_s]
+    ends = [one.end_s for one in case.plan.timelines]
     ends += [exchange.end_s for exchange in case.plan.exchanges]
     derived = max(ends, default=0.0) + case.plan.time.optimizer_s
     if differs(case.plan.metrics.iteration_s, derived):

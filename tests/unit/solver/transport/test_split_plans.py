@@ -104,17 +104,3 @@ def test_short_buffers_on_links_in_use_are_warned_of(buffer_bytes, num_warnings)
     found = planned(job(allowed={**FIXED, "dp": [8]}, link={"switch_buffer_bytes": buffer_bytes}))
     assert len(found.warnings) == num_warnings
     assert all("'l0'" in warning for warning in found.warnings)
-
-
-@pytest.mark.parametrize(("capacity", "verdict"), [(4e11, "would not be faster"), (5e10, "would be faster")])
-def test_the_reason_of_messages_weighs_turns_where_replicas_share_a_link(capacity, verdict):
-    request = job(
-        allowed={**FIXED, "dp": [8]},
-        link={"capacity_bytes_per_s": capacity},
-        constraints={"data_parallel_may_cross_buildings": False, "use_all_gpus": True},
-    )
-    found = planned(request)
-    assert found.placement.crossing == "pp_out"
-    reasons = [one.reason for one in found.transport if (one.dimension, one.tier) == ("pp", "cross_building")]
-    assert len(reasons) == 1
-    assert f"Timed with equal shares; turns {verdict}: 8 replicas" in reasons[0]

@@ -1,0 +1,108 @@
+"""The two ways in which the replicas of a route may send, all at once or in turns, timed; the better one is kept.
+
+Owns that comparison. Turns are scheduled only where the order found for all at once would already end earlier with
+them, shift included. Never decides a delay: `solver/transport/turns.py` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from models.schedule import PipelineProblem
+from solver.evaluation.scheduling import Scheduler, Timing
+from solver.transport.hops import HopDelay, Sharing
+from solver.transport.turns import LEAST_GAIN
+from solver.verify.replay import replay
+
+
+@dataclass(frozen=True)
+class Way:
+    """The problem of one replica, its delays, and how much later the last replicas run it."""
+
+    problem: PipelineProblem
+    delays: tuple[HopDelay, ...]
+    stagger_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class TimedWay:
+    """A way with its timing; `other` is the other way under the same order, where there is one."""
+
+    way: Way
+    timing: Timing
+    other: TimedWay | None = None
+
+    @property
+    def end_s(self) -> float:
+        """End of the last operation of the last replicas."""
+        return self.timing.end_s + self.way.stagger_s
+
+    @property
+    def sharing(self) -> Sharing | None:
+        """Ends of both ways."""
+        if self.other is None:
+            return None
+        at_once, in_turns = (self.other, self) if self.way.stagger_s > 0 else (self, self.other)
+        return Sharing(at_once_s=at_once.end_s, in_turns_s=in_turns.end_s)
+
+
+def better_way(
+    at_once: Way, in_turns: Way | None, scheduler: Scheduler, *, take_turns: bool | None = None
+) -> TimedWay | None:
+    """The way that ends first; None when the scheduler has no order.
+
+    With `take_turns` the scheduler is asked for that way alone; its order still runs the other way if that ends first.
+    """
+    if in_turns is None:
+        return _timed(at_once, scheduler)
+    first, second = (in_turns, at_once) if take_turns else (at_once, in_turns)
+    timed = _timed(first, scheduler)
+    if timed is None:
+        return None
+    best = _better_of_order(timed, second)
+    if take_turns is None and best.way is second:
+        found = _timed(second, scheduler)
+        if found is not None and found.end_s < best.end_s:
+            best = _better_of_order(found, first)
+    return best
+
+
+def _better_of_order(timed: TimedWay, second: Way) -> TimedWay:
+    """The better of two ways under one order. Turns have to be worth their shift."""
+    crossed = TimedWay(second, _same_order(timed.timing, second))
+    at_once, in_turns = (crossed, timed) if timed.way.stagger_s > 0 else (timed, crossed)
+    if in_turns.end_s < at_once.end_s * (1.0 - LEAST_GAIN):
+        return replace(in_turns, other=at_once)
+    return replace(at_once, other=in_turns)
+
+
+def _timed(way: Way, scheduler: Scheduler) -> TimedWay | None:
+    timing = scheduler(way.problem)
+    return None if timing is None else TimedWay(way, timing)
+
+
+def _same_order(timing: Timing, way: Way) -> Timing:
+    """The order of another way under the delays of this one."""
+    return Timing(way.problem, timing.order, replay(way.problem, timing.order), timing.generator)
+
+
+def remembered(scheduler: Scheduler) -> Scheduler:
+    """The scheduler, asked once per problem: routes with the same problem share its timing."""
+    known: dict[PipelineProblem, Timing | None] = {}
+
+    def ask(problem: PipelineProblem) -> Timing | None:
+        if problem not in known:
+            known[problem] = scheduler(problem)
+        return known[problem]
+
+    return ask
+
+
+Bound = Callable[[PipelineProblem], float]
+
+
+def least_end_s(at_once: Way, in_turns: Way | None, bound_s: Bound) -> float:
+    """A bound on the end of both ways."""
+    plain_s = bound_s(at_once.problem)
+    return plain_s if in_turns is None else min(plain_s, bound_s(in_turns.problem) + in_turns.stagger_s)

@@ -1,0 +1,115 @@
+"""Replicas in turns: never two on a link at once, no later than all at once, and the plan says which and why."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+
+from models.outcome import Planned
+from models.plan import Plan
+from models.request import PlanRequest
+from models.schedule import Operation
+from solver.evaluation import draft
+from solver.planner import plan
+from solver.verify.case import Case
+from solver.verify.joint_replay import joint_replay
+from solver.verify.judge import judge
+from solver.verify.sendings import stated_hops
+from tests.build_costs import Forgery, Routes
+from tests.build_job import FIXED, job
+from tests.build_plan import build_plan
+from tests.build_request import build_request, cluster, link
+
+ONE_ROUTE: Routes = (("across", ("east", "west"), 4),)
+PIPELINES_ONLY = {"data_parallel_may_cross_buildings": False, "use_all_gpus": True}
+
+
+def line(capacity_bytes_per_s: float) -> PlanRequest:
+    """Eight pipelines of four stages through four buildings in a line."""
+    return job(
+        hosts=(2, 2, 2, 2),
+        allowed={**FIXED, "dp": [8]},
+        link={"capacity_bytes_per_s": capacity_bytes_per_s},
+        constraints=PIPELINES_ONLY,
+    )
+
+
+def planned(request: PlanRequest) -> Plan:
+    outcome = plan(request)
+    assert isinstance(outcome, Planned), outcome
+    assert judge(request, outcome.plan).violations == ()
+    return outcome.plan
+
+
+def message_reasons(found: Plan) -> str:
+    return " ".join(one.reason for one in found.transport if one.dimension == "pp")
+
+
+def test_turns_end_earlier_on_narrow_links_and_the_reason_says_so(monkeypatch):
+    found = planned(line(2e10))
+    monkeypatch.setattr(draft, "in_turns", lambda *_: None)
+    at_once = planned(line(2e10))
+    assert found.metrics.iteration_s < 0.95 * at_once.metrics.iteration_s
+    assert all(one.stagger_s > 0 for one in found.timelines)
+    assert "Replicas take 8 turns" in message_reasons(found)
+    assert "all at once at" in message_reasons(found)
+
+
+def test_wide_links_are_not_shared_in_turns():
+    found = planned(line(1.6e12))
+    assert all(one.stagger_s == 0 for one in found.timelines)
+    assert not any(hop.staggered for one in found.timelines for hop in one.problem.hops)
+
+
+def test_every_replica_written_out_keeps_the_order_of_time_and_the_links():
+    """Replica after replica as the plan shifts them: messages after producers, before consumers, each alone."""
+    request = line(2e10)
+    found = planned(request)
+    case = Case(request, found)
+    sent: defaultdict[tuple[str, int, bool], list[tuple[float, float]]] = defaultdict(list)
+    for boundary, hop in stated_hops(case):
+        assert hop.staggered
+        timeline = case.timeline_by_route[boundary.route]
+        step_s = timeline.stagger_s / (hop.num_sharing_replicas - 1)
+        times = {
+            text: (start, end)
+            for rank in timeline.schedule.ranks
+            for text, start, end in zip(rank.operations, rank.start_s, rank.end_s, strict=True)
+        }
+        for channel in timeline.schedule.transfers:
+            for text, start in zip(channel.transfers, channel.start_s, strict=True):
+                if text.endswith("SYNC"):
+                    continue
+                producer = Operation.parse(text)
+                back = producer.kind != "F"
+                if boundary.from_stage != producer.stage - back:
+                    continue
+                consumer = str(producer._replace(stage=producer.stage + (-1 if back else 1)))
+                for turn in range(hop.num_sharing_replicas):
+                    begin, end = start + turn * step_s, start + turn * step_s + hop.transfer_s
+                    assert begin >= times[text][1] + turn * step_s - 1e-12
+                    assert end + hop.latency_s <= times[consumer][0] + turn * step_s + 1e-9
+                    sent[boundary.route, boundary.from_stage, back].append((begin, end))
+        rate = case.network.boundary_bytes(boundary) / hop.transfer_s
+        assert rate <= 2e10 * (1 + 1e-9)
+    assert sent
+    for intervals in sent.values():
+        for (_, end), (begin, _) in zip(sorted(intervals), sorted(intervals)[1:], strict=False):
+            assert begin >= end - 1e-9
+
+
+def test_the_judge_accepts_turns_and_the_joint_replay_keeps_their_pace():
+    links = [link("east-west", "east", "west", capacity_bytes_per_s=5e9)]
+    request = build_request(cluster=cluster() | {"links": links})
+    how = {"num_sharers": 1, "hop_transfer": 0.8, "messages_take_turns": True}
+    waiting = build_plan(request, routes=ONE_ROUTE, forgery=Forgery(**how))
+    found = build_plan(request, routes=ONE_ROUTE, forgery=Forgery(**how, staggered=True))
+    for one in (waiting, found):
+        assert judge(request, one).violations == ()
+    assert found.timelines[0].end_s < waiting.timelines[0].end_s
+    again = joint_replay(request, found)
+    assert again.route_end_s == pytest.approx({"across": found.timelines[0].end_s}, rel=1e-9)
+    sent = sum(edge.message_bytes for edge in again.edges)
+    size = Case(request, found).network.boundary_bytes(Case(request, found).network.boundaries[0])
+    assert sent == pytest.approx(2 * 4 * found.configuration.num_microbatches * size, rel=1e-9)
