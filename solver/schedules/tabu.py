@@ -133,9 +133,9 @@ def _data(shape: PipelineShape, of_message: Ints, messages: Ints, size: int) -> 
 
     for s in range(shape.num_stages):
         if s > 0:
-            _hop(pred, lag, of_message, base(0, s - 1), base(0, s), float(shape.latency_s[s - 1]))
+            _hop(pred, lag, of_message, base(0, s - 1), base(0, s), latency_s=float(shape.latency_s[s - 1]))
         if s < last:
-            _hop(pred, lag, of_message, base(1, s + 1), base(1, s), float(shape.latency_s[s]))
+            _hop(pred, lag, of_message, base(1, s + 1), base(1, s), latency_s=float(shape.latency_s[s]))
         else:
             pred[base(1, s)] = base(0, s)
         if shape.num_kinds == 3:
@@ -148,7 +148,7 @@ def _data(shape: PipelineShape, of_message: Ints, messages: Ints, size: int) -> 
     return pred, lag
 
 
-def _hop(pred: Ints, lag: Floats, of_message: Ints, sender: Ints, receiver: Ints, latency_s: float) -> None:
+def _hop(pred: Ints, lag: Floats, of_message: Ints, sender: Ints, receiver: Ints, *, latency_s: float) -> None:
     through = of_message[sender]
     pred[receiver] = np.where(through >= 0, through, sender)
     lag[receiver] = latency_s
