@@ -12,7 +12,7 @@ PACKAGES := models solver app
 DATA ?= $(firstword $(wildcard ../shared/data) tests/published/data)
 CHECKED := $(PACKAGES) tests $(wildcard benchmarks)
 
-.PHONY: help setup demo serve test test-all test-torch test-browser browser torch tools otel test-service sbom postgres lint fmt type arch golden golden-update bench bench-schedules validate openapi image clean
+.PHONY: help setup demo serve test test-all soak test-torch test-browser browser torch tools otel test-service sbom postgres lint fmt type arch golden golden-update bench bench-schedules validate openapi image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,7 +37,7 @@ serve: setup ## run the service on http://127.0.0.1:8000 (Swagger UI at /docs)
 test: lint type arch ## what CI runs: style, types, import contracts, every test that is not slow
 	$(BIN)/pytest -n 2 -q -m "not slow" --ignore=tests/architecture
 
-test-all: lint type arch postgres test-torch test-service test-browser ## the same with the slow proofs, on a real Postgres and with PyTorch too and in a browser
+test-all: lint type arch postgres soak test-torch test-service test-browser ## the same with the slow proofs, on a real Postgres and with PyTorch too and in a browser
 	$(BIN)/pytest -n 2 -q --ignore=tests/architecture
 
 torch: setup ## install PyTorch 2.13.0 for `isthmus replay` (a CPU build is enough: 200 MB to fetch, 0.8 GB on disk)
@@ -75,6 +75,10 @@ sbom: setup tools ## write sbom.json: what is installed in the environment, as C
 
 postgres: ## install a Postgres server where there is none (Debian, as root)
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { apt-get update -q && apt-get install -y -q postgresql; }
+
+soak: setup postgres ## 200 random kills of workers, services, searches and Postgres under 500 plans: nothing lost, doubled or stuck
+	$(BIN)/python -m tests.soak --kills 200 --plans 500 --database postgres
+	$(BIN)/python -m tests.soak --kills 40 --plans 100 --database sqlite
 
 lint: setup ## ruff: rules and layout of the code
 	$(BIN)/ruff check $(CHECKED)

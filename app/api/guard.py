@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import time
 
+import sqlalchemy as sa
 from anyio.to_thread import run_sync
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.api.problems import problem
+from app.api.problems import no_database, problem
 from app.faults import Fault, Refused
 from app.jobs.access import ANYBODY, Caller, caller_of
 from app.jobs.service import PlanService
 from app.settings import InvalidSetting, Settings
 from app.storage.keys import KeyStore
+from app.storage.tables import is_outage
 
 CALLER = "isthmus.caller"
 OPEN_PATHS = ("/", "/docs", "/openapi.json")
@@ -43,6 +45,11 @@ class Guard:
         except Refused as refusal:
             headers = {"WWW-Authenticate": 'Bearer realm="isthmus"', "Connection": "close"}
             await problem(scope["path"], refusal.faults, headers=headers)(scope, receive, send)
+            return
+        except sa.exc.SQLAlchemyError as error:
+            if not is_outage(error):
+                raise
+            await no_database(scope["path"], error)(scope, receive, send)
             return
         await self._app(scope, receive, send)
 

@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 from app.faults import ISSUE_TYPES, Fault, Refused, from_errors, from_planner_error
 from app.jobs.access import Busy, Forbidden
 from app.jobs.service import DirectFailure, KeyConflict
+from app.storage.tables import is_outage
 from models.errors import PlannerError
 
 LOG = logging.getLogger("isthmus.api")
@@ -143,7 +144,7 @@ def install(app: FastAPI) -> None:
         PlannerError: lambda request, error: problem(request.url.path, [from_planner_error(error)]),
         RequestValidationError: _invalid,
         HTTPException: _http,
-        sa.exc.OperationalError: _no_database,
+        sa.exc.SQLAlchemyError: _database,
         Exception: _defect,
     }
     for kind, handler in handlers.items():
@@ -210,11 +211,16 @@ def methods_of(path: str, paths: Mapping[str, Mapping[str, object]]) -> str:
     return ", ".join(sorted(methods))
 
 
-def _no_database(request: Request, error: sa.exc.OperationalError) -> JSONResponse:
-    LOG.error("the database does not answer", exc_info=error)
+def _database(request: Request, error: sa.exc.SQLAlchemyError) -> JSONResponse:
+    return no_database(request.url.path, error) if is_outage(error) else _defect(request, error)
+
+
+def no_database(path: str, error: sa.exc.SQLAlchemyError) -> JSONResponse:
+    """The answer while the database does not answer, or cannot write."""
+    LOG.error("the database does not answer", extra={"path": path, "detail": str(error)[:500]})
     fault = Fault("not-ready", "the database of the service does not answer", "", "",
                   "Send the request again after the time in Retry-After.")  # fmt: skip
-    return problem(request.url.path, [fault], headers={"Retry-After": "5"})
+    return problem(path, [fault], headers={"Retry-After": "5"})
 
 
 def _defect(request: Request, error: Exception) -> JSONResponse:

@@ -51,10 +51,10 @@ def register_queues(client: DBOSClient, settings: Settings) -> None:
 
 
 def enqueue_plan(
-    client: DBOSClient, connection: sa.Connection, plan_id: str, lane: Lane, *, again: bool = False
+    client: DBOSClient, connection: sa.Connection, plan_id: str, lane: Lane, *, ticket: str | None = None
 ) -> None:
     """Put a plan on its queue; it is there once the caller's transaction has been committed."""
-    workflow_id = f"{plan_id}.{os.urandom(6).hex()}" if again else plan_id
+    workflow_id = ticket or plan_id
     options = EnqueueOptions(workflow_name=WORKFLOW, queue_name=QUEUE, workflow_id=workflow_id, app_version=VERSION)
     if lane.urgency == MOST_URGENT:
         options["queue_name"] = URGENT_QUEUE
@@ -62,3 +62,19 @@ def enqueue_plan(
         options["priority"] = lane.urgency
         options["queue_partition_key"] = lane.key_id or NO_KEY
     client.enqueue_in_transaction(connection, options, plan_id)
+
+
+def enqueue_again(client: DBOSClient, connection: sa.Connection, plan_id: str, lane: Lane) -> str:
+    """Put a plan on its queue by a new workflow and return that one's id, the plan's new ticket."""
+    ticket = f"{plan_id}.{os.urandom(6).hex()}"
+    enqueue_plan(client, connection, plan_id, lane, ticket=ticket)
+    return ticket
+
+
+def plan_of(workflow_id: str) -> str:
+    """The plan that a workflow is about.
+
+    >>> plan_of("plan_1.a0b1"), plan_of("plan_1")
+    ('plan_1', 'plan_1')
+    """
+    return workflow_id.partition(".")[0]

@@ -1,6 +1,7 @@
 """One attempt at one plan: a child searches, its news is stored, and its end becomes an honest state.
 
-Owns what each way of ending means. Never queues and never knows how it came to be called.
+Owns what each way of ending means. A search goes on while the database does not answer. Never queues and never knows
+how it came to be called.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import sqlalchemy as sa
 from opentelemetry import trace
 
 from app.jobs.child import Task
 from app.jobs.children import Ended, Limits, run_in_child
 from app.settings import Settings
-from app.storage.plans import PlanStore, State, StopReason
+from app.storage.attempts import AttemptStore
+from app.storage.plans import State, StopReason
+from app.storage.tables import is_outage
 from app.telemetry import TRACER
 
 LOG = logging.getLogger("isthmus.search")
@@ -33,15 +37,26 @@ class Verdict:
     fault: bytes | None = None
 
 
+@dataclass(frozen=True)
+class Job:
+    """What an attempt is about; `best` is the plan that an earlier attempt left."""
+
+    plan_id: str
+    attempt: int
+    request: bytes
+    best: bytes | None = None
+
+
 @dataclass
 class _News:
     """Stores what a child reports, at most so often, and remembers its best plan."""
 
-    store: PlanStore
+    store: AttemptStore
     plan_id: str
     attempt: int
     interval_s: float
     best: bytes | None = None
+    unsaved: bytes | None = None
     started: float = field(default_factory=time.monotonic)
     stored_at: float = -1e9
     phase: str = ""
@@ -50,9 +65,8 @@ class _News:
     def take(self, kind: str, text: bytes) -> None:
         """One message of the child."""
         if kind == "incumbent":
-            self.best = text
+            self.best = self.unsaved = text
             self.flush()
-            self.store.record(self.plan_id, self.attempt, "incumbent", headline_of(text), outcome=_unfinished(text))
         elif kind == "progress":
             self._progress(text)
 
@@ -68,21 +82,26 @@ class _News:
             self.flush()
 
     def flush(self) -> None:
-        """Store the latest progress that was held back."""
-        if self.held_back is not None:
-            self.store.record(self.plan_id, self.attempt, "progress", self.held_back)
-            self.stored_at, self.held_back = time.monotonic(), None
+        """Store what was held back: the latest progress and a plan; both wait while the database does not answer."""
+        try:
+            if self.held_back is not None:
+                self.store.record(self.plan_id, self.attempt, "progress", self.held_back)
+                self.stored_at, self.held_back = time.monotonic(), None
+            if self.unsaved is not None:
+                plan = _unfinished(self.unsaved)
+                self.store.record(self.plan_id, self.attempt, "incumbent", headline_of(self.unsaved), outcome=plan)
+                self.unsaved = None
+        except sa.exc.SQLAlchemyError as error:
+            if not is_outage(error):
+                raise
+            LOG.warning("news waits for the database", extra={"plan_id": self.plan_id, "detail": str(error)[:200]})
 
 
-def search(
-    store: PlanStore, settings: Settings, plan_id: str, attempt: int, *, leaving: Callable[[], bool]
-) -> Verdict | None:
-    """Run one attempt; None when the plan was deleted, taken over, or left for another worker."""
-    request = store.request(plan_id)
-    if request is None:
-        return None
+def search(store: AttemptStore, settings: Settings, job: Job, *, leaving: Callable[[], bool]) -> Verdict | None:
+    """Run one attempt; None when it was left for another worker."""
+    plan_id, attempt, request = job.plan_id, job.attempt, job.request
     time_limit_s = float(json.loads(request)["options"]["time_limit_s"])
-    news = _News(store, plan_id, attempt, settings.progress_interval_s)
+    news = _News(store, plan_id, attempt, settings.progress_interval_s, best=job.best)
     asked = _Asked(store, plan_id, attempt, leaving, settings.event_poll_s)
     with TRACER.start_as_current_span(
         "solve", attributes={"isthmus.plan_id": plan_id, "isthmus.attempt": attempt}
@@ -108,7 +127,7 @@ def search(
 class _Asked:
     """Whether the child should stop, and why; asks the database only so often."""
 
-    store: PlanStore
+    store: AttemptStore
     plan_id: str
     attempt: int
     leaving: Callable[[], bool]
@@ -122,9 +141,17 @@ class _Asked:
             self.reason = "leaving"
         if not self.reason and now - self.asked_at >= self.interval_s:
             self.asked_at = now
-            if not self.store.is_wanted(self.plan_id, self.attempt):
+            if not self._is_wanted():
                 self.reason = "cancelled"
         return bool(self.reason)
+
+    def _is_wanted(self) -> bool:
+        try:
+            return self.store.is_wanted(self.plan_id, self.attempt)
+        except sa.exc.SQLAlchemyError as error:
+            if not is_outage(error):
+                raise
+            return True
 
 
 _REASONS: dict[str, StopReason] = {

@@ -1,28 +1,32 @@
-"""A worker: takes queued plans from the durable queue, searches, and takes over what dead workers held.
+"""A worker: takes queued plans from the durable queue and searches.
 
-Owns the only use of the DBOS runtime. One worker per process, because DBOS keeps one runtime per process.
+Owns the only use of the DBOS runtime. One worker per process, because DBOS keeps one runtime per process. What keeps
+the queue whole while programs die is in `upkeep`.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeVar
 
 import sqlalchemy as sa
 from dbos import DBOS, DBOSClient, DBOSConfig
 
-from app.jobs.queue import APPLICATION, QUEUE, URGENT_QUEUE, VERSION, WORKFLOW, enqueue_plan, register_queues
+from app.jobs.queue import APPLICATION, QUEUE, URGENT_QUEUE, VERSION, WORKFLOW, register_queues
 from app.jobs.rehearsal import rehearse
-from app.jobs.search import fault_text, headline, search
+from app.jobs.search import Job, fault_text, headline, search
+from app.jobs.upkeep import Upkeep
 from app.settings import Settings
-from app.storage.plans import Lane, PlanStore, State
-from app.storage.studies import StudyStore
+from app.storage.attempts import AttemptStore, Requeue
+from app.storage.plans import PlanStore, State
+from app.storage.tables import is_outage
 from app.storage.workers import WorkerStore
 
 LOG = logging.getLogger("isthmus.worker")
+_Result = TypeVar("_Result")
 
 
 class Worker:
@@ -33,12 +37,13 @@ class Worker:
         self._engine = engine
         self._client = client
         self._plans = PlanStore(engine)
-        self._studies = StudyStore(engine)
+        self._attempts = AttemptStore(engine)
         self._workers = WorkerStore(engine)
+        self._upkeep = Upkeep(settings, engine, client, is_running=lambda ticket: ticket in self._running)
         self._stopping = threading.Event()
         self._leaving = threading.Event()
         self._idle = threading.Condition()
-        self._num_running = 0
+        self._running: set[str] = set()
         self._supervisor = threading.Thread(target=self._supervise, name="isthmus-supervisor", daemon=True)
 
     def start(self) -> None:
@@ -64,10 +69,10 @@ class Worker:
         for event in self._runtime.background_thread_stop_events:
             event.set()
         with self._idle:
-            self._idle.wait_for(lambda: self._num_running == 0, timeout=self._settings.drain_s)
+            self._idle.wait_for(lambda: not self._running, timeout=self._settings.drain_s)
             self._leaving.set()
             limit_s = self._settings.soft_grace_s + self._settings.kill_grace_s + 5.0
-            self._idle.wait_for(lambda: self._num_running == 0, timeout=limit_s)
+            self._idle.wait_for(lambda: not self._running, timeout=limit_s)
         self._supervisor.join(timeout=10.0)
         with suppress(sa.exc.SQLAlchemyError):
             self._workers.leave(self._settings.worker_id)
@@ -87,87 +92,95 @@ class Worker:
 
     def _run(self, plan_id: str) -> str:
         """The workflow: it may run again after a crash, so it starts by taking the plan for a new attempt."""
+        ticket = str(DBOS.workflow_id)
         with self._idle:
-            self._num_running += 1
+            self._running.add(ticket)
         try:
-            return self._attempt(plan_id)
-        except Exception:
-            # A workflow that ends by an exception is over for the queue, and its plan would seem to run for ever.
-            LOG.exception("an attempt ended by a defect, or without a database", extra={"plan_id": plan_id})
-            return self._after_defect(plan_id)
+            if self._stopping.is_set():
+                return self._hand_on(plan_id, ticket)
+            return self._attempt(plan_id, ticket)
         finally:
             with self._idle:
-                self._num_running -= 1
+                self._running.discard(ticket)
                 self._idle.notify_all()
 
-    def _attempt(self, plan_id: str) -> str:
-        if self._stopping.is_set():
-            enqueue = self._enqueue_again(plan_id)
-            with self._engine.begin() as connection:
-                enqueue(connection)
-            return "given back"
-        attempt = self._plans.begin(plan_id, self._settings.worker_id)
+    def _hand_on(self, plan_id: str, ticket: str) -> str:
+        self._patiently(lambda: self._attempts.hand_on(plan_id, ticket, self._requeue(plan_id)))
+        return "given back"
+
+    def _attempt(self, plan_id: str, ticket: str) -> str:
+        attempt = self._patiently(lambda: self._attempts.begin(plan_id, self._settings.worker_id, ticket))
         if attempt is None:
             return "nothing to do"
+        try:
+            return self._search(plan_id, attempt)
+        except Exception as error:
+            if is_outage(error):
+                raise
+            # A workflow that ends by an exception is over for the queue, and its plan would seem to run for ever.
+            LOG.exception("an attempt ended by a defect", extra={"plan_id": plan_id})
+            requeue = self._requeue(plan_id)
+            self._patiently(lambda: self._attempts.give_back(plan_id, attempt, requeue, counts=True))
+            return "given back"
+
+    def _search(self, plan_id: str, attempt: int) -> str:
         if attempt > self._settings.max_attempts:
             return self._give_up(plan_id, attempt)
-        verdict = search(self._plans, self._settings, plan_id, attempt, leaving=self._leaving.is_set)
+        request = self._patiently(lambda: self._plans.request(plan_id))
+        row = self._patiently(lambda: self._plans.get(plan_id))
+        if request is None or row is None:
+            return "deleted"
+        job = Job(plan_id, attempt, request, row.outcome)
+        verdict = search(self._attempts, self._settings, job, leaving=self._leaving.is_set)
         if verdict is None:
-            self._plans.give_back(plan_id, attempt, self._enqueue_again(plan_id))
+            self._patiently(lambda: self._attempts.give_back(plan_id, attempt, self._requeue(plan_id)))
             return "given back"
-        self._plans.finish(
-            plan_id,
-            attempt,
-            verdict.state,
-            verdict.reason,
-            outcome=verdict.outcome,
-            fault=verdict.fault,
-            headline=headline(verdict.outcome),
+        figures = headline(verdict.outcome)
+        self._patiently(
+            lambda: self._attempts.finish(
+                plan_id,
+                attempt,
+                verdict.state,
+                verdict.reason,
+                outcome=verdict.outcome,
+                fault=verdict.fault,
+                headline=figures,
+            )
         )
         return verdict.state
 
-    def _after_defect(self, plan_id: str) -> str:
-        """Queue the plan again as soon as the database answers; the attempt counts, so that this ends."""
-        while True:
-            try:
-                row = self._plans.get(plan_id, with_outcome=False)
-                if row is not None:
-                    self._plans.give_back(plan_id, row.attempt, self._enqueue_again(plan_id), counts=True)
-                return "given back"
-            except sa.exc.SQLAlchemyError:
-                if self._stopping.wait(self._settings.heartbeat_s):
-                    raise
-
-    def _enqueue_again(self, plan_id: str) -> Callable[[sa.Connection], None]:
-        lane = self._plans.lane(plan_id) or Lane()
-        return lambda connection: enqueue_plan(self._client, connection, plan_id, lane, again=True)
-
     def _give_up(self, plan_id: str, attempt: int) -> str:
-        row = self._plans.get(plan_id)
+        row = self._patiently(lambda: self._plans.get(plan_id))
         kept = None if row is None else row.outcome
         state: State = "failed" if kept is None else "incomplete"
-        self._plans.finish(plan_id, attempt, state, "attempts", outcome=None, fault=fault_text("attempts", {}))
+        fault = fault_text("attempts", {})
+        self._patiently(lambda: self._attempts.finish(plan_id, attempt, state, "attempts", outcome=None, fault=fault))
         return state
+
+    def _requeue(self, plan_id: str) -> Requeue:
+        return self._patiently(lambda: self._upkeep.requeue(plan_id))
+
+    def _patiently(self, action: Callable[[], _Result]) -> _Result:
+        """Repeat what the database did not answer, or had no room for, until it does.
+
+        A worker that has to leave before raises: its workflow stays in the queue's hands and goes to another worker.
+        """
+        while True:
+            try:
+                return action()
+            except sa.exc.SQLAlchemyError as error:
+                if not is_outage(error):
+                    raise
+                LOG.warning("waiting for the database", extra={"detail": str(error)[:200]})
+                if self._leaving.wait(self._settings.heartbeat_s):
+                    raise
 
     def _supervise(self) -> None:
         while not self._stopping.wait(self._settings.heartbeat_s):
             try:
-                self._workers.beat(self._settings.worker_id)
-                self._take_over()
-                if self._settings.retention_s:
-                    oldest_at = time.time() - self._settings.retention_s
-                    self._plans.delete_finished_before(oldest_at)
-                    self._studies.delete_older_than(oldest_at)
-            except sa.exc.SQLAlchemyError:
-                LOG.exception("the database did not answer; trying again")
-
-    def _take_over(self) -> None:
-        dead = [name for name in self._workers.dead(self._settings.dead_worker_s) if name != self._settings.worker_id]
-        if not dead:
-            return
-        LOG.warning("taking over the plans of silent workers", extra={"workers": dead})
-        # DBOS offers no public call for this outside its hosted control plane; the row update behind it is
-        # conditional, so two workers that see the same dead one do not enqueue its plans twice.
-        DBOS._recover_pending_workflows(dead)  # noqa: SLF001
-        for name in dead:
-            self._workers.leave(name)
+                self._upkeep.once()
+            except sa.exc.SQLAlchemyError as error:
+                LOG.warning("no upkeep without the database; trying again", extra={"detail": str(error)[:200]})
+            except Exception:
+                # A worker without heartbeats loses its plans to others; one without the rest only helps them less.
+                LOG.exception("a defect in the upkeep; trying again")

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from app.storage.tables import METADATA, PLANS, SCHEMA
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 # Statements that SQLite and Postgres both understand, by the version they lead to. Whole tables that a version adds
 # need no statement: they are created after the last step.
@@ -31,6 +31,8 @@ STEPS: Mapping[int, tuple[str, ...]] = {
         # Keys of idempotency belong to an owner from here on; what exists belongs to nobody.
         "UPDATE isthmus_plans SET idempotency_key = ':' || idempotency_key WHERE idempotency_key IS NOT NULL",
     ),
+    # Null: any workflow of the plan may run it, as it was before.
+    3: ("ALTER TABLE isthmus_plans ADD COLUMN ticket VARCHAR(60)",),
 }
 
 

@@ -1,7 +1,7 @@
-"""Plan rows: every change of state is one conditional statement, so that two processes can never both make it.
+"""Plan rows as clients see and change them: submit, read, cancel, delete.
 
-Owns the states of a plan and who may write. A worker writes only while its attempt is the current one. Never runs
-anything.
+Owns the states of a plan. Every change of state is one conditional statement, so that two processes can never both
+make it. What workers write is in `attempts`. Never runs anything.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import sqlalchemy as sa
 
@@ -90,7 +90,7 @@ class Lane:
 Enqueue = Callable[[sa.Connection, str, Lane], None]
 Admit = Callable[[sa.Connection], None]
 
-_LIGHT = [column for column in PLANS.c if column.name not in ("request", "idempotency_key", "worker_id")]
+_LIGHT = [column for column in PLANS.c if column.name not in ("request", "idempotency_key", "worker_id", "ticket")]
 STATUS_COLUMNS = [column for column in _LIGHT if column.name != "outcome"]
 
 
@@ -143,9 +143,10 @@ class PlanStore:
                 parent_id=new.parent_id,
                 study_id=new.study_id,
                 member=new.member,
+                ticket=plan_id,
             )
         )
-        self._append(connection, plan_id, "state", b'{"state":"queued"}')
+        append_event(connection, plan_id, self._clock(), "state", b'{"state":"queued"}')
         enqueue(connection, plan_id, new.lane)
         return plan_id
 
@@ -226,86 +227,6 @@ class PlanStore:
         with self._engine.connect() as connection:
             return int(connection.execute(query).scalar_one())
 
-    def begin(self, plan_id: str, worker_id: str) -> int | None:
-        """Start the next attempt and return its number; None when there is nothing to run."""
-        with self._engine.begin() as connection:
-            changed = connection.execute(
-                sa.update(PLANS)
-                .where(PLANS.c.id == plan_id, PLANS.c.state.in_(("queued", "running")))
-                .values(
-                    state="running",
-                    attempt=PLANS.c.attempt + 1,
-                    worker_id=worker_id,
-                    started_at=sa.func.coalesce(PLANS.c.started_at, self._clock()),
-                    revision=PLANS.c.revision + 1,
-                )
-            )
-            if changed.rowcount == 0:
-                return None
-            attempt = connection.execute(sa.select(PLANS.c.attempt).where(PLANS.c.id == plan_id)).scalar_one()
-            self._append(connection, plan_id, "state", b'{"state":"running","attempt":%d}' % attempt)
-            return int(attempt)
-
-    def is_wanted(self, plan_id: str, attempt: int) -> bool:
-        """Whether this attempt should go on: it is the current one and nobody asked to stop it."""
-        query = sa.select(PLANS.c.id).where(*_current(plan_id, attempt), PLANS.c.cancel_requested.is_(False))
-        with self._engine.connect() as connection:
-            return connection.execute(query).first() is not None
-
-    def record(self, plan_id: str, attempt: int, kind: str, data: bytes, outcome: bytes | None = None) -> bool:
-        """Add an event of a running attempt, and the plan that came with it; false when it lost the right to."""
-        values: dict[str, Any] = {"revision": PLANS.c.revision + 1}
-        if kind == "progress":
-            values["progress"] = data
-        if outcome is not None:
-            values.update(outcome=outcome, headline=data)
-        with self._engine.begin() as connection:
-            changed = connection.execute(sa.update(PLANS).where(*_current(plan_id, attempt)).values(**values))
-            if changed.rowcount:
-                self._append(connection, plan_id, kind, data)
-            return changed.rowcount > 0
-
-    def finish(
-        self,
-        plan_id: str,
-        attempt: int,
-        state: State,
-        reason: StopReason,
-        *,
-        outcome: bytes | None,
-        fault: bytes | None,
-        headline: bytes | None = None,
-    ) -> bool:
-        """End a running attempt; false when another attempt, or nobody, may write."""
-        values: dict[str, Any] = {
-            "state": state,
-            "stop_reason": reason,
-            "finished_at": self._clock(),
-            "fault": fault,
-            "revision": PLANS.c.revision + 1,
-        }
-        if outcome is not None:
-            values.update(outcome=outcome, headline=headline)
-        with self._engine.begin() as connection:
-            changed = connection.execute(sa.update(PLANS).where(*_current(plan_id, attempt)).values(**values))
-            if changed.rowcount:
-                self._append(connection, plan_id, "done", _done(state, reason))
-            return changed.rowcount > 0
-
-    def give_back(
-        self, plan_id: str, attempt: int, enqueue: Callable[[sa.Connection], None], *, counts: bool = False
-    ) -> None:
-        """Queue a running plan again; an attempt that ends because its worker leaves does not count."""
-        with self._engine.begin() as connection:
-            changed = connection.execute(
-                sa.update(PLANS)
-                .where(*_current(plan_id, attempt))
-                .values(state="queued", attempt=PLANS.c.attempt - (0 if counts else 1), revision=PLANS.c.revision + 1)
-            )
-            if changed.rowcount:
-                self._append(connection, plan_id, "state", b'{"state":"queued"}')
-                enqueue(connection)
-
     def cancel(self, plan_id: str, *, owner: str | None = None) -> PlanRow | None:
         """Stop a plan and keep its best: at once if it only waits, soon if it runs; a finished one stays as it is."""
         now = self._clock()
@@ -322,7 +243,7 @@ class PlanStore:
                 )
             )
             if waiting.rowcount:
-                self._append(connection, plan_id, "done", _done("cancelled", "cancelled"))
+                append_event(connection, plan_id, self._clock(), "done", done_event("cancelled", "cancelled"))
             else:
                 connection.execute(
                     sa.update(PLANS)
@@ -357,12 +278,18 @@ class PlanStore:
         with self._engine.connect() as connection:
             return [(row[0], row[1], row[2], row[3]) for row in connection.execute(query)]
 
-    def _append(self, connection: sa.Connection, plan_id: str, kind: str, data: bytes) -> None:
-        connection.execute(sa.update(PLANS).where(PLANS.c.id == plan_id).values(num_events=PLANS.c.num_events + 1))
-        number = sa.select(PLANS.c.num_events).where(PLANS.c.id == plan_id).scalar_subquery()
-        connection.execute(
-            sa.insert(EVENTS).values(plan_id=plan_id, sequence=number, kind=kind, at=self._clock(), data=data)
-        )
+    def open_plans(self) -> dict[str, int]:
+        """Every plan that has not ended, with its revision."""
+        query = sa.select(PLANS.c.id, PLANS.c.revision).where(PLANS.c.state.in_(("queued", "running")))
+        with self._engine.connect() as connection:
+            return {str(row[0]): int(row[1]) for row in connection.execute(query)}
+
+
+def append_event(connection: sa.Connection, plan_id: str, at: float, kind: str, data: bytes) -> None:
+    """Add the next event of a plan."""
+    connection.execute(sa.update(PLANS).where(PLANS.c.id == plan_id).values(num_events=PLANS.c.num_events + 1))
+    number = sa.select(PLANS.c.num_events).where(PLANS.c.id == plan_id).scalar_subquery()
+    connection.execute(sa.insert(EVENTS).values(plan_id=plan_id, sequence=number, kind=kind, at=at, data=data))
 
 
 def scoped_key(owner: str, key: str | None) -> str | None:
@@ -379,11 +306,8 @@ def _owned(plan_id: str, owner: str | None) -> tuple[sa.ColumnElement[bool], ...
     return (PLANS.c.id == plan_id,) if owner is None else (PLANS.c.id == plan_id, PLANS.c.owner == owner)
 
 
-def _current(plan_id: str, attempt: int) -> tuple[sa.ColumnElement[bool], ...]:
-    return (PLANS.c.id == plan_id, PLANS.c.state == "running", PLANS.c.attempt == attempt)
-
-
-def _done(state: str, reason: str) -> bytes:
+def done_event(state: str, reason: str) -> bytes:
+    """What the last event of a plan says."""
     return f'{{"state":"{state}","stop_reason":"{reason}"}}'.encode()
 
 

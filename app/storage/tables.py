@@ -13,6 +13,15 @@ from sqlalchemy import event
 
 METADATA = sa.MetaData()
 
+# A server whose machine is gone never says so: without these a connection to it waits for hours.
+POSTGRES_PATIENCE = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+
 SCHEMA = sa.Table(
     "isthmus_schema",
     METADATA,
@@ -46,6 +55,7 @@ PLANS = sa.Table(
     sa.Column("study_id", sa.String(40), index=True),
     sa.Column("member", sa.Integer),
     sa.Column("headline", sa.LargeBinary),
+    sa.Column("ticket", sa.String(60)),
     sa.Index("ix_isthmus_plans_key_state", "key_id", "state"),
 )
 
@@ -115,12 +125,25 @@ def create_engine(database_url: str) -> sa.Engine:
     if url.get_backend_name() != "sqlite":
         if url.drivername == "postgresql":
             url = url.set(drivername="postgresql+psycopg")
-        return sa.create_engine(url, pool_pre_ping=True, pool_size=20)
+        return sa.create_engine(url, pool_pre_ping=True, pool_size=20, connect_args=dict(POSTGRES_PATIENCE))
     if url.database:
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
     engine = sa.create_engine(url, pool_size=20, connect_args={"check_same_thread": False})
     event.listen(engine, "connect", _prepare_sqlite)
     return engine
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether the database did not answer, or could not write: the same statement can succeed later.
+
+    >>> is_outage(sa.exc.OperationalError("select 1", {}, Exception("database or disk is full")))
+    True
+    >>> is_outage(sa.exc.IntegrityError("insert", {}, Exception("UNIQUE constraint failed")))
+    False
+    """
+    if isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError | sa.exc.TimeoutError):
+        return True
+    return isinstance(error, sa.exc.DBAPIError) and error.connection_invalidated
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:

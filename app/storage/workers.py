@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -24,24 +25,33 @@ class WorkerStore:
         """Show that a worker lives."""
         with self._engine.begin() as connection:
             changed = connection.execute(
-                sa.update(WORKERS).where(WORKERS.c.id == worker_id).values(seen_at=self._clock())
+                sa.update(WORKERS).where(WORKERS.c.id == worker_id).values(seen_at=self._now())
             )
             if changed.rowcount == 0:
-                connection.execute(sa.insert(WORKERS).values(id=worker_id, seen_at=self._clock()))
+                connection.execute(sa.insert(WORKERS).values(id=worker_id, seen_at=self._now()))
 
     def leave(self, worker_id: str) -> None:
         """Forget a worker that stops in good order."""
         with self._engine.begin() as connection:
             connection.execute(sa.delete(WORKERS).where(WORKERS.c.id == worker_id))
 
-    def dead(self, silent_s: float) -> list[str]:
-        """Workers that neither left nor showed themselves for so long."""
-        query = sa.select(WORKERS.c.id).where(WORKERS.c.seen_at < self._clock() - silent_s)
+    def living(self, silent_s: float) -> frozenset[str]:
+        """Workers heard of lately."""
+        query = sa.select(WORKERS.c.id).where(WORKERS.c.seen_at >= self._now() - silent_s)
         with self._engine.connect() as connection:
-            return [str(row[0]) for row in connection.execute(query)]
+            return frozenset(str(row[0]) for row in connection.execute(query))
+
+    def forget_silent(self, silent_s: float) -> None:
+        """Remove the rows of workers that have been silent for so long."""
+        with self._engine.begin() as connection:
+            connection.execute(sa.delete(WORKERS).where(WORKERS.c.seen_at < self._now() - silent_s))
 
     def num_living(self, silent_s: float) -> int:
         """Workers heard of lately."""
-        query = sa.select(sa.func.count()).select_from(WORKERS).where(WORKERS.c.seen_at >= self._clock() - silent_s)
-        with self._engine.connect() as connection:
-            return int(connection.execute(query).scalar_one())
+        return len(self.living(silent_s))
+
+    def _now(self) -> Any:
+        """The time of the database where machines share one: their own clocks differ."""
+        if self._clock is time.time and self._engine.dialect.name == "postgresql":
+            return sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Float)
+        return self._clock()

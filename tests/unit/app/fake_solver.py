@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import time
 from collections.abc import Callable
+
+import psutil
 
 from models.errors import InvalidRequest
 from models.outcome import Infeasible, NotFound, Outcome, Planned, Progress, Reason
@@ -33,6 +36,7 @@ from models.schedule import LinkTimeline, PipelineProblem, PipelineSchedule, Ran
 FINDS, INFEASIBLE, NOT_FOUND, UNTIL_STOPPED, IGNORES_STOP, MEMORY_BOMB, CRASHES, KILLED, REFUSES, NOTHING_YET = range(
     10
 )
+TAKES_ITS_TIME, HALF_MESSAGE, KILLS_WORKER = range(10, 13)
 
 PROBLEM = PipelineProblem.model_validate(
     {
@@ -162,11 +166,23 @@ def plan(
     progress(
         Progress(phase="search", elapsed_s=clock() - started, incumbent_s=2.0, lower_bound_s=1.0, relative_gap=0.5)
     )
+    if case == HALF_MESSAGE:
+        _die_in_the_middle_of(incumbent)
+    while case == TAKES_ITS_TIME and clock() - started < request.options.time_limit_s and not cancelled():
+        time.sleep(0.02)
     _fail(case, cancelled)
     if case == NOTHING_YET:
         return NotFound(lower_bound_s=1.0, detail="stopped", elapsed_s=0.0)
     complete = not cancelled()
     return Planned(plan=tiny_plan(2.0), complete=complete, elapsed_s=clock() - started)
+
+
+def _die_in_the_middle_of(incumbent: Callable[[Planned], None]) -> None:
+    """Send the beginning of a message by the pipe that news goes through, and die."""
+    (channel,) = (cell.cell_contents for cell in incumbent.__closure__ or ())
+    announced_bytes = struct.pack("!i", 1000)
+    os.write(channel._pipe.fileno(), announced_bytes + b"incumbent\n{")  # noqa: SLF001
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _fail(case: int, cancelled: Callable[[], bool]) -> None:
@@ -177,7 +193,10 @@ def _fail(case: int, cancelled: Callable[[], bool]) -> None:
         raise RuntimeError("made to crash")
     if case == KILLED:
         os.kill(os.getpid(), signal.SIGKILL)
-    while case == IGNORES_STOP or (case in (UNTIL_STOPPED, NOTHING_YET) and not cancelled()):
+    if case == KILLS_WORKER:
+        # The parent of a child is the fork server; the worker is above it.
+        os.kill(psutil.Process().parents()[1].pid, signal.SIGKILL)
+    while case == IGNORES_STOP or (case in (UNTIL_STOPPED, NOTHING_YET, KILLS_WORKER) and not cancelled()):
         time.sleep(0.01)
 
 

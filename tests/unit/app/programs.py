@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 
@@ -28,11 +28,18 @@ def free_port() -> int:
     return port
 
 
-@contextmanager
-def program(role: str, port: int, database: str, worker_id: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A running service (serve), service without worker (api) or worker (work); stopped at the end."""
+def started(
+    role: str, port: int, database: str, worker_id: str, *, stderr: IO[bytes] | None = None, **changes: Any
+) -> subprocess.Popen[bytes]:
+    """The same for callers who end it themselves; `changes` are settings that differ from the usual short times."""
     command = [sys.executable, "-m", "tests.unit.app.serve_fake", role, str(port), database, worker_id]
-    process = subprocess.Popen(command, cwd=ROOT)
+    return subprocess.Popen([*command, json.dumps(changes)], cwd=ROOT, stderr=stderr)
+
+
+@contextmanager
+def program(role: str, port: int, database: str, worker_id: str, **changes: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A running service (serve), service without worker (api) or worker (work); stopped at the end."""
+    process = started(role, port, database, worker_id, **changes)
     try:
         yield process
     finally:

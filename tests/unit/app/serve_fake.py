@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 from app.jobs.children import warm_up
@@ -11,24 +12,25 @@ from tests.unit.app.service_fixture import FAKE, FAKE_SOLVERS
 
 
 def main() -> None:
-    """Role (serve or work), port, database, worker id, and how long a running search may end at a stop."""
-    role, port, database, worker_id = sys.argv[1:5]
+    """Role (serve, api or work), port, database, worker id, and other settings as JSON."""
+    role, port, database, worker_id, changes = sys.argv[1:6]
     warm_up(("app.jobs.child", FAKE))
-    settings = Settings(
-        database_url=database,
-        port=int(port),
-        worker_id=worker_id,
-        run_worker=role == "serve",
-        queue_poll_s=0.02,
-        event_poll_s=0.02,
-        heartbeat_s=0.1,
-        dead_worker_s=1.0,
-        drain_s=0.2,
-        soft_grace_s=0.2,
-        kill_grace_s=0.2,
-        log_level="WARNING",
-        solvers=FAKE_SOLVERS,
-    )
+    values = {
+        "database_url": database,
+        "port": int(port),
+        "worker_id": worker_id,
+        "run_worker": role == "serve",
+        "queue_poll_s": 0.02,
+        "event_poll_s": 0.02,
+        "heartbeat_s": 0.1,
+        "dead_worker_s": 1.0,
+        "drain_s": 0.2,
+        "soft_grace_s": 0.2,
+        "kill_grace_s": 0.2,
+        "log_level": "WARNING",
+        "solvers": FAKE_SOLVERS,
+    }
+    settings = Settings.model_validate({**values, **json.loads(changes)})
     if role == "work":
         work(settings)
     else:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from app.storage.attempts import AttemptStore
 from app.storage.migrations import IncompatibleDatabase, create_tables
 from app.storage.plans import Lane, NewPlan, PlanStore
 from app.storage.tables import SCHEMA, create_engine
@@ -28,8 +29,7 @@ def _new(store: PlanStore, key: str | None = None) -> str:
 
 
 def test_only_the_current_attempt_may_write(engine: sa.Engine) -> None:
-    store = PlanStore(engine)
-    plan_id = _new(store)
+    plan_id, store = _new(PlanStore(engine)), AttemptStore(engine)
     first, second = store.begin(plan_id, "a"), store.begin(plan_id, "b")
     assert (first, second) == (1, 2)
     assert not store.record(plan_id, 1, "progress", b"{}")
@@ -41,12 +41,12 @@ def test_only_the_current_attempt_may_write(engine: sa.Engine) -> None:
 
 
 def test_a_cancel_that_races_the_end_leaves_one_end(engine: sa.Engine) -> None:
-    store = PlanStore(engine)
+    store, attempts = PlanStore(engine), AttemptStore(engine)
     plan_id = _new(store)
-    attempt = store.begin(plan_id, "a")
+    attempt = attempts.begin(plan_id, "a")
     assert attempt == 1
     store.cancel(plan_id)
-    store.finish(plan_id, 1, "succeeded", "finished", outcome=b"{}", fault=None)
+    attempts.finish(plan_id, 1, "succeeded", "finished", outcome=b"{}", fault=None)
     store.cancel(plan_id)
     row = store.get(plan_id)
     assert row is not None
@@ -75,11 +75,11 @@ def test_a_key_belongs_to_one_plan(engine: sa.Engine) -> None:
 
 def test_finished_plans_are_removed_by_age(engine: sa.Engine) -> None:
     now = [100.0]
-    store = PlanStore(engine, clock=lambda: now[0])
+    store, attempts = PlanStore(engine, clock=lambda: now[0]), AttemptStore(engine, clock=lambda: now[0])
     old, running = _new(store), _new(store)
     for plan_id in (old, running):
-        store.begin(plan_id, "a")
-    store.finish(old, 1, "succeeded", "finished", outcome=None, fault=None)
+        attempts.begin(plan_id, "a")
+    attempts.finish(old, 1, "succeeded", "finished", outcome=None, fault=None)
     assert store.delete_finished_before(100.0) == 0
     assert store.delete_finished_before(101.0) == 1
     assert store.get(running) is not None
@@ -92,9 +92,11 @@ def test_silent_workers_are_found(engine: sa.Engine) -> None:
     workers.beat("a")
     now[0] = 120.0
     workers.beat("b")
-    assert (workers.dead(30.0), workers.dead(10.0), workers.num_living(10.0)) == ([], ["a"], 1)
-    workers.leave("a")
-    assert workers.dead(10.0) == []
+    assert (workers.living(30.0), workers.living(10.0), workers.num_living(10.0)) == ({"a", "b"}, {"b"}, 1)
+    workers.forget_silent(10.0)
+    assert workers.living(30.0) == {"b"}
+    workers.leave("b")
+    assert workers.living(30.0) == frozenset()
 
 
 def test_a_database_of_another_version_is_refused(engine: sa.Engine) -> None:

@@ -1,0 +1,100 @@
+"""Kills programs at random while plans are submitted, and prints what became of the plans.
+
+    python -m tests.soak --seed 7 --kills 200 --plans 500 --database postgres
+
+Ends with 1 when a plan was lost, doubled, stuck or ended with something that did not happen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.soak.audit import Audit, audit, num_sessions, stuck_plans
+from tests.soak.fleet import SETTINGS, Fleet, fleet
+from tests.soak.load import Load
+from tests.unit.app.postgres import postgres
+
+SETTLE_S = 120.0
+
+
+def main() -> int:
+    """Run one soak and print its result."""
+    options = _options()
+    dice = random.Random(options.seed)
+    _say(f"soak: seed {options.seed}, {options.kills} kills, at least {options.plans} plans, {options.database}")
+    started = time.monotonic()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="soak")))
+        server = None
+        if options.database == "postgres":
+            (folder / "pg" / "x").mkdir(parents=True)
+            server = stack.enter_context(postgres(folder / "pg" / "x"))
+        url = server.url if server else f"sqlite:///{folder / 'soak.sqlite'}"
+        log = stack.enter_context(Path(options.log or folder / "programs.log").open("wb"))
+        ships = stack.enter_context(fleet(url, dice, server, log))
+        load = Load(ships.ports, options.seed, options.clients)
+        _wait(lambda: all(one.is_up for one in ships.members), 120.0)
+        load.start()
+        _kill_at_random(ships, load, options.kills, options.plans)
+        load.join()
+        _wait(lambda: not stuck_plans(url), SETTLE_S)
+        found = audit(url, load.promises, num_child_kills=ships.kills["child"] + 4 * ships.kills["fork server"],
+                      max_attempts=SETTINGS["max_attempts"])  # fmt: skip
+        _wait(lambda: num_sessions(url) == 0, 30.0)
+        leftovers = num_sessions(url)
+    _report(ships, load, found, leftovers, time.monotonic() - started)
+    return 0 if found.is_clean and not load.complaints and leftovers == 0 else 1
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--plans", type=int, default=500)
+    parser.add_argument("--clients", type=int, default=10)
+    parser.add_argument("--log", help="keep what the programs write on standard error in this file")
+    parser.add_argument("--database", choices=("postgres", "sqlite"), default="postgres")
+    return parser.parse_args()
+
+
+def _wait(condition: object, limit_s: float) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition() and time.monotonic() < deadline:  # type: ignore[operator]
+        time.sleep(0.5)
+
+
+def _kill_at_random(ships: Fleet, load: Load, num_kills: int, num_plans: int) -> None:
+    while ships.kills.total() < num_kills or len(load.promises) < num_plans:
+        time.sleep(ships.dice.uniform(0.2, 1.5))
+        if ships.kills.total() < num_kills:
+            ships.kill_something()
+        ships.restart_the_dead()
+
+
+def _report(ships: Fleet, load: Load, found: Audit, leftovers: int, seconds: float) -> None:
+    _say(f"killed: {', '.join(f'{kind} {number}' for kind, number in sorted(ships.kills.items()))}")
+    _say(f"plans: {len(load.promises)} submitted; requests repeated: {load.num_repeated}; {seconds:.0f} s")
+    _say(f"ends: {', '.join(f'{end} {number}' for end, number in sorted(found.ends.items()))}")
+    _say(f"most attempts of one plan: {found.max_attempt}; open rows of the queue: {leftovers}")
+    _say(f"lost {len(found.lost)}, doubled {len(found.doubled)}, stuck {len(found.stuck)}, "
+          f"dishonest {len(found.dishonest)}, complaints {len(load.complaints)}")  # fmt: skip
+    for kind in ("lost", "doubled", "stuck", "dishonest"):
+        for line in getattr(found, kind)[:20]:
+            _say(f"  {kind}: {line}")
+    for line in load.complaints[:20]:
+        _say(f"  complaint: {line}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""A process that has imported everything and forks the programs of a soak, so that a start costs no imports.
+
+Owns the forking. What is forked is a process of its own with a group of its own, like one started by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import IO
+
+import psutil
+
+from tests.unit.app import serve_fake
+from tests.unit.app.programs import ROOT
+
+
+class Program:
+    """One forked program."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._process = psutil.Process(pid)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        try:
+            return self._process.is_running() and self._process.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
+
+    def signal(self, number: int) -> None:
+        """Send a signal, if it still runs."""
+        if self.is_running:
+            os.kill(self.pid, number)
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until it has ended; kill it after so long."""
+        _, left = psutil.wait_procs([self._process], timeout=timeout_s)
+        for one in left:
+            one.kill()
+
+
+class Nursery:
+    """Starts programs by forking a process that is warm."""
+
+    def __init__(self, log: IO[bytes]) -> None:
+        command = [sys.executable, "-m", "tests.soak.nursery"]
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+        )
+
+    def start(self, arguments: Sequence[str]) -> Program:
+        """Fork one program."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(list(arguments)) + "\n")
+        self._process.stdin.flush()
+        return Program(int(self._process.stdout.readline()))
+
+    def close(self) -> None:
+        """End the nursery; programs must have ended before."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(timeout=10)
+
+
+def main() -> None:
+    """Fork once for every line of arguments and say the id of the child."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children here
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            _become(json.loads(line))
+        sys.stdout.write(f"{pid}\n")
+        sys.stdout.flush()
+
+
+def _become(arguments: list[str]) -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    sys.argv = ["serve_fake", *arguments]
+    status = 1
+    try:
+        serve_fake.main()
+        status = 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""A real Postgres server for tests: it can be stopped, killed with everything below it, and started again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+from tests.unit.app.programs import HOST, free_port
+
+NOBODY = 65534
+
+
+class NoPostgres(Exception):
+    """The server is not installed."""
+
+
+def _tool(name: str) -> str:
+    installed = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
+    found = str(installed[-1]) if installed else shutil.which(name)
+    if found is None:
+        raise NoPostgres(f"Postgres is not installed, no {name}: run make postgres")
+    return found
+
+
+def _run(*command: str, check: bool = True) -> int:
+    """Run a tool of Postgres, which refuses to be root."""
+    user = NOBODY if os.getuid() == 0 else None
+    done = subprocess.run(command, check=check, user=user, group=user, extra_groups=[] if user else None,
+                          stdout=subprocess.DEVNULL, stderr=None if check else subprocess.DEVNULL,
+                          cwd="/")  # fmt: skip
+    return done.returncode
+
+
+class Postgres:
+    """One server with a folder and a port of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        for one in (folder, folder.parent, folder.parent.parent):
+            one.chmod(0o755)
+        if os.getuid() == 0:
+            os.chown(folder, NOBODY, NOBODY)
+        self._data, self._folder, self.port = folder / "data", folder, free_port()
+        self.url = f"postgresql://isthmus@{HOST}:{self.port}/postgres"
+        _run(_tool("initdb"), "-D", str(self._data), "-U", "isthmus", "-A", "trust")
+        self.start()
+
+    def start(self) -> None:
+        """Start it and wait until it answers; what is left of a killed one may need a moment to go."""
+        options = f"-p {self.port} -k {self._folder} -c listen_addresses={HOST} -c fsync=off"
+        command = (_tool("pg_ctl"), "-D", str(self._data), "-o", options, "-l", str(self._folder / "log"), "-w")
+        for _ in range(30):
+            if _run(*command, "start", check=False) == 0:
+                return
+            time.sleep(0.5)
+        raise AssertionError("Postgres does not start:\n" + (self._folder / "log").read_text()[-2000:])
+
+    def stop(self, mode: str = "immediate") -> None:
+        """End it as an administrator does."""
+        _run(_tool("pg_ctl"), "-D", str(self._data), "-m", mode, "-w", "stop", check=False)
+
+    def kill(self) -> None:
+        """SIGKILL to the server and to every session of it at once."""
+        pid = int((self._data / "postmaster.pid").read_text().split()[0])
+        server = psutil.Process(pid)
+        for one in (server, *server.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                one.send_signal(signal.SIGKILL)
+
+
+@contextmanager
+def postgres(folder: Path) -> Iterator[Postgres]:
+    """A running server that is gone at the end."""
+    server = Postgres(folder)
+    try:
+        yield server
+    finally:
+        server.stop()
