@@ -119,8 +119,10 @@ def verify(context: typer.Context, request: Source, plan_file: Annotated[str, ty
 
 @cli.command()
 def export(
-    plan_file: Annotated[str, typer.Argument(metavar="PLAN")],
-    kind: Annotated[str, typer.Option("--format", help="chrome-trace, rank-map-csv, ...")],
+    plan_file: Annotated[str, typer.Argument(metavar="PLAN", help="A plan, as isthmus plan --out writes it.")],
+    kind: Annotated[
+        str, typer.Option("--format", help="slurm-hostfile, report-html, ...; a wrong name lists them all.")
+    ],
     out: OutFile = None,
     request: Annotated[
         str | None, typer.Option(help="The request; names buildings and hosts where it is needed.")
@@ -133,11 +135,14 @@ def export(
 
     exporter = exporter_named(kind)
     asked = None if request is None else read_request(read_source(request))
-    text = exporter.export(read_plan(read_source(plan_file)), asked)
+    found = read_plan(read_source(plan_file))
+    text = exporter.export(found, asked)
     if out is None:
         typer.echo(text, nl=False)
-    else:
-        _write(out, text.encode())
+        return
+    _write(out, text.encode())
+    for line in (f"for {exporter.target.tool} {exporter.target.versions}", *exporter.not_expressed(found, asked)):
+        ERR.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 @cli.command()

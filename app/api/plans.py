@@ -151,7 +151,7 @@ def delete_plan(plan_id: PlanId, service: Service, caller: Asking) -> Response:
 
 
 @router.get("/{plan_id}/artifacts/{kind}", responses={200: {"description": "The artifact", "content": {
-                "application/json": {}, "text/csv": {}, "text/html": {}, "text/plain": {}}},
+                "application/json": {}, "application/yaml": {}, "text/csv": {}, "text/html": {}, "text/plain": {}}},
                 **documented(400, 404, 409, 422, 503)},
             summary="Export a plan for another tool")  # fmt: skip
 def read_artifact(plan_id: PlanId, kind: ArtifactKind, service: Service, caller: Asking) -> Response:

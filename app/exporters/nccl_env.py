@@ -127,6 +127,8 @@ def losses(plan: Plan, _request: PlanRequest | None = None) -> Iterator[str]:
     """What mainline NCCL cannot be told."""
     if len({choice.num_queue_pairs for choice in plan.transport if choice.tier != "scale_up"}) > 1:
         yield "queue pairs per communicator: one environment serves the whole process, the largest number is set"
+    if len({choice.reliability == "tcp" for choice in plan.transport if choice.tier != "scale_up"}) > 1:
+        yield "sockets on some ways only: one environment serves the whole process, all communicators take sockets"
     if any("hierarchical" in choice.algorithm for choice in plan.transport):
         yield "hierarchical collectives: trainers build them from groups (HSDP, optimizer instances), or NCCL chooses"
     if "direct" in {choice.algorithm for choice in plan.transport if choice.collective == "all_to_all"}:

@@ -19,7 +19,7 @@ COLUMNS = (
     "first_rank", "num_ranks", "pipeline_rank", "route", "building", "place", "pool", "first_gpu", "hosts",
 )  # fmt: skip
 
-FORMULA_STARTS = tuple("=+-@\t\r＝＋－＠")  # the wide forms count in East Asian spreadsheets
+FORMULA_STARTS = tuple("=+-@\t\r\n＝＋－＠")  # the wide forms count in East Asian spreadsheets
 
 
 def rank_map_csv(plan: Plan, request: PlanRequest | None = None) -> str:

@@ -26,7 +26,7 @@ from app.exporters import (
     volcano_job,
 )
 from app.exporters.report.page import report_html
-from app.exporters.target import Target
+from app.exporters.target import Target, one_line
 from app.faults import Fault, Refused
 from models.plan import Plan
 from models.request import PlanRequest
@@ -73,6 +73,10 @@ class Exporter:
     suffix: str
     target: Target = PEOPLE
     losses: Losses = no_losses
+
+    def not_expressed(self, plan: Plan, request: PlanRequest | None) -> Iterator[str]:
+        """Its losses as lines for people, each safe to print."""
+        return (one_line(f"not expressed: {loss}") for loss in self.losses(plan, request))
 
 
 def export_notes(plan: Plan, request: PlanRequest | None = None) -> str:
@@ -147,5 +151,5 @@ def exporter_named(name: str) -> Exporter:
     if name not in EXPORTERS:
         allowed = ", ".join(EXPORTERS)
         raise Refused((Fault("not-an-option", f"there is no export {name!r}", allowed=allowed,
-                             remedy=f"Use one of {allowed}.", where="--format"),))  # fmt: skip
+                             remedy="Give one of these names.", where="--format"),))  # fmt: skip
     return EXPORTERS[cast(ArtifactKind, name)]

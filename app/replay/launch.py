@@ -30,6 +30,7 @@ STARTING_S = 60.0  # importing PyTorch on a busy machine
 STARTING_S_PER_RANK = 5.0  # its process group, and the reference model
 SLOWEST = 4.0  # times the prediction, after which something hangs
 MAX_TOTAL_S = 900.0
+WORST = ("loss_difference", "gradient_difference", "parameter_difference", "largest_gradient")
 ROUNDING = 1e-9  # of the largest gradient: sums of micro-batches in another order, in double precision
 
 
@@ -68,6 +69,15 @@ class Measured(Frozen):
         """Loss, gradients and parameters equal those of the unpipelined model, but for the order of additions."""
         worst = max(self.loss_difference, self.gradient_difference, self.parameter_difference)
         return worst <= ROUNDING * self.largest_gradient
+
+
+def together(one: Measured, again: Measured) -> Measured:
+    """One case from the repetitions of two executions; what went wrong in either of them stays."""
+    repetitions_s = (*one.repetitions_s, *again.repetitions_s)
+    worst = {name: max(getattr(one, name), getattr(again, name)) for name in WORST}
+    measured_s = min(repetitions_s)
+    changes = {"repetitions_s": repetitions_s, "measured_s": measured_s, "ratio": measured_s / one.predicted_s}
+    return one.model_copy(update=changes | worst | {"same_order": one.same_order and again.same_order})
 
 
 def check_torch() -> None:
@@ -134,7 +144,6 @@ def _measured(case: ReplayCase, by_rank: Sequence[dict[str, Any]]) -> Measured:
     repetitions = [_makespan_s(spans) for spans in zip(*(one["spans"] for one in by_rank), strict=True)]
     measured_s = min(repetitions)
     losses = [one["loss"] for one in by_rank if one["loss"] is not None]
-    worst = ("loss_difference", "gradient_difference", "parameter_difference", "largest_gradient")
     return Measured(
         name=case.name,
         predicted_s=case.predicted_s,
@@ -143,7 +152,7 @@ def _measured(case: ReplayCase, by_rank: Sequence[dict[str, Any]]) -> Measured:
         ratio=measured_s / case.predicted_s,
         same_order=all(_in_order(case, rank, one["spans"]) for rank, one in enumerate(by_rank)),
         loss=losses[0],
-        **{name: max(one[name] for one in by_rank) for name in worst},
+        **{name: max(one[name] for one in by_rank) for name in WORST},
     )
 
 

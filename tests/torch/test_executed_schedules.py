@@ -1,8 +1,9 @@
 """PyTorch runs the exported schedules: as fast as predicted, ranked as predicted, with the unpipelined gradients.
 
 Wall times are asserted here and nowhere else, because they are what is claimed: each operation takes tens of
-milliseconds, of which a process sleeps most. Other work on the machine only ever adds to a time, so the fastest of the
-repetitions counts; the table that is printed shows their median and the load of the machine beside it.
+milliseconds, of which a process sleeps most. No operation ends before its planned time and other work on the machine
+only adds, so the fastest of the repetitions counts, and more of them never make a slow schedule look fast: what was
+disturbed is repeated. The table that is printed shows number and median of the repetitions and the load of the machine.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ import psutil
 import pytest
 
 from app.replay import launch
-from app.replay.case import replay_case
+from app.replay.case import ReplayCase, replay_case
 from app.replay.job import ReplayJob
-from app.replay.launch import Measured, ReplayFailed, execute
+from app.replay.launch import Measured, ReplayFailed, execute, together
 from tests.torch.cases import DELAYS, LAYOUTS, OURS, problem, schedule
 
 UNIT_S = 0.05  # real time of a planned unit: a forward of a whole stage
 TOLERANCE = 0.10
 ALIKE = 0.02  # predictions closer than this are no ranking
 NUM_REPETITIONS = 5
+CALM, MAX_MORE = 1.05, 3  # measured over predicted above which a case is repeated, so many times
 
 Figures = dict[tuple[str, float], Measured]
 WITH_MESSAGES = ("ours", "zbv", "interleaved")  # the export with communication, too, at the middle delay
@@ -42,8 +44,9 @@ def figures(request: pytest.FixtureRequest) -> Figures:
         spans = [end - start for row in found.ranks for start, end in zip(row.start_s, row.end_s, strict=True)]
         cases.append(replay_case(name, asked, found, UNIT_S * sum(spans) / len(spans)))
     before = os.getloadavg()[0]
-    measured = execute(ReplayJob(cases=tuple(cases), num_repetitions=NUM_REPETITIONS))
-    found = dict(zip(CASES, measured, strict=True))
+    found = dict(zip(CASES, execute(ReplayJob(cases=tuple(cases), num_repetitions=NUM_REPETITIONS)), strict=True))
+    for _ in range(MAX_MORE):
+        found |= _once_more(found, dict(zip(CASES, cases, strict=True)))
     for line in (
         *_table(found),
         f"load of {os.cpu_count()} cores: {before:.1f} before, {os.getloadavg()[0]:.1f} after",
@@ -52,12 +55,21 @@ def figures(request: pytest.FixtureRequest) -> Figures:
     return found
 
 
+def _once_more(figures: Figures, cases: dict[tuple[str, float], ReplayCase]) -> Figures:
+    """The cases that something seems to have disturbed, with more repetitions."""
+    disturbed = [key for key, one in figures.items() if one.ratio > CALM]
+    if not disturbed:
+        return {}
+    again = execute(ReplayJob(cases=tuple(cases[key] for key in disturbed), num_repetitions=NUM_REPETITIONS))
+    return {key: together(figures[key], one) for key, one in zip(disturbed, again, strict=True)}
+
+
 def _table(figures: Figures) -> Iterator[str]:
-    yield f"\n{'delay':>5}  {'schedule':12} {'predicted':>9} {'fastest':>9} {'ratio':>6} {'median':>9}  gradients off"
+    yield f"\n{'delay':>5}  {'schedule':12} {'predicted':>9} {'fastest':>9} {'ratio':>6} {'median':>9} {'of':>3}"
     for (name, delay), one in figures.items():
         yield (
             f"{delay:5g}  {name:12} {one.predicted_s:7.3f} s {one.measured_s:7.3f} s {one.ratio:6.3f} "
-            f"{one.median_s:7.3f} s  {one.gradient_difference:.1e} of {one.largest_gradient:.1e}"
+            f"{one.median_s:7.3f} s {len(one.repetitions_s):3}  off by {one.gradient_difference:.1e}"
         )
 
 

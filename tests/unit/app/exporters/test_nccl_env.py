@@ -77,6 +77,12 @@ def test_tcp_takes_sockets_and_no_queue_pairs() -> None:
     assert not any("_IB_" in name for name in found)
 
 
+def test_sockets_for_all_where_one_needs_them_are_reported() -> None:
+    told = "not expressed: sockets on some ways only"
+    assert told in nccl_env(_plan({"reliability": "tcp"}, {}))
+    assert told not in nccl_env(_plan({"reliability": "tcp"}))
+
+
 @pytest.mark.parametrize(("outstanding", "mib"), [(1, 4), (8, 4), (9, 8), (16, 8), (64, 32), (1000, 64)])
 def test_the_buffer_holds_the_outstanding_chunks(outstanding: int, mib: int) -> None:
     assert buffer_bytes(TransportChoice.model_validate(CHOICE | {"num_outstanding": outstanding})) == mib * 1024**2

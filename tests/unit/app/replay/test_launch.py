@@ -11,7 +11,7 @@ import pytest
 from app.faults import Refused
 from app.replay import launch
 from app.replay.job import ReplayJob
-from app.replay.launch import Measured, check_torch, execute
+from app.replay.launch import Measured, check_torch, execute, together
 from tests.unit.app.replay.test_case import case
 
 
@@ -56,14 +56,27 @@ def test_the_process_that_failed_first_has_the_word(tmp_path: Path) -> None:
     assert launch._last_words(logs) == "ValueError: why"  # noqa: SLF001
 
 
-def test_the_fastest_repetition_counts_and_the_median_is_told() -> None:
-    spans = [[("0F0", start, start + taken)] for start, taken in ((0.0, 1.5), (10.0, 1.0), (20.0, 1.2))]
-    differences = dict.fromkeys(("loss_difference", "gradient_difference", "parameter_difference"), 0.0)
+def _of(*taken_s: float, loss_difference: float = 0.0) -> Measured:
+    spans = [[("0F0", start, start + taken)] for start, taken in enumerate(taken_s)]
+    differences = {"loss_difference": loss_difference, "gradient_difference": 0.0, "parameter_difference": 0.0}
     result = {"spans": spans, "loss": 1.0, "largest_gradient": 1.0} | differences
     one = case().model_copy(update={"schedule_csv": "0F0\n", "predicted_s": 0.8})
     found: Measured = launch._measured(one, [result])  # noqa: SLF001
+    return found
+
+
+def test_the_fastest_repetition_counts_and_the_median_is_told() -> None:
+    found = _of(1.5, 1.0, 1.2)
     assert found.measured_s == pytest.approx(1.0)
     assert found.median_s == pytest.approx(1.2)
     assert found.ratio == pytest.approx(1.25)
     assert found.same_order
     assert found.same_result
+
+
+def test_a_disturbed_case_may_be_repeated_and_keeps_what_went_wrong() -> None:
+    found = together(_of(1.5, 1.4, 1.3, loss_difference=0.5), _of(1.0, 1.2, 1.6))
+    assert len(found.repetitions_s) == 6
+    assert found.measured_s == pytest.approx(1.0)
+    assert found.ratio == pytest.approx(1.25)
+    assert not found.same_result
