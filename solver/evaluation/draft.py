@@ -19,8 +19,8 @@ from models.schedule import (
 )
 from solver.context import Context
 from solver.evaluation.candidate import Candidate
-from solver.evaluation.scheduling import Scheduler, Timing
-from solver.evaluation.ways import TimedWay, Way, better_way, least_end_s, remembered
+from solver.evaluation.scheduling import Scheduler, Timing, sparing
+from solver.evaluation.ways import TimedWay, Way, better_way, least_end_s
 from solver.placement.fill import PooledRoute
 from solver.schedules.bounds import lower_bound
 from solver.space.stages import PoolStages, pool_stages
@@ -115,7 +115,7 @@ def draft(
     update = max(float(stages[pool].optimizer_s[rank]) for route in routes for rank, pool in enumerate(route.pools))
     if cutoff_s < float("inf") and any(least_end_s(*both, _bound_s) + update >= cutoff_s for both in set(ways)):
         return None
-    ask = remembered(scheduler)
+    ask = sparing(scheduler, [at_once.problem for at_once, _ in ways])
     wanted = turns or (None,) * len(ways)
     found = [better_way(*both, ask, take_turns=take) for both, take in zip(ways, wanted, strict=True)]
     timed = tuple(one for one in found if one is not None)

@@ -30,7 +30,7 @@ UNJUDGED = Verdict(accepted=False, rules_checked=())
 def plan_of(context: Context, draft: Draft, proof: Proof) -> Plan:
     """The plan of a draft, not yet judged."""
     placement = placement_of(context, draft.candidate)
-    written = {timing: timing.written() for timing in draft.timings}
+    written = {timing: timing.written() for timing in dict.fromkeys(draft.timings)}
     time = time_of(draft)
     prices = link_prices(context, draft.traffic, hidden_s=draft.pipeline_s - time.pipeline_s)
     loads = link_loads(context, draft.traffic, iteration_s=draft.iteration_s, prices=prices)

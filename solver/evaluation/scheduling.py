@@ -6,8 +6,10 @@ one, so only what becomes a plan is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from models.schedule import PipelineProblem, PipelineSchedule
 from solver.clock import WORK_PER_OPERATION_S, Clock, charge
@@ -16,12 +18,14 @@ from solver.cost.columns import FloatArray
 from solver.cpsat.solve import search_pipeline
 from solver.schedules.assemble import assemble
 from solver.schedules.bounds import lower_bound
-from solver.schedules.portfolio import Candidate, best_of, candidates
-from solver.verify.pipeline_shape import PipelineOrder, shape_of
-from solver.verify.replay import PipelineReplay, replay_shape
+from solver.schedules.portfolio import TOLERANCE, Candidate, best_of, candidates
+from solver.verify.pipeline_shape import Ints, PipelineOrder, shape_of
+from solver.verify.replay import PipelineReplay, channel_messages, replay_shape
 
 ONE_WAY = ("one_f_one_b", "eager_one_f_one_b", "zb_h1", "greedy", "cross_greedy")
 CHUNKED = ("greedy", "interleaved", "flexible_limited", "cross_greedy")
+MANY_PROBLEMS = 4  # up to so many different routes are scheduled one by one
+MOST_TAKEN_OVER = 3  # orders that a route tries before it is scheduled
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +55,56 @@ class Timing:
 
 
 Scheduler = Callable[[PipelineProblem], Timing | None]
+
+
+def sparing(scheduler: Scheduler, problems: Sequence[PipelineProblem]) -> Scheduler:
+    """The scheduler for the routes with these problems, asked once per problem.
+
+    The slowest route sets the pace. So where many problems differ, those with most to do are scheduled first, and the
+    others take over an order that ends no later.
+    """
+    known: dict[PipelineProblem, Timing | None] = {}
+    distinct = sorted(dict.fromkeys(problems), key=_least_s, reverse=True)
+    many = len(distinct) > MANY_PROBLEMS
+
+    def ask(problem: PipelineProblem) -> Timing | None:
+        if problem not in known:
+            others = [one for one in known.values() if one is not None] if many else []
+            known[problem] = _taken_over(problem, others) or scheduler(problem)
+        return known[problem]
+
+    if many:
+        all(ask(problem) is not None for problem in distinct)
+    return ask
+
+
+def _least_s(problem: PipelineProblem) -> float:
+    """All work of one micro-batch and its way there and back, and the others on the busiest rank: a rough measure."""
+    work_r = [0.0] * len(problem.ranks)
+    for rank, stage in zip(problem.placement, problem.stages, strict=True):
+        work_r[rank] += stage.forward_s + stage.input_grad_s + stage.weight_grad_s
+    way_s = sum(2.0 * (hop.latency_s + hop.occupancy_s) for hop in problem.hops)
+    return sum(work_r) + way_s + (problem.num_microbatches - 1) * max(work_r)
+
+
+def _taken_over(problem: PipelineProblem, others: list[Timing]) -> Timing | None:
+    """The order of a timing of the same layout that fits into memory here and ends no later than the latest of all."""
+    shape, latest_s = shape_of(problem), max((one.end_s for one in others), default=0.0)
+    alike = [one for one in others if one.problem.placement == problem.placement]
+    for one in list({id(one.order.rank_ops): one for one in alike}.values())[:MOST_TAKEN_OVER]:
+        messages = tuple(own[np.argsort(_ready_s(one, own), kind="stable")] for own in channel_messages(shape))
+        order = PipelineOrder(one.order.rank_ops, messages)
+        found = Timing(problem, order, replay_shape(shape, order), one.generator)
+        if found.end_s <= latest_s and bool(np.all(found.replay.peak_memory_bytes <= shape.budget_r * TOLERANCE)):
+            return found
+    return None
+
+
+def _ready_s(timing: Timing, messages: Ints) -> FloatArray:
+    """When these messages exist in a timing; gradient exchanges come last."""
+    ends = timing.replay.end
+    ready: FloatArray = np.where(messages < len(ends), ends[np.minimum(messages, len(ends) - 1)], np.inf)
+    return ready
 
 
 def portfolio_timing(

@@ -87,18 +87,6 @@ def _same_order(timing: Timing, way: Way) -> Timing:
     return Timing(way.problem, timing.order, replay(way.problem, timing.order), timing.generator)
 
 
-def remembered(scheduler: Scheduler) -> Scheduler:
-    """The scheduler, asked once per problem: routes with the same problem share its timing."""
-    known: dict[PipelineProblem, Timing | None] = {}
-
-    def ask(problem: PipelineProblem) -> Timing | None:
-        if problem not in known:
-            known[problem] = scheduler(problem)
-        return known[problem]
-
-    return ask
-
-
 Bound = Callable[[PipelineProblem], float]
 
 

@@ -78,6 +78,8 @@ class Topology:
     places: tuple[Place, ...]
     edges: tuple[Edge, ...]
     _trees: dict[PlaceId, dict[PlaceId, int]] = field(default_factory=dict, repr=False, compare=False)
+    _paths: dict[tuple[PlaceId, PlaceId], tuple[int, ...]] = field(default_factory=dict, repr=False, compare=False)
+    _ends: dict[tuple[PlaceId, PlaceId], PathFacts] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def index_of(self) -> Mapping[PlaceId, int]:
@@ -153,6 +155,12 @@ class Topology:
 
         Raises ValueError where no path exists: ask `connected` first.
         """
+        pair = (place_a, place_b)
+        if pair not in self._paths:
+            self._paths[pair] = self._found_path(place_a, place_b)
+        return self._paths[pair]
+
+    def _found_path(self, place_a: PlaceId, place_b: PlaceId) -> tuple[int, ...]:
         tree = self._tree(place_a)
         edges: list[int] = []
         at = place_b
@@ -183,7 +191,14 @@ class Topology:
 
     def path_facts(self, place_a: PlaceId, place_b: PlaceId, along: tuple[int, ...] | None = None) -> PathFacts:
         """A path, by default that of least latency, end to end from GPU to GPU; answers come back the shortest way."""
-        forward = self.path(place_a, place_b) if along is None else along
+        usual = self.path(place_a, place_b)
+        if along is not None and along != usual:
+            return self._end_to_end(place_a, place_b, along)
+        if (place_a, place_b) not in self._ends:
+            self._ends[place_a, place_b] = self._end_to_end(place_a, place_b, usual)
+        return self._ends[place_a, place_b]
+
+    def _end_to_end(self, place_a: PlaceId, place_b: PlaceId, forward: tuple[int, ...]) -> PathFacts:
         access = latency.access_s(self.place(place_a).level) + latency.access_s(self.place(place_b).level)
         there = access + sum(self.edges[index].latency_s for index in forward)
         back = access + sum(self.edges[index].latency_s for index in self.path(place_b, place_a))

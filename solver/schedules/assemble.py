@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from models.schedule import LinkDirection, LinkTimeline, PipelineProblem, PipelineSchedule, RankTimeline
-from solver.verify.pipeline_shape import Ints, PipelineOrder, PipelineShape, shape_of
+from solver.verify.pipeline_shape import Floats, Ints, PipelineOrder, PipelineShape, shape_of
 from solver.verify.replay import PipelineReplay, occupancies, replay_shape
 
 PROVEN = 1e-6  # relative distance below which a bound and a value are the same number
@@ -42,10 +42,10 @@ def assemble(
 
 def rank_timelines(shape: PipelineShape, order: PipelineOrder, run: PipelineReplay) -> tuple[RankTimeline, ...]:
     """Operations of every rank with their times."""
-    texts = np.array(shape.texts())
+    texts = shape.texts()
     return tuple(
         RankTimeline(
-            operations=tuple(texts[operations].tolist()),
+            operations=tuple(map(texts.__getitem__, operations.tolist())),
             start_s=tuple(run.start[operations].tolist()),
             end_s=tuple(run.end[operations].tolist()),
             peak_memory_bytes=float(run.peak_memory_bytes[rank]),
@@ -59,22 +59,23 @@ def link_timelines(
 ) -> tuple[LinkTimeline, ...]:
     """Messages of every link and direction that is used, gradient exchanges apart."""
     timelines = []
+    taken_s = occupancies(shape)
     for channel, messages in enumerate(order.channel_ops):
         own = messages[messages < shape.num_operations]
         direction: LinkDirection = "up" if channel % 2 == 0 else "down"
-        timelines.append(_timeline(shape, run, shape.link_names[channel // 2], direction, own))
+        timelines.append(_timeline(shape, run, taken_s, (shape.link_names[channel // 2], direction), own))
     timelines += _delays_only(problem, shape, run)
     for stage in np.flatnonzero(shape.sync_s > 0):
         name = problem.stages[stage].gradient_sync_link or f"gradient exchange of stage {stage}"
         message = np.array([shape.num_operations + stage], dtype=np.int64)
-        timelines.append(_timeline(shape, run, name, "both", message))
+        timelines.append(_timeline(shape, run, taken_s, (name, "both"), message))
     return tuple(line for line in timelines if line.transfers)
 
 
 def _delays_only(problem: PipelineProblem, shape: PipelineShape, run: PipelineReplay) -> list[LinkTimeline]:
     """Messages of hops that take a link no time: each leaves the instant it is produced."""
     lines = []
-    m = shape.num_microbatches
+    m, names = shape.num_microbatches, shape.texts()
     for hop in problem.hops:
         if hop.occupancy_s > 0:
             continue
@@ -84,19 +85,22 @@ def _delays_only(problem: PipelineProblem, shape: PipelineShape, run: PipelineRe
             messages = np.arange(m) + shape.operation_id(kind, stage, 0)
             messages = messages[np.argsort(run.end[messages], kind="stable")]
             times = tuple(run.end[messages].tolist())
-            texts = tuple(shape.text(int(message)) for message in messages)
+            texts = tuple(map(names.__getitem__, messages.tolist()))
             lines.append(LinkTimeline(link=hop.link_name, direction=way, transfers=texts, start_s=times, end_s=times))
     return lines
 
 
 def _timeline(
-    shape: PipelineShape, run: PipelineReplay, link: str, direction: LinkDirection, messages: Ints
+    shape: PipelineShape, run: PipelineReplay, taken_s: Floats, line: tuple[str, LinkDirection], messages: Ints
 ) -> LinkTimeline:
+    """One line: link and direction; `taken_s` is how long each message occupies its link."""
     starts = run.message_start[messages]
+    texts = shape.texts()
+    named = (texts[one] if one < len(texts) else shape.text(one) for one in messages.tolist())
     return LinkTimeline(
-        link=link,
-        direction=direction,
-        transfers=tuple(shape.text(int(message)) for message in messages),
+        link=line[0],
+        direction=line[1],
+        transfers=tuple(named),
         start_s=tuple(starts.tolist()),
-        end_s=tuple((starts + occupancies(shape)[messages]).tolist()),
+        end_s=tuple((starts + taken_s[messages]).tolist()),
     )

@@ -8,6 +8,7 @@ never schedules an operation of the pipeline.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -133,12 +134,8 @@ def _exchange(
     capacity: FloatArray,
 ) -> ExchangeCost:
     columns = columns_of(configuration)
-    overlap_s = max(_overlap_s(context, columns, stages[pool], stage) for pool in counts)
-    here = place_replicas(context, counts)
-    private_s = max(
-        _private_s(context, replace(columns, dp=np.array([here[context.pools[pool].place]])), pool, stages[pool], stage)
-        for pool in counts
-    )
+    overlap_s = max(_overlap_s(context, columns, one, stage) for one in _distinct(stages, counts))
+    private_s = max(_private_s(context, columns, counts, stages, stage))
     one = stages[next(iter(counts))]
     plain = ring_of(context.topology, _places(context, counts))
     if not plain.steps:
@@ -236,17 +233,29 @@ def _overlap_s(context: Context, columns: Columns, stages: PoolStages, stage: in
     return float(context.stack.data_parallel_overlap.value * beside)
 
 
-def _private_s(context: Context, columns: Columns, pool: int, stages: PoolStages, stage: int) -> float:
-    """Reduction and gathering among the replicas of one place: `columns.dp` of them."""
-    traffic = step_traffic(
-        stages.cost.parameters[stage : stage + 1],
-        stages.cost.expert_parameters[stage : stage + 1],
-        columns,
-        fabric_of(context.pools[pool]),
-        context.stack,
-        gradient_bytes=context.job.optimizer.gradient_bytes_per_parameter,
-    )
-    return float(traffic.reduce_s[0] + traffic.gather_s[0])
+def _distinct(stages: dict[int, PoolStages], counts: Counter[int]) -> list[PoolStages]:
+    """Stage costs of these pools, once per kind of pool."""
+    return list({id(stages[pool]): stages[pool] for pool in counts}.values())
+
+
+def _private_s(
+    context: Context, columns: Columns, counts: Counter[int], stages: dict[int, PoolStages], stage: int
+) -> Iterator[float]:
+    """Reduction and gathering among the replicas of every place, all places of one kind of pool at once."""
+    here = place_replicas(context, counts)
+    for cost in _distinct(stages, counts):
+        own = [pool for pool in counts if stages[pool] is cost]
+        replicas = np.unique([here[context.pools[pool].place] for pool in own])
+        rows = np.zeros(len(replicas), dtype=np.int64)
+        traffic = step_traffic(
+            cost.cost.parameters[stage + rows],
+            cost.cost.expert_parameters[stage + rows],
+            replace(columns.take(rows), dp=replicas),
+            fabric_of(context.pools[own[0]]),
+            context.stack,
+            gradient_bytes=context.job.optimizer.gradient_bytes_per_parameter,
+        )
+        yield float((traffic.reduce_s + traffic.gather_s).max())
 
 
 def _stage_parameters(columns: Columns, stages: PoolStages, stage: int) -> FloatArray:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -129,8 +129,16 @@ class _Pricing:
     message_bytes: float
     sharers: Counter[int]
     room: dict[int, float]
+    _known: dict[tuple[int, int, bool], HopDelay] = field(default_factory=dict)
 
     def hop(self, leg: _Leg) -> HopDelay:
+        """Legs between the same pools in the same direction differ by their stage alone."""
+        key = (leg.source, leg.target, leg.upwards)
+        if key not in self._known:
+            self._known[key] = self._priced(leg)
+        return replace(self._known[key], stage=leg.stage)
+
+    def _priced(self, leg: _Leg) -> HopDelay:
         source, target = self.context.pools[leg.source], self.context.pools[leg.target]
         if source.place == target.place:
             local_s = max(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +45,7 @@ class Traffic:
     pipeline_s: float
     sharing: Sequence[Sharing | None]
 
-    @property
+    @cached_property
     def exchanging(self) -> frozenset[int]:
         """Edges that some exchange takes."""
         return frozenset(edge for cost in self.costs for edge in cost.edge_bytes)

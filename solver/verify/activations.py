@@ -6,9 +6,10 @@ Owns the running sum. Never knows a budget and never reads the bytes that a plan
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
-from models.schedule import Operation, RankTimeline
+from models.schedule import MAX_OPERATIONS, Operation, RankTimeline
 
 SAME_INSTANT = 1e-9
 
@@ -26,9 +27,15 @@ def timed_operations(timeline: RankTimeline) -> list[Timed]:
     """The operations of a rank; times without an operation are the schedule rules' find, and left out here."""
     timed = []
     for text, start, end in zip(timeline.operations, timeline.start_s, timeline.end_s, strict=False):
-        operation = Operation.parse(text)
+        operation = _parsed(text)
         timed.append(Timed(operation.stage, operation.kind, start, end))
     return timed
+
+
+@lru_cache(maxsize=MAX_OPERATIONS)
+def _parsed(text: str) -> Operation:
+    """Routes share their operations' names."""
+    return Operation.parse(text)
 
 
 def peak_activation_bytes(operations: Sequence[Timed], held: Mapping[int, tuple[float, float]]) -> float:

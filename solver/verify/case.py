@@ -112,6 +112,17 @@ class Case(Facts):
             )
         }
 
+    @cached_property
+    def _peaks(self) -> dict[tuple[int, tuple[tuple[int, tuple[float, float]], ...]], float]:
+        return {}
+
+    def _peak_bytes(self, operations: list[Timed], held: dict[int, tuple[float, float]]) -> float:
+        """Of one rank's operations, which routes with one schedule share."""
+        key = (id(operations), tuple(held.items()))
+        if key not in self._peaks:
+            self._peaks[key] = peak_activation_bytes(operations, held)
+        return self._peaks[key]
+
     def _memory_need(self, route: str, pipeline_rank: int) -> MemoryNeed:
         pool = self.pools_by_route[route][pipeline_rank]
         static = self.derived.static_memory(pool, pipeline_rank)
@@ -125,7 +136,7 @@ class Case(Facts):
                 "weights_bytes": float(static.weights_bytes[0]),
                 "gradients_bytes": float(static.gradients_bytes[0]),
                 "optimizer_bytes": float(static.optimizer_bytes[0]),
-                "activations_bytes": peak_activation_bytes(self.operations[route][pipeline_rank], held),
+                "activations_bytes": self._peak_bytes(self.operations[route][pipeline_rank], held),
                 "buffers_bytes": float(static.buffers_bytes[0]),
                 "framework_bytes": float(static.framework_bytes[0]),
                 "limit_bytes": self.derived.memory_limit_bytes(pool),

@@ -11,6 +11,7 @@ never judges.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -57,22 +58,40 @@ def joint_replay(request: PlanRequest, plan: Plan) -> JointReplay:
 
 def replay_case(case: Case) -> JointReplay:
     """`joint_replay` for a case that exists already."""
-    timelines = [case.timeline_by_route[route] for route in case.route_by_id]
+    twins = _twins(case)
+    routes = list(dict.fromkeys(twins.values()))
+    timelines = [case.timeline_by_route[route] for route in routes]
     stages = case.configuration.degrees.num_stages
     work = work_of([route_columns(one) for one in timelines], stages)
-    network = _network(case)
+    network = _network(case, routes)
     end, peak, sent = joint_kernel(work, network)
     if np.isnan(end).any():
         raise ValueError(f"operation {int(np.flatnonzero(np.isnan(end))[0])} of the joint replay never ends")
     stagger_s = np.array([one.stagger_s for one in timelines])
     exchange_end_s = _exchange_ends(case, _last_gradients(work, end, stages, stagger_s))
     counts = np.cumsum([0] + [one.problem.num_operations for one in timelines])
-    ends = {
+    own = {
         route: float(end[counts[index] : counts[index + 1]].max() + stagger_s[index])
-        for index, route in enumerate(case.route_by_id)
+        for index, route in enumerate(routes)
     }
+    ends = {route: own[twin] for route, twin in twins.items()}
     iteration_s = max(*ends.values(), *exchange_end_s, 0.0) + case.plan.time.optimizer_s
     return JointReplay(iteration_s, ends, exchange_end_s, _edges(case, peak, sent, iteration_s))
+
+
+def _twins(case: Case) -> dict[str, str]:
+    """For every route the first one that runs exactly as it does: the same schedule, and no message on any link."""
+    known: defaultdict[int, list[str]] = defaultdict(list)
+    twins: dict[str, str] = {}
+    for route in case.route_by_id:
+        timeline = case.timeline_by_route[route]
+        alike = known[id(timeline.schedule)]
+        alone = not timeline.stagger_s and not any(hop.occupancy_s for hop in timeline.problem.hops)
+        same = (one for one in alike if case.timeline_by_route[one].problem == timeline.problem)
+        twins[route] = next(same, route) if alone else route
+        if twins[route] == route and alone:
+            alike.append(route)
+    return twins
 
 
 def _last_gradients(work: Work, end: Floats, num_stages: int, stagger_s: Floats) -> Floats:
@@ -103,9 +122,9 @@ def _duration_s(one: StageExchange) -> float:
     return max(one.private_s, one.shared_s) + min(one.private_s, one.shared_s) / NUM_CHUNKS
 
 
-def _network(case: Case) -> Network:
-    """Flows of every hop of every route, both ways, and what exchanges take of the edges."""
-    routes, stages = list(case.route_by_id), case.configuration.degrees.num_stages
+def _network(case: Case, routes: list[str]) -> Network:
+    """Flows of every hop of these routes, both ways, and what exchanges take of the edges."""
+    number, stages = {route: index for index, route in enumerate(routes)}, case.configuration.degrees.num_stages
     capacity = case.network.topology.capacity_bytes_per_s
     size = 2 * stages * len(routes)
     weight, volume, tail, cap, floor = np.ones(size), np.ones(size), np.zeros(size), np.ones(size), np.zeros(size)
@@ -113,7 +132,7 @@ def _network(case: Case) -> Network:
     for boundary, hop in stated_hops(case):
         if hop.occupancy_s == 0:
             continue
-        rows = 2 * (stages * routes.index(boundary.route) + boundary.from_stage)
+        rows = 2 * (stages * number[boundary.route] + boundary.from_stage)
         replicas = case.route_by_id[boundary.route].num_replicas
         rate = case.network.boundary_bytes(boundary) / hop.occupancy_s
         for row, back in ((rows, False), (rows + 1, True)):
@@ -129,7 +148,7 @@ def _network(case: Case) -> Network:
     flat, offsets = ragged(edges)
     hold = np.minimum(_held_bytes_per_s(case), np.maximum(capacity - reserved, 0.0))
     left = np.repeat([case.timeline_by_route[route].problem.num_microbatches for route in routes], stages)
-    return Network(weight, volume, tail, cap, floor, flat, offsets, capacity, hold, left, _arm_left(case, left))
+    return Network(weight, volume, tail, cap, floor, flat, offsets, capacity, hold, left, _arm_left(case, routes, left))
 
 
 def reserved_bytes_per_s(case: Case) -> Floats:
@@ -187,11 +206,11 @@ def _held_bytes_per_s(case: Case) -> Floats:
     return np.outer(parts, routed).astype(np.float64)
 
 
-def _arm_left(case: Case, left: Ints) -> Ints:
+def _arm_left(case: Case, routes: list[str], left: Ints) -> Ints:
     """Weight gradients still to end, on each route and stage, when the exchange may be about to start."""
     overlap = {one.stage: one.overlap_s for one in case.plan.exchanges}
     counts = []
-    for route in case.route_by_id:
+    for route in routes:
         problem = case.timeline_by_route[route].problem
         for stage, cost in enumerate(problem.stages):
             last_s = cost.weight_grad_s + (cost.input_grad_s if problem.backward == "fused" else 0.0)

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from models.schedule import PipelineProblem, PipelineSchedule, PipelineViolation
 from solver.verify.pipeline_shape import Floats, Ints, PipelineShape, shape_of
 
+Texts = tuple[str, ...]
+Times = tuple[float, ...]
 TOLERANCE = 1e-9  # relative: stated times are sums of floats
 
 
@@ -39,27 +42,19 @@ def read(problem: PipelineProblem, schedule: PipelineSchedule) -> tuple[Stated |
     found = _lists_line_up(shape, schedule)
     if found:
         return None, found
-    rows = [
-        (rank, text, start, end)
-        for rank, one in enumerate(schedule.ranks)
-        for text, start, end in zip(one.operations, one.start_s, one.end_s, strict=True)
-    ]
-    start, end, objections = _columns(shape, [row[1:] for row in rows], shape.num_operations)
-    rank_of = np.full(shape.num_operations, -1, dtype=np.int64)
-    numbers = _numbers(shape)
-    for rank, text, _, _ in rows:
-        if text in numbers and numbers[text] < shape.num_operations:
-            rank_of[numbers[text]] = rank
-    messages = [
-        row for line in schedule.transfers for row in zip(line.transfers, line.start_s, line.end_s, strict=True)
-    ]
-    size = shape.num_operations + shape.num_stages
-    message_start, message_end, more = _columns(shape, messages, size)
-    slack_s = TOLERANCE * max(1e-9, float(np.nanmax(end, initial=0.0)))
-    orders = tuple(
-        np.array([numbers[text] for text in one.operations if text in numbers], dtype=np.int64)
-        for one in schedule.ranks
+    ranks = schedule.ranks
+    start, end, objections = _columns(
+        shape, [(one.operations, one.start_s, one.end_s) for one in ranks], messages=False
     )
+    numbers = _numbers(shape.texts(), shape.num_stages)
+    named = [np.array([numbers.get(text, -1) for text in one.operations], dtype=np.int64) for one in ranks]
+    orders = tuple(one[one >= 0] for one in named)
+    rank_of = np.full(shape.num_operations, -1, dtype=np.int64)
+    for rank, operations in enumerate(orders):
+        rank_of[operations[operations < shape.num_operations]] = rank
+    lines = [(line.transfers, line.start_s, line.end_s) for line in schedule.transfers]
+    message_start, message_end, more = _columns(shape, lines, messages=True)
+    slack_s = TOLERANCE * max(1e-9, float(np.nanmax(end, initial=0.0)))
     stated = Stated(problem, schedule, shape, start, end, rank_of, orders, message_start, message_end, slack_s)
     return stated, objections + more
 
@@ -77,26 +72,32 @@ def _lists_line_up(shape: PipelineShape, schedule: PipelineSchedule) -> list[Pip
 
 
 def _columns(
-    shape: PipelineShape, rows: Sequence[tuple[str, float, float]], size: int
+    shape: PipelineShape, rows: Sequence[tuple[Texts, Times, Times]], *, messages: bool
 ) -> tuple[Floats, Floats, list[PipelineViolation]]:
-    numbers = _numbers(shape)
-    start, end = np.full(size, np.nan), np.full(size, np.nan)
+    """Start and end by id of the operations, or of the messages; the first statement of each counts."""
+    numbers, size = _numbers(shape.texts(), shape.num_stages), shape.num_operations + messages * shape.num_stages
+    texts = [text for row in rows for text in row[0]]
+    ids = np.array([numbers.get(text, size) for text in texts], dtype=np.int64)
+    starts, ends = (np.array([time for row in rows for time in row[column]], dtype=np.float64) for column in (1, 2))
+    known, first = np.unique(np.where(ids < size, ids, size), return_index=True)
+    first, known = first[known < size], known[known < size]
     found = []
-    for text, row_start, row_end in rows:
-        number = numbers.get(text, size)
-        if number >= size:
+    for row in np.setdiff1d(np.arange(len(texts)), first, assume_unique=True).tolist():
+        text = texts[row]
+        if ids[row] >= size:
             rule = "fused" if ("BW" in text) != (shape.num_kinds == 2) and "F" not in text else "unknown_operation"
             found.append(violation(rule, text, "is not an operation of this problem"))
-        elif not np.isnan(start[number]):
-            found.append(violation("duplicate", text, "is stated twice"))
         else:
-            start[number], end[number] = row_start, row_end
+            found.append(violation("duplicate", text, "is stated twice"))
+    start, end = np.full(size, np.nan), np.full(size, np.nan)
+    start[known], end[known] = starts[first], ends[first]
     return start, end, found
 
 
-def _numbers(shape: PipelineShape) -> dict[str, int]:
-    texts = shape.texts() + [f"{stage}SYNC" for stage in range(shape.num_stages)]
-    return {text: number for number, text in enumerate(texts)}
+@lru_cache(maxsize=8)
+def _numbers(texts: Texts, num_stages: int) -> dict[str, int]:
+    named = (*texts, *(f"{stage}SYNC" for stage in range(num_stages)))
+    return {text: number for number, text in enumerate(named)}
 
 
 def violation(rule: str, where: str, detail: str) -> PipelineViolation:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -88,15 +89,20 @@ class PipelineShape:
             raise ValueError(f"{text}: there are {self.num_stages} stages and {self.num_microbatches} micro-batches")
         return self.operation_id(kinds[operation.kind], operation.stage, operation.microbatch)
 
-    def texts(self) -> list[str]:
+    def texts(self) -> tuple[str, ...]:
         """Text form of every operation, by id."""
-        microbatches = range(self.num_microbatches)
-        return [
-            f"{stage}{self.kind_name(kind)}{microbatch}"
-            for kind in range(self.num_kinds)
-            for stage in range(self.num_stages)
-            for microbatch in microbatches
-        ]
+        kinds = tuple(self.kind_name(kind) for kind in range(self.num_kinds))
+        return _texts(kinds, self.num_stages, self.num_microbatches)
+
+
+@lru_cache(maxsize=8)
+def _texts(kinds: tuple[OperationKind, ...], num_stages: int, num_microbatches: int) -> tuple[str, ...]:
+    return tuple(
+        f"{stage}{kind}{microbatch}"
+        for kind in kinds
+        for stage in range(num_stages)
+        for microbatch in range(num_microbatches)
+    )
 
 
 @dataclass(frozen=True, eq=False)
