@@ -27,7 +27,7 @@ class Policy:
     name: str
     assumptions: str
     considers: Callable[[Space], Mask]
-    patterns: tuple[Pattern, ...]
+    pattern: Pattern
     generators: tuple[str, ...]
     plain_ecmp: bool = False
     fused_backward: bool = False
@@ -35,7 +35,7 @@ class Policy:
     @property
     def exchanges(self) -> bool:
         """Gradients cross buildings, whatever else might be cheaper."""
-        return self.patterns == ("replicas_whole",)
+        return self.pattern == "replicas_whole"
 
     def scheduler(self, stopped: Callable[[], bool]) -> Scheduler:
         """The policy's own schedules."""
@@ -60,7 +60,7 @@ POLICIES: tuple[Policy, ...] = (
         "gathered weights (zero1 here, as Llama 3 did); plain or interleaved 1F1B with a fused backward; ECMP without "
         "queue-pair scaling or spraying. Stands for a hand-made production configuration (arXiv 2407.21783).",
         considers=lambda space: _sharded(space, FSDP, HSDP, ZERO1),
-        patterns=("replicas_whole",),
+        pattern="replicas_whole",
         generators=("one_f_one_b", "interleaved"),
         plain_ecmp=True,
         fused_backward=True,
@@ -70,7 +70,7 @@ POLICIES: tuple[Policy, ...] = (
         assumptions="The pipeline crosses buildings (PP-out), data parallelism never does; ZeRO-1; its delay-aware "
         "greedy, whole blocks and sub-blocks, one-way or V (arXiv 2507.00217). Its solver-made orders are not tried.",
         considers=lambda space: _zero1(space, ONE_WAY, V),
-        patterns=("ranks_whole",),
+        pattern="ranks_whole",
         generators=("cross_greedy", "cross_greedy_sub"),
     ),
     Policy(
@@ -79,7 +79,7 @@ POLICIES: tuple[Policy, ...] = (
         "backward. Transfers of its pipelines share a link evenly: taking it in turns ends the last one no earlier "
         "(arXiv 2411.14458).",
         considers=lambda space: _zero1(space, ONE_WAY),
-        patterns=("ranks_whole",),
+        pattern="ranks_whole",
         generators=("one_f_one_b", "gpipe"),
         fused_backward=True,
     ),
@@ -88,7 +88,7 @@ POLICIES: tuple[Policy, ...] = (
         assumptions="The pipeline crosses regions, data parallelism stays inside; 1F1B with a fused backward; no "
         "recomputation. Degrees as our space has them, not per stage (arXiv 2504.17096).",
         considers=lambda space: _zero1(space, ONE_WAY) & (space.columns.recompute != RECOMPUTE_FULL),
-        patterns=("ranks_whole",),
+        pattern="ranks_whole",
         generators=("one_f_one_b",),
         fused_backward=True,
     ),
@@ -97,7 +97,7 @@ POLICIES: tuple[Policy, ...] = (
         assumptions="Replicas stay in one building, a hierarchical all-reduce in chunks crosses (DP-out); ZeRO-1 or "
         "HSDP; plain or interleaved 1F1B with a fused backward (NeMo 25.02, two sites).",
         considers=lambda space: _sharded(space, HSDP, ZERO1),
-        patterns=("replicas_whole",),
+        pattern="replicas_whole",
         generators=("one_f_one_b", "interleaved"),
         fused_backward=True,
     ),

@@ -22,10 +22,11 @@ from solver.cost.columns import FloatArray
 from solver.cost.data_parallel import crossing_bytes
 from solver.evaluation.candidate import configuration_of
 from solver.evaluation.draft import Draft, draft
-from solver.evaluation.places import placements
+from solver.evaluation.places import pure_placements
 from solver.space.enumerate import Space
 
-NUM_TRIED, MOST_ROWS = 5, 5_000
+NUM_TRIED, NUM_SHAPES, MOST_ROWS = 8, 200, 20_000
+PATIENCE = 15  # candidates without a draft, after which a policy that has had its share gives up
 WORK_PER_DRAFT_S = 0.2
 FUSED = FrameworkProfile(name="fused", fused_backward=True)
 
@@ -74,13 +75,14 @@ def try_policies(context: Context, space: Space, guess: FloatArray, effort: Effo
 
 
 def restricted(context: Context, policy: Policy) -> Context:
-    """The request as the policy sees it: its load balancing, its backward."""
+    """The request as the policy sees it: what may cross buildings, its load balancing, its backward."""
     request = without_balancing(context.request) if policy.plain_ecmp else context.request
+    stays = "pipeline_may_cross_buildings" if policy.exchanges else "data_parallel_may_cross_buildings"
+    rules: dict[str, object] = {stays: False}
     if policy.fused_backward and request.constraints.framework is None:
-        request = request.model_copy(
-            update={"constraints": request.constraints.model_copy(update={"framework": FUSED})}
-        )
-    return context if request is context.request else Context(request, context.stack)
+        rules["framework"] = FUSED
+    constraints = request.constraints.model_copy(update=rules)
+    return Context(request.model_copy(update={"constraints": constraints}), context.stack)
 
 
 def without_balancing(request: PlanRequest) -> PlanRequest:
@@ -103,16 +105,19 @@ def _try(context: Context, policy: Policy, space: Space, guess: FloatArray, *, e
     if not rows:
         return Tried(policy, None, "no configuration that it considers fits into memory")
     drafts: list[Draft] = []
+    num_candidates = 0
     scheduler = policy.scheduler(effort.over)
     for row in rows:
         configuration = configuration_of(context, space, row)
-        for candidate in placements(context, configuration, policy.patterns):
+        for candidate in pure_placements(context, configuration, policy.pattern):
             operations = 3 * configuration.degrees.num_stages * configuration.num_microbatches
             charge(effort.clock, WORK_PER_DRAFT_S + len(policy.generators) * operations * WORK_PER_OPERATION_S)
+            num_candidates += 1
             found = draft(context, candidate, scheduler)
             if found is not None:
                 drafts.append(found)
-        if len(drafts) >= NUM_TRIED or effort.over() or (drafts and effort.clock() >= effort.deadline):
+        enough = drafts or num_candidates >= PATIENCE
+        if len(drafts) >= NUM_TRIED or effort.over() or (enough and effort.clock() >= effort.deadline):
             break
     if not drafts:
         return Tried(policy, None, "its placement or its schedules fit none of the configurations tried")
@@ -129,7 +134,7 @@ def _distinct(context: Context, policy: Policy, space: Space, guess: FloatArray)
     for row in rows[np.argsort(least, kind="stable")][:MOST_ROWS]:
         shape = tuple(int(getattr(columns, name)[row]) for name in ("tp", "pp", "num_microbatches", "recompute"))
         chosen.setdefault((*shape, int(columns.sharding[row])), int(row))
-        if len(chosen) >= 3 * NUM_TRIED:
+        if len(chosen) >= NUM_SHAPES:
             break
     return list(chosen.values())
 

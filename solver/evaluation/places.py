@@ -1,11 +1,11 @@
-"""Placements of one configuration: the two pure patterns at once, the priced integer flow when asked.
+"""Placements of one configuration: the closed-form patterns at once, the priced integer flow when asked.
 
 Owns the reading of pools, pins and toggles into a placement problem, and of its solution into routes over pools.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Literal
 
@@ -16,10 +16,15 @@ from solver.evaluation.crossings import nominal_prices
 from solver.placement.fill import PooledRoute, fill
 from solver.placement.problem import MinimumReplicas, PlacementProblem, Prices, RouteCount
 from solver.placement.solve import place
-from solver.placement.strategies import keep_ranks_whole, keep_replicas_whole
+from solver.placement.strategies import keep_ranks_in_groups, keep_ranks_whole, keep_replicas_whole
 from solver.placement.units import ancestors, groups_of
 
-Pattern = Literal["replicas_whole", "ranks_whole", "priced"]
+Pattern = Literal["replicas_whole", "ranks_whole", "ranks_in_groups", "priced"]
+CLOSED: dict[Pattern, Callable[[PlacementProblem], tuple[RouteCount, ...] | None]] = {
+    "replicas_whole": keep_replicas_whole,
+    "ranks_whole": keep_ranks_whole,
+    "ranks_in_groups": keep_ranks_in_groups,
+}
 FLOW_SHARE, MAX_FLOW_S = 0.1, 5.0  # of the time to search, and seconds at most, for one integer flow
 
 
@@ -30,6 +35,14 @@ def placements(
     whole = placement_problem(context, configuration, prices or nominal_prices(context, configuration))
     for problem in _by_island(context, whole):
         yield from _on_island(context, configuration, problem, patterns)
+
+
+def pure_placements(context: Context, configuration: Configuration, pattern: Pattern) -> Iterator[Candidate]:
+    """Candidates of one pattern alone. Pins with counts, which no closed form serves, are left to the integer flow."""
+    whole = placement_problem(context, configuration, nominal_prices(context, configuration))
+    for problem in _by_island(context, whole):
+        for routes in _solve(context, problem, "priced" if problem.minimums else pattern):
+            yield Candidate(configuration, pooled(context, configuration, routes))
 
 
 def _by_island(context: Context, problem: PlacementProblem) -> Iterator[PlacementProblem]:
@@ -114,7 +127,7 @@ def _solve(context: Context, problem: PlacementProblem, pattern: Pattern) -> lis
     more than the prices say.
     """
     if pattern != "priced":
-        closed = keep_replicas_whole(problem) if pattern == "replicas_whole" else keep_ranks_whole(problem)
+        closed = CLOSED[pattern](problem)
         return [] if closed is None else [closed]
     options = context.request.options
     workers = 1 if options.reproducible else options.workers

@@ -1,13 +1,16 @@
-"""Closed-form placements that cost nothing to find: replicas kept whole, ranks kept whole, and what lies next to it.
+"""Closed-form placements that cost nothing to find: replicas kept whole, ranks kept whole, and what lies between.
 
-Owns these patterns (DP-out, PP-out, PP-out with what does not fit spread over leftovers). The rest the flow finds.
+Owns these patterns (DP-out, PP-out, PP-out between groups of buildings with DP-out inside them, PP-out with what does
+not fit spread over leftovers). The rest the flow finds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
-from solver.placement.problem import PlacementProblem, RouteCount, loss_s
+from solver.placement.problem import PlacementProblem, RouteCount, Tier, loss_s
 from solver.placement.routes import merged
 
 Routes = tuple[RouteCount, ...]
@@ -42,6 +45,60 @@ def keep_ranks_whole(problem: PlacementProblem) -> Routes | None:
     return min(routes, key=lambda one: loss_s(problem, one), default=None)
 
 
+def keep_ranks_in_groups(problem: PlacementProblem) -> Routes | None:
+    """The pipeline crosses groups of buildings, as a region is one, and replicas are spread inside each of them.
+
+    Of several tiers of groups the one that loses least. None when no tier has several groups of several units, the
+    groups cannot hold all replicas of their ranks, or a rule forbids it.
+    """
+    bound = problem.minimums or not (problem.ranks_may_cross and problem.replicas_may_cross)
+    if bound or not all(all(row) for row in problem.allowed_pu):
+        return None
+    routes = [found for tier in problem.prices.tiers if (found := _in_groups(problem, tier)) is not None]
+    return min(routes, key=lambda one: loss_s(problem, one), default=None)
+
+
+def _in_groups(problem: PlacementProblem, tier: Tier) -> Routes | None:
+    """Ranks kept whole by groups of the tier; the ranks of a group are replicas kept whole by its units."""
+    groups = sorted(set(tier.group_u))
+    if not 1 < len(groups) < problem.num_units:
+        return None
+    capacity = tuple(_inside(problem, tier, group) for group in groups)
+    by_group = replace(
+        problem,
+        capacity_u=tuple(map(sum, capacity)),
+        building_u=tuple(range(len(groups))),
+        allowed_pu=((True,) * len(groups),) * problem.num_ranks,
+    )
+    visited, _ = _whole_ranks(by_group, nearest=False)
+    if len(visited) < problem.num_ranks or len(set(visited)) == 1:
+        return None
+    parts = []
+    for group, ranks in itertools.groupby(visited):
+        length = len(list(ranks))
+        part = replace(problem, num_ranks=length, capacity_u=capacity[group], allowed_pu=problem.allowed_pu[:length])
+        parts.append(keep_replicas_whole(part))
+    whole = [part for part in parts if part is not None]
+    return merged(list(_joined(whole))) if len(whole) == len(parts) else None
+
+
+def _inside(problem: PlacementProblem, tier: Tier, group: int) -> tuple[int, ...]:
+    """Capacity of the units of a group; none elsewhere."""
+    return tuple(room if own == group else 0 for room, own in zip(problem.capacity_u, tier.group_u, strict=True))
+
+
+def _joined(parts: list[Routes]) -> Iterator[RouteCount]:
+    """Routes of consecutive ranks end to end: the first replicas of one part go on as the first of the next."""
+    left = [[(route.units, route.num_replicas) for route in part] for part in parts]
+    while all(left):
+        count = min(counts[0][1] for counts in left)
+        yield RouteCount(tuple(u for counts in left for u in counts[0][0]), count)
+        for counts in left:
+            units, replicas = counts.pop(0)
+            if replicas > count:
+                counts.insert(0, (units, replicas - count))
+
+
 def spread_last_ranks(problem: PlacementProblem) -> Routes | None:
     """Ranks kept whole as far as the units go; the last ranks of the replicas are stitched over what is left.
 
@@ -60,6 +117,7 @@ def spread_last_ranks(problem: PlacementProblem) -> Routes | None:
 PATTERNS: tuple[Callable[[PlacementProblem], Routes | None], ...] = (
     keep_replicas_whole,
     keep_ranks_whole,
+    keep_ranks_in_groups,
     spread_last_ranks,
 )
 

@@ -19,7 +19,7 @@ from solver.context import Context
 from solver.cost.columns import columns_of
 from solver.evaluation.candidate import Candidate
 from solver.evaluation.draft import Draft, draft
-from solver.evaluation.places import placements
+from solver.evaluation.places import Pattern, placements
 from solver.evaluation.polish import polish, relaxed_bound_s
 from solver.evaluation.scheduling import Schedulers
 from solver.explain.alternatives import Kinds, alternatives
@@ -34,6 +34,7 @@ from solver.space.enumerate import Space
 
 FIRST_SHARE, EXPLORE_SHARE, COMPARE_SHARE, POLISH_SHARE, LAST_SHARE = 0.85, 0.35, 0.65, 0.9, 0.96
 NUM_POLISHED, NUM_PROMISING = 3, 12
+PATTERNS: tuple[Pattern, ...] = ("replicas_whole", "ranks_whole", "ranks_in_groups")
 TIGHTENED_PER_TRY = 8
 WORTH_JUDGING = {"search": 0.01, "polish": 1e-9}  # relative improvement that makes a draft the incumbent
 WORK_PER_ROW_S, WORK_PER_PRICED_ROW_S, WORK_PER_DRAFT_S, WORK_PER_PLAN_S = 4e-6, 4e-5, 0.2, 0.8
@@ -154,7 +155,7 @@ class Search:
         configuration = self.frontier.sharpen(index)
         self._work(WORK_PER_DRAFT_S / 4)
         if self.frontier.bound[index] < self._cut():
-            for candidate in placements(self.context, configuration, ("replicas_whole", "ranks_whole")):
+            for candidate in placements(self.context, configuration, PATTERNS):
                 self._consider(self._timed(candidate), "search")
         self._steps_s.append(self.hooks.clock() - began_s)
 

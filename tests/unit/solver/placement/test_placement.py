@@ -13,7 +13,7 @@ from solver.placement.fill import fill
 from solver.placement.model import StayModel
 from solver.placement.problem import MinimumReplicas, PlacementProblem, Prices, RouteCount, Tier, loss_s
 from solver.placement.solve import place
-from solver.placement.strategies import keep_ranks_whole, keep_replicas_whole
+from solver.placement.strategies import keep_ranks_in_groups, keep_ranks_whole, keep_replicas_whole
 
 
 def problem(capacity: tuple[int, ...], *, ranks: int = 4, replicas: int = 4, **changes: object) -> PlacementProblem:
@@ -61,6 +61,42 @@ def test_ranks_kept_whole_share_one_route() -> None:
 
 def test_ranks_kept_whole_need_room_for_all_their_replicas() -> None:
     assert keep_ranks_whole(problem((3, 13), ranks=4, replicas=4)) is None
+
+
+def in_groups(capacity: tuple[int, ...], groups: tuple[int, ...], **changes: object) -> PlacementProblem:
+    """The same in regions: near crossings cost 0.1 s."""
+    one = problem(capacity, **changes)  # type: ignore[arg-type]
+    tiers = (Tier(0.1, groups), Tier(1.0, (0,) * len(capacity)))
+    return replace(one, prices=replace(one.prices, tiers=tiers))
+
+
+def test_the_pipeline_crosses_regions_and_replicas_spread_inside_them() -> None:
+    routes = keep_ranks_in_groups(in_groups((4, 4, 4, 4), (0, 0, 1, 1)))
+    assert routes == (RouteCount((0, 0, 2, 2), 2), RouteCount((1, 1, 3, 3), 2))
+
+
+def test_unequal_buildings_of_a_region_share_the_replicas_of_its_ranks() -> None:
+    routes = keep_ranks_in_groups(in_groups((6, 2, 3, 5), (0, 0, 1, 1)))
+    assert routes is not None
+    assert used(routes, 4) == [6, 2, 3, 5]
+    assert {tuple(unit // 2 for unit in route.units) for route in routes} == {(0, 0, 1, 1)}
+
+
+def test_without_several_regions_there_is_nothing_between_the_pure_patterns() -> None:
+    assert keep_ranks_in_groups(problem((8, 8))) is None
+    assert keep_ranks_in_groups(in_groups((16, 8, 0, 0), (0, 0, 1, 1))) is None
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=4), st.integers(1, 4), st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_regions_fill_exactly_what_they_may(capacity: list[int], ranks: int, replicas: int) -> None:
+    groups = tuple(u // 2 for u in range(len(capacity)))
+    routes = keep_ranks_in_groups(in_groups(tuple(capacity), groups, ranks=ranks, replicas=replicas))
+    if routes is not None:
+        assert sum(route.num_replicas for route in routes) == replicas
+        assert all(len(route.units) == ranks for route in routes)
+        assert all(taken <= room for taken, room in zip(used(routes, len(capacity)), capacity, strict=True))
+        assert len({tuple(groups[u] for u in route.units) for route in routes}) == 1
 
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=4), st.integers(1, 4), st.integers(1, 4))
