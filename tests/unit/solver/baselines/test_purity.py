@@ -11,7 +11,7 @@ from solver.objective import Goal
 from solver.space.enumerate import enumerate_space
 from tests.build_job import context_of, job
 
-ALLOWED = {"tp": [4], "cp": [1], "pp": [2, 4], "micro_batch_sequences": [1], "recompute": ["none"]}
+ALLOWED = {"tp": [4], "cp": [1], "pp": [4], "micro_batch_sequences": [1], "recompute": ["none"]}
 
 
 def tried_on(hosts: tuple[int, ...]) -> tuple[Context, list[Tried]]:
@@ -22,7 +22,7 @@ def tried_on(hosts: tuple[int, ...]) -> tuple[Context, list[Tried]]:
     return context, try_policies(context, frontier.taken(), frontier.guess, effort)
 
 
-@pytest.mark.parametrize("hosts", [(4, 2), (3, 3)])
+@pytest.mark.parametrize("hosts", [(4, 2), (3, 3), (5, 3, 2)])
 def test_what_a_policy_keeps_in_one_building_stays_there(hosts: tuple[int, ...]) -> None:
     context, tried = tried_on(hosts)
     building = {pool.id: context.topology.enclosing(pool.place, "building") for pool in context.pools}
