@@ -1,13 +1,15 @@
 """Our plan against every baseline on a broad grid of jobs and clusters, all under the same evaluator.
 
 `python -m benchmarks.headline [--points N] [--time-limit S] [--seed K] [--write FILE]` draws N design points from the
-grid (models x buildings x distance x oversubscription x loss x batch), plans each with counted work, so that neither
-the machine nor its load changes a figure, and prints the distribution of speed-ups. Everything is predicted.
+grid (models x GPUs x buildings in regions x distance x oversubscription x loss x batch) and plans each with counted
+work, so that neither the machine nor its load changes a figure, and prints the distribution of speed-ups. Everything
+is predicted.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -30,7 +32,18 @@ MODELS = {
     "llama-4-maverick-like": 1024,
     "deepseek-v3": 2048,
 }  # GPUs in all
-BUILDINGS = ((1, 1), (3, 1), (1, 1, 1), (2, 1, 1), (1, 1, 1, 1))  # shares of the GPUs
+SCALES = (1, 2, 4, 8)  # times that many GPUs: the same batch leaves fewer micro-batches to fill a pipeline
+SHAPES = (
+    ((1, 1),),
+    ((5, 3),),
+    ((2, 1, 1),),
+    ((1, 1, 1, 1),),
+    ((1,), (1,)),
+    ((1, 1), (1, 1)),
+    ((3, 2), (2, 1)),
+    ((1, 1, 1, 1), (1, 1, 1, 1)),
+)  # shares of the GPUs: buildings in regions
+NEAR_KM, NEAR_OVERSUBSCRIPTION = 10.0, 2.8  # inside a region, where there are several
 DISTANCES_KM = (2.0, 40.0, 300.0, 1000.0)
 OVERSUBSCRIPTIONS = (1.0, 2.8, 7.0, 28.0, 112.0)  # NIC rate of the smaller building over the link, when all send
 LOSSES = (0.0, 1e-6, 1e-5, 1e-4)
@@ -46,15 +59,22 @@ class Point:
     """One design point."""
 
     model: str
-    shares: tuple[int, ...]
+    scale: int
+    regions: tuple[tuple[int, ...], ...]
     distance_km: float
     oversubscription: float
     loss: float
     batch: int
 
+    @property
+    def num_gpus(self) -> int:
+        """GPUs asked for; buildings hold whole hosts of them."""
+        return MODELS[self.model] * self.scale
+
     def __str__(self) -> str:
+        shares = " | ".join(":".join(map(str, region)) for region in self.regions)
         return (
-            f"{self.model}, {MODELS[self.model]} H100 {':'.join(map(str, self.shares))}, {self.distance_km:g} km, "
+            f"{self.model}, {self.num_gpus} H100 as {shares}, {self.distance_km:g} km, "
             f"1:{self.oversubscription:g}, loss {self.loss:g}, batch {self.batch}"
         )
 
@@ -83,16 +103,26 @@ class Row:
 def points(number: int, seed: int) -> list[Point]:
     """Points drawn evenly: every value of an axis comes equally often, as far as the number allows."""
     random = np.random.default_rng(seed)
-    axes: list[Sequence[Any]] = [tuple(MODELS), BUILDINGS, DISTANCES_KM, OVERSUBSCRIPTIONS, LOSSES, BATCHES]
+    axes: list[Sequence[Any]] = [tuple(MODELS), SCALES, SHAPES, DISTANCES_KM, OVERSUBSCRIPTIONS, LOSSES, BATCHES]
     drawn = [[axis[k % len(axis)] for k in random.permutation(number)] for axis in axes]
     return [Point(*values) for values in zip(*drawn, strict=True)]
 
 
+def buildings_of(point: Point) -> list[tuple[str, str, int]]:
+    """Name, region and hosts of every building."""
+    whole = sum(map(sum, point.regions))
+    return [
+        (f"r{region}b{number}", f"r{region}", point.num_gpus * share // whole // HOST_GPUS)
+        for region, shares in enumerate(point.regions)
+        for number, share in enumerate(shares)
+    ]
+
+
 def request_of(point: Point, time_limit_s: float) -> PlanRequest:
-    """The job on buildings in a full mesh of equal links; each building has a scale-out network without blocking."""
-    whole = sum(point.shares)
-    hosts = [MODELS[point.model] * share // whole // HOST_GPUS for share in point.shares]
-    names = [f"b{index}" for index in range(len(hosts))]
+    """The job on buildings in a full mesh of links; each building has a scale-out network without blocking."""
+    buildings = buildings_of(point)
+    regions = [{"id": name, "level": "region"} for name in dict.fromkeys(region for _, region, _ in buildings)]
+    places = [{"id": name, "level": "building", "parent": region} for name, region, _ in buildings]
     pools = [
         {
             "id": f"{name}-h100",
@@ -101,23 +131,9 @@ def request_of(point: Point, time_limit_s: float) -> PlanRequest:
             "num_hosts": count,
             "nic_bytes_per_s": NIC_BYTES_PER_S,
         }
-        for name, count in zip(names, hosts, strict=True)
+        for name, _, count in buildings
     ]
-    links = [
-        {
-            "id": f"{one}-{other}",
-            "from_place": one,
-            "to_place": other,
-            "capacity_bytes_per_s": min(hosts) * HOST_GPUS * NIC_BYTES_PER_S / (len(names) - 1),
-            "oversubscription": point.oversubscription,
-            "distance_km": point.distance_km,
-            "loss_probability": point.loss,
-            "planes": PLANES,
-            "load_balancing": ["ecmp", "ecmp_qp_scaling", "dqplb"],
-        }
-        for index, one in enumerate(names)
-        for other in names[index + 1 :]
-    ]
+    links = [_link(point, one, other) for one, other in itertools.combinations(buildings, 2)]
     return PlanRequest.model_validate(
         {
             "workload": {
@@ -127,13 +143,31 @@ def request_of(point: Point, time_limit_s: float) -> PlanRequest:
             },
             "cluster": {
                 "name": "headline",
-                "places": [{"id": name, "level": "building"} for name in names],
+                "places": regions + places,
                 "pools": pools,
                 "links": links,
             },
             "options": {"time_limit_s": time_limit_s, "reproducible": True, "relative_gap": 0.005},
         }
     )
+
+
+def _link(point: Point, one: tuple[str, str, int], other: tuple[str, str, int]) -> dict[str, Any]:
+    """Every building sends to each other one an equal part of what the smallest can send."""
+    buildings = buildings_of(point)
+    near = one[1] == other[1] and len(point.regions) > 1
+    smallest = min(hosts for _, _, hosts in buildings)
+    return {
+        "id": f"{one[0]}-{other[0]}",
+        "from_place": one[0],
+        "to_place": other[0],
+        "capacity_bytes_per_s": smallest * HOST_GPUS * NIC_BYTES_PER_S / (len(buildings) - 1),
+        "oversubscription": min(NEAR_OVERSUBSCRIPTION, point.oversubscription) if near else point.oversubscription,
+        "distance_km": NEAR_KM if near else point.distance_km,
+        "loss_probability": 0.0 if near else point.loss,
+        "planes": PLANES,
+        "load_balancing": ["ecmp", "ecmp_qp_scaling", "dqplb"],
+    }
 
 
 def row_of(point: Point, time_limit_s: float) -> Row | None:
