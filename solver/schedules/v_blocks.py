@@ -16,6 +16,7 @@ import numpy as np
 
 from solver.schedules.dispatch import with_weights_filled
 from solver.schedules.orders import is_v
+from solver.schedules.zbv_phases import zbv_phases
 from solver.verify.pipeline_shape import BACKWARD, FORWARD, Floats, Ints, PipelineOrder, PipelineShape
 from solver.verify.replay import replay_shape
 
@@ -36,8 +37,9 @@ def v_half(shape: PipelineShape) -> PipelineOrder | None:
 
 
 def zbv(shape: PipelineShape) -> PipelineOrder | None:
-    """1F1B's memory, ranks activations, and no bubble in the long run for equal times."""
-    return _from_blocks(shape, float(shape.num_ranks))
+    """1F1B's memory, ranks activations, and no bubble in the long run for equal times: by hand or the best block."""
+    orders = [order for order in (zbv_phases(shape), _from_blocks(shape, float(shape.num_ranks))) if order is not None]
+    return min(orders, key=lambda order: replay_shape(shape, order).makespan_s, default=None)
 
 
 def _from_blocks(shape: PipelineShape, most_activations: float) -> PipelineOrder | None:

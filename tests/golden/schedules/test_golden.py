@@ -26,7 +26,7 @@ def test_the_order_is_the_golden_one(layout: str, name: str) -> None:
     schedule = quick_schedule(PROBLEMS[layout], (name,))
     written = f"{schedule.text}\nmakespan {schedule.makespan_s:.6f}\n"
     path = CASES / f"{layout}-{name}.txt"
-    if os.environ.get("ISTHMUS_WRITE_GOLDEN") == "1":
+    if os.environ.get("ISTHMUS_UPDATE_GOLDEN") == "1":
         path.parent.mkdir(exist_ok=True)
         path.write_text(written)
     assert path.read_text() == written

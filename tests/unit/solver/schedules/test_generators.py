@@ -97,6 +97,16 @@ def test_v_schedules_keep_their_measured_makespan() -> None:
     assert run("zbv", pipeline(16, 64, chunks=2)).makespan_s == pytest.approx(199.5)
 
 
+@pytest.mark.parametrize(
+    ("ranks", "microbatches", "makespan_s"), [(4, 4, 15.0), (4, 8, 25.5), (8, 16, 51.5), (8, 24, 75.5), (8, 32, 99.5)]
+)
+def test_zbv_runs_as_published(ranks: int, microbatches: int, makespan_s: float) -> None:
+    """zero-bubble's own ZBV at F = B = W: 3 m + (p - 1) / 2 from m = 2 p on."""
+    replayed = run("zbv", pipeline(ranks, microbatches, chunks=2))
+    assert replayed.makespan_s == pytest.approx(makespan_s)
+    assert replayed.peak_memory_bytes.max() <= ranks
+
+
 @pytest.mark.parametrize("layout", ["one_way", "v", "loop"])
 @pytest.mark.parametrize("backward", ["fused", "split_allowed"])
 def test_every_generator_is_acquitted_wherever_it_applies(layout: str, backward: str) -> None:
