@@ -19,17 +19,19 @@ from solver.quantise import TickShape
 from solver.schedules.bounds import makespan_bound, span_bound
 from solver.verify.replay import replay_shape
 
-ASKERS = ("fixed", "default_lp")
-DIVERS = ("fixed", "quick_restart_no_lp")  # of five pairs the best at lowering a hinted value (decision 0102)
+REFUTERS = ("default_lp", "quick_restart_no_lp")  # a fixed search instead refutes nothing in ten times the time
+FINDERS = ("fixed", "default_lp")
+LEAST_PART = 64
 
 
 @dataclass
 class Corridor:
-    """Proven bound and best value, in ticks."""
+    """Proven bound and best value, in ticks; which part of the way between them is asked next."""
 
     ticks: TickShape
     low: int
     high: int
+    part: int = 1
 
 
 def close(search: Search, ticks: TickShape, *, probe_s: float, until_s: float) -> None:
@@ -67,7 +69,7 @@ def _refute(search: Search, corridor: Corridor, probe_s: float) -> None:
     first = max((corridor.high - corridor.low) // 16, 1)
     while not search.over and corridor.low < corridor.high:
         target = min(corridor.low + step, corridor.high - 1)
-        found = _ask(search, corridor, target, probe_s if step else 2 * probe_s)
+        found = _ask(search, corridor, target, probe_s if step else 2 * probe_s, probing=True)
         if found.proven and found.order is None:
             step = first if step == 0 else 2 * step
         elif step <= max(1, corridor.low // 2000):
@@ -77,31 +79,23 @@ def _refute(search: Search, corridor: Corridor, probe_s: float) -> None:
 
 
 def _press(search: Search, corridor: Corridor, patience_s: float) -> None:
-    """Ways that take turns: an order at the bound, a raised bound, tabu search, an order between, minimisation."""
-    found = _ask(search, corridor, corridor.low, patience_s, probing=False)
-    step = max((corridor.high - corridor.low) // 64, 1)
-    while found.proven and found.order is None and not search.over and corridor.low + step < corridor.high:
-        found = _ask(search, corridor, corridor.low + step, patience_s)
-        step *= 2
+    """Three ways in turns: a question that may raise the bound, tabu search, an order at the bound itself."""
+    _raise(search, corridor, patience_s)
     if search.over or corridor.low >= corridor.high:
         return
     descend(search, patience_s)
     corridor.high = min(corridor.high, _value_ticks(search, corridor.ticks))
-    for part in (8, 3):
-        between = corridor.low + (corridor.high - corridor.low) // part
-        if not search.over and corridor.low < between < corridor.high:
-            _ask(search, corridor, between, patience_s, probing=False)
     if not search.over and corridor.low < corridor.high:
-        _improve(search, corridor, patience_s)
+        _ask(search, corridor, corridor.low, patience_s, subsolvers=FINDERS)
 
 
-def _improve(search: Search, corridor: Corridor, patience_s: float) -> None:
-    """Plain minimisation from the best order as hint."""
-    if _value_ticks(search, corridor.ticks) > corridor.high:
-        return
-    limits = replace(_limits(search, patience_s, first_solution=False), subsolvers=DIVERS)
-    instance = Instance(corridor.ticks, corridor.high, corridor.low, search.problem.objective)
-    _learn(search, corridor, run(instance, search.order, limits))
+def _raise(search: Search, corridor: Corridor, patience_s: float) -> None:
+    """Ask one tick below the best, whose refutation is the whole proof; after silence half as far from the bound."""
+    most = corridor.high - 1
+    target = min(corridor.low + (corridor.high - corridor.low) // corridor.part, most)
+    found = _ask(search, corridor, target, patience_s)
+    refuted = found.proven and found.order is None
+    corridor.part = max(corridor.part // 2, 1) if refuted else min(2 * corridor.part, LEAST_PART)
 
 
 def _limits(search: Search, time_limit_s: float, *, first_solution: bool) -> Limits:
@@ -117,10 +111,18 @@ def _limits(search: Search, time_limit_s: float, *, first_solution: bool) -> Lim
     )
 
 
-def _ask(search: Search, corridor: Corridor, target: int, time_limit_s: float, *, probing: bool = True) -> Found:
+def _ask(
+    search: Search,
+    corridor: Corridor,
+    target: int,
+    time_limit_s: float,
+    *,
+    probing: bool = False,
+    subsolvers: tuple[str, ...] = REFUTERS,
+) -> Found:
     """One question; its answer moves the corridor and the search."""
     instance = Instance(corridor.ticks, target, corridor.low, search.problem.objective)
-    limits = replace(_limits(search, time_limit_s, first_solution=True), subsolvers=ASKERS, probing=probing)
+    limits = replace(_limits(search, time_limit_s, first_solution=True), subsolvers=subsolvers, probing=probing)
     found = run(instance, None, limits)
     _learn(search, corridor, found)
     return found

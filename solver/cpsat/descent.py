@@ -6,10 +6,11 @@ proves anything.
 
 from __future__ import annotations
 
+from solver.clock import charge
 from solver.cpsat.search import Search
-from solver.schedules.tabu import CHUNK_NODES, tabu_orders
+from solver.schedules.tabu import tabu_orders
 
-COST_OF_MOVE = 4  # an iteration takes about as long as so many plain evaluations of its order
+CHUNK_WORK_S = 0.06  # a chunk between two looks at the clock, twice what it takes on a core of 2020
 
 
 def descend(search: Search, seconds: float) -> None:
@@ -17,7 +18,6 @@ def descend(search: Search, seconds: float) -> None:
     if search.problem.objective != "makespan" or search.order is None:
         return
     until_s = search.elapsed_s + min(seconds, search.left_s)
-    num_orders = max(COST_OF_MOVE * CHUNK_NODES // search.shape.num_operations, 1)
 
     def stop() -> bool:
         return search.over or search.elapsed_s >= until_s
@@ -25,7 +25,6 @@ def descend(search: Search, seconds: float) -> None:
     search.slices += 1
     seed = search.problem.options.seed + search.slices
     for order in tabu_orders(search.shape, search.order, seed=seed, target_s=search.bound_s, stop=stop):
-        if order is None:
-            search.worked(num_orders)
-        else:
+        charge(search.clock, CHUNK_WORK_S)
+        if order is not None:
             search.offer(order, "tabu")
