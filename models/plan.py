@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from models.base import Bytes, Count, Frozen, Name, PositiveCount, Seconds, Usd
 from models.cluster import PlaceId
 from models.schedule import PipelineHop, PipelineProblem, PipelineSchedule
-from models.transport import LinkLoad, TransportChoice
+from models.transport import LinkLoad, MessageSplit, TransportChoice
 from models.workload import Recompute
 
 Sharding = Literal["ddp", "zero1", "fsdp", "hsdp"]
@@ -334,6 +334,11 @@ class Plan(Frozen):
     timelines: tuple[RouteTimeline, ...] = Field(min_length=1, description="When, per route.", examples=[[{}]])
     exchanges: tuple[StageExchange, ...] = Field((), description="Gradient exchange of each stage.", examples=[[{}]])
     transport: tuple[TransportChoice, ...] = Field(description="How, per communicator and tier.", examples=[[{}]])
+    message_splits: tuple[MessageSplit, ...] = Field(
+        (),
+        description="Ways on which stage messages are split over paths; on others they take that of least latency.",
+        examples=[[]],
+    )
     link_loads: tuple[LinkLoad, ...] = Field(description="What every used link carries.", examples=[[]])
     memory: tuple[MemoryUse, ...] = Field(min_length=1, description="Peak memory per pipeline rank.", examples=[[{}]])
     time: TimeBreakdown = Field(description="Iteration time by cause.", examples=[{}])

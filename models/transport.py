@@ -41,6 +41,32 @@ class TransportChoice(Frozen):
     )
 
 
+class LinkStep(Frozen):
+    """One link of a path, in one direction."""
+
+    link: Name = Field(description="Link id, or `uplink:PLACE` for an uplink of the tree.", examples=["east-west"])
+    reverse: bool = Field(description="Direction: false is from_place to to_place, or up.", examples=[False])
+
+
+class MessagePath(Frozen):
+    """One of several paths of a message."""
+
+    steps: tuple[LinkStep, ...] = Field(
+        min_length=1, max_length=256, description="Links in order.", examples=[[{"link": "far", "reverse": False}]]
+    )
+    part: Annotated[float, Field(gt=0, le=1, json_schema_extra={"unit": "1"})] = Field(
+        description="Part of every message that takes it.", examples=[0.75]
+    )
+
+
+class MessageSplit(Frozen):
+    """Stage messages from one place to another, split over paths: a message is there when its last part is."""
+
+    from_place: Name = Field(description="Place that sends.", examples=["b0"])
+    to_place: Name = Field(description="Place that receives.", examples=["b1"])
+    paths: tuple[MessagePath, ...] = Field(min_length=1, max_length=256, description="Its paths.", examples=[[{}]])
+
+
 class LinkFlow(Frozen):
     """What one cause puts on one direction of one link during an iteration."""
 

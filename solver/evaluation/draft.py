@@ -24,8 +24,9 @@ from solver.evaluation.ways import TimedWay, Way, better_way, least_end_s
 from solver.placement.fill import PooledRoute
 from solver.schedules.bounds import lower_bound
 from solver.space.stages import PoolStages, pool_stages
-from solver.transport.exchange import ExchangeCost, exchange_costs, exchanging_edges, run_exchanges
-from solver.transport.hops import HopDelay, reserved_bytes_per_s, route_hops
+from solver.transport.exchange import LEAST_GAIN, ExchangeCost, exchange_costs, exchanging_edges, run_exchanges
+from solver.transport.hops import HopDelay, queues_by_way, reserved_bytes_per_s, room_bytes_per_s, route_hops
+from solver.transport.message_paths import MessagePaths, split_paths
 from solver.transport.prices import Traffic
 from solver.transport.turns import Turns, in_turns
 
@@ -44,6 +45,7 @@ class Draft:
     exchanges: tuple[StageExchange, ...]
     optimizer_s: float
     message_bytes: float
+    paths: MessagePaths
 
     @property
     def problems(self) -> tuple[PipelineProblem, ...]:
@@ -59,6 +61,11 @@ class Draft:
     def turns(self) -> tuple[bool, ...]:
         """By route, whether its replicas take turns."""
         return tuple(one.way.stagger_s > 0 for one in self.timed)
+
+    @property
+    def waits_for_links(self) -> bool:
+        """Whether some message is paced by a link, not by cards or transport."""
+        return any(hop.bottlenecks for delays in self.hops for hop in delays)
 
     @property
     def traffic(self) -> Traffic:
@@ -91,18 +98,51 @@ def draft(
     scheduler: Scheduler,
     *,
     cutoff_s: float = float("inf"),
-    turns: tuple[bool, ...] | None = None,
+    like: Draft | None = None,
 ) -> Draft | None:
-    """Time a candidate; `turns` says by route whether its replicas take turns on links, where that is decided already.
+    """Time a candidate, its messages on the paths of least latency and, where there are others, split over several.
 
     None when memory has no room for one micro-batch or for any of the scheduler's orders, or when the pipeline's bound
-    shows before any scheduling that the iteration takes `cutoff_s` or longer.
+    shows before any scheduling that the iteration takes `cutoff_s` or longer. With `like` the paths and turns are those
+    of another draft of the same candidate.
     """
+    if like is not None:
+        return _draft(context, candidate, scheduler, like.paths, turns=like.turns)
+    plain = _draft(context, candidate, scheduler, MessagePaths(context.topology), cutoff_s=cutoff_s)
+    if plain is not None and not plain.waits_for_links:
+        return plain
+    split = _split_paths(context, candidate)
+    if split is None:
+        return plain
+    least_s = cutoff_s if plain is None else min(cutoff_s, plain.iteration_s * (1.0 - LEAST_GAIN))
+    wider = _draft(context, candidate, scheduler, split, cutoff_s=least_s)
+    return wider if plain is None or (wider is not None and wider.iteration_s < least_s) else plain
+
+
+def _split_paths(context: Context, candidate: Candidate) -> MessagePaths | None:
+    """Other paths of its messages, where the link graph has any."""
+    if not context.topology.edges_with_detour:
+        return None
+    exchanging = exchanging_edges(context, candidate.configuration, candidate.routes)
+    room = [room_bytes_per_s(context, edge, exchanging) for edge in range(len(context.topology.edges))]
+    return split_paths(context, queues_by_way(context, candidate.configuration, candidate.routes), np.array(room))
+
+
+def _draft(
+    context: Context,
+    candidate: Candidate,
+    scheduler: Scheduler,
+    paths: MessagePaths,
+    *,
+    cutoff_s: float = float("inf"),
+    turns: tuple[bool, ...] | None = None,
+) -> Draft | None:
+    """A candidate on given paths; `turns` says by route whether its replicas take turns, where that is decided."""
     configuration, routes = candidate.configuration, candidate.routes
     stages = stages_of(context, configuration, routes)
     message_bytes = float(next(iter(stages.values())).cost.boundary_bytes.max())
     exchanging = exchanging_edges(context, configuration, routes)
-    hops = route_hops(context, configuration, routes, message_bytes, exchanging=exchanging)
+    hops = route_hops(context, configuration, routes, message_bytes, paths=paths, exchanging=exchanging)
     reserved = reserved_bytes_per_s(routes, hops, message_bytes)
     costs = exchange_costs(context, configuration, routes, stages, reserved=reserved)
     ways = []
@@ -110,7 +150,7 @@ def draft(
         problem = pipeline_problem(context, configuration, route, stages, delays=delays, costs=costs)
         if problem is None:
             return None
-        shifted = in_turns(context, configuration, route, delays, message_bytes)
+        shifted = in_turns(context, configuration, route, delays, message_bytes=message_bytes, paths=paths)
         ways.append((Way(problem, delays), None if shifted is None else _way_in_turns(problem, shifted)))
     update = max(float(stages[pool].optimizer_s[rank]) for route in routes for rank, pool in enumerate(route.pools))
     if cutoff_s < float("inf") and any(least_end_s(*both, _bound_s) + update >= cutoff_s for both in set(ways)):
@@ -127,7 +167,7 @@ def draft(
         costs = exchange_costs(context, configuration, routes, stages, reserved=reserved)
     last_s = np.maximum.reduce([one.timing.last_weight_gradients_s() + one.way.stagger_s for one in timed])
     exchanges = run_exchanges(costs, last_s.tolist())
-    return Draft(candidate, stages, hops, costs, timed, exchanges, update, message_bytes)
+    return Draft(candidate, stages, hops, costs, timed, exchanges, update, message_bytes, paths)
 
 
 def _way_in_turns(problem: PipelineProblem, turns: Turns) -> Way:

@@ -30,7 +30,7 @@ def polish(context: Context, found: Draft, schedulers: Schedulers, time_limit_s:
                 yield priced
                 best = min(best, priced, key=lambda one: one.iteration_s)
     share = time_limit_s / max(len(set(best.problems)), 1)
-    better = draft(context, best.candidate, lambda problem: schedulers.thorough(problem, share), turns=best.turns)
+    better = draft(context, best.candidate, lambda problem: schedulers.thorough(problem, share), like=best)
     if better is not None:
         yield better
 

@@ -16,6 +16,7 @@ from solver.evaluation.scheduling import Timing
 from solver.evaluation.ways import TimedWay
 from solver.evaluation.where import placement_of
 from solver.transport.choose import transport_choices
+from solver.transport.hops import queues_by_way
 from solver.transport.loads import cross_building_bytes, egress_usd, link_loads, shortage_warnings
 from solver.transport.prices import link_prices
 from solver.transport.turns import choices_between_places
@@ -55,6 +56,7 @@ def plan_of(context: Context, draft: Draft, proof: Proof) -> Plan:
             draft.stages,
             across=choices_between_places(draft.traffic),
         ),
+        message_splits=draft.paths.stated(_message_ways(context, draft)),
         link_loads=loads,
         memory=memory_of(context, draft),
         time=time,
@@ -68,6 +70,12 @@ def plan_of(context: Context, draft: Draft, proof: Proof) -> Plan:
         stack_profile=context.stack.name,
     )
     return _replayed(context, unconfirmed)
+
+
+def _message_ways(context: Context, draft: Draft) -> set[tuple[str, str]]:
+    """Ways from place to place that stage messages take."""
+    candidate = draft.candidate
+    return set(queues_by_way(context, candidate.configuration, candidate.routes))
 
 
 def _other_sharing(timed: TimedWay) -> OtherSharing | None:

@@ -24,9 +24,18 @@ from solver.transport.choices import choose_scale_up, choose_transport
 
 
 def message_choice(
-    context: Context, configuration: Configuration, ends: tuple[Pool, Pool], *, message_bytes: float, sharers: int
+    context: Context,
+    configuration: Configuration,
+    ends: tuple[Pool, Pool],
+    *,
+    message_bytes: float,
+    sharers: int,
+    path: PathFacts | None = None,
 ) -> TransportChoice:
-    """Stage-to-stage messages between two pools: every GPU of every sharing group is one connection."""
+    """Stage-to-stage messages between two pools: every GPU of every sharing group is one connection.
+
+    They travel `path`, by default that of least latency.
+    """
     group = configuration.degrees.gpus_per_stage_group
     source, target = ends
     slower = min(source.nic_bytes_per_s_per_gpu, target.nic_bytes_per_s_per_gpu)
@@ -35,7 +44,7 @@ def message_choice(
     communicator = Communicator(
         "pp", "send_recv", tier, 2, Level(1, 0.0, member), message_bytes / group, max(sharers, 1) * group, member
     )
-    return choose_transport(communicator, context.topology.path_facts(source.place, target.place))
+    return choose_transport(communicator, path or context.topology.path_facts(source.place, target.place))
 
 
 def exchange_choice(

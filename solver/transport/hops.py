@@ -21,26 +21,31 @@ from solver.cost.columns import columns_of
 from solver.cost.fabric import fabric_of
 from solver.placement.fill import PooledRoute
 from solver.transport.choose import message_choice
+from solver.transport.message_paths import MessagePaths
 
 EXCHANGE_PART = 0.5  # of an edge that carries both, what the gradient exchange keeps from stage messages
+
+
+EdgeParts = tuple[tuple[int, float], ...]
 
 
 @dataclass(frozen=True)
 class HopDelay:
     """The way from `stage` to the next of one route. No `link`: both ends share a pool, only the delay counts.
 
-    `there` and `back` are the directed edges of activations and gradients, `upwards` says that the former go to a
-    higher rank: a link name has one queue per direction along the ranks. `bottlenecks` are the edges whose share sets
-    the rate, none where the GPUs' own cards or the transport do; `num_sharers` queues are on the fullest. With several
-    `num_turns` the replicas of the route follow each other on the links, `transfer_s` apart.
+    `there` and `back` are the directed edges of activations and gradients, with the part of a message that each
+    carries; `upwards` says that the former go to a higher rank: a link name has one queue per direction along the
+    ranks. `bottlenecks` are the edges whose share sets the rate, none where the GPUs' own cards do;
+    `num_sharers` queues are on the fullest. With several `num_turns` the replicas of the route follow each other on
+    the links, `transfer_s` apart.
     """
 
     stage: int
     latency_s: float
     transfer_s: float
     link: str | None
-    there: tuple[int, ...] = ()
-    back: tuple[int, ...] = ()
+    there: EdgeParts = ()
+    back: EdgeParts = ()
     upwards: bool = True
     choice: TransportChoice | None = None
     bottlenecks: tuple[int, ...] = ()
@@ -48,10 +53,10 @@ class HopDelay:
     num_turns: int = 1
 
     @property
-    def streams(self) -> tuple[tuple[int, bool], ...]:
-        """(edge, upwards) of everything this hop sends: activations one way along the ranks, gradients the other."""
-        activations = [(edge, self.upwards) for edge in self.there]
-        return (*activations, *((edge, not self.upwards) for edge in self.back))
+    def streams(self) -> tuple[tuple[int, bool, float], ...]:
+        """Directed edges, whether messages on them go up the ranks, and the part of a message that each carries."""
+        activations = [(edge, self.upwards, part) for edge, part in self.there]
+        return (*activations, *((edge, not self.upwards, part) for edge, part in self.back))
 
 
 @dataclass(frozen=True)
@@ -78,13 +83,14 @@ def route_hops(
     routes: tuple[PooledRoute, ...],
     message_bytes: float,
     *,
+    paths: MessagePaths,
     exchanging: frozenset[int] = frozenset(),
 ) -> list[tuple[HopDelay, ...]]:
     """Delays of every hop of every route; on `exchanging` edges the gradient exchange keeps its part."""
     legs = [_legs(configuration, route) for route in routes]
-    sharers = _edge_sharers(context, routes, legs)
-    room = {edge: room_bytes_per_s(context, edge, exchanging) / count for edge, count in sharers.items()}
-    pricing = _Pricing(context, configuration, message_bytes, sharers, room)
+    sharers = _edge_sharers(context, routes, legs, paths)
+    room = {edge: room_bytes_per_s(context, edge, exchanging) / part for edge, part in sharers.parts.items()}
+    pricing = _Pricing(context, configuration, message_bytes, paths, sharers.queues, room)
     return [tuple(pricing.hop(leg) for leg in own) for own in legs]
 
 
@@ -98,20 +104,54 @@ def _legs(configuration: Configuration, route: PooledRoute) -> list[_Leg]:
     ]
 
 
-def _edge_sharers(context: Context, routes: tuple[PooledRoute, ...], legs: list[list[_Leg]]) -> Counter[int]:
-    """Queues of messages on every directed edge: one per replica, pair of pools and direction along the ranks."""
-    sharers: Counter[int] = Counter()
+@dataclass(frozen=True)
+class _Sharers:
+    """What shares each directed edge: queues of messages, and the parts that they put on it together."""
+
+    queues: Counter[int]
+    parts: dict[int, float]
+
+
+Queue = tuple[str, str, tuple[int, ...], bool]  # places from and to, pair of pools, direction along the ranks
+
+
+def _queues(context: Context, legs: list[_Leg]) -> set[Queue]:
+    """Queues of messages of one replica, there and back."""
+    found: set[Queue] = set()
+    for leg in legs:
+        one, other = context.pools[leg.source].place, context.pools[leg.target].place
+        if leg.source != leg.target and one != other:
+            pair = tuple(sorted((leg.source, leg.target)))
+            found |= {(one, other, pair, leg.upwards), (other, one, pair, not leg.upwards)}
+    return found
+
+
+def queues_by_way(
+    context: Context, configuration: Configuration, routes: tuple[PooledRoute, ...]
+) -> Counter[tuple[str, str]]:
+    """Queues of messages of all replicas from one place to another."""
+    counted: Counter[tuple[str, str]] = Counter()
+    for route in routes:
+        for source, target, _, _ in _queues(context, _legs(configuration, route)):
+            counted[source, target] += route.num_replicas
+    return counted
+
+
+def _edge_sharers(
+    context: Context, routes: tuple[PooledRoute, ...], legs: list[list[_Leg]], paths: MessagePaths
+) -> _Sharers:
+    """Queues on every directed edge: one per replica, pair of pools and direction along the ranks."""
+    queues: Counter[int] = Counter()
+    parts: dict[int, float] = {}
     for route, own in zip(routes, legs, strict=True):
-        queues = set()
-        for leg in own:
-            if leg.source != leg.target:
-                one, other = context.pools[leg.source].place, context.pools[leg.target].place
-                pair = tuple(sorted((leg.source, leg.target)))
-                queues |= {(edge, pair, leg.upwards) for edge in context.topology.path(one, other)}
-                queues |= {(edge, pair, not leg.upwards) for edge in context.topology.path(other, one)}
-        for edge, _, _ in queues:
-            sharers[edge] += route.num_replicas
-    return sharers
+        shared: dict[tuple[int, tuple[int, ...], bool], float] = {}
+        for source, target, pair, upwards in _queues(context, own):
+            for edge, part in paths.edges(source, target):
+                shared[edge, pair, upwards] = max(shared.get((edge, pair, upwards), 0.0), part)
+        for (edge, _, _), part in sorted(shared.items()):
+            queues[edge] += route.num_replicas
+            parts[edge] = parts.get(edge, 0.0) + part * route.num_replicas
+    return _Sharers(queues, parts)
 
 
 def room_bytes_per_s(context: Context, edge: int, exchanging: frozenset[int]) -> float:
@@ -122,11 +162,12 @@ def room_bytes_per_s(context: Context, edge: int, exchanging: frozenset[int]) ->
 
 @dataclass(frozen=True)
 class _Pricing:
-    """Prices hops: `sharers` queues on each edge, each with `room` bytes per second of it."""
+    """Prices hops: `sharers` queues on each edge, each with `room` bytes per second of it for a whole message."""
 
     context: Context
     configuration: Configuration
     message_bytes: float
+    paths: MessagePaths
     sharers: Counter[int]
     room: dict[int, float]
     _known: dict[tuple[int, int, bool], HopDelay] = field(default_factory=dict)
@@ -145,36 +186,39 @@ class _Pricing:
                 _local_message_s(self.context, self.configuration, end, self.message_bytes) for end in (source, target)
             )
             return HopDelay(leg.stage, local_s, 0.0, None)
-        topology = self.context.topology
-        there, back = topology.path(source.place, target.place), topology.path(target.place, source.place)
+        there, back = self.paths.edges(source.place, target.place), self.paths.edges(target.place, source.place)
+        on_way = [edge for edge, _ in (*there, *back)]
         choices = [self._choice(source, target, there), self._choice(target, source, back)]
         slower = min(choices, key=lambda choice: choice.effective_bytes_per_s)
         group = self.configuration.degrees.gpus_per_stage_group
-        rate = min(group * slower.effective_bytes_per_s, *(self.room[edge] for edge in (*there, *back)))
+        rate = min(group * slower.effective_bytes_per_s, *(self.room[edge] for edge in on_way))
+        pace = min(group * self._card_bytes_per_s(source, target), *(self.room[edge] for edge in on_way))
         steps = [choice.expected_s - choice.message_bytes / choice.effective_bytes_per_s for choice in choices]
-        latency_s = max(steps) + self.context.stack.collective_latency_s.value
-        name = "~".join(sorted((source.id, target.id)))
-        narrow = tuple(edge for edge in (*there, *back) if self.room[edge] <= rate * (1.0 + 1e-9))
         return HopDelay(
             stage=leg.stage,
-            latency_s=latency_s,
+            latency_s=max(steps) + self.context.stack.collective_latency_s.value,
             transfer_s=self.message_bytes / rate,
-            link=name,
+            link="~".join(sorted((source.id, target.id))),
             there=there,
             back=back,
             upwards=leg.upwards,
             choice=slower,
-            bottlenecks=narrow,
-            num_sharers=max((self.sharers[edge] for edge in (*there, *back)), default=1),
+            bottlenecks=tuple(edge for edge in on_way if self.room[edge] <= pace * (1.0 + 1e-9)),
+            num_sharers=max((self.sharers[edge] for edge in on_way), default=1),
         )
 
-    def _choice(self, source: Pool, target: Pool, path: tuple[int, ...]) -> TransportChoice:
+    def _card_bytes_per_s(self, *ends: Pool) -> float:
+        slower = min(pool.nic_bytes_per_s_per_gpu for pool in ends)
+        return slower * self.context.stack.point_to_point_efficiency.value
+
+    def _choice(self, source: Pool, target: Pool, edges: EdgeParts) -> TransportChoice:
         return message_choice(
             self.context,
             self.configuration,
             (source, target),
             message_bytes=self.message_bytes,
-            sharers=max(self.sharers[edge] for edge in path),
+            sharers=max(self.sharers[edge] for edge, _ in edges),
+            path=self.paths.facts(source.place, target.place),
         )
 
 
@@ -185,10 +229,10 @@ def reserved_bytes_per_s(
     rate: dict[int, float] = {}
     for route, delays in zip(routes, hops, strict=True):
         queues = {
-            (edge, hop.link, upwards): -(-route.num_replicas // hop.num_turns) * message_bytes / hop.transfer_s
+            (edge, hop.link, upwards): -(-route.num_replicas // hop.num_turns) * part * message_bytes / hop.transfer_s
             for hop in delays
             if hop.link is not None
-            for edge, upwards in hop.streams
+            for edge, upwards, part in hop.streams
         }
         for (edge, _, _), one in queues.items():
             rate[edge] = rate.get(edge, 0.0) + one

@@ -105,8 +105,8 @@ def message_load(context: Context, traffic: Traffic) -> FloatArray:
     load_e = np.zeros(len(context.topology.edges))
     for own, delays in zip(traffic.routes, traffic.hops, strict=True):
         for hop in delays:
-            for edge, _ in hop.streams:
-                load_e[edge] += traffic.configuration.num_microbatches * own.num_replicas * traffic.message_bytes
+            for edge, _, part in hop.streams:
+                load_e[edge] += part * traffic.configuration.num_microbatches * own.num_replicas * traffic.message_bytes
     return load_e
 
 

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from models.request import PlanRequest
 from solver.context import Context
 from solver.network.topology import Edge, PathFacts, Topology
 from solver.transport.flows import Demand, Phase
@@ -67,14 +68,23 @@ def split_ring(context: Context, plain: Ring, capacity: FloatArray) -> Ring | No
     topology = context.topology
     if topology.edges_with_detour.isdisjoint(plain.load):
         return None
-    key = (plain.steps, capacity.tobytes())
-    if key not in context.known_splits:
-        context.known_splits[key] = _optimal_parts(topology, plain, capacity)
-    parts = context.known_splits[key]
+    parts = split_steps(context, plain, capacity, (STEP_BYTES,) * len(plain.steps))
     return None if parts is None or parts == plain.parts else Ring(plain.steps, parts)
 
 
-def _optimal_parts(topology: Topology, plain: Ring, capacity: FloatArray) -> tuple[Parts, ...] | None:
+def split_steps(
+    context: Context, plain: Ring, capacity: FloatArray, size_by_step: tuple[float, ...]
+) -> tuple[Parts, ...] | None:
+    """Parts of steps of these sizes that empty the fullest edge; None where not even the plain paths have room."""
+    key = (plain.steps, size_by_step, capacity.tobytes())
+    if key not in context.known_splits:
+        context.known_splits[key] = _optimal_parts(context.topology, plain, capacity, size_by_step)
+    return context.known_splits[key]
+
+
+def _optimal_parts(
+    topology: Topology, plain: Ring, capacity: FloatArray, size_by_step: tuple[float, ...]
+) -> tuple[Parts, ...] | None:
     """Parts by the multi-commodity flow over edges with room that offer what the plain paths offer."""
     kinds = {_kind(topology.edges[edge]) for edge in plain.load}
     room = capacity > FULL * topology.capacity_bytes_per_s
@@ -82,13 +92,19 @@ def _optimal_parts(topology: Topology, plain: Ring, capacity: FloatArray) -> tup
     if not set(plain.load) <= set(kept):
         return None
     open_edges = Topology(topology.places, tuple(topology.edges[index] for index in kept))
-    demands = [Demand(*step, STEP_BYTES, PHASE, "dp") for step in plain.steps]
+    demands = [Demand(*step, size, PHASE, "dp") for step, size in zip(plain.steps, size_by_step, strict=True)]
     routing = route(open_edges, demands, (Phase(PHASE),), capacity_bytes_per_s=capacity[kept])
     found: list[list[tuple[tuple[int, ...], float]]] = [[] for _ in demands]
     for share in routing.shares:
-        if share.size_bytes >= LEAST_PART * STEP_BYTES:
+        if share.size_bytes >= LEAST_PART * size_by_step[share.demand]:
             found[share.demand].append((tuple(kept[edge] for edge in share.edges), share.size_bytes))
     return tuple(_to_one(parts) for parts in found)
+
+
+def detours_matter(request: PlanRequest) -> bool:
+    """Whether bytes between buildings are limited or minimised, so that no detour may carry some of them twice."""
+    limited = request.constraints.max_cross_building_bytes_per_iteration is not None
+    return limited or request.objective.kind in ("cost_per_token", "least_cross_building_traffic")
 
 
 def _kind(edge: Edge) -> tuple[object, ...]:

@@ -17,6 +17,7 @@ from solver.context import Context
 from solver.placement.fill import PooledRoute
 from solver.transport.choose import message_choice
 from solver.transport.hops import HopDelay, Sharing
+from solver.transport.message_paths import MessagePaths
 from solver.transport.prices import Traffic
 
 LEAST_GAIN = 1e-3  # of the end of a route, below which turns are not worth a shift
@@ -42,7 +43,9 @@ def in_turns(
     configuration: Configuration,
     route: PooledRoute,
     delays: tuple[HopDelay, ...],
+    *,
     message_bytes: float,
+    paths: MessagePaths,
 ) -> Turns | None:
     """The route with as few replicas at a time as fill its share of the links; None where turns shorten no message.
 
@@ -53,7 +56,7 @@ def in_turns(
     if route.num_replicas < 2 or not shared:
         return None
     slowest = max(shared, key=lambda hop: hop.transfer_s)
-    at_once, choice = _senders(context, configuration, route, slowest, message_bytes)
+    at_once, choice = _senders(context, configuration, route, slowest, message_bytes=message_bytes, paths=paths)
     num_turns = -(-route.num_replicas // at_once)
     turn_s = _turn_s(configuration, route, slowest, choice, at_once=at_once, message_bytes=message_bytes)
     if num_turns < 2 or turn_s >= slowest.transfer_s:
@@ -73,19 +76,26 @@ def _keeps_pace(route: PooledRoute, hop: HopDelay, turn_s: float, at_once: int) 
 
 
 def _senders(
-    context: Context, configuration: Configuration, route: PooledRoute, hop: HopDelay, message_bytes: float
+    context: Context,
+    configuration: Configuration,
+    route: PooledRoute,
+    hop: HopDelay,
+    *,
+    message_bytes: float,
+    paths: MessagePaths,
 ) -> tuple[int, TransportChoice]:
     """How many replicas send at once, the fewest that fill the route's share, and the transport of their messages."""
     ends = (
         context.pools[route.pools[configuration.rank_of_stage(hop.stage)]],
         context.pools[route.pools[configuration.rank_of_stage(hop.stage + 1)]],
     )
+    path = paths.facts(*(pool.place for pool in ends))
     share = route.num_replicas * message_bytes / hop.transfer_s
     others = hop.num_sharers - route.num_replicas
     at_once = 1
     while True:
         choice = message_choice(
-            context, configuration, ends, message_bytes=message_bytes, sharers=max(others, 0) + at_once
+            context, configuration, ends, message_bytes=message_bytes, sharers=max(others, 0) + at_once, path=path
         )
         sender = configuration.degrees.gpus_per_stage_group * choice.effective_bytes_per_s
         if at_once >= route.num_replicas or at_once * sender >= share:

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from models.plan import RouteTimeline
 from models.schedule import Operation, PipelineViolation
+from models.transport import MessagePath
 from solver.verify.activations import Timed, peak_activation_bytes, timed_operations
 from solver.verify.derived import Derived
 from solver.verify.facts import Facts
@@ -89,6 +90,11 @@ class Case(Facts):
     def operations(self) -> Mapping[str, list[list[Timed]]]:
         """Stated operations by route and pipeline rank."""
         return self._per_timeline(lambda one: [timed_operations(rank) for rank in one.schedule.ranks])
+
+    @cached_property
+    def message_splits(self) -> Mapping[tuple[str, str], tuple[MessagePath, ...]]:
+        """Stated paths by the places that they join."""
+        return {(one.from_place, one.to_place): one.paths for one in self.plan.message_splits}
 
     @cached_property
     def message_times(self) -> Mapping[str, Messages]:

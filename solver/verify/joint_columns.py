@@ -13,7 +13,7 @@ import numpy as np
 from models.plan import RouteTimeline
 from models.schedule import PipelineHop, PipelineSchedule
 from solver.verify.pipeline_shape import NO_CHANNEL, Floats, Ints, PipelineOrder, PipelineShape, ragged, shape_of
-from solver.verify.replay import replay
+from solver.verify.replay import channel_messages, replay_shape
 
 NOTHING = -1
 
@@ -92,8 +92,11 @@ def end_with_hops(timeline: RouteTimeline, hops: tuple[PipelineHop, ...]) -> flo
         one.model_copy(update={"gradient_sync_s": 0.0, "gradient_sync_link": None}) for one in timeline.problem.stages
     )
     problem = timeline.problem.model_copy(update={"hops": hops, "stages": stages})
-    order = PipelineOrder(*_orders(shape_of(problem), timeline.schedule))
-    return float(replay(problem, order).end.max())
+    shape = shape_of(problem)
+    rank_ops, stated = _orders(shape, timeline.schedule)
+    on_links = channel_messages(shape)  # a schedule also states messages that take no link any time
+    order = PipelineOrder(rank_ops, tuple(own[np.isin(own, one)] for own, one in zip(stated, on_links, strict=True)))
+    return float(replay_shape(shape, order).end.max())
 
 
 class Work(NamedTuple):
@@ -156,7 +159,7 @@ class Network(NamedTuple):
     """Flows by (route, stage of the hop, way) and edges.
 
     Per replica: `bytes` until the first message is in, `tail` of the turns after it, its `cap` and the `floor` it
-    always keeps. Exchanges hold `hold_se` of the edges once
+    always keeps. `part_flat` is the part of a flow on each of its edges. Exchanges hold `hold_se` of the edges once
     `arm_left_w` weight gradients are left of their stage on every route (`w` = route, stage).
     """
 
@@ -166,6 +169,7 @@ class Network(NamedTuple):
     cap: Floats
     floor: Floats
     edge_flat: Ints
+    part_flat: Floats
     edge_offsets: Ints
     capacity_e: Floats
     hold_se: Floats

@@ -220,7 +220,8 @@ def _share(work: Work, network: Network, course: Course, now: float) -> None:
         if rates[position] > 0:
             course.clock[1] = min(course.clock[1], now + course.left[channel] / rates[position])
         for index in range(network.edge_offsets[flow], network.edge_offsets[flow + 1]):
-            course.flow_e[network.edge_flat[index]] += network.weight[flow] * rates[position]
+            part = network.weight[flow] * network.part_flat[index]
+            course.flow_e[network.edge_flat[index]] += part * rates[position]
     for edge in range(len(course.peak_e)):
         course.peak_e[edge] = max(course.peak_e[edge], course.flow_e[edge] + course.held_e[edge])
     course.dirty[0] = 0
@@ -258,7 +259,7 @@ def fair_rates(network: Network, flows: Ints, capacity_e: Floats) -> Floats:
 @compiled
 def _load(network: Network, flow: int, column_e: Floats, rate: float) -> None:
     for index in range(network.edge_offsets[flow], network.edge_offsets[flow + 1]):
-        column_e[network.edge_flat[index]] += network.weight[flow] * rate
+        column_e[network.edge_flat[index]] += network.weight[flow] * network.part_flat[index] * rate
 
 
 @compiled

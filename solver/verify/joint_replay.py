@@ -1,11 +1,11 @@
 """The replay of a whole plan at once: every route's operations and messages, links shared max-min fairly.
 
-Messages travel the path of least latency between the pools' places as fluid flows, one at a time per link name and
-direction, in the plan's order. Every queue keeps the share that its stated transfer time reserves, cut where the shares
-of an edge add up to more than it has; what is left is shared max-min fairly. Exchanges take the links in the plan's
-order and never start later than stated. Staggered replicas keep the pace that they are shifted by, as one flow that
-delivers after its first turn; the last of them ends by the stagger later. Owns that time; never chooses an order and
-never judges.
+Messages travel the plan's paths between the pools' places (that of least latency, or a split) as fluid flows, one at a
+time per link name and direction, in the plan's order. Every queue keeps the share that its stated transfer time
+reserves, cut where the shares of an edge add up to more than it has; what is left is shared max-min fairly. Exchanges
+take the links in the plan's order and never start later than stated. Staggered replicas keep the pace that they are
+shifted by, as one flow that delivers after its first turn; the last of them ends by the stagger later. Owns that time;
+never chooses an order and never judges.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from models.schedule import PipelineHop
 from solver.verify.case import Case
 from solver.verify.joint_columns import Network, Work, route_columns, work_of
 from solver.verify.joint_kernel import joint_kernel
+from solver.verify.message_paths import edge_parts
 from solver.verify.network_facts import Boundary
 from solver.verify.pipeline_shape import Floats, Ints, ragged
 from solver.verify.sendings import stated_hops
@@ -129,6 +130,7 @@ def _network(case: Case, routes: list[str]) -> Network:
     size = 2 * stages * len(routes)
     weight, volume, tail, cap, floor = np.ones(size), np.ones(size), np.zeros(size), np.ones(size), np.zeros(size)
     edges: list[Ints] = [np.zeros(0, dtype=np.int64)] * size
+    parts: list[Floats] = [np.zeros(0)] * size
     for boundary, hop in stated_hops(case):
         if hop.occupancy_s == 0:
             continue
@@ -136,7 +138,7 @@ def _network(case: Case, routes: list[str]) -> Network:
         replicas = case.route_by_id[boundary.route].num_replicas
         rate = case.network.boundary_bytes(boundary) / hop.occupancy_s
         for row, back in ((rows, False), (rows + 1, True)):
-            edges[row] = _path(case, boundary, back)
+            edges[row], parts[row] = edge_parts(case, boundary, back=back)
             weight[row], volume[row], floor[row] = replicas, case.network.boundary_bytes(boundary), rate
             cap[row] = _cap_bytes_per_s(case, boundary, hop) if len(edges[row]) and not hop.staggered else rate
             if hop.staggered:
@@ -146,9 +148,11 @@ def _network(case: Case, routes: list[str]) -> Network:
     part = np.minimum(1.0, capacity / np.maximum(reserved, 1e-9))
     floor = np.minimum(floor, cap) * [part[own].min(initial=1.0) for own in edges]
     flat, offsets = ragged(edges)
+    part_of = np.concatenate([np.zeros(0), *parts])
     hold = np.minimum(_held_bytes_per_s(case), np.maximum(capacity - reserved, 0.0))
     left = np.repeat([case.timeline_by_route[route].problem.num_microbatches for route in routes], stages)
-    return Network(weight, volume, tail, cap, floor, flat, offsets, capacity, hold, left, _arm_left(case, routes, left))
+    armed = _arm_left(case, routes, left)
+    return Network(weight, volume, tail, cap, floor, flat, part_of, offsets, capacity, hold, left, armed)
 
 
 def reserved_bytes_per_s(case: Case) -> Floats:
@@ -162,18 +166,13 @@ def reserved_bytes_per_s(case: Case) -> Floats:
         ranks = [case.configuration.rank_of_stage(boundary.from_stage + step) for step in (0, 1)]
         for back in (False, True):
             upwards = (ranks[1] > ranks[0]) != back
-            for edge in _path(case, boundary, back):
+            for edge, part in zip(*edge_parts(case, boundary, back=back), strict=True):
                 key = (int(edge), boundary.route, hop.link_name, upwards)
-                queues[key] = max(queues.get(key, 0.0), rate)
+                queues[key] = max(queues.get(key, 0.0), rate * part)
     reserved = np.zeros(len(case.network.topology.edges))
     for (edge, *_), rate in queues.items():
         reserved[edge] += rate
     return reserved
-
-
-def _path(case: Case, boundary: Boundary, back: bool) -> Ints:
-    ends = (boundary.sender.place, boundary.receiver.place)
-    return np.array(case.network.topology.path(*(ends[::-1] if back else ends)), dtype=np.int64)
 
 
 def _cap_bytes_per_s(case: Case, boundary: Boundary, hop: PipelineHop) -> float:

@@ -91,19 +91,6 @@ class NetworkFacts:
         """Buildings that hold replicas of a pipeline rank."""
         return frozenset(self.facts.building_of(place) for place in self.places_of_rank(pipeline_rank))
 
-    @cached_property
-    def pipeline_bytes(self) -> Mapping[tuple[str, str], float]:
-        """Bytes per iteration from one place to another: every micro-batch there, its gradient back."""
-        moved: defaultdict[tuple[str, str], float] = defaultdict(float)
-        for boundary in self.boundaries:
-            one, other = boundary.sender.place, boundary.receiver.place
-            if one != other:
-                replicas = self.facts.route_by_id[boundary.route].num_replicas
-                size = self.boundary_bytes(boundary) * self.facts.configuration.num_microbatches * replicas
-                moved[one, other] += size
-                moved[other, one] += size
-        return moved
-
     def exchange_bytes(self, stage: int, num_sites: int) -> float:
         """Bytes that each of so many sites sends to the others for one stage, when every site exchanges one copy."""
         if num_sites < 2:
@@ -133,12 +120,6 @@ class NetworkFacts:
                 for building in buildings:
                     sent[building] = (sent[building][0] + least, sent[building][1] + most)
         return sent
-
-    @cached_property
-    def used_places(self) -> tuple[str, ...]:
-        """Places with GPUs of the plan, and the buildings around them."""
-        places = {group.pool.place for group in self.facts.groups}
-        return tuple(sorted(places | {self.facts.building_of(place) for place in places}))
 
     @cached_property
     def used_buildings(self) -> tuple[str, ...]:

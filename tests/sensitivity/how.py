@@ -9,7 +9,7 @@ from typing import Any
 
 from models.plan import Alternative, Baseline, ConvergencePoint, Degrees, Plan
 from models.request import PlanRequest
-from models.transport import LinkFlow, LinkLoad
+from models.transport import LinkFlow, LinkLoad, LinkStep, MessagePath, MessageSplit
 from tests.build_costs import Forgery
 from tests.sensitivity.forge import Corruption, demand, edit, lie, put, puts, settled
 
@@ -38,6 +38,11 @@ def _history(incumbent_s: float | None, bound_s: float) -> Any:
     return points
 
 
+ONE_PATH = MessageSplit(
+    from_place="east",
+    to_place="west",
+    paths=(MessagePath(steps=(LinkStep(link="east-west", reverse=False),), part=1.0),),
+)
 TP, PP_ACROSS, DP_ACROSS = "transport__0__", "transport__2__", "transport__3__"
 
 
@@ -72,7 +77,7 @@ def _overloaded(request: PlanRequest, plan: Plan) -> tuple[PlanRequest, Plan]:
 
 def _from_nowhere(request: PlanRequest, plan: Plan) -> tuple[PlanRequest, Plan]:
     """Bytes leave a building that holds no GPU of the plan and receives none."""
-    extra = _load("north-west", False, LinkFlow(cause="pp", bytes_per_iteration=1e6))
+    extra = _load("north-west", False, LinkFlow(cause="ep", bytes_per_iteration=1e6))
     forged = settled(request, put(plan, "link_loads", (*plan.link_loads, extra)))
     mean = forged.link_loads[-1].mean_utilisation
     return request, puts(
@@ -145,6 +150,10 @@ LINKS = (
     edit("a price where nothing waits", "exchange-price", link_loads__0__bottleneck=()),
     Corruption("overloaded link", frozenset({"link-capacity", "pipeline-bytes", "message-price"}), _overloaded),
     edit("half the pipeline's bytes", "pipeline-bytes", link_loads=_halved(0), settle=True),
+    edit("a split stated twice", "message-paths", message_splits=(ONE_PATH, ONE_PATH)),
+    edit(
+        "half of every message", "message-paths", "pipeline-bytes", message_splits=(put(ONE_PATH, "paths.0.part", 0.5),)
+    ),
     edit("half the exchange's bytes", "exchange-bytes", link_loads=_halved(1), settle=True),
     Corruption("bytes from nowhere", frozenset({"loads-conserved"}), _from_nowhere),
     edit("wrong bytes between buildings", "cross-building-bytes", metrics__cross_building_bytes=1e9),

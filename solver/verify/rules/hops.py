@@ -9,9 +9,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from models.plan import OtherSharing, RouteTimeline
+from models.schedule import PipelineHop, PipelineProblem
 from solver.network.latency import tier_s
 from solver.verify.case import Case, Finding, Rule, differs, exceeds
 from solver.verify.joint_columns import end_with_hops
+from solver.verify.message_paths import message_parts
 from solver.verify.network_facts import Boundary
 from solver.verify.sendings import Sending, peak_rate, sendings, stated_hops
 
@@ -20,7 +22,7 @@ WORTH_A_SHIFT = 2e-3  # of the end of a route: less than this decides nothing be
 
 
 def hop_latency(case: Case) -> Iterator[Finding]:
-    """A hop is not shorter than the least-latency path between its places; inside one, than the nearest tier."""
+    """A hop is not shorter than the longest path of its messages; inside one place, than the nearest tier."""
     for boundary, hop in stated_hops(case):
         there, back = _least_latency_s(case, boundary)
         if exceeds(max(there, back), hop.latency_s):
@@ -85,12 +87,16 @@ def hop_sharing(case: Case) -> Iterator[Finding]:
     It has the same delays but for links that staggered replicas take: there, all at once takes no less than one turn
     and no more than the whole round, which carries the same bytes.
     """
+    known: dict[tuple[int, PipelineProblem, tuple[PipelineHop, ...]], float] = {}
     for route, timeline in case.timeline_by_route.items():
         other = timeline.other_sharing
         if other is None or case.schedule_objections[route]:
             continue
         yield from (Finding(f"route {route}, the other sharing", text) for text in _unlike(timeline, other))
-        end_s = end_with_hops(timeline, other.hops) + other.stagger_s
+        key = (id(timeline.schedule), timeline.problem, other.hops)
+        if key not in known:
+            known[key] = end_with_hops(timeline, other.hops)
+        end_s = known[key] + other.stagger_s
         if differs(other.end_s, end_s):
             yield Finding(
                 f"route {route}, the other sharing", f"end_s {other.end_s:.9g}, the order ends at {end_s:.9g}"
@@ -134,8 +140,14 @@ def _least_latency_s(case: Case, boundary: Boundary) -> tuple[float, float]:
         return tier_s("scale_up"), tier_s("scale_up")
     if boundary.sender.place == boundary.receiver.place:
         return tier_s("rack"), tier_s("rack")
-    facts = case.network.topology.path_facts(boundary.sender.place, boundary.receiver.place)
-    return facts.latency_s, facts.round_trip_s - facts.latency_s
+    ends = (boundary.sender.place, boundary.receiver.place)
+    return _longest_s(case, *ends), _longest_s(case, *ends[::-1])
+
+
+def _longest_s(case: Case, source: str, target: str) -> float:
+    """Delay of the longest path that a message takes: it is there when its last part is."""
+    facts = case.network.topology.path_facts
+    return max(facts(source, target, along=path).latency_s for path, _ in message_parts(case, source, target))
 
 
 def _name(boundary: Boundary) -> str:

@@ -1,6 +1,7 @@
 """Rules on link loads: real links, the bytes that the placement implies, and never more than the capacity.
 
-Owns `Plan.link_loads`. Bytes are judged around buildings, where every routing has to pass, whatever its paths.
+Owns `Plan.link_loads`. Bytes of exchanges are judged around buildings, where every routing has to pass, whatever its
+paths; those of messages link by link in `paths.py`.
 """
 
 from __future__ import annotations
@@ -53,16 +54,6 @@ def link_capacity(case: Case) -> Iterator[Finding]:
             yield Finding(_name(load), f"{size:.6g} B per iteration, it carries {room:.6g} B in that time")
         if exceeds(load.peak_utilisation, 1.0):
             yield Finding(_name(load), f"peak_utilisation {load.peak_utilisation:.9g}")
-
-
-def pipeline_bytes(case: Case) -> Iterator[Finding]:
-    """Pipeline bytes out of every place: message * micro-batches * replicas, and what passes through."""
-    moved = case.network.pipeline_bytes
-    for site in case.network.used_places:
-        inside = {place for ends in moved for place in ends if case.is_inside(place, site)}
-        own = sum(size for (source, target), size in moved.items() if source in inside and target not in inside)
-        through = sum(size for (source, target), size in moved.items() if not inside & {source, target})
-        yield from _outside(case, site, "pp", own, own + through)
 
 
 def exchange_bytes(case: Case) -> Iterator[Finding]:
@@ -159,7 +150,6 @@ FAMILY: Mapping[str, Rule] = {
     "link-usable": link_usable,
     "link-utilisation": link_utilisation,
     "link-capacity": link_capacity,
-    "pipeline-bytes": pipeline_bytes,
     "exchange-bytes": exchange_bytes,
     "loads-conserved": loads_conserved,
     "cross-building-bytes": cross_building_bytes,

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from models.outcome import Planned
 from models.plan import Plan
 from models.request import PlanRequest
+from solver.evaluation import draft
 from solver.planner import plan
 from solver.transport import exchange
+from solver.verify.joint_replay import joint_replay
 from solver.verify.judge import judge
 from tests.build_job import FIXED, job
-from tests.unit.solver.transport.meshes import PARALLEL, THIN_TRIANGLE, meshed
+from tests.sensitivity.forge import puts
+from tests.unit.solver.transport.meshes import PARALLEL, THIN_TRIANGLE, MeshLink, meshed
 
 REPLICAS_ONLY = {"pipeline_may_cross_buildings": False, "use_all_gpus": True}
+
+
+@cache
+def known(text: str) -> Plan:
+    return planned(PlanRequest.model_validate_json(text))
 
 
 def planned(request: PlanRequest) -> Plan:
@@ -104,3 +114,65 @@ def test_short_buffers_on_links_in_use_are_warned_of(buffer_bytes, num_warnings)
     found = planned(job(allowed={**FIXED, "dp": [8]}, link={"switch_buffer_bytes": buffer_bytes}))
     assert len(found.warnings) == num_warnings
     assert all("'l0'" in warning for warning in found.warnings)
+
+
+PIPELINES_ONLY = {"data_parallel_may_cross_buildings": False, "use_all_gpus": True}
+
+
+def pipelines(num_buildings: int, links: tuple[MeshLink, ...]) -> PlanRequest:
+    """Eight pipelines, two ranks of each in every building."""
+    allowed = {**FIXED, "pp": [2 * num_buildings], "dp": [8]}
+    return meshed(num_buildings, links, batch=96, allowed=allowed, constraints=PIPELINES_ONLY)
+
+
+def test_split_messages_beat_least_latency_paths(monkeypatch):
+    request = pipelines(2, PARALLEL)
+    split = planned(request)
+    monkeypatch.setattr(draft, "split_paths", lambda *_: None)
+    plain = planned(request)
+    assert split.placement.crossing == plain.placement.crossing == "pp_out"
+    assert split.metrics.iteration_s < 0.99 * plain.metrics.iteration_s
+    assert not plain.message_splits
+    assert {(one.from_place, one.to_place) for one in split.message_splits} == {("b0", "b1"), ("b1", "b0")}
+    for one in split.message_splits:
+        assert {path.steps[0].link: path.part for path in one.paths} == pytest.approx({"near": 0.25, "far": 0.75})
+    carried = bytes_by_link(split)
+    assert carried["far"] == pytest.approx(3 * carried["near"])
+    assert sum(carried.values()) == pytest.approx(bytes_by_link(plain)["near"])
+
+
+def test_the_joint_replay_sends_the_parts_of_a_split():
+    request = pipelines(2, PARALLEL)
+    found = planned(request)
+    again = joint_replay(request, found)
+    sent = {(one.link, one.reverse): one.message_bytes for one in again.edges if one.message_bytes}
+    stated = {(one.link, one.reverse): one.flows[0].bytes_per_iteration for one in found.link_loads}
+    assert sent == pytest.approx(stated)
+    assert all(one.peak_utilisation <= 1 + 1e-9 for one in again.edges)
+    assert again.iteration_s <= found.metrics.iteration_s * (1 + 1e-9)
+
+
+FORGED_SPLITS = {
+    "parts that lose bytes": ("message-paths", {"message_splits__0__paths__0__part": 0.2}),
+    "a path that ends elsewhere": ("message-paths", {"message_splits__0__paths__0__steps__0__reverse": True}),
+    "a split that loads deny": ("pipeline-bytes", {"message_splits": ()}),
+    "a split stated twice": ("message-paths", {"message_splits": lambda old: (*old, old[0])}),
+    "a message that leaves out the longer path": (
+        "hop-latency",
+        {"timelines__0__problem__hops__1__latency_s": lambda old: old - 1.1e-4},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORGED_SPLITS)
+def test_the_judge_convicts_forged_splits(name):
+    request = pipelines(2, PARALLEL)
+    rule, changes = FORGED_SPLITS[name]
+    forged = puts(known(request.model_dump_json()), **changes)
+    assert rule in {one.rule for one in judge(request, forged).violations}
+
+
+def test_limited_bytes_between_buildings_allow_no_split_of_messages():
+    request = pipelines(2, PARALLEL)
+    limit = request.constraints.model_copy(update={"max_cross_building_bytes_per_iteration": 1e15})
+    assert planned(request.model_copy(update={"constraints": limit})).message_splits == ()

@@ -48,7 +48,7 @@ def message_reasons(found: Plan) -> str:
 
 def test_turns_end_earlier_on_narrow_links_and_the_reason_says_so(monkeypatch):
     found = planned(line(2e10))
-    monkeypatch.setattr(draft, "in_turns", lambda *_: None)
+    monkeypatch.setattr(draft, "in_turns", lambda *_, **__: None)
     at_once = planned(line(2e10))
     assert found.metrics.iteration_s < 0.95 * at_once.metrics.iteration_s
     assert all(one.stagger_s > 0 for one in found.timelines)
@@ -60,6 +60,15 @@ def test_wide_links_are_not_shared_in_turns():
     found = planned(line(1.6e12))
     assert all(one.stagger_s == 0 for one in found.timelines)
     assert not any(hop.staggered for one in found.timelines for hop in one.problem.hops)
+
+
+def test_hops_inside_buildings_stay_as_they_are_beside_turns():
+    """Two of three hops take no link at all; the judge replays the way that was left out with them."""
+    found = planned(job(allowed={**FIXED, "dp": [8]}, link={"capacity_bytes_per_s": 5e10}, constraints=PIPELINES_ONLY))
+    (timeline,) = found.timelines
+    assert timeline.other_sharing is not None
+    assert [hop.num_sharing_replicas > 1 for hop in timeline.other_sharing.hops].count(True) <= 1
+    assert timeline.end_s <= timeline.other_sharing.end_s * (1 + 1e-3)
 
 
 def test_every_replica_written_out_keeps_the_order_of_time_and_the_links():

@@ -1,0 +1,75 @@
+"""The paths of stage messages between places: those of least latency, or split over several.
+
+Owns which path takes which part of a message. Never times one: `hops.py` does, and the draft keeps the faster of both.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from models.transport import LinkStep, MessagePath, MessageSplit
+from solver.context import Context
+from solver.cost.columns import FloatArray
+from solver.network.topology import PathFacts, Topology
+from solver.transport.ring import STEP_BYTES, Parts, Ring, Step, detours_matter, split_steps, step_facts
+
+
+@dataclass(frozen=True)
+class MessagePaths:
+    """Paths from place to place and the part of a message that each takes; by default one, of least latency."""
+
+    topology: Topology
+    split: Mapping[Step, Parts] = field(default_factory=dict)
+
+    def parts(self, source: str, target: str) -> Parts:
+        """Paths with their parts."""
+        return self.split.get((source, target)) or ((self.topology.path(source, target), 1.0),)
+
+    def edges(self, source: str, target: str) -> tuple[tuple[int, float], ...]:
+        """Every edge on the way, with the part of a message that it carries."""
+        carried: dict[int, float] = {}
+        for path, part in self.parts(source, target):
+            for edge in path:
+                carried[edge] = carried.get(edge, 0.0) + part
+        return tuple(carried.items())
+
+    def facts(self, source: str, target: str) -> PathFacts:
+        """All paths as one."""
+        return step_facts(self.topology, (source, target), self.parts(source, target))
+
+    def stated(self, used: Iterable[Step]) -> tuple[MessageSplit, ...]:
+        """The splits of these ways, in the words of the contract."""
+        edges = self.topology.edges
+        return tuple(
+            MessageSplit(
+                from_place=step[0],
+                to_place=step[1],
+                paths=tuple(
+                    MessagePath(
+                        part=part,
+                        steps=tuple(LinkStep(link=edges[edge].id, reverse=edges[edge].reverse) for edge in path),
+                    )
+                    for path, part in self.split[step]
+                ),
+            )
+            for step in sorted(set(used) & self.split.keys())
+        )
+
+
+def split_paths(context: Context, num_queues: Counter[Step], room_e: FloatArray) -> MessagePaths | None:
+    """The split under which so many queues on each way leave the fullest edge emptiest; None where it is the plain one.
+
+    A split may take detours, so there is none where bytes between buildings are limited or minimised.
+    """
+    topology = context.topology
+    ways = tuple(sorted(num_queues))
+    plain = Ring(ways, tuple(((topology.path(*way), 1.0),) for way in ways))
+    if detours_matter(context.request) or topology.edges_with_detour.isdisjoint(plain.load):
+        return None
+    found = split_steps(context, plain, room_e, tuple(STEP_BYTES * num_queues[way] for way in ways))
+    if found is None or found == plain.parts:
+        return None
+    split = {way: own for way, own, simple in zip(ways, found, plain.parts, strict=True) if own != simple}
+    return MessagePaths(topology, split)

@@ -1,0 +1,39 @@
+"""The paths of stage messages as a plan states them: that of least latency, or the parts of a split.
+
+Owns their reading. Never judges one: `rules/paths.py` does.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from models.transport import MessagePath
+from solver.network.topology import Topology
+from solver.verify.case import Case
+from solver.verify.network_facts import Boundary
+from solver.verify.pipeline_shape import Floats, Ints
+
+Parts = tuple[tuple[tuple[int, ...], float], ...]
+
+
+def message_parts(case: Case, source: str, target: str) -> Parts:
+    """Paths from one place to another, with the part of every message that each takes."""
+    split = case.message_splits.get((source, target))
+    if split is None:
+        return ((case.network.topology.path(source, target), 1.0),)
+    return tuple((edges_of(case.network.topology, path), path.part) for path in split)
+
+
+def edges_of(topology: Topology, path: MessagePath) -> tuple[int, ...]:
+    """Edges of a stated path; KeyError where one does not exist."""
+    return tuple(topology.edge_index[step.link, step.reverse] for step in path.steps)
+
+
+def edge_parts(case: Case, boundary: Boundary, *, back: bool) -> tuple[Ints, Floats]:
+    """Edges that messages over a boundary take, with the part of a message on each."""
+    ends = (boundary.sender.place, boundary.receiver.place)
+    carried: dict[int, float] = {}
+    for path, part in message_parts(case, *(ends[::-1] if back else ends)):
+        for edge in path:
+            carried[edge] = carried.get(edge, 0.0) + part
+    return np.array(list(carried), dtype=np.int64), np.array(list(carried.values()), dtype=np.float64)

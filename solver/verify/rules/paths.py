@@ -1,0 +1,76 @@
+"""Rules on the paths of stage messages: splits lead where they say, and links carry what the paths put on them.
+
+Owns `Plan.message_splits`, and the pipeline's part of the link loads.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from models.transport import MessagePath, MessageSplit
+from solver.verify.case import Case, Finding, Rule, differs
+from solver.verify.message_paths import edge_parts
+
+HALF_A_BYTE = 0.5
+
+
+def message_paths(case: Case) -> Iterator[Finding]:
+    """A split is stated once, for a way that messages take; its paths join the places and their parts add up to one."""
+    ways = {(one.sender.place, one.receiver.place) for one in case.network.boundaries}
+    ways |= {(target, source) for source, target in ways}
+    counted = Counter((one.from_place, one.to_place) for one in case.plan.message_splits)
+    for split in case.plan.message_splits:
+        where = f"messages from {split.from_place} to {split.to_place}"
+        if counted[split.from_place, split.to_place] > 1:
+            yield Finding(where, "are split more than once")
+        if (split.from_place, split.to_place) not in ways:
+            yield Finding(where, "are split, no stage sends there")
+        total = sum(path.part for path in split.paths)
+        if differs(total, 1.0):
+            yield Finding(where, f"parts add up to {total:.9g}")
+        for number, path in enumerate(split.paths):
+            yield from (Finding(f"{where}, path {number}", fault) for fault in _faults(case, split, path))
+
+
+def _faults(case: Case, split: MessageSplit, path: MessagePath) -> Iterator[str]:
+    """Where a path is none of the link graph from source to target."""
+    topology, at = case.network.topology, split.from_place
+    seen = {at}
+    for step in path.steps:
+        index = topology.edge_index.get((step.link, step.reverse))
+        if index is None or topology.edges[index].from_place != at:
+            yield f"{step.link} {'reverse ' if step.reverse else ''}does not lead on from {at}"
+            return
+        at = topology.edges[index].to_place
+        if at in seen:
+            yield f"comes to {at} twice"
+        seen.add(at)
+    if at != split.to_place:
+        yield f"ends in {at}"
+
+
+def pipeline_bytes(case: Case) -> Iterator[Finding]:
+    """Pipeline bytes of every link are what the paths of all messages put on it."""
+    topology = case.network.topology
+    carried = np.zeros(len(topology.edges))
+    for boundary in case.network.boundaries:
+        replicas = case.route_by_id[boundary.route].num_replicas
+        size = case.network.boundary_bytes(boundary) * case.configuration.num_microbatches * replicas
+        for back in (False, True):
+            edges, parts = edge_parts(case, boundary, back=back)
+            carried[edges] += size * parts
+    stated = np.zeros(len(topology.edges))
+    for load in case.plan.link_loads:
+        index = topology.edge_index.get((load.link, load.reverse))
+        if index is not None:
+            stated[index] += sum(flow.bytes_per_iteration for flow in load.flows if flow.cause == "pp")
+    for edge, said, derived in zip(topology.edges, stated.tolist(), carried.tolist(), strict=True):
+        if differs(said, derived) and abs(said - derived) > HALF_A_BYTE:
+            way = " reverse" if edge.reverse else ""
+            yield Finding(f"link {edge.id}{way}", f"{said:.9g} B of pp, the paths of messages put {derived:.9g}")
+
+
+FAMILY: Mapping[str, Rule] = {"message-paths": message_paths, "pipeline-bytes": pipeline_bytes}
