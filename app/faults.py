@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from pydantic import ValidationError
@@ -50,6 +51,11 @@ ISSUE_TYPES: Mapping[str, str] = {
     "unsupported-media-type": "The body is not declared as JSON.",
     "body-too-large": "The body has more bytes than this service reads.",
     "body-too-slow": "The body did not arrive in time.",
+    "invalid-http": "What came is not a request of HTTP/1.1.",
+    "head-too-slow": "The head of the request did not arrive in time.",
+    "ambiguous-headers": "A header that counts once came twice, or two headers contradict each other.",
+    "too-many-connections": "As many connections are open as this service accepts.",
+    "too-many-waiting": "As many clients wait for news as this service, or the key, may have.",
     "not-found": "There is no such resource.",
     "method-not-allowed": "The resource does not know this method.",
     "not-finished": "The resource is not there before the plan is.",
@@ -69,6 +75,9 @@ ISSUE_TYPES: Mapping[str, str] = {
     "internal-error": "A defect of this program.",
     "not-ready": "The service cannot take work at the moment.",
 }
+
+
+MAX_FAULTS = 100  # of one document that are told; who has corrected these asks again
 
 
 @dataclass(frozen=True)
@@ -129,7 +138,7 @@ def from_validation(failure: ValidationError, document: Any) -> tuple[Fault, ...
 
 def from_errors(errors: Iterable[Mapping[str, Any]], document: Any) -> tuple[Fault, ...]:
     """The same for errors that pydantic has already turned into dictionaries."""
-    faults = [_fault(error, document) for error in errors]
+    faults = [_fault(error, document) for error in islice(errors, MAX_FAULTS)]
     return tuple(dict.fromkeys(faults))
 
 

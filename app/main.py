@@ -64,6 +64,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         description=DESCRIPTION,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # it would send the client wherever its Host header says
         lifespan=_lifespan(chosen, registry),
         generate_unique_id_function=lambda route: route.name,
     )
@@ -120,8 +121,19 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         document["components"]["securitySchemes"] = {"key": KEY_SCHEME}
         document["security"] = [{}, {"key": []}]
         _drop_default_errors(document)
+        _parameters_are_never_null(document)
         app.openapi_schema = document
     return app.openapi_schema
+
+
+def _parameters_are_never_null(document: dict[str, Any]) -> None:
+    """A parameter that may be left out is left out; there is no null in a URL or a header."""
+    for path in document["paths"].values():
+        for operation in path.values():
+            for parameter in operation.get("parameters", ()):
+                schema = parameter["schema"]
+                kinds = [one for one in schema.pop("anyOf", ()) if one != {"type": "null"}]
+                schema.update(*kinds)
 
 
 def _drop_default_errors(document: dict[str, Any]) -> None:

@@ -77,6 +77,12 @@ class Settings(BaseModel):
     max_wait_s: Positive = Field(60.0, description="Longest `Prefer: wait` honoured.")
     max_body_bytes: PositiveInt = Field(32 * MIB, description="Largest request body.")
     body_timeout_s: Positive = Field(30.0, description="Time a client has to send its body.")
+    head_timeout_s: Positive = Field(20.0, description="Time a client has to send the head of a request.")
+    max_connections: PositiveInt = Field(1000, description="Open connections of one process; more are turned away.")
+    max_waiting_clients: PositiveInt = Field(
+        200, description="Event streams and `Prefer: wait` that one process holds open at once."
+    )
+    max_waiting_per_key: PositiveInt = Field(50, description="The same of one key.")
     max_gpus: PositiveInt = Field(4_000_000, description="Largest cluster accepted, in GPUs.")
     max_cluster_parts: PositiveInt = Field(10_000, description="Most places, pools and links of a cluster together.")
     max_pipeline_operations: PositiveInt = Field(200_000, description="Largest direct schedule, in operations.")

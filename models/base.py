@@ -6,6 +6,7 @@ Owns how strict a value is (frozen, unknown fields refused, NaN and infinity ref
 from __future__ import annotations
 
 from typing import Annotated, Any
+from unicodedata import is_normalized
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError
@@ -68,9 +69,20 @@ def _in_si(value: float) -> float:
     return value
 
 
+def _composed(name: str) -> str:
+    """Refuse a name that looks like another one and is a different text."""
+    if not is_normalized("NFC", name):
+        raise ValueError(
+            f"{name!a} is not in Unicode normal form C: write every letter with its accents as one character"
+        )
+    return name
+
+
 SMALLEST_SI = 1e6  # no GPU, card or link that trains large models has less, in bytes, B/s or FLOP/s
 
-Name = Annotated[str, Field(min_length=1, max_length=120, pattern=r"^[^\x00-\x1f\x7f]+$")]
+# Neither control characters (C0, DEL, C1) nor what breaks a line or turns the direction of reading.
+PLAIN_TEXT = r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*$"
+Name = Annotated[str, Field(min_length=1, max_length=120, pattern=PLAIN_TEXT), AfterValidator(_composed)]
 Seconds = Annotated[float, Field(ge=0, le=1e7, json_schema_extra=_unit("s"))]
 PositiveSeconds = Annotated[float, Field(gt=0, le=1e7, json_schema_extra=_unit("s"))]
 Bytes = Annotated[float, Field(ge=0, le=1e18, json_schema_extra=_unit("B"))]
@@ -80,5 +92,6 @@ FlopsPerSecond = Annotated[float, Field(gt=0, le=1e20, json_schema_extra=_unit("
 Kilometres = Annotated[float, Field(ge=0, le=50_000, json_schema_extra=_unit("km"))]
 Fraction = Annotated[float, Field(ge=0, le=1, json_schema_extra=_unit("1"))]
 Usd = Annotated[float, Field(ge=0, le=1e12, json_schema_extra=_unit("USD"))]
-PositiveCount = Annotated[int, Field(ge=1)]
-Count = Annotated[int, Field(ge=0)]
+MOST = 1_000_000_000  # of anything that is counted one by one; far more overflows the arithmetic
+PositiveCount = Annotated[int, Field(ge=1, le=MOST)]
+Count = Annotated[int, Field(ge=0, le=MOST)]

@@ -6,6 +6,7 @@ Owns the ASGI middleware that reads bodies. Never knows what a body describes.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from email.message import Message as MimeHeader
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -17,6 +18,10 @@ from app.settings import Settings
 
 METHODS_WITH_BODY = ("POST", "PUT", "PATCH")
 CSV_PATHS = ("/v1/calibrations",)
+SINGLE_HEADERS = frozenset(
+    (b"host", b"content-length", b"content-type", b"content-encoding", b"transfer-encoding", b"idempotency-key",
+     b"isthmus-priority", b"last-event-id")
+)  # fmt: skip
 
 
 class Admission:
@@ -27,18 +32,21 @@ class Admission:
         self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check the body of a request that may have one, then hand on."""
-        if scope["type"] != "http" or scope["method"] not in METHODS_WITH_BODY:
+        """Check the headers, and the body of a request that may have one; then hand on."""
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         try:
-            body = await self._body(scope, receive)
-            if body is None:
-                return
+            _check_head(scope["http_version"], scope["headers"])
+            if scope["method"] in METHODS_WITH_BODY:
+                body = await self._body(scope, receive)
+                if body is None:
+                    return
+                receive = _replay(body, receive)
         except Refused as refusal:
             await problem(scope["path"], refusal.faults, headers={"Connection": "close"})(scope, receive, send)
             return
-        await self._app(scope, _replay(body, receive), send)
+        await self._app(scope, receive, send)
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
         """The checked body; None when the client went away."""
@@ -78,6 +86,26 @@ class Admission:
                                  "", f"at most {limit:,} bytes",
                                  "Name catalogue entries instead of whole objects, or merge equal pools."),
                            ))  # fmt: skip
+
+
+def _check_head(version: str, headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Refuse what two readers would understand differently, a proxy before this program being one of them."""
+    if version not in ("1.0", "1.1"):
+        raise Refused((Fault("invalid-http", f"the request says that it is HTTP/{version}", "", "HTTP/1.1",
+                             "Correct the client.", "the connection"),))  # fmt: skip
+    seen: set[bytes] = set()
+    for name, _ in headers:
+        if name in seen and name in SINGLE_HEADERS:
+            raise Refused((_ambiguous(f"the header {name.decode('latin-1')} comes twice", name),))
+        seen.add(name)
+    if b"content-length" in seen and b"transfer-encoding" in seen:
+        what = "the body has a Content-Length and a Transfer-Encoding"
+        raise Refused((_ambiguous(what, b"content-length"),))
+
+
+def _ambiguous(what: str, name: bytes) -> Fault:
+    return Fault("ambiguous-headers", what, "", "each of these headers once", "Remove one of the two.",
+                 f"header {name.decode('latin-1')}")  # fmt: skip
 
 
 def _declared_length(headers: dict[str, str]) -> int:

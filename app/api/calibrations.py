@@ -19,16 +19,22 @@ from pydantic import Field
 
 from app.api.answers import Answer, when
 from app.api.headers import Asking, Service
-from app.api.plans import check_cursor
 from app.api.problems import Rejected, documented, not_found
 from app.documents import parse_json, read_model
 from app.faults import Fault, Refused
 from app.storage.calibrations import CalibrationRow
+from models.base import MOST
 from models.stack import StackProfile
 
 router = APIRouter(prefix="/v1/calibrations", tags=["calibrations"])
 CalibrationId = Annotated[str, Path(pattern=r"^cal_[0-9a-f]{32}$", description="Name of the calibration.")]
-Cell = Annotated[str, Field(max_length=2000)] | float | int | bool | None
+Cell = (
+    Annotated[str, Field(max_length=2000)]
+    | Annotated[int, Field(strict=True, ge=-MOST, le=MOST)]
+    | Annotated[float, Field(strict=True, allow_inf_nan=False)]
+    | Annotated[bool, Field(strict=True)]
+    | None
+)
 
 
 class CalibrationRequest(Answer):
@@ -96,10 +102,11 @@ def list_calibrations(
     service: Service,
     caller: Asking,
     limit: Annotated[int, Query(ge=1, le=200, description="Calibrations of a page.")] = 50,
-    cursor: Annotated[str | None, Query(max_length=40, description="`next_cursor` of the page before.")] = None,
+    cursor: Annotated[
+        str | None, Query(pattern=r"^cal_[0-9a-f]{32}$", description="`next_cursor` of the page before.")
+    ] = None,
 ) -> Response:
     """A page of calibrations; `next_cursor` leads to the next one."""
-    check_cursor(cursor, r"cal_([0-9a-f]{12})[0-9a-f]{20}")
     rows = service.calibrations.page(limit=limit + 1, before=cursor, owner=caller.sees)
     more = rows[limit - 1].id if len(rows) > limit else None
     return JSONResponse({"items": [_answer(row) for row in rows[:limit]], "next_cursor": more})

@@ -16,30 +16,32 @@ from fastapi import APIRouter, Header, Query
 from fastapi.responses import Response, StreamingResponse
 
 from app.api.answers import when
-from app.api.headers import Asking, Service
+from app.api.headers import Asking, PlaceToWait, Service
 from app.api.plans import PlanId, found
 from app.api.problems import documented
 from app.jobs.service import PlanService
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"])
 KEEP_ALIVE_S = 15.0
+LAST_EVENT = 10**12 - 1
 MEDIA_TYPE = "text/event-stream"
 
 
 @router.get("/{plan_id}/events", response_class=StreamingResponse,
+            dependencies=[PlaceToWait],
             responses={200: {"description": "state, progress, incumbent and, at last, done",
                              "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}},
                        204: {"description": "The plan has ended and every event was delivered"},
-                       **documented(400, 404, 503)},
+                       **documented(400, 404, 429, 503)},
             summary="Follow a search")  # fmt: skip
 async def follow_plan(
     plan_id: PlanId,
     service: Service,
     caller: Asking,
     last_event_id: Annotated[
-        str | None, Header(pattern=r"^\d{1,12}$", description="Number of the last event that was received.")
+        str | None, Header(pattern=r"^[0-9]{1,12}$", description="Number of the last event that was received.")
     ] = None,
-    after: Annotated[int, Query(ge=0, description="The same, for clients that cannot set headers.")] = 0,
+    after: Annotated[int, Query(ge=0, le=LAST_EVENT, description="The same, for clients that cannot set headers.")] = 0,
 ) -> Response:
     """Every event after the last one received, then new ones as they happen, until `done`."""
     start = int(last_event_id) if last_event_id is not None else after

@@ -6,6 +6,7 @@ Owns their grammar. Never acts on them.
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import Depends, Header, Request
@@ -20,7 +21,7 @@ _WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,6})\"?\s*(?:$|[,;])", re.I
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
 
-def service_of(request: Request) -> PlanService:
+async def service_of(request: Request) -> PlanService:
     """The service that this application was made for."""
     service: PlanService = request.app.state.service
     return service
@@ -29,7 +30,7 @@ def service_of(request: Request) -> PlanService:
 Service = Annotated[PlanService, Depends(service_of)]
 
 
-def caller_of_request(request: Request) -> Caller:
+async def caller_of_request(request: Request) -> Caller:
     """Who asks; the guard has found out."""
     caller: Caller = request.scope[CALLER]
     return caller
@@ -49,21 +50,43 @@ Urgency = Annotated[
 ]
 
 
-def wait_s(
+async def wait_s(
     service: Service,
+    caller: Asking,
     prefer: Annotated[
         str | None, Header(max_length=200, description="`wait=N`: answer 200 if the plan ends within N seconds.")
     ] = None,
-) -> float | None:
-    """Seconds that the client prefers to wait, capped; None when it does not say."""
+) -> AsyncIterator[float | None]:
+    """Seconds that the client prefers to wait, capped; None when it does not say, or when too many wait already."""
     found = _WAIT.search(prefer or "")
-    return None if found is None else min(float(found.group(1)), service.settings.max_wait_s)
+    if found is None:
+        yield None
+        return
+    with service.waiting.place(caller) as there_is_room:
+        yield min(float(found.group(1)), service.settings.max_wait_s) if there_is_room else None
 
 
 WaitS = Annotated[float | None, Depends(wait_s)]
 
 
-def idempotency_key(
+async def place_to_wait(service: Service, caller: Asking) -> AsyncIterator[None]:
+    """Room for a client that stays until something happens, given back when it has left."""
+    with service.waiting.place(caller) as there_is_room:
+        if not there_is_room:
+            raise Rejected(
+                Fault("too-many-waiting", "as many clients wait for news as may", "",
+                      f"{service.settings.max_waiting_clients} of this process, "
+                      f"{service.settings.max_waiting_per_key} of one key",
+                      "Close an event stream, or ask for the status now and then.", "the service"),
+                headers={"Retry-After": "10"},
+            )  # fmt: skip
+        yield
+
+
+PlaceToWait = Depends(place_to_wait)
+
+
+async def idempotency_key(
     service: Service,
     idempotency_key: Annotated[
         str | None,

@@ -72,7 +72,7 @@ def _not_ready(what: str) -> Rejected:
     return Rejected(fault, headers={"Retry-After": "5"})
 
 
-def _registry(request: Request) -> CollectorRegistry:
+async def _registry(request: Request) -> CollectorRegistry:
     registry: CollectorRegistry = request.app.state.metrics
     return registry
 

@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from app.faults import ISSUE_TYPES, Fault, Refused, from_errors, from_planner_error
+from app.faults import ISSUE_TYPES, MAX_FAULTS, Fault, Refused, from_errors, from_planner_error
 from app.jobs.access import Busy, Forbidden
 from app.jobs.service import DirectFailure, KeyConflict
 from app.storage.tables import is_outage
@@ -35,6 +35,9 @@ STATUSES: Mapping[str, int] = {
     "invalid-parameter": 400,
     "idempotency-key-missing": 400,
     "idempotency-key-malformed": 400,
+    "invalid-http": 400,
+    "ambiguous-headers": 400,
+    "head-too-slow": 408,
     "not-found": 404,
     "method-not-allowed": 405,
     "body-too-slow": 408,
@@ -43,12 +46,14 @@ STATUSES: Mapping[str, int] = {
     "body-too-large": 413,
     "unsupported-media-type": 415,
     "queue-full": 429,
+    "too-many-waiting": 429,
     "rate-exceeded": 429,
     "quota-exceeded": 429,
     "internal-error": 500,
     "solver-failed": 500,
     "not-ready": 503,
     "too-busy": 503,
+    "too-many-connections": 503,
     "solver-stopped": 503,
 }
 DEFAULT_STATUS = 422
@@ -96,8 +101,9 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     words = {400: "Malformed", 401: "No key", 403: "Not allowed", 404: "Not found", 408: "Too slow", 409: "Conflict",
              413: "Too large", 415: "Not JSON", 422: "Refused", 429: "Too much queued", 500: "Defect",
              503: "Try later"}  # fmt: skip
-    # Every route behind the guard can ask for a key.
-    return {status: {"description": words[status], "content": content} for status in sorted({401, 403, *statuses})}
+    # Every route behind the guard can ask for a key, and refuses a head that two readers would read differently.
+    known = sorted({400, 401, 403, *statuses})
+    return {status: {"description": words[status], "content": content} for status in known}
 
 
 def not_found(what: str, remedy: str) -> Rejected:
@@ -112,7 +118,8 @@ def problem(
     items = [fault.to_dict() if isinstance(fault, Fault) else _item(fault) for fault in faults]
     code = str(items[0]["code"])
     status = STATUSES.get(code, DEFAULT_STATUS)
-    count = "" if len(items) == 1 else f"{len(items)} faults; first: "
+    more = " or more" if len(items) == MAX_FAULTS else ""
+    count = "" if len(items) == 1 else f"{len(items)}{more} faults; first: "
     body = {
         "type": f"/v1/issue-types#{code}",
         "title": ISSUE_TYPES.get(code, code),

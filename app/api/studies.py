@@ -17,13 +17,13 @@ from pydantic import Field
 
 from app.api.answers import Answer, Figures, StateName, StopReasonName, when
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency
-from app.api.plans import check_cursor
 from app.api.problems import ProblemItem, Rejected, documented, not_found
 from app.jobs.access import STUDY_URGENCY, Caller
 from app.jobs.service import PlanService
 from app.jobs.studies import StudyOrder, submit_study
 from app.storage.plans import PlanRow
 from app.storage.studies import StudyRow
+from models.base import PLAIN_TEXT
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"])
 StudyId = Annotated[str, Path(pattern=r"^study_[0-9a-f]{28}$", description="Name of the study.")]
@@ -34,7 +34,9 @@ MAX_AXES = 8
 class StudyRequest(Answer):
     """One request and what is to vary in it. The members are every combination of the axes, then every patch."""
 
-    name: str = Field("", max_length=120, description="What to call it.", examples=["How much distance costs"])
+    name: str = Field(
+        "", max_length=120, pattern=PLAIN_TEXT, description="What to call it.", examples=["How much distance costs"]
+    )
     base: dict[str, Any] = Field(
         description="A body of POST /v1/plans.",
         examples=[{"cluster": "two-buildings", "workload": {"architecture": "llama-3.1-405b"}}],
@@ -116,10 +118,11 @@ def list_studies(
     service: Service,
     caller: Asking,
     limit: Annotated[int, Query(ge=1, le=200, description="Studies of a page.")] = 50,
-    cursor: Annotated[str | None, Query(max_length=40, description="`next_cursor` of the page before.")] = None,
+    cursor: Annotated[
+        str | None, Query(pattern=r"^study_[0-9a-f]{28}$", description="`next_cursor` of the page before.")
+    ] = None,
 ) -> Response:
     """A page of light views; `next_cursor` leads to the next one."""
-    check_cursor(cursor, r"study_([0-9a-f]{12})[0-9a-f]{16}")
     rows = service.studies.page(limit=limit + 1, before=cursor, owner=caller.sees)
     counts = service.studies.counts_of([row.id for row in rows[:limit]])
     items = [_head(row, counts[row.id]) for row in rows[:limit]]

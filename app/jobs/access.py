@@ -5,6 +5,9 @@ Owns what a caller may see and the counting of what a key has under way. Never k
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -71,6 +74,32 @@ def check_urgency(caller: Caller, urgency: int) -> None:
             where="header Isthmus-Priority",
         )
     )
+
+
+class Waiting:
+    """Clients of this process that keep a connection open until something happens; counted by key."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._of_key: Counter[str] = Counter()
+
+    @contextmanager
+    def place(self, caller: Caller) -> Iterator[bool]:
+        """Whether there is room for one more, who stays until the end. Called by the event loop alone."""
+        settings, key_id = self._settings, caller.key_id
+        if self._of_key.total() >= settings.max_waiting_clients:
+            yield False
+            return
+        if key_id and self._of_key[key_id] >= settings.max_waiting_per_key:
+            yield False
+            return
+        self._of_key[key_id] += 1
+        try:
+            yield True
+        finally:
+            self._of_key[key_id] -= 1
+            if not self._of_key[key_id]:
+                del self._of_key[key_id]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from app.documents import canonical, check_request_limits, check_schedule_limits, digest
 from app.faults import Fault, Refused, from_reason
-from app.jobs.access import ANYBODY, USUAL_URGENCY, Busy, Caller, Quotas, check_urgency
+from app.jobs.access import ANYBODY, USUAL_URGENCY, Busy, Caller, Quotas, Waiting, check_urgency
 from app.jobs.child import Task, load
 from app.jobs.children import Ended, Limits, run_in_child
 from app.jobs.queue import enqueue_plan, open_queue
@@ -28,6 +28,7 @@ from app.storage.plans import Lane, NewPlan, PlanStore, scoped_key
 from app.storage.studies import StudyStore
 from app.storage.tables import create_engine
 from app.storage.workers import WorkerStore
+from models.catalogue import entry_names
 from models.outcome import Reason
 from models.plan import Plan
 from models.request import PlanRequest
@@ -75,6 +76,7 @@ class PlanService:
         self.studies = StudyStore(self.engine)
         self.calibrations = CalibrationStore(self.engine)
         self.quotas = Quotas(settings, self.keys)
+        self.waiting = Waiting(settings)
         self.closing = threading.Event()
         self._lint = load(settings.solvers.lint)
         self._keys_in_use: set[str] = set()
@@ -172,10 +174,14 @@ class PlanService:
         return verdict, self._directly(Task("time", solvers.replay, documents, self._memory), DIRECT_LIMIT_S)
 
     def with_profile(self, request: PlanRequest, caller: Caller) -> PlanRequest:
-        """The request with the profile of the calibration that it names by id, if it names one."""
+        """The request with the profile of the calibration that it names by id; a name of nothing is refused."""
         name = request.options.stack_profile
-        if not isinstance(name, str) or not name.startswith(CALIBRATION_PREFIX):
+        if not isinstance(name, str) or name in ("auto", *entry_names("stacks")):
             return request
+        if not name.startswith(CALIBRATION_PREFIX):
+            raise Refused((Fault("unknown-name", f"no stack profile is called {name!r}", "/options/stack_profile",
+                                 f"auto, {', '.join(entry_names('stacks'))}, the id of a calibration, a whole profile",
+                                 "Correct the name."),))  # fmt: skip
         row = self.calibrations.get(name, owner=caller.sees)
         if row is None:
             raise Refused((Fault("unknown-name", f"there is no calibration {name!r}", "/options/stack_profile",

@@ -18,6 +18,7 @@ from app.logs import configure
 from app.main import create_app
 from app.settings import Settings
 from app.telemetry import start_traces
+from app.terminal.protocol import connections_of
 
 CLOSE_CONNECTIONS_S = 5
 
@@ -47,6 +48,7 @@ def serve(settings: Settings) -> None:
         port=settings.port,
         log_config=None,
         access_log=False,
+        http=connections_of(settings),
         server_header=False,
         timeout_graceful_shutdown=CLOSE_CONNECTIONS_S,
     )

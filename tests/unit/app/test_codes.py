@@ -1,0 +1,74 @@
+"""The published catalogue of codes and what the program raises are the same set."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import get_args
+
+import app
+from app.api.problems import STATUSES
+from app.faults import ISSUE_TYPES
+from models.errors import PlannerError
+from models.outcome import Reason
+from solver.cost import calibrate
+
+CODE = re.compile(r"[a-z]+(?:-[a-z]+)*")
+SOURCES = sorted(Path(app.__file__).parent.rglob("*.py"))
+CATALOGUES = ("ISSUE_TYPES", "STATUSES")
+
+
+@cache
+def _trees() -> tuple[ast.Module, ...]:
+    return tuple(ast.parse(source.read_text(encoding="utf-8")) for source in SOURCES)
+
+
+def _without_catalogues(tree: ast.Module) -> Iterator[ast.AST]:
+    for statement in tree.body:
+        named = isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
+        if not (named and statement.target.id in CATALOGUES):  # type: ignore[union-attr]
+            yield from ast.walk(statement)
+
+
+def _stated_by_faults() -> set[str]:
+    """The constant codes of every `Fault(...)` in the program."""
+    found = set()
+    for tree in _trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Fault":
+                given = [*node.args[:1], *(one.value for one in node.keywords if one.arg == "code")]
+                found |= {one.value for one in given if isinstance(one, ast.Constant)}
+    return found
+
+
+def _of_planner_errors(root: type[PlannerError] = PlannerError) -> set[str]:
+    """Of the kinds that are raised, wherever they are defined; the root of their tree is not."""
+    kinds = root.__subclasses__()
+    return {kind.code for kind in kinds}.union(*(_of_planner_errors(kind) for kind in kinds))
+
+
+def _of_reasons() -> set[str]:
+    return set(get_args(Reason.model_fields["code"].annotation))
+
+
+def test_every_code_that_can_be_raised_is_published() -> None:
+    assert calibrate.TooFewRows.code in _of_planner_errors()
+    raised = _stated_by_faults() | _of_planner_errors() | _of_reasons()
+    assert len(raised) > 30
+    assert raised - set(ISSUE_TYPES) == set()
+
+
+def test_every_published_code_can_be_raised() -> None:
+    constants = {
+        node.value for tree in _trees() for node in _without_catalogues(tree) if isinstance(node, ast.Constant)
+    }
+    words = {word for text in constants if isinstance(text, str) for word in CODE.findall(text)}
+    assert set(ISSUE_TYPES) - words - _of_planner_errors() - _of_reasons() == set()
+
+
+def test_a_status_belongs_to_a_published_code() -> None:
+    assert set(STATUSES) - set(ISSUE_TYPES) == set()
+    assert set(STATUSES.values()) <= {400, 401, 403, 404, 405, 408, 409, 413, 415, 429, 500, 503}
