@@ -88,7 +88,7 @@ def test_no_words_of_a_drawing_overlap(name: str, width: int, reports: dict[str,
 
 OVERLAPS = """() => {
   const found = [];
-  for (const svg of document.querySelectorAll("figure > svg")) {
+  for (const svg of document.querySelectorAll(".drawing > svg")) {
     const texts = [...svg.querySelectorAll("text")].map((one) => [one.textContent, one.getBoundingClientRect()]);
     const frame = svg.getBoundingClientRect();
     texts.forEach(([words, box], index) => {
@@ -149,6 +149,6 @@ def test_without_scripts_the_drawings_are_still_there(reports: dict[str, Path], 
     context = browser.new_context(java_script_enabled=False, offline=True)
     page = context.new_page()
     page.goto(reports["many-micro-batches"].as_uri())
-    assert page.locator("figure > svg").count() >= 8
+    assert page.locator(".drawing > svg").count() >= 8
     assert not page.locator("#viewer").is_visible()
     context.close()

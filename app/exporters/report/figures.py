@@ -52,9 +52,9 @@ def drawing(name: str, *, height: float, title: str, description: str, parts: It
 
 
 def figure(picture: Markup, caption: Child = "", legend: Child = "", numbers: Child = "") -> Markup:
-    """A drawing with its legend, its caption and its numbers."""
+    """A drawing with its legend, caption and numbers; on a phone the drawing alone scrolls, so it stays legible."""
     words = tag("figcaption", caption) if caption else ""
-    return joined((tag("figure", legend, picture, words), numbers))
+    return joined((tag("figure", legend, tag("div", picture, class_="drawing"), words), numbers))
 
 
 def legend(entries: Iterable[tuple[str, str]]) -> Markup:

@@ -6,6 +6,7 @@ Owns the waterfall. Its parts are the plan's breakdown, and add up to its total.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import accumulate
 
 from app.exporters.report.figures import columns, drawing, figure, folded, paragraph, section, table
 from app.exporters.report.markup import Markup
@@ -66,7 +67,7 @@ def waterfall(plan: Plan) -> Markup:
         title="Iteration time by cause",
         description="; ".join(f"{name} {seconds(value_s)}" for name, value_s in shown),
         parts=(*time_axis(scale, bottom, TOP), *_bars(shown, scale), *_totals(plan, scale, len(shown)),
-               *_bound(plan, scale, bottom)),
+               *_bound(plan, scale, bottom), *_values(plan, shown, scale)),
     )  # fmt: skip
 
 
@@ -76,24 +77,32 @@ def _bars(shown: list[tuple[str, float]], scale: Scale) -> Iterator[Markup]:
         x, end = scale(before_s), scale(before_s + value_s)
         before_s += value_s
         useful = "useful" if name == "compute" else "loss"
-        yield from _row(index, name, (x, end), value_s, useful)
+        yield from _row(index, name, (x, end), useful)
         if index + 1 < len(shown):
             yield line(end, TOP + index * ROW + 3, end, TOP + (index + 2) * ROW - 3, "joint")
 
 
-def _row(index: int, name: str, span: tuple[float, float], value_s: float, class_: str) -> Iterator[Markup]:
+def _row(index: int, name: str, span: tuple[float, float], class_: str) -> Iterator[Markup]:
     y = TOP + index * ROW
     x, end = span
     yield words(LEFT - 8, y + 16, name, "label", "end")
     yield rect(x, y + 3, max(end - x, 1.0), ROW - 6, class_=class_)
-    yield words(max(end, x + 1) + 6, y + 16, seconds(value_s), "value halo")
+
+
+def _values(plan: Plan, shown: list[tuple[str, float]], scale: Scale) -> Iterator[Markup]:
+    """The figures behind the bars; drawn last, so that the bound's line passes behind them."""
+    ends = list(accumulate(value_s for _, value_s in shown))
+    whole = [value_s for value_s in (plan.time.total_s, plan.one_building_s) if value_s is not None]
+    rows = [*zip(ends, (value_s for _, value_s in shown), strict=True), *zip(whole, whole, strict=True)]
+    for index, (end_s, value_s) in enumerate(rows):
+        yield words(scale(end_s) + 7, TOP + index * ROW + 16, seconds(value_s), "value halo")
 
 
 def _totals(plan: Plan, scale: Scale, index: int) -> Iterator[Markup]:
-    yield from _row(index, "iteration time", (LEFT, scale(plan.time.total_s)), plan.time.total_s, "total")
+    yield from _row(index, "iteration time", (LEFT, scale(plan.time.total_s)), "total")
     if plan.one_building_s is not None:
         span = LEFT, scale(plan.one_building_s)
-        yield from _row(index + 1, "same job in one building", span, plan.one_building_s, "other")
+        yield from _row(index + 1, "same job in one building", span, "other")
 
 
 def _bound(plan: Plan, scale: Scale, bottom: float) -> Iterator[Markup]:

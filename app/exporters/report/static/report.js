@@ -157,14 +157,15 @@
     drawAxis(bottom, inks);
   };
   const drawAxis = (bottom, inks) => {
-    const raw = (high - low) * data.tick / 7, power = 10 ** Math.floor(Math.log10(raw));
+    const about = Math.max(1, Math.min(7, Math.floor((widthOf() - LEFT) / 75)));
+    const raw = (high - low) * data.tick / about, power = 10 ** Math.floor(Math.log10(raw));
     const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= raw);
     for (let n = Math.ceil(low * data.tick / step); n * step <= high * data.tick; n++) {
       const at = x(n * step / data.tick), text = String(Number((n * step).toPrecision(9))) + " s";
       pen.fillStyle = inks.rule;
       pen.fillRect(at, timing.ranks.length * rowHeight(), 0.8, bottom + 4 - timing.ranks.length * rowHeight());
       pen.fillStyle = inks.soft;
-      pen.fillText(text, Math.min(at + 3, widthOf() - 7 * text.length), bottom + 14);
+      if (at + 3 + 7 * text.length < widthOf()) pen.fillText(text, at + 3, bottom + 14);
     }
   };
   const paint = () => {
