@@ -33,7 +33,7 @@ def _many() -> str:
 
 
 def _hostile() -> str:
-    name = "</script><img src=x onerror=alert(1)>" + chr(0x202E) + "\"'"
+    name = "</script><img src=x onerror=alert(1)>" + chr(0x200F) + "\"'"
     plan = build_report_plan(east=f"e{name}", west=f"w{name}", link=f"l{name}", words=name)
     return report_html(plan, build_report_request(east=f"e{name}", west=f"w{name}", link=f"l{name}"))
 

@@ -15,7 +15,7 @@ from app.exporters.report.page import report_html
 from tests.build_report import build_report_plan, build_report_request
 from tests.unit.app.report.reading import Element, read
 
-RIGHT_TO_LEFT = chr(0x202E)
+RIGHT_TO_LEFT = chr(0x200F)
 HOSTILE = [
     "</script><script>alert(1)</script>",
     "\"'><img src=x onerror=alert(1)>",
@@ -72,7 +72,7 @@ def test_hostile_names_stay_text(name: str) -> None:
     assert [one.name for one in page.walk()] == [one.name for one in plain.walk()]
     assert [sorted(one.attributes) for one in page.walk()] == [sorted(one.attributes) for one in plain.walk()]
     assert RIGHT_TO_LEFT not in _page(name)
-    shown = name.replace(RIGHT_TO_LEFT, "[U+202E]")
+    shown = name.replace(RIGHT_TO_LEFT, "[U+200F]")
     assert f"east {shown}" in page.every("table")[3].whole_text
 
 
@@ -81,7 +81,7 @@ def test_names_in_the_data_of_the_zoom_survive_and_cannot_end_it(name: str) -> N
     [block] = read(_page(name)).every("script", id="viewer-data")
     assert "<" not in block.text
     ranks = json.loads(block.text)["timings"][0]["ranks"]
-    assert ranks[0]["name"] == "east " + name.replace(RIGHT_TO_LEFT, "[U+202E]")
+    assert ranks[0]["name"] == "east " + name.replace(RIGHT_TO_LEFT, "[U+200F]")
 
 
 def test_every_name_that_is_referred_to_exists_once(page: Element) -> None:
