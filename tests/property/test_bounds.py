@@ -1,0 +1,127 @@
+"""No bound exceeds the exact optimum of a small pipeline: every order of ranks and links is tried, none is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.schedule import PipelineProblem
+from solver.schedules.bounds import makespan_bound, span_bound
+from solver.verify.pipeline_shape import Ints, PipelineOrder, PipelineShape, shape_of
+from solver.verify.replay import BrokenOrderError, channel_messages, peak_memory_bytes, replay_shape
+from tests.pipelines import cut
+
+
+def merges(streams: list[list[int]]) -> Iterator[list[int]]:
+    """Every way to shuffle the streams that keeps each in its own order."""
+    if not any(streams):
+        yield []
+    for at, one in enumerate(streams):
+        if one:
+            rest = [*streams[:at], one[1:], *streams[at + 1 :]]
+            yield from ([one[0], *more] for more in merges(rest))
+
+
+def rank_orders(shape: PipelineShape, rank: int) -> list[Ints]:
+    """Orders of a rank in which each F comes before its B, each B before its W, and memory fits."""
+    m, orders = shape.num_microbatches, []
+    streams = [
+        [shape.operation_id(kind, int(stage), j) for j in range(m)]
+        for stage in np.flatnonzero(shape.rank_of_s == rank)
+        for kind in range(shape.num_kinds)
+    ]
+    for merged in merges(streams):
+        place = {operation: at for at, operation in enumerate(merged)}
+        later = shape.num_stages * m
+        in_turn = all(place[one] < place.get(one + later, len(merged)) for one in merged)
+        order = np.array(merged, dtype=np.int64)
+        if in_turn and peak_memory_bytes(shape, order) <= shape.budget_r[rank] * (1 + 1e-9):
+            orders.append(order)
+    return orders
+
+
+def channel_orders(shape: PipelineShape) -> list[list[Ints]]:
+    """Orders of every channel: messages of one hop and direction stay in order, exchanges come anywhere."""
+    m = shape.num_microbatches
+    choices = []
+    for messages in channel_messages(shape):
+        streams: dict[int, list[int]] = {}
+        for one in messages.tolist():
+            streams.setdefault(one // m if one < shape.num_operations else -one, []).append(one)
+        choices.append([np.array(merged, dtype=np.int64) for merged in merges(list(streams.values()))])
+    return choices
+
+
+def exact_optima(shape: PipelineShape) -> tuple[float, float]:
+    """Least makespan and least span over all orders at their earliest times."""
+    best = np.array([np.inf, np.inf])
+    ranks = [rank_orders(shape, rank) for rank in range(shape.num_ranks)]
+    for rank_ops in product(*ranks):
+        for channel_ops in product(*channel_orders(shape)):
+            try:
+                run = replay_shape(shape, PipelineOrder(rank_ops, channel_ops))
+            except BrokenOrderError:
+                continue
+            best = np.minimum(best, [run.makespan_s, run.span_s])
+    return float(best[0]), float(best[1])
+
+
+TIMES = st.sampled_from([0.0, 0.5, 1.0, 1.75, 4.0])
+
+
+def stage(draw: st.DrawFn) -> dict[str, float]:
+    names = ("forward_s", "input_grad_s", "weight_grad_s")
+    memory = {"activation_bytes": 1.0, "weight_grad_context_bytes": draw(st.sampled_from([0.0, 0.5, 1.0, 1.5]))}
+    return {**{name: draw(TIMES) for name in names}, **memory}
+
+
+@st.composite
+def small(draw: st.DrawFn) -> PipelineProblem:
+    """Two ranks of one stage and two or three micro-batches, three ranks and two, or a V of two and two, fused."""
+    ranks, microbatches, chunks = draw(st.sampled_from([(2, 2, 1), (2, 3, 1), (3, 2, 1), (1, 2, 2)]))
+    link = draw(st.sampled_from([None, "shared"]))
+    hops = [cut(at, draw(TIMES), draw(TIMES), link) for at in range(ranks * chunks - 1)]
+    budget = {"activation_budget_bytes": draw(st.sampled_from([None, 1.5, 2.0, 2.5]))}
+    if chunks == 2 and budget["activation_budget_bytes"] is not None:
+        budget["activation_budget_bytes"] += 1.0
+    document: dict[str, Any] = {
+        "num_microbatches": microbatches,
+        "ranks": [budget] * ranks,
+        "layout": "v" if chunks == 2 else "one_way",
+        "stages": [stage(draw) for _ in range(ranks * chunks)],
+        "hops": hops,
+        "backward": "fused" if chunks == 2 else draw(st.sampled_from(["fused", "split_allowed"])),
+    }
+    return PipelineProblem.model_validate(document)
+
+
+@settings(max_examples=25, deadline=None)
+@given(small())
+def test_no_bound_exceeds_the_exact_optimum(problem: PipelineProblem) -> None:
+    shape = shape_of(problem)
+    makespan_s, span_s = exact_optima(shape)
+    assert np.isfinite(makespan_s)
+    assert makespan_bound(shape) <= makespan_s * (1 + 1e-9)
+    assert span_bound(shape) <= span_s * (1 + 1e-9)
+
+
+def test_the_bound_is_the_optimum_where_everything_is_forced() -> None:
+    """One micro-batch at a time on two ranks: F, F, B, B with the hop twice, W at the end, three times over."""
+    stages = [{"forward_s": 1, "input_grad_s": 1, "weight_grad_s": 0, "activation_bytes": 1}] * 2
+    problem = PipelineProblem.model_validate(
+        {
+            "num_microbatches": 3,
+            "ranks": [{"activation_budget_bytes": 1.0}] * 2,
+            "stages": stages,
+            "hops": [cut(0, 2.0)],
+        }
+    )
+    shape = shape_of(problem)
+    assert exact_optima(shape)[0] == pytest.approx(24.0)
+    assert makespan_bound(shape) == pytest.approx(24.0)
