@@ -115,7 +115,7 @@ def portfolio_timing(
     Once there is one, `stopped` may leave the others out.
     """
     shape = shape_of(problem)
-    best = best_of(shape, problem.objective, _while_going_on(candidates(shape, problem.objective, names), stopped))
+    best = best_of(_while_going_on(candidates(shape, problem.objective, names), stopped))
     if best is None:
         return None
     return Timing(problem, best.order, replay_shape(shape, best.order), best.name)

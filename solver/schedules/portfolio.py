@@ -21,7 +21,7 @@ from solver.verify.replay import replay_shape
 
 TOLERANCE = 1 + 1e-9
 SMALL_OPERATIONS, LARGE_OPERATIONS = 2_000, 40_000  # beyond each, fewer policies are tried
-SLOW = frozenset({"zb_auto", "gpipe", "eager_one_f_one_b_full", "zb_h2"})
+SLOW = frozenset({"zb_auto", "gpipe", "eager_one_f_one_b_full", "zb_h1", "zb_h2", "greedy_forward"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +40,11 @@ def quick_schedule(
     started = clock()
     shape = shape_of(problem)
     thorough = problem.num_operations <= LARGE_OPERATIONS
-    best = best_of(shape, problem.objective, candidates(shape, problem.objective, names, thorough=thorough))
+    bound_s = lower_bound(problem)
+    found = candidates(shape, problem.objective, names, thorough=thorough)
+    best = best_of(found, bound_s)
     if best is None:
         raise ValueError(f"none of {', '.join(names or ())} applies to this layout within its memory budgets")
-    bound_s = lower_bound(problem)
     return assemble(
         problem, best.order, generator=best.name, lower_bound_s=bound_s, seconds=max(clock() - started, 0.0)
     )
@@ -67,10 +68,15 @@ def candidates(
             yield from _within_budget(shape, objective, f"policy {index}", greedy_order(shape, policy))
 
 
-def best_of(shape: PipelineShape, objective: str, found: Iterator[Candidate]) -> Candidate | None:
-    """The candidate of least value; the first one wins a tie."""
-    del shape, objective
-    return min(found, key=lambda one: one.value_s, default=None)
+def best_of(found: Iterator[Candidate], bound_s: float = 0.0) -> Candidate | None:
+    """The candidate of least value, the first of equals; nothing is tried after one that meets the bound."""
+    best: Candidate | None = None
+    for one in found:
+        if best is None or one.value_s < best.value_s:
+            best = one
+        if best.value_s <= bound_s * TOLERANCE:
+            break
+    return best
 
 
 def policies(shape: PipelineShape) -> list[Policy]:
