@@ -101,9 +101,10 @@ golden: setup ## compare every golden file
 golden-update: setup ## rewrite the golden files; read the diff before committing it
 	ISTHMUS_UPDATE_GOLDEN=1 $(BIN)/pytest -q tests/golden
 
-bench: setup ## every model on every cluster of the catalogue: a judged plan or a typed reason; then routing and cost
+bench: setup ## every model on every cluster of the catalogue: a judged plan or a typed reason; then routing, joint replay and cost
 	$(BIN)/python -m benchmarks.catalogue
 	$(BIN)/python -m benchmarks.routing
+	$(BIN)/python -m benchmarks.joint_replay
 	$(BIN)/python -m benchmarks.cost
 
 bench-schedules: setup ## schedules against bounds and published generators

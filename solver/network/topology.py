@@ -211,6 +211,9 @@ class Topology:
         survives = float(np.prod([1.0 - edge.loss_probability for edge in edges]))
         narrow = min(edges, key=lambda edge: edge.capacity_bytes_per_s)
         long = max(edges, key=lambda edge: edge.latency_s)
+        streams = next(
+            (edge.technology for edge in edges if edge.technology == "tcp"), None
+        )  # end to end, or not at all
         common = tuple(one for one in narrow.load_balancing if all(one in edge.load_balancing for edge in edges))
         return PathFacts(
             edges=path,
@@ -219,7 +222,7 @@ class Topology:
             capacity_bytes_per_s=narrow.capacity_bytes_per_s,
             loss_probability=1.0 - survives,
             planes=narrow.planes,
-            technology=long.technology,
+            technology=streams or long.technology,
             load_balancing=common or ("ecmp",),
             out_of_order_receivers=all(edge.out_of_order_receivers for edge in edges),
             mtu_bytes=min(edge.mtu_bytes for edge in edges),
