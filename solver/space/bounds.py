@@ -1,8 +1,8 @@
 """A valid lower bound of the iteration time of every configuration, and which of them can fit into memory at all.
 
 Owns bounds that hold for every placement, transport and schedule of the stated model: layers split by `layers.py`,
-gradients exchanged after the last weight gradient less the stack's overlap. Never looks at a link between places: the
-bounds let every flow across buildings be free.
+gradients exchanged after the last weight gradient less the stack's overlap. Stage messages across places are free here;
+what the exchange across places costs at least is `spanning.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost
 from solver.space.enumerate import Space
 from solver.space.guess import guess_s
-from solver.space.pricing import IntArray, Shares, StageCosts, kinds, rank_cost
+from solver.space.pricing import IntArray, Shares, StageCosts, kinds, least_of, rank_cost
+from solver.space.spanning import least_parameters, spanning_s
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -54,16 +55,20 @@ def speed_of_light_s(context: Context) -> float:
 
 
 def cheap_bounds(context: Context, space: Space) -> FloatArray:
-    """FLOPs over the best rate of as many GPUs as each configuration uses: costs nothing, orders the space.
+    """FLOPs over the best rates of as many GPUs as each configuration uses: costs nothing, orders the space.
 
-    No part of the model runs faster than the better of matrix products and attention core in this stack. Full
-    recomputation runs the forward twice: 4/3 of the FLOPs.
+    No part of the model runs faster than the better of matrix products and attention core in this stack, and no n GPUs
+    are faster together than the n fastest: T >= FLOPs / (sum of the n best rates). Full recomputation runs the forward
+    twice: 4/3 of the FLOPs.
     """
-    peak = max(_best_rate(context, machine) for machine in context.machines.values())
-    columns = space.columns
-    gpus = columns.num_gpus.astype(np.float64)
-    again = np.where(columns.recompute == RECOMPUTE_FULL, 4.0 / 3.0, 1.0)
-    bound: FloatArray = context.job.model_flops * again / (peak * gpus)
+    left = space.columns.num_gpus.astype(np.float64)
+    rate = np.zeros(len(left))
+    by_rate = sorted(context.machines.values(), key=lambda one: _best_rate(context, one), reverse=True)
+    for number, machine in enumerate(by_rate):
+        taken = left if number == len(by_rate) - 1 else np.minimum(left, machine.num_gpus)
+        rate, left = rate + taken * _best_rate(context, machine), left - taken
+    again = np.where(space.columns.recompute == RECOMPUTE_FULL, 4.0 / 3.0, 1.0)
+    bound: FloatArray = context.job.model_flops * again / rate
     return bound
 
 
@@ -73,73 +78,95 @@ def _best_rate(context: Context, machine: Machine) -> float:
 
 
 def lower_bounds(context: Context, space: Space) -> Bounds:
-    """The best over GPU types of each type's bound, and what the slower types cannot do faster where they are needed.
+    """Bounds that hold whatever GPU type each rank of each replica is on, and what slower types cost where needed.
 
-    A configuration that uses more GPUs than the fastest types have runs at least one rank on a slower one: then
-    T >= m * the lightest rank there, and the guess is that type's.
+    Every cost is the least over the types, every room for activations the largest, so ranks on different types are
+    covered. The guess is that of the best single type, or of the slowest that is needed.
     """
-    reference = StageCosts(context, next(iter(context.machines.values())), space.columns)
-    shares = Shares.of(reference, space.family)
-    per_type = [_bounds_on(context, machine, space, shares) for machine in context.machines.values()]
-    best = np.minimum.reduce([one.iteration_s for one in per_type])
-    guess = np.minimum.reduce([one.guess_s for one in per_type])
-    used = space.columns.num_gpus
-    left = np.zeros(len(used), dtype=np.int64)
-    by_speed = _fastest_first(context, per_type)
-    for number, (machine, one) in enumerate(by_speed):
-        needed = used > left
-        lightest_s = np.minimum.reduce([other.lightest_s for _, other in by_speed[number:]])
-        best = np.where(needed, np.maximum(best, lightest_s), best)
-        guess = np.where(needed, np.maximum(guess, one.guess_s), guess)
-        left = left + machine.num_gpus
-    return Bounds(
-        iteration_s=np.maximum(best, cheap_bounds(context, space)),
-        guess_s=guess,
-        lightest_s=np.minimum.reduce([one.lightest_s for one in per_type]),
-        fits=np.logical_or.reduce([one.fits for one in per_type]),
-        least_memory_bytes=np.minimum.reduce([one.least_memory_bytes for one in per_type]),
-    )
+    prices = [StageCosts(context, machine, space.columns) for machine in context.machines.values()]
+    shares = Shares.of(prices[0], space.family)
+    alone = [_bounds_on([price], space, shares) for price in prices]
+    whole = alone[0] if len(prices) == 1 else _bounds_on(prices, space, shares)
+    guess = np.minimum.reduce([one.guess_s for one in alone])
+    bound = whole.iteration_s
+    order = sorted(range(len(prices)), key=lambda number: float(alone[number].lightest_s.sum()))
+    left = np.zeros(len(space.columns), dtype=np.int64)
+    for place, number in enumerate(order):
+        needed = space.columns.num_gpus > left
+        guess = np.where(needed, np.maximum(guess, alone[number].guess_s), guess)
+        if place:
+            bound = np.maximum(bound, _slower_s([prices[one] for one in order[place:]], shares, left))
+        left = left + prices[number].machine.num_gpus
+    return replace(whole, iteration_s=np.maximum(bound, cheap_bounds(context, space)), guess_s=guess)
 
 
-def _fastest_first(context: Context, per_type: list[Bounds]) -> list[tuple[Machine, Bounds]]:
-    """GPU types by how fast they run the lightest rank of the first configurations."""
-    pairs = list(zip(context.machines.values(), per_type, strict=True))
-    return sorted(pairs, key=lambda pair: float(pair[1].lightest_s.sum()))
+def _slower_s(slower: list[StageCosts], shares: Shares, num_faster: IntArray) -> FloatArray:
+    """What the slower types cannot do faster: a configuration with more GPUs than the faster ones have needs them.
+
+    The GPUs beyond are more than a whole number k of ranks with all their replicas, so k + 1 ranks have a replica on a
+    slower type. It takes m times the work of its rank, and the largest of k + 1 is at least the lightest of all; of
+    three or more at least the lightest inner rank; of all ranks the average and both ends.
+    """
+    price = least_of(slower)
+    columns = price.columns
+    beyond = np.maximum(columns.num_gpus - num_faster, 0)
+    num_ranks: FloatArray = np.ceil(beyond * columns.pp / columns.num_gpus)
+    zero: IntArray = np.zeros_like(columns.pp)
+    ends = [rank_cost(price, shares, rank).total_s for rank in (zero, columns.pp - 1)]
+    inner = _inner_rank_s(price, shares)
+    lightest = np.minimum.reduce([inner, *ends])
+    average = price.of(*kinds(price.context, 0, shares.num_layers)).total_s / columns.pp
+    heaviest: FloatArray = np.maximum.reduce([average, *ends])
+    most = np.where(num_ranks >= columns.pp, heaviest, lightest)
+    most = np.where((num_ranks > 2) & (columns.pp > 2), np.maximum(most, inner), most)
+    bound: FloatArray = np.where(num_ranks > 0, columns.num_microbatches * most, 0.0)
+    return bound
 
 
-def _bounds_on(context: Context, machine: Machine, space: Space, shares: Shares) -> Bounds:
-    price = StageCosts(context, machine, space.columns)
-    first, last = np.zeros_like(space.columns.pp), space.columns.pp - 1
+def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares) -> Bounds:
+    """Bounds where every rank is on one of these GPU types."""
+    price = least_of(prices)
+    context, columns = price.context, price.columns
+    first, last = np.zeros_like(columns.pp), columns.pp - 1
     ends = [(rank, rank_cost(price, shares, rank)) for rank in (first, last)]
     whole = price.of(*kinds(context, 0, context.job.num_layers), embedding=1.0, logits=1.0)
-    static = [_static_bytes(price, shares, rank, cost) for rank, cost in ends]
-    limit = context.memory_limit_bytes(machine.gpu)
-    average = space.columns.num_microbatches * whole.total_s / space.columns.pp
+    rooms = [_room_bytes(prices, shares, rank, cost) for rank, cost in ends]
+    average = columns.num_microbatches * whole.total_s / columns.pp
     one_there_and_back = whole.forward_s + whole.input_grad_s
     parts = [average, one_there_and_back]
-    for (rank, cost), kept in zip(ends, static, strict=True):
+    for (rank, cost), room in zip(ends, rooms, strict=True):
         parts.append(_rank_s(price, shares, rank, cost))
-        parts.append(_memory_seconds_s(price, shares, rank, limit - kept))
-    parts.append(_round_trips_s(space, ends[0][1], whole, limit - static[0]))
-    memory = np.maximum.reduce([kept + cost.activation_bytes for kept, (_, cost) in zip(static, ends, strict=True)])
-    bound_s = np.maximum.reduce(parts) + _tail_s(context, machine, space, price, [cost for _, cost in ends])
+        parts.append(_memory_seconds_s(price, shares, rank, room))
+    parts.append(_round_trips_s(space, ends[0][1], whole, rooms[0]))
+    tail = _tail_s(prices, shares, [cost for _, cost in ends])
+    bound_s = np.maximum(np.maximum.reduce(parts) + tail.exposed_s, spanning_s(price, shares, tail.overlap_s))
+    bound_s = bound_s + tail.update_s
+    lacking = np.maximum.reduce([cost.activation_bytes - room for room, (_, cost) in zip(rooms, ends, strict=True)])
+    limit = max(context.memory_limit_bytes(one.machine.gpu) for one in prices)
     return Bounds(
         iteration_s=bound_s,
-        guess_s=guess_s(context, space, ends[0][1], whole, bound_s=bound_s, room=limit - static[0]),
-        lightest_s=space.columns.num_microbatches * _lightest_rank_s(price, shares, [cost for _, cost in ends]),
-        fits=memory <= limit,
-        least_memory_bytes=memory,
+        guess_s=guess_s(context, space, ends[0][1], whole, bound_s=bound_s, room=rooms[0]),
+        lightest_s=columns.num_microbatches
+        * np.minimum.reduce([_inner_rank_s(price, shares), *(cost.total_s for _, cost in ends)]),
+        fits=lacking <= 0,
+        least_memory_bytes=limit + lacking,
     )
 
 
-def _lightest_rank_s(price: StageCosts, shares: Shares, ends: list[StageCost]) -> FloatArray:
-    """Work of one micro-batch on the rank with least: an end, or one with only smaller shares of the cheaper kind."""
+def _room_bytes(prices: list[StageCosts], shares: Shares, rank: IntArray, cost: StageCost) -> FloatArray:
+    """Most memory that any of the types leaves for activations on a rank."""
+    rooms = [one.context.memory_limit_bytes(one.machine.gpu) - _static_bytes(one, shares, rank, cost) for one in prices]
+    room: FloatArray = np.maximum.reduce(rooms)
+    return room
+
+
+def _inner_rank_s(price: StageCosts, shares: Shares) -> FloatArray:
+    """Work of one micro-batch on a rank between the ends: smaller shares of the cheaper kind; infinite without one."""
     columns = price.columns
     kinds_there = [price.of(1, 0).total_s, price.of(0, 1).total_s]
-    layer_s = np.minimum.reduce([one for one in kinds_there if float(one.max(initial=0.0)) > 0])
-    inner = np.where(columns.pp > 2, columns.vpp * shares.split.middle * layer_s, np.inf)
-    lightest: FloatArray = np.minimum.reduce([inner, *(cost.total_s for cost in ends)])
-    return lightest
+    layer_s = np.minimum.reduce([one for one in kinds_there if not len(one) or float(one.max(initial=0.0)) > 0])
+    inner: FloatArray = np.where(columns.pp > 2, columns.vpp * shares.split.middle * layer_s, np.inf)
+    return inner
 
 
 def _rank_s(price: StageCosts, shares: Shares, rank: IntArray, cost: StageCost) -> FloatArray:
@@ -182,33 +209,55 @@ def _memory_seconds_s(price: StageCosts, shares: Shares, rank: IntArray, room: F
     return bound
 
 
-def _tail_s(context: Context, machine: Machine, space: Space, price: StageCosts, ends: list[StageCost]) -> FloatArray:
-    """After the last weight gradient of a stage: its exchange inside a place, less the most that overlaps; the update.
+@dataclass(frozen=True)
+class Tail:
+    """What follows the last weight gradient of a stage: an exchange beyond what can overlap, then the update."""
+
+    exposed_s: FloatArray
+    overlap_s: FloatArray
+    update_s: FloatArray
+
+
+def _tail_s(prices: list[StageCosts], shares: Shares, ends: list[StageCost]) -> Tail:
+    """The exchange of the smallest stage inside a place, the most that overlaps, the least update, over the types.
 
     Places hold at least dp / places replicas each; the stage is taken to have the fewest layers and no end.
     """
-    columns = space.columns
-    fewest = np.minimum(context.job.num_layers // (columns.pp * columns.vpp), context.job.num_layers)
-    dense, moe = price.of(fewest, 0), price.of(0, fewest)
-    small = dense if context.job.num_moe_layers == 0 else moe if context.job.num_dense_layers == 0 else None
-    parameters = np.minimum(dense.parameters, moe.parameters) if small is None else small.parameters
-    experts = np.zeros(len(columns)) if small is None else small.expert_parameters
+    context, columns = prices[0].context, prices[0].columns
+    parameters, experts = least_parameters(prices[0], shares)
     alone = replace(columns, dp=np.maximum(columns.dp // len({pool.place for pool in context.pools}), 1))
-    traffic = step_traffic(
-        parameters,
-        experts,
-        alone,
-        machine.fabric,
-        context.stack,
-        gradient_bytes=context.job.optimizer.gradient_bytes_per_parameter,
-    )
-    beside = np.maximum.reduce([cost.total_s for cost in ends]) + price.of(1, 1).total_s
-    exposed = traffic.reduce_s + traffic.gather_s - context.stack.data_parallel_overlap.value * beside
-    update = optimizer_s(
-        parameters, experts, columns, gpu=machine.gpu, stack=context.stack, optimizer=context.job.optimizer
-    )
-    tail: FloatArray = np.maximum(exposed, 0.0) + update
-    return tail
+    traffic = [
+        step_traffic(
+            parameters,
+            experts,
+            alone,
+            price.machine.fabric,
+            context.stack,
+            gradient_bytes=context.job.optimizer.gradient_bytes_per_parameter,
+        )
+        for price in prices
+    ]
+    beside = [np.maximum.reduce([cost.total_s for cost in ends]) + prices[0].of(1, 1).total_s]
+    if len(prices) > 1:
+        ranks = (np.zeros_like(columns.pp), columns.pp - 1)
+        beside = [
+            np.maximum.reduce([rank_cost(price, shares, rank).total_s for rank in ranks]) + price.of(1, 1).total_s
+            for price in prices
+        ]
+    overlap = context.stack.data_parallel_overlap.value * np.maximum.reduce(beside)
+    updates = [
+        optimizer_s(
+            parameters,
+            experts,
+            columns,
+            gpu=price.machine.gpu,
+            stack=context.stack,
+            optimizer=context.job.optimizer,
+        )
+        for price in prices
+    ]
+    exchange = np.minimum.reduce([one.reduce_s + one.gather_s for one in traffic])
+    return Tail(np.maximum(exchange - overlap, 0.0), overlap, np.minimum.reduce(updates))
 
 
 def _static_bytes(price: StageCosts, shares: Shares, rank: IntArray, cost: StageCost) -> FloatArray:

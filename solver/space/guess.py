@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from solver.context import Context
-from solver.cost.columns import FloatArray
+from solver.cost.columns import Columns, FloatArray
 from solver.cost.data_parallel import crossing_bytes
 from solver.cost.memory import peak_activations
 from solver.cost.stage import StageCost
@@ -38,15 +38,24 @@ def _crossing_s(context: Context, space: Space, whole: StageCost) -> FloatArray:
     parameters = whole.parameters * columns.tp + whole.expert_parameters * columns.tp * columns.ep
     gradient_bytes = context.job.optimizer.gradient_bytes_per_parameter
     exchange_bytes = crossing_bytes(parameters, columns, 2, gradient_bytes=gradient_bytes)
+    exchange_s = exchange_bytes / cut.bytes_per_s + _ring_s(context, columns)
     passes = np.where(space.family == 1, 2 * columns.vpp - 1, columns.vpp)
     slot_bytes = passes * columns.dp * whole.boundary_bytes
     slot = slot_bytes / cut.bytes_per_s
     work = whole.total_s / columns.pp
     messages = columns.num_microbatches * np.maximum(slot - work, 0.0) + 2.0 * passes * (cut.latency_s + slot)
     messages = np.where(columns.pp > 1, messages, np.inf)
-    crossing = np.minimum(exchange_bytes / cut.bytes_per_s, messages)
+    crossing = np.minimum(exchange_s, messages)
     limit = context.request.constraints.max_cross_building_bytes_per_iteration
     if limit is not None:
         least_bytes = np.minimum(exchange_bytes, columns.num_microbatches * slot_bytes)
         crossing = np.where(least_bytes > limit, HOPELESS_S, crossing)
     return np.where(columns.num_gpus > context.largest_building_gpus, crossing, 0.0)
+
+
+def _ring_s(context: Context, columns: Columns) -> FloatArray:
+    """Delays of the exchanges' rings, one after another: 2 (k - 1) steps per stage over the places in use."""
+    places = len({pool.place for pool in context.pools})
+    used = np.clip(np.ceil(places * columns.num_gpus / context.usable_gpus), 1, np.minimum(places, columns.dp))
+    ring_s: FloatArray = columns.pp * columns.vpp * 2.0 * (used - 1) * context.crossing_tiers[-1].crossing_s
+    return ring_s

@@ -5,7 +5,8 @@ Owns the layers of every stage and rank of a configuration in vector form. Never
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -23,11 +24,15 @@ V_FAMILY = 2
 
 @dataclass(frozen=True)
 class StageCosts:
-    """Prices stages on one GPU type: a stage costs the sum of its layers and ends."""
+    """Prices stages on one GPU type: a stage costs the sum of its layers and ends.
+
+    `least` stands in for the units' own costs where the type is not known: see `least_of`.
+    """
 
     context: Context
     machine: Machine
     columns: Columns
+    least: tuple[StageCost, ...] | None = None
 
     def of(self, dense: Layers, moe: Layers, *, embedding: Layers = 0.0, logits: Layers = 0.0) -> StageCost:
         """A stage with so many layers of each kind; multi-token prediction rides with the logits and repeats them."""
@@ -50,6 +55,8 @@ class StageCosts:
     @cached_property
     def units(self) -> tuple[StageCost, StageCost, StageCost, StageCost]:
         """One dense layer, one MoE layer, the embedding, the logits; a kind that the model lacks costs nothing."""
+        if self.least is not None:
+            return self.least[0], self.least[1], self.least[2], self.least[3]
         job = self.context.job
         return (
             self._unit(1.0 if job.num_dense_layers or not job.num_moe_layers else 0.0, 0.0, 0.0, 0.0),
@@ -77,6 +84,17 @@ class StageCosts:
         job = self.context.job
         layer_s = self.of(*kinds(self.context, 0, job.num_layers)).total_s / job.num_layers
         return self.of(0, 0, embedding=1.0).total_s / layer_s, self.of(0, 0, logits=1.0).total_s / layer_s
+
+
+def least_of(prices: Sequence[StageCosts]) -> StageCosts:
+    """Every unit at its least over these GPU types: no stage on any of them costs less in anything."""
+    if len(prices) == 1:
+        return prices[0]
+    units = tuple(
+        StageCost(**{f.name: np.minimum.reduce([getattr(one, f.name) for one in same]) for f in fields(StageCost)})
+        for same in zip(*(price.units for price in prices), strict=True)
+    )
+    return replace(prices[0], least=units)
 
 
 def kinds(context: Context, start: Layers, stop: Layers) -> tuple[Layers, Layers]:

@@ -1,0 +1,146 @@
+"""No bound is above the time of any plan: random configurations and placements on mixed types, buildings and zones."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models.plan import Configuration
+from models.request import PlanRequest
+from solver.context import Context
+from solver.evaluation.candidate import Candidate, configuration_of
+from solver.evaluation.crossings import nominal_prices
+from solver.evaluation.draft import draft
+from solver.evaluation.places import placement_problem, placements, pooled
+from solver.evaluation.polish import relaxed_bound_s
+from solver.evaluation.scheduling import portfolio_timing
+from solver.placement.problem import RouteCount
+from solver.placement.routes import merged
+from solver.space.bounds import cheap_bounds, lower_bounds
+from solver.space.enumerate import enumerate_space
+from tests.build_job import ARCHITECTURE, context_of
+
+SLACK = 1 + 1e-9
+SHORT: dict[str, Any] = {**ARCHITECTURE, "num_layers": 12}
+
+
+def campus(pools: list[dict[str, Any]], *, oversubscription: float, latency_s: float) -> dict[str, Any]:
+    """Two zones in each of two buildings of a region, with a pool in each zone."""
+    uplink = {"oversubscription": oversubscription, "latency_s": latency_s}
+    places: list[dict[str, Any]] = [{"id": "region", "level": "region"}]
+    for building in "ab":
+        places.append({"id": building, "level": "building", "parent": "region", "uplink": uplink})
+        places += [
+            {"id": f"{building}{zone}", "level": "zone", "parent": building, "uplink": uplink} for zone in range(2)
+        ]
+    zones = ("a0", "a1", "b0", "b1")
+    placed = [{"id": f"p{zone}", "place": zone, **pool} for zone, pool in zip(zones, pools, strict=True)]
+    return {"name": "campus", "places": places, "pools": placed}
+
+
+def hosts(gpu: str, count: int, nic_bytes_per_s: float = 5e10) -> dict[str, Any]:
+    """A pool of one type."""
+    return {"gpu": gpu, "num_hosts": count, "nic_bytes_per_s": nic_bytes_per_s}
+
+
+CASES = {
+    "three types": (
+        SHORT,
+        campus(
+            [hosts("H100-SXM-80G", 1), hosts("B200-SXM", 1), hosts("A100-SXM-40G", 2), hosts("H100-SXM-80G", 1)],
+            oversubscription=4.0,
+            latency_s=1e-3,
+        ),
+    ),
+    "fast and small beside slow and roomy": (
+        SHORT,
+        campus(
+            [hosts("H100-SXM-80G", 1), hosts("MI300X", 2), hosts("H100-SXM-80G", 1), hosts("MI300X", 1)],
+            oversubscription=1.0,
+            latency_s=1e-5,
+        ),
+    ),
+    "one type, thin and far": (
+        SHORT,
+        campus([hosts("H100-SXM-80G", count) for count in (1, 1, 1, 2)], oversubscription=64.0, latency_s=2e-2),
+    ),
+    "slow cards in one zone": (
+        SHORT,
+        campus(
+            [hosts("H100-SXM-80G", 1, rate) for rate in (5e10, 5e10, 2e9, 5e10)], oversubscription=2.0, latency_s=1e-4
+        ),
+    ),
+}
+
+
+def request_of(name: str) -> PlanRequest:
+    """The case's job on its campus."""
+    architecture, cluster = CASES[name]
+    return PlanRequest.model_validate(
+        {
+            "workload": {"architecture": architecture, "sequence_length": 4096, "global_batch_sequences": 48},
+            "cluster": cluster,
+        }
+    )
+
+
+def anywhere(context: Context, configuration: Configuration, random: np.random.Generator) -> Candidate | None:
+    """Every stage group somewhere, one replica after another; None when rooms are too small."""
+    problem = placement_problem(context, configuration, nominal_prices(context, configuration))
+    left = np.array(problem.capacity_u)
+    if left.sum() < problem.num_ranks * problem.num_replicas:
+        return None
+    routes = []
+    for _ in range(problem.num_replicas):
+        slots = np.repeat(np.arange(len(left)), left)
+        chosen = random.choice(slots, size=problem.num_ranks, replace=False)
+        units = np.sort(chosen) if random.random() < 0.5 else chosen
+        np.subtract.at(left, units, 1)
+        routes.append(RouteCount(tuple(int(u) for u in units), 1))
+    return Candidate(configuration, pooled(context, configuration, merged(routes)))
+
+
+def times_s(context: Context, configuration: Configuration, random: np.random.Generator) -> list[float]:
+    """Times of a configuration on usual placements and anywhere, with the quick generators and a plain one."""
+    found = [*placements(context, configuration, ("replicas_whole", "ranks_whole"))]
+    found += [one for _ in range(2) if (one := anywhere(context, configuration, random)) is not None]
+    schedulers = [partial(portfolio_timing, names=names) for names in (("greedy",), ("one_f_one_b", "interleaved"))]
+    drafts = [draft(context, candidate, scheduler) for candidate in found for scheduler in schedulers]
+    return [one.iteration_s for one in drafts if one is not None]
+
+
+def violations(name: str, number: int, seed: int) -> tuple[int, list[str]]:
+    """How many plans of a case were timed, and those below some bound."""
+    context = context_of(request_of(name))
+    space, random = enumerate_space(context.request), np.random.default_rng(seed)
+    bounds, cheap_s = lower_bounds(context, space), cheap_bounds(context, space)
+    rows = np.flatnonzero(bounds.fits & (space.columns.num_microbatches * space.columns.pp <= 96))
+    spread = rows[space.columns.num_gpus[rows] > 8]
+    num_timed, below = 0, []
+    for row in random.choice(spread, size=min(number, len(spread)), replace=False).tolist():
+        configuration = configuration_of(context, space, row)
+        relaxed_s = relaxed_bound_s(context, configuration)
+        for time_s in times_s(context, configuration, random):
+            num_timed += 1
+            for what, bound_s in (("cheap", cheap_s[row]), ("bound", bounds.iteration_s[row]), ("relaxed", relaxed_s)):
+                if bound_s > time_s * SLACK:
+                    below.append(f"{what} {bound_s:.6g} above {time_s:.6g} s: {configuration}")
+    return num_timed, below
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_plan_is_faster_than_a_bound(name: str) -> None:
+    num_timed, below = violations(name, number=12, seed=11)
+    assert num_timed > 20
+    assert not below, "\n".join(below[:5])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_no_plan_of_thousands_is_faster_than_a_bound(name: str) -> None:
+    num_timed, below = violations(name, number=400, seed=5)
+    assert num_timed > 1000
+    assert not below, "\n".join(below[:5])
