@@ -64,7 +64,7 @@ class Settings(BaseModel):
     soft_grace_s: Positive = Field(3.0, description="Overrun of the time limit before SIGTERM.")
     kill_grace_s: Positive = Field(4.0, description="Time between SIGTERM and SIGKILL.")
     cancel_grace_s: Positive = Field(
-        1.0, description="Time between a client's cancel and SIGKILL once a plan has been found."
+        0.5, description="Time between a client's cancel and SIGKILL once a plan has been found."
     )
     drain_s: float = Field(10.0, ge=0, description="Time that running searches get to end when the service stops.")
     child_memory_bytes: PositiveInt = Field(8192 * MIB, description="RLIMIT_DATA of one child process.")

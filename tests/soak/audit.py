@@ -23,12 +23,12 @@ OWN_ENDS: dict[int, set[tuple[str, str]]] = {
     fake_solver.TAKES_ITS_TIME: {("succeeded", "finished")},
     fake_solver.INFEASIBLE: {("succeeded", "finished")},
     fake_solver.NOT_FOUND: {("succeeded", "finished")},
-    fake_solver.MEMORY_BOMB: {("incomplete", "memory")},
+    fake_solver.MEMORY_BOMB: {("incomplete", "memory"), ("incomplete", "time")},  # whichever limit it meets first
     fake_solver.CRASHES: {("incomplete", "crashed")},
     fake_solver.HALF_MESSAGE: {("incomplete", "killed")},
     fake_solver.REFUSES: {("failed", "refused")},
     fake_solver.IGNORES_STOP: {("incomplete", "time")},
-    fake_solver.KILLS_WORKER: {("incomplete", "attempts"), ("succeeded", "finished")},
+    fake_solver.KILLS_WORKER: {("incomplete", "attempts"), ("failed", "attempts"), ("succeeded", "finished")},
 }
 
 

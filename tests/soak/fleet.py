@@ -149,11 +149,13 @@ class Fleet:
         return self._kill_one(_forks)
 
     def _kill_one(self, below: Callable[[Member], list[psutil.Process]]) -> bool:
-        with suppress(psutil.NoSuchProcess):
-            found = [one for member in self._living("work") for one in below(member)]
-            if found:
-                self.dice.choice(found).kill()
-                return True
+        for _ in range(40):
+            with suppress(psutil.NoSuchProcess):
+                found = [one for member in self._living("work") for one in below(member)]
+                if found:
+                    self.dice.choice(found).kill()
+                    return True
+            time.sleep(0.05)
         return False
 
     def _kill_database(self) -> bool:

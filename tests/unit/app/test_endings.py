@@ -40,6 +40,7 @@ def _until(client: TestClient, location: str, state: str) -> None:
         (fake_solver.MEMORY_BOMB, "incomplete", "memory", "planned"),
         (fake_solver.CRASHES, "incomplete", "crashed", "planned"),
         (fake_solver.KILLED, "incomplete", "killed", "planned"),
+        (fake_solver.HALF_MESSAGE, "incomplete", "killed", "planned"),
     ],
 )
 def test_every_way_to_end_by_itself(client: TestClient, case: int, state: str, reason: str, status: str | None) -> None:

@@ -13,16 +13,16 @@ from app.jobs.children import Ended, Limits, run_in_child
 from tests.unit.app import fake_solver
 from tests.unit.app.service_fixture import FAKE_SOLVERS, request_for
 
-GIB = 1024**3
+MEMORY_BYTES = 256 * 1024**2
 
 
-def _run(case: int, soft_s: float = 10.0, stop_after_s: float = 1e9) -> tuple[Ended, list[str]]:
+def _run(case: int, soft_s: float = 30.0, stop_after_s: float = 1e9, grace_s: float = 10.0) -> tuple[Ended, list[str]]:
     kinds: list[str] = []
     started = time.monotonic()
-    task = Task("plan", FAKE_SOLVERS.plan, (json.dumps(request_for(case)).encode(),), GIB)
+    task = Task("plan", FAKE_SOLVERS.plan, (json.dumps(request_for(case)).encode(),), MEMORY_BYTES)
     ended = run_in_child(
         task,
-        Limits(soft_s, 0.2, 0.2, GIB),
+        Limits(soft_s, 0.2, grace_s, MEMORY_BYTES),
         on_message=lambda kind, _text: kinds.append(kind),
         stop_asked=lambda: time.monotonic() - started > stop_after_s,
     )
@@ -36,6 +36,7 @@ def _run(case: int, soft_s: float = 10.0, stop_after_s: float = 1e9) -> tuple[En
         (fake_solver.REFUSES, "refused"),
         (fake_solver.CRASHES, "crashed"),
         (fake_solver.KILLED, "killed"),
+        (fake_solver.HALF_MESSAGE, "killed"),
         (fake_solver.MEMORY_BOMB, "memory"),
     ],
 )
@@ -45,7 +46,9 @@ def test_every_ending_is_told_apart(case: int, ending: str) -> None:
 
 def test_a_child_that_overruns_is_first_told_then_killed() -> None:
     assert _run(fake_solver.UNTIL_STOPPED, soft_s=0.1)[0].ending == "answered", "it ends when it is told"
-    assert _run(fake_solver.IGNORES_STOP, soft_s=0.1)[0].ending == "timed_out", "it is killed when it does not"
+    assert _run(fake_solver.IGNORES_STOP, soft_s=0.1, grace_s=0.2)[0].ending == "timed_out", (
+        "it is killed when it does not"
+    )
 
 
 def test_a_stop_is_passed_on_and_the_answer_still_taken() -> None:
@@ -57,7 +60,7 @@ def test_a_stop_is_passed_on_and_the_answer_still_taken() -> None:
 def test_nothing_is_left_of_a_child() -> None:
     before = {one.pid for one in psutil.Process().children(recursive=True)}
     for case in (fake_solver.FINDS, fake_solver.IGNORES_STOP):
-        _run(case, soft_s=0.1)
+        _run(case, soft_s=0.1, grace_s=0.2)
     left = [one for one in psutil.Process().children(recursive=True) if one.pid not in before]
     names = [" ".join(one.cmdline()) for one in left]
     assert all("forkserver" in name or "resource_tracker" in name for name in names), names

@@ -1,0 +1,150 @@
+"""A search outlives its database: what it finds waits, and nothing is searched twice for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from app.documents import canonical
+from app.jobs.queue import enqueue_plan, open_queue
+from app.jobs.search import Job, search
+from app.jobs.worker import Worker
+from app.storage.attempts import AttemptStore
+from app.storage.migrations import create_tables
+from app.storage.plans import NewPlan, PlanStore
+from app.storage.tables import create_engine
+from models.request import PlanRequest
+from tests.unit.app import fake_solver
+from tests.unit.app.programs import await_
+from tests.unit.app.service_fixture import request_for, running, settings_for, submit
+
+OUTAGE = sa.exc.OperationalError("any statement", {}, Exception("the server is gone"))
+
+
+def _text(case: int) -> bytes:
+    return canonical(PlanRequest.model_validate(request_for(case)))
+
+
+def _failing(times: int, action: Callable[..., Any]) -> Callable[..., Any]:
+    left = [times]
+
+    def act(*args: Any, **kwargs: Any) -> Any:
+        if left[0] > 0:
+            left[0] -= 1
+            raise OUTAGE
+        return action(*args, **kwargs)
+
+    return act
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[sa.Engine]:
+    """A fresh database."""
+    made = create_engine(settings_for(tmp_path).database_url)
+    create_tables(made)
+    yield made
+    made.dispose()
+
+
+def test_a_search_goes_on_without_the_database_and_keeps_its_news(
+    engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, attempts = PlanStore(engine), AttemptStore(engine)
+    plan_id = store.insert(NewPlan(b"{}", "d", None), lambda *_: None)
+    attempts.begin(plan_id, "w")
+    monkeypatch.setattr(attempts, "record", _failing(3, attempts.record))
+    monkeypatch.setattr(attempts, "is_wanted", _failing(2, attempts.is_wanted))
+    job = Job(plan_id, 1, _text(fake_solver.CRASHES))
+    verdict = search(attempts, settings_for(tmp_path), job, leaving=lambda: False)
+    assert verdict is not None
+    assert (verdict.state, verdict.reason) == ("incomplete", "crashed")
+    assert b'"iteration_s":2.0' in (verdict.outcome or b"")
+    row = store.get(plan_id)
+    assert row is not None
+    assert b'"iteration_s":2.0' in (row.headline or b""), "what could not be stored was stored later"
+
+
+def test_a_defect_is_no_outage(engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts = AttemptStore(engine)
+    wrong = sa.exc.ProgrammingError("any statement", {}, Exception("no such column"))
+    monkeypatch.setattr(attempts, "record", lambda *_args, **_kwargs: (_ for _ in ()).throw(wrong))
+    job = Job("plan_1", 1, _text(fake_solver.FINDS))
+    with pytest.raises(sa.exc.ProgrammingError):
+        search(attempts, settings_for(tmp_path), job, leaving=lambda: False)
+
+
+@pytest.mark.parametrize("method", ["begin", "finish", "record", "is_wanted"])
+def test_a_statement_that_fails_for_a_while_costs_no_attempt(
+    engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    settings = settings_for(tmp_path, heartbeat_s=0.05)
+    plan_id, store = None, PlanStore(engine)
+    monkeypatch.setattr(AttemptStore, method, _failing(3, getattr(AttemptStore, method)))
+    with _working(settings, engine) as client:
+        plan_id = store.insert(NewPlan(_text(fake_solver.FINDS), "d", None), partial(enqueue_plan, client))
+        row = await_(lambda: (found := store.get(plan_id)) and found.is_terminal and found, "ended")
+    assert (row.state, row.attempt) == ("succeeded", 1)
+    assert [kind for _, kind, _, _ in store.events(plan_id, after=0)].count("done") == 1
+
+
+def test_what_an_earlier_attempt_found_is_kept_by_one_that_finds_nothing(engine: sa.Engine, tmp_path: Path) -> None:
+    store, attempts = PlanStore(engine), AttemptStore(engine)
+    plan_id = store.insert(NewPlan(b"{}", "d", None), lambda *_: None)
+    attempts.begin(plan_id, "w")
+    settings = settings_for(tmp_path)
+    search(attempts, settings, Job(plan_id, 1, _text(fake_solver.CRASHES)), leaving=lambda: False)
+    found = store.get(plan_id)
+    assert found is not None
+    job = Job(plan_id, 2, _text(fake_solver.NOT_FOUND), found.outcome)
+    verdict = search(attempts, settings, job, leaving=lambda: False)
+    assert verdict is not None
+    assert b'"complete":false' in (verdict.outcome or b""), "a plan, and not the end of the search that found it"
+
+
+@contextmanager
+def _working(settings: Any, engine: sa.Engine) -> Iterator[Any]:
+    client = open_queue(engine)
+    worker = Worker(settings, engine, client)
+    worker.start()
+    try:
+        yield client
+    finally:
+        worker.stop()
+        client.destroy()
+
+
+def test_a_full_disk_is_told_and_survived(tmp_path: Path) -> None:
+    with running(settings_for(tmp_path, heartbeat_s=0.1, num_concurrent_solves=2)) as client:
+        engine = client.app.state.service.engine  # type: ignore[attr-defined]
+        held = submit(client, fake_solver.UNTIL_STOPPED, time_limit_s=300.0).headers["location"]
+        await_(lambda: b"incumbent_s" in client.get(f"{held}/status").content, "searching")
+        limit = _Limit(engine)
+        limit.pages = 1
+        refused = [submit(client, fake_solver.FINDS) for _ in range(3)]
+        assert [one.status_code for one in refused] == [503] * 3
+        assert refused[0].json()["code"] == "not-ready"
+        assert "retry-after" in refused[0].headers
+        assert client.get(held).json()["state"] == "running", "what is stored can be read"
+        limit.pages = 1_000_000
+        assert submit(client, fake_solver.FINDS, wait_s=60).json()["state"] == "succeeded"
+        client.post(f"{held}:cancel")
+        await_(lambda: client.get(held).json()["state"] == "cancelled", "cancelled")
+        assert client.get(held).json()["attempt"] == 1
+        assert len(client.get("/v1/plans").json()["items"]) == 2, "what was refused is not half there"
+
+
+class _Limit:
+    """Lets a database file grow only to so many pages; SQLite then says what it says of a full disk."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self.pages = 1_000_000
+        sa.event.listen(engine, "checkout", self._apply)
+
+    def _apply(self, connection: Any, _record: Any, _proxy: Any) -> None:
+        connection.execute(f"PRAGMA max_page_count={self.pages}")
