@@ -5,6 +5,7 @@ Owns their signals. Never configures anything but what the settings say.
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from types import FrameType
@@ -21,6 +22,7 @@ from app.telemetry import start_traces
 from app.terminal.protocol import connections_of
 
 CLOSE_CONNECTIONS_S = 5
+END_S = 5.0
 
 
 class _Server(uvicorn.Server):
@@ -53,6 +55,7 @@ def serve(settings: Settings) -> None:
         timeout_graceful_shutdown=CLOSE_CONNECTIONS_S,
     )
     _Server(app, config).run()
+    _end_for_certain()
 
 
 def work(settings: Settings) -> None:
@@ -68,3 +71,14 @@ def work(settings: Settings) -> None:
     stop.wait()
     worker.stop()
     service.close()
+    _end_for_certain()
+
+
+def _end_for_certain() -> None:
+    """A thread that waits for a database that is gone would keep this process from ending for ever.
+
+    What such a thread would still have written is in the queue's hands: another worker takes the plan over.
+    """
+    last_resort = threading.Timer(END_S, os._exit, (0,))
+    last_resort.daemon = True
+    last_resort.start()

@@ -33,8 +33,7 @@ def main() -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="soak")))
         server = None
         if options.database == "postgres":
-            (folder / "pg" / "x").mkdir(parents=True)
-            server = stack.enter_context(postgres(folder / "pg" / "x"))
+            server = stack.enter_context(postgres())
         url = server.url if server else f"sqlite:///{folder / 'soak.sqlite'}"
         log = stack.enter_context(Path(options.log or folder / "programs.log").open("wb"))
         ships = stack.enter_context(fleet(url, dice, server, log))

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psutil
 
@@ -43,8 +44,6 @@ class Postgres:
     """One server with a folder and a port of its own."""
 
     def __init__(self, folder: Path) -> None:
-        for one in (folder, folder.parent, folder.parent.parent):
-            one.chmod(0o755)
         if os.getuid() == 0:
             os.chown(folder, NOBODY, NOBODY)
         self._data, self._folder, self.port = folder / "data", folder, free_port()
@@ -56,6 +55,8 @@ class Postgres:
         """Start it and wait until it answers; what is left of a killed one may need a moment to go."""
         options = f"-p {self.port} -k {self._folder} -c listen_addresses={HOST} -c fsync=off"
         command = (_tool("pg_ctl"), "-D", str(self._data), "-o", options, "-l", str(self._folder / "log"), "-w")
+        if _run(_tool("pg_ctl"), "-D", str(self._data), "status", check=False) == 0:
+            return
         for _ in range(30):
             if _run(*command, "start", check=False) == 0:
                 return
@@ -76,10 +77,14 @@ class Postgres:
 
 
 @contextmanager
-def postgres(folder: Path) -> Iterator[Postgres]:
-    """A running server that is gone at the end."""
-    server = Postgres(folder)
-    try:
-        yield server
-    finally:
-        server.stop()
+def postgres() -> Iterator[Postgres]:
+    """A running server that is gone at the end.
+
+    In a folder of its own: those of pytest are closed to other users, again with every session that begins.
+    """
+    with TemporaryDirectory(prefix="isthmus-postgres-") as folder:
+        server = Postgres(Path(folder))
+        try:
+            yield server
+        finally:
+            server.stop()

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+from typing import Any
 
 from app.jobs.children import warm_up
 from app.settings import Settings
+from app.storage.plans import PlanStore
 from app.terminal.serving import serve, work
 from tests.unit.app.service_fixture import FAKE, FAKE_SOLVERS
 
 
 def main() -> None:
-    """Role (serve, api or work), port, database, worker id, and other settings as JSON."""
+    """Role (serve, api or work), port, database, worker id, and other settings as JSON; and when to die."""
     role, port, database, worker_id, changes = sys.argv[1:6]
     warm_up(("app.jobs.child", FAKE))
-    values = {
+    values: dict[str, Any] = {
         "database_url": database,
         "port": int(port),
         "worker_id": worker_id,
@@ -30,11 +34,25 @@ def main() -> None:
         "log_level": "WARNING",
         "solvers": FAKE_SOLVERS,
     }
-    settings = Settings.model_validate({**values, **json.loads(changes)})
+    values.update(json.loads(changes))
+    if values.pop("dies_after_insert", False):
+        _die_after_insert()
+    settings = Settings.model_validate(values)
     if role == "work":
         work(settings)
     else:
         serve(settings)
+
+
+def _die_after_insert() -> None:
+    """Let this program be killed when a plan has been stored and its client has not been told."""
+    insert = PlanStore.insert
+
+    def insert_and_die(*args: Any, **kwargs: Any) -> Any:
+        insert(*args, **kwargs)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    PlanStore.insert = insert_and_die  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
