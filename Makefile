@@ -12,7 +12,7 @@ PACKAGES := models solver app
 DATA ?= $(firstword $(wildcard ../shared/data) tests/published/data)
 CHECKED := $(PACKAGES) tests $(wildcard benchmarks)
 
-.PHONY: help setup demo serve test test-all soak test-torch test-browser browser torch tools otel test-service sbom postgres lint fmt type arch golden golden-update bench bench-schedules validate openapi image clean
+.PHONY: help setup demo serve test test-all soak test-torch test-browser browser torch tools otel test-service test-contract sbom postgres lint fmt type arch golden golden-update bench bench-schedules validate openapi image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,7 +37,7 @@ serve: setup ## run the service on http://127.0.0.1:8000 (Swagger UI at /docs)
 test: lint type arch ## what CI runs: style, types, import contracts, every test that is not slow
 	$(BIN)/pytest -n 2 -q -m "not slow" --ignore=tests/architecture
 
-test-all: lint type arch postgres soak test-torch test-service test-browser ## the same with the slow proofs, on a real Postgres and with PyTorch too and in a browser
+test-all: lint type arch postgres soak test-torch test-service test-contract test-browser ## the same with the slow proofs, on a real Postgres and with PyTorch too and in a browser
 	$(BIN)/pytest -n 2 -q --ignore=tests/architecture
 
 torch: setup ## install PyTorch 2.13.0 for `isthmus replay` (a CPU build is enough: 200 MB to fetch, 0.8 GB on disk)
@@ -56,7 +56,7 @@ test-browser: browser ## open reports in headless Chromium without a network: co
 test-torch: torch ## run exported schedules in PyTorch's runtime, 4 processes each: times, ranking, gradients
 	$(BIN)/pytest -q tests/torch
 
-tools: $(TOOLS)/.done ## a second environment with the client generator and the SBOM tool, apart from ours
+tools: $(TOOLS)/.done ## a second environment with the client generator, the request generator and the SBOM tool
 
 $(TOOLS)/.done: requirements-tools.txt
 	@test -x $(TOOLS)/bin/python || $(PYTHON) -m venv $(TOOLS)
@@ -69,6 +69,9 @@ otel: setup ## install the extra `otel`: traces of requests and searches
 
 test-service: otel tools ## traces in memory; a generated Python client against a running service; the SBOM
 	$(BIN)/pytest -q tests/service_tools
+
+test-contract: setup tools ## 5,000 and more generated requests against the running service, all checks on, stateful too
+	$(BIN)/pytest -q -s tests/fuzz
 
 sbom: setup tools ## write sbom.json: what is installed in the environment, as CycloneDX
 	$(TOOLS)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-file sbom.json $(BIN)/python
@@ -101,11 +104,12 @@ golden: setup ## compare every golden file
 golden-update: setup ## rewrite the golden files; read the diff before committing it
 	ISTHMUS_UPDATE_GOLDEN=1 $(BIN)/pytest -q tests/golden
 
-bench: setup ## every model on every cluster of the catalogue: a judged plan or a typed reason; then routing, joint replay and cost
+bench: setup ## every model on every cluster of the catalogue: a judged plan or a typed reason; then routing, joint replay, cost, load
 	$(BIN)/python -m benchmarks.catalogue
 	$(BIN)/python -m benchmarks.routing
 	$(BIN)/python -m benchmarks.joint_replay
 	$(BIN)/python -m benchmarks.cost
+	$(BIN)/python -m benchmarks.service
 
 bench-schedules: setup ## schedules against bounds and published generators
 	$(BIN)/python -m benchmarks.schedules

@@ -17,6 +17,7 @@ from app.api.admission import Admission
 from app.api.calibrations import CalibrationRequest
 from app.api.guard import Guard, check_openness
 from app.api.observe import Observe
+from app.api.shortcut import Shortcut
 from app.api.traces import trace_requests
 from app.jobs.children import warm_up
 from app.jobs.service import PlanService
@@ -73,6 +74,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router)
     pages.install(app)
+    app.add_middleware(Shortcut)
     app.add_middleware(Admission, settings=chosen)
     app.add_middleware(Guard, settings=chosen)
     app.add_middleware(Observe, registry=registry)

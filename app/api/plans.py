@@ -23,6 +23,7 @@ from app.documents import read_plan, read_request
 from app.exporters.registry import EXPORTERS, ArtifactKind
 from app.faults import Fault
 from app.jobs.access import USUAL_URGENCY, Caller
+from app.jobs.kept import Kept
 from app.jobs.service import PlanService, Submitted
 from app.storage.plans import PlanRow
 from models.request import PlanRequest
@@ -94,16 +95,24 @@ def list_plans(
 @router.get("/{plan_id}", response_model=PlanEnvelope,
             responses={304: {"description": "Unchanged"}, **documented(400, 404, 503)},
             summary="Read a plan")  # fmt: skip
-def read_plan_envelope(
+async def read_plan_envelope(
     plan_id: PlanId, service: Service, caller: Asking, if_none_match: IfNoneMatch = None
 ) -> Response:
     """Everything about a plan, its outcome included."""
-    if if_none_match is not None:
-        revision = service.plans.revision(plan_id, owner=caller.sees)
+    kept = service.kept.get(plan_id, caller.sees)
+    if kept is None and if_none_match is not None:
+        revision = await run_sync(partial(service.plans.revision, plan_id, owner=caller.sees))
         if revision is not None and matches(if_none_match, etag(plan_id, revision)):
+            service.kept.renew(plan_id, etag(plan_id, revision))
             return Response(status_code=304, headers={"ETag": etag(plan_id, revision)})
-    row = found(service, plan_id, caller)
-    return Response(envelope(row), media_type=JSON, headers={"ETag": etag(row.id, row.revision)})
+    if kept is None:
+        row = await run_sync(found, service, plan_id, caller)
+        kept = Kept(row.owner, etag(row.id, row.revision), envelope(row))
+        if row.is_terminal:
+            service.kept.put(plan_id, kept)
+    if if_none_match is not None and matches(if_none_match, kept.etag):
+        return Response(status_code=304, headers={"ETag": kept.etag})
+    return Response(kept.body, media_type=JSON, headers={"ETag": kept.etag})
 
 
 @router.get("/{plan_id}/status", response_model=PlanStatus, responses=documented(400, 404, 503),
@@ -140,9 +149,11 @@ async def cancel_plan(plan_id: PlanId, service: Service, caller: Asking, wait_s:
 
 
 @router.delete("/{plan_id}", status_code=204, responses=documented(400, 404, 503), summary="Remove a plan")
-def delete_plan(plan_id: PlanId, service: Service, caller: Asking) -> Response:
+async def delete_plan(plan_id: PlanId, service: Service, caller: Asking) -> Response:
     """Remove the plan, its request and its events; a running search is stopped and forgotten."""
-    if not service.plans.delete(plan_id, owner=caller.sees):
+    is_gone = await run_sync(partial(service.plans.delete, plan_id, owner=caller.sees))
+    service.kept.forget(plan_id)
+    if not is_gone:
         raise gone(plan_id)
     return Response(status_code=204)
 

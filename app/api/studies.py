@@ -147,9 +147,11 @@ def cancel_study(study_id: StudyId, service: Service, caller: Asking) -> Respons
 
 
 @router.delete("/{study_id}", status_code=204, responses=documented(400, 404, 503), summary="Remove a study")
-def delete_study(study_id: StudyId, service: Service, caller: Asking) -> Response:
+async def delete_study(study_id: StudyId, service: Service, caller: Asking) -> Response:
     """Remove the study and all its plans; running searches are stopped and forgotten."""
-    if not service.studies.delete(study_id, owner=caller.sees):
+    is_gone = await run_sync(partial(service.studies.delete, study_id, owner=caller.sees))
+    service.kept.clear()
+    if not is_gone:
         raise _gone(study_id)
     return Response(status_code=204)
 

@@ -18,6 +18,7 @@ from app.faults import Fault, Refused, from_reason
 from app.jobs.access import ANYBODY, USUAL_URGENCY, Busy, Caller, Quotas, Waiting, check_urgency
 from app.jobs.child import Task, load
 from app.jobs.children import Ended, Limits, run_in_child
+from app.jobs.kept import KeptAnswers
 from app.jobs.queue import enqueue_plan, open_queue
 from app.jobs.search import fault_of
 from app.settings import Settings
@@ -77,6 +78,7 @@ class PlanService:
         self.calibrations = CalibrationStore(self.engine)
         self.quotas = Quotas(settings, self.keys)
         self.waiting = Waiting(settings)
+        self.kept = KeptAnswers()
         self.closing = threading.Event()
         self._lint = load(settings.solvers.lint)
         self._keys_in_use: set[str] = set()

@@ -1,0 +1,64 @@
+"""Answers of finished plans, kept in memory: what has ended changes no more, but it can be removed.
+
+Owns how long an answer counts without a look at the database, and how much is kept. Never reads a plan.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+FRESH_S = 1.0  # how long a plan may still be shown here after another process has removed it
+MOST_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One finished plan as it is sent."""
+
+    owner: str
+    etag: str
+    body: bytes
+
+
+class KeptAnswers:
+    """The answers that were asked for lately. Used by the event loop alone."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._kept: OrderedDict[str, tuple[float, Kept]] = OrderedDict()
+        self._num_bytes = 0
+
+    def get(self, plan_id: str, owner: str | None) -> Kept | None:
+        """The answer, if it is fresh and the owner may see it; None stands for everybody's."""
+        found = self._kept.get(plan_id)
+        if found is None or self._clock() - found[0] > FRESH_S or owner not in (None, found[1].owner):
+            return None
+        return found[1]
+
+    def put(self, plan_id: str, answer: Kept) -> None:
+        """Keep an answer that the database has just confirmed; the oldest go when there are too many."""
+        self.forget(plan_id)
+        self._kept[plan_id] = (self._clock(), answer)
+        self._num_bytes += len(answer.body)
+        while self._num_bytes > MOST_BYTES:
+            self.forget(next(iter(self._kept)))
+
+    def renew(self, plan_id: str, etag: str) -> None:
+        """Let an answer count again: the database has just told that this is its tag still."""
+        found = self._kept.get(plan_id)
+        if found is not None and found[1].etag == etag:
+            self._kept[plan_id] = (self._clock(), found[1])
+
+    def forget(self, plan_id: str) -> None:
+        """Let go of a plan that is being removed."""
+        found = self._kept.pop(plan_id, None)
+        if found is not None:
+            self._num_bytes -= len(found[1].body)
+
+    def clear(self) -> None:
+        """Let go of everything."""
+        self._kept.clear()
+        self._num_bytes = 0

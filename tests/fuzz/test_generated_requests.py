@@ -1,0 +1,59 @@
+"""schemathesis over the whole API with every check on, stateful too: no server error and no broken promise."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.terminal.client import Client
+from tests.unit.app.programs import HOST, ROOT, await_, free_port, sqlite
+
+TOOL = ROOT / ".venv-tools" / "bin" / "schemathesis"
+LEAST_CASES = 5000
+LIMIT_S = 3600
+SETTINGS = {
+    "ISTHMUS_MAX_TIME_LIMIT_S": "30",
+    "ISTHMUS_MAX_WAIT_S": "0.2",
+    "ISTHMUS_MAX_QUEUED_PLANS": "100000",
+    "ISTHMUS_NUM_DIRECT_SOLVES": "4",
+    "ISTHMUS_CALIBRATION_LIMIT_S": "10",
+    "ISTHMUS_LOG_LEVEL": "ERROR",
+}
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    """Where the service as it ships listens, its searches included."""
+    port = free_port()
+    environment = {**os.environ, **SETTINGS, "ISTHMUS_DATABASE_URL": sqlite(tmp_path), "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "app.cli", "serve", "--port", str(port)], cwd=ROOT, env=environment
+    )
+    try:
+        client = Client(HOST, port)
+        await_(lambda: time.sleep(0.2) or client.is_ready(), "ready")  # 5 minutes: the first start compiles the kernels
+        yield f"http://{HOST}:{port}"
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+def test_generated_requests_find_nothing(address: str) -> None:
+    command = [str(TOOL), "--config-file", str(Path(__file__).parent / "schemathesis.toml"), "run",
+               f"{address}/openapi.json", "--checks", "all", "--phases", "examples,coverage,fuzzing,stateful",
+               "--max-examples", "8", "--continue-on-failure", "--no-color", "--generation-database", "none",
+               "--request-timeout", "60"]  # fmt: skip
+    environment = {**os.environ, "SCHEMATHESIS_HOOKS": "tests.fuzz.hooks", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    sys.stdout.write(done.stdout[-20_000:])
+    assert done.returncode == 0, done.stdout[-20_000:]
+    found = re.search(r"([\d,]+) generated", done.stdout)
+    assert found, done.stdout[-2_000:]
+    assert int(found.group(1).replace(",", "")) >= LEAST_CASES

@@ -1,0 +1,55 @@
+"""Answers of finished plans are shown from memory for a second, to their owner, and no longer than they exist here."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.jobs import kept
+from app.jobs.kept import Kept, KeptAnswers
+
+ANSWER = Kept("alice", '"p-3"', b"0123456789")
+
+
+@pytest.fixture
+def now() -> list[float]:
+    """The clock; a test moves it."""
+    return [0.0]
+
+
+@pytest.fixture
+def answers(now: list[float]) -> KeptAnswers:
+    """One answer of alice's."""
+    made = KeptAnswers(clock=lambda: now[0])
+    made.put("p", ANSWER)
+    return made
+
+
+def test_an_answer_is_its_owners_and_that_of_who_sees_everything(answers: KeptAnswers) -> None:
+    assert answers.get("p", "alice") == answers.get("p", None) == ANSWER
+    assert answers.get("p", "mallory") is None
+    assert answers.get("q", "alice") is None
+
+
+def test_it_counts_for_a_second_and_again_once_its_tag_is_confirmed(answers: KeptAnswers, now: list[float]) -> None:
+    now[0] = kept.FRESH_S + 0.1
+    assert answers.get("p", None) is None
+    answers.renew("p", '"p-2"')
+    assert answers.get("p", None) is None
+    answers.renew("p", '"p-3"')
+    assert answers.get("p", None) == ANSWER
+
+
+def test_what_is_removed_is_not_shown(answers: KeptAnswers) -> None:
+    answers.forget("p")
+    answers.forget("p")
+    assert answers.get("p", None) is None
+    answers.put("p", ANSWER)
+    answers.clear()
+    assert answers.get("p", None) is None
+
+
+def test_the_oldest_go_first(answers: KeptAnswers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "MOST_BYTES", 25)
+    answers.put("q", ANSWER)
+    answers.put("r", ANSWER)
+    assert [answers.get(name, None) for name in "pqr"] == [None, ANSWER, ANSWER]
