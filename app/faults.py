@@ -138,8 +138,15 @@ def from_validation(failure: ValidationError, document: Any) -> tuple[Fault, ...
 
 def from_errors(errors: Iterable[Mapping[str, Any]], document: Any) -> tuple[Fault, ...]:
     """The same for errors that pydantic has already turned into dictionaries."""
-    faults = [_fault(error, document) for error in islice(errors, MAX_FAULTS)]
+    told = (error for error in errors if not _only_members_are_wrong(error))
+    faults = [_fault(error, document) for error in islice(told, MAX_FAULTS)]
     return tuple(dict.fromkeys(faults))
+
+
+def _only_members_are_wrong(error: Mapping[str, Any]) -> bool:
+    """A list that is long enough and called too short, because its wrong members, told elsewhere, were left out."""
+    given = error.get("input")
+    return error["type"] == "too_short" and isinstance(given, list) and len(given) >= error["ctx"]["min_length"]
 
 
 _CODES: Mapping[str, str] = {

@@ -31,6 +31,7 @@ TARGET = Target(
     ),
 )
 INTERLEAVED = frozenset({"interleaved", "breadth_first", "flexible_double", "flexible_limited"})
+OWN = INTERLEAVED - {"flexible_limited"} | {"one_f_one_b"}  # orders that Megatron runs as they are
 COMMUNICATORS_FILE = "communicators.yaml"
 Argument = tuple[str, ...]
 RECOMPUTE: dict[str, tuple[Argument, ...]] = {
@@ -238,17 +239,23 @@ def _experts(architecture: Architecture) -> Iterator[Argument]:
 
 def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
     """What of the plan these arguments do not carry."""
-    schedules = [timeline.schedule for timeline in plan.timelines]
-    names = ", ".join(sorted({schedule.generator for schedule in schedules}))
-    yield f"the order of operations ({names}): Megatron runs 1F1B, or interleaved 1F1B"
-    if any("BW" not in line for schedule in schedules for line in schedule.text.splitlines()):
-        yield "backward passes in two halves: Megatron runs them whole"
+    if plan.configuration.degrees.pp > 1:
+        yield from _order_losses(plan)
     yield from _group_losses(plan)
     if request is not None and request.workload.architecture.num_mtp_layers:
         yield "multi-token prediction layers: add --mtp-num-layers and an m to the layout"
     if len({route.places for route in plan.placement.routes}) > 1:
         yield "routes that differ between replicas: the order of hosts realises them, one schedule serves all"
     yield from transport_losses(plan)
+
+
+def _order_losses(plan: Plan) -> Iterator[str]:
+    schedules = [timeline.schedule for timeline in plan.timelines]
+    others = sorted({schedule.generator for schedule in schedules} - OWN)
+    if others:
+        yield f"the order of operations ({', '.join(others)}): Megatron runs 1F1B, or interleaved 1F1B"
+    if any("BW" not in line for schedule in schedules for line in schedule.text.splitlines()):
+        yield "backward passes in two halves: Megatron runs them whole"
 
 
 def _group_losses(plan: Plan) -> Iterator[str]:

@@ -148,7 +148,10 @@ def _looped(generator: str, rows: tuple[str, ...], num_microbatches: int) -> Pla
     times = {"start_s": tuple(map(float, range(len(rows)))), "end_s": tuple(float(one + 1) for one in range(len(rows)))}
     ranks = (first.model_copy(update={"operations": rows, **times}), *timeline.schedule.ranks[1:])
     schedule = timeline.schedule.model_copy(update={"generator": generator, "ranks": ranks})
-    timelines = (timeline.model_copy(update={"schedule": schedule}), *others)
+    named = [
+        one.model_copy(update={"schedule": one.schedule.model_copy(update={"generator": generator})}) for one in others
+    ]
+    timelines = (timeline.model_copy(update={"schedule": schedule}), *named)
     return plan.model_copy(update={"timelines": timelines})
 
 
@@ -183,6 +186,13 @@ def test_megatron_starts_with_every_group(wanted: int, num_ranks: int, num_micro
     group = legal_group(wanted, num_ranks, num_microbatches)
     assert num_ranks <= group <= num_microbatches
     assert not 0 < num_microbatches % group < num_ranks
+
+
+@pytest.mark.parametrize(("generator", "told"), [("interleaved", False), ("one_f_one_b", False), ("greedy", True)])
+def test_an_order_that_megatron_does_not_run_is_reported(generator: str, told: bool) -> None:
+    text = megatron_args(_looped(generator, TWO, 4), whole_host_request())
+    assert ("# not expressed: the order of operations" in text) is told
+    assert (f"({generator}): Megatron runs" in text) is told
 
 
 def test_fewer_microbatches_than_ranks_are_refused_where_chunks_are_folded() -> None:

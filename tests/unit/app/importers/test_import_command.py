@@ -84,3 +84,12 @@ def test_a_fault_names_file_and_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     (tmp_path / "overlay.yaml").write_text(samples.OVERLAY.replace("distance_km: 100", "distance_km: far"))
     assert _run(*arguments) == 2
     assert "overlay.yaml:16:59" in capsys.readouterr().err.replace("\n", "")
+
+
+def test_a_wrong_member_of_a_list_is_one_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = _files(tmp_path, "topograph")
+    (tmp_path / Path(arguments[2]).name).write_text('{"instances": [{"id": 1}]}')
+    assert _run(*arguments) == 2
+    said = capsys.readouterr().err
+    assert "/instances/0/id" in said
+    assert said.count("what:") == 1
