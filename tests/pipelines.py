@@ -43,12 +43,18 @@ def cut(after: int, latency_s: float, transfer_s: float = 0.0, link: str | None 
     }
 
 
+SHARING: tuple[dict[str, Any], ...] = (
+    {},
+    {},
+    {"num_sharing_replicas": 3},
+    {"num_sharing_replicas": 3, "staggered": True},
+)
 _times = st.integers(0, 12).map(lambda quarter: quarter / 4)
 
 
 @st.composite
 def problems(draw: st.DrawFn, max_ranks: int = 4, max_microbatches: int = 5) -> PipelineProblem:
-    """Any layout, unequal stages, several hops on shared links, budgets of one micro-batch and more, exchanges."""
+    """Any layout, unequal stages, several hops on shared links and in turns, budgets of one micro-batch and more."""
     num_ranks = draw(st.integers(1, max_ranks))
     layout = draw(st.sampled_from(["one_way", "v", "loop"]))
     num_stages = num_ranks * (1 if layout == "one_way" else 2)
@@ -66,6 +72,7 @@ def problems(draw: st.DrawFn, max_ranks: int = 4, max_microbatches: int = 5) -> 
     ]
     hops = [
         cut(at, draw(_times), draw(st.sampled_from([0.0, 0.5, 1.25])), draw(st.sampled_from([None, "a", "b"])))
+        | draw(st.sampled_from(SHARING))
         for at in range(num_stages - 1)
         if draw(st.booleans())
     ]
