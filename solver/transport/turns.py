@@ -128,9 +128,17 @@ def _message_choices(traffic: Traffic) -> Iterator[TransportChoice]:
     for delays, sharing in zip(traffic.hops, traffic.sharing, strict=True):
         for hop in delays:
             if hop.choice is not None:
-                verdict = _verdict(hop, sharing) if hop.num_sharers > 1 else ""
+                verdict = _split(hop) + (_verdict(hop, sharing) if hop.num_sharers > 1 else "")
                 reason = hop.choice.reason[: MAX_REASON - len(verdict)] + verdict
                 yield hop.choice.model_copy(update={"reason": reason})
+
+
+def _split(hop: HopDelay) -> str:
+    """That its messages are split, and how much of one a link carries at most."""
+    most = max((part for _, part in (*hop.there, *hop.back)), default=1.0)
+    if all(part > 1.0 - 1e-9 for _, part in (*hop.there, *hop.back)):
+        return ""
+    return f" Split over several paths, no link carries more than {100 * most:.0f} % of a message."
 
 
 def _verdict(hop: HopDelay, sharing: Sharing | None) -> str:

@@ -133,6 +133,8 @@ def test_split_messages_beat_least_latency_paths(monkeypatch):
     assert split.placement.crossing == plain.placement.crossing == "pp_out"
     assert split.metrics.iteration_s < 0.99 * plain.metrics.iteration_s
     assert not plain.message_splits
+    reasons = [one.reason for one in split.transport if (one.dimension, one.tier) == ("pp", "cross_building")]
+    assert ["no link carries more than 75 % of a message" in one for one in reasons] == [True]
     assert {(one.from_place, one.to_place) for one in split.message_splits} == {("b0", "b1"), ("b1", "b0")}
     for one in split.message_splits:
         assert {path.steps[0].link: path.part for path in one.paths} == pytest.approx({"near": 0.25, "far": 0.75})
