@@ -168,15 +168,20 @@ class Search:
     def _compare(self, deadline: float) -> None:
         """Baselines: their best drafts are candidates like any other, so no plan is worse than a baseline."""
         effort = Effort(self.hooks.clock, self.hooks.cancelled, deadline, self._deadline(LAST_SHARE))
-        self._tried = try_policies(self.context, self.frontier.taken(), self.frontier.guess, effort)
-        for tried in self._tried:
-            if tried.best is not None:
-                if not tried.as_it_is:
-                    own_way = tried.policy.scheduler(effort.over)
-                    self._consider(draft(self.context, tried.best.candidate, own_way), "polish")
-                self._consider(tried.best, "polish")
-                if not self._stopped(self._ends_s):
-                    self._consider(self._timed(tried.best.candidate), "polish")
+        for tried in try_policies(self.context, self.frontier.taken(), self.frontier.guess, effort):
+            self._tried.append(tried if tried.best is None else self._compared(tried, tried.best, effort))
+
+    def _compared(self, tried: Tried, own: Draft, effort: Effort) -> Tried:
+        """The baseline after the search had its turn with it. A time of a plan that the judge rejects is none."""
+        if not tried.as_it_is:
+            own_way = tried.policy.scheduler(effort.over)
+            self._consider(draft(self.context, own.candidate, own_way), "polish")
+        self._consider(own, "polish")
+        if not self._stopped(self._ends_s):
+            self._consider(self._timed(own.candidate), "polish")
+        if self.best.value_of(own) < self.best.value * (1.0 - WORTH_JUDGING["polish"]):
+            return replace(tried, best=None, reason="the judge rejects its best plan")
+        return tried
 
     def _consider(self, found: Draft | None, phase: str) -> None:
         """Keep the draft among the best; a new incumbent is written out and judged first."""
