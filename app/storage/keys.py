@@ -11,6 +11,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -112,14 +113,19 @@ class KeyStore:
     def count_submission(self, connection: sa.Connection, key_id: str) -> int:
         """Count one more submission of this minute and return how many there are; locks the key's row until the end."""
         minute = int(self._clock() // 60)
-        same = USAGE.c.minute == minute
-        changed = connection.execute(
+        count = (
             sa.update(USAGE)
             .where(USAGE.c.key_id == key_id)
-            .values(minute=minute, num_submissions=sa.case((same, USAGE.c.num_submissions + 1), else_=1))
+            .values(
+                minute=minute,
+                num_submissions=sa.case((USAGE.c.minute == minute, USAGE.c.num_submissions + 1), else_=1),
+            )
         )
-        if changed.rowcount == 0:
-            connection.execute(sa.insert(USAGE).values(key_id=key_id, minute=minute, num_submissions=1))
+        if connection.execute(count).rowcount == 0:
+            # Another first submission of this key may write the row in between; it is counted after that one.
+            with suppress(sa.exc.IntegrityError), connection.begin_nested():
+                connection.execute(sa.insert(USAGE).values(key_id=key_id, minute=minute, num_submissions=0))
+            connection.execute(count)
         query = sa.select(USAGE.c.num_submissions).where(USAGE.c.key_id == key_id)
         return int(connection.execute(query).scalar_one())
 

@@ -33,15 +33,16 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+def server() -> Iterator[Postgres]:
     """A Postgres that lives as long as this module's tests."""
-    with postgres(tmp_path_factory.mktemp("postgres")) as started:
+    with postgres() as started:
         yield started
 
 
 @pytest.fixture
 def database(server: Postgres, request: pytest.FixtureRequest) -> str:
-    """The URL of an empty database."""
+    """The URL of an empty database, whatever the test before has done to the server."""
+    server.start()
     name = "".join(one for one in request.node.name if one.isalnum())[:60].lower()
     engine = sa.create_engine(server.url.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
