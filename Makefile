@@ -12,7 +12,7 @@ PACKAGES := models solver app
 DATA ?= $(firstword $(wildcard ../shared/data) tests/published/data)
 CHECKED := $(PACKAGES) tests $(wildcard benchmarks)
 
-.PHONY: help setup demo serve test test-all soak test-torch test-browser browser torch tools otel test-service test-contract sbom postgres lint fmt type arch golden golden-update bench bench-schedules validate openapi image clean
+.PHONY: help setup demo serve test test-all soak test-torch test-browser browser torch tools otel test-service test-contract sbom postgres lint fmt type arch golden golden-update bench bench-scale bench-schedules validate openapi image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -104,12 +104,16 @@ golden: setup ## compare every golden file
 golden-update: setup ## rewrite the golden files; read the diff before committing it
 	ISTHMUS_UPDATE_GOLDEN=1 $(BIN)/pytest -q tests/golden
 
-bench: setup ## every model on every cluster of the catalogue: a judged plan or a typed reason; then routing, joint replay, cost, load
+bench: setup ## every model on every cluster of the catalogue: a judged plan or a typed reason; then routing, joint replay, cost, placement, load
 	$(BIN)/python -m benchmarks.catalogue
 	$(BIN)/python -m benchmarks.routing
 	$(BIN)/python -m benchmarks.joint_replay
 	$(BIN)/python -m benchmarks.cost
+	$(BIN)/python -m benchmarks.placement
 	$(BIN)/python -m benchmarks.service
+
+bench-scale: setup ## 16,384 to 1,048,576 GPUs: first judged plan, gap and memory against their targets (about 10 minutes)
+	$(BIN)/python -m benchmarks.scale
 
 bench-schedules: setup ## schedules against bounds and published generators
 	$(BIN)/python -m benchmarks.schedules

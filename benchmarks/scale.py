@@ -2,16 +2,20 @@
 
 `python -m benchmarks.scale [--case NAME]...` prints one row per case and exits with 1 when one misses its target. Every
 case runs in a process of its own. Times depend on the machine: the targets are those of two cores of its own.
+`--growth FILE` instead plans ever more GPUs and ever more buildings, up to the first judged plan, prints CPU seconds,
+which other programs on the machine hardly change, and draws them into FILE as SVG.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import multiprocessing
 import resource
 import sys
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from models.catalogue import named_entry
@@ -20,6 +24,10 @@ from models.request import PlanRequest
 from solver.planner import plan
 
 GIB_IN_KIB = 2**20
+GROWTH = (
+    *(("GPUs", num_gpus, 8) for num_gpus in (8_192, 32_768, 131_072)),
+    *(("buildings", 32_768, num_buildings) for num_buildings in (4, 8, 16, 32)),
+)
 TYPES = ("H100-SXM-80G", "H200-SXM-141G", "B200-SXM")
 
 
@@ -139,11 +147,81 @@ def run_alone(case: Case) -> Row:
         return pool.apply(run, (case,))
 
 
+def first_plan_cpu_s(num_gpus: int, num_buildings: int) -> float:
+    """CPU seconds from the request to the first judged plan."""
+    document = {**job(fleet(num_gpus, num_buildings), num_gpus // 8), "options": {"time_limit_s": 600.0, "workers": 1}}
+    request, found = PlanRequest.model_validate(document), list[float]()
+    started = time.process_time()
+
+    def keep(_: Planned) -> None:
+        found.append(time.process_time() - started)
+
+    plan(request, incumbent=keep, cancelled=lambda: bool(found), clock=time.process_time)
+    return found[0] if found else float("nan")
+
+
+def grow(path: Path) -> None:
+    """Print both series and draw them."""
+    series: dict[str, list[tuple[int, float]]] = {"GPUs": [], "buildings": []}
+    for name, num_gpus, num_buildings in GROWTH:
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            taken_s = pool.apply(first_plan_cpu_s, (num_gpus, num_buildings))
+        series[name].append((num_gpus if name == "GPUs" else num_buildings, taken_s))
+        sys.stdout.write(f"{num_gpus:9,d} GPUs {num_buildings:3d} buildings  first judged plan {taken_s:6.1f} CPU s\n")
+        sys.stdout.flush()
+    path.write_text(svg_of(series), encoding="utf-8")
+
+
+def svg_of(series: dict[str, list[tuple[int, float]]]) -> str:
+    """One panel per series, both axes logarithmic; the dashed line grows like the first point squared."""
+    panels = [panel(name, points, 20 + 330 * number) for number, (name, points) in enumerate(series.items())]
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 680 300" font-family="sans-serif" font-size="11">\n'
+        '<rect width="680" height="300" fill="white"/>\n' + "\n".join(panels) + "\n</svg>\n"
+    )
+
+
+def panel(name: str, points: list[tuple[int, float]], left: int) -> str:
+    """CPU seconds over one size, from 1 to 1,000 s and over two decades of the size."""
+    first = points[0][0]
+
+    def at(size: float, seconds: float) -> str:
+        x = left + 30 + 260 * math.log(size / first) / math.log(100)
+        return f"{x:.1f},{250 - 200 * math.log10(max(seconds, 1.0)) / 3:.1f}"
+
+    marks = [f'<circle cx="{x}" cy="{y}" r="3"/>' for x, y in (at(*point).split(",") for point in points)]
+    labels = [
+        f'<text x="{x}" y="268" text-anchor="middle">{size:,}</text>'
+        for size, (x, _) in ((size, at(size, 1.0).split(",")) for size, _ in points)
+    ]
+    ticks = [
+        f'<text x="{left + 24}" y="{254 - 200 * power / 3:.1f}" text-anchor="end">{10**power}</text>'
+        for power in range(4)
+    ]
+    squared = " ".join(at(size, points[0][1] * (size / first) ** 2) for size, _ in points)
+    return "\n".join(
+        [
+            f'<polyline points="{left + 30},50 {left + 30},250 {left + 290},250" fill="none" stroke="black"/>',
+            f'<polyline points="{squared}" fill="none" stroke="grey" stroke-dasharray="4 3"/>',
+            f'<polyline points="{" ".join(at(*point) for point in points)}" fill="none" stroke="#0b62a8"/>',
+            *marks,
+            *labels,
+            *ticks,
+            f'<text x="{left + 160}" y="288" text-anchor="middle">{name}</text>',
+            f'<text x="{left + 30}" y="36">CPU seconds to the first judged plan</text>',
+        ]
+    )
+
+
 def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--case", action="append", help="only these cases")
+    parser.add_argument("--growth", type=Path, metavar="FILE", help="the growth series instead of the cases")
     arguments = parser.parse_args()
+    if arguments.growth is not None:
+        grow(arguments.growth)
+        return 0
     missed = 0
     for case in cases():
         if not arguments.case or case.name in arguments.case:
