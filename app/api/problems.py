@@ -176,6 +176,10 @@ def _direct_failure(request: Request, error: DirectFailure) -> JSONResponse:
 
 
 def _invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+    # A name in a path may match a longer path of other methods: GET /v1/plans/x:cancel is no plan called x:cancel.
+    allowed = methods_of(request.url.path, request.app.openapi()["paths"])
+    if allowed and request.method not in allowed.split(", "):
+        return _http(request, HTTPException(405))
     body_errors = [one for one in error.errors() if one["loc"][0] == "body"]
     if body_errors:
         located = [{**one, "loc": one["loc"][1:]} for one in body_errors]

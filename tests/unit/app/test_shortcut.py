@@ -54,3 +54,5 @@ def test_other_paths_and_methods_are_not_answered_from_memory(client: TestClient
     assert client.head(plan).status_code == 405
     assert client.get(plan + "/status").json()["state"] == "succeeded"
     assert client.get(plan + "/").status_code == 404
+    cancelled = client.get(plan + ":cancel")
+    assert (cancelled.status_code, cancelled.headers["allow"]) == (405, "POST")
