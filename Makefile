@@ -37,7 +37,7 @@ serve: setup ## run the service on http://127.0.0.1:8000 (Swagger UI at /docs)
 test: lint type arch ## what CI runs: style, types, import contracts, every test that is not slow
 	$(BIN)/pytest -n 2 -q -m "not slow" --ignore=tests/architecture
 
-test-all: lint type arch postgres soak test-torch test-service test-contract test-browser ## the same with the slow proofs, on a real Postgres and with PyTorch too and in a browser
+test-all: lint type arch postgres soak test-torch test-service test-contract test-browser ## the same with the slow proofs, on a real Postgres (as root: network namespaces), with PyTorch, in a browser
 	$(BIN)/pytest -n 2 -q --ignore=tests/architecture
 
 torch: setup ## install PyTorch 2.13.0 for `isthmus replay` (a CPU build is enough: 200 MB to fetch, 0.8 GB on disk)
@@ -56,7 +56,7 @@ test-browser: browser ## open reports in headless Chromium without a network: co
 test-torch: torch ## run exported schedules in PyTorch's runtime, 4 processes each: times, ranking, gradients
 	$(BIN)/pytest -q tests/torch
 
-tools: $(TOOLS)/.done ## a second environment with the client generator, the request generator and the SBOM tool
+tools: $(TOOLS)/.done ## a second environment: client generator, request generator, SBOM tool, Dockerfile linter
 
 $(TOOLS)/.done: requirements-tools.txt
 	@test -x $(TOOLS)/bin/python || $(PYTHON) -m venv $(TOOLS)
@@ -67,7 +67,7 @@ otel: setup ## install the extra `otel`: traces of requests and searches
 	@$(BIN)/python -c 'import opentelemetry.sdk, opentelemetry.instrumentation.fastapi' 2>/dev/null \
 	 || $(BIN)/python -m pip install --quiet -r requirements-otel.txt
 
-test-service: otel tools ## traces in memory; a generated Python client against a running service; the SBOM
+test-service: otel tools ## traces in memory; a generated Python client against a running service; the SBOM; hadolint
 	$(BIN)/pytest -q tests/service_tools
 
 test-contract: setup tools ## 5,000 and more generated requests against the running service, all checks on, stateful too

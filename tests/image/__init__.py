@@ -1,0 +1,1 @@
+"""What makes the container image and starts it: docker/Dockerfile and docker/compose.yaml."""
