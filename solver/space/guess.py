@@ -33,7 +33,10 @@ def guess_s(
 
 
 def _crossing_s(context: Context, space: Space, whole: StageCost) -> FloatArray:
-    """The cheaper of exchanging all gradients, or all stage messages that compute does not hide, over the worst cut."""
+    """The cheaper of exchanging all gradients, or all stage messages that compute does not hide, over the worst cut.
+
+    Ranks that no building holds whole exchange in any case.
+    """
     columns, cut = space.columns, context.cut
     parameters = whole.parameters * columns.tp + whole.expert_parameters * columns.tp * columns.ep
     gradient_bytes = context.job.optimizer.gradient_bytes_per_parameter
@@ -44,7 +47,8 @@ def _crossing_s(context: Context, space: Space, whole: StageCost) -> FloatArray:
     slot = slot_bytes / cut.bytes_per_s
     work = whole.total_s / columns.pp
     messages = columns.num_microbatches * np.maximum(slot - work, 0.0) + 2.0 * passes * (cut.latency_s + slot)
-    messages = np.where(columns.pp > 1, messages, np.inf)
+    rank_fits = columns.dp * columns.tp * columns.cp <= context.largest_building_gpus
+    messages = np.where((columns.pp > 1) & rank_fits, messages, np.inf)
     crossing = np.minimum(exchange_s, messages)
     limit = context.request.constraints.max_cross_building_bytes_per_iteration
     if limit is not None:
