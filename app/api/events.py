@@ -25,12 +25,27 @@ router = APIRouter(prefix="/v1/plans", tags=["plans"])
 KEEP_ALIVE_S = 15.0
 LAST_EVENT = 10**12 - 1
 MEDIA_TYPE = "text/event-stream"
+# Before OpenAPI 3.2 the schema of an event stream is that of one event, its fields as text.
+EVENT_SCHEMA = {
+    "type": "object",
+    "description": "One event.",
+    "properties": {
+        "id": {"type": "string", "pattern": "^[0-9]{1,12}$", "description": "Number of the event; give it to go on."},
+        "event": {
+            "type": "string",
+            "enum": ["state", "progress", "incumbent", "done"],
+            "description": "What it tells.",
+        },
+        "data": {"type": "string", "contentMediaType": "application/json", "description": "A JSON object."},
+    },
+    "required": ["id", "event", "data"],
+}
 
 
 @router.get("/{plan_id}/events", response_class=StreamingResponse,
             dependencies=[PlaceToWait],
             responses={200: {"description": "state, progress, incumbent and, at last, done",
-                             "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}},
+                             "content": {MEDIA_TYPE: {"schema": EVENT_SCHEMA}}},
                        204: {"description": "The plan has ended and every event was delivered"},
                        **documented(400, 404, 429, 503)},
             summary="Follow a search")  # fmt: skip

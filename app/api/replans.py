@@ -114,8 +114,11 @@ def _changed(text: bytes, body: Replan) -> PlanRequest:
     document = merged(json.loads(text), body.patch)
     if body.lost_places:
         constraints = document.setdefault("constraints", {})
-        kept = [one for one in constraints.get("forbidden_places", []) if one not in body.lost_places]
-        constraints["forbidden_places"] = [*kept, *body.lost_places]
+        forbidden = constraints.get("forbidden_places", []) if isinstance(constraints, dict) else None
+        # A patch may have put anything here; what is no list of places stays, and is refused below with its pointer.
+        if isinstance(forbidden, list):
+            kept = [one for one in forbidden if one not in body.lost_places]
+            constraints["forbidden_places"] = [*kept, *body.lost_places]
     return read_model(PlanRequest, document)
 
 

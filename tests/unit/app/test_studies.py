@@ -114,7 +114,13 @@ class TestReplan:
 
     @pytest.mark.parametrize(
         ("body", "status"),
-        [({"patch": {"cluster": None}}, 422), ({"lost_places": ["nowhere"]}, 422), ({"patch": []}, 422)],
+        [
+            ({"patch": {"cluster": None}}, 422),
+            ({"lost_places": ["nowhere"]}, 422),
+            ({"patch": []}, 422),
+            ({"patch": {"constraints": 5}, "lost_places": ["west-1"]}, 422),
+            ({"patch": {"constraints": {"forbidden_places": 3}}, "lost_places": ["west-1"]}, 422),
+        ],
     )
     def test_a_patch_that_breaks_the_request_is_refused(
         self, client: TestClient, body: dict[str, Any], status: int
