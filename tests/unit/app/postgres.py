@@ -7,8 +7,9 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from ipaddress import IPv4Interface
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -41,19 +42,26 @@ def _run(*command: str, check: bool = True) -> int:
 
 
 class Postgres:
-    """One server with a folder and a port of its own."""
+    """One server with a folder and a port of its own.
 
-    def __init__(self, folder: Path) -> None:
+    Programs of this machine come in by name alone; those of the networks in `also_on`, where it listens too, need the
+    password of their role.
+    """
+
+    def __init__(self, folder: Path, also_on: Sequence[IPv4Interface] = ()) -> None:
         if os.getuid() == 0:
             os.chown(folder, NOBODY, NOBODY)
         self._data, self._folder, self.port = folder / "data", folder, free_port()
         self.url = f"postgresql://isthmus@{HOST}:{self.port}/postgres"
+        self._addresses = ",".join((HOST, *(str(one.ip) for one in also_on)))
         _run(_tool("initdb"), "-D", str(self._data), "-U", "isthmus", "-A", "trust")
+        with (self._data / "pg_hba.conf").open("a") as rules:
+            rules.writelines(f"host all all {one.network} scram-sha-256\n" for one in also_on)
         self.start()
 
     def start(self) -> None:
         """Start it and wait until it answers; what is left of a killed one may need a moment to go."""
-        options = f"-p {self.port} -k {self._folder} -c listen_addresses={HOST} -c fsync=off"
+        options = f"-p {self.port} -k {self._folder} -c listen_addresses={self._addresses} -c fsync=off"
         command = (_tool("pg_ctl"), "-D", str(self._data), "-o", options, "-l", str(self._folder / "log"), "-w")
         if _run(_tool("pg_ctl"), "-D", str(self._data), "status", check=False) == 0:
             return
@@ -77,13 +85,13 @@ class Postgres:
 
 
 @contextmanager
-def postgres() -> Iterator[Postgres]:
+def postgres(also_on: Sequence[IPv4Interface] = ()) -> Iterator[Postgres]:
     """A running server that is gone at the end.
 
     In a folder of its own: those of pytest are closed to other users, again with every session that begins.
     """
     with TemporaryDirectory(prefix="isthmus-postgres-") as folder:
-        server = Postgres(Path(folder))
+        server = Postgres(Path(folder), also_on)
         try:
             yield server
         finally:

@@ -48,13 +48,13 @@ def program(role: str, port: int, database: str, worker_id: str, **changes: Any)
             process.wait(timeout=20)
 
 
-def await_(condition: Any, what: str) -> Any:
-    """The value of a condition once it is true; fails after half a minute."""
+def await_(condition: Any, what: str, *, pause_s: float = 0.02) -> Any:
+    """The value of a condition once it is true; fails after 1500 looks, half a minute with the usual pause."""
     for _ in range(1500):
         value = condition()
         if value:
             return value
-        time.sleep(0.02)
+        time.sleep(pause_s)
     raise AssertionError(f"never {what}")
 
 
