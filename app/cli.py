@@ -19,6 +19,7 @@ from rich.markup import escape
 from app.terminal.importing import import_command
 from app.terminal.keys import keys
 from app.terminal.replay import replay
+from app.terminal.study import study
 
 if TYPE_CHECKING:
     from app.settings import Settings
@@ -41,6 +42,7 @@ OutFile = Annotated[Path | None, typer.Option("--out", help="Write the result to
 
 cli.command()(replay)
 cli.command("import")(import_command)
+cli.command()(study)
 
 
 def _settings(context: typer.Context) -> Settings:

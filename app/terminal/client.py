@@ -1,6 +1,6 @@
-"""A small client of our own HTTP interface, for the demo: JSON requests and the event stream.
+"""A small client of our own HTTP interface, for the demo and for studies: JSON requests and the event stream.
 
-Owns the client side of the wire. Talks to the one address it is given.
+Owns the client side of the wire. Talks to the one address it is given, and follows no redirection.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.client import HTTPConnection, HTTPException, HTTPResponse
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
 
 TIMEOUT_S = 60.0
@@ -17,12 +17,18 @@ TIMEOUT_S = 60.0
 class ServiceError(Exception):
     """The service answered with a problem."""
 
+    def __init__(self, asked: str, status: int, body: bytes) -> None:
+        super().__init__(f"{asked}: {status} {body.decode(errors='replace')[:2000]}")
+        self.status, self.body = status, body
+
 
 class Client:
-    """One service by host and port."""
+    """One service by host and port, with an API key where it wants one."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, *, api_key: str | None = None, encrypted: bool = False) -> None:
         self._host, self._port = host, port
+        self._make = HTTPSConnection if encrypted else HTTPConnection
+        self._always = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
 
     def is_ready(self) -> bool:
         """Whether the service can take work."""
@@ -55,13 +61,13 @@ class Client:
 
     @contextmanager
     def _exchange(self, method: str, path: str, body: bytes | None = None) -> Iterator[HTTPResponse]:
-        connection = HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)
+        connection = self._make(self._host, self._port, timeout=TIMEOUT_S)
         try:
-            headers = {"Content-Type": "application/json"} if body is not None else {}
+            headers = self._always | ({"Content-Type": "application/json"} if body is not None else {})
             connection.request(method, path, body=body, headers=headers)
             response = connection.getresponse()
             if response.status >= 400:
-                raise ServiceError(f"{method} {path}: {response.status} {response.read().decode()[:2000]}")
+                raise ServiceError(f"{method} {path}", response.status, response.read())
             yield response
         finally:
             connection.close()
