@@ -118,7 +118,7 @@ def _followed(client: Client, path: str, submitted: Mapping[str, Any]) -> dict[s
             if current["state"] != "done":
                 time.sleep(POLL_S)
         except KeyboardInterrupt:
-            console.print("  stopping; again to leave it running", highlight=False)
+            console.print("  stopping what is left, keeping what was found", highlight=False)
             client.post(f"{path}:cancel", {})
     return current
 
@@ -156,16 +156,18 @@ def _refusal(error: ServiceError) -> Refused:
 
 
 def _show(console: Console, found: Mapping[str, Any]) -> None:
-    """The table, and below it why a point has no plan."""
+    """The table, without the plans' names where it would be too wide, and below it why a point has no plan."""
     table = Table(title=escape(found["name"] or found["id"]), title_justify="left")
     for heading in ("", "time s", "bound s", "gap %", "GPUs"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for heading in ("crossing", "state", "plan"):
+    is_wide = console.width >= PLAIN_WIDTH
+    for heading in ("crossing", "state", *(("plan",) if is_wide else ())):
         table.add_column(heading, no_wrap=True)
     table.add_column("point", overflow="fold")
     for member in found["members"]:
-        end = (member["state"], member["plan_id"] or "", changes_text(member["changes"]))
-        table.add_row(str(member["index"]), *_figures(member["figures"]), *end)
+        plan = (member["plan_id"] or "",) if is_wide else ()
+        cells = (*_figures(member["figures"]), member["state"], *plan, changes_text(member["changes"]))
+        table.add_row(str(member["index"]), *cells)
     console.print(table)
     for member in found["members"]:
         for fault in member["faults"]:

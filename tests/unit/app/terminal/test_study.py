@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from app import cli
 from app.storage.keys import KeyStore, NewKey
 from app.storage.migrations import create_tables
 from app.storage.tables import create_engine
 from app.terminal.client import Client
+from app.terminal.study import _show
 from tests.unit.app import fake_solver
 from tests.unit.app.programs import HOST, free_port, program, ready, sqlite
 from tests.unit.app.service_fixture import request_for
@@ -153,3 +155,14 @@ def test_a_service_with_keys_wants_one(tmp_path: Path, capsys: pytest.CaptureFix
         assert "does not hold one API key" in capsys.readouterr().err
         key.write_text(token + "\n")
         assert _run(grid, "--server", address, "--key-file", str(key)) == 0
+
+
+def test_a_narrow_terminal_gets_every_point_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    figures = {"iteration_s": 2.5, "lower_bound_s": None, "relative_gap": None, "num_gpus": 16384, "crossing": "pp_out"}
+    member = {"index": 0, "changes": {"/constraints/max_gpus": 8192}, "plan_id": "plan_" + "0" * 32, "faults": []}
+    found = {"id": "s", "name": "", "members": [{**member, "state": "succeeded", "figures": figures}]}
+    _show(Console(width=80), found)
+    (row,) = (line for line in capsys.readouterr().out.splitlines() if "2.500" in line)
+    assert [cell.strip() for cell in row.split("│")[1:-1]] == [
+        "0", "2.500", "", "", "16,384", "pp_out", "succeeded", "max_gpus 8192",
+    ]  # fmt: skip
