@@ -41,6 +41,14 @@ def _run(*command: str, check: bool = True) -> int:
     return done.returncode
 
 
+def _runs(process: psutil.Process) -> bool:
+    """Whether it is more than an entry that nobody has collected."""
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
 class Postgres:
     """One server with a folder and a port of its own.
 
@@ -76,12 +84,19 @@ class Postgres:
         _run(_tool("pg_ctl"), "-D", str(self._data), "-m", mode, "-w", "stop", check=False)
 
     def kill(self) -> None:
-        """SIGKILL to the server and to every session of it at once."""
-        pid = int((self._data / "postmaster.pid").read_text().split()[0])
-        server = psutil.Process(pid)
-        for one in (server, *server.children(recursive=True)):
+        """SIGKILL to the server and to every session of it at once.
+
+        Where nobody collects the dead, their number stays taken and the server believes in the file that names it.
+        """
+        named = self._data / "postmaster.pid"
+        server = psutil.Process(int(named.read_text().split()[0]))
+        killed = [server, *server.children(recursive=True)]
+        for one in killed:
             with suppress(psutil.NoSuchProcess):
                 one.send_signal(signal.SIGKILL)
+        while any(map(_runs, killed)):
+            time.sleep(0.01)
+        named.unlink(missing_ok=True)
 
 
 @contextmanager
