@@ -49,7 +49,7 @@ def address(tmp_path: Path) -> Iterator[str]:
 def test_generated_requests_find_nothing(address: str, tmp_path: Path) -> None:
     command = [str(TOOL), "--config-file", str(Path(__file__).parent / "schemathesis.toml"), "run",
                f"{address}/openapi.json", "--checks", "all", "--phases", "examples,coverage,fuzzing,stateful",
-               "--max-examples", "3", "--workers", "2", "--continue-on-failure", "--no-color",
+               "--max-examples", "3", "--workers", "1", "--continue-on-failure", "--no-color",
                "--generation-database", "none", "--request-timeout", "60"]  # fmt: skip
     environment = {**os.environ, "SCHEMATHESIS_HOOKS": "tests.fuzz.hooks", "PYTHONPATH": str(ROOT)}
     report = tmp_path / "report.txt"  # a file, so that a run that is stopped leaves what it had found
