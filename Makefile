@@ -12,7 +12,7 @@ PACKAGES := models solver app
 DATA ?= $(firstword $(wildcard ../shared/data) tests/published/data)
 CHECKED := $(PACKAGES) tests $(wildcard benchmarks)
 
-.PHONY: help setup demo serve test test-all soak test-torch test-browser browser torch tools otel test-service test-contract sbom postgres lint fmt type arch golden golden-update bench bench-scale bench-schedules validate openapi image clean
+.PHONY: help setup demo serve test test-all soak test-torch test-browser browser torch tools otel test-service test-contract sbom postgres lint fmt type arch golden golden-update bench bench-scale bench-headline bench-schedules validate openapi image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -114,6 +114,9 @@ bench: setup ## every model on every cluster of the catalogue: a judged plan or 
 
 bench-scale: setup ## 16,384 to 1,048,576 GPUs: first judged plan, gap and memory against their targets (about 10 minutes)
 	$(BIN)/python -m benchmarks.scale
+
+bench-headline: setup ## our plans against five other ways of planning on 40 points of a broad grid (about 20 minutes)
+	$(BIN)/python -m benchmarks.headline --points 40 --time-limit 20
 
 bench-schedules: setup ## schedules against bounds and published generators
 	$(BIN)/python -m benchmarks.schedules
