@@ -63,9 +63,7 @@ class Settings(BaseModel):
     max_time_limit_s: Positive = Field(3600.0, description="Longest options.time_limit_s accepted.")
     soft_grace_s: Positive = Field(3.0, description="Overrun of the time limit before SIGTERM.")
     kill_grace_s: Positive = Field(4.0, description="Time between SIGTERM and SIGKILL.")
-    cancel_grace_s: Positive = Field(
-        0.5, description="Time between a client's cancel and SIGKILL once a plan has been found."
-    )
+    cancel_grace_s: Positive = Field(1.0, description="Time between a client's cancel and SIGKILL.")
     drain_s: float = Field(10.0, ge=0, description="Time that running searches get to end when the service stops.")
     child_memory_bytes: PositiveInt = Field(8192 * MIB, description="RLIMIT_DATA of one child process.")
     max_attempts: PositiveInt = Field(3, description="Starts of one plan before it is given up.")

@@ -111,8 +111,8 @@ def search(store: AttemptStore, settings: Settings, job: Job, *, leaving: Callab
             Limits(time_limit_s, settings.soft_grace_s, settings.kill_grace_s, settings.child_memory_bytes),
             on_message=news.take,
             stop_asked=asked,
-            # What a search would still say after it has told a plan is seldom worth the wait.
-            patience_s=lambda: settings.kill_grace_s if news.best is None else settings.cancel_grace_s,
+            # The best so far is stored already; what a search would still say is seldom worth the wait.
+            patience_s=lambda: settings.cancel_grace_s,
         )
         span.set_attribute("isthmus.ending", ended.ending)
     news.flush()
