@@ -6,9 +6,10 @@ Owns the client side of the wire. Talks to the one address it is given, and foll
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from types import MappingProxyType
 from typing import Any
 
 TIMEOUT_S = 60.0
@@ -43,9 +44,10 @@ class Client:
         with self._exchange("GET", path) as response:
             return response.read()
 
-    def post(self, path: str, body: object) -> Any:
-        """The answer to a JSON document."""
-        with self._exchange("POST", path, json.dumps(body).encode()) as response:
+    def post(self, path: str, body: object, *, key: str | None = None) -> Any:
+        """The answer to a JSON document; posts with the same idempotency key count once."""
+        extra = {} if key is None else {"Idempotency-Key": key}
+        with self._exchange("POST", path, json.dumps(body).encode(), extra) as response:
             return json.loads(response.read())
 
     def events(self, path: str) -> Iterator[tuple[str, bytes]]:
@@ -60,10 +62,12 @@ class Client:
                     yield kind, value
 
     @contextmanager
-    def _exchange(self, method: str, path: str, body: bytes | None = None) -> Iterator[HTTPResponse]:
+    def _exchange(
+        self, method: str, path: str, body: bytes | None = None, extra: Mapping[str, str] = MappingProxyType({})
+    ) -> Iterator[HTTPResponse]:
         connection = self._make(self._host, self._port, timeout=TIMEOUT_S)
         try:
-            headers = self._always | ({"Content-Type": "application/json"} if body is not None else {})
+            headers = self._always | ({"Content-Type": "application/json"} if body is not None else {}) | dict(extra)
             connection.request(method, path, body=body, headers=headers)
             response = connection.getresponse()
             if response.status >= 400:

@@ -12,6 +12,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import typer
 from rich.console import Console
@@ -94,7 +95,7 @@ def _answer(client: Client, address: str, document: Any) -> dict[str, Any]:
     from app.terminal.client import ServiceError
 
     try:
-        submitted = client.post("/v1/studies", document)
+        submitted = _submitted(client, document)
         return _followed(client, f"/v1/studies/{submitted['id']}", submitted)
     except ServiceError as error:
         raise _refusal(error) from None
@@ -102,6 +103,16 @@ def _answer(client: Client, address: str, document: Any) -> dict[str, Any]:
         what = f"no service answers at {address}: {error or type(error).__name__}"
         raise Refused((Fault("not-ready", what, "", "", "Start one with `isthmus serve`, or name it with --server.",
                              "--server"),)) from None  # fmt: skip
+
+
+def _submitted(client: Client, document: Any) -> dict[str, Any]:
+    """The study as it was taken; asked a second time where the answer was lost on its way, and still taken once."""
+    key = uuid4().hex
+    try:
+        taken: dict[str, Any] = client.post("/v1/studies", document, key=key)
+    except (ConnectionResetError, TimeoutError, HTTPException):
+        taken = client.post("/v1/studies", document, key=key)
+    return taken
 
 
 def _followed(client: Client, path: str, submitted: Mapping[str, Any]) -> dict[str, Any]:

@@ -166,3 +166,22 @@ def test_a_narrow_terminal_gets_every_point_whole(capsys: pytest.CaptureFixture[
     assert [cell.strip() for cell in row.split("│")[1:-1]] == [
         "0", "2.500", "", "", "16,384", "pp_out", "succeeded", "max_gpus 8192",
     ]  # fmt: skip
+
+
+def test_an_answer_that_gets_lost_is_asked_for_again_and_no_study_is_made_twice(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    post = Client.post
+
+    def lossy(self: Client, path: str, body: object, *, key: str | None = None) -> Any:
+        answer = post(self, path, body, key=key)
+        made.append(answer["id"])
+        if len(made) == 1:
+            raise ConnectionResetError("the answer is lost after the service has stored the study")
+        return answer
+
+    monkeypatch.setattr(Client, "post", lossy)
+    assert _run(_grid(tmp_path, _study(axes=AXES)), "--server", server) == 0
+    assert len(made) == 2
+    assert made[0] == made[1]
