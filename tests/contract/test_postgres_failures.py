@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +25,7 @@ from app.storage.tables import METADATA, SCHEMA, create_engine
 from app.terminal.client import Client
 from models.request import PlanRequest
 from tests.unit.app import fake_solver
-from tests.unit.app.postgres import Postgres, postgres
+from tests.unit.app.postgres import Postgres, postgres, tool
 from tests.unit.app.programs import HOST, await_, free_port, program, ready, searching, state_of
 from tests.unit.app.service_fixture import FAKE_SOLVERS, request_for, settings_for
 from tests.unit.app.storage.test_migrations import VERSION_1
@@ -43,7 +44,10 @@ def server() -> Iterator[Postgres]:
 def database(server: Postgres, request: pytest.FixtureRequest) -> str:
     """The URL of an empty database, whatever the test before has done to the server."""
     server.start()
-    name = "".join(one for one in request.node.name if one.isalnum())[:60].lower()
+    return _empty(server, "".join(one for one in request.node.name if one.isalnum())[:60].lower())
+
+
+def _empty(server: Postgres, name: str) -> str:
     engine = sa.create_engine(server.url.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.execute(sa.text(f'CREATE DATABASE "{name}"'))
@@ -86,6 +90,26 @@ def test_a_stopped_worker_without_a_database_leaves_its_plan_to_others(server: P
             await_(lambda: b'"attempt":2' in client.get(f"/v1/plans/{held}/status"), "taken over")
             client.post(f"/v1/plans/{held}:cancel", {})
             await_(lambda: state_of(client, held) == "cancelled", "cancelled")
+
+
+def test_a_backup_restored_into_an_empty_database_goes_on(server: Postgres, database: str, tmp_path: Path) -> None:
+    client = Client(HOST, port := free_port())
+    with program("serve", port, database, "w"):
+        ready(client)
+        done = client.post("/v1/plans", request_for(fake_solver.FINDS))["id"]
+        await_(lambda: state_of(client, done) == "succeeded", "succeeded")
+        held = client.post("/v1/plans", request_for(fake_solver.UNTIL_STOPPED, 300.0))["id"]
+        await_(lambda: searching(client, held), "searching")
+        dump = str(tmp_path / "isthmus.dump")
+        subprocess.run((tool("pg_dump"), "--format=custom", f"--file={dump}", database), check=True)
+        before = client.get(f"/v1/plans/{done}")
+    restored = _empty(server, "restored")
+    subprocess.run((tool("pg_restore"), f"--dbname={restored}", dump), check=True)
+    with program("serve", port, restored, "w"):
+        ready(client)
+        assert client.get(f"/v1/plans/{done}") == before
+        await_(lambda: b'"attempt":2' in client.get(f"/v1/plans/{held}/status"), "taken over")
+        await_(lambda: searching(client, held), "searching again")
 
 
 def _submit(engine: sa.Engine, *lanes: tuple[str, int], case: int, limit_s: float) -> list[str]:

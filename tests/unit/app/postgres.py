@@ -24,7 +24,8 @@ class NoPostgres(Exception):
     """The server is not installed."""
 
 
-def _tool(name: str) -> str:
+def tool(name: str) -> str:
+    """Where a program of Postgres is installed, the newest of several."""
     installed = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
     found = str(installed[-1]) if installed else shutil.which(name)
     if found is None:
@@ -62,7 +63,7 @@ class Postgres:
         self._data, self._folder, self.port = folder / "data", folder, free_port()
         self.url = f"postgresql://isthmus@{HOST}:{self.port}/postgres"
         self._addresses = ",".join((HOST, *(str(one.ip) for one in also_on)))
-        _run(_tool("initdb"), "-D", str(self._data), "-U", "isthmus", "-A", "trust")
+        _run(tool("initdb"), "-D", str(self._data), "-U", "isthmus", "-A", "trust")
         with (self._data / "pg_hba.conf").open("a") as rules:
             rules.writelines(f"host all all {one.network} scram-sha-256\n" for one in also_on)
         self.start()
@@ -70,8 +71,8 @@ class Postgres:
     def start(self) -> None:
         """Start it and wait until it answers; what is left of a killed one may need a moment to go."""
         options = f"-p {self.port} -k {self._folder} -c listen_addresses={self._addresses} -c fsync=off"
-        command = (_tool("pg_ctl"), "-D", str(self._data), "-o", options, "-l", str(self._folder / "log"), "-w")
-        if _run(_tool("pg_ctl"), "-D", str(self._data), "status", check=False) == 0:
+        command = (tool("pg_ctl"), "-D", str(self._data), "-o", options, "-l", str(self._folder / "log"), "-w")
+        if _run(tool("pg_ctl"), "-D", str(self._data), "status", check=False) == 0:
             return
         for _ in range(30):
             if _run(*command, "start", check=False) == 0:
@@ -81,7 +82,7 @@ class Postgres:
 
     def stop(self, mode: str = "immediate") -> None:
         """End it as an administrator does."""
-        _run(_tool("pg_ctl"), "-D", str(self._data), "-m", mode, "-w", "stop", check=False)
+        _run(tool("pg_ctl"), "-D", str(self._data), "-m", mode, "-w", "stop", check=False)
 
     def kill(self) -> None:
         """SIGKILL to the server and to every session of it at once.
