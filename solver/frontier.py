@@ -5,7 +5,6 @@ Owns the order of exploration and the least open bound, in the unit of the objec
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,12 +16,13 @@ from solver.cost.columns import FloatArray
 from solver.evaluation.candidate import configuration_of
 from solver.evaluation.polish import relaxed_bound_s
 from solver.objective import Goal
-from solver.space.bounds import cheap_bounds, lower_bounds
+from solver.space.bounds import lower_bounds
 from solver.space.enumerate import Space
+from solver.space.outlook import outlook
 
 IntArray = npt.NDArray[np.int64]
-ROWS_FACTOR = 2.0  # configurations whose cheap bound is within this factor of the least are priced together
-MAX_ROWS_AT_ONCE, MAX_ROWS_LATER = 60_000, 20_000
+BoolArray = npt.NDArray[np.bool_]
+FIRST_PORTION, PORTION, SAMPLE = 4_096, 16_384, 1_024  # configurations priced together: the most promising first
 REPEAT_PENALTY = 0.02  # each further configuration of one pipeline shape waits a little longer
 MISSED = 1e6  # a guess beyond the target: tried last, the nearest first
 
@@ -43,10 +43,12 @@ class Frontier:
 
     def __post_init__(self) -> None:
         self._size = self.goal.sizes(self.context, self.space.columns)
-        cheap_s = cheap_bounds(self.context, self.space)
-        self.cheapest_s = float(cheap_s.min())
-        self._cheap = self.goal.values(cheap_s, self._size)
-        order = np.argsort(self._cheap, kind="stable")
+        ahead = outlook(self.context, self.space)
+        self.cheapest_s = float(ahead.bound_s.min())
+        self._cheap = self.goal.values(ahead.bound_s, self._size)
+        guess = self.goal.values(ahead.guess_s, self._size)
+        self._promise = np.where(np.isfinite(guess), guess, MISSED * ahead.guess_s)
+        order = np.lexsort((self._promise, self._cheap))
         self._pending = order[np.isfinite(self._cheap[order])]
 
     @property
@@ -64,20 +66,40 @@ class Frontier:
         """Least value that any configuration may have."""
         return min(float(self.bound.min(initial=float("inf"))), self.pending_bound)
 
-    def load(self, cut: float, *, planned: bool, stopped: Callable[[], bool] = lambda: False) -> bool:
-        """Price the next configurations while they may hold the least bound or nothing else is left; says if it did.
+    def load(self, cut: float, *, planned: bool) -> int:
+        """Price a portion if it may hold the least bound or nothing else is left; how many configurations it had.
 
-        Between portions `stopped` may end it: what is not priced yet keeps its cheap bound.
+        Before there is a plan these are the most promising, so that it does not wait for the rest.
         """
-        before = len(self._pending)
-        while len(self._pending) and (not len(self.rows) or self._must_load(cut, planned=planned)):
-            limit = ROWS_FACTOR * self.pending_bound
-            take = int(np.searchsorted(self._cheap[self._pending], limit, side="right"))
-            most = MAX_ROWS_LATER if len(self.rows) else MAX_ROWS_AT_ONCE
-            self._price(self._pending[: min(max(take, 1), most)])
-            if stopped():
+        if not len(self._pending) or (len(self.rows) and not self._must_load(cut, planned=planned)):
+            return 0
+        everything = np.arange(len(self._pending))
+        chosen = self._most_promising(everything, PORTION // 2 if planned else FIRST_PORTION)
+        return self._price_at(np.union1d(chosen, everything[: PORTION // 2]) if planned else chosen)
+
+    def load_for(self, considered: BoolArray) -> int:
+        """Price the most promising of these configurations, and go on until one fits; how many that were."""
+        total = 0
+        while not total or not considered[self.rows].any():
+            chosen = self._most_promising(np.flatnonzero(considered[self._pending]), SAMPLE)
+            if not len(chosen):
                 break
-        return len(self._pending) < before
+            total += self._price_at(chosen)
+        return total
+
+    def _most_promising(self, places: IntArray, most: int) -> IntArray:
+        """Of these places among what is pending, those with the least guess."""
+        if len(places) <= most:
+            return places
+        return places[np.argpartition(self._promise[self._pending[places]], most - 1)[:most]]
+
+    def _price_at(self, places: IntArray) -> int:
+        """Price what is pending at these places."""
+        chosen = np.zeros(len(self._pending), dtype=np.bool_)
+        chosen[places] = True
+        rows, self._pending = self._pending[chosen], self._pending[~chosen]
+        self._price(rows)
+        return len(rows)
 
     def _must_load(self, cut: float, *, planned: bool) -> bool:
         if self.next(cut) is None:
@@ -85,10 +107,9 @@ class Frontier:
         return planned and self.pending_bound < min(float(self.bound.min()), cut)
 
     def _price(self, rows: IntArray) -> None:
-        self._pending = self._pending[len(rows) :]
         bounds = lower_bounds(self.context, self.space.take(rows))
         self.fastest_s = min(self.fastest_s, float(bounds.iteration_s[bounds.fits].min(initial=float("inf"))))
-        value = self.goal.values(bounds.iteration_s, self._size[rows])
+        value = np.maximum(self.goal.values(bounds.iteration_s, self._size[rows]), self._cheap[rows])
         keep = bounds.fits & np.isfinite(value)
         kept = rows[keep]
         guess = self.goal.values(bounds.guess_s[keep], self._size[kept])

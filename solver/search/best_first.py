@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 
 from models.outcome import Planned, Progress
 from models.plan import Plan, Proof
+from solver.baselines.policies import POLICIES
 from solver.baselines.run import Effort, Tried, baseline_of, try_policies
 from solver.clock import WORK_PER_OPERATION_S, charge
 from solver.context import Context
@@ -35,9 +35,9 @@ from solver.space.enumerate import Space
 FIRST_SHARE, EXPLORE_SHARE, COMPARE_SHARE, POLISH_SHARE, LAST_SHARE = 0.85, 0.35, 0.65, 0.9, 0.96
 NUM_POLISHED, NUM_PROMISING = 3, 12
 PATTERNS: tuple[Pattern, ...] = ("replicas_whole", "ranks_whole", "ranks_in_groups")
-TIGHTENED_PER_TRY = 8
+TIGHTENED_PER_TRY, PORTIONS_AT_ONCE = 8, 4
 WORTH_JUDGING = {"search": 0.01, "polish": 1e-9}  # relative improvement that makes a draft the incumbent
-WORK_PER_ROW_S, WORK_PER_PRICED_ROW_S, WORK_PER_DRAFT_S, WORK_PER_PLAN_S = 4e-6, 4e-5, 0.2, 0.8
+WORK_PER_ROW_S, WORK_PER_PRICED_ROW_S, WORK_PER_DRAFT_S, WORK_PER_PLAN_S = 4e-6, 2e-5, 0.2, 0.8
 
 
 @dataclass
@@ -118,12 +118,17 @@ class Search:
         return self.best.value * (1.0 - self.context.request.options.relative_gap)
 
     def _load(self) -> None:
-        before = len(self.frontier.rows)
-        late = partial(self._stopped, self._deadline(LAST_SHARE))
-        if self.frontier.load(self._cut(), planned=self.best.plan is not None, stopped=late):
-            self._work(WORK_PER_PRICED_ROW_S * (len(self.frontier.rows) - before) * len(self.context.machines))
+        """Price what may hold the least bound, a few portions before something else has its turn."""
+        late = self._deadline(LAST_SHARE)
+        for _ in range(PORTIONS_AT_ONCE):
+            num_priced = self.frontier.load(self._cut(), planned=self.best.plan is not None)
+            if not num_priced:
+                return
+            self._work(WORK_PER_PRICED_ROW_S * num_priced * len(self.context.machines))
             self._update_bound()
             self._tell("bounds", f"{len(self.frontier.rows)} configurations fit")
+            if self._stopped(late):
+                return
 
     def _update_bound(self) -> None:
         self.open_bound = max(self.open_bound, min(self.frontier.least_bound, self.best.value))
@@ -168,6 +173,8 @@ class Search:
     def _compare(self, deadline: float) -> None:
         """Baselines: their best drafts are candidates like any other, so no plan is worse than a baseline."""
         effort = Effort(self.hooks.clock, self.hooks.cancelled, deadline, self._deadline(LAST_SHARE))
+        for policy in POLICIES:
+            self._work(WORK_PER_PRICED_ROW_S * self.frontier.load_for(policy.considers(self.space)))
         for tried in try_policies(self.context, self.frontier.taken(), self.frontier.guess, effort):
             self._tried.append(tried if tried.best is None else self._compared(tried, tried.best, effort))
 

@@ -29,10 +29,10 @@ def guess_s(
     fill = (columns.pp - 1) * (first.forward_s + first.input_grad_s) / columns.vpp
     fits = peak_activations(columns, 0) * first.activation_bytes <= room
     inside: FloatArray = np.where(fits, bound_s + fill, CRAMPED * (bound_s + fill))
-    return inside + _crossing_s(context, space, whole)
+    return inside + crossing_s(context, space, whole)
 
 
-def _crossing_s(context: Context, space: Space, whole: StageCost) -> FloatArray:
+def crossing_s(context: Context, space: Space, whole: StageCost) -> FloatArray:
     """The cheaper of exchanging all gradients, or all stage messages that compute does not hide, over the worst cut.
 
     Ranks that no building holds whole exchange in any case.

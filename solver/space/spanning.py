@@ -26,9 +26,10 @@ def spanning_s(price: StageCosts, shares: Shares, overlap_s: FloatArray) -> Floa
     gradients of its stage, less what overlaps.
     """
     context, columns = price.context, price.columns
-    distinct, row_of = np.unique(np.stack([columns.tp, columns.cp]), axis=1, return_inverse=True)
-    held = np.array([_groups_by_place(context, int(tp), int(cp)) for tp, cp in distinct.T]).reshape(
-        distinct.shape[1], -1
+    widest = int(columns.cp.max(initial=1)) + 1
+    distinct, row_of = np.unique(columns.tp * widest + columns.cp, return_inverse=True)
+    held = np.array([_groups_by_place(context, *divmod(int(one), widest)) for one in distinct]).reshape(
+        len(distinct), -1
     )[row_of.ravel()]
     if held.shape[1] < 2:
         return np.zeros(len(columns))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import solver.frontier
+from solver.cost.columns import FSDP
 from solver.frontier import Frontier
 from solver.objective import Goal
 from solver.space.enumerate import enumerate_space
@@ -14,8 +16,8 @@ from tests.build_job import context_of, job
 @pytest.fixture
 def frontier(monkeypatch: pytest.MonkeyPatch) -> Frontier:
     """Nothing priced yet; portions of a hundred configurations."""
-    monkeypatch.setattr(solver.frontier, "MAX_ROWS_AT_ONCE", 100)
-    monkeypatch.setattr(solver.frontier, "MAX_ROWS_LATER", 100)
+    monkeypatch.setattr(solver.frontier, "FIRST_PORTION", 100)
+    monkeypatch.setattr(solver.frontier, "PORTION", 100)
     context = context_of(job(allowed={}))
     return Frontier(context, enumerate_space(context.request), Goal.of(context))
 
@@ -25,15 +27,34 @@ def priced(frontier: Frontier) -> int:
     return frontier.num_ruled_out(float("-inf"))
 
 
-def test_time_up_leaves_the_rest_with_its_cheap_bound(frontier: Frontier) -> None:
-    frontier.load(float("inf"), planned=True, stopped=lambda: True)
+def test_a_portion_leaves_the_rest_with_its_cheap_bound(frontier: Frontier) -> None:
+    assert frontier.load(float("inf"), planned=False) == 100
     assert priced(frontier) == 100
     assert not frontier.exhausted
     assert frontier.least_bound <= frontier.pending_bound < float("inf")
 
 
-def test_without_a_stop_it_prices_all_that_may_hold_the_least_bound(frontier: Frontier) -> None:
+def test_it_prices_all_that_may_hold_the_least_bound_portion_by_portion(frontier: Frontier) -> None:
+    total = 0
+    while num_priced := frontier.load(float("inf"), planned=True):
+        assert num_priced <= 100
+        total += num_priced
+    assert priced(frontier) == total > 100
+    assert frontier.pending_bound >= float(frontier.bound.min())
+
+
+def test_what_somebody_asks_for_is_priced_until_some_of_it_fits(frontier: Frontier) -> None:
+    frontier.load(float("inf"), planned=False)
+    considered = frontier.space.columns.sharding == FSDP
+    assert frontier.load_for(considered) > 0
+    assert considered[frontier.rows].any()
+    nothing = np.zeros(len(frontier.space), dtype=np.bool_)
+    assert frontier.load_for(nothing) == 0
+
+
+def test_the_first_portion_is_the_most_promising_one(frontier: Frontier) -> None:
+    frontier.load(float("inf"), planned=False)
+    best = float(frontier.guess.min())
     while frontier.load(float("inf"), planned=True):
         pass
-    assert priced(frontier) > 100
-    assert frontier.pending_bound >= float(frontier.bound.min())
+    assert best <= 1.1 * float(frontier.guess.min())

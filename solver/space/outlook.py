@@ -1,0 +1,136 @@
+"""What every configuration of a space takes at least and probably, from one layer's cost per distinct shape of layer.
+
+Owns a bound and a guess for millions of rows at once: layers cost the same under equal tp, cp, ep, micro-batch and
+recomputation, of which there are few. The bound holds however layers are split over ranks and GPU types; the guess
+orders and proves nothing. `bounds.py` is sharper and dearer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from solver.context import Context, Machine
+from solver.cost.columns import FSDP, ZERO1, Columns, FloatArray, IntArray
+from solver.cost.data_parallel import WEIGHT_BYTES
+from solver.cost.memory import peak_activations
+from solver.cost.stage import StageCost
+from solver.space.bounds import cheap_bounds
+from solver.space.enumerate import Space
+from solver.space.guess import CRAMPED, crossing_s
+from solver.space.pricing import StageCosts, kinds
+
+HOPELESS = 100.0  # not even one micro-batch fits, as far as this rough look can tell
+MOST_COUNTED, BLOCK = 1 << 22, 1 << 15
+DISTINCT = ("tp", "cp", "ep", "micro_batch", "recompute")
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """Per configuration: seconds that no plan goes below, and seconds that a usual plan may take."""
+
+    bound_s: FloatArray
+    guess_s: FloatArray
+
+
+def outlook(context: Context, space: Space) -> Outlook:
+    """T >= dp m W_ref / sum over types of ratio_t groups_t.
+
+    Proof. dp m micro-batches run every layer once on some stage group. A group of type t that works T seconds does at
+    most ratio_t T seconds' worth of the reference type's work, ratio_t being the largest quotient of the two types'
+    times over the kinds of layers; sharding only adds to these times. No set of GPUs does more than the best ones.
+    """
+    distinct, row_of = _distinct(space.columns)
+    prices = [StageCosts(context, machine, distinct) for machine in context.machines.values()]
+    blocks = np.array_split(np.arange(len(space)), -(-len(space) // BLOCK))
+    parts = [_block(context, space.take(rows), prices, row_of[rows]) for rows in blocks]
+    return Outlook(np.concatenate([one.bound_s for one in parts]), np.concatenate([one.guess_s for one in parts]))
+
+
+def _block(context: Context, space: Space, prices: list[StageCosts], row_of: IntArray) -> Outlook:
+    """Some rows, few enough that the processor's caches hold them."""
+    whole = prices[0].of(*kinds(context, 0, context.job.num_layers), embedding=1.0, logits=1.0)
+    columns = space.columns
+    rate = _rate(columns, [_ratio(prices[0], price)[row_of] for price in prices], list(context.machines.values()))
+    work_s = columns.dp.astype(np.float64) * columns.num_microbatches * whole.total_s[row_of]
+    bound_s: FloatArray = np.maximum(work_s * columns.tp * columns.cp / rate, cheap_bounds(context, space))
+    guess_s = bound_s * _fill(columns) * _tightness(context, space, prices, row_of)
+    return Outlook(bound_s, guess_s + crossing_s(context, space, _taken(whole, row_of)))
+
+
+def _distinct(columns: Columns) -> tuple[Columns, IntArray]:
+    """One row per combination of what the cost of a layer depends on, and which of them every row has."""
+    code = np.zeros(len(columns), dtype=np.int64)
+    for name in DISTINCT:
+        code = _places(code * (int(getattr(columns, name).max()) + 1) + getattr(columns, name))
+    first = np.zeros(int(code.max()) + 1, dtype=np.int64)
+    first[code] = np.arange(len(code))
+    one, rows = np.ones(len(first), dtype=np.int64), columns.take(first)
+    alike = dict.fromkeys(("pp", "dp", "vpp", "num_microbatches", "shard_group"), one)
+    return Columns(**{name: getattr(rows, name) for name in DISTINCT}, **alike, sharding=one * ZERO1), code
+
+
+def _places(values: IntArray) -> IntArray:
+    """The place of every value among the distinct ones, without sorting where they are small.
+
+    >>> _places(np.array([7, 3, 7, 9]))
+    array([1, 0, 1, 2])
+    """
+    most = int(values.max())
+    if most > MOST_COUNTED:
+        return np.unique(values, return_inverse=True)[1].ravel().astype(np.int64)
+    there = np.zeros(most + 1, dtype=np.int64)
+    there[values] = 1
+    places: IntArray = (np.cumsum(there) - 1)[values]
+    return places
+
+
+def _taken(cost: StageCost, rows: IntArray) -> StageCost:
+    return StageCost(**{one.name: getattr(cost, one.name)[rows] for one in fields(StageCost)})
+
+
+def _ratio(reference: StageCosts, price: StageCosts) -> FloatArray:
+    """How much faster a type is than the reference, at best over the kinds of layers that the model has."""
+    ratio = np.zeros(len(price.columns))
+    for known, own in zip(reference.units, price.units, strict=True):
+        quotient = np.full_like(ratio, np.inf)
+        np.divide(known.total_s, own.total_s, out=quotient, where=own.total_s > 0)
+        ratio = np.maximum(ratio, np.where(known.total_s > 0, quotient, 0.0))
+    return ratio
+
+
+def _rate(columns: Columns, ratios: list[FloatArray], machines: list[Machine]) -> FloatArray:
+    """Sum of the ratios of the best GPUs that a configuration may use."""
+    ratio, room = np.stack(ratios), np.array([machine.num_gpus for machine in machines])
+    best_first = np.argsort(-ratio, axis=0, kind="stable")
+    left, rate = columns.num_gpus.astype(np.float64), np.zeros(len(columns))
+    for place in range(len(machines)):
+        kind = best_first[place]
+        taken = left if place == len(machines) - 1 else np.minimum(left, room[kind])
+        rate += taken * ratio[kind, np.arange(len(columns))]
+        left = left - taken
+    return rate
+
+
+def _fill(columns: Columns) -> FloatArray:
+    """What filling and draining the pipeline adds: (p - 1) / (m v) of the work."""
+    added: FloatArray = 1.0 + (columns.pp - 1) / (columns.num_microbatches * columns.vpp)
+    return added
+
+
+def _tightness(context: Context, space: Space, prices: list[StageCosts], row_of: IntArray) -> FloatArray:
+    """1 where a usual schedule fits into the largest memory, more where only fewer micro-batches do or none."""
+    columns, job = space.columns, context.job
+    layers = prices[0].of(*kinds(context, 0, job.num_layers))
+    shards = np.where(columns.sharding >= FSDP, columns.shard_group * columns.cp, 1)
+    dense, experts = layers.parameters[row_of], layers.expert_parameters[row_of]
+    fixed = (WEIGHT_BYTES + job.optimizer.gradient_bytes_per_parameter) * (dense + experts) / shards
+    copies = columns.shard_group * columns.cp
+    state = job.optimizer.state_bytes_per_parameter * (dense / copies + experts / np.maximum(copies / columns.ep, 1.0))
+    held = layers.activation_bytes[row_of] / columns.pp
+    limit = max(context.memory_limit_bytes(price.machine.gpu) for price in prices)
+    room = limit - context.stack.framework_bytes.value - (fixed + state) / columns.pp
+    most = np.where(peak_activations(columns, 0) * held <= room, 1.0, CRAMPED)
+    tightness: FloatArray = np.where(held <= room, most, HOPELESS)
+    return tightness
