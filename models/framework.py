@@ -37,6 +37,11 @@ class FrameworkProfile(Frozen):
         False, description="Input and weight gradients of a stage are one operation.", examples=[True]
     )
     context_parallel: bool = Field(True, description="It has context parallelism.", examples=[True])
+    unequal_layers: bool = Field(
+        True,
+        description="Every stage may have its own number of layers; without it they are split evenly.",
+        examples=[True],
+    )
     source: str = Field("", max_length=400, description="Where this can be looked up.", examples=["its documentation"])
 
 

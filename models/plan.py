@@ -17,6 +17,7 @@ from models.workload import Recompute
 
 Sharding = Literal["ddp", "zero1", "fsdp", "hsdp"]
 ScheduleFamily = Literal["one_way", "loop", "v"]
+LayerSplit = Literal["even", "by_gpu_type"]
 Crossing = Literal["none", "dp_out", "pp_out", "mixed"]
 Ratio = Annotated[float, Field(ge=0, json_schema_extra={"unit": "1"})]
 TokensPerSecond = Annotated[float, Field(ge=0, json_schema_extra={"unit": "token/s"})]
@@ -62,6 +63,12 @@ class Configuration(Frozen):
     recompute: Recompute = Field(description="Activation recomputation.", examples=["none"])
     family: ScheduleFamily = Field(
         "one_way", description="How chunks fold over the pipeline ranks.", examples=["one_way"]
+    )
+    layer_split: LayerSplit = Field(
+        "even",
+        description="How layers are shared out: even gives all stages between the ends the same number, give or take "
+        "one; by_gpu_type keeps every pipeline rank on one GPU type and gives ranks on faster or roomier types more.",
+        examples=["even"],
     )
     layers_per_stage: tuple[Annotated[int, Field(ge=0)], ...] = Field(
         min_length=1,
@@ -256,6 +263,7 @@ class Alternative(Frozen):
     sharding: Sharding = Field(description="Its sharding.", examples=["zero1"])
     recompute: Recompute = Field(description="Its activation recomputation.", examples=["none"])
     family: ScheduleFamily = Field(description="How its chunks fold over the ranks.", examples=["one_way"])
+    layer_split: LayerSplit = Field("even", description="How its layers are shared out.", examples=["even"])
     crossing: Crossing = Field(description="Which dimension crosses buildings in it.", examples=["pp_out"])
     iteration_s: Seconds = Field(description="Its iteration time.", examples=[6.71])
     slower_by: float = Field(

@@ -13,7 +13,7 @@ from models.base import Bytes, Count, Fraction, Frozen, Name, PositiveCount, Sec
 from models.catalogue import named_entry
 from models.cluster import Cluster, PlaceId
 from models.framework import FrameworkOrName
-from models.plan import ScheduleFamily, Sharding
+from models.plan import LayerSplit, ScheduleFamily, Sharding
 from models.stack import StackProfile
 from models.workload import Recompute, Workload
 
@@ -38,6 +38,9 @@ class AllowedDegrees(Frozen):
     )
     family: tuple[ScheduleFamily, ...] | None = Field(
         None, min_length=1, max_length=3, description="How chunks fold over pipeline ranks.", examples=[["one_way"]]
+    )
+    layer_split: tuple[LayerSplit, ...] | None = Field(
+        None, min_length=1, max_length=2, description="How layers are shared out over stages.", examples=[["even"]]
     )
 
 

@@ -115,6 +115,14 @@ class Context:
         return max(self.building_u) + 1
 
     @cached_property
+    def region_u(self) -> tuple[int, ...]:
+        """Number of every unit's region; where there is one region only, every building counts as one."""
+        topology = self.topology
+        regions = [topology.enclosing(unit.building, "region") or unit.building for unit in self.units]
+        numbers = {region: number for number, region in enumerate(dict.fromkeys(regions))}
+        return tuple(numbers[region] for region in regions) if len(numbers) > 1 else self.building_u
+
+    @cached_property
     def crossing_tiers(self) -> tuple[Tier, ...]:
         """Groups of units by building, by region and all together, with the longest delay inside any group."""
         regions = [self.topology.enclosing(unit.building, "region") or unit.building for unit in self.units]

@@ -148,7 +148,8 @@ class Frontier:
         configuration = self.configuration(index)
         if index not in self.sharpened:
             self.sharpened.add(index)
-            seconds = relaxed_bound_s(self.context, configuration)
+            even = configuration.layer_split == "even"  # by GPU type, layers follow the placement
+            seconds = relaxed_bound_s(self.context, configuration) if even else 0.0
             value = float(self.goal.values(np.array([seconds]), self._size[self.rows[index : index + 1]])[0])
             self.bound[index] = max(self.bound[index], value)
         return configuration

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from models.outcome import Infeasible, NotFound, Outcome
-from models.plan import MemoryUse, Plan, Route, Verdict
+from models.plan import Configuration, MemoryUse, Plan, Route, Verdict
 from models.schedule import PipelineSchedule
 
 BAR_WIDTH = 40
@@ -76,6 +76,26 @@ def _configuration(console: Console, plan: Plan) -> None:
         f"{one.num_microbatches} micro-batches of {one.micro_batch_sequences}; {one.sharding}, recompute "
         f"{one.recompute}, {one.family}; crossing: [bold]{plan.placement.crossing}[/]"
     )
+    if one.layer_split == "by_gpu_type":
+        console.print(f"layers by GPU type: {layers_by_rank(one)}")
+
+
+def layers_by_rank(one: Configuration) -> str:
+    """Layers of every pipeline rank, equal neighbours together.
+
+    >>> from models.plan import Degrees
+    >>> layers_by_rank(Configuration(degrees=Degrees(tp=8, pp=3, dp=1), micro_batch_sequences=1, num_microbatches=8,
+    ...     sharding="zero1", recompute="none", layer_split="by_gpu_type", layers_per_stage=(9, 9, 4)))
+    '9 on ranks 0-1, 4 on rank 2'
+    """
+    ranks = [0] * one.degrees.pp
+    for stage, count in enumerate(one.layers_per_stage):
+        ranks[one.rank_of_stage(stage)] += count
+    texts = []
+    for count, members in groupby(enumerate(ranks), key=lambda pair: pair[1]):
+        own = [rank for rank, _ in members]
+        texts.append(f"{count} on ranks {own[0]}-{own[-1]}" if len(own) > 1 else f"{count} on rank {own[0]}")
+    return ", ".join(texts)
 
 
 def _placement(plan: Plan) -> Table:
@@ -181,7 +201,8 @@ def _alternatives(plan: Plan) -> Table:
     for one in plan.alternatives:
         degrees = one.degrees
         name = f"{one.crossing}, tp {degrees.tp} cp {degrees.cp} ep {degrees.ep} pp {degrees.pp} dp {degrees.dp}"
-        kind = f"{one.sharding}, {one.family}"
+        layers = ", layers by GPU type" if one.layer_split == "by_gpu_type" else ""
+        kind = f"{one.sharding}, {one.family}{layers}"
         table.add_row(
             f"{name}; {kind}", f"{one.iteration_s:.4f}", f"{100 * one.slower_by:.1f} %", escape(one.why_second)
         )

@@ -1,6 +1,8 @@
 """What each published way of planning fixes in advance, as a filter on the space and a choice of schedules.
 
-Owns the documented assumptions. A new baseline is one entry in `POLICIES`. Never times anything: that is `run.py`.
+Owns the documented assumptions. Of the five only Sailor plans for GPUs of different types: its stages name a type each,
+and its dynamic programme shares out the layers. The others are given the even split alone. A new baseline is one entry
+in `POLICIES`. Never times anything: that is `run.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import numpy.typing as npt
 from solver.cost.columns import FSDP, HSDP, RECOMPUTE_FULL, ZERO1
 from solver.evaluation.places import Pattern
 from solver.evaluation.scheduling import Scheduler, portfolio_timing
-from solver.space.enumerate import Space
+from solver.space.enumerate import EVEN, Space
 
 Mask = npt.NDArray[np.bool_]
 ONE_WAY, V = 0, 2
@@ -33,6 +35,11 @@ class Policy:
     fused_backward: bool = False
 
     @property
+    def keeps_replicas_together(self) -> bool:
+        """The replicas of a rank share a building. Sailor's share a region, which the pattern sees to."""
+        return self.pattern == "ranks_whole"
+
+    @property
     def exchanges(self) -> bool:
         """Gradients cross buildings, whatever else might be cheaper."""
         return self.pattern == "replicas_whole"
@@ -43,13 +50,19 @@ class Policy:
 
 
 def _sharded(space: Space, *codes: int) -> Mask:
-    """Whole buildings apart: these shardings, one-way or interleaved."""
-    kept: Mask = np.isin(space.columns.sharding, codes) & (space.family != V)
+    """Whole buildings apart: these shardings, one-way or interleaved, layers split evenly."""
+    kept: Mask = np.isin(space.columns.sharding, codes) & (space.family != V) & (space.layer_split == EVEN)
     return kept
 
 
 def _zero1(space: Space, *families: int) -> Mask:
     kept: Mask = (space.columns.sharding == ZERO1) & np.isin(space.family, families)
+    return kept
+
+
+def _zero1_evenly(space: Space, *families: int) -> Mask:
+    """Layers split evenly, as where all GPUs are taken to be alike."""
+    kept: Mask = _zero1(space, *families) & (space.layer_split == EVEN)
     return kept
 
 
@@ -69,7 +82,7 @@ POLICIES: tuple[Policy, ...] = (
         name="crosspipe-like",
         assumptions="The pipeline crosses buildings (PP-out), data parallelism never does; ZeRO-1; its delay-aware "
         "greedy, whole blocks and sub-blocks, one-way or V (arXiv 2507.00217). Its solver-made orders are not tried.",
-        considers=lambda space: _zero1(space, ONE_WAY, V),
+        considers=lambda space: _zero1_evenly(space, ONE_WAY, V),
         pattern="ranks_whole",
         generators=("cross_greedy", "cross_greedy_sub"),
     ),
@@ -78,17 +91,18 @@ POLICIES: tuple[Policy, ...] = (
         assumptions="The pipeline crosses buildings, replicas of a rank share one; 1F1B with GPipe as fallback, fused "
         "backward. Transfers of its pipelines share a link evenly: taking it in turns ends the last one no earlier "
         "(arXiv 2411.14458).",
-        considers=lambda space: _zero1(space, ONE_WAY),
+        considers=lambda space: _zero1_evenly(space, ONE_WAY),
         pattern="ranks_whole",
         generators=("one_f_one_b", "gpipe"),
         fused_backward=True,
     ),
     Policy(
         name="sailor-like",
-        assumptions="The pipeline crosses regions, data parallelism stays inside; 1F1B with a fused backward; no "
-        "recomputation. Degrees as our space has them, not per stage (arXiv 2504.17096).",
+        assumptions="The pipeline crosses regions, data parallelism stays inside one (inside one building where there "
+        "is one region only); 1F1B with a fused backward; no recomputation. Stages may be on different GPU types, with "
+        "layers shared out accordingly. Degrees as our space has them, not per stage (arXiv 2504.17096).",
         considers=lambda space: _zero1(space, ONE_WAY) & (space.columns.recompute != RECOMPUTE_FULL),
-        pattern="ranks_whole",
+        pattern="ranks_in_regions",
         generators=("one_f_one_b",),
         fused_backward=True,
     ),

@@ -5,7 +5,7 @@ Owns how many configurations each gets. The drafts are ordinary candidates, so a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,16 +13,17 @@ import numpy.typing as npt
 
 from models.cluster import Uplink
 from models.framework import FrameworkProfile
-from models.plan import Baseline
+from models.plan import Baseline, Configuration
 from models.request import PlanRequest
 from solver.baselines.policies import POLICIES, Policy
 from solver.clock import WORK_PER_OPERATION_S, Clock, charge
 from solver.context import Context
 from solver.cost.columns import FloatArray
 from solver.cost.data_parallel import crossing_bytes
-from solver.evaluation.candidate import configuration_of
+from solver.evaluation.by_type import typed_placements
+from solver.evaluation.candidate import Candidate, configuration_of
 from solver.evaluation.draft import Draft, draft
-from solver.evaluation.places import pure_placements
+from solver.evaluation.places import Pattern, pure_placements
 from solver.space.enumerate import Space
 
 NUM_TRIED, NUM_SHAPES, MOST_ROWS = 8, 200, 20_000
@@ -77,8 +78,11 @@ def try_policies(context: Context, space: Space, guess: FloatArray, effort: Effo
 def restricted(context: Context, policy: Policy) -> Context:
     """The request as the policy sees it: what may cross buildings, its load balancing, its backward."""
     request = without_balancing(context.request) if policy.plain_ecmp else context.request
-    stays = "pipeline_may_cross_buildings" if policy.exchanges else "data_parallel_may_cross_buildings"
-    rules: dict[str, object] = {stays: False}
+    rules: dict[str, object] = {}
+    if policy.exchanges:
+        rules["pipeline_may_cross_buildings"] = False
+    if policy.keeps_replicas_together:
+        rules["data_parallel_may_cross_buildings"] = False
     if policy.fused_backward and request.constraints.framework is None:
         rules["framework"] = FUSED
     constraints = request.constraints.model_copy(update=rules)
@@ -109,7 +113,7 @@ def _try(context: Context, policy: Policy, space: Space, guess: FloatArray, *, e
     scheduler = policy.scheduler(effort.over)
     for row in rows:
         configuration = configuration_of(context, space, row)
-        for candidate in pure_placements(context, configuration, policy.pattern):
+        for candidate in _placed(context, configuration, policy.pattern):
             operations = 3 * configuration.degrees.num_stages * configuration.num_microbatches
             charge(effort.clock, WORK_PER_DRAFT_S + len(policy.generators) * operations * WORK_PER_OPERATION_S)
             num_candidates += 1
@@ -125,6 +129,13 @@ def _try(context: Context, policy: Policy, space: Space, guess: FloatArray, *, e
     return Tried(policy, min(drafts, key=lambda one: one.iteration_s), "", as_it_is)
 
 
+def _placed(context: Context, configuration: Configuration, pattern: Pattern) -> Iterator[Candidate]:
+    """Candidates of the policy's pattern alone. Layers by GPU type go region by region, or whole ranks by building."""
+    if configuration.layer_split == "by_gpu_type":
+        return typed_placements(context, configuration, ("types_in_regions", "ranks_whole"))
+    return pure_placements(context, configuration, pattern)
+
+
 def _distinct(context: Context, policy: Policy, space: Space, guess: FloatArray) -> list[int]:
     """One row per pipeline of so many ranks and micro-batches, the most promising chunks of each, best first."""
     rows = np.flatnonzero(policy.considers(space))
@@ -133,7 +144,7 @@ def _distinct(context: Context, policy: Policy, space: Space, guess: FloatArray)
     chosen: dict[tuple[int, ...], int] = {}
     for row in rows[np.argsort(least, kind="stable")][:MOST_ROWS]:
         shape = tuple(int(getattr(columns, name)[row]) for name in ("tp", "pp", "num_microbatches", "recompute"))
-        chosen.setdefault((*shape, int(columns.sharding[row])), int(row))
+        chosen.setdefault((*shape, int(columns.sharding[row]), int(space.layer_split[row])), int(row))
         if len(chosen) >= NUM_SHAPES:
             break
     return list(chosen.values())

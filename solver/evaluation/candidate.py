@@ -13,7 +13,7 @@ from models.plan import Configuration, Degrees
 from solver.context import Context
 from solver.cost.columns import RECOMPUTE_CODES, SHARDING_CODES, columns_of
 from solver.placement.fill import PooledRoute
-from solver.space.enumerate import FAMILY_CODES, Space
+from solver.space.enumerate import FAMILY_CODES, LAYER_SPLIT_CODES, Space
 from solver.space.layers import layers_per_stage
 from solver.space.pricing import StageCosts
 
@@ -33,12 +33,13 @@ def bundle_of(configuration: Configuration) -> int:
 
 def pipeline_shape(configuration: Configuration) -> tuple[int, ...]:
     """The shape of one configuration's pipeline, as `Space.pipeline_shapes` has it."""
-    one = Space(columns_of(configuration), np.array([FAMILY_CODES.index(configuration.family)]))
+    family, layer_split = FAMILY_CODES.index(configuration.family), LAYER_SPLIT_CODES.index(configuration.layer_split)
+    one = Space(columns_of(configuration), np.array([family]), np.array([layer_split]))
     return tuple(one.pipeline_shapes()[0].tolist())
 
 
 def configuration_of(context: Context, space: Space, row: int) -> Configuration:
-    """Row `row` with its layers split."""
+    """Row `row` with its layers split evenly; by GPU type they are shared out anew with every placement."""
     one = space.take(np.array([row]))
     value = {name: int(getattr(one.columns, name)[0]) for name in ("tp", "cp", "ep", "pp", "dp", "vpp")}
     reference = next(iter(context.machines.values()))
@@ -51,6 +52,7 @@ def configuration_of(context: Context, space: Space, row: int) -> Configuration:
         shard_group_replicas=int(one.columns.shard_group[0]),
         recompute=RECOMPUTE_CODES[int(one.columns.recompute[0])],
         family=FAMILY_CODES[int(one.family[0])],
+        layer_split=LAYER_SPLIT_CODES[int(one.layer_split[0])],
         layers_per_stage=layers_per_stage(
             context.job.num_layers,
             value["pp"] * value["vpp"],

@@ -18,8 +18,9 @@ from solver.placement.problem import MinimumReplicas, PlacementProblem, Prices, 
 from solver.placement.solve import place
 from solver.placement.strategies import keep_ranks_in_groups, keep_ranks_whole, keep_replicas_whole
 from solver.placement.units import ancestors, groups_of
+from solver.space.by_type import type_costs
 
-Pattern = Literal["replicas_whole", "ranks_whole", "ranks_in_groups", "priced"]
+Pattern = Literal["replicas_whole", "ranks_whole", "ranks_in_groups", "ranks_in_regions", "priced"]
 CLOSED: dict[Pattern, Callable[[PlacementProblem], tuple[RouteCount, ...] | None]] = {
     "replicas_whole": keep_replicas_whole,
     "ranks_whole": keep_ranks_whole,
@@ -33,19 +34,31 @@ def placements(
 ) -> Iterator[Candidate]:
     """Candidates of the named patterns, each route set once; where no pattern serves, the integer flow has to."""
     whole = placement_problem(context, configuration, prices or nominal_prices(context, configuration))
-    for problem in _by_island(context, whole):
-        yield from _on_island(context, configuration, problem, patterns)
+    seen: set[tuple[RouteCount, ...]] = set()
+    for problem in by_island(context, whole):
+        for some in on_fast_types(context, configuration, problem):
+            for routes in _on_island(context, some, patterns, flow_may_help=some is problem):
+                if routes not in seen:
+                    seen.add(routes)
+                    yield Candidate(configuration, pooled(context, configuration, routes))
 
 
 def pure_placements(context: Context, configuration: Configuration, pattern: Pattern) -> Iterator[Candidate]:
     """Candidates of one pattern alone. Pins with counts, which no closed form serves, are left to the integer flow."""
     whole = placement_problem(context, configuration, nominal_prices(context, configuration))
-    for problem in _by_island(context, whole):
-        for routes in _solve(context, problem, "priced" if problem.minimums else pattern):
-            yield Candidate(configuration, pooled(context, configuration, routes))
+    if whole.minimums:
+        together = pattern in ("ranks_whole", "ranks_in_regions")
+        whole = replace(whole, replicas_may_cross=whole.replicas_may_cross and not together)
+    seen: set[tuple[RouteCount, ...]] = set()
+    for problem in by_island(context, whole):
+        for some in on_fast_types(context, configuration, problem):
+            for routes in solve(context, some, "priced" if problem.minimums else pattern):
+                if routes not in seen:
+                    seen.add(routes)
+                    yield Candidate(configuration, pooled(context, configuration, routes))
 
 
-def _by_island(context: Context, problem: PlacementProblem) -> Iterator[PlacementProblem]:
+def by_island(context: Context, problem: PlacementProblem) -> Iterator[PlacementProblem]:
     """The problem on every island of the link graph that has room for it."""
     for island in sorted(set(context.island_u)):
         capacity = tuple(
@@ -55,14 +68,36 @@ def _by_island(context: Context, problem: PlacementProblem) -> Iterator[Placemen
             yield replace(problem, capacity_u=capacity)
 
 
+def on_fast_types(
+    context: Context, configuration: Configuration, problem: PlacementProblem
+) -> Iterator[PlacementProblem]:
+    """The problem on the fewest GPU types that have the room, the fastest ones, then on all of them.
+
+    Even shares run at the pace of the slowest type in use.
+    """
+    capacity: dict[str, int] = {}
+    for unit, room in zip(context.units, problem.capacity_u, strict=True):
+        capacity[unit.gpu] = capacity.get(unit.gpu, 0) + room
+    if len(capacity) > 1:
+        costs = type_costs(context, configuration)
+        fast, held = set[str](), 0
+        for gpu in sorted(capacity, key=lambda one: (costs[one].layer_s, -costs[one].room_bytes)):
+            if held < problem.num_ranks * problem.num_replicas:
+                fast.add(gpu)
+                held += capacity[gpu]
+        if len(fast) < len(capacity):
+            kept = zip(context.units, problem.capacity_u, strict=True)
+            yield replace(problem, capacity_u=tuple(room if unit.gpu in fast else 0 for unit, room in kept))
+    yield problem
+
+
 def _on_island(
-    context: Context, configuration: Configuration, problem: PlacementProblem, patterns: tuple[Pattern, ...]
-) -> Iterator[Candidate]:
-    found = [routes for pattern in patterns for routes in _solve(context, problem, pattern)]
-    if not found and "priced" not in patterns:
-        found = _solve(context, problem, "priced")
-    for routes in dict.fromkeys(found):
-        yield Candidate(configuration, pooled(context, configuration, routes))
+    context: Context, problem: PlacementProblem, patterns: tuple[Pattern, ...], *, flow_may_help: bool
+) -> Iterator[tuple[RouteCount, ...]]:
+    found = [routes for pattern in patterns for routes in solve(context, problem, pattern)]
+    if not found and flow_may_help and "priced" not in patterns:
+        found = solve(context, problem, "priced")
+    yield from dict.fromkeys(found)
 
 
 def placement_problem(context: Context, configuration: Configuration, prices: Prices) -> PlacementProblem:
@@ -122,10 +157,12 @@ def _units_inside(context: Context, place_id: str) -> set[int]:
     }
 
 
-def _solve(context: Context, problem: PlacementProblem, pattern: Pattern) -> list[tuple[RouteCount, ...]]:
+def solve(context: Context, problem: PlacementProblem, pattern: Pattern) -> list[tuple[RouteCount, ...]]:
     """Routes of a pattern. The flow answers twice, once with two ranks at least side by side: adjacent cut hops cost
     more than the prices say.
     """
+    if pattern == "ranks_in_regions":
+        return solve(context, problem, "ranks_whole") + solve(context, problem, "ranks_in_groups")
     if pattern != "priced":
         closed = CLOSED[pattern](problem)
         return [] if closed is None else [closed]

@@ -11,10 +11,13 @@ from models.cluster import GpuType, Pool
 from models.plan import Configuration
 from models.schedule import PipelineProblem, PipelineRank, PipelineStage
 from solver.context import Context
+from solver.evaluation.by_type import priced_again
+from solver.evaluation.candidate import Candidate
 from solver.evaluation.crossings import prices_of
 from solver.evaluation.draft import Draft, draft
 from solver.evaluation.places import placements
 from solver.evaluation.scheduling import Schedulers
+from solver.placement.problem import Prices
 from solver.schedules.bounds import lower_bound
 from solver.space.stages import PoolStages, pool_stages
 
@@ -24,7 +27,7 @@ def polish(context: Context, found: Draft, schedulers: Schedulers, time_limit_s:
     best = found
     if len(context.units) > 1:
         prices = prices_of(context, found)
-        for candidate in placements(context, found.candidate.configuration, ("priced",), prices):
+        for candidate in _priced(context, found.candidate, prices):
             priced = draft(context, candidate, schedulers.quick)
             if priced is not None:
                 yield priced
@@ -33,6 +36,12 @@ def polish(context: Context, found: Draft, schedulers: Schedulers, time_limit_s:
     better = draft(context, best.candidate, lambda problem: schedulers.thorough(problem, share), like=best)
     if better is not None:
         yield better
+
+
+def _priced(context: Context, candidate: Candidate, prices: Prices) -> Iterator[Candidate]:
+    if candidate.configuration.layer_split == "by_gpu_type":
+        return priced_again(context, candidate, prices)
+    return placements(context, candidate.configuration, ("priced",), prices)
 
 
 def relaxed_bound_s(context: Context, configuration: Configuration) -> float:

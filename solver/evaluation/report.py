@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from models.plan import Assumption, MemoryUse, Metrics, OtherSharing, Plan, Proof, RouteTimeline, TimeBreakdown, Verdict
+from models.plan import (
+    Assumption,
+    LayerSplit,
+    MemoryUse,
+    Metrics,
+    OtherSharing,
+    Plan,
+    Proof,
+    RouteTimeline,
+    TimeBreakdown,
+    Verdict,
+)
 from solver.context import Context
 from solver.cost.compute import matrix_peak
 from solver.cost.flops import model_flops_per_iteration
@@ -64,7 +75,7 @@ def plan_of(context: Context, draft: Draft, proof: Proof) -> Plan:
             context, draft, cross_bytes=cross_building_bytes(context, loads), egress=egress_usd(context, loads)
         ),
         proof=proof,
-        assumptions=assumptions_of(context),
+        assumptions=assumptions_of(context, draft.candidate.configuration.layer_split),
         warnings=shortage_warnings(context, loads),
         verdict=UNJUDGED,
         stack_profile=context.stack.name,
@@ -237,7 +248,14 @@ def _usd_per_million_tokens(context: Context, gpus: dict[int, int], iteration_s:
     return (hourly * iteration_s / SECONDS_PER_HOUR + egress) / context.request.workload.tokens_per_iteration * 1e6
 
 
-def assumptions_of(context: Context) -> tuple[Assumption, ...]:
+LAYER_RULES: dict[LayerSplit, str] = {
+    "even": "Layers are split over stages as evenly as the ends' extra work allows.",
+    "by_gpu_type": "Layers are shared out so that the slowest pipeline rank, each on its GPU type, takes least time "
+    "within memory.",
+}
+
+
+def assumptions_of(context: Context, layer_split: LayerSplit) -> tuple[Assumption, ...]:
     """The constants of the stack profile with their evidence, and the rules of the model."""
     constants = [
         Assumption(what=f"{name} = {value.value:g}", origin=value.origin, source=value.source)
@@ -245,7 +263,7 @@ def assumptions_of(context: Context) -> tuple[Assumption, ...]:
         if hasattr(value, "origin")
     ]
     rules = [
-        Assumption(what="Layers are split over stages as evenly as the ends' extra work allows.", origin="derived"),
+        Assumption(what=LAYER_RULES[layer_split], origin="derived"),
         Assumption(
             what="Every replica keeps an equal share of each link it uses for the whole iteration.", origin="derived"
         ),

@@ -67,7 +67,7 @@ class Kinds:
 
 def alternatives(kinds: Kinds, plan: Plan, best: Draft, value: float) -> tuple[Alternative, ...]:
     """Up to five drafts that differ from the plan and from each other in what crosses, how the pipeline folds, how the
-    state is sharded, or in two degrees; best first.
+    state is sharded, how layers are shared out, or in two degrees; best first.
     """
     taken = [_traits(best.candidate.configuration, plan.placement.crossing)]
     chosen = []
@@ -84,7 +84,7 @@ def alternatives(kinds: Kinds, plan: Plan, best: Draft, value: float) -> tuple[A
 def _traits(configuration: Configuration, crossing: str) -> tuple[Shape, Shape]:
     """What sets plans apart by itself, and the degrees, of which two have to differ."""
     degrees = configuration.degrees
-    return (crossing, configuration.family, configuration.sharding), (
+    return (crossing, configuration.family, configuration.sharding, configuration.layer_split), (
         degrees.tp,
         degrees.cp,
         degrees.ep,
@@ -105,6 +105,7 @@ def _alternative(found: Draft, crossing: str, best: TimeBreakdown, ratio: float)
             "sharding": configuration.sharding,
             "recompute": configuration.recompute,
             "family": configuration.family,
+            "layer_split": configuration.layer_split,
             "crossing": crossing,
             "iteration_s": found.iteration_s,
             "slower_by": ratio - 1.0,

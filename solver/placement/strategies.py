@@ -1,7 +1,7 @@
 """Closed-form placements that cost nothing to find: replicas kept whole, ranks kept whole, and what lies between.
 
-Owns these patterns (DP-out, PP-out, PP-out between groups of buildings with DP-out inside them, PP-out with what does
-not fit spread over leftovers). The rest the flow finds.
+Owns these patterns (DP-out, PP-out, PP-out between groups of buildings with DP-out inside them, segments of the
+pipeline on given units, PP-out with what does not fit spread over leftovers). The rest the flow finds.
 """
 
 from __future__ import annotations
@@ -97,6 +97,60 @@ def _joined(parts: list[Routes]) -> Iterator[RouteCount]:
             units, replicas = counts.pop(0)
             if replicas > count:
                 counts.insert(0, (units, replicas - count))
+
+
+def keep_segments_whole(problem: PlacementProblem, segments: tuple[tuple[int, frozenset[int]], ...]) -> Routes | None:
+    """Consecutive ranks in given units, as those of one GPU type are: (ranks, units) along the pipeline.
+
+    Each replica's part of a segment stays in one unit as far as possible, and goes on in the nearest unit of the next
+    segment. None when some segment's units have too little room or a rule forbids the routes.
+    """
+    chains: Routes = (RouteCount((), problem.num_replicas),)
+    for num_ranks, units in segments:
+        first = len(chains[0].units)
+        part = replace(
+            problem,
+            num_ranks=num_ranks,
+            capacity_u=tuple(room if u in units else 0 for u, room in enumerate(problem.capacity_u)),
+            allowed_pu=problem.allowed_pu[first : first + num_ranks],
+            minimums=(),
+            replicas_may_cross=True,
+        )
+        found = keep_replicas_whole(part)
+        if found is None:
+            return None
+        chains = _continued(problem, chains, found)
+    routes = merged(list(chains))
+    return routes if obeys_rules(problem, routes) else None
+
+
+def _continued(problem: PlacementProblem, chains: Routes, following: Routes) -> Routes:
+    """Every replica goes on in a route of the next ranks, the nearest pairs first."""
+    left = [chain.num_replicas for chain in chains], [route.num_replicas for route in following]
+    pairs = [
+        (_distance_s(problem, chain.units[-1] if chain.units else None, route.units[0]), one, other)
+        for one, chain in enumerate(chains)
+        for other, route in enumerate(following)
+    ]
+    longer = []
+    for _, one, other in sorted(pairs):
+        count = min(left[0][one], left[1][other])
+        if count:
+            longer.append(RouteCount((*chains[one].units, *following[other].units), count))
+            left[0][one] -= count
+            left[1][other] -= count
+    return tuple(longer)
+
+
+def obeys_rules(problem: PlacementProblem, routes: Routes) -> bool:
+    """Nothing crosses buildings that may not, and pinned ranks are where they have to be."""
+    if problem.minimums or not all(_may_cross(problem, list(route.units)) for route in routes):
+        return False
+    ranks = range(problem.num_ranks)
+    if not all(problem.allowed_pu[p][route.units[p]] for route in routes for p in ranks):
+        return False
+    buildings = [{problem.building_u[route.units[p]] for route in routes} for p in ranks]
+    return problem.replicas_may_cross or all(len(one) == 1 for one in buildings)
 
 
 def spread_last_ranks(problem: PlacementProblem) -> Routes | None:

@@ -6,17 +6,19 @@ Owns the stages of the search and what each may spend. The frontier orders, `eva
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from models.outcome import Planned, Progress
-from models.plan import Plan, Proof
+from models.plan import Configuration, Plan, Proof
 from solver.baselines.policies import POLICIES
 from solver.baselines.run import Effort, Tried, baseline_of, try_policies
 from solver.clock import WORK_PER_OPERATION_S, charge
 from solver.context import Context
 from solver.cost.columns import columns_of
+from solver.evaluation.by_type import typed_placements
 from solver.evaluation.candidate import Candidate
 from solver.evaluation.draft import Draft, draft
 from solver.evaluation.places import Pattern, placements
@@ -160,9 +162,14 @@ class Search:
         configuration = self.frontier.sharpen(index)
         self._work(WORK_PER_DRAFT_S / 4)
         if self.frontier.bound[index] < self._cut():
-            for candidate in placements(self.context, configuration, PATTERNS):
+            for candidate in self._placed(configuration):
                 self._consider(self._timed(candidate), "search")
         self._steps_s.append(self.hooks.clock() - began_s)
+
+    def _placed(self, configuration: Configuration) -> Iterator[Candidate]:
+        if configuration.layer_split == "by_gpu_type":
+            return typed_placements(self.context, configuration)
+        return placements(self.context, configuration, PATTERNS)
 
     def _timed(self, candidate: Candidate) -> Draft | None:
         self._work(WORK_PER_DRAFT_S)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from solver.context import Context, Machine, peak_flops_per_s
 from solver.cost.columns import RECOMPUTE_FULL, FloatArray
@@ -19,27 +18,12 @@ from solver.cost.data_parallel import step_traffic
 from solver.cost.memory import static_memory
 from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost
-from solver.space.enumerate import Space
+from solver.space.bounded import Bounds, merged
+from solver.space.enumerate import BY_GPU_TYPE, Space
 from solver.space.guess import guess_s
 from solver.space.pricing import IntArray, Shares, StageCosts, kinds, least_of, rank_cost
 from solver.space.spanning import least_parameters, spanning_s
-
-BoolArray = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """Per configuration: the bound, whether it can fit, and the least memory that its fullest rank needs.
-
-    `guess_s` is what usual schedules take; it orders the search and proves nothing. `lightest_s` is the work of the
-    lightest rank over the iteration.
-    """
-
-    iteration_s: FloatArray
-    guess_s: FloatArray
-    lightest_s: FloatArray
-    fits: BoolArray
-    least_memory_bytes: FloatArray
+from solver.space.unequal import unequal_bounds
 
 
 def speed_of_light_s(context: Context) -> float:
@@ -78,6 +62,17 @@ def _best_rate(context: Context, machine: Machine) -> float:
 
 
 def lower_bounds(context: Context, space: Space) -> Bounds:
+    """Bounds of all configurations, however they share out their layers."""
+    by_type = space.layer_split == BY_GPU_TYPE
+    if not by_type.any():
+        return _even_bounds(context, space)
+    some = space.take(by_type)
+    unequal = unequal_bounds(context, some)
+    unequal = replace(unequal, iteration_s=np.maximum(unequal.iteration_s, cheap_bounds(context, some)))
+    return unequal if by_type.all() else merged(by_type, unequal, _even_bounds(context, space.take(~by_type)))
+
+
+def _even_bounds(context: Context, space: Space) -> Bounds:
     """Bounds that hold whatever GPU type each rank of each replica is on, and what slower types cost where needed.
 
     Every cost is the least over the types, every room for activations the largest, so ranks on different types are

@@ -5,12 +5,14 @@ Owns which values each dimension takes and which combinations exist. Never estim
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from models.cluster import Pool
+from models.cluster import GpuType, Pool
+from models.plan import LayerSplit
 from models.request import PlanRequest
 from models.schedule import MAX_OPERATIONS
 from models.workload import LatentAttention, Recompute
@@ -22,6 +24,8 @@ from solver.placement.units import buildings_of, groups_of, usable_gpus, usable_
 
 IntArray = npt.NDArray[np.int64]
 FAMILY_CODES = ("one_way", "loop", "v")
+LAYER_SPLIT_CODES: tuple[LayerSplit, ...] = ("even", "by_gpu_type")
+EVEN, BY_GPU_TYPE = range(2)
 MAX_CHUNKS = 8
 MAX_CONTEXT_PARALLEL = 32
 MAX_MICRO_BATCH = 16
@@ -29,23 +33,34 @@ MAX_MICRO_BATCH = 16
 
 @dataclass(frozen=True)
 class Space:
-    """Configurations as columns, and the schedule family of each."""
+    """Configurations as columns, and the schedule family and the way of sharing out layers of each."""
 
     columns: Columns
     family: IntArray
+    layer_split: IntArray
 
     def __len__(self) -> int:
         return len(self.family)
 
     def take(self, rows: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Space:
         """The chosen rows."""
-        return Space(columns=self.columns.take(rows), family=self.family[rows])
+        return Space(self.columns.take(rows), self.family[rows], self.layer_split[rows])
 
     def pipeline_shapes(self) -> IntArray:
         """One row per configuration: those with equal rows have almost the same pipeline to schedule."""
         one = self.columns
         shapes: IntArray = np.stack(
-            [one.tp, one.pp, one.vpp, one.num_gpus, one.num_microbatches, one.recompute, self.family], axis=1
+            [
+                one.tp,
+                one.pp,
+                one.vpp,
+                one.num_gpus,
+                one.num_microbatches,
+                one.recompute,
+                self.family,
+                self.layer_split,
+            ],
+            axis=1,
         )
         return shapes
 
@@ -58,6 +73,7 @@ def enumerate_space(request: PlanRequest) -> Space:
     rows = _with_experts(request, rows)
     rows = _with_sharding(request, pools, rows)
     rows = _with_choices(rows, "recompute", _recompute_codes(request))
+    rows = _with_layer_splits(request, pools, rows)
     names = (
         "tp",
         "cp",
@@ -71,7 +87,8 @@ def enumerate_space(request: PlanRequest) -> Space:
         "shard_group",
         "recompute",
     )
-    return Space(columns=Columns(**{name: rows[name] for name in names}), family=rows["family"])
+    columns = Columns(**{name: rows[name] for name in names})
+    return Space(columns=columns, family=rows["family"], layer_split=rows["layer_split"])
 
 
 Rows = dict[str, IntArray]
@@ -223,6 +240,51 @@ def _recompute_codes(request: PlanRequest) -> list[int]:
     )
     names = request.constraints.allowed.recompute or usual
     return [RECOMPUTE_CODES.index(name) for name in names]
+
+
+def _with_layer_splits(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
+    """By GPU type where several types are needed to hold all ranks, each rank with all its replicas on one type.
+
+    A pipeline that fits on the fastest type alone is left to the even split.
+    """
+    wanted = request.constraints.allowed.layer_split or LAYER_SPLIT_CODES
+    parts: list[Rows] = []
+    if "even" in wanted:
+        parts.append(_with_choices(rows, "layer_split", [EVEN]))
+    if "by_gpu_type" in wanted and _types_differ(request, pools):
+        held = ranks_by_type(pools, rows["tp"], rows["cp"], rows["dp"])
+        fastest = max((pool.gpu for pool in pools), key=_strength).name
+        several = (rows["pp"] > 1) & (held[fastest] < rows["pp"]) & (sum(held.values()) >= rows["pp"])
+        parts.append(_with_choices(_keep(rows, several), "layer_split", [BY_GPU_TYPE]))
+    if not parts:
+        return _with_choices(rows, "layer_split", [])
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _types_differ(request: PlanRequest, pools: list[Pool]) -> bool:
+    """Some pipeline may have ranks on GPUs of different speed or memory."""
+    buildings = buildings_of(request.cluster)
+    apart = not request.constraints.pipeline_may_cross_buildings
+    kinds: dict[str, set[tuple[float, float]]] = {}
+    for pool in pools:
+        kinds.setdefault(buildings[pool.place] if apart else "", set()).add(_strength(pool.gpu))
+    return any(len(one) > 1 for one in kinds.values())
+
+
+def _strength(gpu: GpuType) -> tuple[float, float]:
+    return gpu.bf16_flops_per_s, gpu.memory_bytes
+
+
+def ranks_by_type(pools: Sequence[Pool], tp: IntArray, cp: IntArray, dp: IntArray) -> dict[str, IntArray]:
+    """Pipeline ranks that all GPUs of each type can hold, every rank with all its replicas."""
+    widest = int(cp.max(initial=1)) + 1
+    distinct, row_of = np.unique(tp * widest + cp, return_inverse=True)
+    held: dict[str, IntArray] = {}
+    for name in dict.fromkeys(pool.gpu.name for pool in pools):
+        own = [pool for pool in pools if pool.gpu.name == name]
+        groups = [sum(groups_of(pool, *divmod(int(one), widest)) for pool in own) for one in distinct]
+        held[name] = np.array(groups, dtype=np.int64)[row_of.ravel()] // dp
+    return held
 
 
 def _with_choices(rows: Rows, name: str, values: list[int]) -> Rows:

@@ -6,11 +6,12 @@ Owns the meeting of allowed values and profile. Schedules are the scheduler's to
 from __future__ import annotations
 
 from models.outcome import Reason
-from models.plan import ScheduleFamily, Sharding
+from models.plan import LayerSplit, ScheduleFamily, Sharding
 from models.request import AllowedDegrees, PlanRequest
 
 USUAL_SHARDING: tuple[Sharding, ...] = ("zero1", "fsdp", "hsdp")
 ALL_FAMILIES: tuple[ScheduleFamily, ...] = ("one_way", "loop", "v")
+ALL_SPLITS: tuple[LayerSplit, ...] = ("even", "by_gpu_type")
 
 
 def within_framework(request: PlanRequest) -> PlanRequest:
@@ -49,4 +50,6 @@ def _values(request: PlanRequest) -> dict[str, tuple[object, ...]]:
     }
     if not profile.context_parallel:
         found["cp"] = tuple(one for one in allowed.cp or (1,) if one == 1)
+    if not profile.unequal_layers:
+        found["layer_split"] = tuple(one for one in allowed.layer_split or ALL_SPLITS if one == "even")
     return found

@@ -1,10 +1,13 @@
 """How the transformer layers are shared out over the pipeline stages.
 
-One deterministic rule, so that a configuration says everything about its stages. Vectorised over configurations.
+Two deterministic rules: even shares, vectorised over configurations, and shares by what a layer takes where it is.
+Never knows a GPU type or a place.
 """
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -58,3 +61,41 @@ def layers_per_stage(num_layers: int, num_stages: int, *, first_extra: float, la
         return (first,)
     between = num_stages - 2
     return (first, *(middle + (1 if place >= between - more else 0) for place in range(between)), last)
+
+
+def share_layers(
+    num_layers: int,
+    layer_s: Sequence[float],
+    ends_s: Sequence[float],
+    *,
+    least: Sequence[int],
+    most: Sequence[int],
+) -> tuple[int, ...] | None:
+    """Layers of every rank so that max of ends + layers * layer_s is least; None where they do not fit.
+
+    Each layer goes to the rank that is then still the earliest, of equal ones to the last. That is optimal: the time of
+    a rank only grows with its layers, so whoever takes a layer at more than the least price gains nothing later.
+
+    >>> share_layers(10, (1.0, 1.0, 2.0, 2.0), (0.0, 0.0, 0.0, 1.0), least=(1,) * 4, most=(9,) * 4)
+    (4, 3, 2, 1)
+    >>> share_layers(10, (1.0, 2.0), (0.0, 0.0), least=(1, 1), most=(4, 5)) is None
+    True
+    """
+    shares = list(least)
+    left = num_layers - sum(shares)
+    if left < 0 or any(low > high for low, high in zip(least, most, strict=True)):
+        return None
+    heap = [
+        (end + (share + 1) * each, -rank)
+        for rank, (share, each, end, high) in enumerate(zip(shares, layer_s, ends_s, most, strict=True))
+        if share < high
+    ]
+    heapq.heapify(heap)
+    while left and heap:
+        _, negative = heapq.heappop(heap)
+        rank = -negative
+        shares[rank] += 1
+        left -= 1
+        if shares[rank] < most[rank]:
+            heapq.heappush(heap, (ends_s[rank] + (shares[rank] + 1) * layer_s[rank], -rank))
+    return None if left else tuple(shares)

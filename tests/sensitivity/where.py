@@ -11,7 +11,7 @@ from models.framework import FrameworkProfile
 from models.plan import Degrees, Plan, Route
 from models.request import PlanRequest
 from tests.build_costs import INSIDE
-from tests.build_request import GPU, build_request, cluster, pool, workload
+from tests.build_request import GPU, PROFILES, build_request, cluster, pool, workload
 from tests.sensitivity.forge import Corruption, demand, edit, exchanged, lie, put, puts, settled
 
 
@@ -26,6 +26,13 @@ def _heads(num_heads: int, num_kv_heads: int) -> dict[str, Any]:
 def _odd_domains() -> dict[str, Any]:
     gpu = GPU | {"scale_up_domain_gpus": 9}
     return cluster() | {"pools": [pool(name, size, gpu=gpu) for name, size in (("east", 2), ("west", 1), ("north", 1))]}
+
+
+def _two_types() -> PlanRequest:
+    """GPUs in the west that differ from the others by name alone."""
+    pools = [pool("east", 2), pool("west", 1, gpu=GPU | {"name": "other-gpu"}), pool("north", 1)]
+    profiles = [*PROFILES, *(one | {"gpu": "other-gpu"} for one in PROFILES)]
+    return build_request(cluster=cluster() | {"pools": pools}, workload=workload() | {"layer_profiles": profiles})
 
 
 def _only(**parts: Any) -> FrameworkProfile:
@@ -79,11 +86,13 @@ CONFIGURATION = (
     ),
     lie("a missing layer", "layers-complete", layers_per_stage=(4, 3)),
     lie("a layer too many", "layers-complete", layers_per_stage=(5, 4)),
+    lie("a rank on two GPU types", "layer-split", request=_two_types(), layer_split="by_gpu_type"),
     edit("a fold of odd length", "family-shape", configuration__family="v"),
     edit("half a shard group", "shard-group", configuration__shard_group_replicas=2),
     demand("tp that is not allowed", "allowed-values", constraints__allowed__tp=(4, 8)),
     demand("sharding that is not allowed", "allowed-values", constraints__allowed__sharding=("fsdp",)),
     demand("a framework without this sharding", "framework-runs-it", constraints__framework=_only(sharding=("fsdp",))),
+    demand("layers that are not allowed", "allowed-values", constraints__allowed__layer_split=("by_gpu_type",)),
     demand("a framework without this fold", "framework-runs-it", constraints__framework=_only(families=("v",))),
     demand("a framework that cannot split", "framework-runs-it", constraints__framework=_only(fused_backward=True)),
     demand("a framework without this order", "framework-runs-it", constraints__framework=_only(schedules=("zbv",))),

@@ -67,7 +67,7 @@ def _alternative_row(one: Alternative) -> list[Child]:
         degrees_in_short(one.degrees),
         one.sharding,
         one.recompute,
-        one.family,
+        one.family + (", layers by GPU type" if one.layer_split == "by_gpu_type" else ""),
         one.crossing,
         number(one.iteration_s, seconds(one.iteration_s)),
         number(one.slower_by, percent(one.slower_by)),

@@ -105,7 +105,8 @@ def _layers(one: Configuration) -> str:
     low, high = min(one.layers_per_stage), max(one.layers_per_stage)
     per_stage = str(low) if low == high else f"{low} to {high}"
     stages = plural(len(one.layers_per_stage), "stage")
-    return f"{plural(sum(one.layers_per_stage), 'layer')} on {stages}, {per_stage} each."
+    shared = ", by GPU type" if one.layer_split == "by_gpu_type" else ""
+    return f"{plural(sum(one.layers_per_stage), 'layer')} on {stages}, {per_stage} each{shared}."
 
 
 def _proof(plan: Plan) -> Iterator[Markup]:

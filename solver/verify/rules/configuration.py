@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from solver.verify.case import Case, Finding, Rule
 
 WHERE = "configuration"
+PLAIN_CHOICES = ("micro_batch_sequences", "sharding", "recompute", "family", "layer_split")
 
 
 def batch_arithmetic(case: Case) -> Iterator[Finding]:
@@ -59,6 +60,25 @@ def layers_complete(case: Case) -> Iterator[Finding]:
         yield Finding("layers_per_stage", f"{placed} layers are placed, the architecture has {wanted}")
 
 
+def layer_split(case: Case) -> Iterator[Finding]:
+    """even: stages between the ends differ by one layer at most; by_gpu_type: every rank is on GPUs of one type."""
+    used = case.configuration
+    between = used.layers_per_stage[1:-1]
+    if used.layer_split == "even" and max(between, default=0) - min(between, default=0) > 1:
+        yield Finding(
+            "layer_split",
+            f"even, but the stages between the ends have {min(between)} to {max(between)} layers; state by_gpu_type if "
+            "every pipeline rank is on one GPU type",
+        )
+    if used.layer_split == "by_gpu_type":
+        types: dict[int, set[str]] = {}
+        for group in case.groups:
+            types.setdefault(group.pipeline_rank, set()).add(group.pool.gpu.name)
+        for rank, names in types.items():
+            if len(names) > 1:
+                yield Finding("layer_split", f"by_gpu_type, but rank {rank} is on {' and '.join(sorted(names))}")
+
+
 def family_shape(case: Case) -> Iterator[Finding]:
     """one_way has one chunk per rank, v an even number; loop any."""
     family, vpp = case.configuration.family, case.configuration.degrees.vpp
@@ -86,7 +106,7 @@ def allowed_values(case: Case) -> Iterator[Finding]:
     """Every value is one the request allows."""
     used, allowed = case.configuration, case.request.constraints.allowed
     chosen = {name: getattr(used.degrees, name) for name in ("tp", "cp", "ep", "pp", "dp", "vpp")}
-    chosen |= {name: getattr(used, name) for name in ("micro_batch_sequences", "sharding", "recompute", "family")}
+    chosen |= {name: getattr(used, name) for name in PLAIN_CHOICES}
     for name, value in chosen.items():
         values = getattr(allowed, name)
         if values is not None and value not in values:
@@ -106,6 +126,8 @@ def framework_runs_it(case: Case) -> Iterator[Finding]:
             yield Finding(name, f"{profile.name} has {', '.join(values)}, not {value}")
     if used.degrees.cp > 1 and not profile.context_parallel:
         yield Finding("cp", f"{profile.name} has no context parallelism, cp is {used.degrees.cp}")
+    if used.layer_split != "even" and not profile.unequal_layers:
+        yield Finding("layer_split", f"{profile.name} splits layers evenly, not {used.layer_split}")
     for timeline in case.plan.timelines:
         if profile.fused_backward and timeline.problem.backward != "fused":
             yield Finding(f"timeline {timeline.route}", f"{profile.name} cannot split the backward")
@@ -144,6 +166,7 @@ FAMILY: Mapping[str, Rule] = {
     "degrees-divide": degrees_divide,
     "expert-parallel-inside": expert_parallel_inside,
     "layers-complete": layers_complete,
+    "layer-split": layer_split,
     "family-shape": family_shape,
     "shard-group": shard_group,
     "allowed-values": allowed_values,

@@ -1,0 +1,40 @@
+"""What bounding a column of configurations yields.
+
+Owns that record. Never computes a bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from solver.cost.columns import FloatArray
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Per configuration: the bound, whether it can fit, and the least memory that its fullest rank needs.
+
+    `guess_s` is what usual schedules take; it orders the search and proves nothing. `lightest_s` is the work of the
+    lightest rank over the iteration.
+    """
+
+    iteration_s: FloatArray
+    guess_s: FloatArray
+    lightest_s: FloatArray
+    fits: BoolArray
+    least_memory_bytes: FloatArray
+
+
+def merged(rows: BoolArray, these: Bounds, others: Bounds) -> Bounds:
+    """`these` for the marked rows, `others` for the rest."""
+    values = {}
+    for one in fields(Bounds):
+        column = np.empty(len(rows), dtype=getattr(these, one.name).dtype)
+        column[rows], column[~rows] = getattr(these, one.name), getattr(others, one.name)
+        values[one.name] = column
+    return Bounds(**values)

@@ -1,0 +1,141 @@
+"""No bound for layers shared out by GPU type is above the time of any share on any placement with one type per rank."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models.plan import Configuration
+from models.request import PlanRequest
+from solver.context import Context
+from solver.evaluation.by_type import typed_placements
+from solver.evaluation.candidate import Candidate, configuration_of
+from solver.evaluation.crossings import nominal_prices
+from solver.evaluation.draft import draft
+from solver.evaluation.places import placement_problem, pooled
+from solver.evaluation.scheduling import portfolio_timing
+from solver.placement.problem import RouteCount
+from solver.placement.routes import merged
+from solver.space.bounds import cheap_bounds, lower_bounds
+from solver.space.enumerate import BY_GPU_TYPE, enumerate_space
+from tests.build_job import ARCHITECTURE, context_of
+from tests.property.test_plan_bounds import campus, hosts
+
+SLACK = 1 + 1e-9
+SHORT: dict[str, Any] = {**ARCHITECTURE, "num_layers": 12}
+EXPERTS: dict[str, Any] = {
+    **ARCHITECTURE,
+    "num_layers": 10,
+    "moe": {"num_experts": 8, "experts_per_token": 2, "expert_ffn_hidden_size": 2048, "first_moe_layer": 2},
+}
+CASES = {
+    "three types": (
+        SHORT,
+        campus(
+            [hosts("H100-SXM-80G", 1), hosts("B200-SXM", 1), hosts("A100-SXM-40G", 2), hosts("H100-SXM-80G", 1)],
+            oversubscription=4.0,
+            latency_s=1e-3,
+        ),
+    ),
+    "fast and small beside slow and roomy": (
+        SHORT,
+        campus(
+            [hosts("H100-SXM-80G", 1), hosts("A100-SXM-80G", 2), hosts("H100-SXM-80G", 1), hosts("MI300X", 1)],
+            oversubscription=1.0,
+            latency_s=1e-5,
+        ),
+    ),
+    "experts, thin and far": (
+        EXPERTS,
+        campus(
+            [hosts("H100-SXM-80G", 1), hosts("A100-SXM-80G", 1), hosts("A100-SXM-80G", 1), hosts("H100-SXM-80G", 1)],
+            oversubscription=32.0,
+            latency_s=5e-3,
+        ),
+    ),
+}
+
+
+def request_of(name: str) -> PlanRequest:
+    """The case's job on its campus, layers by GPU type alone."""
+    architecture, cluster = CASES[name]
+    return PlanRequest.model_validate(
+        {
+            "workload": {"architecture": architecture, "sequence_length": 4096, "global_batch_sequences": 48},
+            "cluster": cluster,
+            "constraints": {"allowed": {"layer_split": ["by_gpu_type"]}},
+        }
+    )
+
+
+def any_share(context: Context, configuration: Configuration, random: np.random.Generator) -> Configuration:
+    """At least one layer for every stage, the rest anywhere."""
+    num_stages = configuration.degrees.num_stages
+    weights = random.dirichlet(np.full(num_stages, random.choice([0.3, 3.0, 100.0])))
+    layers = 1 + random.multinomial(context.job.num_layers - num_stages, weights)
+    return configuration.model_copy(update={"layers_per_stage": tuple(layers.tolist())})
+
+
+def any_place(context: Context, configuration: Configuration, random: np.random.Generator) -> Candidate | None:
+    """A GPU type for every rank, and every stage group somewhere on GPUs of it; None when rooms are too small."""
+    problem = placement_problem(context, configuration, nominal_prices(context, configuration))
+    left = np.array(problem.capacity_u)
+    gpus = np.array([unit.gpu for unit in context.units])
+    columns = np.zeros((problem.num_ranks, problem.num_replicas), dtype=np.int64)
+    for rank in random.permutation(problem.num_ranks):
+        fits = [gpu for gpu in set(gpus.tolist()) if left[gpus == gpu].sum() >= problem.num_replicas]
+        if not fits:
+            return None
+        slots = np.repeat(np.arange(len(left)), np.where(gpus == random.choice(sorted(fits)), left, 0))
+        columns[rank] = random.choice(slots, size=problem.num_replicas, replace=False)
+        np.subtract.at(left, columns[rank], 1)
+    routes = [RouteCount(tuple(units), 1) for units in columns.T.tolist()]
+    return Candidate(configuration, pooled(context, configuration, merged(routes)))
+
+
+def times_s(context: Context, configuration: Configuration, random: np.random.Generator) -> list[float]:
+    """Times on our placements and shares, and on any, with quick generators and plain ones."""
+    found = [*typed_placements(context, configuration)]
+    anywhere = [any_place(context, any_share(context, configuration, random), random) for _ in range(3)]
+    found += [one for one in anywhere if one is not None]
+    schedulers = [partial(portfolio_timing, names=names) for names in (("greedy",), ("one_f_one_b", "interleaved"))]
+    drafts = [draft(context, candidate, scheduler) for candidate in found for scheduler in schedulers]
+    return [one.iteration_s for one in drafts if one is not None]
+
+
+def violations(name: str, number: int, seed: int) -> tuple[int, list[str]]:
+    """How many plans of a case were timed, and those below a bound or without memory where the bounds see none."""
+    context = context_of(request_of(name))
+    space, random = enumerate_space(context.request), np.random.default_rng(seed)
+    assert set(space.layer_split.tolist()) == {BY_GPU_TYPE}
+    bounds, cheap_s = lower_bounds(context, space), cheap_bounds(context, space)
+    rows = np.flatnonzero(space.columns.num_microbatches * space.columns.pp <= 96)
+    num_timed, below = 0, []
+    for row in random.choice(rows, size=min(number, len(rows)), replace=False).tolist():
+        configuration = configuration_of(context, space, row)
+        for time_s in times_s(context, configuration, random):
+            num_timed += 1
+            for what, bound_s in (("cheap", cheap_s[row]), ("bound", bounds.iteration_s[row])):
+                if bound_s > time_s * SLACK:
+                    below.append(f"{what} {bound_s:.6g} above {time_s:.6g} s: {configuration}")
+            if not bounds.fits[row]:
+                below.append(f"fits, against the bounds: {configuration}")
+    return num_timed, below
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_share_of_layers_is_faster_than_the_bound(name: str) -> None:
+    num_timed, below = violations(name, number=12, seed=3)
+    assert num_timed > 20
+    assert not below, "\n".join(below[:5])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_no_share_of_thousands_is_faster_than_the_bound(name: str) -> None:
+    num_timed, below = violations(name, number=400, seed=5)
+    assert num_timed > 1000
+    assert not below, "\n".join(below[:5])
