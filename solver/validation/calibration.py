@@ -27,7 +27,7 @@ def calibrate_rows(
     start: StackProfile | None = None,
     constants: Sequence[str] = (),
 ) -> Calibration:
-    """A profile called `name` fitted to `rows` (columns of the measured training data).
+    """A profile called `name` fitted to `rows` (see `columns.py`).
 
     Starts from `start`, or from the packaged profile that most rows choose. `constants` are freed; by default those
     that the degrees and precisions in the rows identify. Raises TooFewRows, ContradictoryRows or InvalidRequest.

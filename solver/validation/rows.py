@@ -1,6 +1,6 @@
 """Turns one row of measured training data into the inputs of the cost model.
 
-Owns the reading of the data columns (see the data file's README) and the reasons to skip a row. Never predicts.
+Owns the reading of the columns that `columns.py` lists, and the reasons to skip a row. Never predicts.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ _GPU_ALIASES = (
     ("MI325X", "MI325X"),
 )
 _FOUR_GPU_HOSTS = ("GH200", "GB200", "GB300")
-_NIC_GBIT = (("A100", 200.0), ("GH200", 200.0), ("B300", 800.0), ("GB300", 800.0))  # data/gpus.csv; others 400
+# Gb/s of network cards per GPU in the vendors' own hosts (DGX and HGX data sheets); 400 on all others.
+_NIC_GBIT = (("A100", 200.0), ("GH200", 200.0), ("B300", 800.0), ("GB300", 800.0))
 GBIT_BYTES = 1e9 / 8
-COUNTED_RECOMPUTE = 1.2  # recomputation adds a third to the model FLOPs; half of that separates the two
+COUNTED_RECOMPUTE = 1.2  # recomputation adds a third to the model FLOPs, a value between 1 and 4/3 tells
 
 
 class SkipRow(Exception):
