@@ -13,8 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app.api.problems import ProblemItem
 from app.storage.plans import PlanRow
+from models.base import Seconds, Usd
 from models.outcome import Outcome, Progress, Reason
-from models.plan import Degrees, Plan, Verdict
+from models.plan import Crossing, Degrees, Plan, TokensPerSecond, Verdict
 from models.request import PlanRequest
 
 StateName = Literal["queued", "running", "succeeded", "incomplete", "cancelled", "failed"]
@@ -30,26 +31,42 @@ class Answer(BaseModel):
 class Figures(Answer):
     """The headline of a plan."""
 
-    iteration_s: float = Field(description="Iteration time.", examples=[6.45])
-    lower_bound_s: float | None = Field(description="Proven least iteration time.", examples=[6.1])
-    relative_gap: float | None = Field(description="(time - bound) / time.", examples=[0.05])
-    tokens_per_s: float = Field(description="Tokens per second, whole job.", examples=[2.6e6])
-    model_flops_utilisation: float = Field(description="Model FLOPs over peak.", examples=[0.41])
-    num_gpus: int = Field(description="GPUs used.", examples=[16384])
-    usd_per_million_tokens: float | None = Field(description="Cost; null without prices.", examples=[0.9])
-    degrees: Degrees = Field(description="Parallel degrees.", examples=[{"tp": 8, "pp": 16, "dp": 128}])
-    crossing: str = Field(description="Which dimension crosses buildings.", examples=["dp_out"])
-    elapsed_s: float = Field(description="Seconds of searching until it was found.", examples=[12.5])
+    iteration_s: Seconds = Field(description="Time of one iteration (optimizer step).", examples=[6.45])
+    lower_bound_s: Seconds | None = Field(description="Proven: no plan iterates faster.", examples=[6.1])
+    relative_gap: float | None = Field(description="(iteration time - bound) / iteration time.", examples=[0.05])
+    tokens_per_s: TokensPerSecond = Field(description="Tokens that the whole job trains on.", examples=[2.6e6])
+    model_flops_utilisation: float = Field(
+        description="FLOPs that the model needs over what the GPUs could do in that time (MFU).", examples=[0.41]
+    )
+    num_gpus: int = Field(description="GPUs that the plan uses.", examples=[16384])
+    usd_per_million_tokens: Usd | None = Field(
+        description="Cost of training on a million tokens; null where the cluster states no prices.", examples=[0.9]
+    )
+    degrees: Degrees = Field(
+        description="Parallel degrees: tensor tp, context cp, expert ep, pipeline pp, data dp, chunks per rank vpp.",
+        examples=[{"tp": 8, "cp": 1, "ep": 1, "pp": 16, "dp": 128, "vpp": 1}],
+    )
+    crossing: Crossing = Field(
+        description="What crosses buildings: dp_out the gradient exchange, pp_out stage messages, mixed both, none "
+        "neither.",
+        examples=["dp_out"],
+    )
+    elapsed_s: Seconds = Field(description="Time of searching until it was found.", examples=[12.5])
 
 
 class PlanLinks(Answer):
     """Where the parts of a plan resource are."""
 
-    self: str = Field(description="The plan.", examples=["/v1/plans/plan_0"])
-    status: str = Field(description="The light status.", examples=["/v1/plans/plan_0/status"])
-    events: str = Field(description="The event stream.", examples=["/v1/plans/plan_0/events"])
-    request: str = Field(description="The request, as it was understood.", examples=["/v1/plans/plan_0/request"])
-    artifacts: str = Field(description="Exports; a kind follows.", examples=["/v1/plans/plan_0/artifacts/{kind}"])
+    self: str = Field(description="The plan.", examples=["/v1/plans/plan_019da1b2c3d4"])
+    status: str = Field(description="The light status.", examples=["/v1/plans/plan_019da1b2c3d4/status"])
+    events: str = Field(description="The event stream.", examples=["/v1/plans/plan_019da1b2c3d4/events"])
+    request: str = Field(
+        description="The request, as it was understood.", examples=["/v1/plans/plan_019da1b2c3d4/request"]
+    )
+    artifacts: str = Field(
+        description="Exports: put one of the kinds in place of `{kind}`.",
+        examples=["/v1/plans/plan_019da1b2c3d4/artifacts/{kind}"],
+    )
     moves: str | None = Field(description="What moved against the parent; null without one.", examples=[None])
 
 
@@ -63,40 +80,52 @@ class PlanHead(Answer):
         "failed: nothing to show, fault says why.",
         examples=["succeeded"],
     )
-    stop_reason: StopReasonName | None = Field(description="Why it ended; null before.", examples=["finished"])
-    request_digest: str = Field(description="SHA-256 of the request as understood.", examples=["sha256:44136fa3"])
+    stop_reason: StopReasonName | None = Field(
+        description="Why it ended: finished by itself; cancelled by a client; stopped at its limit of time or memory; "
+        "killed from outside; crashed by a defect; refused by the search; attempts: it brought its worker down each "
+        "time. Null before.",
+        examples=["finished"],
+    )
+    request_digest: str = Field(
+        description="SHA-256 of the request as it was understood: equal requests have equal digests.",
+        examples=["sha256:44136fa3"],
+    )
     created_at: datetime = Field(description="When it was submitted.", examples=["2026-01-01T00:00:00Z"])
     started_at: datetime | None = Field(description="When a worker first took it.", examples=["2026-01-01T00:00:01Z"])
     finished_at: datetime | None = Field(description="When it ended.", examples=["2026-01-01T00:00:31Z"])
     attempt: int = Field(description="How often a worker has started it.", examples=[1])
     cancel_requested: bool = Field(description="Whether a client asked to stop it.", examples=[False])
-    priority: int = Field(description="0 is the most urgent, 7 the least.", examples=[3])
-    parent_id: str | None = Field(description="The plan that this one was replanned from.", examples=[None])
-    study_id: str | None = Field(description="The study that it belongs to.", examples=[None])
-    links: PlanLinks = Field(description="Where its parts are.", examples=[{}])
+    priority: int = Field(description="Urgency: 0 is the greatest, 7 the least.", examples=[3])
+    parent_id: str | None = Field(description="The plan it was replanned from; null: none.", examples=[None])
+    study_id: str | None = Field(description="The study that it belongs to; null: none.", examples=[None])
+    links: PlanLinks = Field(description="Where its parts are.")
 
 
 class PlanStatus(PlanHead):
     """The light view: what a poller wants."""
 
-    elapsed_s: float = Field(description="Seconds of searching so far.", examples=[12.5])
-    queue_position: int | None = Field(description="Plans before it in the queue; null once started.", examples=[0])
-    num_events: int = Field(description="Sequence number of the latest event.", examples=[42])
-    progress: Progress | None = Field(description="The latest news of the search.", examples=[{}])
-    figures: Figures | None = Field(description="Headline figures of the best plan so far.", examples=[None])
+    elapsed_s: Seconds = Field(description="Time of searching so far.", examples=[12.5])
+    queue_position: int | None = Field(
+        description="Queued plans of the same API key that go first; null once started.", examples=[0]
+    )
+    num_events: int = Field(description="Number of the latest event of the stream.", examples=[42])
+    progress: Progress | None = Field(description="The latest news of the search; null before any.")
+    figures: Figures | None = Field(description="Headline figures of the best plan so far; null before any.")
 
 
 class PlanEnvelope(PlanHead):
     """The full view: the outcome too."""
 
-    outcome: Outcome | None = Field(description="What the search ended with, or has so far.", examples=[None])
+    outcome: Outcome | None = Field(
+        description="What the search ended with, or its best plan so far; null before there is one."
+    )
     fault: ProblemItem | None = Field(description="Why it failed or was stopped; null otherwise.", examples=[None])
 
 
 class PlanPage(Answer):
     """Some plans, newest first."""
 
-    items: list[PlanStatus] = Field(description="Light views.", examples=[[]])
+    items: list[PlanStatus] = Field(description="Light views.")
     next_cursor: str | None = Field(
         description="Give it as `cursor` for the next page; null: no more.", examples=[None]
     )
@@ -105,23 +134,26 @@ class PlanPage(Answer):
 class Validation(Answer):
     """What arithmetic says of a request."""
 
-    feasible: bool = Field(description="No reason was found; a search may still find one.", examples=[True])
-    reasons: list[Reason] = Field(description="Typed reasons with the numbers that clash.", examples=[[]])
+    feasible: bool = Field(
+        description="False: proven, no plan exists. True: arithmetic finds no reason; a search may still find one.",
+        examples=[False],
+    )
+    reasons: list[Reason] = Field(description="Why no plan exists: typed, with the numbers that clash and remedies.")
 
 
 class EvaluationRequest(Answer):
     """A request and a plan that someone made for it."""
 
-    request: PlanRequest = Field(description="The request.")
-    plan: Plan = Field(description="The plan to be judged.")
+    request: PlanRequest = Field(description="The request that the plan is for.")
+    plan: Plan = Field(description="The plan to be judged, in the form of `outcome.plan` of a plan of this service.")
 
 
 class Comparison(Answer):
     """A plan beside ours for the same request."""
 
     plan_id: str = Field(description="Our plan.", examples=["plan_019da1b2c3d4"])
-    iteration_s: float = Field(description="Its iteration time.", examples=[6.2])
-    lower_bound_s: float | None = Field(description="Proven least iteration time.", examples=[6.1])
+    iteration_s: Seconds = Field(description="Its iteration time.", examples=[6.2])
+    lower_bound_s: Seconds | None = Field(description="Proven: no plan iterates faster.", examples=[6.1])
     times_as_slow: float | None = Field(
         description="Iteration time of the plan given over that of ours; below 1 it is the faster one.", examples=[1.04]
     )
@@ -130,14 +162,13 @@ class Comparison(Answer):
 class Evaluation(Answer):
     """What the judge says, how long it takes, and how that compares with ours."""
 
-    verdict: Verdict = Field(description="Rules checked and broken.", examples=[{}])
-    replayed_iteration_s: float | None = Field(
+    verdict: Verdict = Field(description="Rules checked and broken.")
+    replayed_iteration_s: Seconds | None = Field(
         description="Iteration time by our replay of the plan, links shared fairly; null when it cannot be replayed.",
         examples=[6.41],
     )
     comparison: Comparison | None = Field(
-        description="Against our latest plan of the same request; null: submit the request to POST /v1/plans first.",
-        examples=[None],
+        description="Against our latest plan of the same request; null: submit the request to POST /v1/plans first."
     )
 
 

@@ -18,6 +18,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
 from app.api.answers import Answer, when
+from app.api.examples import CALIBRATION_EXAMPLES, MEASURED_RUNS_CSV
 from app.api.headers import Asking, Service
 from app.api.problems import Rejected, documented, not_found
 from app.documents import parse_json, read_model
@@ -25,6 +26,7 @@ from app.faults import Fault, Refused
 from app.storage.calibrations import CalibrationRow
 from models.base import MOST
 from models.stack import StackProfile
+from solver.validation.columns import COLUMNS, NEEDED
 
 router = APIRouter(prefix="/v1/calibrations", tags=["calibrations"])
 CalibrationId = Annotated[str, Path(pattern=r"^cal_[0-9a-f]{32}$", description="Name of the calibration.")]
@@ -37,23 +39,32 @@ Cell = (
 )
 
 
+ROWS = (
+    "The measured runs, one object each, at least two for every constant that is fitted. "
+    f"Needed are {', '.join(NEEDED)}, and iter_time_s or tflops_per_gpu; the name of a well-known model stands for its "
+    "shape. Cells may be text or numbers; other columns pass. All columns: "
+    + "; ".join(f"`{name}` {meaning}" for name, meaning in COLUMNS.items())
+    + "."
+)
+
+
 class CalibrationRequest(Answer):
-    """Measured runs, one object each with the columns of the measured training data."""
+    """Measured runs, and what to fit to them."""
 
     name: str = Field(
         "calibrated", min_length=1, max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
         description="Name of the fitted profile.", examples=["our-cluster"],
     )  # fmt: skip
     constants: list[str] = Field(
-        default_factory=list, max_length=40, description="Constants to fit; empty: what the rows can tell.",
-        examples=[["gemm_efficiency"]],
+        default_factory=list, max_length=40, examples=[["gemm_efficiency"]],
+        description="Constants of the profile to fit; empty: what the rows can tell.",
     )  # fmt: skip
     profile: str | None = Field(
-        None, max_length=120, description="Catalogue profile to start from; null: what most rows choose.",
+        None, max_length=120, description="Catalogue profile to start from; null: the one that most rows suggest.",
         examples=["megatron-2024"],
     )  # fmt: skip
     rows: list[dict[str, Cell]] = Field(
-        min_length=1, description="The measured runs.", examples=[[{"gpu": "A100-80GB", "tp": 8}]]
+        min_length=1, description=ROWS, examples=[[{"model": "GPT-1.5B", "gpu": "A100-80G", "tp": 1}]]
     )
 
 
@@ -62,19 +73,28 @@ class Calibration(Answer):
 
     id: str = Field(description="Give it as options.stack_profile of a request.", examples=["cal_019da1b2c3d4"])
     created_at: datetime = Field(description="When it was made.", examples=["2026-01-01T00:00:00Z"])
-    rows: int = Field(description="Runs that were used.", examples=[24])
-    fitted: dict[str, float] = Field(description="Fitted constants.", examples=[{"gemm_efficiency": 0.71}])
-    fit_mean_abs_pct: float = Field(description="Mean error on the rows it saw.", examples=[2.1])
-    fit_median_abs_pct: float = Field(description="Median error on the rows it saw.", examples=[1.6])
-    cross_validated_mean_abs_pct: float = Field(description="Mean error on rows held back.", examples=[3.0])
-    cross_validated_median_abs_pct: float = Field(description="Median error on rows held back.", examples=[2.4])
-    profile: StackProfile = Field(description="The profile, usable inline as options.stack_profile.", examples=[{}])
+    rows: int = Field(description="Number of measured runs that were used.", examples=[24])
+    fitted: dict[str, float] = Field(
+        description="The fitted constants, each in the unit of its field in the profile.",
+        examples=[{"gemm_efficiency": 0.71}],
+    )
+    fit_mean_abs_pct: float = Field(
+        description="Mean absolute error of the iteration time on the rows it was fitted to, in percent.",
+        examples=[2.1],
+    )
+    fit_median_abs_pct: float = Field(description="The median of the same, in percent.", examples=[1.6])
+    cross_validated_mean_abs_pct: float = Field(
+        description="Mean absolute error on rows that the fit had not seen, in percent: what to expect of new runs.",
+        examples=[3.0],
+    )
+    cross_validated_median_abs_pct: float = Field(description="The median of the same, in percent.", examples=[2.4])
+    profile: StackProfile = Field(description="The profile; it may also stand itself as options.stack_profile.")
 
 
 class CalibrationPage(Answer):
     """Some calibrations, newest first."""
 
-    items: list[Calibration] = Field(description="Calibrations.", examples=[[]])
+    items: list[Calibration] = Field(description="Calibrations with their profiles.")
     next_cursor: str | None = Field(
         description="Give it as `cursor` for the next page; null: no more.", examples=[None]
     )
@@ -82,11 +102,16 @@ class CalibrationPage(Answer):
 
 @router.post("", status_code=201, response_model=Calibration,
              responses=documented(400, 408, 413, 415, 422, 500, 503), summary="Fit a profile to measured runs",
+             response_description="The fitted profile with its errors; it will be at `Location`.",
              openapi_extra={"requestBody": {"required": True, "content": {
-                 "application/json": {"schema": {"$ref": "#/components/schemas/CalibrationRequest"}},
-                 "text/csv": {"schema": {"type": "string"}}}}})  # fmt: skip
+                 "application/json": {"schema": {"$ref": "#/components/schemas/CalibrationRequest"},
+                                      "examples": CALIBRATION_EXAMPLES},
+                 "text/csv": {"schema": {"type": "string"}, "example": MEASURED_RUNS_CSV}}}})  # fmt: skip
 async def calibrate(http: Request, service: Service, caller: Asking) -> Response:
-    """Fit the constants that the rows can speak about; refuses too few or contradictory rows. CSV takes no options."""
+    """Fit constants of a stack profile to measured runs; too few or contradictory rows are refused.
+
+    A body of `text/csv` is the table alone: it has no place for a name, constants or a profile.
+    """
     asked = await run_sync(_read, http.headers.get("content-type", ""), await http.body())
     if len(asked.rows) > service.settings.max_calibration_rows:
         raise Refused((_too_many(len(asked.rows), service.settings.max_calibration_rows),))
@@ -97,7 +122,8 @@ async def calibrate(http: Request, service: Service, caller: Asking) -> Response
     return JSONResponse(_answer(row), status_code=201, headers={"Location": f"/v1/calibrations/{row.id}"})
 
 
-@router.get("", response_model=CalibrationPage, responses=documented(400, 503), summary="List calibrations")
+@router.get("", response_model=CalibrationPage, responses=documented(400, 503), summary="List calibrations",
+            response_description="One page, newest first.")  # fmt: skip
 def list_calibrations(
     service: Service,
     caller: Asking,
@@ -113,7 +139,7 @@ def list_calibrations(
 
 
 @router.get("/{calibration_id}", response_model=Calibration, responses=documented(400, 404, 503),
-            summary="Read a calibration")  # fmt: skip
+            response_description="The fitted profile with its errors.", summary="Read a calibration")  # fmt: skip
 def read_calibration(calibration_id: CalibrationId, service: Service, caller: Asking) -> Response:
     """The fitted profile with its errors."""
     row = service.calibrations.get(calibration_id, owner=caller.sees)
@@ -123,7 +149,7 @@ def read_calibration(calibration_id: CalibrationId, service: Service, caller: As
 
 
 @router.delete("/{calibration_id}", status_code=204, responses=documented(400, 404, 503),
-               summary="Remove a calibration")  # fmt: skip
+               response_description="Removed.", summary="Remove a calibration")  # fmt: skip
 def delete_calibration(calibration_id: CalibrationId, service: Service, caller: Asking) -> Response:
     """Remove it; plans that used it keep the profile they took from it."""
     if not service.calibrations.delete(calibration_id, owner=caller.sees):

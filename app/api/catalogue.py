@@ -17,8 +17,19 @@ from app.faults import ISSUE_TYPES
 from models.catalogue import Kind, entry_names, named_entry
 
 router = APIRouter(prefix="/v1", tags=["catalogue"])
-PublicKind = Literal["gpus", "models", "clusters"]
-EntryName = Annotated[str, Path(max_length=120, description="Name of the entry.")]
+PublicKind = Annotated[
+    Literal["gpus", "models", "clusters", "frameworks", "stacks"],
+    Path(
+        description="gpus: GPU types; models: architectures; clusters; frameworks: what training frameworks can run; "
+        "stacks: calibrated software-stack profiles, for options.stack_profile."
+    ),
+]
+EntryName = Annotated[str, Path(max_length=120, description="Name of the entry, as the list shows it.")]
+
+
+def _showing(kind: Kind, name: str) -> dict[int | str, dict[str, Any]]:
+    """An entry as the example of an answer in the OpenAPI document."""
+    return {200: {"content": {"application/json": {"example": named_entry(kind, name)}}}}
 
 
 class ExampleLink(BaseModel):
@@ -29,33 +40,39 @@ class ExampleLink(BaseModel):
     href: str = Field(description="Where the body is.", examples=["/v1/examples/llama-405b-two-buildings"])
 
 
-@router.get("/examples", response_model=list[ExampleLink], summary="List requests that are ready to post")
+@router.get("/examples", response_model=list[ExampleLink], summary="List requests that are ready to post",
+            response_description="Names and addresses of the examples.")  # fmt: skip
 def list_examples() -> list[ExampleLink]:
     """Each can be sent to POST /v1/plans as it is."""
     return [ExampleLink(id=name, title=title(name), href=f"/v1/examples/{name}") for name in entry_names("examples")]
 
 
-@router.get("/examples/{name}", response_model=dict[str, Any], responses=documented(400, 404),
-            summary="Read an example request")  # fmt: skip
+@router.get("/examples/{name}", response_model=dict[str, Any],
+            responses={**_showing("examples", "llama-8b-single-building"), **documented(400, 404)},
+            response_description="A request.", summary="Read an example request")  # fmt: skip
 def read_example(name: EntryName) -> Any:
     """A body for POST /v1/plans."""
     return _entry("examples", name)
 
 
-@router.get("/catalogue/{kind}", response_model=list[str], responses=documented(400), summary="List catalogue entries")
+@router.get("/catalogue/{kind}", response_model=list[str],
+            responses={200: {"content": {"application/json": {"example": entry_names("gpus")}}}, **documented(400)},
+            response_description="Names, sorted.", summary="List catalogue entries")  # fmt: skip
 def list_catalogue(kind: PublicKind) -> list[str]:
     """Names that a request may use in place of the whole object."""
     return list(entry_names(kind))
 
 
-@router.get("/catalogue/{kind}/{name}", response_model=dict[str, Any], responses=documented(400, 404),
-            summary="Read a catalogue entry")  # fmt: skip
+@router.get("/catalogue/{kind}/{name}", response_model=dict[str, Any],
+            responses={**_showing("gpus", "H100-SXM-80G"), **documented(400, 404)},
+            response_description="The whole object.", summary="Read a catalogue entry")  # fmt: skip
 def read_catalogue(kind: PublicKind, name: EntryName) -> Any:
     """The whole object, with the source of its numbers."""
     return _entry(kind, name)
 
 
-@router.get("/issue-types", response_model=list[IssueType], summary="List the codes that problems carry")
+@router.get("/issue-types", response_model=list[IssueType], summary="List the codes that problems carry",
+            response_description="Every code with its HTTP status and its meaning.")  # fmt: skip
 def list_issue_types() -> list[IssueType]:
     """The published catalogue: codes are never renamed."""
     return [

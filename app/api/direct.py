@@ -16,7 +16,7 @@ from fastapi.responses import Response
 from pydantic import TypeAdapter
 
 from app.api.answers import Evaluation, EvaluationRequest, Validation
-from app.api.examples import REQUEST_EXAMPLES
+from app.api.examples import EVALUATION_EXAMPLES, REQUEST_EXAMPLES, SCHEDULE_EXAMPLES
 from app.api.headers import Asking, Service
 from app.api.problems import documented
 from app.documents import canonical, digest
@@ -31,7 +31,8 @@ ERRORS = documented(400, 408, 413, 415, 422, 500, 503)
 JSON = "application/json"
 
 
-@router.post("/plans:validate", response_model=Validation, responses=ERRORS, summary="Check a request, without search")
+@router.post("/plans:validate", response_model=Validation, responses=ERRORS, summary="Check a request, without search",
+             response_description="What arithmetic says of the request.")  # fmt: skip
 def validate_request(
     request: Annotated[PlanRequest, Body(openapi_examples=REQUEST_EXAMPLES)], service: Service, caller: Asking
 ) -> Validation:
@@ -40,11 +41,15 @@ def validate_request(
     return Validation(feasible=not reasons, reasons=reasons)
 
 
-@router.post("/plans:evaluate", response_model=Evaluation, responses=ERRORS, summary="Judge a plan that you made")
-def evaluate_plan(body: EvaluationRequest, service: Service, caller: Asking) -> Response:
+@router.post("/plans:evaluate", response_model=Evaluation, responses=ERRORS, summary="Judge a plan that you made",
+             response_description="The verdict, the time by replay, and ours beside it.")  # fmt: skip
+def evaluate_plan(
+    body: Annotated[EvaluationRequest, Body(openapi_examples=EVALUATION_EXAMPLES)], service: Service, caller: Asking
+) -> Response:
     """The judge checks every rule from the request and the plan alone, and a replay times it, whoever made it.
 
-    The time is compared with that of our latest plan for the same request, if there is one.
+    The time is compared with that of our latest plan for the same request, if there is one. A plan of this service is
+    `outcome.plan` of `GET /v1/plans/{plan_id}`, its request `GET /v1/plans/{plan_id}/request`.
     """
     request = service.with_profile(body.request, caller)
     verdict, replayed = service.evaluate(request, body.plan)
@@ -66,8 +71,11 @@ def _comparison(ours: PlanRow, given_s: float) -> dict[str, object]:
     }
 
 
-@router.post("/schedules", response_model=PipelineSchedule, responses=ERRORS, summary="Time a placed pipeline")
-async def schedule_pipeline(problem: PipelineProblem, service: Service, http: Request) -> Response:
+@router.post("/schedules", response_model=PipelineSchedule, responses=ERRORS, summary="Time a placed pipeline",
+             response_description="The schedule with its bound.")  # fmt: skip
+async def schedule_pipeline(
+    problem: Annotated[PipelineProblem, Body(openapi_examples=SCHEDULE_EXAMPLES)], service: Service, http: Request
+) -> Response:
     """The best order and start of every operation of one pipeline, with its bound; ends early if the client leaves."""
     gone = threading.Event()
     answer: list[bytes] = []

@@ -25,6 +25,7 @@ router = APIRouter(prefix="/v1/plans", tags=["plans"])
 KEEP_ALIVE_S = 15.0
 LAST_EVENT = 10**12 - 1
 MEDIA_TYPE = "text/event-stream"
+STREAM = "Events of four kinds: `state`, `progress`, `incumbent` (a better plan is stored) and, at last, `done`."
 # Before OpenAPI 3.2 the schema of an event stream is that of one event, its fields as text.
 EVENT_SCHEMA = {
     "type": "object",
@@ -41,12 +42,18 @@ EVENT_SCHEMA = {
     "required": ["id", "event", "data"],
 }
 
+EXAMPLE = {
+    "id": "4",
+    "event": "incumbent",
+    "data": '{"at":"2026-01-01T00:00:12.500Z","iteration_s":6.45,"lower_bound_s":6.1,"relative_gap":0.05}',
+}
+
 
 @router.get("/{plan_id}/events", response_class=StreamingResponse,
             dependencies=[PlaceToWait],
-            responses={200: {"description": "state, progress, incumbent and, at last, done",
-                             "content": {MEDIA_TYPE: {"schema": EVENT_SCHEMA}}},
-                       204: {"description": "The plan has ended and every event was delivered"},
+            responses={200: {"description": STREAM,
+                             "content": {MEDIA_TYPE: {"schema": EVENT_SCHEMA, "example": EXAMPLE}}},
+                       204: {"description": "The plan has ended and every event was delivered."},
                        **documented(400, 404, 429, 503)},
             summary="Follow a search")  # fmt: skip
 async def follow_plan(

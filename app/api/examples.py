@@ -1,12 +1,22 @@
-"""The requests that are ready to post, as the OpenAPI document and the example routes show them.
+"""Bodies that are ready to send, and typical problems, as the OpenAPI document and the example routes show them.
 
-Owns their titles. The bodies are catalogue entries.
+Owns these documents and their titles; whole plan requests are catalogue entries. Tests send every one of them.
 """
 
 from __future__ import annotations
 
-from fastapi.openapi.models import Example
+import csv
+import json
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
 
+from fastapi.openapi.models import Example
+from pydantic import BaseModel
+
+from app.api.answers import PlanHead, PlanLinks
+from app.api.problems import example_name, problem_body
+from app.faults import Fault
 from models.catalogue import entry_names, named_entry
 
 
@@ -21,4 +31,136 @@ def title(name: str) -> str:
 
 REQUEST_EXAMPLES: dict[str, Example] = {
     name: Example(summary=title(name), value=named_entry("examples", name)) for name in entry_names("examples")
+}
+REPLAN_EXAMPLES: dict[str, Example] = {
+    "building-lost": Example(summary="A building is lost: move out of it", value={"lost_places": ["west"]}),
+    "fewer-gpus": Example(
+        summary="Fewer GPUs may be used", value={"patch": {"constraints": {"max_gpus": 8192}}, "lost_places": []}
+    ),
+}
+STUDY_EXAMPLES: dict[str, Example] = {
+    "batch-by-gpus": Example(
+        summary="Two batch sizes on two numbers of GPUs: four plans",
+        value={
+            "name": "batch by GPUs",
+            "base": named_entry("examples", "llama-8b-single-building"),
+            "axes": {"/workload/global_batch_sequences": [512, 1024], "/constraints/max_gpus": [1024, 2048]},
+        },
+    ),
+    "what-may-cross": Example(
+        summary="What it costs when pipelines, or replicas, may not cross buildings: two plans",
+        value={
+            "name": "what may cross",
+            "base": named_entry("examples", "llama-405b-two-buildings"),
+            "patches": [
+                {"constraints": {"pipeline_may_cross_buildings": False}},
+                {"constraints": {"data_parallel_may_cross_buildings": False}},
+            ],
+        },
+    ),
+}
+
+
+def _pipeline(num_stages: int, **changes: Any) -> dict[str, Any]:
+    """A problem of equal stages: 20 ms forward, 22 ms for the input gradient, 16 ms for the weight gradient."""
+    stage = {"forward_s": 0.02, "input_grad_s": 0.022, "weight_grad_s": 0.016, "activation_bytes": 1e9}
+    body = {"num_microbatches": 8, "stages": [stage] * num_stages, "options": {"time_limit_s": 5}}
+    return {**body, **changes}
+
+
+SCHEDULE_EXAMPLES: dict[str, Example] = {
+    "two-buildings": Example(
+        summary="Four ranks, the middle hop between two buildings 60 ms apart",
+        value=_pipeline(
+            4,
+            ranks=[{}] * 4,
+            hops=[{"from_stage": 1, "to_stage": 2, "latency_s": 0.06, "transfer_s": 0.005, "link": "east-west"}],
+        ),
+    ),
+    "v-shaped-little-memory": Example(
+        summary="Four ranks with two chunks each, folded as a V, and memory for six chunks in flight",
+        value=_pipeline(8, ranks=[{"activation_budget_bytes": 6e9}] * 4, layout="v"),
+    ),
+}
+
+
+# Published iteration times of GPT models (arXiv 2401.10241); ten rows are enough for the five constants they can tell.
+MEASURED_RUNS_CSV = """\
+model,layers,hidden,heads,seq_len,gpu,num_gpus,tp,pp,mbs,gbs,precision,recompute,schedule,framework,iter_time_s
+GPT-1.5B,22,2304,24,1024,A100-80G,8,1,8,6,384,fp16,none,1F1B,Megatron-LM,3.5294
+GPT-6.2B,30,4096,32,1024,A100-80G,8,1,8,3,192,fp16,none,1F1B,Megatron-LM,5.9553
+GPT-14.6B,46,5120,40,1024,A100-80G,16,1,16,1,128,fp16,none,1F1B,Megatron-LM,4.878
+GPT-28.3B,62,6144,48,1024,A100-80G,32,1,32,1,128,fp16,none,1F1B,Megatron-LM,5.0
+GPT-1.5B,22,2304,24,1024,A100-80G,8,1,8,6,144,fp16,none,interleaved-1F1B (1 layer per chunk),Megatron-LM,1.374
+GPT-6.2B,30,4096,32,1024,A100-80G,8,1,8,3,72,fp16,none,interleaved-1F1B (1 layer per chunk),Megatron-LM,2.2444
+GPT-6.2B,30,4096,32,1024,A100-80G,8,1,8,3,192,fp16,none,interleaved-1F1B (1 layer per chunk),Megatron-LM,5.7279
+GPT-28.3B,62,6144,48,1024,A100-80G,32,1,32,1,128,fp16,none,interleaved-1F1B (1 layer per chunk),Megatron-LM,4.7059
+GPT-1.5B,22,2304,24,1024,A100-80G,8,1,8,6,192,fp16,none,ZB-1p,Megatron-LM,1.791
+GPT-6.2B,30,4096,32,1024,A100-80G,8,1,8,3,72,fp16,none,ZB-1p,Megatron-LM,2.3196
+"""
+CALIBRATION_EXAMPLES: dict[str, Example] = {
+    "one-constant": Example(
+        summary="Four measured runs of one stack, one constant freed",
+        value={
+            "name": "our-cluster",
+            "constants": ["gemm_efficiency"],
+            "rows": list(csv.DictReader(MEASURED_RUNS_CSV.splitlines()))[:4],
+        },
+    )
+}
+_EVALUATION: dict[str, Any] = json.loads((resources.files(__package__) / "evaluation.json").read_text(encoding="utf-8"))
+EVALUATION_EXAMPLES: dict[str, Example] = {
+    "two-small-buildings": Example(
+        summary="A pipeline over two buildings of 16 GPUs each, with its request", value=_EVALUATION
+    )
+}
+
+
+def _shown(model: type[BaseModel]) -> dict[str, Any]:
+    """The first example of every field that has one."""
+    return {name: field.examples[0] for name, field in model.model_fields.items() if field.examples}
+
+
+_PLANNED = {"status": "planned", "plan": _EVALUATION["plan"], "complete": True, "elapsed_s": 1.1}
+_ENVELOPE = {**_shown(PlanHead), "links": _shown(PlanLinks), "outcome": _PLANNED, "fault": None}
+PLAN_CONTENT = {"application/json": {"examples": {"planned": {"$ref": "#/components/examples/planned"}}}}
+
+# One typical fault of every status.
+_FAULTS = (
+    Fault("invalid-json", "not a JSON document: expected value at line 3 column 14", "", "one JSON document in UTF-8",
+          "Correct the text at the stated line and column."),
+    Fault("credentials-missing", "the request has no Authorization header", "", "Authorization: Bearer isthmus_...",
+          "Ask whoever runs the service for a key.", "header Authorization"),
+    Fault("not-allowed", "this needs the scope submit, the key has read", "", "keys with the scope submit",
+          "Use another key.", "header Authorization"),
+    Fault("not-found", "there is no plan 'plan_019da1b2c3d4'", "", "what the list shows",
+          "Use an id that GET /v1/plans lists.", "path"),
+    Fault("body-too-slow", "the body did not arrive within 30 s", "", "at most 30 s",
+          "Send the request again over a faster connection."),
+    Fault("idempotency-key-in-use", "another request with this Idempotency-Key is being answered right now", "",
+          "one request at a time per key",
+          "Wait for the answer of the first request, or send it again a little later."),
+    Fault("body-too-large", "the body has 33,554,433 bytes or more, the limit is 33,554,432", "",
+          "at most 33,554,432 bytes", "Name catalogue entries instead of whole objects, or merge equal pools."),
+    Fault("unsupported-media-type", "the body is declared as 'text/plain', content encoding 'none'", "",
+          "Content-Type: application/json without Content-Encoding",
+          "Send JSON, uncompressed, and say so in Content-Type.", "header Content-Type"),
+    Fault("out-of-range", "Input should be greater than 0, got -1", "/options/time_limit_s", "more than 0",
+          "Give a value in the allowed range, in the unit that the field name states."),
+    Fault("queue-full", "1000 plans wait and 1 would be added, the limit is 1000", "",
+          "at most 1000 queued plans of this service", "Send the request again after the time in Retry-After.",
+          limit=1000, value=1001),
+    Fault("internal-error", "a defect of this program", "", "",
+          "Report the time and the path of the request to whoever runs the service."),
+    Fault("not-ready", "the database of the service does not answer", "", "",
+          "Send the request again after the time in Retry-After."),
+)  # fmt: skip
+PROBLEM_EXAMPLES: Mapping[str, Mapping[str, Any]] = {
+    example_name(body["status"]): {"summary": body["title"], "value": body}
+    for body in (problem_body("/v1/plans", [fault.to_dict()]) for fault in _FAULTS)
+}
+# What responses refer to by name, because many share it or because it is long.
+SHARED_EXAMPLES: Mapping[str, Mapping[str, Any]] = {
+    **PROBLEM_EXAMPLES,
+    "planned": {"summary": "A small plan over two buildings", "value": _ENVELOPE},
 }

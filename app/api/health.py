@@ -23,6 +23,7 @@ from app.jobs.service import PlanService
 from app.storage.plans import State
 
 router = APIRouter(tags=["operations"])
+METRICS_EXAMPLE = 'isthmus_plans{state="queued"} 3.0\nisthmus_oldest_queued_seconds 12.5\nisthmus_workers 2.0\n'
 STATES: tuple[State, ...] = ("queued", "running", "succeeded", "incomplete", "cancelled", "failed")
 
 
@@ -51,13 +52,15 @@ class ServiceCollector(Collector):
         yield GaugeMetricFamily("isthmus_workers", "Workers heard of lately.", value=living)
 
 
-@router.get("/healthz/live", response_model=Health, summary="Is this process alive?")
+@router.get("/healthz/live", response_model=Health, summary="Is this process alive?",
+            response_description="It is.")  # fmt: skip
 async def live() -> Health:
     """Answers as long as the process can."""
     return Health()
 
 
-@router.get("/healthz/ready", response_model=Health, responses=documented(503), summary="Can the service take work?")
+@router.get("/healthz/ready", response_model=Health, responses=documented(503), summary="Can the service take work?",
+            response_description="It can.")  # fmt: skip
 def ready(service: Service) -> Health:
     """The database answers and at least one worker has shown itself lately."""
     if service.closing.is_set():
@@ -77,7 +80,9 @@ async def _registry(request: Request) -> CollectorRegistry:
     return registry
 
 
-@router.get("/metrics", response_class=PlainTextResponse, responses=documented(503), summary="Figures for Prometheus")
+@router.get("/metrics", response_class=PlainTextResponse, summary="Figures for Prometheus",
+            responses={200: {"content": {"text/plain": {"example": METRICS_EXAMPLE}}}, **documented(503)},
+            response_description="One figure per line.")  # fmt: skip
 def metrics(registry: Annotated[CollectorRegistry, Depends(_registry)]) -> Response:
     """Queue, workers and requests in the text format of Prometheus."""
     return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -16,7 +16,7 @@ from fastapi import APIRouter, Body, Header, Path, Query
 from fastapi.responses import JSONResponse, Response
 
 from app.api.answers import PlanEnvelope, PlanPage, PlanStatus, StateName, envelope, etag, status
-from app.api.examples import REQUEST_EXAMPLES
+from app.api.examples import PLAN_CONTENT, REQUEST_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency, WaitS, matches
 from app.api.problems import Rejected, documented, not_found
 from app.documents import read_plan, read_request
@@ -38,7 +38,9 @@ JSON = "application/json"
     "",
     status_code=202,
     response_model=PlanStatus,
-    responses={200: {"model": PlanEnvelope, "description": "Ended within `Prefer: wait`"},
+    response_description="Queued; the plan will be at `Location`.",
+    responses={200: {"model": PlanEnvelope, "description": "Ended within the time of `Prefer: wait`: the whole plan.",
+                     "content": PLAN_CONTENT},
                **documented(400, 408, 409, 413, 415, 422, 429, 503)},
     summary="Ask for a plan",
 )  # fmt: skip
@@ -73,7 +75,8 @@ async def answer_of(service: PlanService, submitted: Submitted, wait_s: float | 
     return JSONResponse(await run_sync(_status, service, row), status_code=202, headers=headers)
 
 
-@router.get("", response_model=PlanPage, responses=documented(400, 503), summary="List plans, newest first")
+@router.get("", response_model=PlanPage, responses=documented(400, 503), summary="List plans, newest first",
+            response_description="One page of light views.")  # fmt: skip
 def list_plans(
     service: Service,
     caller: Asking,
@@ -93,8 +96,10 @@ def list_plans(
 
 
 @router.get("/{plan_id}", response_model=PlanEnvelope,
-            responses={304: {"description": "Unchanged"}, **documented(400, 404, 503)},
-            summary="Read a plan")  # fmt: skip
+            responses={200: {"content": PLAN_CONTENT},
+                       304: {"description": "The plan is still what `If-None-Match` names."},
+                       **documented(400, 404, 503)},
+            response_description="The whole plan, as far as it is.", summary="Read a plan")  # fmt: skip
 async def read_plan_envelope(
     plan_id: PlanId, service: Service, caller: Asking, if_none_match: IfNoneMatch = None
 ) -> Response:
@@ -116,7 +121,7 @@ async def read_plan_envelope(
 
 
 @router.get("/{plan_id}/status", response_model=PlanStatus, responses=documented(400, 404, 503),
-            summary="Read the light status of a plan")  # fmt: skip
+            response_description="State and headline figures.", summary="Read the light status of a plan")  # fmt: skip
 def read_status(plan_id: PlanId, service: Service, caller: Asking) -> Response:
     """State, incumbent, bound, gap and queue position, without the plan itself."""
     row = found(service, plan_id, caller, with_outcome=False)
@@ -125,6 +130,7 @@ def read_status(plan_id: PlanId, service: Service, caller: Asking) -> Response:
 
 
 @router.get("/{plan_id}/request", response_model=PlanRequest, responses=documented(400, 404, 503),
+            response_description="The request with everything filled in.",
             summary="Read the request of a plan")  # fmt: skip
 def read_plan_request(plan_id: PlanId, service: Service, caller: Asking) -> Response:
     """The request as it was understood: catalogue names filled in, defaults stated."""
@@ -135,7 +141,9 @@ def read_plan_request(plan_id: PlanId, service: Service, caller: Asking) -> Resp
 
 
 @router.post("/{plan_id}:cancel", status_code=202, response_model=PlanStatus,
-             responses={200: {"model": PlanStatus, "description": "Has ended"}, **documented(400, 404, 503)},
+             responses={200: {"model": PlanStatus, "description": "The search has ended."},
+                        **documented(400, 404, 503)},
+             response_description="The search has been asked to stop, and ends soon.",
              summary="Stop a search and keep its best plan")  # fmt: skip
 async def cancel_plan(plan_id: PlanId, service: Service, caller: Asking, wait_s: WaitS) -> Response:
     """A queued plan ends at once, a running one soon; a finished one stays as it is."""
@@ -148,7 +156,8 @@ async def cancel_plan(plan_id: PlanId, service: Service, caller: Asking, wait_s:
     return JSONResponse(body, status_code=200 if row.is_terminal else 202)
 
 
-@router.delete("/{plan_id}", status_code=204, responses=documented(400, 404, 503), summary="Remove a plan")
+@router.delete("/{plan_id}", status_code=204, responses=documented(400, 404, 503), summary="Remove a plan",
+               response_description="Removed.")  # fmt: skip
 async def delete_plan(plan_id: PlanId, service: Service, caller: Asking) -> Response:
     """Remove the plan, its request and its events; a running search is stopped and forgotten."""
     is_gone = await run_sync(partial(service.plans.delete, plan_id, owner=caller.sees))
@@ -158,12 +167,18 @@ async def delete_plan(plan_id: PlanId, service: Service, caller: Asking) -> Resp
     return Response(status_code=204)
 
 
-@router.get("/{plan_id}/artifacts/{kind}", responses={200: {"description": "The artifact", "content": {
+@router.get("/{plan_id}/artifacts/{kind}",
+            responses={200: {"description": "The plan in the chosen form, as a file to download.", "content": {
                 "application/json": {}, "application/yaml": {}, "text/csv": {}, "text/html": {}, "text/plain": {}}},
                 **documented(400, 404, 409, 422, 503)},
             summary="Export a plan for another tool")  # fmt: skip
-def read_artifact(plan_id: PlanId, kind: ArtifactKind, service: Service, caller: Asking) -> Response:
-    """The plan in the form of another tool, made on request."""
+def read_artifact(
+    plan_id: PlanId,
+    kind: Annotated[ArtifactKind, Path(description="The form; `export-notes` says what each needs and cannot say.")],
+    service: Service,
+    caller: Asking,
+) -> Response:
+    """The plan in the form of another tool, made on request. 409 as long as there is no plan."""
     row = found(service, plan_id, caller)
     request = service.plans.request(plan_id)
     if row.outcome is None or request is None or json.loads(row.outcome)["status"] != "planned":

@@ -70,20 +70,24 @@ class ProblemItem(BaseModel):
     what: str = Field(description="What is wrong.", examples=["Input should be greater than 0, got -1"])
     allowed: str = Field(description="What is accepted.", examples=["more than 0"])
     remedy: str = Field(description="What to do.", examples=["Give a value in the allowed range."])
-    limit: float | None = Field(None, description="The limit that was passed, where there is one.", examples=[1000])
-    value: float | None = Field(None, description="The value that passed it.", examples=[1001])
+    limit: float | None = Field(
+        None, description="The limit that the value is beyond, where there is one.", examples=[1000]
+    )
+    value: float | None = Field(None, description="The value that is beyond it.", examples=[1001])
 
 
 class Problem(BaseModel):
-    """An error, as RFC 9457 has it, with every fault of the request."""
+    """An error, as RFC 9457 has it (`application/problem+json`), with every fault of the request."""
 
-    type: str = Field(description="Where the code is explained.", examples=["/v1/issue-types#out-of-range"])
+    type: str = Field(
+        description="Name of the code; GET /v1/issue-types lists them.", examples=["/v1/issue-types#out-of-range"]
+    )
     title: str = Field(description="The code in words.", examples=["The number lies outside the allowed range."])
     status: int = Field(description="The HTTP status.", examples=[422])
     detail: str = Field(description="What is wrong with this request.", examples=["2 faults; first: ..."])
-    instance: str = Field(description="The path that was asked.", examples=["/v1/plans"])
+    instance: str = Field(description="The path of the request.", examples=["/v1/plans"])
     code: str = Field(description="The code of the first fault.", examples=["out-of-range"])
-    errors: list[ProblemItem] = Field(description="Every fault.", examples=[[]])
+    errors: list[ProblemItem] = Field(description="Every fault; at most 100 are listed.")
 
 
 class Rejected(Exception):
@@ -95,15 +99,37 @@ class Rejected(Exception):
         self.headers = dict(headers or {})
 
 
+MEANINGS: Mapping[int, str] = {
+    400: "The request, a parameter or a header is malformed.",
+    401: "The service wants an API key, and there is none or not a living one.",
+    403: "The API key may not do this.",
+    404: "There is no such resource, or it belongs to another owner.",
+    408: "The body did not arrive in time.",
+    409: "Not now: the first request with this Idempotency-Key is still being answered, or the plan is not there yet.",
+    413: "The body has more bytes than this service reads.",
+    415: "The body is not declared as JSON.",
+    422: "Refused. Every fault is listed with its pointer into the body, what is allowed and what to do.",
+    429: "As much is queued, running or waiting as may be. Send it again after the time in `Retry-After`.",
+    500: "A defect of this program.",
+    503: "The service cannot take this now. Send it again after the time in `Retry-After`.",
+}
+
+
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """What the OpenAPI document says of the errors of a route."""
-    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    words = {400: "Malformed", 401: "No key", 403: "Not allowed", 404: "Not found", 408: "Too slow", 409: "Conflict",
-             413: "Too large", 415: "Not JSON", 422: "Refused", 429: "Too much queued", 500: "Defect",
-             503: "Try later"}  # fmt: skip
     # Every route behind the guard can ask for a key, and refuses a head that two readers would read differently.
     known = sorted({400, 401, 403, *statuses})
-    return {status: {"description": words[status], "content": content} for status in known}
+    return {status: {"description": MEANINGS[status], "content": {MEDIA_TYPE: _documented(status)}} for status in known}
+
+
+def _documented(status: int) -> dict[str, Any]:
+    typical = {"$ref": f"#/components/examples/{example_name(status)}"}
+    return {"schema": {"$ref": "#/components/schemas/Problem"}, "examples": {"typical": typical}}
+
+
+def example_name(status: int) -> str:
+    """Name of the typical problem of a status among the examples of the OpenAPI document."""
+    return f"problem-{status}"
 
 
 def not_found(what: str, remedy: str) -> Rejected:
@@ -116,20 +142,24 @@ def problem(
 ) -> JSONResponse:
     """The response for one or more faults; the first decides the status."""
     items = [fault.to_dict() if isinstance(fault, Fault) else _item(fault) for fault in faults]
+    body = problem_body(path, items)
+    return JSONResponse(body, status_code=body["status"], media_type=MEDIA_TYPE, headers=dict(headers or {}))
+
+
+def problem_body(path: str, items: Sequence[Mapping[str, str | float]]) -> dict[str, Any]:
+    """The document for the faults of one request, as plain values."""
     code = str(items[0]["code"])
-    status = STATUSES.get(code, DEFAULT_STATUS)
     more = " or more" if len(items) == MAX_FAULTS else ""
     count = "" if len(items) == 1 else f"{len(items)}{more} faults; first: "
-    body = {
+    return {
         "type": f"/v1/issue-types#{code}",
         "title": ISSUE_TYPES.get(code, code),
-        "status": status,
+        "status": STATUSES.get(code, DEFAULT_STATUS),
         "detail": f"{count}{items[0]['what']}",
         "instance": path,
         "code": code,
         "errors": items,
     }
-    return JSONResponse(body, status_code=status, media_type=MEDIA_TYPE, headers=dict(headers or {}))
 
 
 def _item(values: Mapping[str, str]) -> dict[str, str | float]:

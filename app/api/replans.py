@@ -11,11 +11,12 @@ from functools import partial
 from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter
+from fastapi import APIRouter, Body
 from fastapi.responses import Response
 from pydantic import Field
 
 from app.api.answers import Answer, PlanEnvelope, PlanStatus
+from app.api.examples import PLAN_CONTENT, REPLAN_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency, WaitS
 from app.api.plans import PlanId, answer_of, found, gone
 from app.api.problems import Rejected, documented
@@ -46,7 +47,7 @@ class Replan(Answer):
 
 
 class MoveItem(Answer):
-    """Stage groups of one pipeline rank that change place."""
+    """Stage groups of one pipeline rank that leave one place for another."""
 
     pipeline_rank: int = Field(description="The pipeline rank.", examples=[3])
     from_place: str = Field(description="Where they were.", examples=["west-1"])
@@ -58,22 +59,29 @@ class MoveReport(Answer):
     """What changes place between a plan and the plan it was replanned from."""
 
     parent_id: str = Field(description="The plan before.", examples=["plan_019da1b2c3d4"])
-    num_stage_groups: int = Field(description="Stage groups (replicas x ranks) of the new plan.", examples=[64])
+    num_stage_groups: int = Field(
+        description="Stage groups (replicas times pipeline ranks) of the new plan.", examples=[64]
+    )
     num_moved: int = Field(description="Those that were not in that place before.", examples=[16])
     comparable: bool = Field(
         description="False: tensor, context or pipeline degrees differ, so every stage group is another one.",
         examples=[True],
     )
-    moves: list[MoveItem] = Field(description="From where to where; empty when not comparable.", examples=[[]])
+    moves: list[MoveItem] = Field(
+        description="From where to where; empty when not comparable.",
+        examples=[[{"pipeline_rank": 3, "from_place": "west-1", "to_place": "east-1", "num_stage_groups": 16}]],
+    )
 
 
 @router.post("/{plan_id}:replan", status_code=202, response_model=PlanStatus,
-             responses={200: {"model": PlanEnvelope, "description": "Ended within `Prefer: wait`"},
+             responses={200: {"model": PlanEnvelope, "description": "Ended within the time of `Prefer: wait`.",
+                              "content": PLAN_CONTENT},
                         **documented(400, 404, 408, 409, 413, 415, 422, 429, 503)},
+             response_description="The new plan is queued; it will be at `Location`.",
              summary="Plan again with something changed")  # fmt: skip
 async def replan(
     plan_id: PlanId,
-    body: Replan,
+    body: Annotated[Replan, Body(openapi_examples=REPLAN_EXAMPLES)],
     service: Service,
     caller: Asking,
     wait_s: WaitS,
@@ -94,9 +102,10 @@ async def replan(
 
 
 @router.get("/{plan_id}/moves", response_model=MoveReport, responses=documented(400, 404, 409, 503),
+            response_description="How many stage groups change place, from where to where.",
             summary="Read what moved against the parent")  # fmt: skip
 def read_moves(plan_id: PlanId, service: Service, caller: Asking) -> MoveReport:
-    """The least number of stage groups that change place, replicas being interchangeable."""
+    """The least number of stage groups that change place between a plan of `:replan` and the plan it was made from."""
     row = found(service, plan_id, caller)
     if row.parent_id is None:
         raise _nothing_to_compare(f"plan {plan_id} was not made from another plan")

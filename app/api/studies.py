@@ -11,11 +11,12 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Body, Path, Query
 from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
 from app.api.answers import Answer, Figures, StateName, StopReasonName, when
+from app.api.examples import STUDY_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency
 from app.api.problems import ProblemItem, Rejected, documented, not_found
 from app.jobs.access import STUDY_URGENCY, Caller
@@ -38,7 +39,7 @@ class StudyRequest(Answer):
         "", max_length=120, pattern=PLAIN_TEXT, description="What to call it.", examples=["How much distance costs"]
     )
     base: dict[str, Any] = Field(
-        description="A body of POST /v1/plans.",
+        description="The request that all members start from: a body of POST /v1/plans.",
         examples=[{"cluster": "two-buildings", "workload": {"architecture": "llama-3.1-405b"}}],
     )
     axes: dict[str, list[Any]] = Field(
@@ -60,13 +61,21 @@ class StudyMember(Answer):
 
     index: int = Field(description="Position in the study.", examples=[0])
     changes: dict[str, Any] = Field(description="What differs from the base.", examples=[{"/constraints/max_gpus": 1}])
-    plan_id: str | None = Field(description="Its plan; null if refused or deleted.", examples=["plan_019da1b2c3d4"])
-    state: Literal["refused", "deleted"] | StateName = Field(description="State of the plan.", examples=["succeeded"])
-    stop_reason: StopReasonName | None = Field(description="Why it ended; null before.", examples=["finished"])
-    figures: Figures | None = Field(
-        description="Headline figures of its best plan; null without one: the plan says why.", examples=[None]
+    plan_id: str | None = Field(
+        description="Its plan, at /v1/plans/{plan_id}; null if refused or deleted.", examples=["plan_019da1b2c3d4"]
     )
-    faults: list[ProblemItem] = Field(description="Why it was refused.", examples=[[]])
+    state: Literal["refused", "deleted"] | StateName = Field(
+        description="State of its plan; refused: the request cannot be planned, faults says why; deleted: the plan is "
+        "gone.",
+        examples=["succeeded"],
+    )
+    stop_reason: StopReasonName | None = Field(
+        description="Why its plan ended, as in the plan; null before.", examples=["finished"]
+    )
+    figures: Figures | None = Field(
+        description="Headline figures of its best plan; null without one: the plan says why."
+    )
+    faults: list[ProblemItem] = Field(description="Why it was refused; empty otherwise.")
 
 
 class StudyHead(Answer):
@@ -74,21 +83,27 @@ class StudyHead(Answer):
 
     id: str = Field(description="Name of the study; sorts by time.", examples=["study_019da1b2c3d4"])
     name: str = Field(description="What it is called.", examples=["How much distance costs"])
-    state: StudyState = Field(description="done: no plan of it will change any more.", examples=["running"])
+    state: StudyState = Field(
+        description="queued: none of its plans has started; done: none of them will change any more.",
+        examples=["running"],
+    )
     created_at: datetime = Field(description="When it was submitted.", examples=["2026-01-01T00:00:00Z"])
-    counts: dict[str, int] = Field(description="Plans by state.", examples=[{"queued": 3, "succeeded": 1}])
+    counts: dict[str, int] = Field(
+        description="Members by state; the list of studies leaves out those without a plan.",
+        examples=[{"queued": 3, "succeeded": 1}],
+    )
 
 
 class Study(StudyHead):
     """The full view: the table."""
 
-    members: list[StudyMember] = Field(description="Every member, in order.", examples=[[]])
+    members: list[StudyMember] = Field(description="Every member, in order.")
 
 
 class StudyPage(Answer):
     """Some studies, newest first."""
 
-    items: list[StudyHead] = Field(description="Light views.", examples=[[]])
+    items: list[StudyHead] = Field(description="Light views.")
     next_cursor: str | None = Field(
         description="Give it as `cursor` for the next page; null: no more.", examples=[None]
     )
@@ -96,9 +111,14 @@ class StudyPage(Answer):
 
 @router.post("", status_code=202, response_model=Study,
              responses=documented(400, 408, 409, 413, 415, 422, 429, 503),
+             response_description="Queued; the study will be at `Location`.",
              summary="Plan a grid of requests")  # fmt: skip
 async def submit_a_study(
-    body: StudyRequest, service: Service, caller: Asking, key: IdempotencyKey, urgency: Urgency = None
+    body: Annotated[StudyRequest, Body(openapi_examples=STUDY_EXAMPLES)],
+    service: Service,
+    caller: Asking,
+    key: IdempotencyKey,
+    urgency: Urgency = None,
 ) -> Response:
     """Queue one plan per member behind usual plans, and answer 202 with the study's `Location`."""
     order = StudyOrder(body.name, body.base, body.axes, body.patches)
@@ -113,7 +133,8 @@ async def submit_a_study(
     return JSONResponse(await run_sync(_study, service, row), status_code=202, headers=headers)
 
 
-@router.get("", response_model=StudyPage, responses=documented(400, 503), summary="List studies, newest first")
+@router.get("", response_model=StudyPage, responses=documented(400, 503), summary="List studies, newest first",
+            response_description="One page of light views.")  # fmt: skip
 def list_studies(
     service: Service,
     caller: Asking,
@@ -130,7 +151,8 @@ def list_studies(
     return JSONResponse({"items": items, "next_cursor": more})
 
 
-@router.get("/{study_id}", response_model=Study, responses=documented(400, 404, 503), summary="Read a study")
+@router.get("/{study_id}", response_model=Study, responses=documented(400, 404, 503), summary="Read a study",
+            response_description="The table as it stands.")  # fmt: skip
 def read_study(study_id: StudyId, service: Service, caller: Asking) -> Response:
     """Every member with its state and headline figures."""
     body = _study(service, _found(service, study_id, caller))
@@ -138,6 +160,7 @@ def read_study(study_id: StudyId, service: Service, caller: Asking) -> Response:
 
 
 @router.post("/{study_id}:cancel", response_model=Study, responses=documented(400, 404, 503),
+             response_description="Every plan that has not ended is asked to.",
              summary="Stop what is left of a study")  # fmt: skip
 def cancel_study(study_id: StudyId, service: Service, caller: Asking) -> Response:
     """Queued plans end at once, running ones soon, each with the best it has; finished ones stay."""
@@ -146,7 +169,8 @@ def cancel_study(study_id: StudyId, service: Service, caller: Asking) -> Respons
     return JSONResponse(_study(service, row))
 
 
-@router.delete("/{study_id}", status_code=204, responses=documented(400, 404, 503), summary="Remove a study")
+@router.delete("/{study_id}", status_code=204, responses=documented(400, 404, 503), summary="Remove a study",
+               response_description="Removed.")  # fmt: skip
 async def delete_study(study_id: StudyId, service: Service, caller: Asking) -> Response:
     """Remove the study and all its plans; running searches are stopped and forgotten."""
     is_gone = await run_sync(partial(service.studies.delete, study_id, owner=caller.sees))

@@ -21,7 +21,7 @@ def calibration(
     try:
         fitted = calibrate_rows(rows, name=name, start=_profile(profile), constants=constants)
     except KeyError as missing:
-        remedy = "Use the columns of the measured training data."
+        remedy = "The columns are those of POST /v1/calibrations at /docs, and of docs/howto/fit-a-profile.md."
         raise Refused((Fault("missing-field", f"the rows have no column {missing}", remedy=remedy),)) from None
     return {
         "profile": fitted.profile.model_dump(mode="json"),

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
+from app.api.answers import EvaluationRequest, PlanEnvelope
+from app.api.calibrations import CalibrationRequest
+from app.api.examples import MEASURED_RUNS_CSV, REPLAN_EXAMPLES
+from app.api.problems import Problem
+from app.api.replans import Replan
+from app.api.studies import StudyRequest
+from app.faults import ISSUE_TYPES
+from app.jobs.patches import grid, merged, with_value
 from app.main import create_app
 from app.settings import Settings
+from models.catalogue import named_entry
 from models.request import PlanRequest
+from models.schedule import PipelineProblem
+from solver.validation.calibration import calibrate_rows
 
 COMMITTED = Path(__file__).parents[2] / "openapi.json"
 
@@ -40,7 +53,8 @@ def test_every_reference_resolves(document: dict[str, Any]) -> None:
         if isinstance(value, dict):
             reference = value.get("$ref")
             if isinstance(reference, str):
-                assert reference.rsplit("/", 1)[1] in document["components"]["schemas"], reference
+                _, components, kind, name = reference.split("/")
+                assert name in document[components][kind], reference
             for inner in value.values():
                 check(inner)
         elif isinstance(value, list):
@@ -50,8 +64,99 @@ def test_every_reference_resolves(document: dict[str, Any]) -> None:
     check(document)
 
 
-def test_the_examples_in_the_document_can_be_posted(document: dict[str, Any]) -> None:
-    body = document["paths"]["/v1/plans"]["post"]["requestBody"]["content"]["application/json"]
-    assert body["examples"]
-    for example in body["examples"].values():
-        PlanRequest.model_validate(example["value"])
+BODIES: dict[str, type[BaseModel]] = {
+    "/v1/plans": PlanRequest,
+    "/v1/plans:validate": PlanRequest,
+    "/v1/plans:evaluate": EvaluationRequest,
+    "/v1/plans/{plan_id}:replan": Replan,
+    "/v1/schedules": PipelineProblem,
+    "/v1/studies": StudyRequest,
+    "/v1/calibrations": CalibrationRequest,
+}
+
+
+def _examples(document: dict[str, Any], path: str) -> list[Any]:
+    body = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
+    return [example["value"] for example in body.get("examples", {}).values()]
+
+
+def test_every_body_comes_with_an_example_that_can_be_sent(document: dict[str, Any]) -> None:
+    for path, operations in document["paths"].items():
+        if "requestBody" not in operations.get("post", {}):
+            continue
+        assert _examples(document, path), path
+        for example in _examples(document, path):
+            BODIES[path].model_validate(example)
+
+
+def test_every_member_of_the_example_studies_is_a_request(document: dict[str, Any]) -> None:
+    for study in (StudyRequest.model_validate(one) for one in _examples(document, "/v1/studies")):
+        members = [merged(study.base, patch) for patch in study.patches]
+        for point in grid(study.axes) if study.axes else ():
+            member = study.base
+            for pointer, value in point.items():
+                member = with_value(member, pointer, value)
+            members.append(member)
+        assert len(members) > 1
+        assert all(PlanRequest.model_validate(member) for member in members)
+
+
+def test_a_place_of_the_example_replans_exists_in_the_example_that_it_is_about() -> None:
+    places = {place["id"] for place in named_entry("clusters", "two-buildings")["places"]}
+    lost = [place for example in REPLAN_EXAMPLES.values() for place in example["value"].get("lost_places", [])]
+    assert lost
+    assert set(lost) <= places
+
+
+def test_the_example_table_of_runs_is_enough_for_a_fit() -> None:
+    fitted = calibrate_rows(list(csv.DictReader(MEASURED_RUNS_CSV.splitlines())), name="example")
+    assert fitted.num_rows == 10
+    assert fitted.fit_median_abs_pct < 5.0
+
+
+def test_every_answer_says_what_it_is(document: dict[str, Any]) -> None:
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            for status, response in operation["responses"].items():
+                assert response["description"] not in ("", "Successful Response"), (path, status)
+
+
+def test_every_parameter_and_every_field_is_described(document: dict[str, Any]) -> None:
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            for parameter in operation.get("parameters", ()):
+                assert parameter.get("description"), (path, parameter["name"])
+    for name, schema in document["components"]["schemas"].items():
+        for field, one in schema.get("properties", {}).items():
+            assert one.get("description") or "$ref" in one, (name, field)
+
+
+def test_a_quantity_says_its_unit_in_words(document: dict[str, Any]) -> None:
+    link = document["components"]["schemas"]["Link"]["properties"]
+    assert link["capacity_bytes_per_s"]["description"].endswith("Unit: B/s.")
+    assert link["latency_s"]["description"].endswith("Unit: s.")
+    assert "Unit" not in link["planes"]["description"]
+
+
+def test_no_empty_example_hides_the_fields_of_an_object(document: dict[str, Any]) -> None:
+    for name, schema in document["components"]["schemas"].items():
+        for field, one in schema.get("properties", {}).items():
+            if "$ref" in json.dumps(one) and "examples" in one:
+                assert any(example not in (None, {}, [], [{}]) for example in one["examples"]), (name, field)
+
+
+def test_a_typical_problem_of_every_status_is_shown(document: dict[str, Any]) -> None:
+    shown = {name: one for name, one in document["components"]["examples"].items() if name.startswith("problem-")}
+    for name, example in shown.items():
+        problem = Problem.model_validate(example["value"])
+        assert name == f"problem-{problem.status}"
+        assert problem.code in ISSUE_TYPES
+    stated = {int(status) for operations in document["paths"].values() for operation in operations.values()
+              for status in operation["responses"] if status[0] in "45"}  # fmt: skip
+    assert stated == {example["value"]["status"] for example in shown.values()}
+
+
+def test_the_example_of_a_plan_is_one(document: dict[str, Any]) -> None:
+    shown = PlanEnvelope.model_validate(document["components"]["examples"]["planned"]["value"])
+    assert shown.outcome is not None
+    assert shown.outcome.status == "planned"

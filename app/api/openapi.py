@@ -1,0 +1,127 @@
+"""The OpenAPI document: what the framework derives from the routes, made fit for a person and for code generators.
+
+Owns the words about the service as a whole and the corrections of what is derived. Never decides what a route does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from app.api.calibrations import CalibrationRequest
+from app.api.examples import SHARED_EXAMPLES
+from app.api.problems import Problem
+
+DESCRIPTION = """\
+Plans the training of large models across data-centre buildings: the placement of every GPU group, the timing of every
+pipeline stage and the transport of every flow, with a proof of how good the plan is.
+
+**First steps.** Send one of the examples to `POST /v1/plans`: the answer is 202 with an id, or the whole plan with the
+header `Prefer: wait=30`. Follow the search at `/v1/plans/{plan_id}/events`, read the plan at `/v1/plans/{plan_id}`,
+take it to another tool at `/v1/plans/{plan_id}/artifacts/{kind}`; `report-html` is one page for people.
+
+**Units** are in the field names, values are SI: `_s` seconds, `_bytes`, `_bytes_per_s`, `_flops_per_s`. 400 Gb/s is
+5e10 bytes per second, 80 GB is 8e10 bytes. Rates of links are per direction.
+
+**Names** of `/v1/catalogue` (GPU types, models, clusters, frameworks, stack profiles) may stand for whole objects.
+
+**Errors** are `application/problem+json` with one entry per fault: its code, where it is (JSON Pointer), what is
+allowed and what to do.
+"""
+TAGS = [
+    {"name": "plans", "description": "Searches that run in the background, and the plans that they find."},
+    {"name": "direct", "description": "Computations that are answered at once; nothing is queued or stored."},
+    {
+        "name": "studies",
+        "description": "Grids of what-ifs: many requests made from one, planned and read as one table.",
+    },
+    {"name": "calibrations", "description": "Stack profiles fitted to your own measured runs, for use in requests."},
+    {"name": "catalogue", "description": "What ships with the service: names to use, requests to copy, error codes."},
+    {"name": "operations", "description": "For whoever runs the service: probes and figures."},
+]
+KEY_SCHEME = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "An API key of `isthmus keys create`. Not needed where the service runs without authentication.",
+}
+REFERENCE = "#/components/schemas/{model}"
+
+
+def document_of(app: FastAPI) -> dict[str, Any]:
+    """The whole document of an application."""
+    document = get_openapi(
+        title=app.title,
+        version=app.version,
+        description=DESCRIPTION,
+        tags=TAGS,
+        routes=app.routes,
+        # One schema per document, also where a name may stand for it on the way in: generated clients want one class.
+        separate_input_output_schemas=False,
+    )
+    _add_unrouted_schemas(document)
+    document["components"]["examples"] = dict(SHARED_EXAMPLES)
+    document["components"]["securitySchemes"] = {"key": KEY_SCHEME}
+    document["security"] = [{}, {"key": []}]
+    _drop_default_errors(document)
+    _parameters_are_never_null(document)
+    for field in _fields(document):
+        _drop_empty_examples(field)
+        _state_unit(field)
+    return document
+
+
+def _add_unrouted_schemas(document: dict[str, Any]) -> None:
+    """Models that no route declares: that of every error, and the body that its route reads by itself (JSON or CSV)."""
+    problem = Problem.model_json_schema(ref_template=REFERENCE)
+    inner = problem.pop("$defs")
+    rows = CalibrationRequest.model_json_schema(ref_template=REFERENCE)
+    document["components"]["schemas"].update(inner, Problem=problem, CalibrationRequest=rows)
+
+
+def _drop_default_errors(document: dict[str, Any]) -> None:
+    """Remove the framework's own error form, which no route of this application sends."""
+    for path in document["paths"].values():
+        for operation in path.values():
+            if "HTTPValidationError" in str(operation["responses"].get("422")):
+                del operation["responses"]["422"]
+    for name in ("HTTPValidationError", "ValidationError"):
+        document["components"]["schemas"].pop(name, None)
+
+
+def _parameters_are_never_null(document: dict[str, Any]) -> None:
+    """A parameter that may be left out is left out; there is no null in a URL or a header."""
+    for path in document["paths"].values():
+        for operation in path.values():
+            for parameter in operation.get("parameters", ()):
+                schema = parameter["schema"]
+                kinds = [one for one in schema.pop("anyOf", ()) if one != {"type": "null"}]
+                schema.update(*kinds)
+
+
+def _fields(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every field of every schema."""
+    for schema in document["components"]["schemas"].values():
+        yield from schema.get("properties", {}).values()
+
+
+def _drop_empty_examples(field: dict[str, Any]) -> None:
+    """Let a page draw the example of an object from its own fields: an empty one in its place would hide them all."""
+    if "$ref" in str(field) and all(example in (None, {}, [], [{}]) for example in field.get("examples", ())):
+        field.pop("examples", None)
+
+
+def _state_unit(field: dict[str, Any]) -> None:
+    """Say the unit in the words, too: pages do not show the keyword `unit`.
+
+    >>> field = {"description": "One-way delay.", "unit": "s"}
+    >>> _state_unit(field)
+    >>> field["description"]
+    'One-way delay. Unit: s.'
+    """
+    kinds = (field, *field.get("anyOf", ()))
+    unit = next((kind["unit"] for kind in kinds if "unit" in kind), "1")
+    if unit != "1" and "description" in field:
+        field["description"] += f" Unit: {unit}."
