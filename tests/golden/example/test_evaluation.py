@@ -42,9 +42,7 @@ def example() -> dict[str, Any]:
 
 def test_the_judge_accepts_the_plan(example: dict[str, Any]) -> None:
     request, shown = PlanRequest.model_validate(example["request"]), Plan.model_validate(example["plan"])
-    verdict = judge(request, shown)
-    assert verdict.violations == ()
-    assert set(verdict.rules_checked) == set(shown.verdict.rules_checked)
+    assert judge(request, shown).violations == (), "the physics changed? then make golden-update plans it anew"
     assert joint_replay(request, shown).iteration_s == pytest.approx(shown.metrics.iteration_s)
 
 
