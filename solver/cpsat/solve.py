@@ -11,6 +11,7 @@ from collections.abc import Callable
 from models.schedule import PipelineProblem, PipelineSchedule, ScheduleProgress
 from solver.cpsat.corridor import close
 from solver.cpsat.descent import descend
+from solver.cpsat.lattice import close_by_lattice
 from solver.cpsat.search import Search
 from solver.cpsat.windows import improve
 from solver.quantise import coarse_tick_s, fine_tick_s, quantise
@@ -24,6 +25,7 @@ QUICK_OPERATIONS, EXACT_OPERATIONS = 400, 8_000
 WINDOW_TICKS = 50
 TUNING_SHARE, LARGE_TUNING_SHARE = 0.04, 0.2
 DESCENT_SHARE = 0.15
+LATTICE_SHARE = 0.8
 
 
 def solve_pipeline(
@@ -52,6 +54,7 @@ def search_pipeline(
     search = Search(problem, clock, progress, cancelled)
     search.bound_s = lower_bound(problem)
     start(search)
+    close_by_lattice(search, until_s=search.elapsed_s + LATTICE_SHARE * search.left_s)
     tune(search)
     descend(search, DESCENT_SHARE * search.left_s)
     if problem.num_operations <= EXACT_OPERATIONS:
