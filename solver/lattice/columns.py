@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from solver.schedules.bounds import memory_slots
-from solver.verify.pipeline_shape import Floats, Ints, PipelineShape
+from solver.verify.pipeline_shape import Ints, PipelineShape
 
 STREAMS = 3
 Wait = tuple[int, int, int]
