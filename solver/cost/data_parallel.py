@@ -117,7 +117,7 @@ def layer_traffic(
     return LayerTraffic(gather_time, scatter_time)
 
 
-def hierarchical_crossing_bytes(payload_bytes: FloatArray | float, num_places: int) -> FloatArray | float:
+def hierarchical_crossing_bytes(payload_bytes: FloatArray | float, num_places: IntArray | int) -> FloatArray | float:
     """Bytes that one place sends to the others for an all-reduce of S: 2 (k-1)/k S, after reducing inside.
 
     >>> hierarchical_crossing_bytes(100.0, 2)
@@ -126,7 +126,7 @@ def hierarchical_crossing_bytes(payload_bytes: FloatArray | float, num_places: i
     return 2.0 * (num_places - 1) / num_places * payload_bytes
 
 
-def gather_crossing_bytes(payload_bytes: FloatArray | float, num_places: int) -> FloatArray | float:
+def gather_crossing_bytes(payload_bytes: FloatArray | float, num_places: IntArray | int) -> FloatArray | float:
     """Bytes that one place sends for an all-gather or reduce-scatter of S over k places: (k-1)/k S.
 
     >>> gather_crossing_bytes(100.0, 4)
@@ -136,7 +136,7 @@ def gather_crossing_bytes(payload_bytes: FloatArray | float, num_places: int) ->
 
 
 def crossing_bytes(
-    local_parameters: FloatArray, columns: Columns, num_places: int, *, gradient_bytes: float
+    local_parameters: FloatArray, columns: Columns, num_places: IntArray | int, *, gradient_bytes: float
 ) -> FloatArray:
     """Bytes per iteration and direction that leave one place, for the parameters of one GPU's group over k places.
 

@@ -16,15 +16,21 @@ from solver.evaluation.crossings import nominal_prices
 from solver.placement.fill import PooledRoute, fill
 from solver.placement.problem import MinimumReplicas, PlacementProblem, Prices, RouteCount
 from solver.placement.solve import place
-from solver.placement.strategies import keep_ranks_in_groups, keep_ranks_whole, keep_replicas_whole
+from solver.placement.strategies import (
+    keep_ranks_in_groups,
+    keep_ranks_whole,
+    keep_replicas_whole,
+    spread_last_ranks,
+)
 from solver.placement.units import ancestors, groups_of
 from solver.space.by_type import type_costs
 
-Pattern = Literal["replicas_whole", "ranks_whole", "ranks_in_groups", "ranks_in_regions", "priced"]
+Pattern = Literal["replicas_whole", "ranks_whole", "ranks_in_groups", "ranks_in_regions", "ranks_spread", "priced"]
 CLOSED: dict[Pattern, Callable[[PlacementProblem], tuple[RouteCount, ...] | None]] = {
     "replicas_whole": keep_replicas_whole,
     "ranks_whole": keep_ranks_whole,
     "ranks_in_groups": keep_ranks_in_groups,
+    "ranks_spread": spread_last_ranks,
 }
 FLOW_SHARE, MAX_FLOW_S = 0.1, 5.0  # of the time to search, and seconds at most, for one integer flow
 

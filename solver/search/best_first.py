@@ -36,7 +36,7 @@ from solver.space.enumerate import Space
 
 FIRST_SHARE, EXPLORE_SHARE, COMPARE_SHARE, POLISH_SHARE, LAST_SHARE = 0.85, 0.35, 0.65, 0.9, 0.96
 NUM_POLISHED, NUM_PROMISING = 3, 12
-PATTERNS: tuple[Pattern, ...] = ("replicas_whole", "ranks_whole", "ranks_in_groups")
+PATTERNS: tuple[Pattern, ...] = ("replicas_whole", "ranks_whole", "ranks_in_groups", "ranks_spread")
 TIGHTENED_PER_TRY, PORTIONS_AT_ONCE = 8, 4
 WORTH_JUDGING = {"search": 0.01, "polish": 1e-9}  # relative improvement that makes a draft the incumbent
 WORK_PER_ROW_S, WORK_PER_PRICED_ROW_S, WORK_PER_DRAFT_S, WORK_PER_PLAN_S = 4e-6, 2e-5, 0.2, 0.8

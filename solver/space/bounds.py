@@ -22,7 +22,7 @@ from solver.space.bounded import Bounds, merged
 from solver.space.enumerate import BY_GPU_TYPE, Space
 from solver.space.guess import guess_s
 from solver.space.pricing import IntArray, Shares, StageCosts, kinds, least_of, rank_cost
-from solver.space.spanning import least_parameters, spanning_s
+from solver.space.spanning import distance_s, least_parameters
 from solver.space.unequal import unequal_bounds
 
 
@@ -128,13 +128,19 @@ def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares) -> Bounds
     rooms = [_room_bytes(prices, shares, rank, cost) for rank, cost in ends]
     average = columns.num_microbatches * whole.total_s / columns.pp
     one_there_and_back = whole.forward_s + whole.input_grad_s
-    parts = [average, one_there_and_back]
+    parts = [_Part(average), _Part(one_there_and_back, 2.0 * columns.vpp.astype(np.float64))]
     for (rank, cost), room in zip(ends, rooms, strict=True):
         parts.append(_rank_s(price, shares, rank, cost))
         parts.append(_memory_seconds_s(price, shares, rank, room))
     parts.append(_round_trips_s(space, ends[0][1], whole, rooms[0]))
     tail = _tail_s(prices, shares, [cost for _, cost in ends])
-    bound_s = np.maximum(np.maximum.reduce(parts) + tail.exposed_s, spanning_s(price, shares, tail.overlap_s))
+
+    def pipeline_s(delay_s: FloatArray) -> FloatArray:
+        longest: FloatArray = np.maximum.reduce([one.with_delay(delay_s) for one in parts]) + tail.exposed_s
+        return longest
+
+    bound_s = pipeline_s(np.zeros(len(columns)))
+    bound_s = np.maximum(bound_s, distance_s(price, shares, tail.overlap_s, pipeline_s))
     bound_s = bound_s + tail.update_s
     lacking = np.maximum.reduce([cost.activation_bytes - room for room, (_, cost) in zip(rooms, ends, strict=True)])
     limit = max(context.memory_limit_bytes(one.machine.gpu) for one in prices)
@@ -164,35 +170,49 @@ def _inner_rank_s(price: StageCosts, shares: Shares) -> FloatArray:
     return inner
 
 
-def _rank_s(price: StageCosts, shares: Shares, rank: IntArray, cost: StageCost) -> FloatArray:
+@dataclass(frozen=True)
+class _Part:
+    """A bound without distance, and the delays in it where a replica crosses on every pass through its ranks."""
+
+    seconds: FloatArray
+    num_delays: FloatArray | float = 0.0
+
+    def with_delay(self, delay_s: FloatArray) -> FloatArray:
+        """The bound where every crossing takes so long."""
+        return self.seconds + self.num_delays * delay_s
+
+
+def _rank_s(price: StageCosts, shares: Shares, rank: IntArray, cost: StageCost) -> _Part:
     """The first forward reaches a rank through all stages before it, its gradients go back through them.
 
-    T >= head + max(m w, m (f + i) + tail): weight gradients may run while the tail does.
+    T >= head + max(m w, m (f + i) + tail): weight gradients may run while the tail does. Some crossing of the first
+    pass lies before the last rank, and the head has its delay.
     """
     before = shares.start(rank)
     lead = price.of(*kinds(price.context, 0, before), embedding=np.where(rank > 0, 1.0, 0.0))
     m = price.columns.num_microbatches
     through = m * (cost.forward_s + cost.input_grad_s) + lead.input_grad_s
     bound: FloatArray = lead.forward_s + np.maximum(m * cost.total_s, through)
-    return bound
+    return _Part(bound, np.where(rank > 0, 1.0, 0.0))
 
 
-def _round_trips_s(space: Space, first: StageCost, whole: StageCost, room: FloatArray) -> FloatArray:
+def _round_trips_s(space: Space, first: StageCost, whole: StageCost, room: FloatArray) -> _Part:
     """With K micro-batches held at once on rank 0: ceil(m / K) round trips through all stages, one-way layouts only."""
     columns = space.columns
     held = np.maximum(np.floor(room / np.maximum(first.activation_bytes, 1.0)), 1.0)
     trips = np.ceil(columns.num_microbatches / held)
     bound: FloatArray = np.where(columns.vpp == 1, trips * (whole.forward_s + whole.input_grad_s), 0.0)
-    return bound
+    return _Part(bound, np.where(columns.vpp == 1, 2.0 * trips, 0.0))
 
 
-def _memory_seconds_s(price: StageCosts, shares: Shares, rank: IntArray, room: FloatArray) -> FloatArray:
+def _memory_seconds_s(price: StageCosts, shares: Shares, rank: IntArray, room: FloatArray) -> _Part:
     """A rank holds bytes for seconds, and has `room` bytes for T seconds: T >= m sum_j a_j life_j / room.
 
-    Stage j holds its activation from its forward to its input gradient, while it and all later stages run both.
+    Stage j holds its activation from its forward to its input gradient, while it and all later stages run both, and
+    while both cross on every later pass; on the first rank also on its own.
     """
     context, columns, total = price.context, price.columns, shares.num_layers
-    held = np.zeros(len(columns))
+    held, crossed = np.zeros(len(columns)), np.zeros(len(columns))
     for chunk in range(int(columns.vpp.max(initial=1))):
         stage = np.minimum(shares.stage_of(chunk, rank), columns.pp * columns.vpp - 1)
         begin, end = shares.start(stage), shares.start(stage + 1)
@@ -200,8 +220,10 @@ def _memory_seconds_s(price: StageCosts, shares: Shares, rank: IntArray, room: F
         life = later.forward_s + later.input_grad_s
         own = price.of(*kinds(context, begin, end)).activation_bytes
         held = held + np.where(chunk < columns.vpp, own * life, 0.0)
-    bound: FloatArray = columns.num_microbatches * held / np.maximum(room, 1.0)
-    return bound
+        passes = columns.vpp - chunk - np.where(stage == chunk * columns.pp, 0, 1)
+        crossed = crossed + np.where(chunk < columns.vpp, own * 2.0 * passes, 0.0)
+    per_byte = columns.num_microbatches / np.maximum(room, 1.0)
+    return _Part(per_byte * held, per_byte * crossed)
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,13 @@ from solver.cost.data_parallel import WEIGHT_BYTES
 from solver.cost.memory import peak_activations
 from solver.cost.stage import StageCost
 from solver.space.bounds import cheap_bounds
-from solver.space.enumerate import Space
+from solver.space.distinct import distinct_rows
+from solver.space.enumerate import BY_GPU_TYPE, Space
 from solver.space.guess import CRAMPED, crossing_s
 from solver.space.pricing import StageCosts, kinds
 
 HOPELESS = 100.0  # not even one micro-batch fits, as far as this rough look can tell
-MOST_COUNTED, BLOCK = 1 << 22, 1 << 15
+BLOCK = 1 << 15
 DISTINCT = ("tp", "cp", "ep", "micro_batch", "recompute")
 
 
@@ -52,38 +53,21 @@ def _block(context: Context, space: Space, prices: list[StageCosts], row_of: Int
     """Some rows, few enough that the processor's caches hold them."""
     whole = prices[0].of(*kinds(context, 0, context.job.num_layers), embedding=1.0, logits=1.0)
     columns = space.columns
-    rate = _rate(columns, [_ratio(prices[0], price)[row_of] for price in prices], list(context.machines.values()))
+    ratios = [_ratio(prices[0], price)[row_of] for price in prices]
+    rate, slowest = _rates(columns, ratios, list(context.machines.values()))
     work_s = columns.dp.astype(np.float64) * columns.num_microbatches * whole.total_s[row_of]
     bound_s: FloatArray = np.maximum(work_s * columns.tp * columns.cp / rate, cheap_bounds(context, space))
-    guess_s = bound_s * _fill(columns) * _tightness(context, space, prices, row_of)
+    pace = np.where(space.layer_split == BY_GPU_TYPE, 1.0, rate / (slowest * columns.num_gpus))
+    guess_s = bound_s * pace * _fill(columns) * _tightness(context, space, prices, row_of)
     return Outlook(bound_s, guess_s + crossing_s(context, space, _taken(whole, row_of)))
 
 
 def _distinct(columns: Columns) -> tuple[Columns, IntArray]:
     """One row per combination of what the cost of a layer depends on, and which of them every row has."""
-    code = np.zeros(len(columns), dtype=np.int64)
-    for name in DISTINCT:
-        code = _places(code * (int(getattr(columns, name).max()) + 1) + getattr(columns, name))
-    first = np.zeros(int(code.max()) + 1, dtype=np.int64)
-    first[code] = np.arange(len(code))
+    first, row_of = distinct_rows(columns, DISTINCT)
     one, rows = np.ones(len(first), dtype=np.int64), columns.take(first)
     alike = dict.fromkeys(("pp", "dp", "vpp", "num_microbatches", "shard_group"), one)
-    return Columns(**{name: getattr(rows, name) for name in DISTINCT}, **alike, sharding=one * ZERO1), code
-
-
-def _places(values: IntArray) -> IntArray:
-    """The place of every value among the distinct ones, without sorting where they are small.
-
-    >>> _places(np.array([7, 3, 7, 9]))
-    array([1, 0, 1, 2])
-    """
-    most = int(values.max())
-    if most > MOST_COUNTED:
-        return np.unique(values, return_inverse=True)[1].ravel().astype(np.int64)
-    there = np.zeros(most + 1, dtype=np.int64)
-    there[values] = 1
-    places: IntArray = (np.cumsum(there) - 1)[values]
-    return places
+    return Columns(**{name: getattr(rows, name) for name in DISTINCT}, **alike, sharding=one * ZERO1), row_of
 
 
 def _taken(cost: StageCost, rows: IntArray) -> StageCost:
@@ -100,17 +84,18 @@ def _ratio(reference: StageCosts, price: StageCosts) -> FloatArray:
     return ratio
 
 
-def _rate(columns: Columns, ratios: list[FloatArray], machines: list[Machine]) -> FloatArray:
-    """Sum of the ratios of the best GPUs that a configuration may use."""
+def _rates(columns: Columns, ratios: list[FloatArray], machines: list[Machine]) -> tuple[FloatArray, FloatArray]:
+    """Sum of the ratios of the best GPUs that a configuration may use, and the least of these ratios."""
     ratio, room = np.stack(ratios), np.array([machine.num_gpus for machine in machines])
     best_first = np.argsort(-ratio, axis=0, kind="stable")
-    left, rate = columns.num_gpus.astype(np.float64), np.zeros(len(columns))
+    left, rate, slowest = columns.num_gpus.astype(np.float64), np.zeros(len(columns)), np.full(len(columns), np.inf)
     for place in range(len(machines)):
         kind = best_first[place]
         taken = left if place == len(machines) - 1 else np.minimum(left, room[kind])
-        rate += taken * ratio[kind, np.arange(len(columns))]
-        left = left - taken
-    return rate
+        own = ratio[kind, np.arange(len(columns))]
+        slowest = np.where(taken > 0, np.minimum(slowest, own), slowest)
+        rate, left = rate + taken * own, left - taken
+    return rate, slowest
 
 
 def _fill(columns: Columns) -> FloatArray:

@@ -1,77 +1,165 @@
-"""What distance costs every placement: exchanges of ranks whose replicas no single place can hold.
+"""What distance costs every placement: gradients that must cross a border, or messages of the pipelines that do.
 
-Owns that bound. It holds for any placement and any paths: it counts only how many places a rank needs, what leaves a
-place, and its nearest way out. Never places anything.
+Owns that either-or and its parts. It holds for any placement and any paths: it counts only how many groups a rank
+needs, what leaves a group, and its nearest way out. Never places anything.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
 import numpy as np
+import numpy.typing as npt
 
 from solver.context import Context
-from solver.cost.columns import FloatArray
+from solver.cost.columns import Columns, FloatArray, IntArray
 from solver.cost.data_parallel import crossing_bytes
 from solver.placement.units import groups_of
+from solver.space.distinct import distinct_rows
 from solver.space.pricing import Shares, StageCosts, kinds
 
+UNLINKED = 1e30  # a group that nothing leaves: what would have to is not counted
 
-def spanning_s(price: StageCosts, shares: Shares, overlap_s: FloatArray) -> FloatArray:
-    """T >= m (lightest stage) - overlap + sum over spanning stages of bytes / rate + 2 (k - 1) delay.
 
-    Proof. A place with room for g stage groups holds at most floor(g / dp) ranks with all their dp replicas, so at
-    least pp less the sum of these ranks span places, each of them at least k = ceil(dp / largest g) and at least 2. The
-    exchange of each stage of such a rank sends at least the bytes of an exchange between two places out of every place
-    of its ring; one of two has no more than the second largest rate out. Its ring takes 2 (k - 1) steps, each at least
-    the nearest way out of some place. Exchanges take the links one after another, the first not before all weight
-    gradients of its stage, less what overlaps.
+@dataclass(frozen=True)
+class Border:
+    """Groups of pools with something between them: places, buildings or regions. `rate_g` is what leaves each."""
+
+    group_of_pool: tuple[int, ...]
+    rate_g: FloatArray
+    nearest_s: float
+
+    @property
+    def second_rate(self) -> float:
+        """Of two groups, one has no more than this."""
+        return float(np.sort(self.rate_g)[-2]) or float("inf")
+
+
+def distance_s(
+    price: StageCosts, shares: Shares, overlap_s: FloatArray, pipeline_s: Callable[[FloatArray], FloatArray]
+) -> FloatArray:
+    """For every border T >= min over h of max(exchanges of ranks that h groups do not hold whole, messages, pipeline).
+
+    `pipeline_s` bounds the pipeline where every pass of a replica through its ranks holds so much delay.
+
+    Proof. A group with room for g stage groups holds at most floor(g / dp) ranks with all their dp replicas. Let the
+    ranks that lie whole be in h groups: no more than fit into the h roomiest. *Exchanges*: each stage of every other
+    rank sends the bytes of an exchange over k places out of one of two groups at least, which has no more than the
+    second largest rate out; its ring takes 2 (k - 1) steps at the pace of the farthest, no less than the nearest way
+    out of some group. Exchanges take the links one after another, the first not before all weight gradients of its
+    stage less what overlaps. *Messages*: see `_leaving_by_rate`. *Pipeline*: all replicas visit all h groups, so each
+    pass crosses h - 1 borders or more, and with h = 1 one where not all stay inside.
     """
     context, columns = price.context, price.columns
-    widest = int(columns.cp.max(initial=1)) + 1
-    distinct, row_of = np.unique(columns.tp * widest + columns.cp, return_inverse=True)
-    held = np.array([_groups_by_place(context, *divmod(int(one), widest)) for one in distinct]).reshape(
-        len(distinct), -1
-    )[row_of.ravel()]
-    if held.shape[1] < 2:
-        return np.zeros(len(columns))
-    whole = (held // columns.dp[:, None]).sum(axis=1)
-    num_stages = np.maximum(columns.pp - whole, 0) * columns.vpp
-    num_places = np.maximum(-(-columns.dp // np.maximum(held.max(axis=1), 1)), 2)
-    rate, nearest_s = _out_of_places(context)
-    parameters, experts = least_parameters(price, shares)
-    everything = (parameters + experts * columns.ep) * columns.tp
-    gradient_bytes = context.job.optimizer.gradient_bytes_per_parameter
-    size = crossing_bytes(everything, columns, 2, gradient_bytes=gradient_bytes)
-    one = size / rate + 2.0 * (num_places - 1) * nearest_s
+    bound: FloatArray = np.zeros(len(columns))
+    found = list(borders(context))
+    if not found:
+        return bound
     begin = np.maximum(columns.num_microbatches * _lightest_stage_s(price, shares) - overlap_s, 0.0)
-    bound: FloatArray = np.where(num_stages > 0, begin + num_stages * one, 0.0)
+    message_bytes = columns.num_microbatches * columns.vpp * price.of(1, 1).boundary_bytes
+    first, row_of = distinct_rows(columns, ("tp", "cp", "dp", "pp"))
+    some = columns.take(first)
+    rooms = [_groups(context, border, some.tp, some.cp) for border in found]
+    num_places = np.maximum(-(-some.dp // np.maximum(rooms[0].max(axis=1), 1)), 2)[row_of]
+    size = _exchanged_bytes(price, shares, num_places)
+    for border, held in zip(found, rooms, strict=True):
+        one = size / border.second_rate + 2.0 * (num_places - 1) * border.nearest_s
+        best: FloatArray = np.where(columns.dp > 1, begin + columns.pp * columns.vpp * one, np.inf)
+        whole = np.cumsum(-np.sort(-(held // some.dp[:, None]), axis=1), axis=1)
+        for h in range(1, min(held.shape[1], int(columns.pp.max(initial=1))) + 1):
+            kept = np.minimum(whole[:, h - 1], some.pp)
+            by_rate = _leaving_by_rate(border, held, some, h)
+            spanning = (some.pp - kept)[row_of] * columns.vpp
+            delay_s = np.where(by_rate > 0, max(h - 1, 1) * border.nearest_s, 0.0)[row_of]
+            exchanges = np.where(spanning > 0, begin + spanning * one, 0.0)
+            either = np.maximum.reduce([exchanges, message_bytes * by_rate[row_of], pipeline_s(delay_s)])
+            best = np.where(kept[row_of] > 0, np.minimum(best, either), best)
+        bound = np.maximum(bound, best)
     return bound
 
 
-def _groups_by_place(context: Context, tp: int, cp: int) -> list[int]:
-    """Stage groups that every place with pools has room for."""
-    held: dict[str, int] = {}
-    for pool in context.pools:
-        held[pool.place] = held.get(pool.place, 0) + groups_of(pool, tp, cp)
-    return list(held.values())
+def _leaving_by_rate(border: Border, held: IntArray, columns: Columns, num_groups: int) -> FloatArray:
+    """Least of replicas that leave a group on every pass, over the rate out of it, where ranks lie whole in so many.
 
-
-def _out_of_places(context: Context) -> tuple[float, float]:
-    """Second largest rate out of a place with pools and all that lies in it, and the least delay of a way out.
-
-    Infinite and none where such places lie inside each other.
+    In one group: w replicas stay inside with all their ranks, the others hold at least one there, and dp - w of these
+    leave: w pp + dp - w <= g. In h > 1 groups: all replicas visit all of them, and all but the two at the ends of the
+    way are entered and left. Every crossing sends activations or gradients of every micro-batch out of the group. So
+    T times the h largest rates is at least dp (2 h - 2).
     """
-    topology = context.topology
-    places = {pool.place for pool in context.pools}
-    if any(places & set(topology.ancestors(place)[1:]) for place in places):
-        return float("inf"), 0.0  # a ring between a place and one inside it leaves neither
-    rates = dict.fromkeys(places, 0.0)
-    nearest_s = float("inf")
-    for edge in topology.edges:
-        for place in places & (set(topology.ancestors(edge.from_place)) - set(topology.ancestors(edge.to_place))):
-            rates[place] += edge.capacity_bytes_per_s
-            nearest_s = min(nearest_s, edge.latency_s)
-    second = sorted(rates.values())[-2]
-    return second or float("inf"), nearest_s if nearest_s < float("inf") else 0.0
+    if num_groups == 1:
+        rate_g = np.where(border.rate_g > 0, border.rate_g, UNLINKED)
+        by_rate: FloatArray = (_leaving(held, columns.dp, columns.pp) / rate_g).min(axis=1)
+        return np.where(np.isfinite(by_rate), by_rate, 0.0)
+    most = float(np.sort(border.rate_g)[-num_groups:].sum())
+    visiting: FloatArray = columns.dp.astype(np.float64) * (2.0 * num_groups - 2.0) / (most or UNLINKED)
+    return visiting
+
+
+def _leaving(held: IntArray, dp: IntArray, pp: IntArray) -> FloatArray:
+    """Replicas that do not stay in a group which holds one of their ranks whole: dp - floor((g - dp) / (pp - 1)).
+
+    Infinite where a group cannot hold a rank whole.
+
+    >>> _leaving(np.array([[64, 12, 7]]), np.array([8]), np.array([8]))
+    array([[ 0.,  8., inf]])
+    """
+    inside = (held - dp[:, None]) // np.maximum(pp - 1, 1)[:, None]
+    leaving = np.where(pp[:, None] > 1, np.maximum(dp[:, None] - inside, 0).astype(np.float64), 0.0)
+    return np.where(held >= dp[:, None], leaving, np.inf)
+
+
+def borders(context: Context) -> Iterator[Border]:
+    """Between places with pools, between their buildings, between their regions; those alone that lie side by side."""
+    topology, known = context.topology, set[tuple[int, ...]]()
+    for level in ("place", "building", "region"):
+        names = [_around(context, pool.place, level) for pool in context.pools]
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        group_of_pool = tuple(numbers[name] for name in names)
+        if len(numbers) < 2 or group_of_pool in known or any(_nested(context, name, numbers) for name in numbers):
+            continue  # a ring between a place and one inside it leaves neither
+        known.add(group_of_pool)
+        rate_g, nearest_s = np.zeros(len(numbers)), float("inf")
+        for edge in topology.edges:
+            for name in numbers.keys() & (
+                set(topology.ancestors(edge.from_place)) - set(topology.ancestors(edge.to_place))
+            ):
+                rate_g[numbers[name]] += edge.capacity_bytes_per_s
+                nearest_s = min(nearest_s, edge.latency_s)
+        yield Border(group_of_pool, rate_g, nearest_s if nearest_s < float("inf") else 0.0)
+
+
+def _around(context: Context, place: str, level: str) -> str:
+    """The building or region around a place; without one the place, or the building, stands for itself."""
+    if level == "place":
+        return place
+    building = context.topology.enclosing(place, "building") or place
+    return building if level == "building" else context.topology.enclosing(place, "region") or building
+
+
+def _nested(context: Context, name: str, names: dict[str, int]) -> bool:
+    return bool(names.keys() & set(context.topology.ancestors(name)[1:]))
+
+
+def _groups(context: Context, border: Border, tp: IntArray, cp: IntArray) -> npt.NDArray[np.int64]:
+    """Stage groups that every group of pools has room for, by row."""
+    held = np.zeros((len(tp), len(border.rate_g)), dtype=np.int64)
+    for degrees in sorted(set(zip(tp.tolist(), cp.tolist(), strict=True))):
+        rows = (tp == degrees[0]) & (cp == degrees[1])
+        room = np.bincount(
+            border.group_of_pool, [groups_of(pool, *degrees) for pool in context.pools], minlength=len(border.rate_g)
+        )
+        held[rows] = room.astype(np.int64)
+    return held
+
+
+def _exchanged_bytes(price: StageCosts, shares: Shares, num_places: IntArray) -> FloatArray:
+    """What the exchange of the smallest stage sends out of every one of so many places."""
+    context, columns = price.context, price.columns
+    parameters, experts = least_parameters(price, shares)
+    everything = (parameters + experts * columns.ep) * columns.tp
+    gradient_bytes = context.job.optimizer.gradient_bytes_per_parameter
+    return crossing_bytes(everything, columns, num_places, gradient_bytes=gradient_bytes)
 
 
 def least_parameters(price: StageCosts, shares: Shares) -> tuple[FloatArray, FloatArray]:

@@ -20,7 +20,7 @@ from solver.space.enumerate import Space, ranks_by_type
 from solver.space.guess import guess_s
 from solver.space.layers import LayerSplit
 from solver.space.pricing import IntArray, Shares, StageCosts, kinds, least_of
-from solver.space.spanning import spanning_s
+from solver.space.spanning import distance_s
 
 ONE_WAY = 0
 COARSE = 0.25  # of a layer: what whole layers per stage cost more than the ideal share
@@ -65,7 +65,13 @@ def unequal_bounds(context: Context, space: Space) -> Bounds:
     work_s = slowest_rank_s(types, space)
     ones = np.ones_like(columns.pp)
     smallest = replace(Shares.of(price, space.family), split=LayerSplit(ones, ones, ones, np.zeros_like(ones)))
-    parts = [work_s, whole.forward_s + whole.input_grad_s, spanning_s(price, smallest, np.full(len(columns), np.inf))]
+
+    def there_and_back_s(delay_s: FloatArray) -> FloatArray:
+        bound: FloatArray = whole.forward_s + whole.input_grad_s + 2.0 * columns.vpp * delay_s
+        return bound
+
+    distance = distance_s(price, smallest, np.full(len(columns), np.inf), there_and_back_s)
+    parts = [work_s, there_and_back_s(np.zeros(len(columns))), distance]
     bound_s = np.maximum.reduce(parts) + _update_s(types, space)
     lacking, room = _lacking_bytes(types, space, whole)
     limit = max(context.memory_limit_bytes(machine.gpu) for machine in context.machines.values())

@@ -1,0 +1,40 @@
+"""Rows of columns that agree in some names, computed once: one row per combination, and which of them every row has.
+
+Owns the grouping. Never prices anything.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from solver.cost.columns import Columns
+
+IntArray = npt.NDArray[np.int64]
+MOST_COUNTED = 1 << 22
+
+
+def distinct_rows(columns: Columns, names: tuple[str, ...]) -> tuple[IntArray, IntArray]:
+    """A row of every combination of the named columns, and the place of every row's combination among them."""
+    code = np.zeros(len(columns), dtype=np.int64)
+    for name in names:
+        values = getattr(columns, name)
+        code = _places(code * (int(values.max(initial=0)) + 1) + values)
+    first = np.zeros(int(code.max(initial=-1)) + 1, dtype=np.int64)
+    first[code] = np.arange(len(code))
+    return first, code
+
+
+def _places(values: IntArray) -> IntArray:
+    """The place of every value among the distinct ones, without sorting where they are small.
+
+    >>> _places(np.array([7, 3, 7, 9]))
+    array([1, 0, 1, 2])
+    """
+    most = int(values.max(initial=0))
+    if most > MOST_COUNTED:
+        return np.unique(values, return_inverse=True)[1].ravel().astype(np.int64)
+    there = np.zeros(most + 1, dtype=np.int64)
+    there[values] = 1
+    places: IntArray = (np.cumsum(there) - 1)[values]
+    return places
