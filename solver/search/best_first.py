@@ -156,14 +156,20 @@ class Search:
         return self.frontier.tighten(self._cut())
 
     def _explore_one(self, index: int) -> None:
-        """Place and time a configuration, unless its sharper bound already rules it out."""
-        began_s = self.hooks.clock()
+        """Place and time a configuration, unless its sharper bound already rules it out.
+
+        The first plan does not wait for its other placements: they have their turn after it.
+        """
+        began_s, planned = self.hooks.clock(), self.best.plan is not None
         self.frontier.explored.add(index)
         configuration = self.frontier.sharpen(index)
         self._work(WORK_PER_DRAFT_S / 4)
         if self.frontier.bound[index] < self._cut():
             for candidate in self._placed(configuration):
                 self._consider(self._timed(candidate), "search")
+                if not planned and self.best.plan is not None:
+                    self.frontier.explored.discard(index)
+                    break
         self._steps_s.append(self.hooks.clock() - began_s)
 
     def _placed(self, configuration: Configuration) -> Iterator[Candidate]:

@@ -174,7 +174,8 @@ class NetworkFacts:
         found = {self._crossing("pp", *pair) for pair in ends}
         for places in {self.places_of_rank(rank) for rank in range(self.facts.configuration.degrees.pp)}:
             pairs = [self._crossing("dp", *pair) for pair in combinations(sorted(places), 2)]
-            found |= set(sorted(pairs, key=lambda pair: TIERS.index(pair.tier))[-1:])
+            widest = max((TIERS.index(pair.tier) for pair in pairs), default=0)
+            found |= {pair for pair in pairs if TIERS.index(pair.tier) == widest}
         return frozenset(one for one in found if one.tier in BETWEEN_BUILDINGS)
 
     def _crossing(self, dimension: Dimension, one: str, other: str) -> Crossing:
