@@ -20,7 +20,7 @@ from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost
 from solver.space.bounded import Bounds, merged
 from solver.space.enumerate import BY_GPU_TYPE, Space
-from solver.space.guess import guess_s
+from solver.space.guess import UNLIKELY, guess_s
 from solver.space.pricing import IntArray, Shares, StageCosts, kinds, least_of, rank_cost
 from solver.space.spanning import distance_s, least_parameters
 from solver.space.unequal import unequal_bounds
@@ -88,7 +88,8 @@ def _even_bounds(context: Context, space: Space) -> Bounds:
     left = np.zeros(len(space.columns), dtype=np.int64)
     for place, number in enumerate(order):
         needed = space.columns.num_gpus > left
-        guess = np.where(needed, np.maximum(guess, alone[number].guess_s), guess)
+        own = np.where(alone[number].fits, alone[number].guess_s, UNLIKELY * alone[number].guess_s)
+        guess = np.where(needed, np.maximum(guess, own), guess)
         if place:
             bound = np.maximum(bound, _slower_s([prices[one] for one in order[place:]], shares, left))
         left = left + prices[number].machine.num_gpus

@@ -15,6 +15,7 @@ from solver.cost.stage import StageCost
 from solver.space.enumerate import Space
 
 HOPELESS_S = 1e6  # more traffic than the request allows: tried last
+UNLIKELY = 10.0  # a GPU type is needed whose memory the ends of the pipeline do not fit into
 CRAMPED = 1.4  # usual schedules that memory keeps from filling the pipeline take about so much more than the bound
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from solver.context import Context, Machine
+from solver.context import Context
 from solver.cost.columns import FSDP, ZERO1, Columns, FloatArray, IntArray
 from solver.cost.data_parallel import WEIGHT_BYTES
 from solver.cost.memory import peak_activations
@@ -54,11 +54,14 @@ def _block(context: Context, space: Space, prices: list[StageCosts], row_of: Int
     whole = prices[0].of(*kinds(context, 0, context.job.num_layers), embedding=1.0, logits=1.0)
     columns = space.columns
     ratios = [_ratio(prices[0], price)[row_of] for price in prices]
-    rate, slowest = _rates(columns, ratios, list(context.machines.values()))
+    limits = [context.memory_limit_bytes(price.machine.gpu) for price in prices]
+    rate, slowest, limit = _best_gpus(columns, ratios, [price.machine.num_gpus for price in prices], limits)
     work_s = columns.dp.astype(np.float64) * columns.num_microbatches * whole.total_s[row_of]
     bound_s: FloatArray = np.maximum(work_s * columns.tp * columns.cp / rate, cheap_bounds(context, space))
-    pace = np.where(space.layer_split == BY_GPU_TYPE, 1.0, rate / (slowest * columns.num_gpus))
-    guess_s = bound_s * pace * _fill(columns) * _tightness(context, space, prices, row_of)
+    by_type = space.layer_split == BY_GPU_TYPE
+    pace = np.where(by_type, 1.0, rate / (slowest * columns.num_gpus))
+    limit = np.where(by_type, max(limits), limit)
+    guess_s = bound_s * pace * _fill(columns) * _tightness(prices[0], space, row_of, limit)
     return Outlook(bound_s, guess_s + crossing_s(context, space, _taken(whole, row_of)))
 
 
@@ -84,18 +87,21 @@ def _ratio(reference: StageCosts, price: StageCosts) -> FloatArray:
     return ratio
 
 
-def _rates(columns: Columns, ratios: list[FloatArray], machines: list[Machine]) -> tuple[FloatArray, FloatArray]:
-    """Sum of the ratios of the best GPUs that a configuration may use, and the least of these ratios."""
-    ratio, room = np.stack(ratios), np.array([machine.num_gpus for machine in machines])
+def _best_gpus(
+    columns: Columns, ratios: list[FloatArray], rooms: list[int], limits: list[float]
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Of the best GPUs that a configuration may use: the sum of their ratios, the least one, and the least memory."""
+    ratio, room, memory = np.stack(ratios), np.array(rooms, dtype=np.float64), np.array(limits)
     best_first = np.argsort(-ratio, axis=0, kind="stable")
-    left, rate, slowest = columns.num_gpus.astype(np.float64), np.zeros(len(columns)), np.full(len(columns), np.inf)
-    for place in range(len(machines)):
-        kind = best_first[place]
-        taken = left if place == len(machines) - 1 else np.minimum(left, room[kind])
+    left, rate = columns.num_gpus.astype(np.float64), np.zeros(len(columns))
+    slowest, least = np.full(len(columns), np.inf), np.full(len(columns), np.inf)
+    for place, kind in enumerate(best_first):
+        taken = left if place == len(rooms) - 1 else np.minimum(left, room[kind])
         own = ratio[kind, np.arange(len(columns))]
         slowest = np.where(taken > 0, np.minimum(slowest, own), slowest)
+        least = np.where(taken > 0, np.minimum(least, memory[kind]), least)
         rate, left = rate + taken * own, left - taken
-    return rate, slowest
+    return rate, slowest, least
 
 
 def _fill(columns: Columns) -> FloatArray:
@@ -104,17 +110,16 @@ def _fill(columns: Columns) -> FloatArray:
     return added
 
 
-def _tightness(context: Context, space: Space, prices: list[StageCosts], row_of: IntArray) -> FloatArray:
-    """1 where a usual schedule fits into the largest memory, more where only fewer micro-batches do or none."""
-    columns, job = space.columns, context.job
-    layers = prices[0].of(*kinds(context, 0, job.num_layers))
+def _tightness(price: StageCosts, space: Space, row_of: IntArray, limit: FloatArray) -> FloatArray:
+    """1 where a usual schedule fits into this memory, more where only fewer micro-batches do or none."""
+    columns, context, job = space.columns, price.context, price.context.job
+    layers = price.of(*kinds(context, 0, job.num_layers))
     shards = np.where(columns.sharding >= FSDP, columns.shard_group * columns.cp, 1)
     dense, experts = layers.parameters[row_of], layers.expert_parameters[row_of]
     fixed = (WEIGHT_BYTES + job.optimizer.gradient_bytes_per_parameter) * (dense + experts) / shards
     copies = columns.shard_group * columns.cp
     state = job.optimizer.state_bytes_per_parameter * (dense / copies + experts / np.maximum(copies / columns.ep, 1.0))
     held = layers.activation_bytes[row_of] / columns.pp
-    limit = max(context.memory_limit_bytes(price.machine.gpu) for price in prices)
     room = limit - context.stack.framework_bytes.value - (fixed + state) / columns.pp
     most = np.where(peak_activations(columns, 0) * held <= room, 1.0, CRAMPED)
     tightness: FloatArray = np.where(held <= room, most, HOPELESS)
