@@ -1,10 +1,12 @@
-"""The errors a user can cause, as one small tree. Knows nothing of HTTP; `app/api/errors.py` maps it to status codes.
+"""The errors a user can cause, as one small tree. Knows nothing of HTTP.
+
+`app/faults.py` says them the same way in the API and on the command line; `app/api/problems.py` gives codes a status.
 
 PlannerError
 ├── InvalidRequest      a request that parses but cannot mean anything (dangling id, cyclic tree, contradiction)
 ├── UnknownName         a catalogue name that does not exist
 ├── LimitExceeded       more than this service accepts (states the limit and the value)
-└── InvalidPlan         a document that is not a plan of this request
+└── TooFewRows, ContradictoryRows       measured runs that no profile can be fitted to (`solver/cost/calibrate.py`)
 """
 
 from __future__ import annotations
@@ -38,9 +40,3 @@ class LimitExceeded(PlannerError):
     """Larger than what this service accepts."""
 
     code = "limit-exceeded"
-
-
-class InvalidPlan(PlannerError):
-    """The plan document does not belong to the request it came with."""
-
-    code = "invalid-plan"

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from models.base import Frozen, Name
-from models.catalogue import named_entry
 
 Origin = Literal["measured", "fitted", "datasheet", "guessed"]
 
@@ -124,8 +123,3 @@ class StackProfile(Frozen):
     optimizer_traffic: Constant = _constant("Memory traffic of the optimizer step over the least possible.", "1", 1.0)
     framework_bytes: Constant = _constant("Memory of context, libraries and communicators.", "B", 1.5e9)
     activation_overhead: Constant = _constant("Activation memory held over the closed form.", "1", 1.0)
-
-
-StackProfileOrName = Annotated[
-    StackProfile, BeforeValidator(lambda value: named_entry("stacks", value), json_schema_input_type=StackProfile | str)
-]

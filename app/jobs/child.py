@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
-from app.faults import Refused
+from app.faults import Fault, Refused, from_planner_error
 from models.errors import PlannerError
 from models.outcome import Outcome, Planned, Progress, Reason
 from models.plan import Plan, Verdict
@@ -86,12 +86,9 @@ def run_child(task: Task, pipe: Connection) -> None:
     try:
         channel.send("answer", TASKS[task.kind](task, channel))
     except PlannerError as error:
-        channel.send("refused", _text({"code": error.code, "what": error.message, "pointer": error.pointer,
-                                       "allowed": "", "remedy": error.remedy}))  # fmt: skip
+        channel.send("refused", _refusal(from_planner_error(error)))
     except Refused as refused:
-        fault = refused.faults[0]
-        channel.send("refused", _text({"code": fault.code, "what": fault.what, "pointer": fault.pointer,
-                                       "allowed": fault.allowed, "remedy": fault.remedy}))  # fmt: skip
+        channel.send("refused", _refusal(refused.faults[0]))
     except MemoryError:
         channel.send("memory", b"{}")
     except Exception:
@@ -103,6 +100,11 @@ def run_child(task: Task, pipe: Connection) -> None:
 def _die_with_parent() -> None:
     # The fork server ends with the process that owns it; without this its children would live on.
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _refusal(fault: Fault) -> bytes:
+    return _text({"code": fault.code, "what": fault.what, "pointer": fault.pointer, "allowed": fault.allowed,
+                  "remedy": fault.remedy})  # fmt: skip
 
 
 def _text(values: dict[str, str]) -> bytes:

@@ -28,8 +28,8 @@ EVENTS_PER_DOUBLING = 50.0  # a search of any length stores some hundreds of eve
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """The terminal state of an attempt."""
+class EndState:
+    """The terminal state of a plan, as one attempt ended."""
 
     state: State
     reason: StopReason
@@ -38,11 +38,11 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Job:
-    """What an attempt is about; `best` is the plan that an earlier attempt left."""
+class Attempt:
+    """One attempt, counted from 1, at the plan of a request; `best` is the plan that an earlier attempt left."""
 
     plan_id: str
-    attempt: int
+    number: int
     request: bytes
     best: bytes | None = None
 
@@ -97,14 +97,16 @@ class _News:
             LOG.warning("news waits for the database", extra={"plan_id": self.plan_id, "detail": str(error)[:200]})
 
 
-def search(store: AttemptStore, settings: Settings, job: Job, *, leaving: Callable[[], bool]) -> Verdict | None:
+def search(
+    store: AttemptStore, settings: Settings, attempt: Attempt, *, leaving: Callable[[], bool]
+) -> EndState | None:
     """Run one attempt; None when it was left for another worker."""
-    plan_id, attempt, request = job.plan_id, job.attempt, job.request
+    plan_id, number, request = attempt.plan_id, attempt.number, attempt.request
     time_limit_s = float(json.loads(request)["options"]["time_limit_s"])
-    news = _News(store, plan_id, attempt, settings.progress_interval_s, best=job.best)
-    asked = _Asked(store, plan_id, attempt, leaving, settings.event_poll_s)
+    news = _News(store, plan_id, number, settings.progress_interval_s, best=attempt.best)
+    asked = _Asked(store, plan_id, number, leaving, settings.event_poll_s)
     with TRACER.start_as_current_span(
-        "solve", attributes={"isthmus.plan_id": plan_id, "isthmus.attempt": attempt}
+        "solve", attributes={"isthmus.plan_id": plan_id, "isthmus.attempt": number}
     ) as span:
         ended = run_in_child(
             Task("plan", settings.solvers.plan, (request,), settings.child_memory_bytes),
@@ -116,11 +118,11 @@ def search(store: AttemptStore, settings: Settings, job: Job, *, leaving: Callab
         )
         span.set_attribute("isthmus.ending", ended.ending)
     news.flush()
-    LOG.info("attempt ended", extra={"plan_id": plan_id, "attempt": attempt, "ending": ended.ending})
+    LOG.info("attempt ended", extra={"plan_id": plan_id, "attempt": number, "ending": ended.ending})
     if asked.reason == "leaving":
         return None
     cancelled = asked.reason == "cancelled"
-    return judge_ending(ended, best=news.best, cancelled=cancelled)
+    return end_state_of(ended, best=news.best, cancelled=cancelled)
 
 
 @dataclass
@@ -163,23 +165,23 @@ _REASONS: dict[str, StopReason] = {
 }
 
 
-def judge_ending(ended: Ended, *, best: bytes | None, cancelled: bool) -> Verdict:
+def end_state_of(ended: Ended, *, best: bytes | None, cancelled: bool) -> EndState:
     """What a child's end means for its plan; `best` is the last plan it reported.
 
-    >>> judge_ending(Ended("killed"), best=None, cancelled=True)
-    Verdict(state='cancelled', reason='cancelled', outcome=None, fault=None)
+    >>> end_state_of(Ended("killed"), best=None, cancelled=True)
+    EndState(state='cancelled', reason='cancelled', outcome=None, fault=None)
     """
     if ended.ending == "answered":
         outcome = _better(ended.answer, best)
         if cancelled:
             kept = outcome if json.loads(outcome)["status"] != "not_found" else None
-            return Verdict("cancelled", "cancelled", outcome=kept)
-        return Verdict("succeeded", "finished", outcome=outcome)
+            return EndState("cancelled", "cancelled", outcome=kept)
+        return EndState("succeeded", "finished", outcome=outcome)
     kept = None if best is None else _unfinished(best)
     if cancelled:
-        return Verdict("cancelled", "cancelled", outcome=kept)
+        return EndState("cancelled", "cancelled", outcome=kept)
     state: State = "failed" if kept is None else "incomplete"
-    return Verdict(state, _REASONS[ended.ending], outcome=kept, fault=fault_of(ended))
+    return EndState(state, _REASONS[ended.ending], outcome=kept, fault=fault_of(ended))
 
 
 def _better(answer: bytes, best: bytes | None) -> bytes:

@@ -17,7 +17,7 @@ from dbos import DBOS, DBOSClient, DBOSConfig
 
 from app.jobs.queue import APPLICATION, QUEUE, URGENT_QUEUE, VERSION, WORKFLOW, register_queues
 from app.jobs.rehearsal import rehearse
-from app.jobs.search import Job, fault_text, headline, search
+from app.jobs.search import Attempt, fault_text, headline, search
 from app.jobs.upkeep import Upkeep
 from app.settings import Settings
 from app.storage.attempts import AttemptStore, Requeue
@@ -130,24 +130,28 @@ class Worker:
         row = self._patiently(lambda: self._plans.get(plan_id))
         if request is None or row is None:
             return "deleted"
-        job = Job(plan_id, attempt, request, row.outcome)
-        verdict = search(self._attempts, self._settings, job, leaving=self._leaving.is_set)
-        if verdict is None:
+        found = search(
+            self._attempts,
+            self._settings,
+            Attempt(plan_id, attempt, request, row.outcome),
+            leaving=self._leaving.is_set,
+        )
+        if found is None:
             self._patiently(lambda: self._attempts.give_back(plan_id, attempt, self._requeue(plan_id)))
             return "given back"
-        figures = headline(verdict.outcome)
+        figures = headline(found.outcome)
         self._patiently(
             lambda: self._attempts.finish(
                 plan_id,
                 attempt,
-                verdict.state,
-                verdict.reason,
-                outcome=verdict.outcome,
-                fault=verdict.fault,
+                found.state,
+                found.reason,
+                outcome=found.outcome,
+                fault=found.fault,
                 headline=figures,
             )
         )
-        return verdict.state
+        return found.state
 
     def _give_up(self, plan_id: str, attempt: int) -> str:
         row = self._patiently(lambda: self._plans.get(plan_id))

@@ -11,22 +11,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from app.exporters.report.words import TIME_PARTS
 from models.outcome import Infeasible, NotFound, Outcome
 from models.plan import Configuration, MemoryUse, Plan, Route, Verdict
 from models.schedule import PipelineSchedule
 
 BAR_WIDTH = 40
 GB = 1e9
-CAUSES = (
-    ("compute", "compute_s"),
-    ("tensor parallel", "tensor_parallel_s"),
-    ("context parallel", "context_parallel_s"),
-    ("expert parallel", "expert_parallel_s"),
-    ("bubble", "bubble_s"),
-    ("pipeline transfers", "pipeline_s"),
-    ("gradient exchange", "data_parallel_s"),
-    ("optimizer", "optimizer_s"),
-)
 
 
 def print_outcome(console: Console, outcome: Outcome) -> None:
@@ -128,7 +119,7 @@ def _waterfall(plan: Plan) -> Table:
         table.add_column(heading, justify="right" if heading in ("s", "%") else "left")
     total_s = plan.time.total_s or 1.0
     before_s = 0.0
-    for name, field in CAUSES:
+    for name, field in TIME_PARTS:
         part_s = float(getattr(plan.time, field))
         offset = round(BAR_WIDTH * before_s / total_s)
         length = round(BAR_WIDTH * (before_s + part_s) / total_s) - offset

@@ -18,7 +18,7 @@ from app.documents import canonical
 from app.faults import Fault, Refused
 from app.jobs.child import OUTCOME, Task
 from app.jobs.children import Ended, Limits, run_in_child
-from app.jobs.search import fault_of, judge_ending
+from app.jobs.search import end_state_of, fault_of
 from app.settings import Settings
 from app.terminal.progress import ProgressLine
 from models.outcome import NotFound, Outcome, Progress
@@ -79,9 +79,9 @@ def search(request: PlanRequest, settings: Settings, console: Console) -> Outcom
     with ProgressLine(console) as line:
         ended = run_task(task, settings, request.options.time_limit_s, take)
     check_refusal(ended)
-    verdict = judge_ending(ended, best=best[0] if best else None, cancelled=False)
-    if verdict.outcome is not None:
-        return OUTCOME.validate_json(verdict.outcome)
+    found = end_state_of(ended, best=best[0] if best else None, cancelled=False)
+    if found.outcome is not None:
+        return OUTCOME.validate_json(found.outcome)
     if ended.ending == "timed_out":
         killed = "the search was killed at its time limit"
         return NotFound(lower_bound_s=max(bounds_s), detail=killed, elapsed_s=ended.elapsed_s)

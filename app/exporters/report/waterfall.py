@@ -12,19 +12,9 @@ from app.exporters.report.figures import columns, drawing, figure, folded, parag
 from app.exporters.report.markup import Markup
 from app.exporters.report.scene import Scene
 from app.exporters.report.svg import Scale, line, rect, time_axis, words
-from app.exporters.report.words import number, percent, seconds
+from app.exporters.report.words import TIME_PARTS, number, percent, seconds
 from models.plan import Plan, TimeBreakdown
 
-PARTS = (
-    ("compute", "compute_s"),
-    ("tensor parallel", "tensor_parallel_s"),
-    ("context parallel", "context_parallel_s"),
-    ("expert parallel", "expert_parallel_s"),
-    ("bubble", "bubble_s"),
-    ("pipeline transfers", "pipeline_s"),
-    ("gradient exchange", "data_parallel_s"),
-    ("optimizer", "optimizer_s"),
-)
 LEFT, RIGHT = 190.0, 800.0
 ROW = 24.0
 TOP = 22.0
@@ -51,7 +41,7 @@ def waterfall_section(scene: Scene) -> Markup:
 
 def parts(time: TimeBreakdown) -> list[tuple[str, float]]:
     """Names and seconds, in the order of the drawing."""
-    return [(name, float(getattr(time, field))) for name, field in PARTS]
+    return [(name, float(getattr(time, field))) for name, field in TIME_PARTS]
 
 
 def waterfall(plan: Plan) -> Markup:

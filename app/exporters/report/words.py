@@ -11,6 +11,17 @@ from app.exporters.report.markup import Markup, tag, visible
 
 _SIZES = ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 NOT_STATED = "not stated"
+# Names of the parts of an iteration, in the order they are shown, with their fields of `TimeBreakdown`.
+TIME_PARTS = (
+    ("compute", "compute_s"),
+    ("tensor parallel", "tensor_parallel_s"),
+    ("context parallel", "context_parallel_s"),
+    ("expert parallel", "expert_parallel_s"),
+    ("bubble", "bubble_s"),
+    ("pipeline transfers", "pipeline_s"),
+    ("gradient exchange", "data_parallel_s"),
+    ("optimizer", "optimizer_s"),
+)
 
 
 def rounded(value: float, digits: int = 4) -> str:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from app.documents import canonical
 from app.jobs.queue import enqueue_plan, open_queue
-from app.jobs.search import Job, search
+from app.jobs.search import Attempt, search
 from app.jobs.worker import Worker
 from app.storage.attempts import AttemptStore
 from app.storage.migrations import create_tables
@@ -60,11 +60,11 @@ def test_a_search_goes_on_without_the_database_and_keeps_its_news(
     attempts.begin(plan_id, "w")
     monkeypatch.setattr(attempts, "record", _failing(3, attempts.record))
     monkeypatch.setattr(attempts, "is_wanted", _failing(2, attempts.is_wanted))
-    job = Job(plan_id, 1, _text(fake_solver.CRASHES))
-    verdict = search(attempts, settings_for(tmp_path), job, leaving=lambda: False)
-    assert verdict is not None
-    assert (verdict.state, verdict.reason) == ("incomplete", "crashed")
-    assert b'"iteration_s":2.0' in (verdict.outcome or b"")
+    attempt = Attempt(plan_id, 1, _text(fake_solver.CRASHES))
+    ended = search(attempts, settings_for(tmp_path), attempt, leaving=lambda: False)
+    assert ended is not None
+    assert (ended.state, ended.reason) == ("incomplete", "crashed")
+    assert b'"iteration_s":2.0' in (ended.outcome or b"")
     row = store.get(plan_id)
     assert row is not None
     assert b'"iteration_s":2.0' in (row.headline or b""), "what could not be stored was stored later"
@@ -74,9 +74,9 @@ def test_a_defect_is_no_outage(engine: sa.Engine, tmp_path: Path, monkeypatch: p
     attempts = AttemptStore(engine)
     wrong = sa.exc.ProgrammingError("any statement", {}, Exception("no such column"))
     monkeypatch.setattr(attempts, "record", lambda *_args, **_kwargs: (_ for _ in ()).throw(wrong))
-    job = Job("plan_1", 1, _text(fake_solver.FINDS))
+    attempt = Attempt("plan_1", 1, _text(fake_solver.FINDS))
     with pytest.raises(sa.exc.ProgrammingError):
-        search(attempts, settings_for(tmp_path), job, leaving=lambda: False)
+        search(attempts, settings_for(tmp_path), attempt, leaving=lambda: False)
 
 
 @pytest.mark.parametrize("method", ["begin", "finish", "record", "is_wanted"])
@@ -98,13 +98,13 @@ def test_what_an_earlier_attempt_found_is_kept_by_one_that_finds_nothing(engine:
     plan_id = store.insert(NewPlan(b"{}", "d", None), lambda *_: None)
     attempts.begin(plan_id, "w")
     settings = settings_for(tmp_path)
-    search(attempts, settings, Job(plan_id, 1, _text(fake_solver.CRASHES)), leaving=lambda: False)
+    search(attempts, settings, Attempt(plan_id, 1, _text(fake_solver.CRASHES)), leaving=lambda: False)
     found = store.get(plan_id)
     assert found is not None
-    job = Job(plan_id, 2, _text(fake_solver.NOT_FOUND), found.outcome)
-    verdict = search(attempts, settings, job, leaving=lambda: False)
-    assert verdict is not None
-    assert b'"complete":false' in (verdict.outcome or b""), "a plan, and not the end of the search that found it"
+    attempt = Attempt(plan_id, 2, _text(fake_solver.NOT_FOUND), found.outcome)
+    ended = search(attempts, settings, attempt, leaving=lambda: False)
+    assert ended is not None
+    assert b'"complete":false' in (ended.outcome or b""), "a plan, and not the end of the search that found it"
 
 
 @contextmanager
