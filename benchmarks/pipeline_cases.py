@@ -1,7 +1,8 @@
 """The random family of pipelines that benchmarks run: reproducible from size and number alone.
 
 Unequal stages (F within 20 %, B and W in proportion), 0 to 3 cuts, latency 0 to 8 F, transfer 0 to 2 F, half of the
-cuts on one shared link, budgets of 1 to 2 times 1F1B's; times in milliseconds as a profiler gives them.
+cuts on one shared link, budgets of 1 to 2 times 1F1B's; times in milliseconds as a profiler gives them. The same as a
+V: every stage in two chunks, each cut crossed on the way down and back up, and 0.6 to 1 times 1F1B's memory.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from models.schedule import PipelineHop, PipelineOptions, PipelineProblem, PipelineRank, PipelineStage
+
+CHUNK_FIELDS = ("forward_s", "input_grad_s", "weight_grad_s", "activation_bytes", "weight_grad_context_bytes")
 
 
 def random_case(num_ranks: int, num_microbatches: int, number: int, time_limit_s: float) -> PipelineProblem:
@@ -44,4 +47,26 @@ def random_case(num_ranks: int, num_microbatches: int, number: int, time_limit_s
         stages=tuple(stages),
         hops=tuple(hops),
         options=PipelineOptions(time_limit_s=time_limit_s, relative_gap=0.0),
+    )
+
+
+def random_v_case(num_ranks: int, num_microbatches: int, number: int, time_limit_s: float) -> PipelineProblem:
+    """Case `number` of the family as a V: half of a stage on the way down, half on the way up, half the transfers."""
+    random = np.random.default_rng([num_ranks, num_microbatches, number, 1])
+    flat = random_case(num_ranks, num_microbatches, number, time_limit_s)
+    halves = [
+        stage.model_copy(update={name: round(getattr(stage, name) / 2, 6) for name in CHUNK_FIELDS})
+        for stage in flat.stages
+    ]
+    last = 2 * num_ranks - 1
+    down = [hop.model_copy(update={"transfer_s": hop.transfer_s / 2, "link": hop.link_name}) for hop in flat.hops]
+    up = [hop.model_copy(update={"from_stage": last - hop.to_stage, "to_stage": last - hop.from_stage}) for hop in down]
+    rank = PipelineRank(activation_budget_bytes=round(random.uniform(0.6, 1.0) * num_ranks, 2))
+    return PipelineProblem(
+        num_microbatches=num_microbatches,
+        ranks=(rank,) * num_ranks,
+        layout="v",
+        stages=(*halves, *halves[::-1]),
+        hops=(*down, *up),
+        options=flat.options,
     )

@@ -1,8 +1,8 @@
 """Pipeline schedules against bounds and peers, on the same cases in one run: quality, proofs and time.
 
-`python -m benchmarks.schedules [--cases N] [--sizes 8x16,16x32] [--scale X]` prints one line per size and one for the
-compiled kernels. Gaps are to the bound that our search proves; peers run at the same memory. `--scale` multiplies the
-time limits.
+`python -m benchmarks.schedules [--cases N] [--sizes 8x16,16x32] [--layout v] [--scale X]` prints one line per size and
+one for the compiled kernels. Gaps are to the bound that our search proves; peers run at the same memory. `--scale`
+multiplies the time limits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.pipeline_cases import random_case
+from benchmarks.pipeline_cases import random_case, random_v_case
 from models.schedule import PipelineProblem, PipelineSchedule
 from solver.cpsat.solve import solve_pipeline
 from solver.schedules.dispatch import Policy, greedy_order
@@ -100,6 +100,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=None, help="cases per size (default: by size)")
     parser.add_argument("--sizes", default=",".join(f"{p}x{m}" for p, m in SIZES), help="ranks x micro-batches")
+    parser.add_argument("--layout", choices=("one_way", "v"), default="one_way", help="layout of the cases")
     parser.add_argument("--scale", type=float, default=1.0, help="factor on the time limits")
     arguments = parser.parse_args()
     quick_schedule(random_case(4, 4, 0, 1.0))  # compiled code is loaded before anything is timed
@@ -110,7 +111,8 @@ def main() -> int:
         limit_s *= arguments.scale
         lines = []
         for number in range(arguments.cases or usual):
-            problem = random_case(ranks, microbatches, number, max(limit_s, 1e-3))
+            make = random_v_case if arguments.layout == "v" else random_case
+            problem = make(ranks, microbatches, number, max(limit_s, 1e-3))
             lines.append(run_case(problem, search=limit_s > 0))
         convicted += sum(not line.judged for line in lines)
         sys.stdout.write(report((ranks, microbatches), lines, limit_s) + "\n")

@@ -13,6 +13,7 @@ from solver.cpsat.corridor import close
 from solver.cpsat.descent import descend
 from solver.cpsat.lattice import close_by_lattice
 from solver.cpsat.search import Search
+from solver.cpsat.steady import repeat
 from solver.cpsat.windows import improve
 from solver.quantise import coarse_tick_s, fine_tick_s, quantise
 from solver.schedules.assemble import assemble
@@ -26,6 +27,7 @@ WINDOW_TICKS = 50
 TUNING_SHARE, LARGE_TUNING_SHARE = 0.04, 0.2
 DESCENT_SHARE = 0.15
 LATTICE_SHARE = 0.8
+STEADY_SHARE = 0.1
 
 
 def solve_pipeline(
@@ -55,6 +57,7 @@ def search_pipeline(
     search.bound_s = lower_bound(problem)
     start(search)
     close_by_lattice(search, until_s=search.elapsed_s + LATTICE_SHARE * search.left_s)
+    repeat(search, STEADY_SHARE * search.left_s)
     tune(search)
     descend(search, DESCENT_SHARE * search.left_s)
     if problem.num_operations <= EXACT_OPERATIONS:

@@ -49,9 +49,11 @@ class Policy:
         )
 
 
-def greedy_order(shape: PipelineShape, policy: Policy, limits: Ints | None = None) -> PipelineOrder:
-    """Run the policy; `limits` caps the micro-batches between F and B by stage."""
-    order = _run(shape, policy, np.zeros(0, dtype=np.int64), limits)
+def greedy_order(
+    shape: PipelineShape, policy: Policy, limits: Ints | None = None, *, guide: Floats | None = None
+) -> PipelineOrder:
+    """Run the policy; `limits` caps the micro-batches between F and B by stage, `guide` is a wish of times by id."""
+    order = _run(shape, policy, np.zeros(0, dtype=np.int64), limits, guide)
     return one_by_one(shape) if order is None else order
 
 
@@ -77,14 +79,14 @@ def with_messages(shape: PipelineShape, rank_ops: Sequence[Ints], message_rule: 
     """Plan the message order for a given rank order by simulation; None when the rank order blocks itself."""
     given, _ = ragged(list(rank_ops))
     unlimited = replace_budget(shape)
-    return _run(unlimited, Policy(message_rule=message_rule), given, None)
+    return _run(unlimited, Policy(message_rule=message_rule), given)
 
 
 def with_weights_filled(shape: PipelineShape, rank_ops: Sequence[Ints], most_bytes: Floats) -> PipelineOrder | None:
     """F and B in the given order, W where a rank would idle or the memory of `most_bytes` per rank asks for it."""
     given, _ = ragged(list(rank_ops))
     limited = replace(shape, budget_r=np.minimum(shape.budget_r, most_bytes))
-    return _run(limited, Policy(preference=FILL), given, None)
+    return _run(limited, Policy(preference=FILL), given)
 
 
 def replace_budget(shape: PipelineShape) -> PipelineShape:
@@ -92,13 +94,16 @@ def replace_budget(shape: PipelineShape) -> PipelineShape:
     return replace(shape, budget_r=np.full(shape.num_ranks, np.inf))
 
 
-def _run(shape: PipelineShape, policy: Policy, given: Ints, limits: Ints | None) -> PipelineOrder | None:
+def _run(
+    shape: PipelineShape, policy: Policy, given: Ints, limits: Ints | None = None, guide: Floats | None = None
+) -> PipelineOrder | None:
     # a context larger than its activation would break the budget at the end of B, so F reserves the larger of the two
     held = np.maximum(shape.activation_s, shape.context_s)
     shape = replace(shape, activation_s=held)
     columns = columns_of(shape)
     record = _new_record(shape)
     state = _new_state(shape, limits, tails(columns), given=given.size > 0)
+    state = state._replace(guide=np.zeros(0) if guide is None else guide)
     end = dispatch(columns, state, record, given, policy.vector())
     if end < 0:
         return None
@@ -144,6 +149,7 @@ def _new_state(shape: PipelineShape, limits: Ints | None, tail: Floats, *, given
         stage_flat=stage_flat,
         stage_offsets=stage_offsets,
         tail=tail,
+        guide=np.zeros(0),
     )
 
 

@@ -3,10 +3,11 @@
 Owns the choice between F, B, W and waiting at one rank and instant, from what has arrived, what is known to arrive, and
 the memory. Never moves time.
 
-Policy entries: 0 preference (0 B first, 1 F first, 2 alternate, 3 a given order of F and B), 1 share of W that must
-fit before the next known arrival, 2 share of F within which an arriving B is waited for, 3 W first when memory blocks
-F, 4 chunk order (0 the later stage first, 1 the earlier micro-batch first), 5 message rule, 6 W right after B,
-7 look-ahead of F as share of B.
+Policy entries: 0 preference (0 B first, 1 F first, 2 alternate, 3 a given order of F and B, 4 least `guide`), 1 share
+of W that must fit before the next known arrival, 2 share of F within which an arriving B is waited for, 3 W first when
+memory blocks F, 4 chunk order (0 the later stage first, 1 the earlier micro-batch first), 5 message rule, 6 W right
+after B, 7 look-ahead of F as share of B. With a guide, 1 is what is added to the guide of W, in the guide's own unit,
+and 2 the share of the choice within which an arriving F or B of less guide is waited for.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from solver.verify.pipeline_kernel import Columns
 from solver.verify.pipeline_shape import Floats, Ints
 
 IDLE = -1
-FILL = 3
+FILL, GUIDED = 3, 4
 
 
 class DispatchState(NamedTuple):
@@ -42,11 +43,14 @@ class DispatchState(NamedTuple):
     stage_flat: Ints
     stage_offsets: Ints
     tail: Floats
+    guide: Floats
 
 
 @compiled
 def choose(columns: Columns, state: DispatchState, rank: int, now: float, policy: Floats) -> int:
     """The operation that an idle rank starts now, or IDLE."""
+    if policy[0] == GUIDED:
+        return _guided(columns, state, rank, now, policy)
     backward = _best(columns, state, rank, 1, now, policy)
     forward = _best(columns, state, rank, 0, now, policy)
     weight = _best(columns, state, rank, 2, now, policy) if columns.num_kinds == 3 else IDLE
@@ -66,6 +70,48 @@ def choose(columns: Columns, state: DispatchState, rank: int, now: float, policy
     if weight >= 0:
         return _weight_or_wait(columns, state, rank, now, weight, policy)
     return IDLE
+
+
+@compiled
+def _guided(columns: Columns, state: DispatchState, rank: int, now: float, policy: Floats) -> int:
+    """The ready operation of least guide, unless an F or B of less guide is known to arrive shortly."""
+    m, num_stages = columns.num_microbatches, columns.num_stages
+    best, best_guide = IDLE, np.inf
+    for at in range(state.stage_offsets[rank], state.stage_offsets[rank + 1]):
+        stage = state.stage_flat[at]
+        for kind in range(columns.num_kinds):
+            microbatch = state.next_ks[kind, stage]
+            operation = (kind * num_stages + stage) * m + microbatch
+            if microbatch >= m or state.arrival[operation] > now:
+                continue
+            if kind == 0 and not _fits(columns, state, rank, stage):
+                continue
+            guide = state.guide[operation] + (policy[1] if kind == 2 else 0.0)
+            if guide < best_guide:
+                best, best_guide = operation, guide
+    if best == IDLE or not _earlier_arrives(
+        columns, state, rank, best_guide, now, policy[2] * _duration(columns, best)
+    ):
+        return best
+    return IDLE
+
+
+@compiled
+def _earlier_arrives(
+    columns: Columns, state: DispatchState, rank: int, guide: float, now: float, within_s: float
+) -> bool:
+    """An F or B of less guide is known to arrive after now but before now + within_s."""
+    m, num_stages = columns.num_microbatches, columns.num_stages
+    for at in range(state.stage_offsets[rank], state.stage_offsets[rank + 1]):
+        stage = state.stage_flat[at]
+        for kind in range(2):
+            microbatch = state.next_ks[kind, stage]
+            operation = (kind * num_stages + stage) * m + microbatch
+            if microbatch >= m or not now < state.arrival[operation] < now + within_s:
+                continue
+            if state.guide[operation] < guide and (kind == 1 or _fits(columns, state, rank, stage)):
+                return True
+    return False
 
 
 @compiled

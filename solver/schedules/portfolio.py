@@ -21,7 +21,7 @@ from solver.verify.replay import replay_shape
 
 TOLERANCE = 1 + 1e-9
 SMALL_OPERATIONS, LARGE_OPERATIONS = 2_000, 40_000  # beyond each, fewer policies are tried
-SLOW = frozenset({"zb_auto", "gpipe", "eager_one_f_one_b_full", "zb_h1", "zb_h2", "greedy_forward"})
+SLOW = frozenset({"zb_auto", "gpipe", "eager_one_f_one_b_full", "zb_h1", "zb_h2", "greedy_forward", "periodic"})
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ from solver.schedules.gpipe import gpipe
 from solver.schedules.greedy import cross_greedy, cross_greedy_sub, eager_look_ahead, greedy, greedy_forward
 from solver.schedules.interleaved import breadth_first, flexible_double, flexible_limited, interleaved
 from solver.schedules.one_f_one_b import eager_one_f_one_b, eager_one_f_one_b_full, one_f_one_b
+from solver.schedules.unrolling import periodic
 from solver.schedules.v_blocks import v_half, v_min, zbv
 from solver.schedules.zb_auto import zb_auto
 from solver.schedules.zero_bubble import zb_h1, zb_h2
@@ -39,6 +40,7 @@ GENERATORS: Mapping[str, Generator] = MappingProxyType(
         "breadth_first": breadth_first,
         "flexible_double": flexible_double,
         "flexible_limited": flexible_limited,
+        "periodic": periodic,
         "gpipe": gpipe,
     }
 )
