@@ -183,9 +183,8 @@ def _excess(columns: Columns, question: Round, start: Floats, rank: int) -> floa
     budget = columns.budget_r[rank] * (1 + 1e-9)
     for at in range(question.stage_offsets[rank], question.stage_offsets[rank + 1]):
         stage = question.stage_flat[at]
-        kind = 0 if columns.activation_s[stage] >= columns.context_s[stage] else 1
         unit = max(columns.activation_s[stage], columns.context_s[stage])
-        if unit > 0:
+        for kind in range(0 if unit == 0 else 1 if columns.activation_s[stage] >= columns.context_s[stage] else 2):
             for one in range(start.shape[2]):
                 time = start[kind, stage, one] + kind * columns.duration_ks[1, stage]
                 worst = max(worst, (held_at(columns, question, start, rank, time) - budget) / unit)
