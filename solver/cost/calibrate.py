@@ -18,7 +18,7 @@ from solver.cost.columns import FloatArray
 
 Predict = Callable[[StackProfile, Sequence[int]], FloatArray]  # times of the chosen samples under a profile
 
-# Physical limits of each constant.
+# Limits of each constant, in its unit: what hardware allows, with room for what was ever measured.
 BOUNDS: Mapping[str, tuple[float, float]] = {
     "gemm_efficiency": (0.2, 0.88),
     "gemm_efficiency_fp8": (0.15, 0.82),
@@ -65,8 +65,9 @@ SIGMAS: Mapping[str, float] = {
     "pipeline_overlap": 0.5,
 }
 OTHER_SIGMA = 1.0
+MEASURED_SIGMA = 0.03  # relative scatter of runs of one stack that nothing explains: published sweeps agree to 2-4 %
 ROWS_PER_CONSTANT = 2
-CONTRADICTION_PCT = 30.0
+CONTRADICTION_PCT = 30.0  # median error of a fit that no set of constants explains
 
 
 class TooFewRows(PlannerError):
@@ -123,7 +124,7 @@ def fit_constants(
     def residuals(x: FloatArray) -> FloatArray:
         trial = with_constants(stack, dict(zip(names, np.exp(x), strict=True)), source="trial")
         misfit = np.log(np.maximum(predict(trial, rows), 1e-9)) - target
-        return np.concatenate([misfit / 0.03, (x - start) / sigma])
+        return np.concatenate([misfit / MEASURED_SIGMA, (x - start) / sigma])
 
     solution = least_squares(
         residuals,

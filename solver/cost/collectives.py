@@ -62,7 +62,16 @@ def _share(group: Group) -> FloatArray:
 
 
 def hop_latency_s(group: Group, fabric: Fabric, *, logarithmic: bool) -> FloatArray:
-    """Latency of one pass over a group: every local hop, and each network hop or their logarithm (trees)."""
+    """Latency of one pass over a group: every local hop, and each network hop or their logarithm (trees).
+
+    (l - 1) a_local + (n/l - 1) a_network around a ring, (l - 1) a_local + log2(n/l) a_network in a tree, for n ranks of
+    which l share a domain. Source: NCCL graph/tuning.cc.
+
+    >>> group = Group(np.array([16.0]), np.array([4.0]), np.array([1e9]), 1e9, 1e9)
+    >>> fabric = Fabric(1e9, 4, 1e9, 4, scale_up_latency_s=1e-6, scale_out_latency_s=1e-5)
+    >>> [float(hop_latency_s(group, fabric, logarithmic=tree)[0].round(9)) for tree in (False, True)]
+    [3.3e-05, 2.3e-05]
+    """
     domains = np.maximum(group.ranks / group.local_ranks, 1.0)
     network = np.log2(domains) if logarithmic else domains - 1.0
     return (group.local_ranks - 1.0) * fabric.scale_up_latency_s + network * fabric.scale_out_latency_s
@@ -72,6 +81,11 @@ def all_reduce_s(payload_bytes: FloatArray, group: Group, fabric: Fabric, stack:
     """2 (n-1)/n S / bus bandwidth plus two passes of latency; nothing for a single rank.
 
     Source: Patarasuk & Yuan 2009 (ring), nccl-tests (bus bandwidth), NCCL trees for the latency.
+
+    >>> group = Group(np.array([4.0]), np.array([4.0]), np.array([1e9]), 1e9, 1e9)
+    >>> fabric, stack = Fabric(1e9, 8, 1e9, 8), StackProfile(name="any")
+    >>> all_reduce_s(np.array([8e6]), group, fabric, stack).round(6).tolist()
+    [0.01206]
     """
     latency = stack.collective_latency_s.value + 2.0 * hop_latency_s(group, fabric, logarithmic=True)
     time = latency + 2.0 * _share(group) * payload_bytes / group.bus_bytes_per_s
@@ -79,7 +93,15 @@ def all_reduce_s(payload_bytes: FloatArray, group: Group, fabric: Fabric, stack:
 
 
 def gather_s(payload_bytes: FloatArray, group: Group, fabric: Fabric, stack: StackProfile) -> FloatArray:
-    """All-gather or reduce-scatter of a whole array of S bytes: (n-1)/n S / bus bandwidth plus one pass."""
+    """All-gather or reduce-scatter of a whole array of S bytes: (n-1)/n S / bus bandwidth plus one pass.
+
+    Source: nccl-tests (bus bandwidth).
+
+    >>> group = Group(np.array([4.0]), np.array([4.0]), np.array([1e9]), 1e9, 1e9)
+    >>> fabric, stack = Fabric(1e9, 8, 1e9, 8), StackProfile(name="any")
+    >>> gather_s(np.array([8e6]), group, fabric, stack).round(6).tolist()
+    [0.006045]
+    """
     latency = stack.collective_latency_s.value + hop_latency_s(group, fabric, logarithmic=True)
     time = latency + _share(group) * payload_bytes / group.bus_bytes_per_s
     return np.where(group.ranks > 1, time, 0.0)
@@ -90,7 +112,13 @@ def all_to_all_s(
 ) -> FloatArray:
     """Pairwise exchange of S bytes per rank: the local part over scale-up, the rest over the rank's own NIC.
 
+    Both at once: max(local share S / scale-up rate, remote share S / NIC rate) plus one pass of latency.
     `copies_across` is the share of the remote copies that really travel, see `remote_copies_share`.
+
+    >>> group = Group(np.array([16.0]), np.array([8.0]), np.array([1e9]), 1e9, 1e10)
+    >>> fabric, stack = Fabric(1e10, 8, 1e9, 8), StackProfile(name="any")
+    >>> all_to_all_s(np.array([1e9]), group, fabric, stack, copies_across=np.array([1.0])).round(3).tolist()
+    [0.5]
     """
     inside = np.maximum(group.local_ranks - 1.0, 0.0) / np.maximum(group.ranks, 1.0)
     across = np.maximum(group.ranks - group.local_ranks, 0.0) / np.maximum(group.ranks, 1.0)
@@ -136,7 +164,12 @@ def boundary_message_s(
 ) -> FloatArray:
     """One stage-to-stage message of a whole stage group through the NICs of its ranks.
 
-    With scatter-gather each rank sends its share; without, every tensor-parallel rank sends all of its part.
+    With scatter-gather each rank sends its share; without, every tensor-parallel rank sends all of its part
+    (arXiv 2104.04473, 4.1).
+
+    >>> ranks, fabric = np.array([8]), Fabric(1e11, 8, 1e9, 8)
+    >>> boundary_message_s(np.array([8e9]), ranks, np.array([1]), fabric, StackProfile(name="any")).round(3).tolist()
+    [1.429]
     """
     senders = (tp * cp if stack.scatter_gather_pipeline else cp).astype(np.float64)
     rate = fabric.nic_bytes_per_s * stack.point_to_point_efficiency.value

@@ -79,7 +79,8 @@ def shape_slowdown(rows: FloatArray, inner: FloatArray, outer: FloatArray, half_
 def wave_slowdown(rows: FloatArray, outer: FloatArray, multiprocessors: int, count: FloatArray | float) -> FloatArray:
     """Time of `count` equal products over their ideal time when whole waves of output tiles must finish.
 
-    ceil(tiles / SMs) waves for the best of the usual tile shapes. Source: vendor guide to matrix products.
+    ceil(tiles / SMs) waves for the best of the usual tile shapes. Source: NVIDIA, Matrix Multiplication Background
+    User's Guide (tile and wave quantization).
 
     >>> float(wave_slowdown(np.array(1024.0), np.array(5120.0), 108, 1.0).round(3))
     1.073
@@ -116,7 +117,14 @@ def products_s(
     """Rooflines of `count` equal weight matrices: 2 M K N FLOPs each against the traffic of the operands.
 
     The output of the forward is M x N, of the input gradient M x K, of the weight gradient K x N, which is read, added
-    to and written in gradient precision.
+    to and written in gradient precision. Each takes max(FLOPs / rate, bytes / memory rate) (Williams et al. 2009).
+
+    >>> machine = Machine(1e12, 0.0, 2.0, 1e12, 1e12, 1.0, 0)
+    >>> size = np.array([1000.0])
+    >>> products_s(size, size, size, machine, gradient_bytes=4.0).forward_s.tolist()  # 2e9 FLOPs at 1e12 FLOP/s
+    [0.002]
+    >>> products_s(np.array([1.0]), size, size, machine, gradient_bytes=4.0).forward_s.round(9).tolist()  # 2.004 MB
+    [2.004e-06]
     """
     ideal = 2.0 * rows * inner * outer / machine.gemm_flops_per_s * count
     busy = ideal * shape_slowdown(rows, inner, outer, machine.gemm_half_size)
@@ -133,10 +141,18 @@ def products_s(
 
 
 def streaming_s(traffic_bytes: FloatArray, machine: Machine) -> FloatArray:
-    """Time of memory-bound kernels that move `traffic_bytes` at least once, times the stack's excess traffic."""
+    """Time of memory-bound kernels that move `traffic_bytes` at least once, times the stack's excess traffic.
+
+    >>> streaming_s(np.array([1e9]), Machine(1e12, 0.0, 2.0, 1e12, 1e12, 1.5, 0)).tolist()
+    [0.0015]
+    """
     return traffic_bytes * machine.elementwise_traffic / machine.memory_bytes_per_s
 
 
 def optimizer_step_s(num_parameters: FloatArray, bytes_per_parameter: float, machine: Machine) -> FloatArray:
-    """Time to stream gradient, state and weights of the local parameters once."""
+    """Time to stream gradient, state and weights of the local parameters once.
+
+    >>> optimizer_step_s(np.array([1e9]), 30.0, Machine(1e12, 0.0, 2.0, 1e12, 1e12, 1.0, 0)).tolist()
+    [0.03]
+    """
     return num_parameters * bytes_per_parameter / machine.memory_bytes_per_s

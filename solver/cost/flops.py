@@ -77,7 +77,14 @@ def mlp_flops(hidden_size: int, inner_size: float, *, gated: bool) -> float:
 
 
 def layer_forward_flops(architecture: Architecture, *, sequence_length: int, moe: bool, causal: bool) -> float:
-    """FLOPs per token of one transformer layer, forward."""
+    """FLOPs per token of one transformer layer, forward: projections, core, feed-forward or router and experts.
+
+    >>> heads = GroupedQueryAttention(num_heads=2, num_kv_heads=1, head_dim=4)
+    >>> tiny = Architecture(
+    ...     name="tiny", num_layers=1, hidden_size=8, ffn_hidden_size=16, attention=heads, vocab_size=9)
+    >>> layer_forward_flops(tiny, sequence_length=100, moe=False, causal=False)  # 384 + 3,200 + 6 * 8 * 16
+    4352.0
+    """
     hidden = architecture.hidden_size
     total = attention_projection_flops(hidden, architecture.attention)
     total += attention_core_flops(sequence_length, attention_width(architecture.attention), causal=causal)
@@ -90,7 +97,14 @@ def layer_forward_flops(architecture: Architecture, *, sequence_length: int, moe
 
 
 def logits_flops(architecture: Architecture) -> float:
-    """FLOPs per token of the output projection, forward: 2 h V."""
+    """FLOPs per token of the output projection, forward: 2 h V.
+
+    >>> heads = GroupedQueryAttention(num_heads=2, num_kv_heads=1, head_dim=4)
+    >>> tiny = Architecture(
+    ...     name="tiny", num_layers=1, hidden_size=8, ffn_hidden_size=16, attention=heads, vocab_size=9)
+    >>> logits_flops(tiny)
+    144.0
+    """
     return 2.0 * architecture.hidden_size * architecture.vocab_size
 
 

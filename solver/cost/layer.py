@@ -21,8 +21,9 @@ from solver.cost.job import Gemm, Job, LayerShape
 FLASH_BACKWARD = 2.5  # five products against two of the forward (flash recomputes the scores), arXiv 2307.08691
 UNFUSED_BACKWARD = 2.0  # four products against two
 SCORE_BYTES_FORWARD = 12.0  # write scores 2, triangular softmax 1 + 2, dropout with mask 5, operand of the product 2
-SCORE_BYTES_BACKWARD = 17.0
+SCORE_BYTES_BACKWARD = 17.0  # gradient of the operand 2, dropout with mask 5, softmax 3 x 2, operands of two products 4
 BACKWARD_TRAFFIC = 1.5  # element-wise backward reads the stored input beside the gradient
+REGATHER_OVERLAP = 0.5  # least share hidden: frameworks run this gather beside the backward's products; a guess
 HOST_BACKWARD = 0.7  # host time of each half of the backward over the forward's
 
 
@@ -242,7 +243,7 @@ def _tensor_parallel(at: Setting, *, hides: Times) -> Times:
     return Times(
         exposed_s(forward, hides.forward_s, overlap),
         exposed_s(forward, hides.input_grad_s, overlap),
-        exposed_s(weight, hides.weight_grad_s, max(overlap, 0.5)),
+        exposed_s(weight, hides.weight_grad_s, max(overlap, REGATHER_OVERLAP)),
     )
 
 

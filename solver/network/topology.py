@@ -28,6 +28,7 @@ from models.cluster import (
 from solver.network import latency
 
 UPLINK_PREFIX = "uplink:"
+UPLINK_MTU_BYTES = 4096  # the largest of InfiniBand and RoCE; requests state that of links only
 _MEETING_TIER: dict[PlaceLevel, Tier] = {
     "rack": "rack",
     "zone": "zone",
@@ -207,13 +208,22 @@ class Topology:
     def _facts(self, path: tuple[int, ...], one_way_s: float, round_trip_s: float) -> PathFacts:
         edges = [self.edges[index] for index in path]
         if not edges:
-            return PathFacts((), one_way_s, round_trip_s, float("inf"), 0.0, 1, "roce", ("ecmp",), True, 4096)
+            return PathFacts(
+                edges=(),
+                latency_s=one_way_s,
+                round_trip_s=round_trip_s,
+                capacity_bytes_per_s=float("inf"),
+                loss_probability=0.0,
+                planes=1,
+                technology="roce",
+                load_balancing=("ecmp",),
+                out_of_order_receivers=True,
+                mtu_bytes=UPLINK_MTU_BYTES,
+            )
         survives = float(np.prod([1.0 - edge.loss_probability for edge in edges]))
         narrow = min(edges, key=lambda edge: edge.capacity_bytes_per_s)
-        long = max(edges, key=lambda edge: edge.latency_s)
-        streams = next(
-            (edge.technology for edge in edges if edge.technology == "tcp"), None
-        )  # end to end, or not at all
+        long = max(edges, key=lambda edge: edge.latency_s)  # what recovers losses there decides
+        is_tcp = any(edge.technology == "tcp" for edge in edges)  # a stream is one end to end, or not at all
         common = tuple(one for one in narrow.load_balancing if all(one in edge.load_balancing for edge in edges))
         return PathFacts(
             edges=path,
@@ -222,7 +232,7 @@ class Topology:
             capacity_bytes_per_s=narrow.capacity_bytes_per_s,
             loss_probability=1.0 - survives,
             planes=narrow.planes,
-            technology=streams or long.technology,
+            technology="tcp" if is_tcp else long.technology,
             load_balancing=common or ("ecmp",),
             out_of_order_receivers=all(edge.out_of_order_receivers for edge in edges),
             mtu_bytes=min(edge.mtu_bytes for edge in edges),
@@ -318,7 +328,7 @@ def _uplink_edges(place: Place, parent: PlaceId, nic_rate: float) -> tuple[Edge,
             technology=uplink.technology,
             load_balancing=uplink.load_balancing,
             out_of_order_receivers="spray" in uplink.load_balancing,
-            mtu_bytes=4096,
+            mtu_bytes=UPLINK_MTU_BYTES,
         )
 
     return edge(reverse=False), edge(reverse=True)

@@ -19,19 +19,19 @@ NOTHING = -1
 
 
 class RouteColumns(NamedTuple):
-    """Operations of one route. `released` is what an end makes ready on its rank, `target` what its message does."""
+    """Operations of one route, one entry each; NOTHING (-1) where an entry does not apply."""
 
-    duration: Floats
-    released: Ints
-    target: Ints
-    delay: Floats
-    channel: Ints
-    flow: Ints
-    weight_stage: Ints
+    duration: Floats  # seconds
+    released: Ints  # operation that its end makes ready on its own rank
+    target: Ints  # operation that its message makes ready on another rank
+    delay: Floats  # seconds from the end of the transfer to the arrival
+    channel: Ints  # link name and direction that the message takes; NO_CHANNEL: it takes no link any time
+    flow: Ints  # 2 * stage of the hop, and 1 more on the way back
+    weight_stage: Ints  # stage whose weight gradient it completes
     rank: Ints
-    rank_ops: tuple[Ints, ...]
-    channel_ops: tuple[Ints, ...]
-    first: int
+    rank_ops: tuple[Ints, ...]  # order of every rank
+    channel_ops: tuple[Ints, ...]  # order of every channel
+    first: int  # operations that are ready from the start: the forwards of the first stage
 
 
 def route_columns(timeline: RouteTimeline) -> RouteColumns:
@@ -100,7 +100,7 @@ def end_with_hops(timeline: RouteTimeline, hops: tuple[PipelineHop, ...]) -> flo
 
 
 class Work(NamedTuple):
-    """Operations of all routes, and the orders they run and travel in."""
+    """The columns of `RouteColumns` over all routes; orders are flat, that of i between its offsets i and i + 1."""
 
     duration: Floats
     released: Ints
@@ -156,22 +156,17 @@ def _flat(name: str, lists: list[Ints]) -> dict[str, Any]:
 
 
 class Network(NamedTuple):
-    """Flows by (route, stage of the hop, way) and edges.
+    """Flows by (route, stage of the hop, way), edges (`_e`), and what exchanges hold; `_w` is by route and stage."""
 
-    Per replica: `bytes` until the first message is in, `tail` of the turns after it, its `cap` and the `floor` it
-    always keeps. `part_flat` is the part of a flow on each of its edges. Exchanges hold `hold_se` of the edges once
-    `arm_left_w` weight gradients are left of their stage on every route (`w` = route, stage).
-    """
-
-    weight: Floats
-    bytes: Floats
-    tail: Floats
-    cap: Floats
-    floor: Floats
-    edge_flat: Ints
-    part_flat: Floats
+    weight: Floats  # replicas that send at once
+    bytes: Floats  # of one replica's message, until it is in
+    tail: Floats  # bytes of the turns after it, which take the channel as well
+    cap: Floats  # most that one replica can send, B/s
+    floor: Floats  # share that one replica always keeps, B/s
+    edge_flat: Ints  # edges of every flow, between its offsets
+    part_flat: Floats  # part of the flow on each of them
     edge_offsets: Ints
-    capacity_e: Floats
-    hold_se: Floats
-    left_w: Ints
-    arm_left_w: Ints
+    capacity_e: Floats  # B/s
+    hold_se: Floats  # B/s that the exchange of a stage holds of each edge once it may start
+    left_w: Ints  # weight gradients
+    arm_left_w: Ints  # so many left on every route: the exchange may be about to start

@@ -1,6 +1,11 @@
 """The compiled event loop of the joint replay: operations on ranks, messages as fluid flows that share edges.
 
-Time jumps from one end to the next; rates change only when a flow starts or ends. Never chooses an order.
+Two things end: operations (and messages without a link), which wait in a heap by their end, and flows on links, whose
+end is known only until the rates change. Time jumps to whichever ends first; rates change when a flow starts or ends,
+or when an exchange takes its part of the edges. Owns that loop and the max-min fair rates. Never chooses an order.
+
+Arrays are indexed by operation, rank, channel (a link name in one direction), edge (`_e`) or stage (`_s`), as
+`joint_columns` numbers them; a scalar that the loop changes is an array of one.
 """
 
 from __future__ import annotations
@@ -14,31 +19,32 @@ from solver.verify.compiled import compiled
 from solver.verify.joint_columns import Network, Work
 from solver.verify.pipeline_shape import Floats, Ints
 
-SAME = 1e-12
+SAME = 1e-12  # relative: ends closer together than this are one end
+LEAST_BYTES = 1e-9  # of a flow that has not ended by its rate: rounding must not end it early
 
 
 class Course(NamedTuple):
-    """What the loop knows at one instant; `level` is the instant that bytes `left` hold for, and the next end."""
+    """What the loop knows at one instant."""
 
-    end: Floats
-    ready: Ints
-    sent: Ints
-    rank_at: Ints
+    end: Floats  # of every operation; NaN until it has ended
+    ready: Ints  # 1 once an operation may start
+    sent: Ints  # 1 once the message of an operation waits for its channel
+    rank_at: Ints  # position in the order of each rank, of the operation that is next
     rank_busy: Ints
-    channel_at: Ints
-    channel_in_tail: Ints
-    active: Ints
+    channel_at: Ints  # position in the order of each channel, of the message that is next
+    channel_in_tail: Ints  # 1 while the turns behind a delivered message still take the channel
+    active: Ints  # the channels with a flow; the first `num_active` count
     num_active: Ints
-    left: Floats
-    rate: Floats
-    clock: Floats
-    dirty: Ints
-    held_e: Floats
-    flow_e: Floats
-    peak_e: Floats
-    bytes_e: Floats
-    left_w: Ints
-    routes_left_s: Ints
+    left: Floats  # bytes that the flow of each channel has to send yet, as of clock[0]
+    rate: Floats  # of the flow of each channel; -1 until it is first shared out
+    clock: Floats  # [0] the instant that `left` holds for, [1] when the first of the flows ends
+    dirty: Ints  # 1: flows have changed, rates have to be shared out anew
+    held_e: Floats  # rate that exchanges keep of each edge
+    flow_e: Floats  # rate of all messages on each edge
+    peak_e: Floats  # highest rate of messages and exchanges on each edge so far
+    bytes_e: Floats  # bytes of messages over each edge so far
+    left_w: Ints  # weight gradients left, by route and stage
+    routes_left_s: Ints  # routes on which the exchange of each stage has still to wait
 
 
 @compiled
@@ -70,30 +76,31 @@ def _new_course(work: Work, network: Network) -> Course:
     size, channels, edges = len(work.duration), len(work.channel_offsets) - 1, len(network.capacity_e)
     ranks, stages = len(work.rank_offsets) - 1, len(network.hold_se)
     return Course(
-        np.full(size, np.nan),
-        work.ready.copy(),
-        np.zeros(size, dtype=np.int64),
-        work.rank_offsets[:-1].copy(),
-        np.zeros(ranks, dtype=np.int64),
-        work.channel_offsets[:-1].copy(),
-        np.zeros(channels, dtype=np.int64),
-        np.zeros(channels, dtype=np.int64),
-        np.zeros(1, dtype=np.int64),
-        np.zeros(channels),
-        np.zeros(channels),
-        np.array([0.0, np.inf]),
-        np.zeros(1, dtype=np.int64),
-        np.zeros(edges),
-        np.zeros(edges),
-        np.zeros(edges),
-        np.zeros(edges),
-        network.left_w.copy(),
-        np.full(stages, len(network.left_w) // max(stages, 1), dtype=np.int64),
+        end=np.full(size, np.nan),
+        ready=work.ready.copy(),
+        sent=np.zeros(size, dtype=np.int64),
+        rank_at=work.rank_offsets[:-1].copy(),
+        rank_busy=np.zeros(ranks, dtype=np.int64),
+        channel_at=work.channel_offsets[:-1].copy(),
+        channel_in_tail=np.zeros(channels, dtype=np.int64),
+        active=np.zeros(channels, dtype=np.int64),
+        num_active=np.zeros(1, dtype=np.int64),
+        left=np.zeros(channels),
+        rate=np.zeros(channels),
+        clock=np.array([0.0, np.inf]),
+        dirty=np.zeros(1, dtype=np.int64),
+        held_e=np.zeros(edges),
+        flow_e=np.zeros(edges),
+        peak_e=np.zeros(edges),
+        bytes_e=np.zeros(edges),
+        left_w=network.left_w.copy(),
+        routes_left_s=np.full(stages, len(network.left_w) // max(stages, 1), dtype=np.int64),
     )
 
 
 @compiled
 def _start_next(work: Work, course: Course, heap: list[tuple[float, int]], rank: int, now: float) -> None:
+    """Start the next operation of a rank's order, if it is ready and the rank is free."""
     at = course.rank_at[rank]
     if course.rank_busy[rank] or at >= work.rank_offsets[rank + 1] or not course.ready[work.rank_flat[at]]:
         return
@@ -113,6 +120,7 @@ def _make_ready(work: Work, course: Course, heap: list[tuple[float, int]], opera
 def _finish(
     work: Work, network: Network, course: Course, heap: list[tuple[float, int]], operation: int, now: float
 ) -> None:
+    """End an operation: what it releases may start, its message leaves, its rank goes on."""
     rank = work.rank[operation]
     course.end[operation] = now
     course.rank_busy[rank] = 0
@@ -147,6 +155,7 @@ def _arm(network: Network, course: Course, row: int) -> None:
 
 @compiled
 def _send_next(work: Work, network: Network, course: Course, channel: int) -> None:
+    """Let the next message of a channel's order become a flow, if it has been sent."""
     at = course.channel_at[channel]
     if at >= work.channel_offsets[channel + 1] or not course.sent[work.channel_flat[at]]:
         return
@@ -196,7 +205,7 @@ def _pass_time(course: Course, now: float, num_active: int) -> None:
     for position in range(num_active):
         channel = course.active[position]
         if course.rate[channel] > 0:
-            course.left[channel] = max(course.left[channel] - course.rate[channel] * elapsed, 1e-9)
+            course.left[channel] = max(course.left[channel] - course.rate[channel] * elapsed, LEAST_BYTES)
     for edge in range(len(course.bytes_e)):
         course.bytes_e[edge] += course.flow_e[edge] * elapsed
     course.clock[0] = now
@@ -258,6 +267,7 @@ def fair_rates(network: Network, flows: Ints, capacity_e: Floats) -> Floats:
 
 @compiled
 def _load(network: Network, flow: int, column_e: Floats, rate: float) -> None:
+    """Add a rate per replica to a column of edges, on every edge of a flow."""
     for index in range(network.edge_offsets[flow], network.edge_offsets[flow + 1]):
         column_e[network.edge_flat[index]] += network.weight[flow] * network.part_flat[index] * rate
 
@@ -274,6 +284,7 @@ def _limit(network: Network, flow: int, room: Floats, rising_e: Floats) -> float
 
 @compiled
 def _next_level(network: Network, flows: Ints, state: Ints, room: Floats, rising_e: Floats) -> float:
+    """Where the rising level next meets something: a floor that it lifts, a cap or a full edge."""
     level = np.inf
     for position in range(len(flows)):
         if state[position] == WAITING:

@@ -41,18 +41,18 @@ def columns_of(shape: PipelineShape) -> Columns:
 
 
 class ReplayState(NamedTuple):
-    """Everything the worklist loop writes: times by operation or message, positions by rank then channel."""
+    """Everything the worklist loop writes. A server is a rank or, numbered after the ranks, a channel."""
 
-    start: Floats
-    ready: Floats
-    message_start: Floats
+    start: Floats  # of every operation; NaN until it is known
+    ready: Floats  # when every operation may start at the earliest; NaN until it is known
+    message_start: Floats  # the same of every message
     message_ready: Floats
-    free: Floats
-    position: Ints
-    stack: Ints
-    on_stack: Ints
-    weights_left_s: Ints
-    weights_end_s: Floats
+    free: Floats  # when each server has done what it has begun
+    position: Ints  # of each server in its order: what is next
+    stack: Ints  # servers whose next entry may have become ready; the first `stack_size` count
+    on_stack: Ints  # 1 for a server that is on the stack already
+    weights_left_s: Ints  # weight gradients left of each stage, before its exchange may start
+    weights_end_s: Floats  # end of the last weight gradient of each stage so far
     stack_size: Ints
 
 
@@ -81,17 +81,17 @@ def _new_state(columns: Columns) -> ReplayState:
     ready = np.full(num_operations, np.nan)
     ready[: columns.num_microbatches] = 0.0
     state = ReplayState(
-        np.full(num_operations, np.nan),
-        ready,
-        np.full(num_messages, np.nan),
-        np.full(num_messages, np.nan),
-        np.zeros(servers),
-        np.zeros(servers, dtype=np.int64),
-        np.zeros(servers + 1, dtype=np.int64),
-        np.zeros(servers, dtype=np.int64),
-        np.full(columns.num_stages, columns.num_microbatches, dtype=np.int64),
-        np.zeros(columns.num_stages),
-        np.zeros(1, dtype=np.int64),
+        start=np.full(num_operations, np.nan),
+        ready=ready,
+        message_start=np.full(num_messages, np.nan),
+        message_ready=np.full(num_messages, np.nan),
+        free=np.zeros(servers),
+        position=np.zeros(servers, dtype=np.int64),
+        stack=np.zeros(servers + 1, dtype=np.int64),
+        on_stack=np.zeros(servers, dtype=np.int64),
+        weights_left_s=np.full(columns.num_stages, columns.num_microbatches, dtype=np.int64),
+        weights_end_s=np.zeros(columns.num_stages),
+        stack_size=np.zeros(1, dtype=np.int64),
     )
     for rank in range(columns.num_ranks - 1, -1, -1):
         _push(state, rank)
@@ -108,6 +108,7 @@ def _push(state: ReplayState, server: int) -> None:
 
 @compiled
 def _advance_rank(columns: Columns, state: ReplayState, rank: int, flat: Ints, offsets: Ints) -> None:
+    """Run operations of a rank in its order until one is not ready."""
     num_microbatches, num_stages = columns.num_microbatches, columns.num_stages
     while offsets[rank] + state.position[rank] < offsets[rank + 1]:
         operation = flat[offsets[rank] + state.position[rank]]
@@ -135,6 +136,7 @@ def _advance_rank(columns: Columns, state: ReplayState, rank: int, flat: Ints, o
 
 @compiled
 def _send(columns: Columns, state: ReplayState, operation: int, end: float) -> None:
+    """Hand the message of an operation to its channel; without a channel only the latency lies between."""
     rest = operation // columns.num_microbatches
     kind, stage = rest // columns.num_stages, rest % columns.num_stages
     hop = stage if kind == 0 else stage - 1
@@ -151,6 +153,7 @@ def _send(columns: Columns, state: ReplayState, operation: int, end: float) -> N
 
 @compiled
 def _finish_weight(columns: Columns, state: ReplayState, stage: int, end: float) -> None:
+    """Count a weight gradient; after the last one the exchange of the stage is ready."""
     state.weights_left_s[stage] -= 1
     state.weights_end_s[stage] = max(state.weights_end_s[stage], end)
     if state.weights_left_s[stage] > 0 or (columns.sync_s[stage] == 0 and columns.sync_link_s[stage] < 0):
@@ -166,6 +169,7 @@ def _finish_weight(columns: Columns, state: ReplayState, stage: int, end: float)
 
 @compiled
 def _advance_channel(columns: Columns, state: ReplayState, channel: int, flat: Ints, offsets: Ints) -> None:
+    """Send messages of a channel in its order until one is not ready; an exchange takes both directions at once."""
     num_operations = columns.num_kinds * columns.num_stages * columns.num_microbatches
     server, other = columns.num_ranks + channel, columns.num_ranks + (channel ^ 1)
     while offsets[channel] + state.position[server] < offsets[channel + 1]:
@@ -190,6 +194,7 @@ def _advance_channel(columns: Columns, state: ReplayState, channel: int, flat: I
 
 @compiled
 def _deliver(columns: Columns, state: ReplayState, message: int, start: float, server: int) -> None:
+    """Occupy the channel with a message, and make ready what waits for it on the other side."""
     rest = message // columns.num_microbatches
     kind, stage = rest // columns.num_stages, rest % columns.num_stages
     hop = stage if kind == 0 else stage - 1
