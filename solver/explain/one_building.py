@@ -70,12 +70,12 @@ def _without_distance(context: Context) -> PlanRequest:
 
 
 def _or_same_order(found: Draft, scheduler: Scheduler) -> Scheduler:
-    """The scheduler, or the draft's own order where no message waits any more and that is faster."""
+    """The scheduler, or the draft's own order where nothing takes turns on a link any more and that is faster."""
 
     def best(problem: PipelineProblem) -> Timing | None:
         timing = scheduler(problem)
         shape = shape_of(problem)
-        for order in {id(one.order): one.order for one in found.timings}.values() if not problem.hops else ():
+        for order in {id(one.order): one.order for one in found.timings}.values() if not shape.num_channels else ():
             alone = PipelineOrder(order.rank_ops, ())
             same = Timing(problem, alone, replay_shape(shape, alone), "same order")
             timing = same if timing is None or same.end_s < timing.end_s else timing

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from models.outcome import Planned
 from models.plan import Alternative, Plan
+from models.schedule import PipelineProblem, PipelineRank, PipelineStage
+from solver.evaluation.draft import Draft
+from solver.evaluation.scheduling import portfolio_timing
+from solver.explain.one_building import _or_same_order
 from solver.planner import plan
 from tests.build_job import FIXED, job
 
@@ -75,3 +80,14 @@ def _same(found: Plan) -> dict[str, Any]:
 def test_without_distance_nothing_is_lost() -> None:
     near = planned(hosts=(8,))
     assert near.one_building_s == near.metrics.iteration_s
+
+
+def test_exchanges_that_take_turns_on_a_link_keep_the_schedulers_order() -> None:
+    """Another draft's order says nothing of them; taking it over once ended the whole search."""
+    stage = PipelineStage(forward_s=1.0, input_grad_s=1.0, weight_grad_s=1.0, gradient_sync_s=1.0)
+    shared = stage.model_copy(update={"gradient_sync_link": "exchange"})
+    problem = PipelineProblem(num_microbatches=2, ranks=(PipelineRank(),) * 2, stages=(shared,) * 2)
+    timing = portfolio_timing(problem, None)
+    assert timing is not None
+    found = cast(Draft, SimpleNamespace(timings=(timing,)))
+    assert _or_same_order(found, lambda _: timing)(problem) is timing
