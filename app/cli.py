@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,13 +51,6 @@ def _settings(context: typer.Context) -> Settings:
     return given if given is not None else Settings.from_environment()
 
 
-def _write(out: Path | None, text: bytes) -> None:
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_bytes(text)
-        ERR.print(f"written: {out}", highlight=False)
-
-
 @cli.command()
 def plan(
     context: typer.Context,
@@ -70,6 +62,7 @@ def plan(
     from app.documents import parse_json, read_model
     from app.jobs.child import OUTCOME
     from app.terminal.inputs import read_source
+    from app.terminal.outputs import prepare, write
     from app.terminal.summary import print_outcome
     from app.terminal.work import EXIT_OF_STATUS, search
     from models.request import PlanRequest
@@ -77,9 +70,11 @@ def plan(
     document = parse_json(read_source(request))
     if time_limit is not None and isinstance(document, dict) and isinstance(document.get("options", {}), dict):
         document["options"] = {**document.get("options", {}), "time_limit_s": time_limit}
-    outcome = search(read_model(PlanRequest, document), _settings(context), ERR)
+    asked = read_model(PlanRequest, document)
+    prepare(out)
+    outcome = search(asked, _settings(context), ERR)
     print_outcome(OUT, outcome)
-    _write(out, OUTCOME.dump_json(outcome))
+    write(out, OUTCOME.dump_json(outcome))
     raise typer.Exit(EXIT_OF_STATUS[outcome.status])
 
 
@@ -89,16 +84,18 @@ def schedule(context: typer.Context, problem: File, out: OutFile = None) -> None
     from app.documents import canonical, parse_json, read_model
     from app.jobs.child import Task
     from app.terminal.inputs import read_source
+    from app.terminal.outputs import prepare, write
     from app.terminal.summary import print_schedule
     from app.terminal.work import answer_of
     from models.schedule import PipelineProblem, PipelineSchedule
 
     settings = _settings(context)
     asked = read_model(PipelineProblem, parse_json(read_source(problem)))
+    prepare(out)
     task = Task("schedule", settings.solvers.schedule, (canonical(asked),), settings.child_memory_bytes)
     text = answer_of(task, settings, ERR, asked.options.time_limit_s)
     print_schedule(OUT, PipelineSchedule.model_validate_json(text))
-    _write(out, text)
+    write(out, text)
 
 
 @cli.command()
@@ -134,6 +131,7 @@ def export(
     from app.documents import read_plan, read_request
     from app.exporters.registry import exporter_named
     from app.terminal.inputs import read_source
+    from app.terminal.outputs import write
 
     exporter = exporter_named(kind)
     asked = None if request is None else read_request(read_source(request))
@@ -142,7 +140,7 @@ def export(
     if out is None:
         typer.echo(text, nl=False)
         return
-    _write(out, text.encode())
+    write(out, text.encode())
     for line in (f"for {exporter.target.tool} {exporter.target.versions}", *exporter.not_expressed(found, asked)):
         ERR.print(line, highlight=False, markup=False, soft_wrap=True)
 
@@ -189,14 +187,16 @@ def calibrate(
     from app.jobs.calibration import calibration
     from app.terminal.inputs import read_rows
     from app.terminal.measured import print_calibration
+    from app.terminal.outputs import prepare, write
 
+    prepare(out)
     names = tuple(one.strip() for one in constants.split(",") if one.strip())
     report = calibration(read_rows(rows), name=name, constants=names, profile=profile)
     if as_json:
         typer.echo(json.dumps(report, indent=2))
     else:
         print_calibration(OUT, report)
-    _write(out, json.dumps(report["profile"], indent=2).encode())
+    write(out, json.dumps(report["profile"], indent=2).encode())
 
 
 @cli.command()
@@ -212,7 +212,7 @@ def serve(
 
     given = {"host": host, "port": port, "database_url": database, "run_worker": None if worker else False}
     stated = {name: value for name, value in given.items() if value is not None}
-    settings = _changed(_settings(context), stated)
+    settings = _settings(context).changed(stated)
     ERR.print(f"http://{settings.host}:{settings.port}/docs", highlight=False)
     run(settings)
 
@@ -227,7 +227,7 @@ def worker(
     from app.terminal.serving import work
 
     given = {"database_url": database, "worker_id": worker_id}
-    work(_changed(_settings(context), {name: value for name, value in given.items() if value is not None}))
+    work(_settings(context).changed({name: value for name, value in given.items() if value is not None}))
 
 
 @cli.command()
@@ -260,10 +260,6 @@ def demo() -> None:
     raise typer.Exit(code)
 
 
-def _changed(settings: Settings, values: Mapping[str, object]) -> Settings:
-    return type(settings).model_validate({**settings.model_dump(), **values})
-
-
 def main(arguments: list[str] | None = None, settings: Settings | None = None) -> None:
     """Run a command and leave with its exit code; faults of the input are printed, never traced."""
     from app.faults import Refused, from_planner_error
@@ -286,6 +282,29 @@ def main(arguments: list[str] | None = None, settings: Settings | None = None) -
     except Failed as failure:
         ERR.print(f"[bold red]failed[/]: {escape(str(failure))}")
         raise SystemExit(ExitCode.DEFECT) from None
+    except Exception as error:
+        told = _about_the_database(error)
+        if told is None:
+            raise
+        ERR.print(f"[bold red]database[/]: {escape(told)}", highlight=False)
+        raise SystemExit(ExitCode.DEFECT) from None
+
+
+def _about_the_database(error: Exception) -> str | None:
+    """What a user can do about an error of the database; None for any other error."""
+    if "sqlalchemy" not in sys.modules:  # which takes long to import, and most commands need no database
+        return None
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from app.storage.migrations import IncompatibleDatabase
+    from app.storage.tables import is_outage
+
+    if isinstance(error, IncompatibleDatabase):
+        return str(error)
+    if not isinstance(error, SQLAlchemyError) or not is_outage(error):
+        return None
+    first_line = str(error).partition("\n")[0]
+    return f"it does not answer: {first_line}. Start it, or name another by ISTHMUS_DATABASE_URL or --database."
 
 
 if __name__ == "__main__":

@@ -7,18 +7,32 @@ file, a socket or a database.
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 PREFIX = "ISTHMUS_"
 MIB = 1024 * 1024
 
 Positive = Annotated[float, Field(gt=0)]
 PositiveInt = Annotated[int, Field(ge=1)]
+
+
+def _database_url(value: str) -> str:
+    if not re.match(r"(sqlite|postgresql)(\+\w+)?://", value):
+        raise ValueError("write sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME")
+    return value
+
+
+def _words(message: str) -> str:
+    return message.removeprefix("Value error, ")
+
+
+DatabaseUrl = Annotated[str, AfterValidator(_database_url)]
 
 
 class InvalidSetting(Exception):
@@ -44,7 +58,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    database_url: str = Field(
+    database_url: DatabaseUrl = Field(
         "sqlite:///var/isthmus.sqlite", description="SQLAlchemy URL: an SQLite file, or Postgres when shared."
     )
     host: str = Field("127.0.0.1", description="Address the service listens on.")
@@ -129,7 +143,19 @@ class Settings(BaseModel):
         except ValidationError as failure:
             first = failure.errors()[0]
             variable = PREFIX + str(first["loc"][0]).upper()
-            raise InvalidSetting(f"{variable}={first['input']!r}: {first['msg']}") from None
+            raise InvalidSetting(f"{variable}={first['input']!r}: {_words(first['msg'])}") from None
+
+    def changed(self, values: Mapping[str, object]) -> Self:
+        """These settings with some values replaced; InvalidSetting for one that is not accepted.
+
+        >>> Settings().changed({"port": 9000}).port
+        9000
+        """
+        try:
+            return type(self).model_validate({**self.model_dump(), **values})
+        except ValidationError as failure:
+            first = failure.errors()[0]
+            raise InvalidSetting(f"{first['loc'][0]}={first['input']!r}: {_words(first['msg'])}") from None
 
     @property
     def is_loopback(self) -> bool:

@@ -28,6 +28,7 @@ def import_command(
 ) -> None:
     """Turn a topology with its overlay, or a Hugging Face config.json, into our document."""
     from app.importers.registry import MODEL_KIND, check_kind, import_cluster, import_model
+    from app.terminal.outputs import write
 
     check_kind(kind)
     _check_options(kind, len(files), overlay, ignore)
@@ -44,9 +45,7 @@ def import_command(
     if out is None:
         typer.echo(text)
     else:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text + "\n", encoding="utf-8")
-        typer.echo(f"written: {out}", err=True)
+        write(out, (text + "\n").encode())
 
 
 def _read(source: str) -> File:

@@ -72,7 +72,7 @@ def _store(context: typer.Context, database: str | None) -> Iterator[KeyStore]:
     from app.storage.tables import create_engine
 
     given = context.find_object(Settings) or Settings.from_environment()
-    engine = create_engine(database or given.database_url)
+    engine = create_engine((given if database is None else given.changed({"database_url": database})).database_url)
     try:
         create_tables(engine)
         yield KeyStore(engine)

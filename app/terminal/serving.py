@@ -13,11 +13,15 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
+from app.api.guard import check_openness
 from app.jobs.service import PlanService
 from app.jobs.worker import Worker
 from app.logs import configure
 from app.main import create_app
 from app.settings import Settings
+from app.storage.keys import KeyStore
+from app.storage.migrations import create_tables
+from app.storage.tables import create_engine
 from app.telemetry import start_traces
 from app.terminal.protocol import connections_of
 
@@ -43,6 +47,7 @@ class _Server(uvicorn.Server):
 def serve(settings: Settings) -> None:
     """The HTTP service, with a worker in it unless the settings say otherwise."""
     configure(settings.log_level)
+    _check_start(settings)
     app = create_app(settings)
     config = uvicorn.Config(
         app,
@@ -56,6 +61,16 @@ def serve(settings: Settings) -> None:
     )
     _Server(app, config).run()
     _end_for_certain()
+
+
+def _check_start(settings: Settings) -> None:
+    """Raise what keeps the service from starting: the server itself would only log a traceback and leave."""
+    engine = create_engine(settings.database_url)
+    try:
+        create_tables(engine)
+        check_openness(settings, KeyStore(engine))
+    finally:
+        engine.dispose()
 
 
 def work(settings: Settings) -> None:

@@ -41,17 +41,16 @@ def study(
     from app.documents import parse_json
     from app.settings import Settings
     from app.terminal.inputs import read_source
+    from app.terminal.outputs import prepare, write
     from app.terminal.work import ExitCode
 
     settings = context.find_object(Settings) or Settings.from_environment()
     address = server or f"http://{settings.host}:{settings.port}"
     document = parse_json(read_source(grid))
+    prepare(out)
     found = _answer(_client(address, key_file), address, document)
     _show(_console(stderr=False), found)
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(found, indent=2), encoding="utf-8")
-        typer.echo(f"written: {out}", err=True)
+    write(out, json.dumps(found, indent=2).encode())
     is_planned = any(member["figures"] for member in found["members"])
     raise typer.Exit(ExitCode.PLANNED if is_planned else ExitCode.NOTHING_FOUND)
 

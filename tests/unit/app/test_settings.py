@@ -18,8 +18,15 @@ def test_every_setting_has_its_variable_and_a_description() -> None:
 @pytest.mark.parametrize(
     ("variable", "value"),
     [("ISTHMUS_PORT", "many"), ("ISTHMUS_PORT", "70000"), ("ISTHMUS_MAX_WAIT_S", "nan"), ("ISTHMUS_PROT", "1"),
-     ("ISTHMUS_LOG_LEVEL", "LOUD"), ("ISTHMUS_SOLVERS", "x:y")],
+     ("ISTHMUS_LOG_LEVEL", "LOUD"), ("ISTHMUS_SOLVERS", "x:y"), ("ISTHMUS_DATABASE_URL", "isthmus.sqlite")],
 )  # fmt: skip
 def test_a_wrong_variable_is_named(variable: str, value: str) -> None:
     with pytest.raises(InvalidSetting, match=variable):
         Settings.from_environment({variable: value})
+
+
+@pytest.mark.parametrize("values", [{"port": 70000}, {"database_url": "mysql://db/isthmus"}])
+def test_a_wrong_option_is_named_with_its_value(values: dict[str, object]) -> None:
+    ((name, value),) = values.items()
+    with pytest.raises(InvalidSetting, match=f"{name}={value!r}"):
+        Settings().changed(values)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -164,3 +166,39 @@ def test_a_csv_with_ragged_rows_is_refused(
     path.write_text("a,b\n1,2\n3\n")
     assert _run(settings, "validate", "network", str(path)) == 2
     assert "line 3" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_the_search(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = _file(tmp_path, request_for(fake_solver.IGNORES_STOP))  # whose search would not end by itself
+    for out in (tmp_path, Path(source) / "plan.json"):
+        assert _run(settings, "plan", source, "--out", str(out)) == 2
+        assert "cannot be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("serve", "--port", "99999"), "port=99999"),
+        (("serve", "--database", "mysql://db/x"), "sqlite:///FILE or postgresql://"),
+        (("keys", "list", "--database", "isthmus.sqlite"), "sqlite:///FILE or postgresql://"),
+    ],
+)
+def test_a_wrong_option_is_named_and_never_traced(
+    settings: Settings, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], told: str
+) -> None:
+    assert _run(settings, *arguments) == 2
+    assert told in capsys.readouterr().err.replace("\n", " ")
+
+
+@pytest.mark.parametrize("arguments", [("worker",), ("serve",), ("keys", "list")])
+def test_a_database_that_does_not_answer_is_told_in_words(arguments: tuple[str, ...]) -> None:
+    nobody = ("--database", "postgresql://nobody@127.0.0.1:1/isthmus")
+    command = [sys.executable, "-m", "app.cli", *arguments, *nobody]  # signals and logs are set up: not in this process
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    told = done.stderr.replace("\n", " ")
+    assert done.returncode == 1
+    assert "it does not answer" in told
+    assert "ISTHMUS_DATABASE_URL" in told
+    assert "Traceback" not in told

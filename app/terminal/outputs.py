@@ -1,0 +1,46 @@
+"""Writes what a command makes to the file that the user named.
+
+Owns the file system side of the command line's output. A file that cannot be written is refused before the work begins,
+because what took minutes to find would be lost.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import typer
+
+from app.faults import Fault, Refused
+
+
+def prepare(out: Path | None) -> None:
+    """Make the folder of a file that is to be written later, and see that the file can be."""
+    if out is None:
+        return
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(out, error.strerror) from None
+    if out.is_dir():
+        raise _unwritable(out, "it is a folder")
+    if not os.access(out if out.exists() else out.parent, os.W_OK):
+        raise _unwritable(out, "no permission")
+
+
+def write(out: Path | None, data: bytes) -> None:
+    """Write the file, if one is named, and say so."""
+    if out is None:
+        return
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_bytes(data)
+    except OSError as error:
+        raise _unwritable(out, error.strerror) from None
+    typer.echo(f"written: {out}", err=True)
+
+
+def _unwritable(out: Path, why: str | None) -> Refused:
+    what = f"{out} cannot be written: {why}"
+    return Refused((Fault("invalid-parameter", what, remedy="Name a file in a folder that you may write to.",
+                          where="--out"),))  # fmt: skip
