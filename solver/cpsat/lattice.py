@@ -1,42 +1,72 @@
 """The corridor of the lattice: bound by propagation, then questions with ever more work until bound and value meet.
 
-Owns which horizon is asked with how much work. The bound is raised by refuted horizons, the value lowered by orders
-found in open ones, both replayed exactly. Never builds a CP-SAT model.
+Owns which horizon is asked with how much work. One seeker looks for orders, another refutes; they go on side by side
+where two workers are allowed, by steps of fixed work, so that the same answers come in the same turn. Orders found are
+replayed exactly. Never builds a CP-SAT model.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import floor
+
+import numpy as np
 
 from solver.clock import charge
 from solver.cpsat.search import Search
 from solver.lattice.columns import Lattice, lattice_of
 from solver.lattice.dive import OPEN, REACHED, REFUTED, Dive, least_open, num_states
 from solver.quantise import TickShape, coarse_tick_s, exact_tick_s, quantise
-from solver.verify.pipeline_shape import PipelineShape
+from solver.verify.pipeline_shape import Floats, PipelineOrder, PipelineShape
 from solver.verify.replay import BrokenOrderError, replay_shape
 
 MOST_STATES = 6_000_000
 FINEST_TICKS = 1_000_000_000  # per operation; windows are whole numbers of any size
-WORK_S = 3e-8  # to look at one state, about twice what it takes on a core of 2020
-CHUNK, FIRST_WORK = 1_000_000, 4_000_000
-STEPS = 8  # each round closes in on the ends of what it can answer to this part of the gap
+WORK_S = 6e-8  # to look at one state, about twice what it takes on a core of 2020
+STEP, FIRST_WORK = 600_000, 3_000_000
+STALE = 3  # a corridor so many times narrower is worth a fresh start
+PARTS = 8  # a seeker closes in on the end of what its work can answer to this part of the gap
 
 
 @dataclass
 class Corridor:
-    """Proven bound and best value, in ticks."""
+    """Proven bound and best value, in ticks; `weight`: where the questions so far got stuck."""
 
+    search: Search
     ticks: TickShape
     lattice: Lattice
     low: int
     high: int
+    weight: Floats
+    until_s: float
 
     @property
-    def closed(self) -> bool:
-        """Nothing lies between."""
-        return self.low >= self.high
+    def over(self) -> bool:
+        """Nothing lies between bound and value, or the time is up."""
+        return self.low >= self.high or self.search.over or self.search.elapsed_s >= self.until_s
+
+    @property
+    def near(self) -> int:
+        """How close to the end of what it can answer a seeker goes."""
+        return (self.high - self.low) // PARTS
+
+
+@dataclass
+class Seeker:
+    """A question, how much work it may take, which horizon comes next, and the order that the last step has found.
+
+    `gap`: how wide the corridor was when the question was asked; its first decisions suit no other.
+    """
+
+    targets: Iterator[tuple[int, int]]
+    rule: tuple[float, float]
+    goes_on: bool
+    dive: Dive | None = None
+    work: int = 0
+    gap: int = 0
+    order: PipelineOrder | None = None
 
 
 def close_by_lattice(search: Search, *, until_s: float) -> bool:
@@ -48,13 +78,13 @@ def close_by_lattice(search: Search, *, until_s: float) -> bool:
     if num_states(lattice) > MOST_STATES:
         return False
     low = floor(search.bound_s / ticks.tick_s * (1 - 1e-9)) if ticks.exact else 0
-    corridor = Corridor(ticks, lattice, low, _value_ticks(search, ticks))
-    _propagate(search, corridor)
-    work = FIRST_WORK
-    while lattice.complete and not (search.over or search.elapsed_s >= until_s or corridor.closed):
-        _lower(search, corridor, work, until_s)
-        _raise(search, corridor, work, until_s)
-        work *= 4
+    weight = np.ones(len(lattice.machines.length))
+    corridor = Corridor(search, ticks, lattice, low, _value_ticks(search, ticks), weight, until_s)
+    least, work = least_open(lattice, corridor.low, corridor.high, lambda: search.over)
+    charge(search.clock, work * WORK_S)
+    _refuted(corridor, least - 1)
+    if lattice.complete and not corridor.over:
+        _seek(corridor)
     return lattice.complete
 
 
@@ -70,66 +100,100 @@ def _value_ticks(search: Search, ticks: TickShape) -> int:
     return round(replay_shape(ticks.shape, search.order).makespan_s)
 
 
-def _propagate(search: Search, corridor: Corridor) -> None:
-    """Refute by propagation alone: the least horizon that is left is a bound."""
-    low, work = least_open(corridor.lattice, corridor.low, corridor.high, lambda: search.over)
-    charge(search.clock, work * WORK_S)
-    _refuted(search, corridor, low - 1)
+def _seek(corridor: Corridor) -> None:
+    """Both seekers in steps, side by side where two workers are allowed, until the corridor is closed."""
+    search = corridor.search
+    abreast = search.problem.options.workers > 1
+    narrowing = Seeker(_narrowing(corridor), (0.0, 1.0), goes_on=False)
+    proving = Seeker(_proving(corridor), (1.0, 1.0), goes_on=True)
+    with ThreadPoolExecutor(1) as pool:
+        while not corridor.over:
+            dives = [_turn(corridor, seeker) for seeker in (narrowing, proving)]
+            before = [dive.work for dive in dives]
+            aside = pool.submit(_step, corridor, proving)
+            if not abreast:
+                aside.result()
+            _step(corridor, narrowing)
+            aside.result()
+            done = [dive.work - work for dive, work in zip(dives, before, strict=True)]
+            charge(search.clock, WORK_S * (max(done) if abreast else sum(done)))
+            for seeker in (narrowing, proving):
+                _learn(corridor, seeker)
 
 
-def _lower(search: Search, corridor: Corridor, work: int, until_s: float) -> None:
-    """The least horizon that so much work reaches: the bound itself first, then halfway to the best value."""
-    below, target = corridor.low, corridor.low
-    while below < corridor.high and not search.over and search.elapsed_s < until_s:
-        if _ask(search, corridor, target, work, until_s) == OPEN:
-            below = target + 1
-        below = max(below, corridor.low)
-        if corridor.high - below <= (corridor.high - corridor.low) // STEPS:
-            return
-        target = (below + corridor.high) // 2
+def _step(corridor: Corridor, seeker: Seeker) -> None:
+    """Some work on the seeker's question."""
+    dive, shape = seeker.dive, corridor.ticks.shape
+    assert dive is not None, "every seeker has had its turn"
+    if seeker.goes_on:
+        seeker.order = dive.improve(STEP, shape)
+    else:
+        seeker.order = dive.order(shape) if dive.go_on(STEP) == REACHED else None
 
 
-def _raise(search: Search, corridor: Corridor, work: int, until_s: float) -> None:
-    """The most that so much work refutes: one tick below the best value first, whose refutation is the whole proof."""
-    above, target = corridor.high, corridor.high - 1
-    while corridor.low < above and not search.over and search.elapsed_s < until_s:
-        if _ask(search, corridor, target, work, until_s) == OPEN:
-            above = target
-        above = min(above, corridor.high)
-        if above - corridor.low <= (corridor.high - corridor.low) // STEPS:
-            return
-        target = (above + corridor.low) // 2
+def _turn(corridor: Corridor, seeker: Seeker) -> Dive:
+    """The seeker's question; the next one where the last is answered by now or has had its work."""
+    dive = seeker.dive
+    if dive is not None and corridor.low <= corridor.high - 1 < dive.horizon:
+        dive.lower(corridor.high - 1)
+    stale = corridor.high - corridor.low < seeker.gap // STALE
+    if dive is None or dive.status != OPEN or dive.work >= seeker.work or dive.horizon < corridor.low or stale:
+        target, seeker.work = next(seeker.targets)
+        seeker.gap = corridor.high - corridor.low
+        dive = seeker.dive = Dive(corridor.lattice, target, weight=corridor.weight, rule=seeker.rule)
+    return dive
 
 
-def _ask(search: Search, corridor: Corridor, target: int, work: int, until_s: float) -> int:
-    """One question; its answer moves the corridor and the search."""
-    dive = Dive(corridor.lattice, target)
-    done = dive.work
-    charge(search.clock, done * WORK_S)
-    while dive.status == OPEN and dive.work < work and not search.over and search.elapsed_s < until_s:
-        dive.go_on(CHUNK)
-        charge(search.clock, (dive.work - done) * WORK_S)
-        done = dive.work
+def _narrowing(corridor: Corridor) -> Iterator[tuple[int, int]]:
+    """The bound itself, which is often the best value; then what little work can refute or reach, then more work.
+
+    A horizon that is neither refuted nor reached when the next is drawn stayed open.
+    """
+    yield corridor.low, FIRST_WORK
+    work = FIRST_WORK
+    while True:
+        below, target = corridor.low, corridor.low + corridor.near
+        while corridor.low < corridor.high:
+            yield target, work
+            below = max(below, corridor.low, target + 1 if target < corridor.high else 0)
+            if corridor.high - below <= corridor.near:
+                break
+            target = (below + corridor.high) // 2
+        work *= 2
+
+
+def _proving(corridor: Corridor) -> Iterator[tuple[int, int]]:
+    """A tick below the best value: the refutation is the whole proof, what is reached is better. Restarts know more."""
+    work = FIRST_WORK
+    while True:
+        yield corridor.high - 1, work
+        work *= 3
+
+
+def _learn(corridor: Corridor, seeker: Seeker) -> None:
+    """An answer moves the corridor and the search; where machines got stuck is kept, the older the less."""
+    dive = seeker.dive
+    if seeker.order is not None:
+        _reached(corridor, seeker.order)
+    if dive is None or (dive.status == OPEN and dive.work < seeker.work):
+        return
+    corridor.weight = 1 + (corridor.weight - 1) / 2 + (dive.weight - dive.first_weight) / 2
     if dive.status == REFUTED:
-        _refuted(search, corridor, target)
-    elif dive.status == REACHED:
-        return _reached(search, corridor, dive)
-    return dive.status
+        _refuted(corridor, dive.horizon)
 
 
-def _refuted(search: Search, corridor: Corridor, target: int) -> None:
+def _refuted(corridor: Corridor, target: int) -> None:
     corridor.low = max(corridor.low, target + 1)
     if corridor.ticks.bounds:
-        search.raise_bound(min(corridor.low, corridor.high) * corridor.ticks.tick_s * (1 - 1e-12), "lattice")
+        bound = min(corridor.low, corridor.high)
+        corridor.search.raise_bound(bound * corridor.ticks.tick_s * (1 - 1e-12), "lattice")
 
 
-def _reached(search: Search, corridor: Corridor, dive: Dive) -> int:
+def _reached(corridor: Corridor, order: PipelineOrder) -> None:
     """Offer the order; one that operations of no time have tied into a circle is no answer."""
-    order = dive.order(corridor.ticks.shape)
     try:
-        search.offer(order, "lattice")
+        corridor.search.offer(order, "lattice")
         value = round(replay_shape(corridor.ticks.shape, order).makespan_s)
     except BrokenOrderError:
-        return OPEN
+        return
     corridor.high = min(corridor.high, value)
-    return REACHED

@@ -22,12 +22,11 @@ from solver.schedules.portfolio import candidates
 from solver.schedules.tuning import tuned_orders
 from solver.verify.pipeline_judge import check_schedule
 
-QUICK_OPERATIONS, EXACT_OPERATIONS = 400, 8_000
+QUICK_OPERATIONS, LATTICE_OPERATIONS, EXACT_OPERATIONS = 400, 2_000, 8_000
 WINDOW_TICKS = 50
 TUNING_SHARE, LARGE_TUNING_SHARE = 0.04, 0.2
 DESCENT_SHARE = 0.15
-LATTICE_SHARE = 0.8
-STEADY_SHARE = 0.1
+LATTICE_SHARE, STEADY_SHARE = 0.8, 0.1
 
 
 def solve_pipeline(
@@ -56,7 +55,8 @@ def search_pipeline(
     search = Search(problem, clock, progress, cancelled)
     search.bound_s = lower_bound(problem)
     start(search)
-    close_by_lattice(search, until_s=search.elapsed_s + LATTICE_SHARE * search.left_s)
+    share = 1.0 if problem.num_operations <= LATTICE_OPERATIONS else LATTICE_SHARE
+    close_by_lattice(search, until_s=search.elapsed_s + share * search.left_s)
     repeat(search, STEADY_SHARE * search.left_s)
     tune(search)
     descend(search, DESCENT_SHARE * search.left_s)

@@ -10,7 +10,19 @@ from typing import NamedTuple
 
 from solver.lattice.columns import Machines, Waits
 from solver.lattice.machine_kernel import Rows
-from solver.lattice.window_kernel import DEPTH, NODES, SERIAL, SIZE, WORK, State, propagate, undo
+from solver.lattice.window_kernel import (
+    DEPTH,
+    FAILED,
+    NODES,
+    SERIAL,
+    SIZE,
+    STALE,
+    WORK,
+    State,
+    look_at_all,
+    propagate,
+    undo,
+)
 from solver.lattice.window_kernel import put as write
 from solver.verify.compiled import compiled
 from solver.verify.pipeline_shape import Floats, Ints
@@ -32,52 +44,76 @@ class Decisions(NamedTuple):
 @compiled
 def search(machines: Machines, waits: Waits, state: State, rows: Rows, decisions: Decisions, most_work: int) -> int:
     """Go on until everything is decided, everything is refuted, the trail is full, or so much work is done."""
-    number = state.number
+    number, pair = state.number, decisions.pair
     while number[WORK] < most_work:
         if number[SIZE] + state.value.size > state.trail_at.size:
             return FULL
+        if number[FAILED] == 1:
+            if not retreat(machines, waits, state, rows, decisions):
+                return REFUTED
+            continue
         found = choose(machines, state, decisions.rule)
         if found[0] < 0:
             return REACHED
-        number[NODES] += 1
         depth = number[DEPTH]
-        for at in range(5):
-            decisions.pair[depth, at] = found[at]
-        decisions.pair[depth, 5] = 1
+        pair[depth, 0], pair[depth, 1], pair[depth, 2], pair[depth, 3], pair[depth, 4] = found
+        pair[depth, 5] = 1
         decisions.trail[depth] = number[SIZE]
         number[DEPTH] += 1
-        number[SERIAL] += 1
-        first = found[4] == 1
-        while not decide(machines, waits, state, rows, (found[0], found[1], found[2], found[3]), first):
-            depth = number[DEPTH] - 1
-            while depth >= 0 and decisions.pair[depth, 5] == 0:
-                depth -= 1
-            if depth < 0:
-                return REFUTED
-            undo(state, decisions.trail[depth])
-            number[DEPTH] = depth + 1
-            number[SERIAL] += 1
-            decisions.pair[depth, 5] = 0
-            pair = decisions.pair[depth]
-            found = (pair[0], pair[1], pair[2], pair[3], pair[4])
-            first = found[4] == 0
+        decide(machines, waits, state, rows, pair[depth], found[4] == 1)
     return OPEN
 
 
 @compiled
-def decide(
-    machines: Machines, waits: Waits, state: State, rows: Rows, pair: tuple[int, int, int, int], first: bool
-) -> bool:
+def retreat(machines: Machines, waits: Waits, state: State, rows: Rows, decisions: Decisions) -> bool:
+    """Back to the last decision whose other way is open, and that way; False when there is none."""
+    number = state.number
+    depth = number[DEPTH] - 1
+    while depth >= 0 and decisions.pair[depth, 5] == 0:
+        depth -= 1
+    if depth < 0:
+        return False
+    undo(state, decisions.trail[depth])
+    number[DEPTH] = depth + 1
+    decisions.pair[depth, 5] = 0
+    if depth < number[STALE]:
+        number[STALE] = depth
+        look_at_all(state)
+    decide(machines, waits, state, rows, decisions.pair[depth], decisions.pair[depth, 4] == 0)
+    return True
+
+
+@compiled
+def lower(machines: Machines, waits: Waits, state: State, rows: Rows, by: int) -> None:
+    """The horizon comes closer in the midst of a search.
+
+    A schedule within the new horizon, taken so much later, is one within the old, for every decision: so every latest
+    start comes closer by as much, the saved ones too.
+    """
+    size, number = state.est.size, state.number
+    state.lst[:] -= by
+    for at in range(number[SIZE]):
+        if size <= state.trail_at[at] < 2 * size:
+            state.trail_old[at] -= by
+    number[STALE] = number[DEPTH]
+    look_at_all(state)
+    number[FAILED] = 0 if propagate(machines, waits, state, rows, 1 << 60) else 1
+
+
+@compiled
+def decide(machines: Machines, waits: Waits, state: State, rows: Rows, pair: Ints, first: bool) -> None:
     """Job i of the one stream before (or after) job x of the other, and what follows from it."""
-    k, which, x, i = pair
+    k, which, x, i = pair[0], pair[1], pair[2], pair[3]
     width = state.order.shape[3]
     base = 2 * state.est.size + ((k * 3 + which) * 2) * width + x
+    state.number[SERIAL] += 1
+    state.number[NODES] += 1
     if first:
         write(state, base, i + 1)
     else:
         write(state, base + width, i)
     state.dirty_machine[k] = 1
-    return propagate(machines, waits, state, rows, 1 << 60)
+    state.number[FAILED] = 0 if propagate(machines, waits, state, rows, 1 << 60) else 1
 
 
 @compiled

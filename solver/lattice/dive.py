@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from solver.lattice.branch_kernel import FULL, OPEN, REACHED, REFUTED, Decisions, search
+from solver.lattice.branch_kernel import FULL, OPEN, REACHED, REFUTED, Decisions, lower, search
 from solver.lattice.columns import Lattice, Machines
 from solver.lattice.machine_kernel import COLUMNS, Rows, lay_rows
-from solver.lattice.window_kernel import WORK, State, propagate
+from solver.lattice.window_kernel import NUMBERS, WORK, State, propagate
 from solver.verify.pipeline_shape import Floats, Ints, PipelineOrder, PipelineShape
 from solver.verify.replay import channel_messages
 
@@ -41,6 +41,7 @@ class Dive:
         self._state = _new_state(lattice, horizon)
         if weight is not None:
             self._state.weight[:] = weight
+        self.first_weight = self._state.weight.copy()
         depth = _num_pairs(lattice.machines) + 1
         self._decisions = Decisions(
             np.zeros((depth, 6), dtype=np.int64), np.zeros(depth, dtype=np.int64), np.array(rule)
@@ -71,6 +72,26 @@ class Dive:
             else:
                 self.status = found
         return self.status
+
+    def improve(self, work: int, shape: PipelineShape) -> PipelineOrder | None:
+        """Search for so much longer, below every order that is reached; the last of them."""
+        best, most = None, self.work + work
+        while self.work < most and self.go_on(most - self.work) == REACHED:
+            best = self.order(shape)
+            self.lower(self.value - 1)
+        return best
+
+    @property
+    def value(self) -> int:
+        """When the last job ends, once the horizon is reached."""
+        return int((self._state.est + self._lattice.waits.last).max())
+
+    def lower(self, horizon: int) -> None:
+        """Go on with a closer horizon: what is refuted stays refuted."""
+        if self.status != REFUTED and horizon < self.horizon:
+            machines, waits = self._lattice.machines, self._lattice.waits
+            lower(machines, waits, self._state, self._rows, self.horizon - horizon)
+            self.horizon, self.status = horizon, OPEN
 
     def _grow(self) -> None:
         """Twice the room for the trail."""
@@ -153,7 +174,7 @@ def _new_state(lattice: Lattice, horizon: int) -> State:
         np.full(length, -1, dtype=np.int64),
         np.zeros(TRAIL * length, dtype=np.int64),
         np.zeros(TRAIL * length, dtype=np.int64),
-        np.zeros(5, dtype=np.int64),
+        np.zeros(NUMBERS, dtype=np.int64),
         np.ones(size, dtype=np.uint8),
         np.ones(size, dtype=np.uint8),
         np.ones(num_machines, dtype=np.uint8),

@@ -17,7 +17,7 @@ from solver.verify.compiled import compiled
 from solver.verify.pipeline_shape import Floats, Ints
 
 Flags: TypeAlias = NDArray[np.uint8]
-SIZE, SERIAL, WORK, DEPTH, NODES = 0, 1, 2, 3, 4  # places in `State.number`
+SIZE, SERIAL, WORK, DEPTH, NODES, FAILED, STALE, NUMBERS = 0, 1, 2, 3, 4, 5, 6, 7  # places in `State.number`
 LEAST_WORK = 200  # to look at a machine and at the waits after it
 
 
@@ -64,6 +64,14 @@ def undo(state: State, size: int) -> None:
     state.dirty_est[:] = 0
     state.dirty_lst[:] = 0
     state.dirty_machine[:] = 0
+
+
+@compiled
+def look_at_all(state: State) -> None:
+    """Nothing is taken to be as tight as it can be."""
+    state.dirty_est[:] = 1
+    state.dirty_lst[:] = 1
+    state.dirty_machine[:] = 1
 
 
 @compiled

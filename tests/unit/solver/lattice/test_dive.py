@@ -58,3 +58,26 @@ def test_memory_keeps_the_lattice_small() -> None:
     tight = num_states(lattice_of(quantise(shape_of(pipeline(1, 4, ranks=budget(1, 1))), 1.0, "down").shape))
     assert free == 35
     assert tight == 3 * 4 + 1
+
+
+def test_what_is_reached_is_improved_to_the_optimum() -> None:
+    """From a horizon far above it, closer and closer, until the rest is refuted."""
+    least = least_open(LATTICE, 0, 1_000, lambda: False)[0]
+    optimum = next(horizon for horizon in range(least, 1_000) if Dive(LATTICE, horizon).go_on(10**9) == REACHED)
+    dive = Dive(LATTICE, 3 * optimum)
+    order = dive.improve(10**9, SHAPE)
+    assert dive.status == REFUTED
+    assert dive.horizon == optimum - 1
+    assert order is not None
+    assert replay_shape(SHAPE, order).makespan_s == optimum
+
+
+def test_lowered_in_the_midst_nothing_that_can_be_kept_is_lost() -> None:
+    least = least_open(LATTICE, 0, 1_000, lambda: False)[0]
+    optimum = next(horizon for horizon in range(least, 1_000) if Dive(LATTICE, horizon).go_on(10**9) == REACHED)
+    dive = Dive(LATTICE, optimum + 30)
+    while dive.go_on(2_000) == OPEN and dive.horizon > optimum:
+        dive.lower(dive.horizon - 1)
+    dive.lower(optimum)
+    assert dive.go_on(10**9) == REACHED
+    assert replay_shape(SHAPE, dive.order(SHAPE)).makespan_s == optimum
