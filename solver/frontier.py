@@ -14,7 +14,7 @@ from models.plan import Configuration
 from solver.context import Context
 from solver.cost.columns import FloatArray
 from solver.evaluation.candidate import configuration_of
-from solver.evaluation.polish import relaxed_bound_s
+from solver.evaluation.relaxation import relaxed_bound_s
 from solver.objective import Goal
 from solver.space.bounds import lower_bounds
 from solver.space.enumerate import Space

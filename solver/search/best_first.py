@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 import numpy as np
 
@@ -22,7 +23,8 @@ from solver.evaluation.by_type import typed_placements
 from solver.evaluation.candidate import Candidate
 from solver.evaluation.draft import Draft, draft
 from solver.evaluation.places import Pattern, placements
-from solver.evaluation.polish import polish, relaxed_bound_s
+from solver.evaluation.polish import polish
+from solver.evaluation.relaxation import relaxed_bound_s
 from solver.evaluation.scheduling import Schedulers
 from solver.explain.alternatives import Kinds, alternatives
 from solver.explain.one_building import one_building_s
@@ -34,10 +36,10 @@ from solver.search.incumbent import PROVEN, Incumbent
 from solver.space.bounds import speed_of_light_s
 from solver.space.enumerate import Space
 
-FIRST_SHARE, EXPLORE_SHARE, COMPARE_SHARE, POLISH_SHARE, LAST_SHARE = 0.85, 0.35, 0.65, 0.9, 0.96
+FIRST_SHARE, EXPLORE_SHARE, COMPARE_SHARE, POLISH_SHARE, LAST_SHARE = 0.85, 0.25, 0.45, 0.9, 0.96
 NUM_POLISHED, NUM_PROMISING = 3, 12
 PATTERNS: tuple[Pattern, ...] = ("replicas_whole", "ranks_whole", "ranks_in_groups", "ranks_spread")
-TIGHTENED_PER_TRY, PORTIONS_AT_ONCE = 8, 4
+TIGHTENED_PER_TRY, TIGHTEN_SHARE, PORTIONS_AT_ONCE = 8, 0.5, 4
 WORTH_JUDGING = {"search": 0.01, "polish": 1e-9}  # relative improvement that makes a draft the incumbent
 WORK_PER_ROW_S, WORK_PER_PRICED_ROW_S, WORK_PER_DRAFT_S, WORK_PER_PLAN_S = 4e-6, 2e-5, 0.2, 0.8
 
@@ -146,10 +148,15 @@ class Search:
                 return
             if index is not None:
                 self._explore_one(index)
-            for _ in range(TIGHTENED_PER_TRY):
-                if self._stopped(deadline) or not self._tightened():
-                    break
+            self._tighten(min(deadline, self.hooks.clock() + TIGHTEN_SHARE * self._steps_s[-1]))
             self._update_bound()
+
+    def _tighten(self, until_s: float) -> None:
+        """Sharpen the least bounds for as long as that; a few in any case."""
+        for number in count():
+            late = number >= TIGHTENED_PER_TRY and self.hooks.clock() >= until_s
+            if late or self._stopped(self._ends_s) or not self._tightened():
+                return
 
     def _tightened(self) -> bool:
         self._work(WORK_PER_DRAFT_S / 4)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from heapq import heappop, heappush
 
 import numpy as np
 
@@ -282,23 +283,48 @@ def _place_bytes_per_s(context: Context, configuration: Configuration, pool: int
 
 
 def run_exchanges(costs: tuple[ExchangeCost, ...], last_end_s: list[float]) -> tuple[StageExchange, ...]:
-    """When each exchange runs: first ready, first served on the shared links; the others as soon as they are ready."""
-    done: dict[int, StageExchange] = {}
-    free_s = 0.0
-    ready = [end - cost.overlap_s for end, cost in zip(last_end_s, costs, strict=True)]
-    for stage in sorted(range(len(costs)), key=lambda stage: (ready[stage], stage)):
-        cost = costs[stage]
-        start_s = max(ready[stage], 0.0)
-        if cost.shared_s > 0:
-            start_s = max(start_s, free_s)
-            free_s = start_s + cost.shared_s
-        done[stage] = StageExchange(
+    """When each exchange runs: in turns on the shared links, the others as soon as they are ready.
+
+    The turns are those of the better of two rules: first ready first, or of those that are ready the longest first.
+    """
+    ready = [max(end - cost.overlap_s, 0.0) for end, cost in zip(last_end_s, costs, strict=True)]
+    shared = [stage for stage, cost in enumerate(costs) if cost.shared_s > 0]
+    first_ready = sorted(shared, key=lambda stage: (ready[stage], stage))
+    ways = [_in_turns(costs, ready, last_end_s, order) for order in (first_ready, _longest_first(costs, ready, shared))]
+    return min(ways, key=lambda way: max(one.end_s for one in way))
+
+
+def _longest_first(costs: tuple[ExchangeCost, ...], ready: list[float], stages: list[int]) -> list[int]:
+    """Whenever the links are free, of the exchanges that are ready the one that lasts longest (Schrage's rule)."""
+    waiting = sorted(stages, key=lambda stage: (-ready[stage], stage))
+    order, able, free_s = list[int](), list[tuple[float, int]](), 0.0
+    while waiting or able:
+        if not able:
+            free_s = max(free_s, ready[waiting[-1]])
+        while waiting and ready[waiting[-1]] <= free_s:
+            heappush(able, (-costs[waiting[-1]].duration_s, waiting.pop()))
+        order.append(heappop(able)[1])
+        free_s += costs[order[-1]].shared_s
+    return order
+
+
+def _in_turns(
+    costs: tuple[ExchangeCost, ...], ready: list[float], last_end_s: list[float], order: list[int]
+) -> tuple[StageExchange, ...]:
+    """All exchanges, those on the shared links in this order."""
+    start, free_s = list(ready), 0.0
+    for stage in order:
+        start[stage] = max(ready[stage], free_s)
+        free_s = start[stage] + costs[stage].shared_s
+    return tuple(
+        StageExchange(
             stage=stage,
             last_weight_grad_end_s=last_end_s[stage],
             overlap_s=cost.overlap_s,
-            start_s=start_s,
+            start_s=start[stage],
             private_s=cost.private_s,
             shared_s=cost.shared_s,
-            end_s=max(last_end_s[stage], start_s + cost.duration_s),
+            end_s=max(last_end_s[stage], start[stage] + cost.duration_s),
         )
-    return tuple(done[stage] for stage in range(len(costs)))
+        for stage, cost in enumerate(costs)
+    )

@@ -15,12 +15,12 @@ from solver.evaluation.candidate import Candidate, configuration_of
 from solver.evaluation.crossings import nominal_prices
 from solver.evaluation.draft import draft
 from solver.evaluation.places import placement_problem, placements, pooled
-from solver.evaluation.polish import relaxed_bound_s
+from solver.evaluation.relaxation import relaxed_bound_s
 from solver.evaluation.scheduling import portfolio_timing
 from solver.placement.problem import RouteCount
 from solver.placement.routes import merged
 from solver.space.bounds import cheap_bounds, lower_bounds
-from solver.space.enumerate import enumerate_space
+from solver.space.enumerate import EVEN, enumerate_space
 from solver.space.outlook import outlook
 from tests.build_job import ARCHITECTURE, context_of
 
@@ -119,7 +119,8 @@ def violations(name: str, number: int, seed: int) -> tuple[int, list[str]]:
     space, random = enumerate_space(context.request), np.random.default_rng(seed)
     bounds, cheap_s = lower_bounds(context, space), cheap_bounds(context, space)
     ahead_s = outlook(context, space).bound_s
-    rows = np.flatnonzero(bounds.fits & (space.columns.num_microbatches * space.columns.pp <= 96))
+    small = space.columns.num_microbatches * space.columns.pp <= 96
+    rows = np.flatnonzero(bounds.fits & small & (space.layer_split == EVEN))  # others follow a placement by type
     spread = rows[space.columns.num_gpus[rows] > 8]
     num_timed, below = 0, []
     for row in random.choice(spread, size=min(number, len(spread)), replace=False).tolist():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from solver.evaluation.candidate import configuration_of
 from solver.evaluation.draft import draft
 from solver.evaluation.places import placements
-from solver.evaluation.polish import relaxed_bound_s
+from solver.evaluation.relaxation import relaxed_bound_s
 from solver.evaluation.scheduling import portfolio_timing
 from solver.space.bounds import cheap_bounds, lower_bounds, speed_of_light_s
 from solver.space.enumerate import enumerate_space

@@ -1,0 +1,107 @@
+"""The sharper bound of one configuration: its own pipeline, with every cost at its least over places and GPU types.
+
+Owns that relaxation. Never schedules or places anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from models.cluster import GpuType, Pool
+from models.plan import Configuration
+from models.schedule import PipelineProblem, PipelineRank, PipelineStage
+from solver.context import Context
+from solver.cost.columns import FloatArray, columns_of
+from solver.cost.data_parallel import step_traffic
+from solver.cost.fabric import fabric_of
+from solver.evaluation.candidate import bundle_of
+from solver.schedules.bounds import lower_bound
+from solver.space.stages import PoolStages, pool_stages
+
+
+def relaxed_bound_s(context: Context, configuration: Configuration) -> float:
+    """Bound of one configuration on any placement: the pipeline bound without hops, on the best of each GPU type.
+
+    Stage times, exchanges, static memory and optimizer are the least over pools, budgets the largest, so no placement
+    beats it.
+    """
+    pools = _distinct_pools(context)
+    options = [pool_stages(context, pool, configuration) for pool in pools]
+    limits = [context.memory_limit_bytes(pool.gpu) for pool in pools]
+    exposed_s = _exposed_s(context, configuration, pools, options)
+    problem = _relaxation(configuration, options, limits, exposed_s)
+    update = float(np.minimum.reduce([one.optimizer_s for one in options]).max())
+    return float("inf") if problem is None else lower_bound(problem) + update
+
+
+def _distinct_pools(context: Context) -> list[Pool]:
+    """One pool of each GPU type and fabric."""
+    seen: dict[tuple[GpuType, float, int], Pool] = {}
+    for pool in context.pools:
+        seen.setdefault((pool.gpu, pool.nic_bytes_per_s_per_gpu, pool.gpus_per_host), pool)
+    return list(seen.values())
+
+
+def _exposed_s(
+    context: Context, configuration: Configuration, pools: list[Pool], options: list[PoolStages]
+) -> FloatArray:
+    """Least time from the last weight gradient of every stage to the end of its exchange.
+
+    Some place holds at least its even share of the replicas and exchanges among them; no more of that than the stack
+    allows overlaps. Beyond that share any number of replicas may be there, so the least over all numbers counts.
+    """
+    columns, num_places = columns_of(configuration), len({pool.place for pool in context.pools})
+    bundle, dp = bundle_of(configuration), configuration.degrees.dp
+    replicas = np.arange(-(-dp // (num_places * bundle)), dp // bundle + 1) * bundle
+    durations, overlaps = [], []
+    for pool, one in zip(pools, options, strict=True):
+        cost = one.cost
+        kinds, kind_of = np.unique(np.stack([cost.parameters, cost.expert_parameters]), axis=1, return_inverse=True)
+        rows = np.zeros(kinds.shape[1] * len(replicas), dtype=np.int64)
+        traffic = step_traffic(
+            np.repeat(kinds[0], len(replicas)),
+            np.repeat(kinds[1], len(replicas)),
+            replace(columns.take(rows), dp=np.tile(replicas, kinds.shape[1])),
+            fabric_of(pool),
+            context.stack,
+            gradient_bytes=context.job.optimizer.gradient_bytes_per_parameter,
+        )
+        least = (traffic.reduce_s + traffic.gather_s).reshape(kinds.shape[1], len(replicas)).min(axis=1)
+        durations.append(least[kind_of.ravel()])
+        overlaps.append(context.stack.data_parallel_overlap.value * cost.total_s)
+    exposed: FloatArray = np.maximum(np.minimum.reduce(durations) - np.maximum.reduce(overlaps), 0.0)
+    return exposed
+
+
+def _relaxation(
+    configuration: Configuration, options: list[PoolStages], limits: list[float], exposed_s: FloatArray
+) -> PipelineProblem | None:
+    num_stages = configuration.degrees.num_stages
+    stages = tuple(
+        PipelineStage(
+            forward_s=min(float(one.cost.forward_s[s]) for one in options),
+            input_grad_s=min(float(one.cost.input_grad_s[s]) for one in options),
+            weight_grad_s=min(float(one.cost.weight_grad_s[s]) for one in options),
+            activation_bytes=min(float(one.cost.activation_bytes[s]) for one in options),
+            weight_grad_context_bytes=min(float(one.cost.weight_grad_context_bytes[s]) for one in options),
+            gradient_sync_s=float(exposed_s[s]),
+        )
+        for s in range(num_stages)
+    )
+    budgets = [
+        max(limit - float(one.static.total_bytes[rank]) for one, limit in zip(options, limits, strict=True))
+        for rank in range(configuration.degrees.pp)
+    ]
+    held = [0.0] * configuration.degrees.pp
+    for s, stage in enumerate(stages):
+        held[configuration.rank_of_stage(s)] += stage.activation_bytes
+    if any(need > budget for need, budget in zip(held, budgets, strict=True)):
+        return None
+    return PipelineProblem(
+        num_microbatches=configuration.num_microbatches,
+        ranks=tuple(PipelineRank(activation_budget_bytes=budget) for budget in budgets),
+        layout=configuration.family,
+        stages=stages,
+    )
