@@ -77,11 +77,15 @@ def memory_slots(shape: PipelineShape) -> Ints:
     (j + 1 - b) a + (b - w) c. It is least in b at b = w when c <= a is not needed: as w <= b, it is at least
     (j + 1 - b) a, so b >= j + 1 - floor(budget / a); and with d = min(a, c), as b <= j + 1, it is at least
     (j + 1 - w) d, so w >= j + 1 - floor(budget / d).
+
+    The rank's earlier stages in the way forward had F of the same micro-batches before, and have their B after: each
+    micro-batch between F and B here holds their activations too. So a is the sum over these stages and this one.
     """
     slots = np.zeros((3, shape.num_stages), dtype=np.int64)
     held_by_w = np.minimum(shape.activation_s, shape.context_s)
     budget_s = shape.budget_r[shape.rank_of_s]
-    for kind, held in ((1, shape.activation_s), (2, held_by_w)):
+    earlier = np.tri(shape.num_stages, dtype=np.bool_) & (shape.rank_of_s[:, None] == shape.rank_of_s[None, :])
+    for kind, held in ((1, earlier @ shape.activation_s), (2, held_by_w)):
         limited = (held > 0) & np.isfinite(budget_s)
         fits = np.floor(budget_s[limited] / held[limited] * (1 + 1e-9))
         slots[kind, limited] = np.minimum(fits, shape.num_microbatches).astype(np.int64)
