@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solver.verify.compiled import compiled
+from solver.verify.compiled import compiled, inlined
 from solver.verify.pipeline_kernel import Columns
 from solver.verify.pipeline_shape import Floats, Ints
 
@@ -46,17 +46,19 @@ class DispatchState(NamedTuple):
     guide: Floats
 
 
-@compiled
+@inlined
 def choose(columns: Columns, state: DispatchState, rank: int, now: float, policy: Floats) -> int:
     """The operation that an idle rank starts now, or IDLE."""
     if policy[0] == GUIDED:
         return _guided(columns, state, rank, now, policy)
     backward = _best(columns, state, rank, 1, now, policy)
     forward = _best(columns, state, rank, 0, now, policy)
-    weight = _best(columns, state, rank, 2, now, policy) if columns.num_kinds == 3 else IDLE
+    weight = IDLE
+    if columns.num_kinds == 3 and (forward == IDLE or policy[6] == 1):
+        weight = _best(columns, state, rank, 2, now, policy)
     if weight >= 0 and policy[6] == 1:
         return weight
-    if weight >= 0 and forward == IDLE and policy[3] == 1 and _forward_blocked(columns, state, rank, now):
+    if weight >= 0 and policy[3] == 1 and _forward_blocked(columns, state, rank, now):
         return weight
     if forward >= 0 and backward >= 0:
         forward_first = policy[0] == 1 or (policy[0] == 2 and state.last_kind_r[rank] == 1)
@@ -72,7 +74,7 @@ def choose(columns: Columns, state: DispatchState, rank: int, now: float, policy
     return IDLE
 
 
-@compiled
+@inlined
 def _guided(columns: Columns, state: DispatchState, rank: int, now: float, policy: Floats) -> int:
     """The ready operation of least guide, unless an F or B of less guide is known to arrive shortly."""
     m, num_stages = columns.num_microbatches, columns.num_stages
@@ -96,7 +98,7 @@ def _guided(columns: Columns, state: DispatchState, rank: int, now: float, polic
     return IDLE
 
 
-@compiled
+@inlined
 def _earlier_arrives(
     columns: Columns, state: DispatchState, rank: int, guide: float, now: float, within_s: float
 ) -> bool:
@@ -114,7 +116,7 @@ def _earlier_arrives(
     return False
 
 
-@compiled
+@inlined
 def given_or_weight(columns: Columns, state: DispatchState, rank: int, now: float, given: Ints) -> int:
     """The next F or B of the given order when it has arrived and fits, else a W that is ready."""
     m, num_stages = columns.num_microbatches, columns.num_stages
@@ -129,7 +131,7 @@ def given_or_weight(columns: Columns, state: DispatchState, rank: int, now: floa
     return int(_best(columns, state, rank, 2, now, np.zeros(8)))
 
 
-@compiled
+@inlined
 def _weight_or_wait(columns: Columns, state: DispatchState, rank: int, now: float, weight: int, policy: Floats) -> int:
     """W fills a gap unless F or B is known to arrive before the stated share of W would be over."""
     if _forward_blocked(columns, state, rank, now):
@@ -140,13 +142,13 @@ def _weight_or_wait(columns: Columns, state: DispatchState, rank: int, now: floa
     return weight
 
 
-@compiled
+@inlined
 def _duration(columns: Columns, operation: int) -> float:
     rest = operation // columns.num_microbatches
     return float(columns.duration_ks[rest // columns.num_stages, rest % columns.num_stages])
 
 
-@compiled
+@inlined
 def _best(columns: Columns, state: DispatchState, rank: int, kind: int, now: float, policy: Floats) -> int:
     """The best ready operation of one kind on a rank, over its stages."""
     best, best_microbatch = IDLE, columns.num_microbatches
@@ -166,7 +168,7 @@ def _best(columns: Columns, state: DispatchState, rank: int, kind: int, now: flo
     return best
 
 
-@compiled
+@inlined
 def _fits(columns: Columns, state: DispatchState, rank: int, stage: int) -> bool:
     """Room for this F and for one later micro-batch step: the oldest micro-batch can then always go on.
 
@@ -179,7 +181,7 @@ def _fits(columns: Columns, state: DispatchState, rank: int, stage: int) -> bool
     return bool(need <= columns.budget_r[rank] * (1 + 1e-12))
 
 
-@compiled
+@inlined
 def _forward_blocked(columns: Columns, state: DispatchState, rank: int, now: float) -> bool:
     """An F has arrived but does not fit."""
     for at in range(state.stage_offsets[rank], state.stage_offsets[rank + 1]):
@@ -192,7 +194,7 @@ def _forward_blocked(columns: Columns, state: DispatchState, rank: int, now: flo
     return False
 
 
-@compiled
+@inlined
 def _arrives_soon(columns: Columns, state: DispatchState, rank: int, kind: int, now: float, within_s: float) -> bool:
     """An operation of this kind is known to arrive after now but before now + within_s."""
     if within_s <= 0:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from solver.schedules.dispatch_choice import FILL, IDLE, DispatchState, choose, given_or_weight
-from solver.verify.compiled import compiled
+from solver.verify.compiled import compiled, inlined
 from solver.verify.pipeline_kernel import Columns
 from solver.verify.pipeline_shape import Floats, Ints
 
@@ -68,7 +68,7 @@ def dispatch(columns: Columns, state: DispatchState, record: Record, given: Ints
     return last if done == num_operations else -1.0
 
 
-@compiled
+@inlined
 def _apply(columns: Columns, state: DispatchState, heap: Heap, dirty: Ints, now: float) -> int:
     """Take one event off the heap; returns 1 when it ends an operation."""
     code = _pop(heap)
@@ -87,7 +87,7 @@ def _apply(columns: Columns, state: DispatchState, heap: Heap, dirty: Ints, now:
     return 1
 
 
-@compiled
+@inlined
 def _produce(columns: Columns, state: DispatchState, heap: Heap, dirty: Ints, operation: int, now: float) -> None:
     m, num_stages = columns.num_microbatches, columns.num_stages
     rest, microbatch = operation // m, operation % m
@@ -109,7 +109,7 @@ def _produce(columns: Columns, state: DispatchState, heap: Heap, dirty: Ints, op
         dirty[columns.num_ranks + 2 * columns.sync_link_s[stage]] = 1
 
 
-@compiled
+@inlined
 def _emit(columns: Columns, state: DispatchState, heap: Heap, dirty: Ints, operation: int, now: float) -> None:
     kind_stage = operation // columns.num_microbatches
     kind, stage = kind_stage // columns.num_stages, kind_stage % columns.num_stages
@@ -127,7 +127,7 @@ def _emit(columns: Columns, state: DispatchState, heap: Heap, dirty: Ints, opera
         dirty[columns.rank_of_s[stage + step]] = 1
 
 
-@compiled
+@inlined
 def _start_rank(
     columns: Columns,
     state: DispatchState,
@@ -165,7 +165,7 @@ def _start_rank(
     _push(heap, now + columns.duration_ks[kind, stage], 3 * operation + RANK_DONE)
 
 
-@compiled
+@inlined
 def _start_channel(
     columns: Columns, state: DispatchState, record: Record, heap: Heap, channel: int, now: float, policy: Floats
 ) -> None:
@@ -196,7 +196,7 @@ def _start_channel(
     _push(heap, state.arrival[target], 3 * target + ARRIVAL)
 
 
-@compiled
+@inlined
 def _start_exchange(
     columns: Columns, state: DispatchState, record: Record, heap: Heap, channel: int, message: int, now: float
 ) -> None:
@@ -212,7 +212,7 @@ def _start_exchange(
                 _push(heap, now + columns.sync_s[message - num_operations], 3 * one + CHANNEL_DONE)
 
 
-@compiled
+@inlined
 def _take(state: DispatchState, record: Record, channel: int, message: int, slot: int) -> None:
     record.channel_flat[record.channel_offsets[channel] + record.channel_fill[channel]] = message
     record.channel_fill[channel] += 1
@@ -221,7 +221,7 @@ def _take(state: DispatchState, record: Record, channel: int, message: int, slot
     state.channel_busy[channel] = 1
 
 
-@compiled
+@inlined
 def _message_key(columns: Columns, state: DispatchState, message: int, policy: Floats) -> float:
     """Small goes first: by readiness, gradients first, or by the longest remaining path."""
     num_operations = columns.num_kinds * columns.num_stages * columns.num_microbatches
@@ -233,7 +233,7 @@ def _message_key(columns: Columns, state: DispatchState, message: int, policy: F
     return float(gradient_first + state.message_ready[message])
 
 
-@compiled
+@inlined
 def _push(heap: Heap, time: float, code: int) -> None:
     at = heap.size[0]
     heap.size[0] += 1
@@ -246,7 +246,7 @@ def _push(heap: Heap, time: float, code: int) -> None:
     heap.time[at], heap.code[at] = time, code
 
 
-@compiled
+@inlined
 def _pop(heap: Heap) -> int:
     top = heap.code[0]
     heap.size[0] -= 1

@@ -16,6 +16,7 @@ import numpy as np
 
 from solver.schedules.dispatch import with_weights_filled
 from solver.schedules.orders import is_v
+from solver.schedules.v_reorder import reordered
 from solver.schedules.zbv_phases import zbv_phases
 from solver.verify.pipeline_shape import BACKWARD, FORWARD, Floats, Ints, PipelineOrder, PipelineShape
 from solver.verify.replay import replay_shape
@@ -24,6 +25,7 @@ PERIOD = 6
 OFFSETS = range(1, 5)
 TURNS = range(1, 7)
 MOST_TRIED = 8
+MOST_RANKS_REORDERED = 32  # passes of fill and drain grow with the square of the ranks; at 32 moving takes 0.5 s
 
 
 def v_min(shape: PipelineShape) -> PipelineOrder | None:
@@ -33,7 +35,8 @@ def v_min(shape: PipelineShape) -> PipelineOrder | None:
 
 def v_half(shape: PipelineShape) -> PipelineOrder | None:
     """Half of 1F1B: about (ranks + 2) / 2 activations."""
-    return _from_blocks(shape, (shape.num_ranks + 2) / 2)
+    own = (half_block(shape.num_ranks),) if shape.num_ranks <= MOST_RANKS_REORDERED else ()
+    return _from_blocks(shape, (shape.num_ranks + 2) / 2, with_ends=own)
 
 
 def zbv(shape: PipelineShape) -> PipelineOrder | None:
@@ -42,12 +45,29 @@ def zbv(shape: PipelineShape) -> PipelineOrder | None:
     return min(orders, key=lambda order: replay_shape(shape, order).makespan_s, default=None)
 
 
-def _from_blocks(shape: PipelineShape, most_activations: float) -> PipelineOrder | None:
+def half_block(num_ranks: int) -> Ints:
+    """V-Half's own block by rank: two units a hop for F down and B down, one for F up and B up.
+
+    >>> half_block(2)
+    array([[ 0,  4,  8, 13],
+           [ 2,  3, 10, 12]])
+    """
+    rank, pause = np.arange(num_ranks), 3 if num_ranks % 2 == 0 else 0
+    up = 3 * num_ranks - 2 - rank
+    return np.stack([2 * rank, up, 3 * num_ranks - 1 + pause + 2 * rank, up + 3 * num_ranks + pause], axis=1)
+
+
+def _from_blocks(
+    shape: PipelineShape, most_activations: float, *, with_ends: Sequence[Ints] = ()
+) -> PipelineOrder | None:
     if not is_v(shape) or shape.num_kinds == 2:
         return None
     best: tuple[float, PipelineOrder] | None = None
-    for times, activations in blocks_within(shape.num_ranks, most_activations):
-        order = _order_of_block(shape, times, max(most_activations, activations))
+    rounds = PERIOD * np.arange(shape.num_microbatches)
+    starts = [(reordered(times, PERIOD, shape.num_microbatches), most_activations) for times in with_ends]
+    starts += [(times[:, :, None] + rounds, held) for times, held in blocks_within(shape.num_ranks, most_activations)]
+    for start, activations in starts:
+        order = _order_of_block(shape, start, max(most_activations, activations))
         if order is not None:
             makespan_s = replay_shape(shape, order).makespan_s
             if best is None or makespan_s < best[0]:
@@ -55,12 +75,12 @@ def _from_blocks(shape: PipelineShape, most_activations: float) -> PipelineOrder
     return None if best is None else best[1]
 
 
-def _order_of_block(shape: PipelineShape, times: Ints, most_activations: float) -> PipelineOrder | None:
-    """The block repeated, W in its gaps, holding at most so many whole activations (two chunks)."""
+def _order_of_block(shape: PipelineShape, start: Ints, most_activations: float) -> PipelineOrder | None:
+    """F and B by their units, W in gaps, holding at most so many whole activations (two chunks)."""
     held = np.maximum(shape.activation_s, shape.context_s)
     whole_bytes = held[: shape.num_ranks] + held[: shape.num_ranks - 1 : -1]
     most_bytes = most_activations * whole_bytes * (1 + 1e-9)
-    ranks = [_unroll(shape, rank, times[rank]) for rank in range(shape.num_ranks)]
+    ranks = [_in_time(shape, rank, start[rank]) for rank in range(shape.num_ranks)]
     return with_weights_filled(shape, ranks, most_bytes)
 
 
@@ -95,14 +115,9 @@ def _legal_blocks(num_ranks: int) -> tuple[Ints, Floats, Floats]:
     return times[legal], lives[legal].astype(np.float64), length[legal].astype(np.float64)
 
 
-def _unroll(shape: PipelineShape, rank: int, times: Ints) -> Ints:
+def _in_time(shape: PipelineShape, rank: int, start: Ints) -> Ints:
     """F and B of all micro-batches by time."""
     stages = (rank, shape.num_stages - 1 - rank)
-    f0, f1, b1, b0 = times.tolist()
-    passes = [(f0, FORWARD, stages[0]), (f1, FORWARD, stages[1]), (b1, BACKWARD, stages[1]), (b0, BACKWARD, stages[0])]
-    rows = [
-        (time + PERIOD * microbatch, shape.operation_id(kind, stage, microbatch))
-        for time, kind, stage in passes
-        for microbatch in range(shape.num_microbatches)
-    ]
-    return np.array([operation for _, operation in sorted(rows)], dtype=np.int64)
+    passes = ((FORWARD, stages[0]), (FORWARD, stages[1]), (BACKWARD, stages[1]), (BACKWARD, stages[0]))
+    names = [shape.operation_id(kind, stage, 0) + np.arange(shape.num_microbatches) for kind, stage in passes]
+    return np.concatenate(names)[np.argsort(start.ravel(), kind="stable")].astype(np.int64)

@@ -91,7 +91,9 @@ def test_v_schedules_hold_what_their_paper_says(p: int, m: int) -> None:
 
 
 def test_v_schedules_keep_their_measured_makespan() -> None:
-    """zero-bubble's own V-Min: 109.5 at (8, 32); torch's DualPipeV: 99.5; ZBV 199.5 at (16, 64)."""
+    """zero-bubble's own V-Min: 109.5 at (8, 32), V-Half 104.5; torch's DualPipeV: 99.5; ZBV 199.5 at (16, 64)."""
+    for m, makespan_s in ((16, 56.5), (32, 104.5), (64, 200.5)):
+        assert run("v_half", pipeline(8, m, chunks=2)).makespan_s == pytest.approx(makespan_s)
     assert run("v_min", pipeline(8, 32, chunks=2)).makespan_s == pytest.approx(109.5)
     assert run("dual_pipe_v", pipeline(8, 32, chunks=2)).makespan_s == pytest.approx(99.5)
     assert run("zbv", pipeline(16, 64, chunks=2)).makespan_s == pytest.approx(199.5)
