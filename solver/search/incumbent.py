@@ -16,7 +16,7 @@ from solver.verify.judge import judge
 
 PROVEN = {
     "iteration_time": "No configuration of the space, on any placement, transport or schedule of the stated model, "
-    "beats the bound; stage messages between places are free in it.",
+    "beats the bound; of distance it counts the bytes and delays that no placement avoids.",
     "cost_per_token": "The gap is that of the cost; the bound is the iteration time at which this plan would reach the "
     "least cost that any configuration of the space may have.",
     "fewest_gpus": "The gap is that of the number of GPUs; the bound is the iteration time scaled by the fewest GPUs "

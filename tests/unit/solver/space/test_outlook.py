@@ -1,0 +1,55 @@
+"""The look ahead at every configuration: a bound below the dear one, and a guess that finds the promising ones."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from models.catalogue import named_entry
+from models.request import PlanRequest
+from solver.context import Context
+from solver.space.bounds import cheap_bounds, lower_bounds
+from solver.space.distinct import distinct_rows
+from solver.space.enumerate import enumerate_space
+from solver.space.outlook import outlook
+from tests.build_job import context_of, job
+
+SLACK = 1 + 1e-9
+
+
+def one_type() -> Context:
+    return context_of(job(allowed={}))
+
+
+def test_it_is_no_more_than_the_dear_bound_on_one_type_and_no_less_than_the_cheap_one() -> None:
+    context = one_type()
+    space = enumerate_space(context.request)
+    ahead = outlook(context, space)
+    assert np.all(ahead.bound_s <= lower_bounds(context, space).iteration_s * SLACK)
+    assert np.all(ahead.bound_s >= cheap_bounds(context, space))
+    assert np.all(ahead.guess_s >= ahead.bound_s / SLACK)
+
+
+def test_the_best_guess_of_all_is_among_the_first_hundredth() -> None:
+    context = one_type()
+    space = enumerate_space(context.request)
+    bounds, ahead = lower_bounds(context, space), outlook(context, space)
+    best = np.flatnonzero(bounds.fits)[np.argmin(bounds.guess_s[bounds.fits])]
+    assert np.count_nonzero(ahead.guess_s < ahead.guess_s[best]) <= max(len(space) // 100, 64)
+
+
+def test_experts_and_context_count() -> None:
+    """The plain FLOP bound misses what small products and exchanges inside a layer cost."""
+    request = PlanRequest.model_validate(named_entry("examples", "mixtral-five-zones"))
+    context = context_of(request)
+    space = enumerate_space(request).take(np.arange(0, 100_000, 50))
+    ahead, cheap_s = outlook(context, space).bound_s, cheap_bounds(context, space)
+    assert float(np.median(ahead / cheap_s)) > 1.2
+    assert np.all(ahead <= lower_bounds(context, space).iteration_s * SLACK)
+
+
+def test_rows_that_agree_share_one() -> None:
+    columns = enumerate_space(one_type().request).columns
+    first, row_of = distinct_rows(columns, ("tp", "micro_batch"))
+    assert len(first) == len(set(zip(columns.tp.tolist(), columns.micro_batch.tolist(), strict=True)))
+    assert np.all(columns.tp[first][row_of] == columns.tp)
+    assert np.all(columns.micro_batch[first][row_of] == columns.micro_batch)
