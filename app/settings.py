@@ -51,6 +51,7 @@ class Solvers(BaseModel):
     replay: str = "solver.verify.joint_replay:joint_replay"
     calibrate: str = "app.jobs.calibration:calibration"
     schedule: str = "solver.cpsat.solve:solve_pipeline"
+    rehearse: str = "solver.rehearsal:rehearse"
 
 
 class Settings(BaseModel):

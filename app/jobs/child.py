@@ -173,6 +173,11 @@ def _schedule(task: Task, channel: Channel) -> bytes:
     return text.encode()
 
 
+def _rehearse(task: Task, _channel: Channel) -> bytes:
+    load(task.function)()
+    return b"null"
+
+
 TASKS: dict[str, Callable[[Task, Channel], bytes]] = {
     "plan": _plan,
     "validate": _validate,
@@ -180,4 +185,5 @@ TASKS: dict[str, Callable[[Task, Channel], bytes]] = {
     "time": _time,
     "calibrate": _calibrate,
     "schedule": _schedule,
+    "rehearse": _rehearse,
 }

@@ -1,35 +1,54 @@
-"""One small schedule before the first search, so that compiled kernels are on disk when somebody waits for a plan.
+"""Compiles, once on a machine, what searches run compiled: no client's time limit is spent on it.
 
-Owns that one task. It runs in a child like any other: nothing of it stays in this process.
+Owns when that is due: until it succeeded for the present sources, versions and machine, which an empty file remembers.
 """
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
 import logging
+import os
+import platform
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
 
 from app.jobs.child import Task
-from app.jobs.children import Limits, run_in_child, warm_up
+from app.jobs.children import Limits, run_in_child
 from app.settings import Settings
-from models.schedule import PipelineHop, PipelineOptions, PipelineProblem, PipelineRank, PipelineStage
 
 LOG = logging.getLogger("isthmus.rehearsal")
-LIMIT_S = 60.0  # compiling takes seconds on a slow machine, and only the first time
+LIMIT_S = 900.0  # a minute of two cores; a busy or small machine takes longer
+NOTICE = "compiling what is compiled once on a machine: about a minute"
 
 
-def rehearse(settings: Settings) -> None:
-    """Load the solvers and let them compile what they compile; a failure is logged and left to the first search."""
-    warm_up()
-    stage = PipelineStage(forward_s=1.0, input_grad_s=1.0, weight_grad_s=1.0, activation_bytes=1.0)
-    problem = PipelineProblem(
-        num_microbatches=4,
-        ranks=(PipelineRank(activation_budget_bytes=2.0), PipelineRank()),
-        stages=(stage, stage),
-        hops=(PipelineHop(from_stage=0, to_stage=1, latency_s=0.5, transfer_s=0.25),),
-        options=PipelineOptions(time_limit_s=1.0, workers=1),
-    )
-    task = Task("schedule", settings.solvers.schedule, (problem.model_dump_json().encode(),),
-                settings.child_memory_bytes)  # fmt: skip
+def rehearse(settings: Settings, told: Callable[[str], None] = LOG.info) -> None:
+    """Compile unless that was done; `told` hears of it first. A failure is logged and left to the first search."""
+    done = _remembered(settings.solvers.rehearse)
+    if done.exists():
+        return
+    told(NOTICE)
+    task = Task("rehearse", settings.solvers.rehearse, (), settings.child_memory_bytes)
     limits = Limits(LIMIT_S, settings.soft_grace_s, settings.kill_grace_s, settings.child_memory_bytes)
     ended = run_in_child(task, limits)
     if ended.ending != "answered":
         LOG.warning("the rehearsal ended without an answer", extra={"ending": ended.ending})
+        return
+    done.parent.mkdir(parents=True, exist_ok=True)
+    done.touch()
+
+
+def _remembered(function: str) -> Path:
+    """The file that says it was done: beside the sources where they may be written, else in the user's cache."""
+    module = function.partition(":")[0]
+    spec = find_spec(module.partition(".")[0])
+    assert spec is not None
+    assert spec.origin is not None
+    root = Path(spec.origin).parent
+    sources = [(str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(root.rglob("*.py"))]
+    versions = (platform.python_version(), platform.node(), importlib.metadata.version("numba"))
+    digest = hashlib.sha256(repr((function, versions, sources)).encode()).hexdigest()[:16]
+    beside = root / "__pycache__"
+    folder = beside if os.access(beside if beside.exists() else root, os.W_OK) else Path.home() / ".cache" / "isthmus"
+    return folder / f"rehearsed-{digest}"

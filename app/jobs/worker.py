@@ -15,6 +15,7 @@ from typing import TypeVar
 import sqlalchemy as sa
 from dbos import DBOS, DBOSClient, DBOSConfig
 
+from app.jobs.children import warm_up
 from app.jobs.queue import APPLICATION, QUEUE, URGENT_QUEUE, VERSION, WORKFLOW, register_queues
 from app.jobs.rehearsal import rehearse
 from app.jobs.search import Attempt, fault_text, headline, search
@@ -48,6 +49,7 @@ class Worker:
 
     def start(self) -> None:
         """Begin to take plans, first of all those that this worker held when it ended last."""
+        warm_up()
         rehearse(self._settings)
         self._workers.beat(self._settings.worker_id)
         # Before the launch: a queue that is registered later is noticed only by the next look, a second on.

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from enum import IntEnum
+from functools import partial
 
 from rich.console import Console
 
@@ -18,6 +19,7 @@ from app.documents import canonical
 from app.faults import Fault, Refused
 from app.jobs.child import OUTCOME, Task
 from app.jobs.children import Ended, Limits, run_in_child
+from app.jobs.rehearsal import rehearse
 from app.jobs.search import end_state_of, fault_of
 from app.settings import Settings
 from app.terminal.progress import ProgressLine
@@ -75,6 +77,7 @@ def search(request: PlanRequest, settings: Settings, console: Console) -> Outcom
             bounds_s.append(Progress.model_validate_json(text).lower_bound_s or 0.0)
         line.take(kind, text)
 
+    rehearse(settings, partial(console.print, highlight=False))
     task = Task("plan", settings.solvers.plan, (canonical(request),), settings.child_memory_bytes)
     with ProgressLine(console) as line:
         ended = run_task(task, settings, request.options.time_limit_s, take)
@@ -90,6 +93,7 @@ def search(request: PlanRequest, settings: Settings, console: Console) -> Outcom
 
 def answer_of(task: Task, settings: Settings, console: Console, limit_s: float = SHORT_TASK_S) -> bytes:
     """The answer of a task that has one, or Failed."""
+    rehearse(settings, partial(console.print, highlight=False))
     with ProgressLine(console) as line:
         ended = run_task(task, settings, limit_s, line.take)
     check_refusal(ended)

@@ -1,0 +1,56 @@
+"""One small piece of every kind of work, so that what is compiled once on a machine is compiled.
+
+Owns the choice of the pieces: together they call every compiled function that a search calls, with arrays of the same
+kind. Its result is what the compiler leaves on disk.
+"""
+
+from __future__ import annotations
+
+import time
+
+from models.catalogue import named_entry
+from models.request import PlanRequest
+from models.schedule import PipelineHop, PipelineOptions, PipelineProblem, PipelineRank, PipelineStage
+from solver.clock import WorkClock
+from solver.cpsat.solve import solve_pipeline
+from solver.planner import plan
+
+PATIENCE_S = 600.0
+WORK_S = 0.5  # counted, because the time that compiling takes must not end a piece
+EXAMPLE = "llama-405b-two-buildings"
+DEGREES = {"tp": [8], "cp": [1], "pp": [8], "vpp": [1, 2], "dp": [256], "sharding": ["zero1"]}
+OPTIONS = {"time_limit_s": PATIENCE_S, "relative_gap": 0.99, "workers": 1, "reproducible": True}
+
+
+def rehearse() -> None:
+    """Time small pipelines of several kinds, and plan an example up to its first judged plan."""
+    for microbatches, objective in ((6, "makespan"), (6, "span"), (40, "makespan")):
+        solve_pipeline(_pipeline(microbatches, objective), clock=WorkClock(time.monotonic, PATIENCE_S))
+    small = {**named_entry("examples", EXAMPLE), "constraints": {"allowed": DEGREES}, "options": OPTIONS}
+    plan(PlanRequest.model_validate(small))
+
+
+def _pipeline(num_microbatches: int, objective: str) -> PipelineProblem:
+    """Unequal stages, cuts that share a link, little memory: nothing that a bound settles at once."""
+    stages = tuple(
+        PipelineStage(
+            forward_s=forward_s,
+            input_grad_s=1.25 * forward_s,
+            weight_grad_s=0.75 * forward_s,
+            activation_bytes=1.0,
+            weight_grad_context_bytes=0.5,
+        )
+        for forward_s in (1.0, 1.5, 1.0, 1.25)
+    )
+    hops = tuple(
+        PipelineHop(from_stage=stage, to_stage=stage + 1, latency_s=1.5, transfer_s=0.5, link="between")
+        for stage in (0, 1, 2)
+    )
+    return PipelineProblem(
+        num_microbatches=num_microbatches,
+        ranks=(PipelineRank(activation_budget_bytes=4.0),) * len(stages),
+        stages=stages,
+        hops=hops,
+        objective=objective,
+        options=PipelineOptions(time_limit_s=WORK_S, workers=1),
+    )

@@ -1,0 +1,39 @@
+"""What is compiled once is compiled once, and a failure is not taken for done."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from app.jobs import rehearsal
+from app.settings import Settings
+from tests.unit.app.service_fixture import FAKE, FAKE_SOLVERS, settings_for
+
+
+def _settings(folder: Path, function: str) -> Settings:
+    return settings_for(folder, solvers=FAKE_SOLVERS.model_copy(update={"rehearse": f"{FAKE}:{function}"}))
+
+
+@pytest.mark.parametrize(("function", "times_told"), [("rehearse", 1), ("no_such_function", 2)])
+def test_success_is_remembered_and_failure_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, times_told: int
+) -> None:
+    monkeypatch.setattr(rehearsal, "_remembered", lambda _function: tmp_path / "new" / "done")
+    told: list[str] = []
+    for _ in range(2):
+        rehearsal.rehearse(_settings(tmp_path, function), told.append)
+    assert len(told) == times_told
+    assert (tmp_path / "new" / "done").exists() == (times_told == 1)
+
+
+def test_changed_sources_are_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "made_up_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = rehearsal._remembered("made_up_package.kernels:run")
+    assert rehearsal._remembered("made_up_package.kernels:run") == before
+    os.utime(package / "__init__.py", (1.0, 1.0))
+    assert rehearsal._remembered("made_up_package.kernels:run") != before
