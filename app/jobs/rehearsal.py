@@ -25,7 +25,7 @@ NOTICE = "compiling what is compiled once on a machine: about a minute"
 
 def rehearse(settings: Settings, told: Callable[[str], None] = LOG.info) -> None:
     """Compile unless that was done; `told` hears of it first. A failure is logged and left to the first search."""
-    done = _remembered(settings.solvers.rehearse)
+    done = remembered(settings.solvers.rehearse)
     if done.exists():
         return
     told(NOTICE)
@@ -39,7 +39,7 @@ def rehearse(settings: Settings, told: Callable[[str], None] = LOG.info) -> None
     done.touch()
 
 
-def _remembered(function: str) -> Path:
+def remembered(function: str) -> Path:
     """The file that says it was done: beside the sources where they may be written, else in the user's cache."""
     module = function.partition(":")[0]
     spec = find_spec(module.partition(".")[0])

@@ -17,10 +17,10 @@ def _settings(folder: Path, function: str) -> Settings:
 
 
 @pytest.mark.parametrize(("function", "times_told"), [("rehearse", 1), ("no_such_function", 2)])
-def test_success_is_remembered_and_failure_is_not(
+def test_success_isremembered_and_failure_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, times_told: int
 ) -> None:
-    monkeypatch.setattr(rehearsal, "_remembered", lambda _function: tmp_path / "new" / "done")
+    monkeypatch.setattr(rehearsal, "remembered", lambda _function: tmp_path / "new" / "done")
     told: list[str] = []
     for _ in range(2):
         rehearsal.rehearse(_settings(tmp_path, function), told.append)
@@ -33,7 +33,7 @@ def test_changed_sources_are_compiled_again(tmp_path: Path, monkeypatch: pytest.
     package.mkdir()
     (package / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
-    before = rehearsal._remembered("made_up_package.kernels:run")
-    assert rehearsal._remembered("made_up_package.kernels:run") == before
+    before = rehearsal.remembered("made_up_package.kernels:run")
+    assert rehearsal.remembered("made_up_package.kernels:run") == before
     os.utime(package / "__init__.py", (1.0, 1.0))
-    assert rehearsal._remembered("made_up_package.kernels:run") != before
+    assert rehearsal.remembered("made_up_package.kernels:run") != before
