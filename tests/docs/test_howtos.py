@@ -13,6 +13,8 @@ from models.base import Frozen
 from models.cluster import Cluster, GpuType
 from models.request import PlanRequest
 from models.workload import Architecture
+from tests.pipelines import pipeline
+from tests.unit.solver.cpsat.test_families import feasible
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS: dict[str, type[Frozen]] = {"Architecture": Architecture, "Cluster": Cluster, "GpuType": GpuType}
@@ -40,11 +42,31 @@ def test_the_request_of_the_readme_validates() -> None:
     assert PlanRequest.model_validate_json(block).options.time_limit_s == json.loads(block)["options"]["time_limit_s"]
 
 
-def test_the_exporter_of_the_howto_runs() -> None:
-    (block,) = CODE_BLOCK.findall(_text("docs/howto/add-an-exporter.md"))
+@pytest.mark.parametrize(
+    ("page", "function"), [("add-an-exporter.md", "stage_list"), ("add-a-constraint.md", "add_in_flight_limit")]
+)
+def test_the_code_of_a_howto_runs(page: str, function: str) -> None:
+    (block,) = CODE_BLOCK.findall(_text(f"docs/howto/{page}"))
     scope: dict[str, Any] = {}
-    exec(compile(block, "add-an-exporter.md", "exec"), scope)
-    assert callable(scope["stage_list"])
+    exec(compile(block, page, "exec"), scope)
+    assert callable(scope[function])
+
+
+def test_the_schedule_that_the_howto_shows_is_one_of_ours() -> None:
+    ((path, block),) = re.findall(
+        r"<!-- is: (\S+) -->\n```python\n(.*?)```", _text("docs/howto/add-a-schedule.md"), re.DOTALL
+    )
+    assert block == _text(path)
+
+
+@pytest.mark.parametrize(("second_forward", "allowed"), [(2, True), (1, False)])
+def test_the_constraint_of_the_howto_means_what_it_says(second_forward: int, allowed: bool) -> None:
+    """One micro-batch in flight: F0 takes 0 to 1 and B0 1 to 2, so that F1 may start at 2."""
+    (block,) = CODE_BLOCK.findall(_text("docs/howto/add-a-constraint.md"))
+    scope: dict[str, Any] = {}
+    exec(compile(block.replace("limit = ...", "limit = 1"), "add-a-constraint.md", "exec"), scope)
+    starts = {(0, 0, 0): 0, (1, 0, 0): 1, (0, 0, 1): second_forward}
+    assert feasible(scope["add_in_flight_limit"], pipeline(1, 2), starts, {}) is allowed
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
