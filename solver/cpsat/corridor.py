@@ -17,7 +17,7 @@ from solver.cpsat.search import Search
 from solver.cpsat.variables import Instance
 from solver.quantise import TickShape
 from solver.schedules.bounds import makespan_bound, span_bound
-from solver.verify.replay import replay_shape
+from solver.schedules.late_starts import replayed
 
 REFUTERS = ("default_lp", "quick_restart_no_lp")  # a fixed search instead refutes nothing in ten times the time
 FINDERS = ("fixed", "default_lp")
@@ -56,7 +56,7 @@ def _bound_ticks(search: Search, ticks: TickShape) -> float:
 
 def _value_ticks(search: Search, ticks: TickShape) -> int:
     assert search.order is not None, "the portfolio always finds an order"
-    run_ticks = replay_shape(ticks.shape, search.order)
+    run_ticks = replayed(ticks.shape, search.order, search.problem.objective)
     return round(run_ticks.span_s if search.problem.objective == "span" else run_ticks.makespan_s)
 
 

@@ -1,7 +1,7 @@
 """Slices of tabu search over the order of a running search: the quickest way to a better schedule.
 
-Owns how long a slice lasts and what it counts as work. Only for the makespan: the kernel's value is no other. Never
-proves anything.
+Owns how long a slice lasts and what it counts as work. The kernel's value is the makespan; for the span its orders are
+taken where their span is better too. Never proves anything.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CHUNK_WORK_S = 0.06  # a chunk between two looks at the clock, twice what it tak
 
 def descend(search: Search, seconds: float) -> None:
     """Better orders from the best one, for so long or until one meets the bound; every slice has its own seed."""
-    if search.problem.objective != "makespan" or search.order is None:
+    if search.order is None:
         return
     until_s = search.elapsed_s + min(seconds, search.left_s)
 

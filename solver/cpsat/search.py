@@ -13,8 +13,8 @@ import numpy as np
 
 from models.schedule import PipelineProblem, ScheduleProgress
 from solver.clock import WORK_PER_OPERATION_S, WorkClock, charge
+from solver.schedules.late_starts import replayed
 from solver.verify.pipeline_shape import PipelineOrder, PipelineShape, shape_of
-from solver.verify.replay import replay_shape
 
 PROVEN = 1e-7  # relative; below the judge's and the answer's tolerance of 1e-6
 BUDGET_TOLERANCE = 1 + 1e-9
@@ -43,7 +43,7 @@ class Search:
 
     def offer(self, order: PipelineOrder, generator: str) -> bool:
         """Take the order if it is better, replayed exactly and within memory; says whether it was."""
-        run = replay_shape(self.shape, order)
+        run = replayed(self.shape, order, self.problem.objective)
         value_s = run.span_s if self.problem.objective == "span" else run.makespan_s
         if value_s >= self.value_s * (1 - 1e-12):
             return False

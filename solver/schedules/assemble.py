@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from models.schedule import LinkDirection, LinkTimeline, PipelineProblem, PipelineSchedule, RankTimeline
+from solver.schedules.late_starts import replayed
 from solver.verify.pipeline_shape import Floats, Ints, PipelineOrder, PipelineShape, shape_of
-from solver.verify.replay import PipelineReplay, occupancies, replay_shape
+from solver.verify.replay import PipelineReplay, occupancies
 
 PROVEN = 1e-6  # relative distance below which a bound and a value are the same number
 
@@ -19,7 +20,7 @@ def assemble(
 ) -> PipelineSchedule:
     """The answer for an order of this problem."""
     shape = shape_of(problem)
-    run = replay_shape(shape, order)
+    run = replayed(shape, order, problem.objective)
     value_s = run.span_s if problem.objective == "span" else run.makespan_s
     bound_s = min(lower_bound_s, value_s)
     gap = (value_s - bound_s) / value_s if value_s > 0 else 0.0

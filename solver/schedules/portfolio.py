@@ -15,9 +15,9 @@ from models.schedule import PipelineProblem, PipelineSchedule
 from solver.schedules.assemble import assemble
 from solver.schedules.bounds import lower_bound
 from solver.schedules.dispatch import Policy, greedy_order
+from solver.schedules.late_starts import replayed
 from solver.schedules.registry import GENERATORS
 from solver.verify.pipeline_shape import PipelineOrder, PipelineShape, shape_of
-from solver.verify.replay import replay_shape
 
 TOLERANCE = 1 + 1e-9
 SMALL_OPERATIONS, LARGE_OPERATIONS = 2_000, 40_000  # beyond each, fewer policies are tried
@@ -96,6 +96,6 @@ def policies(shape: PipelineShape) -> list[Policy]:
 
 
 def _within_budget(shape: PipelineShape, objective: str, name: str, order: PipelineOrder) -> Iterator[Candidate]:
-    run = replay_shape(shape, order)
+    run = replayed(shape, order, objective)
     if np.all(run.peak_memory_bytes <= shape.budget_r * TOLERANCE):
         yield Candidate(name, order, run.span_s if objective == "span" else run.makespan_s)

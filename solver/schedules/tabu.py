@@ -25,7 +25,7 @@ def tabu_orders(
 ) -> Iterator[PipelineOrder | None]:
     """Ever better orders than `start`, until one reaches `target_s` or `stop` says so; None: a chunk found none."""
     nodes, of_message = nodes_of(shape)
-    order = _new_order(nodes)
+    order = new_order(nodes)
     best = queue_of(in_order(shape, start), of_message)
     order.dice[0] = seed
     value = load(nodes, order, best)
@@ -172,7 +172,8 @@ def _followers(pred: Ints) -> tuple[Ints, Ints]:
     return succ_a, succ_b
 
 
-def _new_order(nodes: Nodes) -> Order:
+def new_order(nodes: Nodes) -> Order:
+    """Room for what changes; `load` fills it."""
     size, places = len(nodes.duration), int(nodes.offsets[-1])
     whole, real = [np.zeros(size, dtype=np.int64) for _ in range(3)], [np.zeros(size) for _ in range(4)]
     return Order(

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from solver.schedules.dispatch import Policy, greedy_order
+from solver.schedules.late_starts import value_s
 from solver.verify.pipeline_shape import Floats, Ints, PipelineOrder, PipelineShape
-from solver.verify.replay import replay_shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +56,7 @@ PATIENCE = 150
 
 def _run(shape: PipelineShape, objective: str, setting: Setting) -> tuple[float, PipelineOrder]:
     order = greedy_order(shape, setting.policy, setting.limits)
-    run = replay_shape(shape, order)
-    return (run.span_s if objective == "span" else run.makespan_s), order
+    return value_s(shape, order, objective), order
 
 
 def _most(shape: PipelineShape) -> Ints:
