@@ -29,7 +29,10 @@ MISSED = 1e6  # a guess beyond the target: tried last, the nearest first
 
 @dataclass
 class Frontier:
-    """Rows of the space that fit into memory, with their bounds and guesses as values of the objective."""
+    """Rows of the space that fit into memory, with their bounds and guesses as values of the objective.
+
+    `pending_bound` is the least value that a configuration not yet priced may have.
+    """
 
     context: Context
     space: Space
@@ -40,6 +43,7 @@ class Frontier:
     explored: set[int] = field(default_factory=set)
     sharpened: set[int] = field(default_factory=set)
     fastest_s: float = float("inf")
+    pending_bound: float = field(init=False)
 
     def __post_init__(self) -> None:
         self._size = self.goal.sizes(self.context, self.space.columns)
@@ -48,18 +52,13 @@ class Frontier:
         self._cheap = self.goal.values(ahead.bound_s, self._size)
         guess = self.goal.values(ahead.guess_s, self._size)
         self._promise = np.where(np.isfinite(guess), guess, MISSED * ahead.guess_s)
-        order = np.lexsort((self._promise, self._cheap))
-        self._pending = order[np.isfinite(self._cheap[order])]
+        self._pending = np.flatnonzero(np.isfinite(self._cheap))
+        self.pending_bound = self._least_pending()
 
     @property
     def exhausted(self) -> bool:
         """Every configuration has been priced."""
         return not len(self._pending)
-
-    @property
-    def pending_bound(self) -> float:
-        """Least value that a configuration not yet priced may have."""
-        return float(self._cheap[self._pending[0]]) if len(self._pending) else float("inf")
 
     @property
     def least_bound(self) -> float:
@@ -73,31 +72,30 @@ class Frontier:
         """
         if not len(self._pending) or (len(self.rows) and not self._must_load(cut, planned=planned)):
             return 0
-        everything = np.arange(len(self._pending))
-        chosen = self._most_promising(everything, PORTION // 2 if planned else FIRST_PORTION)
-        return self._price_at(np.union1d(chosen, everything[: PORTION // 2]) if planned else chosen)
+        if not planned:
+            return self._price_at(_least(self._promise[self._pending], FIRST_PORTION))
+        values = (self._promise[self._pending], self._cheap[self._pending])
+        return self._price_at(np.concatenate([_least(value, PORTION // 2) for value in values]))
 
     def load_for(self, considered: BoolArray) -> int:
         """Price the most promising of these configurations, and go on until one fits; how many that were."""
         total = 0
         while not total or not considered[self.rows].any():
-            chosen = self._most_promising(np.flatnonzero(considered[self._pending]), SAMPLE)
-            if not len(chosen):
+            places = np.flatnonzero(considered[self._pending])
+            if not len(places):
                 break
-            total += self._price_at(chosen)
+            total += self._price_at(places[_least(self._promise[self._pending[places]], SAMPLE)])
         return total
 
-    def _most_promising(self, places: IntArray, most: int) -> IntArray:
-        """Of these places among what is pending, those with the least guess."""
-        if len(places) <= most:
-            return places
-        return places[np.argpartition(self._promise[self._pending[places]], most - 1)[:most]]
+    def _least_pending(self) -> float:
+        return float(self._cheap[self._pending].min(initial=float("inf")))
 
     def _price_at(self, places: IntArray) -> int:
         """Price what is pending at these places."""
         chosen = np.zeros(len(self._pending), dtype=np.bool_)
         chosen[places] = True
         rows, self._pending = self._pending[chosen], self._pending[~chosen]
+        self.pending_bound = self._least_pending()
         self._price(rows)
         return len(rows)
 
@@ -167,3 +165,10 @@ class Frontier:
     def taken(self) -> Space:
         """The priced configurations that fit, in the order of `guess`."""
         return self.space.take(self.rows)
+
+
+def _least(values: FloatArray, most: int) -> IntArray:
+    """Places of the least values, in no order."""
+    if len(values) <= most:
+        return np.arange(len(values))
+    return np.argpartition(values, most - 1)[:most]

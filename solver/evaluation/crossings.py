@@ -45,7 +45,7 @@ def prices_of(context: Context, found: Draft) -> Prices:
 
 
 def _span_s(context: Context, found: Draft, rank: int) -> float:
-    """Exchange of a rank's stages between two buildings, over the worst cut."""
+    """Exchange of a rank's stages between two buildings, at the pace of the draft's own exchanges."""
     configuration = found.candidate.configuration
     stages, columns = next(iter(found.stages.values())), columns_of(configuration)
     own = [s for s in range(configuration.degrees.num_stages) if configuration.rank_of_stage(s) == rank]
@@ -53,4 +53,11 @@ def _span_s(context: Context, found: Draft, rank: int) -> float:
     parameters = dense + stages.cost.expert_parameters[own].sum() * columns.tp * columns.ep
     gradient_bytes = context.job.optimizer.gradient_bytes_per_parameter
     size = crossing_bytes(parameters, columns, 2, gradient_bytes=gradient_bytes)
-    return float(size[0]) / context.cut.bytes_per_s
+    return float(size[0]) * _seconds_per_byte(context, found)
+
+
+def _seconds_per_byte(context: Context, found: Draft) -> float:
+    """The worst cut's, or what transports and rings make of it in the draft: its best exchange between places."""
+    wires = [cost.wire for cost in found.costs if cost.wire is not None and cost.wire.sent_bytes > 0]
+    best = min((wire.shared_s / wire.sent_bytes for wire in wires), default=0.0)
+    return max(best, 1.0 / context.cut.bytes_per_s)

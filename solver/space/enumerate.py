@@ -250,7 +250,7 @@ def _with_layer_splits(request: PlanRequest, pools: list[Pool], rows: Rows) -> R
     wanted = request.constraints.allowed.layer_split or LAYER_SPLIT_CODES
     parts: list[Rows] = []
     if "even" in wanted:
-        parts.append(_with_choices(rows, "layer_split", [EVEN]))
+        parts.append({**rows, "layer_split": np.full(len(rows["tp"]), EVEN)})
     if "by_gpu_type" in wanted and _types_differ(request, pools):
         held = ranks_by_type(pools, rows["tp"], rows["cp"], rows["dp"])
         fastest = max((pool.gpu for pool in pools), key=_strength).name
@@ -258,6 +258,8 @@ def _with_layer_splits(request: PlanRequest, pools: list[Pool], rows: Rows) -> R
         parts.append(_with_choices(_keep(rows, several), "layer_split", [BY_GPU_TYPE]))
     if not parts:
         return _with_choices(rows, "layer_split", [])
+    if len(parts) == 1:
+        return parts[0]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
