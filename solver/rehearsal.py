@@ -7,6 +7,7 @@ kind. Its result is what the compiler leaves on disk.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from models.catalogue import named_entry
 from models.request import PlanRequest
@@ -22,10 +23,10 @@ DEGREES = {"tp": [8], "cp": [1], "pp": [8], "vpp": [1, 2], "dp": [256], "shardin
 OPTIONS = {"time_limit_s": PATIENCE_S, "relative_gap": 0.99, "workers": 1, "reproducible": True}
 
 
-def rehearse() -> None:
+def rehearse(*, clock: Callable[[], float] = time.monotonic) -> None:
     """Time small pipelines of several kinds, and plan an example up to its first judged plan."""
     for microbatches, objective in ((6, "makespan"), (6, "span"), (40, "makespan")):
-        solve_pipeline(_pipeline(microbatches, objective), clock=WorkClock(time.monotonic, PATIENCE_S))
+        solve_pipeline(_pipeline(microbatches, objective), clock=WorkClock(clock, PATIENCE_S))
     small = {**named_entry("examples", EXAMPLE), "constraints": {"allowed": DEGREES}, "options": OPTIONS}
     plan(PlanRequest.model_validate(small))
 
