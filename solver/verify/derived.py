@@ -129,8 +129,18 @@ class Derived:
         dense = np.sum([cost.parameters for cost in costs], axis=0)
         return dense, np.sum([cost.expert_parameters for cost in costs], axis=0)
 
+    @cached_property
+    def _static(self) -> dict[tuple[int, int], StaticMemory]:
+        return {}
+
     def static_memory(self, pool: Pool, pipeline_rank: int) -> StaticMemory:
-        """Memory of one GPU that no schedule changes."""
+        """Memory of one GPU that no schedule changes; pools of one kind need the same."""
+        key = (self._kinds[pool.id], pipeline_rank)
+        if key not in self._static:
+            self._static[key] = self._static_memory(pool, pipeline_rank)
+        return self._static[key]
+
+    def _static_memory(self, pool: Pool, pipeline_rank: int) -> StaticMemory:
         dense, expert = self.parameters(pool, pipeline_rank)
         return static_memory(
             self.job,

@@ -95,6 +95,15 @@ class NetworkFacts:
         """Bytes that each of so many sites sends to the others for one stage, when every site exchanges one copy."""
         if num_sites < 2:
             return 0.0
+        if (stage, num_sites) not in self._exchanged:
+            self._exchanged[stage, num_sites] = self._exchange_bytes(stage, num_sites)
+        return self._exchanged[stage, num_sites]
+
+    @cached_property
+    def _exchanged(self) -> dict[tuple[int, int], float]:
+        return {}
+
+    def _exchange_bytes(self, stage: int, num_sites: int) -> float:
         pipeline_rank = self.facts.configuration.rank_of_stage(stage)
         pool = self.facts.pool_by_id[next(iter(self.replicas_by_pool[pipeline_rank]))]
         cost, degrees = self.derived.stage(pool, stage), self.facts.configuration.degrees
