@@ -1,9 +1,9 @@
 """Our plan against every baseline on a broad grid of jobs and clusters, all under the same evaluator.
 
 `python -m benchmarks.headline [--points N] [--time-limit S] [--seed K] [--write FILE]` draws N design points from the
-grid (models x GPUs x buildings in regions x distance x oversubscription x loss x batch) and plans each with counted
-work, so that neither the machine nor its load changes a figure, and prints the distribution of speed-ups. Everything
-is predicted.
+grid (models x GPU types x GPUs x buildings in regions x distance x oversubscription x loss x batch) and plans each with
+counted work, so that neither the machine nor its load changes a figure, and prints the distribution of speed-ups.
+Everything is predicted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import argparse
 import itertools
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -48,7 +48,14 @@ DISTANCES_KM = (2.0, 40.0, 300.0, 1000.0)
 OVERSUBSCRIPTIONS = (1.0, 2.8, 7.0, 28.0, 112.0)  # NIC rate of the smaller building over the link, when all send
 LOSSES = (0.0, 1e-6, 1e-5, 1e-4)
 BATCHES = (1024, 2048)
-NIC_BYTES_PER_S, HOST_GPUS, SEQUENCE_LENGTH, PLANES = 5e10, 8, 8192, 16
+FLEETS = (
+    ("H100-SXM-80G",),
+    ("H100-SXM-80G", "A100-SXM-80G"),
+    ("H100-SXM-80G", "B200-SXM"),
+    ("H100-SXM-80G", "H200-SXM-141G"),
+)  # GPU types: buildings have them in turn, as a fleet has that is bought over the years
+NIC_BYTES_PER_S = {"A100-SXM-80G": 2.5e10}  # 200 Gb/s per GPU in that generation
+USUAL_NIC_BYTES_PER_S, HOST_GPUS, SEQUENCE_LENGTH, PLANES = 5e10, 8, 8192, 16
 SINGLE_AXIS = ("crosspipe-like", "atlas-like", "sailor-like", "nemo-like")
 SAME = 1.0 + 1e-6
 NUM_LARGEST = 5
@@ -59,6 +66,7 @@ class Point:
     """One design point."""
 
     model: str
+    fleet: tuple[str, ...]
     scale: int
     regions: tuple[tuple[int, ...], ...]
     distance_km: float
@@ -74,19 +82,21 @@ class Point:
     def __str__(self) -> str:
         shares = " | ".join(":".join(map(str, region)) for region in self.regions)
         return (
-            f"{self.model}, {self.num_gpus} H100 as {shares}, {self.distance_km:g} km, "
+            f"{self.model}, {self.num_gpus} {'+'.join(gpu.split('-')[0] for gpu in self.fleet)} as {shares}, "
+            f"{self.distance_km:g} km, "
             f"1:{self.oversubscription:g}, loss {self.loss:g}, batch {self.batch}"
         )
 
 
 @dataclass(frozen=True)
 class Row:
-    """A point with our time, its gap, what crosses, and the time of every baseline that has a plan."""
+    """A point with our time, its gap, what crosses, how layers are shared out, and the time of every baseline."""
 
     point: Point
     ours_s: float
     gap: float
     crossing: str
+    layer_split: str
     baselines_s: dict[str, float]
 
     def speed_up(self, name: str) -> float | None:
@@ -103,35 +113,69 @@ class Row:
 def points(number: int, seed: int) -> list[Point]:
     """Points drawn evenly: every value of an axis comes equally often, as far as the number allows."""
     random = np.random.default_rng(seed)
-    axes: list[Sequence[Any]] = [tuple(MODELS), SCALES, SHAPES, DISTANCES_KM, OVERSUBSCRIPTIONS, LOSSES, BATCHES]
+    axes: list[Sequence[Any]] = [
+        tuple(MODELS),
+        FLEETS,
+        SCALES,
+        SHAPES,
+        DISTANCES_KM,
+        OVERSUBSCRIPTIONS,
+        LOSSES,
+        BATCHES,
+    ]
     drawn = [[axis[k % len(axis)] for k in random.permutation(number)] for axis in axes]
     return [Point(*values) for values in zip(*drawn, strict=True)]
 
 
-def buildings_of(point: Point) -> list[tuple[str, str, int]]:
-    """Name, region and hosts of every building."""
+@dataclass(frozen=True)
+class Building:
+    """A building with its hosts, all of one GPU type."""
+
+    name: str
+    region: str
+    num_hosts: int
+    gpu: str
+
+    @property
+    def nic_bytes_per_s(self) -> float:
+        """Of one GPU."""
+        return NIC_BYTES_PER_S.get(self.gpu, USUAL_NIC_BYTES_PER_S)
+
+    @property
+    def leaving_bytes_per_s(self) -> float:
+        """All GPUs at once."""
+        return self.num_hosts * HOST_GPUS * self.nic_bytes_per_s
+
+
+def buildings_of(point: Point) -> list[Building]:
+    """Every building of a point."""
     whole = sum(map(sum, point.regions))
+    shares = [(region, number, share) for region, own in enumerate(point.regions) for number, share in enumerate(own)]
     return [
-        (f"r{region}b{number}", f"r{region}", point.num_gpus * share // whole // HOST_GPUS)
-        for region, shares in enumerate(point.regions)
-        for number, share in enumerate(shares)
+        Building(
+            f"r{region}b{number}",
+            f"r{region}",
+            point.num_gpus * share // whole // HOST_GPUS,
+            point.fleet[index % len(point.fleet)],
+        )
+        for index, (region, number, share) in enumerate(shares)
     ]
 
 
 def request_of(point: Point, time_limit_s: float) -> PlanRequest:
     """The job on buildings in a full mesh of links; each building has a scale-out network without blocking."""
     buildings = buildings_of(point)
-    regions = [{"id": name, "level": "region"} for name in dict.fromkeys(region for _, region, _ in buildings)]
-    places = [{"id": name, "level": "building", "parent": region} for name, region, _ in buildings]
+    regions = [{"id": name, "level": "region"} for name in dict.fromkeys(one.region for one in buildings)]
+    places = [{"id": one.name, "level": "building", "parent": one.region} for one in buildings]
     pools = [
         {
-            "id": f"{name}-h100",
-            "place": name,
-            "gpu": "H100-SXM-80G",
-            "num_hosts": count,
-            "nic_bytes_per_s": NIC_BYTES_PER_S,
+            "id": f"{one.name}-gpus",
+            "place": one.name,
+            "gpu": one.gpu,
+            "num_hosts": one.num_hosts,
+            "nic_bytes_per_s": one.nic_bytes_per_s,
         }
-        for name, _, count in buildings
+        for one in buildings
     ]
     links = [_link(point, one, other) for one, other in itertools.combinations(buildings, 2)]
     return PlanRequest.model_validate(
@@ -152,16 +196,15 @@ def request_of(point: Point, time_limit_s: float) -> PlanRequest:
     )
 
 
-def _link(point: Point, one: tuple[str, str, int], other: tuple[str, str, int]) -> dict[str, Any]:
-    """Every building sends to each other one an equal part of what the smallest can send."""
+def _link(point: Point, one: Building, other: Building) -> dict[str, Any]:
+    """Every building sends to each other one an equal part of what the weakest can send."""
     buildings = buildings_of(point)
-    near = one[1] == other[1] and len(point.regions) > 1
-    smallest = min(hosts for _, _, hosts in buildings)
+    near = one.region == other.region and len(point.regions) > 1
     return {
-        "id": f"{one[0]}-{other[0]}",
-        "from_place": one[0],
-        "to_place": other[0],
-        "capacity_bytes_per_s": smallest * HOST_GPUS * NIC_BYTES_PER_S / (len(buildings) - 1),
+        "id": f"{one.name}-{other.name}",
+        "from_place": one.name,
+        "to_place": other.name,
+        "capacity_bytes_per_s": min(own.leaving_bytes_per_s for own in buildings) / (len(buildings) - 1),
         "oversubscription": min(NEAR_OVERSUBSCRIPTION, point.oversubscription) if near else point.oversubscription,
         "distance_km": NEAR_KM if near else point.distance_km,
         "loss_probability": 0.0 if near else point.loss,
@@ -181,6 +224,7 @@ def row_of(point: Point, time_limit_s: float) -> Row | None:
         found.metrics.iteration_s,
         found.proof.relative_gap,
         found.placement.crossing,
+        found.configuration.layer_split,
         {one.name: one.iteration_s for one in found.baselines if one.iteration_s is not None},
     )
 
@@ -208,7 +252,9 @@ def report(rows: list[Row], num_missing: int) -> Iterator[str]:
             yield f"- {value:.2f}x at {row.point} ({row.ours_s:.3f} s, {row.crossing}, gap {100 * row.gap:.1f} %)"
     crossings = {kind: sum(row.crossing == kind for row in rows) for kind in ("none", "dp_out", "pp_out", "mixed")}
     least = min(value for pairs in columns.values() for value, _ in pairs)
-    yield "\nOur plans: " + ", ".join(f"{count} {kind}" for kind, count in crossings.items()) + "."
+    by_type = sum(row.layer_split == "by_gpu_type" for row in rows)
+    counted = ", ".join(f"{count} {kind}" for kind, count in crossings.items())
+    yield f"\nOur plans: {counted}; {by_type} share out layers by GPU type."
     yield f"Least speed-up of all: {least:.6f}; points without a plan: {num_missing}."
 
 
@@ -224,11 +270,14 @@ def main() -> int:
     chosen = points(arguments.points, arguments.seed)
     rows: list[Row] = []
     with ProcessPoolExecutor(arguments.workers, mp_context=get_context("forkserver")) as pool:
-        for row in pool.map(row_of, chosen, [arguments.time_limit] * len(chosen)):
+        running = [pool.submit(row_of, point, arguments.time_limit) for point in chosen]
+        for done in as_completed(running):
+            row = done.result()
             if row is not None:
                 rows.append(row)
                 times = ", ".join(f"{name} {value / row.ours_s:.2f}" for name, value in row.baselines_s.items())
-                sys.stderr.write(f"{row.point}: {row.ours_s:.3f} s {row.crossing}: {times}\n")
+                sys.stderr.write(f"{row.point}: {row.ours_s:.3f} s {row.crossing} {row.layer_split}: {times}\n")
+    rows.sort(key=lambda row: chosen.index(row.point))
     if not rows:
         sys.stdout.write("no point has a plan\n")
         return 1

@@ -22,7 +22,7 @@ from solver.space.by_type import TypeCost, shared_layers, type_costs
 Routes = tuple[RouteCount, ...]
 TypedPattern = Literal["types", "types_in_regions", "ranks_whole"]
 ALL_PATTERNS: tuple[TypedPattern, ...] = ("types", "types_in_regions", "ranks_whole")
-MOST_TIMED = 4  # placements of one configuration, those with the quickest slowest rank
+MOST_TIMED = 3  # placements of one configuration, those with the quickest slowest rank
 
 
 @dataclass(frozen=True)

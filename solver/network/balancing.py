@@ -120,6 +120,7 @@ def dqplb_efficiency(num_connections: int, queue_pairs: int, num_planes: int) ->
     return occupied / (1.0 + (collision_slowdown(flows, num_planes) - 1.0) / sqrt(queue_pairs))
 
 
+@lru_cache(maxsize=65_536)
 def balanced_efficiency(method: LoadBalancing, *, num_connections: int, queue_pairs: int, num_planes: int) -> float:
     """Share of a link's capacity under a balancing method. Spraying needs receivers that reorder; the caller checks.
 

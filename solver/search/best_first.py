@@ -53,6 +53,7 @@ class Search:
     hooks: Hooks
     complete: bool = False
     open_bound: float = 0.0
+    _first: set[Candidate] = field(default_factory=set)
     _kinds: Kinds = field(default_factory=Kinds)
     _tried: list[Tried] = field(default_factory=list)
     _history: History = field(default_factory=History)
@@ -173,10 +174,14 @@ class Search:
         self._work(WORK_PER_DRAFT_S / 4)
         if self.frontier.bound[index] < self._cut():
             for candidate in self._placed(configuration):
+                if candidate in self._first:
+                    continue
                 self._consider(self._timed(candidate), "search")
-                if not planned and self.best.plan is not None:
-                    self.frontier.explored.discard(index)
-                    break
+                if not planned:
+                    self._first.add(candidate)
+                    if self.best.plan is not None:
+                        self.frontier.explored.discard(index)
+                        break
         self._steps_s.append(self.hooks.clock() - began_s)
 
     def _placed(self, configuration: Configuration) -> Iterator[Candidate]:

@@ -12,10 +12,10 @@ import numpy as np
 
 from solver.context import Context
 from solver.cost.columns import FloatArray
-from solver.cost.memory import static_memory
+from solver.cost.memory import peak_activations, static_memory
 from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost
-from solver.space.bounded import Bounds
+from solver.space.bounded import BoolArray, Bounds
 from solver.space.enumerate import Space, ranks_by_type
 from solver.space.guess import guess_s
 from solver.space.layers import LayerSplit
@@ -73,11 +73,11 @@ def unequal_bounds(context: Context, space: Space) -> Bounds:
     distance = distance_s(price, smallest, np.full(len(columns), np.inf), there_and_back_s)
     parts = [work_s, there_and_back_s(np.zeros(len(columns))), distance]
     bound_s = np.maximum.reduce(parts) + _update_s(types, space)
-    lacking, room = _lacking_bytes(types, space, whole)
+    lacking = _lacking_bytes(types, space, whole)
     limit = max(context.memory_limit_bytes(machine.gpu) for machine in context.machines.values())
     return Bounds(
         iteration_s=bound_s,
-        guess_s=_guess_s(types, space, whole, bound_s=bound_s, room=room),
+        guess_s=_guess_s(types, space, whole, bound_s=bound_s),
         lightest_s=np.zeros(len(columns)),
         fits=lacking <= 0,
         least_memory_bytes=limit + lacking,
@@ -158,8 +158,8 @@ def _update_s(types: Types, space: Space) -> FloatArray:
     return least
 
 
-def _lacking_bytes(types: Types, space: Space, whole: StageCost) -> tuple[FloatArray, FloatArray]:
-    """By how much an average rank's memory is too small on the roomiest ranks, and the roomiest rank's room.
+def _lacking_bytes(types: Types, space: Space, whole: StageCost) -> FloatArray:
+    """By how much an average rank's memory is too small on the roomiest ranks.
 
     All ranks together hold the whole model's state and the activations of one micro-batch.
     """
@@ -174,8 +174,8 @@ def _lacking_bytes(types: Types, space: Space, whole: StageCost) -> tuple[FloatA
         ]
     )
     state = np.minimum.reduce([one - other for one, other in zip(full, empty, strict=True)])
-    lacking = (state + whole.activation_bytes - _best_ranks(rooms, types.held, pp)) / pp
-    return lacking, rooms.max(axis=0) - state / pp
+    lacking: FloatArray = (state + whole.activation_bytes - _best_ranks(rooms, types.held, pp)) / pp
+    return lacking
 
 
 def _best_ranks(values: FloatArray, held: FloatArray, num_ranks: IntArray) -> FloatArray:
@@ -200,15 +200,29 @@ def _static_bytes(price: StageCosts, parameters: FloatArray, experts: FloatArray
     ).total_bytes
 
 
-def _guess_s(types: Types, space: Space, whole: StageCost, *, bound_s: FloatArray, room: FloatArray) -> FloatArray:
+def _guess_s(types: Types, space: Space, whole: StageCost, *, bound_s: FloatArray) -> FloatArray:
     """The usual guess with an average rank first, and what whole layers cost."""
     columns = space.columns
     per_rank = bound_s / np.maximum(columns.num_microbatches * whole.total_s, 1e-12)
-    first = replace(
-        whole,
-        forward_s=whole.forward_s * per_rank,
-        input_grad_s=whole.input_grad_s * per_rank,
-        activation_bytes=whole.activation_bytes / columns.pp,
-    )
+    first = replace(whole, forward_s=whole.forward_s * per_rank, input_grad_s=whole.input_grad_s * per_rank)
     coarse = 1.0 + COARSE * columns.pp * columns.vpp / types.context.job.num_layers
+    room = np.where(_usual_fits(types, space, whole, bound_s), np.inf, 0.0)
     return guess_s(types.context, space, first, whole, bound_s=bound_s * coarse, room=room)
+
+
+def _usual_fits(types: Types, space: Space, whole: StageCost, bound_s: FloatArray) -> BoolArray:
+    """Some type has memory for usual schedules on the first rank, and every other one where it comes last.
+
+    Each type has as many layers per rank as it does in the time of the bound.
+    """
+    context, columns = types.context, space.columns
+    first, last = np.zeros(len(columns), dtype=bool), np.ones(len(columns), dtype=bool)
+    for price, layer_s, held in zip(types.prices, types.layer_s, types.held, strict=True):
+        part = bound_s / (columns.num_microbatches * layer_s) / context.job.num_layers
+        static = _static_bytes(price, part * whole.parameters, part * whole.expert_parameters)
+        room = context.memory_limit_bytes(price.machine.gpu) - static
+        used = np.minimum(held, columns.pp).astype(np.int64)
+        activations = part * price.of(*kinds(context, 0, context.job.num_layers)).activation_bytes
+        first |= peak_activations(columns, 0) * activations <= room
+        last &= (used == 0) | (peak_activations(columns, columns.pp - used) * activations <= room)
+    return first & last

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from models.request import PlanRequest
 from solver.baselines.run import Effort, Tried, try_policies
 from solver.context import Context
 from solver.frontier import Frontier
@@ -15,7 +16,11 @@ ALLOWED = {"tp": [4], "cp": [1], "pp": [4], "micro_batch_sequences": [1], "recom
 
 
 def tried_on(hosts: tuple[int, ...]) -> tuple[Context, list[Tried]]:
-    context = context_of(job(hosts=hosts, batch=48, allowed=ALLOWED))
+    return tried_of(job(hosts=hosts, batch=48, allowed=ALLOWED))
+
+
+def tried_of(request: PlanRequest) -> tuple[Context, list[Tried]]:
+    context = context_of(request)
     frontier = Frontier(context, enumerate_space(context.request), Goal.of(context))
     frontier.load(float("inf"), planned=False)
     effort = Effort(lambda: 0.0, lambda: False, deadline=float("inf"), ends_s=float("inf"))
@@ -34,3 +39,38 @@ def test_what_a_policy_keeps_in_one_building_stays_there(hosts: tuple[int, ...])
         kept = routes if one.policy.exchanges else list(zip(*routes, strict=True))
         assert all(len(set(together)) == 1 for together in kept), one.policy.name
     assert any(one.best is not None for one in tried)
+
+
+def two_regions() -> PlanRequest:
+    """Two regions of two buildings each, H100 and B200 in both."""
+    document = job(hosts=(2, 1, 2, 1), batch=48, allowed=ALLOWED).model_dump(mode="json")
+    cluster = document["cluster"]
+    for number, (place, pool) in enumerate(zip(cluster["places"], cluster["pools"], strict=True)):
+        place["parent"] = f"region{number // 2}"
+        pool["gpu"] = ("H100-SXM-80G", "B200-SXM")[number % 2]
+    cluster["places"] = [{"id": name, "level": "region"} for name in ("region0", "region1")] + cluster["places"]
+    return PlanRequest.model_validate(document)
+
+
+def test_sailor_alone_shares_out_layers_by_type_and_keeps_replicas_in_a_region() -> None:
+    context, tried = tried_of(two_regions())
+    region = {pool.id: context.topology.enclosing(pool.place, "region") for pool in context.pools}
+    splits = {one.policy.name: one.best.candidate.configuration.layer_split for one in tried if one.best is not None}
+    assert splits.pop("sailor-like") == "by_gpu_type"
+    assert set(splits.values()) == {"even"}
+    sailor = next(one for one in tried if one.policy.name == "sailor-like")
+    assert sailor.best is not None
+    ranks = zip(*(route.pools for route in sailor.best.candidate.routes), strict=True)
+    assert all(len({region[context.pools[pool].id] for pool in pools}) == 1 for pools in ranks)
+
+
+def test_even_plans_of_baselines_use_the_fastest_type_that_holds_them() -> None:
+    document = job(hosts=(4, 2), batch=48, allowed={**ALLOWED, "dp": [1], "layer_split": ["even"]}).model_dump(
+        mode="json"
+    )
+    document["cluster"]["pools"][1]["gpu"] = "B200-SXM"
+    context, tried = tried_of(PlanRequest.model_validate(document))
+    pools = [one.best.candidate.routes for one in tried if one.best is not None]
+    assert pools
+    for routes in pools:
+        assert {context.pools[pool].gpu.name for route in routes for pool in route.pools} == {"B200-SXM"}
