@@ -25,7 +25,8 @@ from solver.verify.replay import BrokenOrderError, replay_shape
 MOST_STATES = 6_000_000
 FINEST_TICKS = 1_000_000_000  # per operation; windows are whole numbers of any size
 WORK_S = 6e-8  # to look at one state, about twice what it takes on a core of 2020
-STEP, FIRST_WORK = 600_000, 3_000_000
+STEP = 600_000
+FIRST_PASSES = 300  # work of the first questions in passes over all machines
 STALE = 3  # a corridor so many times narrower is worth a fresh start
 PARTS = 8  # a seeker closes in on the end of what its work can answer to this part of the gap
 
@@ -40,6 +41,7 @@ class Corridor:
     low: int
     high: int
     weight: Floats
+    first_work: int
     until_s: float
 
     @property
@@ -75,11 +77,13 @@ def close_by_lattice(search: Search, *, until_s: float) -> bool:
         return False
     ticks = quantise(search.shape, lattice_tick_s(search.shape), "down")
     lattice = lattice_of(ticks.shape)
-    if num_states(lattice) > MOST_STATES:
+    size = num_states(lattice)
+    if size > MOST_STATES:
         return False
     low = floor(search.bound_s / ticks.tick_s * (1 - 1e-9)) if ticks.exact else 0
     weight = np.ones(len(lattice.machines.length))
-    corridor = Corridor(search, ticks, lattice, low, _value_ticks(search, ticks), weight, until_s)
+    high = _value_ticks(search, ticks)
+    corridor = Corridor(search, ticks, lattice, low, high, weight, FIRST_PASSES * size, until_s)
     least, work = least_open(lattice, corridor.low, corridor.high, lambda: search.over)
     charge(search.clock, work * WORK_S)
     _refuted(corridor, least - 1)
@@ -149,8 +153,8 @@ def _narrowing(corridor: Corridor) -> Iterator[tuple[int, int]]:
 
     A horizon that is neither refuted nor reached when the next is drawn stayed open.
     """
-    yield corridor.low, FIRST_WORK
-    work = FIRST_WORK
+    yield corridor.low, corridor.first_work
+    work = corridor.first_work
     while True:
         below, target = corridor.low, corridor.low + corridor.near
         while corridor.low < corridor.high:
@@ -164,7 +168,7 @@ def _narrowing(corridor: Corridor) -> Iterator[tuple[int, int]]:
 
 def _proving(corridor: Corridor) -> Iterator[tuple[int, int]]:
     """A tick below the best value: the refutation is the whole proof, what is reached is better. Restarts know more."""
-    work = FIRST_WORK
+    work = corridor.first_work
     while True:
         yield corridor.high - 1, work
         work *= 3
