@@ -40,66 +40,64 @@ class Rows(NamedTuple):
 @compiled
 def lay_rows(machines: Machines, k: int, order: Ints, rows: Rows) -> tuple[int, int]:
     """The states that the decided orders and memory leave; returns the numbers of rows and of states."""
-    length, room, table = machines.length[k], machines.room[k], rows.table
     first_y, last_y, start = rows.first_y, rows.last_y, rows.start
-    ranked = machines.is_rank[k] == 1
-    place, row = 0, 0
-    for z in range(length[2] + 1):
-        first, last = z if ranked else 0, length[1]
+    room = machines.room[k] if machines.is_rank[k] == 1 else machines.room[k, :0]
+    y_jobs, z_jobs = machines.length[k, 1], machines.length[k, 2]
+    row, place = 0, 0
+    for z in range(z_jobs + 1):
+        first, last, low, high = z if room.size > 0 else 0, y_jobs, 0, machines.length[k, 0]
+        from_first, from_last, from_row = 1, 0, 0
         if z > 0:
-            first = max(first, order[2, 0, z - 1])
-        if z < length[2]:
-            last = min(last, order[2, 1, z])
+            first, low = max(first, order[2, 0, z - 1]), order[1, 0, z - 1]
+            from_first = max(first_y[z - 1], order[2, 0, z - 1])
+            from_last = min(last_y[z - 1], order[2, 1, z - 1])
+            from_row = start[z - 1] - first_y[z - 1]
+        if z < z_jobs:
+            last, high = min(last, order[2, 1, z]), order[1, 1, z]
         first_y[z], last_y[z], start[z] = first, last, row
-        for y in range(first, last + 1):
-            low, high = _row(length, order, y, z)
-            if ranked:
-                low, high = max(low, y), min(high, y + room[y - z])
-            table[row, LOW], table[row, HIGH], table[row, AT] = low, high, place - low
-            table[row, Y], table[row, Z] = y, z
-            place += max(high - low + 1, 0)
-            _enter_by_y(table, row, order, y > first)
-            _enter_by_z(table, row, order, first_y, last_y, start)
-            row += 1
+        bounds, source = (z, first, last, low, high), (from_first, from_last, from_row)
+        place = _lay(rows.table, row, bounds, source, order[0, :, :y_jobs], order[1], room, place)
+        row += max(last - first + 1, 0)
     return row, place
 
 
 @compiled
-def _row(length: Ints, order: Ints, y: int, z: int) -> tuple[int, int]:
-    """First and last x with y and z done, by the orders of the last and the next job of both other streams."""
-    low, high = 0, length[0]
-    if y > 0:
-        low = max(low, order[0, 0, y - 1])
-    if z > 0:
-        low = max(low, order[1, 0, z - 1])
-    if y < length[1]:
-        high = min(high, order[0, 1, y])
-    if z < length[2]:
-        high = min(high, order[1, 1, z])
-    return low, high
-
-
-@compiled
-def _enter_by_y(table: Ints, row: int, order: Ints, has_source: bool) -> None:
-    """The states that job y - 1 of the second stream leads here, from the row before."""
-    table[row, BY_Y], table[row, BY_Y + 1] = 0, -1
-    if has_source:
-        y = table[row, Y]
-        table[row, BY_Y] = max(table[row, LOW], table[row - 1, LOW], order[0, 0, y - 1])
-        table[row, BY_Y + 1] = min(table[row, HIGH], table[row - 1, HIGH], order[0, 1, y - 1])
-        table[row, BY_Y + 2] = table[row - 1, AT]
-
-
-@compiled
-def _enter_by_z(table: Ints, row: int, order: Ints, first_y: Ints, last_y: Ints, start: Ints) -> None:
-    """The states that job z - 1 of the third stream leads here, from the row of as many y."""
-    table[row, BY_Z], table[row, BY_Z + 1] = 0, -1
-    y, z = table[row, Y], table[row, Z]
-    if z > 0 and first_y[z - 1] <= y <= last_y[z - 1] and order[2, 0, z - 1] <= y <= order[2, 1, z - 1]:
-        source = start[z - 1] + y - first_y[z - 1]
-        table[row, BY_Z] = max(table[row, LOW], table[source, LOW], order[1, 0, z - 1])
-        table[row, BY_Z + 1] = min(table[row, HIGH], table[source, HIGH], order[1, 1, z - 1])
-        table[row, BY_Z + 2] = table[source, AT]
+def _lay(
+    table: Ints,
+    row: int,
+    bounds: tuple[int, int, int, int, int],
+    source: tuple[int, int, int],
+    order_y: Ints,
+    order_z: Ints,
+    room: Ints,
+    place: int,
+) -> int:
+    """The rows of one z, each with the states that lead into it from the row before and from the row of z - 1."""
+    z, first, last, least, most = bounds
+    from_first, from_last, from_row = source
+    y_jobs = order_y.shape[1]
+    for y in range(first, last + 1):
+        low, high = least, most
+        if y > 0:
+            low = max(low, order_y[0, y - 1])
+        if y < y_jobs:
+            high = min(high, order_y[1, y])
+        if room.size > 0:
+            low, high = max(low, y), min(high, y + room[y - z])
+        here = table[row]
+        here[LOW], here[HIGH], here[AT], here[Y], here[Z] = low, high, place - low, y, z
+        here[BY_Y], here[BY_Y + 1], here[BY_Z], here[BY_Z + 1] = 0, -1, 0, -1
+        if y > first:
+            before = table[row - 1]
+            here[BY_Y], here[BY_Y + 2] = max(low, before[LOW]), before[AT]
+            here[BY_Y + 1] = min(high, before[HIGH], order_y[1, y - 1])
+        if from_first <= y <= from_last:
+            before = table[from_row + y]
+            here[BY_Z], here[BY_Z + 2] = max(low, before[LOW]), before[AT]
+            here[BY_Z + 1] = min(high, before[HIGH], order_z[1, z - 1])
+        place += max(high - low + 1, 0)
+        row += 1
+    return place
 
 
 @compiled
