@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import cycle
 from math import floor
 
 import numpy as np
 
 from solver.clock import charge
+from solver.cpsat.descent import CHUNK_WORK_S
 from solver.cpsat.search import Search
 from solver.lattice.columns import Lattice, lattice_of
 from solver.lattice.dive import OPEN, REACHED, REFUTED, Dive, least_open, num_states
 from solver.quantise import TickShape, coarse_tick_s, exact_tick_s, quantise
+from solver.schedules.tabu import tabu_orders
 from solver.verify.pipeline_shape import Floats, PipelineOrder, PipelineShape
 from solver.verify.replay import BrokenOrderError, replay_shape
 
@@ -27,6 +30,9 @@ FINEST_TICKS = 1_000_000_000  # per operation; windows are whole numbers of any 
 WORK_S = 6e-8  # to look at one state, about twice what it takes on a core of 2020
 STEP = 600_000
 FIRST_PASSES = 300  # work of the first questions in passes over all machines
+NARROWING_RULES = (0.0, 1.0), (1.0, 1.0), (0.3, 1.0), (1.0, 3.0), (0.0, 0.5)  # an open question is asked otherwise
+PROVING_RULES = (1.0, 1.0), (0.0, 1.0)
+PATIENCE = 12  # chunks of tabu search without a better order
 STALE = 3  # a corridor so many times narrower is worth a fresh start
 PARTS = 8  # a seeker closes in on the end of what its work can answer to this part of the gap
 
@@ -43,6 +49,8 @@ class Corridor:
     weight: Floats
     first_work: int
     until_s: float
+    polish: Iterator[PipelineOrder | None] | None = None
+    idle: int = 0
 
     @property
     def over(self) -> bool:
@@ -63,7 +71,7 @@ class Seeker:
     """
 
     targets: Iterator[tuple[int, int]]
-    rule: tuple[float, float]
+    rules: Iterator[tuple[float, float]]
     goes_on: bool
     dive: Dive | None = None
     work: int = 0
@@ -108,8 +116,8 @@ def _seek(corridor: Corridor) -> None:
     """Both seekers in steps, side by side where two workers are allowed, until the corridor is closed."""
     search = corridor.search
     abreast = search.problem.options.workers > 1
-    narrowing = Seeker(_narrowing(corridor), (0.0, 1.0), goes_on=False)
-    proving = Seeker(_proving(corridor), (1.0, 1.0), goes_on=True)
+    narrowing = Seeker(_narrowing(corridor), cycle(NARROWING_RULES), goes_on=False)
+    proving = Seeker(_proving(corridor), cycle(PROVING_RULES), goes_on=True)
     with ThreadPoolExecutor(1) as pool:
         while not corridor.over:
             dives = [_turn(corridor, seeker) for seeker in (narrowing, proving)]
@@ -118,6 +126,7 @@ def _seek(corridor: Corridor) -> None:
             if not abreast:
                 aside.result()
             _step(corridor, narrowing)
+            _polish(corridor)
             aside.result()
             done = [dive.work - work for dive, work in zip(dives, before, strict=True)]
             charge(search.clock, WORK_S * (max(done) if abreast else sum(done)))
@@ -144,7 +153,7 @@ def _turn(corridor: Corridor, seeker: Seeker) -> Dive:
     if dive is None or dive.status != OPEN or dive.work >= seeker.work or dive.horizon < corridor.low or stale:
         target, seeker.work = next(seeker.targets)
         seeker.gap = corridor.high - corridor.low
-        dive = seeker.dive = Dive(corridor.lattice, target, weight=corridor.weight, rule=seeker.rule)
+        dive = seeker.dive = Dive(corridor.lattice, target, weight=corridor.weight, rule=next(seeker.rules))
     return dive
 
 
@@ -154,7 +163,7 @@ def _narrowing(corridor: Corridor) -> Iterator[tuple[int, int]]:
     A horizon that is neither refuted nor reached when the next is drawn stayed open.
     """
     yield corridor.low, corridor.first_work
-    work = corridor.first_work
+    work = corridor.first_work // 8
     while True:
         below, target = corridor.low, corridor.low + corridor.near
         while corridor.low < corridor.high:
@@ -172,6 +181,19 @@ def _proving(corridor: Corridor) -> Iterator[tuple[int, int]]:
     while True:
         yield corridor.high - 1, work
         work *= 3
+
+
+def _polish(corridor: Corridor) -> None:
+    """One chunk of tabu search from the last order that the lattice has found, until some chunks bring nothing."""
+    if corridor.polish is None or corridor.over:
+        return
+    order = next(corridor.polish, None)
+    charge(corridor.search.clock, CHUNK_WORK_S)
+    corridor.idle = corridor.idle + 1 if order is None else 0
+    if order is not None:
+        _take(corridor, order, "tabu")
+    elif corridor.idle >= PATIENCE:
+        corridor.polish = None
 
 
 def _learn(corridor: Corridor, seeker: Seeker) -> None:
@@ -194,10 +216,23 @@ def _refuted(corridor: Corridor, target: int) -> None:
 
 
 def _reached(corridor: Corridor, order: PipelineOrder) -> None:
-    """Offer the order; one that operations of no time have tied into a circle is no answer."""
+    """Offer an order of the lattice, and let tabu search polish it."""
+    search = corridor.search
+    if _take(corridor, order, "lattice") and search.order is not None:
+        search.slices += 1
+        seed = search.problem.options.seed + search.slices
+        corridor.polish = tabu_orders(
+            search.shape, search.order, seed=seed, target_s=search.bound_s, stop=lambda: corridor.over
+        )
+        corridor.idle = 0
+
+
+def _take(corridor: Corridor, order: PipelineOrder, generator: str) -> bool:
+    """Whether it was better; an order that operations of no time have tied into a circle is none."""
     try:
-        corridor.search.offer(order, "lattice")
+        better = corridor.search.offer(order, generator)
         value = round(replay_shape(corridor.ticks.shape, order).makespan_s)
     except BrokenOrderError:
-        return
+        return False
     corridor.high = min(corridor.high, value)
+    return better
