@@ -101,7 +101,8 @@ def _slower_s(slower: list[StageCosts], shares: Shares, num_faster: IntArray) ->
 
     The GPUs beyond are more than a whole number k of ranks with all their replicas, so k + 1 ranks have a replica on a
     slower type. It takes m times the work of its rank, and the largest of k + 1 is at least the lightest of all; of
-    three or more at least the lightest inner rank; of all ranks the average and both ends.
+    three or more at least the lightest inner rank, and a heavier one where there are not so many light ones; of all
+    ranks the average and both ends.
     """
     price = least_of(slower)
     columns = price.columns
@@ -115,6 +116,9 @@ def _slower_s(slower: list[StageCosts], shares: Shares, num_faster: IntArray) ->
     heaviest: FloatArray = np.maximum.reduce([average, *ends])
     most = np.where(num_ranks >= columns.pp, heaviest, lightest)
     most = np.where((num_ranks > 2) & (columns.pp > 2), np.maximum(most, inner), most)
+    light, heavy, num_light = shares.inner_ranks()
+    heavier = (num_ranks - 2 > num_light) & (columns.pp > 2)
+    most = np.where(heavier, np.maximum(most, inner * heavy / light), most)
     bound: FloatArray = np.where(num_ranks > 0, columns.num_microbatches * most, 0.0)
     return bound
 
@@ -163,11 +167,11 @@ def _room_bytes(prices: list[StageCosts], shares: Shares, rank: IntArray, cost: 
 
 
 def _inner_rank_s(price: StageCosts, shares: Shares) -> FloatArray:
-    """Work of one micro-batch on a rank between the ends: smaller shares of the cheaper kind; infinite without one."""
+    """Work of one micro-batch on the lightest rank between the ends, of the cheaper kind; infinite without one."""
     columns = price.columns
     kinds_there = [price.of(1, 0).total_s, price.of(0, 1).total_s]
     layer_s = np.minimum.reduce([one for one in kinds_there if not len(one) or float(one.max(initial=0.0)) > 0])
-    inner: FloatArray = np.where(columns.pp > 2, columns.vpp * shares.split.middle * layer_s, np.inf)
+    inner: FloatArray = np.where(columns.pp > 2, shares.inner_ranks()[0] * layer_s, np.inf)
     return inner
 
 

@@ -131,6 +131,22 @@ class Shares:
         begin = np.where(stage <= 0, 0, inner)
         return np.where(stage >= stages, self.num_layers, begin)
 
+    def inner_ranks(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Layers of the lighter and of the heavier ranks between the ends, and how many are light.
+
+        Stages from `longer_from` on have one layer more. Round and round that is all chunks from one on, and of the
+        ranks from one on the chunk before; in a V the way back or a part of it, and the end of the way forth.
+        """
+        pp, vpp, inner = self.columns.pp, self.columns.vpp, np.maximum(self.columns.pp - 2, 0)
+        longer_from = pp * vpp - 1 - self.split.num_more
+        chunk, rank = np.divmod(longer_from, pp)
+        folded, forth = self.family == V_FAMILY, longer_from <= pp
+        num_light = np.where(forth, longer_from - 1, inner - (2 * pp - 1 - longer_from))
+        num_light = np.clip(np.where(folded, num_light, rank - 1), 0, inner)
+        most = np.where(folded, np.where(forth, 2, 1), vpp - chunk)
+        base = vpp * self.split.middle
+        return np.where(num_light > 0, base + most - 1, base + most), base + most, num_light
+
     def stage_of(self, chunk: int, rank: IntArray) -> IntArray:
         """Stage that is chunk `chunk` of a rank: round and round, or folding back in a V."""
         pp = self.columns.pp

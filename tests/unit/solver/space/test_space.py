@@ -16,7 +16,7 @@ from solver.space.bounds import cheap_bounds, lower_bounds, speed_of_light_s
 from solver.space.enumerate import enumerate_space
 from solver.space.layers import layers_per_stage
 from solver.space.pricing import Shares, StageCosts
-from tests.build_job import FIXED, context_of, job
+from tests.build_job import ARCHITECTURE, FIXED, context_of, job
 
 
 @given(st.integers(1, 200), st.integers(1, 40), st.floats(0, 3), st.floats(0, 3))
@@ -40,6 +40,27 @@ def test_vector_and_scalar_split_agree() -> None:
         starts = np.cumsum([0, *configuration.layers_per_stage])
         for stage in range(configuration.degrees.num_stages):
             assert shares.start(np.full(len(space), stage))[row] == starts[stage]
+
+
+def test_ranks_between_the_ends_are_light_or_heavy() -> None:
+    context = context_of(job(allowed={}, workload={"architecture": {**ARCHITECTURE, "num_layers": 23}}))
+    space = enumerate_space(context.request)
+    shapes = np.stack([space.columns.pp, space.columns.vpp, space.family])
+    space = space.take(np.unique(shapes, axis=1, return_index=True)[1])
+    price = StageCosts(context, next(iter(context.machines.values())), space.columns)
+    light, heavy, num_light = Shares.of(price, space.family).inner_ranks()
+    num_checked = 0
+    for row in np.flatnonzero(space.columns.pp > 2).tolist():
+        configuration = configuration_of(context, space, row)
+        layers = [0] * configuration.degrees.pp
+        for stage, count in enumerate(configuration.layers_per_stage):
+            layers[configuration.rank_of_stage(stage)] += count
+        inner = sorted(layers[1:-1])
+        assert inner[0] == light[row], configuration
+        assert inner[: num_light[row]] == [light[row]] * int(num_light[row]), configuration
+        assert inner[num_light[row] :] == [heavy[row]] * (len(inner) - int(num_light[row])), configuration
+        num_checked += 1
+    assert num_checked > 10
 
 
 def test_every_configuration_obeys_the_divisibility_rules() -> None:
