@@ -141,7 +141,7 @@ def export(
         typer.echo(text, nl=False)
         return
     write(out, text.encode())
-    for line in (f"for {exporter.target.tool} {exporter.target.versions}", *exporter.not_expressed(found, asked)):
+    for line in exporter.notes(found, asked):
         ERR.print(line, highlight=False, markup=False, soft_wrap=True)
 
 

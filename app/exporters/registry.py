@@ -74,9 +74,11 @@ class Exporter:
     target: Target = PEOPLE
     losses: Losses = no_losses
 
-    def not_expressed(self, plan: Plan, request: PlanRequest | None) -> Iterator[str]:
-        """Its losses as lines for people, each safe to print."""
-        return (one_line(f"not expressed: {loss}") for loss in self.losses(plan, request))
+    def notes(self, plan: Plan, request: PlanRequest | None) -> Iterator[str]:
+        """What a person should know of it, line by line and safe to print: the tool it is for, and its losses."""
+        if self.target is not PEOPLE:
+            yield one_line(f"for {self.target.tool} {self.target.versions}")
+        yield from (one_line(f"not expressed: {loss}") for loss in self.losses(plan, request))
 
 
 def export_notes(plan: Plan, request: PlanRequest | None = None) -> str:

@@ -202,3 +202,15 @@ def test_a_database_that_does_not_answer_is_told_in_words(arguments: tuple[str, 
     assert "it does not answer" in told
     assert "ISTHMUS_DATABASE_URL" in told
     assert "Traceback" not in told
+
+
+def test_an_export_tells_the_tool_it_is_for_unless_that_is_a_person(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = _file(tmp_path, fake_solver.tiny_plan(2.0).model_dump(mode="json"))
+    for kind, told in (("chrome-trace", "for Perfetto"), ("export-notes", "")):
+        assert _run(settings, "export", source, "--format", kind, "--out", str(tmp_path / kind)) == 0
+        first, *rest = capsys.readouterr().err.splitlines()
+        assert first.startswith("written: ")
+        assert bool(rest) is bool(told)
+        assert "".join(rest).startswith(told)
