@@ -207,8 +207,9 @@ def _fault(error: Mapping[str, Any], document: Any) -> Fault:
             code = "unknown-name"
     context = error.get("ctx", {})
     allowed = ", ".join(text.format(context[key]) for key, text in _BOUNDS.items() if context.get(key) is not None)
-    what = _with_value(message, error, code)
-    remedy = message.partition(": ")[2] if kind == "value_error" else ""
+    what, remedy = _with_value(message, error, code), ""
+    if kind == "value_error" and ": " in message:
+        what, _, remedy = message.rpartition(": ")  # our own messages end in what to do
     return Fault(
         code=code,
         what=what[:800],
