@@ -27,7 +27,7 @@ WEIGHT_SHARES = np.linspace(0.25, 0.5, 11)
 GENERATORS: Mapping[str, tuple[str, tuple[str, ...] | None]] = {
     "1F1B": ("fused", ("one_f_one_b",)),
     "ZBH1": ("one_way", ("zb_h1",)),
-    "ZBV": ("v", None),
+    "ZBV": ("v", ("zbv",)),
     "CrossUDSub": ("one_way", ("cross_greedy_sub",)),
     "CrossUD": ("one_way", None),
     "CrossWave": ("v", None),
