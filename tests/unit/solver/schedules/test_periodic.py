@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import count, islice, pairwise
+from random import Random
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from models.schedule import PipelineProblem
 from solver.cpsat.search import Search
 from solver.cpsat.solve import start
 from solver.cpsat.steady import repeat
-from solver.schedules.dispatch import with_messages
+from solver.schedules.dispatch import Policy, greedy_order, with_messages
+from solver.schedules.dispatch_choice import GUIDED
 from solver.schedules.periodic import SteadyState, busiest_s, steady_states
 from solver.schedules.portfolio import candidates, quick_schedule
 from solver.schedules.unrolling import guide_of, in_flight, orders_of, periodic, unrolled
@@ -147,3 +150,20 @@ def test_a_search_takes_the_best_of_all_rounds() -> None:
     repeat(search, 5.0)
     assert search.value_s <= before_s
     assert search.generator == "periodic"
+
+
+@given(st.randoms(use_true_random=False), st.integers(1, 6))
+@settings(max_examples=30, deadline=None)
+def test_a_guide_that_never_idles_is_followed(random: Random, num_microbatches: int) -> None:
+    """One rank, any order of F, B and W that data allows: the guided list scheduler runs it as it is."""
+    shape = shape_of(pipeline(1, num_microbatches))
+    done, sequence = [0, 0, 0], []
+    while done[2] < num_microbatches:
+        ready = [kind for kind in range(3) if done[kind] < (num_microbatches if kind == 0 else done[kind - 1])]
+        kind = random.choice(ready)
+        sequence.append(shape.operation_id(kind, 0, done[kind]))
+        done[kind] += 1
+    guide = np.zeros(shape.num_operations)
+    guide[sequence] = np.arange(len(sequence))
+    order = greedy_order(shape, Policy(GUIDED), guide=guide)
+    assert order.rank_ops[0].tolist() == sequence
