@@ -103,9 +103,15 @@ def fleet(num_gpus: int, num_buildings: int, types: tuple[str, ...] = TYPES) -> 
     return {"name": f"fleet-{num_gpus}-{num_buildings}", "places": places, "pools": pools}
 
 
-def job(cluster: dict[str, Any] | str, batch: int) -> dict[str, Any]:
+def job(
+    cluster: dict[str, Any] | str, batch: int, architecture: str = "llama-3.1-405b", sequence_length: int = 8192
+) -> dict[str, Any]:
     """A request of the scale cases."""
-    workload = {"architecture": "llama-3.1-405b", "sequence_length": 8192, "global_batch_sequences": batch}
+    workload = {
+        "architecture": architecture,
+        "sequence_length": sequence_length,
+        "global_batch_sequences": batch,
+    }
     return {"workload": workload, "cluster": cluster}
 
 
@@ -114,6 +120,7 @@ def cases() -> tuple[Case, ...]:
     return (
         Case("two-buildings-16384", job("two-buildings", 2048), 30.0, first_s=3.0, gap=0.03, gap_s=30.0),
         Case("five-cloud-zones", named_entry("examples", "mixtral-five-zones"), 10.0, first_s=1.5),
+        Case("experts-16384", job("two-buildings", 16_384, "deepseek-v3", 4096), 8.0, first_s=8.0),
         Case("24-buildings-131072", job(fleet(131_072, 24), 16_384), 120.0, first_s=10.0, gap=0.05, gap_s=120.0),
         Case("64-buildings-1048576", job(fleet(1_048_576, 64), 65_536), 300.0, first_s=300.0),
     )
