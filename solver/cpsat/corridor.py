@@ -105,6 +105,7 @@ def _limits(search: Search, time_limit_s: float, *, first_solution: bool) -> Lim
         options.workers,
         options.seed,
         cancelled=search.cancelled,
+        left_s=lambda: search.left_s,
         first_solution=first_solution,
         counts_work=search.counts_work,
         cap_s=search.cap_s,

@@ -28,6 +28,7 @@ class Limits:
     seed: int = 0
     relative_gap: float = 0.0
     cancelled: Callable[[], bool] | None = None
+    left_s: Callable[[], float] | None = None
     first_solution: bool = False
     subsolvers: tuple[str, ...] = ()
     counts_work: bool = False
@@ -76,6 +77,8 @@ def run(instance: Instance, hint: PipelineOrder | None, limits: Limits) -> Found
     model.minimize(v.value)
     if hint is not None:
         add_hint(model, instance, v, hint)
+    if limits.left_s is not None and not limits.counts_work:  # to build a large model takes its time
+        limits = replace(limits, time_limit_s=min(limits.time_limit_s, limits.left_s()))
     solver = cp_model.CpSolver()
     set_parameters(solver, limits)
     stopper = _Stopper(instance, v, limits.cancelled)

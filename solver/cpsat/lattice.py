@@ -29,7 +29,8 @@ MOST_STATES = 6_000_000
 FINEST_TICKS = 1_000_000_000  # per operation; windows are whole numbers of any size
 WORK_S = 6e-8  # to look at one state, about twice what it takes on a core of 2020
 STEP = 600_000
-FIRST_PASSES = 300  # work of the first questions in passes over all machines
+OPERATIONS_PER_PASS = 6  # a question's least work: a pass over all machines for so many F; it grows with both
+FIRST_FACTOR, PROOF_FACTOR = 4, 16  # the bound itself and the proof are given so many times as much
 NARROWING_RULES = (0.0, 1.0), (1.0, 1.0), (0.3, 1.0), (1.0, 3.0), (0.0, 0.5)  # an open question is asked otherwise
 PROVING_RULES = (1.0, 1.0), (0.0, 1.0)
 PATIENCE = 12  # chunks of tabu search without a better order
@@ -47,7 +48,7 @@ class Corridor:
     low: int
     high: int
     weight: Floats
-    first_work: int
+    least_work: int
     until_s: float
     polish: Iterator[PipelineOrder | None] | None = None
     idle: int = 0
@@ -91,13 +92,18 @@ def close_by_lattice(search: Search, *, until_s: float) -> bool:
     low = floor(search.bound_s / ticks.tick_s * (1 - 1e-9)) if ticks.exact else 0
     weight = np.ones(len(lattice.machines.length))
     high = _value_ticks(search, ticks)
-    corridor = Corridor(search, ticks, lattice, low, high, weight, FIRST_PASSES * size, until_s)
+    corridor = Corridor(search, ticks, lattice, low, high, weight, _least_work(search, size), until_s)
     least, work = least_open(lattice, corridor.low, corridor.high, lambda: search.over)
     charge(search.clock, work * WORK_S)
     _refuted(corridor, least - 1)
     if lattice.complete and not corridor.over:
         _seek(corridor)
     return lattice.complete
+
+
+def _least_work(search: Search, num_states: int) -> int:
+    """What a search that never steps back takes, about."""
+    return num_states * max(search.shape.num_stages * search.shape.num_microbatches // OPERATIONS_PER_PASS, 1)
 
 
 def lattice_tick_s(shape: PipelineShape) -> float:
@@ -162,8 +168,8 @@ def _narrowing(corridor: Corridor) -> Iterator[tuple[int, int]]:
 
     A horizon that is neither refuted nor reached when the next is drawn stayed open.
     """
-    yield corridor.low, corridor.first_work
-    work = corridor.first_work // 8
+    yield corridor.low, FIRST_FACTOR * corridor.least_work
+    work = corridor.least_work
     while True:
         below, target = corridor.low, corridor.low + corridor.near
         while corridor.low < corridor.high:
@@ -177,7 +183,7 @@ def _narrowing(corridor: Corridor) -> Iterator[tuple[int, int]]:
 
 def _proving(corridor: Corridor) -> Iterator[tuple[int, int]]:
     """A tick below the best value: the refutation is the whole proof, what is reached is better. Restarts know more."""
-    work = corridor.first_work
+    work = PROOF_FACTOR * corridor.least_work
     while True:
         yield corridor.high - 1, work
         work *= 3

@@ -56,11 +56,11 @@ def search_pipeline(
     search.bound_s = lower_bound(problem)
     start(search)
     share = 1.0 if problem.num_operations <= LATTICE_OPERATIONS else LATTICE_SHARE
-    close_by_lattice(search, until_s=search.elapsed_s + share * search.left_s)
+    exact = close_by_lattice(search, until_s=search.elapsed_s + share * search.left_s)
     repeat(search, STEADY_SHARE * search.left_s)
     tune(search)
     descend(search, DESCENT_SHARE * search.left_s)
-    if problem.num_operations <= EXACT_OPERATIONS:
+    if not exact and problem.num_operations <= EXACT_OPERATIONS:
         prove_and_search(search)
     if not search.over and problem.objective == "makespan" and not (search.shape.sync_s > 0).any():
         improve(search, quantise(search.shape, coarse_tick_s(search.shape, WINDOW_TICKS), "up"))
