@@ -21,17 +21,18 @@ LayerSplit = Literal["even", "by_gpu_type"]
 Crossing = Literal["none", "dp_out", "pp_out", "mixed"]
 Ratio = Annotated[float, Field(ge=0, json_schema_extra={"unit": "1"})]
 TokensPerSecond = Annotated[float, Field(ge=0, json_schema_extra={"unit": "token/s"})]
-MODEL_PARALLEL_LIMIT = 1_048_576
 
 
 class Degrees(Frozen):
     """How many ways each dimension splits the work. GPUs used = tp * cp * pp * dp; ep lies inside dp * cp."""
 
-    tp: PositiveCount = Field(description="Tensor parallel.", examples=[8])
-    cp: PositiveCount = Field(1, description="Context parallel.", examples=[1])
-    ep: PositiveCount = Field(1, description="Expert parallel, inside cp * dp.", examples=[1])
-    pp: PositiveCount = Field(description="Pipeline ranks.", examples=[16])
-    dp: PositiveCount = Field(description="Replicas.", examples=[128])
+    tp: PositiveCount = Field(description="Tensor parallel: GPUs that share every matrix of a layer.", examples=[8])
+    cp: PositiveCount = Field(1, description="Context parallel: GPUs that share every sequence.", examples=[1])
+    ep: PositiveCount = Field(
+        1, description="Expert parallel: GPUs that share a layer's experts, inside cp * dp.", examples=[1]
+    )
+    pp: PositiveCount = Field(description="Pipeline ranks: stage groups that share the layers.", examples=[16])
+    dp: PositiveCount = Field(description="Data parallel: replicas that share the batch.", examples=[128])
     vpp: PositiveCount = Field(1, description="Model chunks per pipeline rank.", examples=[1])
 
     @property

@@ -1,6 +1,7 @@
 """The recipe: lint, space, bounds, best first; place, time, judge; keep the incumbent; stop when the bound says so.
 
-Owns the search and its certificate. Data in, data out: the clock, the progress and the cancellation are arguments.
+Owns the order of the steps and the kinds of outcome. Data in, data out: the clock, the progress and
+the cancellation are arguments.
 """
 
 from __future__ import annotations

@@ -17,8 +17,11 @@ from solver.evaluation.scheduling import Schedulers
 from solver.placement.problem import Prices
 
 
-def polish(context: Context, found: Draft, schedulers: Schedulers, time_limit_s: float) -> Iterator[Draft]:
-    """Drafts that may be better: priced placement first, then thorough schedules of the better of both."""
+def polish(context: Context, found: Draft, schedulers: Schedulers, until_s: float) -> Iterator[Draft]:
+    """Drafts that may be better: priced placement first, then thorough schedules of the better of both.
+
+    `until_s` on the schedulers' clock is when they should end; the schedules share what the placement has left of it.
+    """
     best = found
     if len(context.units) > 1:
         prices = prices_of(context, found)
@@ -27,7 +30,7 @@ def polish(context: Context, found: Draft, schedulers: Schedulers, time_limit_s:
             if priced is not None:
                 yield priced
                 best = min(best, priced, key=lambda one: one.iteration_s)
-    share = time_limit_s / max(len(set(best.problems)), 1)
+    share = max(until_s - schedulers.clock(), 0.0) / max(len(set(best.problems)), 1)
     better = draft(context, best.candidate, lambda problem: schedulers.thorough(problem, share), like=best)
     if better is not None:
         yield better

@@ -153,7 +153,8 @@ class Schedulers:
             charge(self.clock, len(named) * problem.num_operations * WORK_PER_OPERATION_S)
             return portfolio_timing(problem, named, stopped=self._late)
         workers = 1 if self.context.request.options.reproducible else self.context.request.options.workers
-        options = problem.options.model_copy(update={"time_limit_s": max(time_limit_s, 0.1), "workers": workers})
+        limit_s = max(min(time_limit_s, self.ends_s - self.clock()), 0.1)
+        options = problem.options.model_copy(update={"time_limit_s": limit_s, "workers": workers})
         limited = problem.model_copy(update={"options": options})
         found = search_pipeline(limited, cancelled=self.cancelled, clock=self.clock)
         assert found.order is not None, "the portfolio always finds an order"

@@ -254,12 +254,13 @@ class Search:
         for index, (_, found) in enumerate(promising):
             if self._stopped(deadline):
                 return
-            share_s = (deadline - self.hooks.clock()) / (len(promising) - index)
-            for better in polish(self.context, found, self._schedulers, share_s):
+            now = self.hooks.clock()
+            until_s = now + (deadline - now) / (len(promising) - index)
+            for better in polish(self.context, found, self._schedulers, until_s):
                 self._consider(better, "polish")
 
     def _promise(self, pair: tuple[float, Draft]) -> float:
-        """Half way between what a draft is worth and what its configuration may be worth at best."""
+        """What a draft is worth and what its configuration may be worth at best, together: only the order counts."""
         value, found = pair
         best_s = relaxed_bound_s(self.context, found.candidate.configuration)
         size = self.goal.sizes(self.context, columns_of(found.candidate.configuration))

@@ -44,11 +44,11 @@ def feasible(family: Family, problem: PipelineProblem, fixed: Mapping[Key, int],
 F, B, W = 0, 1, 2
 
 
-@pytest.mark.parametrize(("backward_at", "expected"), [(8, True), (6, True), (5, False)])
+@pytest.mark.parametrize(("backward_at", "expected"), [(8, True), (5, True), (4, False)])
 def test_data_arrives_after_the_latency(backward_at: int, expected: bool) -> None:
-    """F0 ends at 1, arrives at 3, B1 ends at 5, arrives at 7 - one tick of slack is in the domains of one rank."""
+    """F0 ends at 1 and arrives at 2, F1 and B1 end at 4, and the gradient arrives at 5."""
     problem = pipeline(2, 1, hops=[cut(0, 1.0)])
-    assert feasible(add_data, problem, {(F, 0, 0): 0, (B, 0, 0): backward_at}, {}) is (expected or backward_at >= 5)
+    assert feasible(add_data, problem, {(F, 0, 0): 0, (B, 0, 0): backward_at}, {}) is expected
 
 
 @pytest.mark.parametrize(("second", "expected"), [(2, True), (1, True)])
