@@ -36,12 +36,26 @@ from solver.search.incumbent import PROVEN, Incumbent
 from solver.space.bounds import speed_of_light_s
 from solver.space.enumerate import Space
 
-FIRST_SHARE, EXPLORE_SHARE, COMPARE_SHARE, POLISH_SHARE, LAST_SHARE = 0.85, 0.25, 0.45, 0.9, 0.96
-NUM_POLISHED, NUM_PROMISING = 3, 12
+# When the phases of `run` end, as shares of the time limit, in their order.
+EXPLORE_SHARE = 0.25  # the most promising configurations are placed and timed
+FIRST_SHARE = 0.85  # the same, while there is no plan at all
+COMPARE_SHARE = 0.45  # baselines, whose drafts are candidates too
+POLISH_SHARE = 0.9  # thorough schedules and priced placements of the best drafts
+LAST_SHARE = 0.96  # exploring again; what is left is for writing out the answer
+
 PATTERNS: tuple[Pattern, ...] = ("replicas_whole", "ranks_whole", "ranks_in_groups", "ranks_spread")
-TIGHTENED_PER_TRY, TIGHTEN_SHARE, PORTIONS_AT_ONCE = 8, 0.5, 4
+PORTIONS_AT_ONCE = 4  # priced before something else has its turn
+TIGHTENED_PER_TRY = 8  # bounds sharpened after a configuration was tried, at least,
+TIGHTEN_SHARE = 0.5  # and for this part of the time that it took
+NUM_PROMISING = 12  # drafts of different pipeline shapes that are weighed for polishing,
+NUM_POLISHED = 3  # and those of them that are polished
 WORTH_JUDGING = {"search": 0.01, "polish": 1e-9}  # relative improvement that makes a draft the incumbent
-WORK_PER_ROW_S, WORK_PER_PRICED_ROW_S, WORK_PER_DRAFT_S, WORK_PER_PLAN_S = 4e-6, 2e-5, 0.2, 0.8
+
+# Counted work, for a clock that counts: about what each takes on a core of 2020.
+WORK_PER_ROW_S = 4e-6
+WORK_PER_PRICED_ROW_S = 2e-5
+WORK_PER_DRAFT_S = 0.2
+WORK_PER_PLAN_S = 0.8
 
 
 @dataclass
