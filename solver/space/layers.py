@@ -77,7 +77,7 @@ def share_layers(
     a rank only grows with its layers, so whoever takes a layer at more than the least price gains nothing later.
 
     >>> share_layers(10, (1.0, 1.0, 2.0, 2.0), (0.0, 0.0, 0.0, 1.0), least=(1,) * 4, most=(9,) * 4)
-    (4, 3, 2, 1)
+    (3, 4, 2, 1)
     >>> share_layers(10, (1.0, 2.0), (0.0, 0.0), least=(1, 1), most=(4, 5)) is None
     True
     """

@@ -48,7 +48,7 @@ def damaged(data: bytes, chance: random.Random) -> bytes:
 def is_useful(fault: Fault) -> bool:
     """Whether a fault says what is wrong, in which file and what to do, in a few lines."""
     is_placed = re.match(r"[a-z]+\.(yaml|json|conf|csv|txt)(:\d+:\d+|$)", fault.where)
-    says_what_is_right = fault.allowed or ":" in fault.what
+    says_what_is_right = fault.allowed or ":" in fault.what or fault.remedy.startswith("use one of ")
     return bool(fault.what and fault.remedy and says_what_is_right and is_placed and len(fault.what) < 1500)
 
 
