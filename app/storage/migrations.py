@@ -48,15 +48,25 @@ def create_tables(engine: sa.Engine) -> None:
     """
     if sa.inspect(engine).has_table(SCHEMA.name) and sa.inspect(engine).has_table(PLANS.name):
         _migrate(engine)
-    try:
-        METADATA.create_all(engine)
-    except (sa.exc.OperationalError, sa.exc.ProgrammingError, sa.exc.IntegrityError):
-        # Another process created the same tables between the check and the statement.
-        METADATA.create_all(engine)
+    _create_missing(engine)
     # Another process may have written the same row in between.
     with suppress(sa.exc.IntegrityError), engine.begin() as connection:
         if connection.execute(sa.select(SCHEMA.c.version)).scalar() is None:
             connection.execute(sa.insert(SCHEMA).values(version=SCHEMA_VERSION))
+
+
+def _create_missing(engine: sa.Engine) -> None:
+    """Every table that is not there. Programs that start together may each create some of them.
+
+    A statement fails where another program was faster between look and statement: once per table at most.
+    """
+    for _ in METADATA.sorted_tables:
+        try:
+            return METADATA.create_all(engine)
+        except sa.exc.DBAPIError as error:
+            if "already exists" not in str(error):
+                raise
+    return METADATA.create_all(engine)
 
 
 def _migrate(engine: sa.Engine) -> None:

@@ -5,6 +5,8 @@ Owns the shape of the tables. Never holds a query, and never changes a database:
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ POSTGRES_PATIENCE = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
+
+WAL_ATTEMPTS, WAL_PAUSE_S = 500, 0.02  # as long as a program that starts beside may need, ten seconds
 
 SCHEMA = sa.Table(
     "isthmus_schema",
@@ -149,5 +153,20 @@ def is_outage(error: BaseException) -> bool:
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
     # IMMEDIATE makes writers queue up at BEGIN; a deferred one could deadlock when it upgrades its lock.
     connection.isolation_level = "IMMEDIATE"
-    for pragma in ("busy_timeout=30000", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+    for pragma in ("busy_timeout=30000", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
+    _use_write_ahead_log(connection)
+
+
+def _use_write_ahead_log(connection: Any) -> None:
+    """Every program may be the first to switch a new file, which needs it alone and is not covered by the timeout."""
+    for _ in range(WAL_ATTEMPTS):
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                raise
+            time.sleep(WAL_PAUSE_S)
+        else:
+            return
+    connection.execute("PRAGMA journal_mode=WAL")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 import sqlalchemy as sa
@@ -107,3 +109,20 @@ def test_a_newer_database_is_refused(old: sa.Engine) -> None:
     with pytest.raises(IncompatibleDatabase, match=str(SCHEMA_VERSION + 1)):
         create_tables(old)
     old.dispose()
+
+
+@pytest.mark.parametrize("_turn", range(8))
+def test_programs_that_start_together_create_one_database(tmp_path: Path, _turn: int) -> None:
+    together = Barrier(4)
+
+    def start(_number: int) -> None:
+        engine = create_engine(f"sqlite:///{tmp_path / 'new.sqlite'}")
+        together.wait()
+        create_tables(engine)
+        engine.dispose()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(start, range(4)))
+    engine = create_engine(f"sqlite:///{tmp_path / 'new.sqlite'}")
+    assert set(METADATA.tables) <= set(sa.inspect(engine).get_table_names())
+    engine.dispose()
