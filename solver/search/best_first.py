@@ -40,8 +40,8 @@ from solver.space.enumerate import Space
 EXPLORE_SHARE = 0.25  # the most promising configurations are placed and timed
 FIRST_SHARE = 0.85  # the same, while there is no plan at all
 COMPARE_SHARE = 0.45  # baselines, whose drafts are candidates too
-POLISH_SHARE = 0.9  # thorough schedules and priced placements of the best drafts
-LAST_SHARE = 0.96  # exploring again; what is left is for writing out the answer
+POLISH_SHARE = 0.8  # thorough schedules and priced placements of the best drafts
+LAST_SHARE = 0.96  # exploring again, which above all raises the bound; what is left is for writing out the answer
 
 PATTERNS: tuple[Pattern, ...] = ("replicas_whole", "ranks_whole", "ranks_in_groups", "ranks_spread")
 PORTIONS_AT_ONCE = 4  # priced before something else has its turn
