@@ -13,8 +13,10 @@ from models.catalogue import named_entry
 from models.request import PlanRequest
 from models.schedule import PipelineHop, PipelineOptions, PipelineProblem, PipelineRank, PipelineStage
 from solver.clock import WorkClock
-from solver.cpsat.solve import solve_pipeline
+from solver.cpsat.solve import WINDOW_TICKS, finish, search_pipeline
+from solver.cpsat.window_graph import graph_of
 from solver.planner import plan
+from solver.quantise import coarse_tick_s, quantise
 
 PATIENCE_S = 600.0
 WORK_S = 0.5  # counted, because the time that compiling takes must not end a piece
@@ -26,7 +28,10 @@ OPTIONS = {"time_limit_s": PATIENCE_S, "relative_gap": 0.99, "workers": 1, "repr
 def rehearse(*, clock: Callable[[], float] = time.monotonic) -> None:
     """Time small pipelines of several kinds, and plan an example up to its first judged plan."""
     for microbatches, objective in ((6, "makespan"), (6, "span"), (40, "makespan")):
-        solve_pipeline(_pipeline(microbatches, objective), clock=WorkClock(clock, PATIENCE_S))
+        found = search_pipeline(_pipeline(microbatches, objective), clock=WorkClock(clock, PATIENCE_S))
+        finish(found)
+        assert found.order is not None, "a finished search has an order"
+        graph_of(quantise(found.shape, coarse_tick_s(found.shape, WINDOW_TICKS), "up").shape, found.order)
     small = {**named_entry("examples", EXAMPLE), "constraints": {"allowed": DEGREES}, "options": OPTIONS}
     plan(PlanRequest.model_validate(small))
 
