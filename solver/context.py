@@ -125,10 +125,8 @@ class Context:
     @cached_property
     def crossing_tiers(self) -> tuple[Tier, ...]:
         """Groups of units by building, by region and all together, with the longest delay inside any group."""
-        regions = [self.topology.enclosing(unit.building, "region") or unit.building for unit in self.units]
-        numbers = {region: number for number, region in enumerate(dict.fromkeys(regions))}
         found: list[Tier] = []
-        for group_u in (self.building_u, tuple(numbers[region] for region in regions), (0,) * len(self.units)):
+        for group_u in (self.building_u, self.region_u, (0,) * len(self.units)):
             crosses = len(set(group_u)) < len(group_u) and (not found or group_u != found[-1].group_u)
             if crosses or len(set(group_u)) == 1:
                 found.append(Tier(self._longest_delay_s(group_u), group_u))

@@ -40,13 +40,12 @@ def placements(
 ) -> Iterator[Candidate]:
     """Candidates of the named patterns, each route set once; where no pattern serves, the integer flow has to."""
     whole = placement_problem(context, configuration, prices or nominal_prices(context, configuration))
-    seen: set[tuple[RouteCount, ...]] = set()
-    for problem in by_island(context, whole):
+
+    def on_island(problem: PlacementProblem) -> Iterator[tuple[RouteCount, ...]]:
         for some in on_fast_types(context, configuration, problem):
-            for routes in _on_island(context, some, patterns, flow_may_help=some is problem):
-                if routes not in seen:
-                    seen.add(routes)
-                    yield Candidate(configuration, pooled(context, configuration, routes))
+            yield from _on_island(context, some, patterns, flow_may_help=some is problem)
+
+    yield from _each_once(context, configuration, whole, on_island)
 
 
 def pure_placements(context: Context, configuration: Configuration, pattern: Pattern) -> Iterator[Candidate]:
@@ -55,13 +54,27 @@ def pure_placements(context: Context, configuration: Configuration, pattern: Pat
     if whole.minimums:
         together = pattern in ("ranks_whole", "ranks_in_regions")
         whole = replace(whole, replicas_may_cross=whole.replicas_may_cross and not together)
+
+    def on_island(problem: PlacementProblem) -> Iterator[tuple[RouteCount, ...]]:
+        for some in on_fast_types(context, configuration, problem):
+            yield from solve(context, some, "priced" if problem.minimums else pattern)
+
+    yield from _each_once(context, configuration, whole, on_island)
+
+
+def _each_once(
+    context: Context,
+    configuration: Configuration,
+    whole: PlacementProblem,
+    on_island: Callable[[PlacementProblem], Iterator[tuple[RouteCount, ...]]],
+) -> Iterator[Candidate]:
+    """Candidates of all islands, each set of routes once."""
     seen: set[tuple[RouteCount, ...]] = set()
     for problem in by_island(context, whole):
-        for some in on_fast_types(context, configuration, problem):
-            for routes in solve(context, some, "priced" if problem.minimums else pattern):
-                if routes not in seen:
-                    seen.add(routes)
-                    yield Candidate(configuration, pooled(context, configuration, routes))
+        for routes in on_island(problem):
+            if routes not in seen:
+                seen.add(routes)
+                yield Candidate(configuration, pooled(context, configuration, routes))
 
 
 def by_island(context: Context, problem: PlacementProblem) -> Iterator[PlacementProblem]:

@@ -2,7 +2,7 @@
 
 Owns bounds that hold for every placement, transport and schedule of the stated model: layers split by `layers.py`,
 gradients exchanged after the last weight gradient less the stack's overlap. Stage messages across places are free here;
-what the exchange across places costs at least is `spanning.py`.
+what distance costs at least, exchanges or messages, is `spanning.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from solver.context import Context, Machine, peak_flops_per_s
 from solver.cost.columns import RECOMPUTE_FULL, FloatArray
 from solver.cost.compute import matrix_peak
 from solver.cost.data_parallel import step_traffic
-from solver.cost.memory import static_memory
 from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost
 from solver.space.bounded import Bounds, merged
@@ -284,18 +283,9 @@ def _tail_s(prices: list[StageCosts], shares: Shares, ends: list[StageCost]) -> 
 
 def _static_bytes(price: StageCosts, shares: Shares, rank: IntArray, cost: StageCost) -> FloatArray:
     """Model state, buffers and framework of a rank."""
-    context, machine, columns = price.context, price.machine, price.columns
+    columns = price.columns
     stages = columns.pp * columns.vpp
     ends_here = np.where(shares.stage_of(0, rank) == stages - 1, 1.0, 0.0)
     for chunk in range(1, int(columns.vpp.max(initial=1))):
         ends_here = np.maximum(ends_here, np.where(shares.stage_of(chunk, rank) == stages - 1, 1.0, 0.0))
-    return static_memory(
-        context.job,
-        machine.gpu,
-        machine.fabric,
-        context.stack,
-        columns,
-        parameters=cost.parameters,
-        expert_parameters=cost.expert_parameters,
-        has_logits=ends_here,
-    ).total_bytes
+    return price.static_bytes(cost.parameters, cost.expert_parameters, has_logits=ends_here)

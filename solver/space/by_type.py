@@ -14,7 +14,7 @@ import numpy as np
 from models.plan import Configuration
 from solver.context import Context, Machine
 from solver.cost.columns import Columns, columns_of
-from solver.cost.memory import Schedule, peak_activations, static_memory
+from solver.cost.memory import Schedule, peak_activations
 from solver.space.layers import share_layers
 from solver.space.pricing import StageCosts, kinds
 
@@ -55,17 +55,7 @@ def _type_cost(context: Context, machine: Machine, columns: Columns) -> TypeCost
     first, last = price.of(0, 0, embedding=1.0), price.of(0, 0, logits=1.0)
 
     def static_bytes(dense: float, experts: float, logits: float) -> float:
-        memory = static_memory(
-            context.job,
-            machine.gpu,
-            machine.fabric,
-            context.stack,
-            columns,
-            parameters=np.array([dense]),
-            expert_parameters=np.array([experts]),
-            has_logits=logits,
-        )
-        return float(memory.total_bytes[0])
+        return float(price.static_bytes(np.array([dense]), np.array([experts]), has_logits=logits)[0])
 
     empty = static_bytes(0.0, 0.0, 0.0)
     return TypeCost(

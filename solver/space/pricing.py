@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from solver.context import Context, Machine
 from solver.cost.columns import Columns, FloatArray
+from solver.cost.memory import static_memory
 from solver.cost.stage import StageCost, stage_cost
 from solver.space.layers import LayerSplit, split_layers
 
@@ -78,6 +79,21 @@ class StageCosts:
             has_logits=logits,
             layer_profiles=self.context.request.workload.layer_profiles,
         )
+
+    def static_bytes(
+        self, parameters: FloatArray, experts: FloatArray, *, has_logits: FloatArray | float = 0.0
+    ) -> FloatArray:
+        """Model state, buffers and framework on one GPU that holds so many parameters."""
+        return static_memory(
+            self.context.job,
+            self.machine.gpu,
+            self.machine.fabric,
+            self.context.stack,
+            self.columns,
+            parameters=parameters,
+            expert_parameters=experts,
+            has_logits=has_logits,
+        ).total_bytes
 
     def end_extras(self) -> tuple[FloatArray, FloatArray]:
         """Embedding, and logits with the multi-token-prediction layers, as multiples of an average layer's time."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from solver.context import Context
 from solver.cost.columns import FloatArray
-from solver.cost.memory import peak_activations, static_memory
+from solver.cost.memory import peak_activations
 from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost
 from solver.space.bounded import BoolArray, Bounds
@@ -165,8 +165,8 @@ def _lacking_bytes(types: Types, space: Space, whole: StageCost) -> FloatArray:
     """
     context, pp = types.context, space.columns.pp
     nothing = np.zeros(len(pp))
-    empty = [_static_bytes(price, nothing, nothing) for price in types.prices]
-    full = [_static_bytes(price, whole.parameters, whole.expert_parameters) for price in types.prices]
+    empty = [price.static_bytes(nothing, nothing) for price in types.prices]
+    full = [price.static_bytes(whole.parameters, whole.expert_parameters) for price in types.prices]
     rooms = np.stack(
         [
             context.memory_limit_bytes(price.machine.gpu) - static
@@ -188,18 +188,6 @@ def _best_ranks(values: FloatArray, held: FloatArray, num_ranks: IntArray) -> Fl
     return total
 
 
-def _static_bytes(price: StageCosts, parameters: FloatArray, experts: FloatArray) -> FloatArray:
-    return static_memory(
-        price.context.job,
-        price.machine.gpu,
-        price.machine.fabric,
-        price.context.stack,
-        price.columns,
-        parameters=parameters,
-        expert_parameters=experts,
-    ).total_bytes
-
-
 def _guess_s(types: Types, space: Space, whole: StageCost, *, bound_s: FloatArray) -> FloatArray:
     """The usual guess with an average rank first, and what whole layers cost."""
     columns = space.columns
@@ -219,7 +207,7 @@ def _usual_fits(types: Types, space: Space, whole: StageCost, bound_s: FloatArra
     first, last = np.zeros(len(columns), dtype=bool), np.ones(len(columns), dtype=bool)
     for price, layer_s, held in zip(types.prices, types.layer_s, types.held, strict=True):
         part = bound_s / (columns.num_microbatches * layer_s) / context.job.num_layers
-        static = _static_bytes(price, part * whole.parameters, part * whole.expert_parameters)
+        static = price.static_bytes(part * whole.parameters, part * whole.expert_parameters)
         room = context.memory_limit_bytes(price.machine.gpu) - static
         used = np.minimum(held, columns.pp).astype(np.int64)
         activations = part * price.of(*kinds(context, 0, context.job.num_layers)).activation_bytes

@@ -108,6 +108,11 @@ def times_s(context: Context, configuration: Configuration, random: np.random.Ge
     """Times of a configuration on usual placements and anywhere, with the quick generators and a plain one."""
     found = [*placements(context, configuration, ("replicas_whole", "ranks_whole"))]
     found += [one for _ in range(2) if (one := anywhere(context, configuration, random)) is not None]
+    return timed_s(context, found)
+
+
+def timed_s(context: Context, found: list[Candidate]) -> list[float]:
+    """Times of candidates, with the quick generators and plain ones."""
     schedulers = [partial(portfolio_timing, names=names) for names in (("greedy",), ("one_f_one_b", "interleaved"))]
     drafts = [draft(context, candidate, scheduler) for candidate in found for scheduler in schedulers]
     return [one.iteration_s for one in drafts if one is not None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,32 +13,22 @@ from solver.context import Context
 from solver.evaluation.by_type import typed_placements
 from solver.evaluation.candidate import Candidate, configuration_of
 from solver.evaluation.crossings import nominal_prices
-from solver.evaluation.draft import draft
 from solver.evaluation.places import placement_problem, pooled
-from solver.evaluation.scheduling import portfolio_timing
 from solver.placement.problem import RouteCount
 from solver.placement.routes import merged
 from solver.space.bounds import cheap_bounds, lower_bounds
 from solver.space.enumerate import BY_GPU_TYPE, enumerate_space
 from tests.build_job import ARCHITECTURE, context_of
-from tests.property.test_plan_bounds import campus, hosts
+from tests.property import test_plan_bounds
+from tests.property.test_plan_bounds import SHORT, SLACK, campus, hosts, timed_s
 
-SLACK = 1 + 1e-9
-SHORT: dict[str, Any] = {**ARCHITECTURE, "num_layers": 12}
 EXPERTS: dict[str, Any] = {
     **ARCHITECTURE,
     "num_layers": 10,
     "moe": {"num_experts": 8, "experts_per_token": 2, "expert_ffn_hidden_size": 2048, "first_moe_layer": 2},
 }
 CASES = {
-    "three types": (
-        SHORT,
-        campus(
-            [hosts("H100-SXM-80G", 1), hosts("B200-SXM", 1), hosts("A100-SXM-40G", 2), hosts("H100-SXM-80G", 1)],
-            oversubscription=4.0,
-            latency_s=1e-3,
-        ),
-    ),
+    "three types": test_plan_bounds.CASES["three types"],
     "fast and small beside slow and roomy": (
         SHORT,
         campus(
@@ -101,9 +90,7 @@ def times_s(context: Context, configuration: Configuration, random: np.random.Ge
     found = [*typed_placements(context, configuration)]
     anywhere = [any_place(context, any_share(context, configuration, random), random) for _ in range(3)]
     found += [one for one in anywhere if one is not None]
-    schedulers = [partial(portfolio_timing, names=names) for names in (("greedy",), ("one_f_one_b", "interleaved"))]
-    drafts = [draft(context, candidate, scheduler) for candidate in found for scheduler in schedulers]
-    return [one.iteration_s for one in drafts if one is not None]
+    return timed_s(context, found)
 
 
 def violations(name: str, number: int, seed: int) -> tuple[int, list[str]]:
