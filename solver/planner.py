@@ -65,4 +65,4 @@ def plan(
     if search.nothing_open:
         reasons = memory_reasons(context, space) or target_reasons(context, search.least_s)
         return Infeasible(reasons=reasons, elapsed_s=clock() - started)
-    return NotFound(lower_bound_s=search.least_s, detail=search.account(), elapsed_s=elapsed)
+    return NotFound(lower_bound_s=search.least_s, detail=search.answer.account(), elapsed_s=elapsed)

@@ -12,10 +12,9 @@ from itertools import count
 
 import numpy as np
 
-from models.outcome import Planned, Progress
-from models.plan import Configuration, Plan, Proof
+from models.plan import Configuration, Plan
 from solver.baselines.policies import POLICIES
-from solver.baselines.run import Effort, Tried, baseline_of, try_policies
+from solver.baselines.run import Effort, Tried, try_policies
 from solver.clock import WORK_PER_OPERATION_S, charge
 from solver.context import Context
 from solver.cost.columns import columns_of
@@ -26,13 +25,11 @@ from solver.evaluation.places import Pattern, placements
 from solver.evaluation.polish import polish
 from solver.evaluation.relaxation import relaxed_bound_s
 from solver.evaluation.scheduling import Schedulers
-from solver.explain.alternatives import Kinds, alternatives
-from solver.explain.one_building import one_building_s
 from solver.frontier import Frontier
 from solver.objective import Goal
-from solver.search.history import History
+from solver.search.answer import Answer
 from solver.search.hooks import Hooks
-from solver.search.incumbent import PROVEN, Incumbent
+from solver.search.incumbent import Incumbent
 from solver.space.bounds import speed_of_light_s
 from solver.space.enumerate import Space
 
@@ -66,11 +63,7 @@ class Search:
     space: Space
     hooks: Hooks
     complete: bool = False
-    open_bound: float = 0.0
     _first: set[Candidate] = field(default_factory=set)
-    _kinds: Kinds = field(default_factory=Kinds)
-    _tried: list[Tried] = field(default_factory=list)
-    _history: History = field(default_factory=History)
     _steps_s: deque[float] = field(default_factory=lambda: deque([0.0], maxlen=4))
 
     def __post_init__(self) -> None:
@@ -78,6 +71,7 @@ class Search:
         self.goal = Goal.of(self.context)
         self.frontier = Frontier(self.context, self.space, self.goal)
         self.best = Incumbent(self.context, self.goal)
+        self.answer = Answer(self.context, self.hooks, self.frontier, self.best)
         limit_s = self.context.request.options.time_limit_s
         self._ends_s = self.hooks.started_s + LAST_SHARE * limit_s
         self._schedulers = Schedulers(self.context, self.hooks.clock, self.hooks.cancelled, self._ends_s)
@@ -93,9 +87,9 @@ class Search:
             self._polish(self._deadline(POLISH_SHARE))
             self._explore(self._deadline(LAST_SHARE))
             self._settle()
-        self.complete = self.complete or self._good_enough()
-        self._tell("done", "")
-        return None if self.best.plan is None else self._finished_plan()
+        self.complete = self.complete or self.answer.good_enough()
+        self.answer.tell("done", "")
+        return None if self.best.plan is None else self.answer.finished_plan(self._schedulers.quick)
 
     @property
     def nothing_open(self) -> bool:
@@ -107,13 +101,6 @@ class Search:
         """No plan can take less than this."""
         return min(self.frontier.fastest_s, max(self.frontier.cheapest_s, speed_of_light_s(self.context)))
 
-    def account(self) -> str:
-        """What was tried, in one sentence."""
-        return (
-            f"{len(self.frontier.explored)} of {len(self.space)} configurations placed and timed, "
-            f"{self.best.num_rejected} rejected by the judge"
-        )
-
     def _work(self, seconds: float) -> None:
         charge(self.hooks.clock, seconds)
 
@@ -124,47 +111,34 @@ class Search:
         """Time is up, or would be before another step ends, or nothing more is wanted."""
         now = self.hooks.clock()
         late = now >= deadline or (self.best.plan is not None and now + max(self._steps_s) >= self._ends_s)
-        return late or self.hooks.cancelled() or self._good_enough()
-
-    def _good_enough(self) -> bool:
-        return self.best.plan is not None and self._gap() <= self.context.request.options.relative_gap
-
-    def _gap(self) -> float:
-        return self.best.gap(self.open_bound)
-
-    def _cut(self) -> float:
-        """Configurations whose bound is not below this cannot improve the plan by more than the gap."""
-        return self.best.value * (1.0 - self.context.request.options.relative_gap)
+        return late or self.hooks.cancelled() or self.answer.good_enough()
 
     def _load(self) -> None:
         """Price what may hold the least bound, a few portions before something else has its turn."""
         late = self._deadline(LAST_SHARE)
         for _ in range(PORTIONS_AT_ONCE):
-            num_priced = self.frontier.load(self._cut(), planned=self.best.plan is not None)
+            num_priced = self.frontier.load(self.answer.cut(), planned=self.best.plan is not None)
             if not num_priced:
                 return
             self._work(WORK_PER_PRICED_ROW_S * num_priced * len(self.context.machines))
-            self._update_bound()
-            self._tell("bounds", f"{len(self.frontier.rows)} configurations fit")
+            self.answer.update_bound()
+            self.answer.tell("bounds", f"{len(self.frontier.rows)} configurations fit")
             if self._stopped(late):
                 return
-
-    def _update_bound(self) -> None:
-        self.open_bound = max(self.open_bound, min(self.frontier.least_bound, self.best.value))
 
     def _explore(self, deadline: float, *, until_planned: bool = False) -> None:
         """Take the most promising configuration, then tighten the least bounds; load more when none is left."""
         while not self._stopped(deadline) and not (until_planned and self.best.plan is not None):
             self._load()
-            index = self.frontier.next(self._cut())
+            index = self.frontier.next(self.answer.cut())
             if index is None and not self._tightened():
                 self.complete = self.frontier.exhausted
-                self._update_bound()
+                self.answer.update_bound()
                 return
             if index is not None:
                 self._explore_one(index)
             self._tighten(min(deadline, self.hooks.clock() + TIGHTEN_SHARE * self._steps_s[-1]))
-            self._update_bound()
+            self.answer.update_bound()
 
     def _tighten(self, until_s: float) -> None:
         """Sharpen the least bounds for as long as that; a few in any case."""
@@ -175,7 +149,7 @@ class Search:
 
     def _tightened(self) -> bool:
         self._work(WORK_PER_DRAFT_S / 4)
-        return self.frontier.tighten(self._cut())
+        return self.frontier.tighten(self.answer.cut())
 
     def _explore_one(self, index: int) -> None:
         """Place and time a configuration, unless its sharper bound already rules it out.
@@ -186,7 +160,7 @@ class Search:
         self.frontier.explored.add(index)
         configuration = self.frontier.sharpen(index)
         self._work(WORK_PER_DRAFT_S / 4)
-        if self.frontier.bound[index] < self._cut():
+        if self.frontier.bound[index] < self.answer.cut():
             for candidate in self._placed(configuration):
                 if candidate in self._first:
                     continue
@@ -206,7 +180,7 @@ class Search:
     def _timed(self, candidate: Candidate) -> Draft | None:
         self._work(WORK_PER_DRAFT_S)
         row = columns_of(candidate.configuration)
-        cutoff_s = self.goal.seconds(self._cut(), float(self.goal.sizes(self.context, row)[0]))
+        cutoff_s = self.goal.seconds(self.answer.cut(), float(self.goal.sizes(self.context, row)[0]))
         return draft(self.context, candidate, self._schedulers.quick, cutoff_s=cutoff_s)
 
     def _compare(self, deadline: float) -> None:
@@ -215,7 +189,7 @@ class Search:
         for policy in POLICIES:
             self._work(WORK_PER_PRICED_ROW_S * self.frontier.load_for(policy.considers(self.space)))
         for tried in try_policies(self.context, self.frontier.taken(), self.frontier.guess, effort):
-            self._tried.append(tried if tried.best is None else self._compared(tried, tried.best, effort))
+            self.answer.tried.append(tried if tried.best is None else self._compared(tried, tried.best, effort))
 
     def _compared(self, tried: Tried, own: Draft, effort: Effort) -> Tried:
         """The baseline after the search had its turn with it. A time of a plan that the judge rejects is none."""
@@ -236,27 +210,25 @@ class Search:
         value = self.best.value_of(found)
         if not np.isfinite(value):
             return
-        self._kinds.add(self.context, found, value)
+        self.answer.kinds.add(self.context, found, value)
         if self.best.is_better(found, value, WORTH_JUDGING[phase]):
             self._submit(found, value, phase)
 
     def _submit(self, found: Draft, value: float, phase: str) -> None:
         operations = sum(problem.num_operations for problem in set(found.problems))
         self._work(WORK_PER_PLAN_S + 10 * WORK_PER_OPERATION_S * operations)
-        verdict = self.best.submit(found, value, self._proof(found, value))
+        verdict = self.best.submit(found, value, self.answer.proof(found, value))
         if not verdict.accepted:
-            self._kinds.drop(found)
+            self.answer.kinds.drop(found)
             first = verdict.violations[0]
-            self._tell(phase, f"judge objects: {first.rule} at {first.where}: {first.detail}"[:300])
+            self.answer.tell(phase, f"judge objects: {first.rule} at {first.where}: {first.detail}"[:300])
             return
-        self._update_bound()
-        self.hooks.incumbent(Planned(plan=self._current_plan(), complete=False, elapsed_s=self.hooks.elapsed_s))
-        degrees = found.candidate.configuration.degrees
-        self._tell(phase, f"{self._current_plan().placement.crossing}, tp {degrees.tp} pp {degrees.pp} dp {degrees.dp}")
+        self.answer.update_bound()
+        self.answer.show(phase)
 
     def _settle(self) -> None:
         """A draft that was too little better to be judged at once takes its place now."""
-        for value, found in self._kinds.ranked():
+        for value, found in self.answer.kinds.ranked():
             if not self.best.is_better(found, value, WORTH_JUDGING["polish"]):
                 return
             self._submit(found, value, "polish")
@@ -264,7 +236,7 @@ class Search:
     def _polish(self, deadline: float) -> None:
         """CP-SAT schedules and priced placements for the drafts of the most promising pipeline shapes."""
         self._settle()
-        promising = sorted(self._kinds.per_shape()[:NUM_PROMISING], key=self._promise)[:NUM_POLISHED]
+        promising = sorted(self.answer.kinds.per_shape()[:NUM_PROMISING], key=self._promise)[:NUM_POLISHED]
         for index, (_, found) in enumerate(promising):
             if self._stopped(deadline):
                 return
@@ -279,55 +251,3 @@ class Search:
         best_s = relaxed_bound_s(self.context, found.candidate.configuration)
         size = self.goal.sizes(self.context, columns_of(found.candidate.configuration))
         return value + self.goal.value(best_s, float(size[0]))
-
-    def _proof(self, found: Draft, value: float) -> Proof:
-        gap = replace(self.best, value=value).gap(min(self.open_bound, value))
-        return Proof(
-            lower_bound_s=found.iteration_s * (1.0 - gap),
-            relative_gap=gap,
-            status="optimal" if gap <= self.context.request.options.relative_gap else "feasible",
-            speed_of_light_s=speed_of_light_s(self.context),
-            num_configurations=len(self.space),
-            num_pruned=self.frontier.num_ruled_out(self._cut()),
-            num_explored=len(self.frontier.explored),
-            proven=PROVEN[self.context.request.objective.kind],
-        )
-
-    def _current_plan(self) -> Plan:
-        """The incumbent with the proof and the baselines as they stand."""
-        assert self.best.draft is not None
-        assert self.best.plan is not None
-        baselines = tuple(baseline_of(tried, self.best.draft.iteration_s) for tried in self._tried)
-        proof = self._proof(self.best.draft, self.best.value)
-        return self.best.plan.model_copy(update={"proof": proof, "baselines": baselines})
-
-    def _finished_plan(self) -> Plan:
-        """The answer: what came second and why, how the search went, what distance costs."""
-        assert self.best.draft is not None
-        plan = self._current_plan()
-        return plan.model_copy(
-            update={
-                "alternatives": alternatives(self._kinds, plan, self.best.draft, self.best.value),
-                "convergence": self._history.points(),
-                "one_building_s": one_building_s(self.context, self.best.draft, self._schedulers.quick),
-            }
-        )
-
-    def _tell(self, phase: str, message: str) -> None:
-        best_s = None if self.best.draft is None else self.best.draft.iteration_s
-        by_time = self.context.request.objective.kind == "iteration_time" and np.isfinite(self.open_bound)
-        bound_s = best_s * (1.0 - self._gap()) if best_s else self.open_bound if by_time else None
-        self._history.add(self.hooks.elapsed_s, best_s, bound_s)
-        self.hooks.progress(
-            Progress(
-                phase=phase,
-                elapsed_s=self.hooks.elapsed_s,
-                incumbent_s=best_s,
-                lower_bound_s=bound_s,
-                relative_gap=None if best_s is None else self._gap(),
-                num_configurations=len(self.space),
-                num_explored=len(self.frontier.explored),
-                num_pruned=self.frontier.num_ruled_out(self._cut()),
-                message=message,
-            )
-        )

@@ -1,0 +1,128 @@
+"""What a search can say at any moment: the incumbent with its proof, its baselines and its rivals, and progress.
+
+Owns the least open bound and the gap. Never looks for a draft.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from models.outcome import Planned, Progress
+from models.plan import Plan, Proof
+from solver.baselines.run import Tried, baseline_of
+from solver.context import Context
+from solver.evaluation.draft import Draft
+from solver.evaluation.scheduling import Scheduler
+from solver.explain.alternatives import Kinds, alternatives
+from solver.explain.one_building import one_building_s
+from solver.frontier import Frontier
+from solver.search.history import History
+from solver.search.hooks import Hooks
+from solver.search.incumbent import PROVEN, Incumbent
+from solver.space.bounds import speed_of_light_s
+
+
+@dataclass
+class Answer:
+    """The state of a search in the words of the contract."""
+
+    context: Context
+    hooks: Hooks
+    frontier: Frontier
+    best: Incumbent
+    open_bound: float = 0.0
+    num_underway: int = 0  # configurations that count as explored, but are still being tried
+    kinds: Kinds = field(default_factory=Kinds)
+    tried: list[Tried] = field(default_factory=list)
+    _history: History = field(default_factory=History)
+
+    def gap(self) -> float:
+        """Of the incumbent, against everything not yet ruled out."""
+        return self.best.gap(self.open_bound)
+
+    def cut(self) -> float:
+        """Configurations whose bound is not below this cannot improve the plan by more than the gap."""
+        return self.best.value * (1.0 - self.context.request.options.relative_gap)
+
+    def good_enough(self) -> bool:
+        """The plan is within the gap that was asked for."""
+        return self.best.plan is not None and self.gap() <= self.context.request.options.relative_gap
+
+    def update_bound(self) -> None:
+        """The least open bound; what was proven once stays proven."""
+        self.open_bound = max(self.open_bound, min(self.frontier.least_bound, self.best.value))
+
+    @property
+    def num_explored(self) -> int:
+        """Configurations placed and timed."""
+        return len(self.frontier.explored) - self.num_underway
+
+    def account(self) -> str:
+        """What was tried, in one sentence."""
+        return (
+            f"{self.num_explored} of {len(self.frontier.space)} configurations placed and timed, "
+            f"{self.best.num_rejected} rejected by the judge"
+        )
+
+    def proof(self, found: Draft, value: float) -> Proof:
+        """How good a draft of this value is known to be."""
+        gap = replace(self.best, value=value).gap(min(self.open_bound, value))
+        return Proof(
+            lower_bound_s=found.iteration_s * (1.0 - gap),
+            relative_gap=gap,
+            status="optimal" if gap <= self.context.request.options.relative_gap else "feasible",
+            speed_of_light_s=speed_of_light_s(self.context),
+            num_configurations=len(self.frontier.space),
+            num_pruned=self.frontier.num_ruled_out(self.cut()),
+            num_explored=self.num_explored,
+            proven=PROVEN[self.context.request.objective.kind],
+        )
+
+    def current_plan(self) -> Plan:
+        """The incumbent with the proof and the baselines as they stand."""
+        assert self.best.draft is not None
+        assert self.best.plan is not None
+        baselines = tuple(baseline_of(tried, self.best.draft.iteration_s) for tried in self.tried)
+        proof = self.proof(self.best.draft, self.best.value)
+        return self.best.plan.model_copy(update={"proof": proof, "baselines": baselines})
+
+    def finished_plan(self, scheduler: Scheduler) -> Plan:
+        """The answer: what came second and why, how the search went, what distance costs."""
+        assert self.best.draft is not None
+        plan = self.current_plan()
+        return plan.model_copy(
+            update={
+                "alternatives": alternatives(self.kinds, plan, self.best.draft, self.best.value),
+                "convergence": self._history.points(),
+                "one_building_s": one_building_s(self.context, self.best.draft, scheduler),
+            }
+        )
+
+    def show(self, phase: str) -> None:
+        """Hand out the incumbent, which is new, and say what it is."""
+        plan = self.current_plan()
+        self.hooks.incumbent(Planned(plan=plan, complete=False, elapsed_s=self.hooks.elapsed_s))
+        degrees = plan.configuration.degrees
+        self.tell(phase, f"{plan.placement.crossing}, tp {degrees.tp} pp {degrees.pp} dp {degrees.dp}")
+
+    def tell(self, phase: str, message: str) -> None:
+        """One line of progress, and a point of the history."""
+        best_s = None if self.best.draft is None else self.best.draft.iteration_s
+        by_time = self.context.request.objective.kind == "iteration_time" and np.isfinite(self.open_bound)
+        bound_s = best_s * (1.0 - self.gap()) if best_s else self.open_bound if by_time else None
+        self._history.add(self.hooks.elapsed_s, best_s, bound_s)
+        self.hooks.progress(
+            Progress(
+                phase=phase,
+                elapsed_s=self.hooks.elapsed_s,
+                incumbent_s=best_s,
+                lower_bound_s=bound_s,
+                relative_gap=None if best_s is None else self.gap(),
+                num_configurations=len(self.frontier.space),
+                num_explored=self.num_explored,
+                num_pruned=self.frontier.num_ruled_out(self.cut()),
+                message=message,
+            )
+        )
