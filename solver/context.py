@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from models.catalogue import entry_names, named_entry
 from models.cluster import GpuType, Pool
@@ -17,6 +18,7 @@ from models.stack import StackProfile
 from models.workload import Precision
 from solver.cost.fabric import Fabric, fabric_of
 from solver.cost.job import Job, job_of
+from solver.cost.stage import StageCost
 from solver.network.topology import Topology, build_topology
 from solver.placement.islands import islands
 from solver.placement.problem import Tier
@@ -89,6 +91,16 @@ class Context:
     @cached_property
     def known_splits(self) -> dict[object, tuple[tuple[tuple[tuple[int, ...], float], ...], ...] | None]:
         """Paths and parts of the steps of exchange rings, remembered by whoever finds them."""
+        return {}
+
+    @cached_property
+    def known_units(self) -> dict[tuple[object, ...], tuple[StageCost, StageCost, StageCost, StageCost]]:
+        """Costs of single layers and ends by what they depend on, remembered by whoever prices them."""
+        return {}
+
+    @cached_property
+    def known_stages(self) -> dict[tuple[object, ...], Any]:
+        """Stages of the latest configurations on some pool, remembered by whoever prices them."""
         return {}
 
     def memory_limit_bytes(self, gpu: GpuType) -> float:

@@ -6,7 +6,7 @@ Owns the share of a link's capacity that synchronous flows can really use. Never
 from __future__ import annotations
 
 from functools import lru_cache
-from math import exp, lgamma, log, sqrt
+from math import lgamma, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,8 @@ from models.cluster import LoadBalancing
 
 # Above this many flows per plane the skew-corrected normal is within 0.1 % of the exact sum.
 MANY_FLOWS_PER_PLANE = 100
+_PORTION = 32  # loads whose probabilities are worked out together
+_NEGLIGIBLE = 1e-9  # probability beyond which no larger load counts
 
 
 def expected_max_load(num_flows: int, num_planes: int) -> float:
@@ -35,31 +37,68 @@ def expected_max_load(num_flows: int, num_planes: int) -> float:
     return _exact_max_load(num_flows, num_planes)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=16384)
 def _exact_max_load(num_flows: int, num_planes: int) -> float:
     lowest = -(-num_flows // num_planes)
-    expected, k = float(lowest), lowest
-    while k < num_flows:
-        above = 1.0 - _probability_max_at_most(k, num_flows, num_planes)
-        if above < 1e-9:
-            break
-        expected += above
-        k += 1
+    expected, first = float(lowest), lowest
+    while first < num_flows:
+        above = 1.0 - _probabilities_max_at_most(first, min(first + _PORTION, num_flows), num_flows, num_planes)
+        rare = np.flatnonzero(above < _NEGLIGIBLE)
+        if len(rare):
+            return expected + float(above[: rare[0]].sum())
+        expected += float(above.sum())
+        first += _PORTION
     return expected
 
 
-def _probability_max_at_most(k: int, num_flows: int, num_planes: int) -> float:
-    """Levin's identity; the transform is long enough that what it folds back is below 1e-12."""
+def _probabilities_max_at_most(first: int, end: int, num_flows: int, num_planes: int) -> NDArray[np.float64]:
+    """Levin's identity for k from `first` up to `end`; the transform is so long that it folds back less than 1e-12."""
     mean = num_flows / num_planes
-    counts = np.arange(k + 1)
-    pmf: NDArray[np.float64] = np.exp(counts * log(mean) - mean - _log_factorials(k))
-    below = float(pmf.sum())
-    length = max(k + 1, min(num_planes * k + 1, int(24 * sqrt(num_flows)) + 128))
-    spectrum = np.fft.fft(pmf / below, length) ** num_planes
-    phase = np.exp(2j * np.pi * np.arange(length) * (num_flows % length) / length)
-    hits = float((spectrum * phase).real.sum()) / length
+    counts = np.arange(end)
+    pmf: NDArray[np.float64] = np.exp(counts * log(mean) - mean - _log_factorials(end - 1))
+    below = np.cumsum(pmf)[first:]
+    rows = np.where(counts <= counts[first:, None], pmf, 0.0) / below[:, None]
+    length = _smooth(max(end, min(num_planes * (end - 1) + 1, int(24 * sqrt(num_flows)) + 128)))
+    spectrum = _power(np.fft.rfft(rows, length), num_planes)
+    phase = np.exp(2j * np.pi * np.arange(spectrum.shape[1]) * (num_flows % length) / length)
+    phase[1 : (length + 1) // 2] *= 2.0  # each stands for its conjugate too
+    hits = (spectrum * phase).real.sum(axis=1) / length
     log_poisson = num_flows * log(num_flows) - num_flows - lgamma(num_flows + 1)
-    return min(1.0, max(0.0, hits) * exp(num_planes * log(below) - log_poisson)) if below > 0 else 0.0
+    most: NDArray[np.float64] = np.minimum(
+        1.0, np.maximum(0.0, hits) * np.exp(num_planes * np.log(below) - log_poisson)
+    )
+    return most
+
+
+def _power(values: NDArray[np.complex128], exponent: int) -> NDArray[np.complex128]:
+    """Whole powers by squaring.
+
+    >>> _power(np.array([1j]), 3).tolist()
+    [(-0-1j)]
+    """
+    result = np.ones_like(values)
+    while exponent:
+        if exponent % 2:
+            result = result * values
+        values, exponent = values * values, exponent // 2
+    return result
+
+
+@lru_cache(maxsize=4096)
+def _smooth(length: int) -> int:
+    """The next length that a transform is fast for: no prime factor above 5.
+
+    >>> _smooth(2221)
+    2250
+    """
+    while True:
+        rest = length
+        for prime in (2, 3, 5):
+            while rest % prime == 0:
+                rest //= prime
+        if rest == 1:
+            return length
+        length += 1
 
 
 def _log_factorials(k: int) -> NDArray[np.float64]:

@@ -1,15 +1,35 @@
 """Alpha-beta times of collectives: n ranks, S bytes, alpha seconds per step, B bytes per second.
 
 Owns the formulas and the bus-bandwidth factors. Never chooses between algorithms and knows no efficiency curve: callers
-pass the rate that is really there.
+pass the rate that is really there. Delay and rate of the way across may be arrays: one time for each pair of them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from math import ceil, log2
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from models.transport import Collective
+
+FloatArray = NDArray[np.float64]
+Amount = TypeVar("Amount", float, FloatArray)
+
+
+def largest(first: Amount, *others: Amount | float) -> Amount:
+    """The largest of numbers, or of arrays and numbers element by element.
+
+    >>> largest(1.0, 3.0, 2.0)
+    3.0
+    """
+    if isinstance(first, np.ndarray):
+        most: FloatArray = reduce(np.maximum, others, first)
+        return most
+    return max(first, *others)
 
 
 def num_levels(num_ranks: int) -> int:
@@ -72,8 +92,8 @@ def ring_gather_s(size_bytes: float, num_ranks: int, step_s: float, rate: float)
 
 
 def flat_ring_across_sites_s(
-    size_bytes: float, num_ranks: int, num_sites: int, *, inside: tuple[float, float], across: tuple[float, float]
-) -> float:
+    size_bytes: float, num_ranks: int, num_sites: int, *, inside: tuple[float, float], across: tuple[Amount, Amount]
+) -> Amount:
     """Ring all-reduce whose ring runs through k sites; `inside` and `across` are (alpha, rate) of a hop.
 
     The longest of: the chunk whose 2(n-1) hops cross most often, 2k times, and the steady state of a marked graph,
@@ -89,13 +109,13 @@ def flat_ring_across_sites_s(
     most = 2 * crossings - max(0, 3 - num_ranks // num_sites) if crossings else 0
     longest_way = most * hop_x + (hops - most) * hop_in
     mean_hop = (crossings * hop_x + (num_ranks - crossings) * hop_in) / num_ranks
-    slowest_link = max(chunk / inside[1], chunk / across[1] if crossings else 0.0)
-    return max(longest_way, hops * mean_hop, hops * slowest_link)
+    busy_link = chunk / across[1] if crossings else chunk / inside[1]
+    return largest(longest_way, hops * mean_hop, hops * (chunk / inside[1]), hops * busy_link)
 
 
 def tree_all_reduce_s(
-    size_bytes: float, num_ranks: int, step_s: float, rate: float, *, chunk_bytes: float | None = None
-) -> float:
+    size_bytes: float, num_ranks: int, step_s: Amount, rate: Amount, *, chunk_bytes: float | None = None
+) -> Amount:
     """Tree all-reduce, up and down: 2 log2(n) (alpha + c/B) + 2 (S - c)/B with chunks of c.
 
     One chunk (the default) is the plain binomial tree; c towards 0 is the double binary tree, 2 log2(n) alpha + 2 S/B
@@ -105,11 +125,11 @@ def tree_all_reduce_s(
     """
     chunk = size_bytes if chunk_bytes is None else min(chunk_bytes, size_bytes)
     if num_ranks == 1:
-        return 0.0
+        return 0.0 * step_s
     return 2 * num_levels(num_ranks) * (step_s + chunk / rate) + 2 * (size_bytes - chunk) / rate
 
 
-def recursive_gather_s(size_bytes: float, num_ranks: int, step_s: float, rate: float) -> float:
+def recursive_gather_s(size_bytes: float, num_ranks: int, step_s: Amount, rate: Amount) -> Amount:
     """Recursive doubling all-gather, recursive halving reduce-scatter, PAT: log2(n) alpha + (n-1)/n S/B.
 
     Source: Thakur, Rabenseifner & Gropp, IJHPCA 2005; PAT in NCCL 2.23.
@@ -148,15 +168,15 @@ def bruck_all_to_all_s(size_bytes: float, num_ranks: int, step_s: float, rate: f
 
 
 @dataclass(frozen=True)
-class Level:
+class Level(Generic[Amount]):
     """One level of a hierarchical collective: how many take part, the latency of a step and the rate of one member."""
 
     num_ranks: int
-    step_s: float
-    rate_bytes_per_s: float
+    step_s: Amount
+    rate_bytes_per_s: Amount
 
 
-def hierarchical_all_to_all_s(size_bytes: float, inside: Level, across: Level) -> float:
+def hierarchical_all_to_all_s(size_bytes: float, inside: Level[float], across: Level[float]) -> float:
     """First regroup inside by destination rank, then exchange across in messages that are n_l times larger.
 
     >>> round(hierarchical_all_to_all_s(8e6, Level(8, 0.0, 1e12), Level(2, 1e-3, 1e9)), 9)
@@ -167,8 +187,8 @@ def hierarchical_all_to_all_s(size_bytes: float, inside: Level, across: Level) -
 
 
 def pipelined_stages_s(
-    stage_s: tuple[float, float, float], across_latency_s: float, *, num_chunks: int, num_in_flight: int
-) -> float:
+    stage_s: tuple[float, Amount, float], across_latency_s: Amount, *, num_chunks: int, num_in_flight: Amount | float
+) -> Amount:
     """Makespan of q equal chunks through inside, across, inside, when at most w chunks may be crossing.
 
     `stage_s` is what one chunk occupies of each stage, `across_latency_s` what it waits on the way. The inside serves
@@ -180,15 +200,29 @@ def pipelined_stages_s(
     >>> round(pipelined_stages_s((0.0, 0.0, 0.0), 0.01, num_chunks=4, num_in_flight=2), 9)
     0.02
     """
-    period, crossing = max(stage_s[0] + stage_s[2], stage_s[1]), stage_s[1] + across_latency_s
-    window = max(1, min(num_in_flight, num_chunks))
+    period, crossing = largest(stage_s[1], stage_s[0] + stage_s[2]), stage_s[1] + across_latency_s
+    window = _window(num_in_flight, num_chunks)
     rounds, rest = divmod(num_chunks - 1, window)
-    return rounds * max(window * period, crossing) + rest * period + sum(stage_s) + across_latency_s
+    whole = stage_s[0] + stage_s[1] + stage_s[2]
+    time: Amount = rounds * largest(window * period, crossing) + rest * period + whole + across_latency_s
+    return time
+
+
+def _window(num_in_flight: FloatArray | float, num_chunks: int) -> Any:
+    """Chunks that may be crossing: one at least, and no more than there are."""
+    if isinstance(num_in_flight, np.ndarray):
+        return np.clip(num_in_flight, 1, num_chunks)
+    return max(1, min(num_in_flight, num_chunks))
 
 
 def hierarchical_all_reduce_s(
-    size_bytes: float, inside: Level, across: Level, *, num_chunks: int = 1, num_in_flight: int = 1
-) -> float:
+    size_bytes: float,
+    inside: Level[float],
+    across: Level[Amount],
+    *,
+    num_chunks: int = 1,
+    num_in_flight: Amount | float = 1.0,
+) -> Amount:
     """Reduce-scatter inside, ring all-reduce of S/n_l across, all-gather inside, in q chunks.
 
     Every chunk waits 2(k-1) latencies of the long way, so q/(chunks in flight) of them add up: many chunks with few in
@@ -207,8 +241,13 @@ def hierarchical_all_reduce_s(
 
 
 def hierarchical_gather_s(
-    size_bytes: float, inside: Level, across: Level, *, num_chunks: int = 1, num_in_flight: int = 1
-) -> float:
+    size_bytes: float,
+    inside: Level[float],
+    across: Level[Amount],
+    *,
+    num_chunks: int = 1,
+    num_in_flight: Amount | float = 1.0,
+) -> Amount:
     """All-gather (or reduce-scatter mirrored): exchange S/n_l across, then gather S inside, in q chunks.
 
     >>> hierarchical_gather_s(8e6, Level(8, 0.0, 1e9), Level(2, 0.0, 1e9))

@@ -6,12 +6,11 @@ Owns the DoraPP family of orders: N = ranks is depth-first (Narayanan et al. 202
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from solver.schedules.orders import Step, is_loop, planned, whole_backward
-from solver.verify.pipeline_shape import FORWARD, PipelineOrder, PipelineShape
+from solver.schedules.dispatch import with_messages
+from solver.schedules.orders import is_loop, warmed_up
+from solver.verify.pipeline_shape import Ints, PipelineOrder, PipelineShape
 
 
 def interleaved(shape: PipelineShape) -> PipelineOrder | None:
@@ -48,36 +47,23 @@ def flexible(shape: PipelineShape, *, group: int, in_flight_limit: int | None = 
         return None
     chunks = shape.num_stages // shape.num_ranks
     group = min(group, shape.num_microbatches)
+    forwards, backwards = _visits(shape, group, down=False), _visits(shape, group, down=True)
     ranks = []
     for rank in range(shape.num_ranks):
         warm_up = 2 * (shape.num_ranks - rank - 1) + (chunks - 1) * group
         if in_flight_limit is not None:
             warm_up = min(warm_up, in_flight_limit - 1)
-        ranks.append(_rank(shape, rank, group, warm_up))
-    return planned(shape, ranks)
+        first = rank * shape.num_microbatches
+        ranks.append(warmed_up(shape, forwards + first, backwards + first, warm_up))
+    return with_messages(shape, ranks)
 
 
-def _rank(shape: PipelineShape, rank: int, group: int, warm_up: int) -> Iterator[Step]:
-    chunks = shape.num_stages // shape.num_ranks
-    forwards = list(_visits(shape.num_microbatches, group, range(chunks)))
-    backwards = list(_visits(shape.num_microbatches, group, range(chunks - 1, -1, -1)))
-    warm_up = min(warm_up, len(forwards))
-    for chunk, microbatch in forwards[:warm_up]:
-        yield FORWARD, chunk * shape.num_ranks + rank, microbatch
-    for index, (chunk, microbatch) in enumerate(backwards):
-        if index + warm_up < len(forwards):
-            ahead_chunk, ahead = forwards[index + warm_up]
-            yield FORWARD, ahead_chunk * shape.num_ranks + rank, ahead
-        yield from whole_backward(chunk * shape.num_ranks + rank, microbatch)
-
-
-def _visits(num_microbatches: int, group: int, chunks: range) -> Iterator[tuple[int, int]]:
-    """Chunk and micro-batch in turn: each group of consecutive micro-batches passes all chunks.
-
-    >>> list(_visits(3, 2, range(2)))
-    [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (1, 2)]
-    """
-    for first in range(0, num_microbatches, group):
-        for chunk in chunks:
-            for microbatch in range(first, min(first + group, num_microbatches)):
-                yield chunk, microbatch
+def _visits(shape: PipelineShape, group: int, *, down: bool) -> Ints:
+    """Stage * micro-batches + micro-batch on the first rank: each group of micro-batches passes all chunks in turn."""
+    per_chunk = shape.num_ranks * shape.num_microbatches
+    chunk, microbatch = np.divmod(
+        np.arange(shape.num_stages // shape.num_ranks * shape.num_microbatches), shape.num_microbatches
+    )
+    order = np.lexsort((microbatch, -chunk if down else chunk, microbatch // group))
+    visits: Ints = (chunk * per_chunk + microbatch)[order]
+    return visits

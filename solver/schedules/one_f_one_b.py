@@ -5,12 +5,11 @@ Owns orders of a one-way layout in which each rank, after its warm-up, runs one 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from solver.schedules.orders import Step, in_flight_limits, is_one_way, planned, whole_backward
-from solver.verify.pipeline_shape import FORWARD, Ints, PipelineOrder, PipelineShape
+from solver.schedules.dispatch import with_messages
+from solver.schedules.orders import in_flight_limits, is_one_way, warmed_up
+from solver.verify.pipeline_shape import Ints, PipelineOrder, PipelineShape
 
 
 def one_f_one_b(shape: PipelineShape) -> PipelineOrder | None:
@@ -48,13 +47,8 @@ def with_warm_ups(shape: PipelineShape, extra: Ints) -> PipelineOrder | None:
     most = in_flight_limits(shape) - 1
     wished = np.arange(shape.num_ranks)[::-1] + extra
     warm_ups = np.clip(np.minimum(wished, most), 0, shape.num_microbatches)
-    return planned(shape, [_rank(shape, rank, int(warm_ups[rank])) for rank in range(shape.num_ranks)])
-
-
-def _rank(shape: PipelineShape, rank: int, warm_up: int) -> Iterator[Step]:
-    for microbatch in range(warm_up):
-        yield FORWARD, rank, microbatch
-    for microbatch in range(shape.num_microbatches):
-        if microbatch + warm_up < shape.num_microbatches:
-            yield FORWARD, rank, microbatch + warm_up
-        yield from whole_backward(rank, microbatch)
+    microbatches = np.arange(shape.num_microbatches)
+    own = [rank * shape.num_microbatches + microbatches for rank in range(shape.num_ranks)]
+    return with_messages(
+        shape, [warmed_up(shape, each, each, warm_up) for each, warm_up in zip(own, warm_ups.tolist(), strict=True)]
+    )

@@ -33,6 +33,18 @@ def whole_backward(stage: int, microbatch: int) -> Iterator[Step]:
     yield WEIGHT, stage, microbatch
 
 
+def warmed_up(shape: PipelineShape, forwards: Ints, backwards: Ints, warm_up: int) -> Ints:
+    """Ids of a rank that runs so many forwards, then one forward and one whole backward in turns.
+
+    Both sequences hold stage * micro-batches + micro-batch, the same ones in any two orders.
+    """
+    per_kind = shape.num_stages * shape.num_microbatches
+    in_turns = max(len(forwards) - warm_up, 0)
+    whole = np.stack([backwards + kind * per_kind for kind in range(1, shape.num_kinds)], axis=1)
+    turns = np.concatenate([forwards[warm_up:, None], whole[:in_turns]], axis=1)
+    return np.concatenate([forwards[:warm_up], turns.ravel(), whole[in_turns:].ravel()])
+
+
 def is_one_way(shape: PipelineShape) -> bool:
     """One stage on every rank, in order."""
     return shape.num_stages == shape.num_ranks and bool((shape.rank_of_s == np.arange(shape.num_ranks)).all())

@@ -13,14 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from solver.context import Context, Machine
-from solver.cost.columns import Columns, FloatArray
+from solver.cost.columns import FSDP, Columns, FloatArray
 from solver.cost.memory import static_memory
 from solver.cost.stage import StageCost, stage_cost
 from solver.space.layers import LayerSplit, split_layers
 
 IntArray = npt.NDArray[np.int64]
 Layers = npt.NDArray[np.int64] | npt.NDArray[np.float64] | float | int
+Units = tuple[StageCost, StageCost, StageCost, StageCost]
 V_FAMILY = 2
+MOST_KNOWN = 4_096  # units of single configurations that are remembered
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,31 @@ class StageCosts:
         return StageCost(**summed)  # type: ignore[arg-type]
 
     @cached_property
-    def units(self) -> tuple[StageCost, StageCost, StageCost, StageCost]:
-        """One dense layer, one MoE layer, the embedding, the logits; a kind that the model lacks costs nothing."""
+    def units(self) -> Units:
+        """One dense layer, one MoE layer, the embedding, the logits; a kind that the model lacks costs nothing.
+
+        Those of a single configuration are remembered: many configurations share them.
+        """
         if self.least is not None:
             return self.least[0], self.least[1], self.least[2], self.least[3]
+        if len(self.columns) > 1:
+            return self._priced()
+        known, key = self.context.known_units, self._key()
+        if key not in known:
+            if len(known) >= MOST_KNOWN:
+                known.clear()
+            known[key] = self._priced()
+        return known[key]
+
+    def _key(self) -> tuple[object, ...]:
+        """What the units of one configuration depend on: replicas enter where they hold parts of the weights."""
+        one = self.columns
+        columns = (one.tp, one.cp, one.ep, one.micro_batch, one.recompute, one.sharding)
+        sharded = (int(one.dp[0]), int(one.shard_group[0])) if one.sharding[0] >= FSDP else ()
+        own = tuple(int(column[0]) for column in columns)
+        return (self.machine.gpu.name, self.machine.fabric, *own, bool(one.pp[0] > 1), *sharded)
+
+    def _priced(self) -> Units:
         job = self.context.job
         return (
             self._unit(1.0 if job.num_dense_layers or not job.num_moe_layers else 0.0, 0.0, 0.0, 0.0),

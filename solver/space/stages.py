@@ -20,6 +20,8 @@ from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost
 from solver.space.pricing import StageCosts, kinds
 
+MOST_KNOWN = 64  # stages of configurations on pools that are remembered
+
 
 @dataclass(frozen=True)
 class PoolStages:
@@ -31,7 +33,20 @@ class PoolStages:
 
 
 def pool_stages(context: Context, pool: Pool, configuration: Configuration) -> PoolStages:
-    """Costs of all stages as if each ran in `pool`; arrays of length stages (cost) and ranks (memory, optimizer)."""
+    """Costs of all stages as if each ran in `pool`; arrays of length stages (cost) and ranks (memory, optimizer).
+
+    Pools of one GPU type and fabric share them, and so do the placements of a configuration.
+    """
+    known, key = context.known_stages, (configuration, pool.gpu.name, fabric_of(pool))
+    if key not in known:
+        if len(known) >= MOST_KNOWN:
+            known.clear()
+        known[key] = _pool_stages(context, pool, configuration)
+    found: PoolStages = known[key]
+    return found
+
+
+def _pool_stages(context: Context, pool: Pool, configuration: Configuration) -> PoolStages:
     machine = Machine(gpu=pool.gpu, fabric=fabric_of(pool), num_gpus=pool.num_free_gpus)
     num_stages, num_ranks = configuration.degrees.num_stages, configuration.degrees.pp
     ends = np.cumsum([0, *configuration.layers_per_stage])
@@ -39,9 +54,7 @@ def pool_stages(context: Context, pool: Pool, configuration: Configuration) -> P
     first = np.zeros(num_stages)
     last = np.zeros(num_stages)
     first[0], last[-1] = 1.0, 1.0
-    cost = StageCosts(context, machine, _repeated(configuration, num_stages)).of(
-        dense, moe, embedding=first, logits=last
-    )
+    cost = StageCosts(context, machine, columns_of(configuration)).of(dense, moe, embedding=first, logits=last)
     rank_of = np.array([configuration.rank_of_stage(stage) for stage in range(num_stages)])
     columns = _repeated(configuration, num_ranks)
     parameters = _by_rank(rank_of, cost.parameters, num_ranks)

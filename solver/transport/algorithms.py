@@ -1,17 +1,21 @@
 """Time of every algorithm of a communicator over a two-level network, given what one connection can do.
 
-Owns which algorithms a collective has and how each maps on inside and across. Never decides between them.
+Owns which algorithms a collective has and how each maps on inside and across, for one connection or for arrays of what
+different ones can do. Never decides between them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic
+
+import numpy as np
 
 from models.cluster import Tier
 from models.transport import Algorithm, Collective, Dimension
 from solver.network import collectives as cost
-from solver.network.collectives import Level, bus_factor
+from solver.network.collectives import Amount, Level, largest
 
 NUM_SLICES = (1, 2, 4, 8, 16, 32)
 POSTED_AHEAD = 32  # network requests in flight per connection in NCCL 2.30
@@ -30,7 +34,7 @@ class Communicator:
     collective: Collective
     tier: Tier
     num_places: int
-    inside: Level
+    inside: Level[float]
     message_bytes: float
     num_connections: int
     member_bytes_per_s: float
@@ -42,12 +46,12 @@ class Communicator:
 
 
 @dataclass(frozen=True)
-class Crossing:
+class Crossing(Generic[Amount]):
     """What a step across costs: its rate, its delay for a message of some size, and the window of a connection."""
 
-    rate_bytes_per_s: float
-    step_s: Callable[[float], float]
-    in_flight_bytes: float
+    rate_bytes_per_s: Amount
+    step_s: Callable[[float], Amount]
+    in_flight_bytes: Amount
 
 
 def algorithms(communicator: Communicator) -> tuple[Algorithm, ...]:
@@ -63,16 +67,9 @@ def algorithms(communicator: Communicator) -> tuple[Algorithm, ...]:
     return (*flat, "hierarchical") if nested else flat
 
 
-def least_wire_s(communicator: Communicator, rate_bytes_per_s: float) -> float:
-    """Time that the fewest bytes any algorithm sends across take at a rate; a bound that ignores every delay."""
-    size, places = communicator.message_bytes, communicator.num_places
-    if communicator.collective == "send_recv":
-        return size / rate_bytes_per_s
-    leaving = bus_factor(communicator.collective, places) * size / rate_bytes_per_s
-    return leaving if communicator.collective == "all_to_all" else leaving / communicator.inside.num_ranks
-
-
-def algorithm_s(algorithm: Algorithm, communicator: Communicator, crossing: Crossing, num_slices: int) -> float:
+def algorithm_s(
+    algorithm: Algorithm, communicator: Communicator, crossing: Crossing[Amount], num_slices: int
+) -> Amount:
     """Expected time of one operation; `num_slices` only matters to the hierarchical exchange."""
     part = communicator.message_bytes / communicator.inside.num_ranks
     step = part / communicator.num_places
@@ -100,7 +97,7 @@ def _gather_inside_s(communicator: Communicator) -> float:
     return cost.ring_gather_s(communicator.message_bytes, inside.num_ranks, inside.step_s, inside.rate_bytes_per_s)
 
 
-def _flat_ring_s(communicator: Communicator, crossing: Crossing) -> float:
+def _flat_ring_s(communicator: Communicator, crossing: Crossing[Amount]) -> Amount:
     """One ring through all members; only one member per place crosses, so every cable of the place is one card."""
     inside, ranks = communicator.inside, communicator.num_ranks
     time = cost.flat_ring_across_sites_s(
@@ -113,15 +110,15 @@ def _flat_ring_s(communicator: Communicator, crossing: Crossing) -> float:
     return time if communicator.collective == "all_reduce" else time / 2
 
 
-def _hierarchical_s(communicator: Communicator, crossing: Crossing, num_slices: int) -> float:
+def _hierarchical_s(communicator: Communicator, crossing: Crossing[Amount], num_slices: int) -> Amount:
     slice_step = communicator.message_bytes / communicator.num_ranks / num_slices
-    in_flight = max(1, int(crossing.in_flight_bytes // slice_step)) if slice_step > 0 else num_slices
+    in_flight = crossing.in_flight_bytes // slice_step if slice_step > 0 else np.inf
     across = Level(communicator.num_places, crossing.step_s(slice_step), crossing.rate_bytes_per_s)
     time = cost.hierarchical_all_reduce_s if communicator.collective == "all_reduce" else cost.hierarchical_gather_s
     return time(communicator.message_bytes, communicator.inside, across, num_chunks=num_slices, num_in_flight=in_flight)
 
 
-def _all_to_all_s(algorithm: Algorithm, communicator: Communicator, crossing: Crossing) -> float:
+def _all_to_all_s(algorithm: Algorithm, communicator: Communicator, crossing: Crossing[Amount]) -> Amount:
     """Direct: a message to every member of another place. Hierarchical: regroup inside, then one to every place."""
     size, ranks, inside = communicator.message_bytes, communicator.num_ranks, communicator.inside
     places = communicator.num_places
@@ -130,10 +127,10 @@ def _all_to_all_s(algorithm: Algorithm, communicator: Communicator, crossing: Cr
         return regroup + _posted_s(places - 1, size / places, crossing)
     message = size / ranks
     local = (inside.num_ranks - 1) * (inside.step_s + message / inside.rate_bytes_per_s)
-    return max(_posted_s(ranks - inside.num_ranks, message, crossing), local)
+    return largest(_posted_s(ranks - inside.num_ranks, message, crossing), local)
 
 
-def _posted_s(num_messages: int, message_bytes: float, crossing: Crossing) -> float:
+def _posted_s(num_messages: int, message_bytes: float, crossing: Crossing[Amount]) -> Amount:
     """Independent messages through one card, with so many posted ahead that their delays overlap."""
     delay_s = crossing.step_s(message_bytes)
     return delay_s + num_messages * (delay_s / POSTED_AHEAD + message_bytes / crossing.rate_bytes_per_s)

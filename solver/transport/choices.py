@@ -5,9 +5,11 @@ Owns the choice and its reason. Never routes: the capacity that a communicator m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
+
+import numpy as np
 
 from models.transport import Algorithm, Reliability, TransportChoice
 from solver.network import fabrics
@@ -15,12 +17,21 @@ from solver.network.balancing import balanced_efficiency, ecmp_efficiency
 from solver.network.collectives import bus_factor
 from solver.network.topology import PathFacts
 from solver.network.transfer import bandwidth_delay_product_bytes, windowed_rate_bytes_per_s
-from solver.transport.algorithms import NUM_SLICES, Communicator, Crossing, algorithm_s, algorithms, least_wire_s
+from solver.transport.algorithms import NUM_SLICES, Communicator, Crossing, algorithm_s, algorithms
+from solver.transport.option_columns import (
+    FloatArray,
+    IntArray,
+    OptionColumns,
+    columns_of,
+    delays_s,
+    rates_bytes_per_s,
+    steps_s,
+)
 from solver.transport.options import CHUNK_BYTES, Option, Wire, connection_rate_bytes_per_s, options, step_s
 
 # A plainer option (fewer queue pairs, smaller window) is taken when it costs less than this.
 _PLAINNESS = 2e-3
-_MOST_PER_OPTION = 16  # candidates of one option: algorithms and slices
+_PORTION = 8  # options whose recovery is worked out together
 
 
 @dataclass(frozen=True)
@@ -66,40 +77,65 @@ def choose_transport(
 def best_candidate(communicator: Communicator, wire: Wire) -> Candidate:
     """Least time over all options and algorithms, then least window and queue pairs within 0.2 % of it.
 
-    Options whose bytes alone take longer than the best so far, and windows that only add room to a connection that is
-    full already, are passed over: neither can change the result.
+    Windows that only add room to a connection that is full already are passed over, and options which would be too slow
+    even if nothing was lost: neither can change the result.
     """
-    found: list[Candidate] = []
-    least_s = float("inf")
-    rated = [(connection_rate_bytes_per_s(option, wire), option) for option in options(wire.path)]
-    for rate, option in sorted(_without_idle_room(communicator, rated), key=lambda one: -one[0]):
-        if least_wire_s(communicator, rate) <= least_s * (1 + _PLAINNESS):
-            found.extend(_of_option(communicator, wire, option, rate))
-            least_s = min(least_s, *(one.time_s for one in found[-_MOST_PER_OPTION:]))
-    close = [one for one in found if one.time_s <= least_s * (1 + _PLAINNESS)]
-    return min(close, key=_plainness)
+    columns = columns_of(wire.path)
+    rates = rates_bytes_per_s(columns, wire)
+    kept = _without_idle_room(communicator, columns, rates)
+    kept = kept[np.argsort(-rates[kept], kind="stable")]
+    columns, rates = columns.take(kept), rates[kept]
+    time_s = _times_s(communicator, columns, rates, partial(delays_s, columns, wire))
+    if wire.path.loss_probability > 0:
+        _add_recovery(communicator, wire, columns, rates, time_s)
+    close = np.argwhere((time_s <= time_s.min() * (1 + _PLAINNESS)).T).tolist()
+    ways = _ways(communicator)
+    found = (
+        Candidate(columns.option(row), *ways[way], float(time_s[way, row]), float(rates[row])) for row, way in close
+    )
+    return min(found, key=_plainness)
 
 
-def _without_idle_room(
-    communicator: Communicator, rated: Sequence[tuple[float, Option]]
-) -> Iterator[tuple[float, Option]]:
+def _times_s(
+    communicator: Communicator, columns: OptionColumns, rates: FloatArray, step_s: Callable[[float], FloatArray]
+) -> FloatArray:
+    """Time of every way with every option."""
+    crossing = Crossing(rates, step_s, columns.in_flight_bytes)
+    return np.array(
+        [algorithm_s(algorithm, communicator, crossing, slices) for algorithm, slices in _ways(communicator)]
+    )
+
+
+def _add_recovery(
+    communicator: Communicator, wire: Wire, columns: OptionColumns, rates: FloatArray, time_s: FloatArray
+) -> None:
+    """Times with what is lost, as far as they may be the least; all others become infinite."""
+    ideal_s, least_s = time_s.min(axis=0), float("inf")
+    order = np.argsort(ideal_s, kind="stable")
+    time_s[:] = np.inf
+    for first in range(0, len(order), _PORTION):
+        rows = order[first : first + _PORTION]
+        if ideal_s[rows[0]] > least_s * (1 + 2 * _PLAINNESS):
+            return
+        some, at = columns.take(rows), rates[rows]
+        time_s[:, rows] = _times_s(communicator, some, at, partial(steps_s, some, wire, rates=at))
+        least_s = min(least_s, float(time_s[:, rows].min()))
+
+
+def _ways(communicator: Communicator) -> list[tuple[Algorithm, int]]:
+    """Every algorithm and, where it has slices, every number of them."""
+    return [
+        (algorithm, slices)
+        for algorithm in algorithms(communicator)
+        for slices in (NUM_SLICES if algorithm == "hierarchical" else (1,))
+    ]
+
+
+def _without_idle_room(communicator: Communicator, columns: OptionColumns, rates: FloatArray) -> IntArray:
     """Windows rise within each method, scheme and number of pairs; keep them until rate and slices gain nothing."""
     whole_step = communicator.message_bytes / communicator.num_ranks
-    before: tuple[float, Option] | None = None
-    for rate, option in rated:
-        full = before is not None and _same_but_window(before[1], option) and rate <= before[0] * (1 + 1e-12)
-        if full and before is not None and before[1].in_flight_bytes >= whole_step:
-            continue
-        before = (rate, option)
-        yield rate, option
-
-
-def _same_but_window(one: Option, other: Option) -> bool:
-    return (one.load_balancing, one.reliability, one.num_queue_pairs) == (
-        other.load_balancing,
-        other.reliability,
-        other.num_queue_pairs,
-    )
+    full = (rates[1:] <= rates[:-1] * (1 + 1e-12)) & (columns.in_flight_bytes[:-1] >= whole_step)
+    return np.flatnonzero(np.append(False, ~full) | columns.least_window)
 
 
 def _plainness(candidate: Candidate) -> tuple[float, int, int, int, float]:
@@ -115,13 +151,8 @@ def candidates(communicator: Communicator, wire: Wire) -> Iterator[Candidate]:
 
 def _of_option(communicator: Communicator, wire: Wire, option: Option, rate: float) -> Iterator[Candidate]:
     crossing = Crossing(rate, lambda size: step_s(option, wire, size, rate), option.in_flight_bytes)
-    for algorithm in algorithms(communicator):
-        for slices in NUM_SLICES if algorithm == "hierarchical" else (1,):
-            yield Candidate(option, algorithm, slices, algorithm_s(algorithm, communicator, crossing, slices), rate)
-
-
-def _step_of(option: Option, wire: Wire) -> Callable[[float], float]:
-    return lambda message_bytes: step_s(option, wire, message_bytes)
+    for algorithm, slices in _ways(communicator):
+        yield Candidate(option, algorithm, slices, algorithm_s(algorithm, communicator, crossing, slices), rate)
 
 
 def choose_scale_up(
@@ -164,12 +195,10 @@ def _reason(communicator: Communicator, wire: Wire, best: Candidate) -> str:
 
 
 def _algorithm_reason(communicator: Communicator, wire: Wire, best: Candidate) -> str:
-    crossing = Crossing(best.rate_bytes_per_s, _step_of(best.option, wire), best.option.in_flight_bytes)
-    others = {
-        name: min(algorithm_s(name, communicator, crossing, slices) for slices in NUM_SLICES)
-        for name in algorithms(communicator)
-        if name != best.algorithm
-    }
+    others: dict[Algorithm, float] = {}
+    for one in _of_option(communicator, wire, best.option, best.rate_bytes_per_s):
+        if one.algorithm != best.algorithm:
+            others[one.algorithm] = min(one.time_s, others.get(one.algorithm, float("inf")))
     slices = f" in {best.num_slices} slices" if best.num_slices > 1 else ""
     if not others:
         return f"{best.algorithm}: {best.time_s * 1e3:.3g} ms, the only algorithm here."

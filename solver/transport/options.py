@@ -12,7 +12,7 @@ from functools import lru_cache
 from math import log2
 from typing import NamedTuple
 
-from models.cluster import LoadBalancing
+from models.cluster import LinkTechnology, LoadBalancing
 from models.transport import Reliability
 from solver.network import reliability
 from solver.network.balancing import balanced_efficiency
@@ -54,19 +54,44 @@ class Wire:
     shared_bytes_per_s: float  # capacity left for all these connections together
 
 
-def options(path: PathFacts) -> Iterator[Option]:
+class Offers(NamedTuple):
+    """What decides which options a path has."""
+
+    technology: LinkTechnology
+    load_balancing: tuple[LoadBalancing, ...]
+    out_of_order_receivers: bool
+    collides: bool
+    loses: bool
+
+    @classmethod
+    def of(cls, path: PathFacts) -> Offers:
+        """The offers of a path."""
+        own = (path.technology, path.load_balancing, path.out_of_order_receivers)
+        return cls(*own, collides=path.planes > 1, loses=path.loss_probability > 0)
+
+
+def options(path: PathFacts) -> tuple[Option, ...]:
     """Every combination the path supports, each queue-pair count with every window the budget admits.
 
     With one plane nothing can collide and with no loss nothing needs recovery: only the plainest is listed then.
     """
-    technology = TECHNOLOGIES[path.technology]
-    reordering = path.out_of_order_receivers
-    methods = load_balancing_options(path.technology, path.load_balancing, out_of_order_receivers=reordering)
-    for method in methods if path.planes > 1 else methods[:1]:
-        schemes = reliability_options(path.technology, method, out_of_order_receivers=reordering)
-        for scheme in schemes if path.loss_probability > 0 else schemes[:1]:
-            for pairs in (count for count in QUEUE_PAIRS if count <= technology.max_queue_pairs):
-                yield from _windows(method, scheme, pairs, technology.max_outstanding)
+    return options_of(Offers.of(path))
+
+
+@lru_cache(maxsize=256)
+def options_of(offers: Offers) -> tuple[Option, ...]:
+    """The options behind such offers."""
+    return tuple(_listed(offers))
+
+
+def _listed(offers: Offers) -> Iterator[Option]:
+    limits, reordering = TECHNOLOGIES[offers.technology], offers.out_of_order_receivers
+    methods = load_balancing_options(offers.technology, offers.load_balancing, out_of_order_receivers=reordering)
+    for method in methods if offers.collides else methods[:1]:
+        schemes = reliability_options(offers.technology, method, out_of_order_receivers=reordering)
+        for scheme in schemes if offers.loses else schemes[:1]:
+            for pairs in (count for count in QUEUE_PAIRS if count <= limits.max_queue_pairs):
+                yield from _windows(method, scheme, pairs, limits.max_outstanding)
 
 
 @lru_cache(maxsize=64)
@@ -128,11 +153,32 @@ def step_s(option: Option, wire: Wire, message_bytes: float, rate: float | None 
     if path.loss_probability == 0 or option.reliability == "tcp":
         return delay
     rate = connection_rate_bytes_per_s(option, wire) if rate is None else rate
-    if option.reliability == "go_back_n":
-        share = Share(message_bytes / used_pairs, used_pairs * max(1, wire.num_connections))
-    else:
-        share = Share(message_bytes, max(1, wire.num_connections))
-    return delay + _recovery_wait_s(option.reliability, share, rate, path)
+    return delay + recovery_wait_s(option.reliability, wire, message_bytes, used_pairs, rate)
+
+
+def recovery_wait_s(scheme: Reliability, wire: Wire, message_bytes: float, used_pairs: int, rate: float) -> float:
+    """Expected time that the slowest of the parallel messages waits for resends.
+
+    Under go-back-N each queue pair resends its own window, so a message is as many shares as it uses pairs; how long
+    that takes does not depend on the rate.
+    """
+    path, connections = wire.path, max(1, wire.num_connections)
+    line = Line(path.round_trip_s, path.loss_probability, path.mtu_bytes)
+    if scheme == "go_back_n":
+        return _go_back_n_wait_s(Share(message_bytes / used_pairs, used_pairs * connections), line)
+    return _chunk_wait_s(scheme, Share(message_bytes, connections), rate, line)
+
+
+class Line(NamedTuple):
+    """What recovery depends on of a path."""
+
+    round_trip_s: float
+    loss_probability: float
+    mtu_bytes: int
+
+    def at(self, rate: float, loss_probability: float) -> reliability.Path:
+        """The line at a rate; with another loss, none for instance."""
+        return reliability.Path(rate, self.round_trip_s, loss_probability, self.mtu_bytes, self.mtu_bytes)
 
 
 class Share(NamedTuple):
@@ -143,16 +189,16 @@ class Share(NamedTuple):
 
 
 @lru_cache(maxsize=65536)
-def _recovery_wait_s(scheme: Reliability, share: Share, rate: float, path: PathFacts) -> float:
-    """Expected time that the slowest of the parallel messages waits for resends.
+def _go_back_n_wait_s(share: Share, line: Line) -> float:
+    lossy = line.at(1.0, line.loss_probability)
+    return reliability.go_back_n_wait_s(share.size_bytes, lossy, num_parallel=share.num_parallel)
 
-    Under go-back-N each queue pair resends its own window, so a message is as many shares as it uses pairs.
-    """
+
+@lru_cache(maxsize=65536)
+def _chunk_wait_s(scheme: Reliability, share: Share, rate: float, line: Line) -> float:
+    """The same where a lost chunk alone is resent, or decoded."""
     message_bytes, num_parallel = share
-    lossy = reliability.Path(rate, path.round_trip_s, path.loss_probability, path.mtu_bytes, path.mtu_bytes)
-    plain = reliability.Path(rate, path.round_trip_s, 0.0, path.mtu_bytes, path.mtu_bytes)
-    if scheme == "go_back_n":
-        return reliability.go_back_n_wait_s(message_bytes, lossy, num_parallel=num_parallel)
+    lossy, plain = line.at(rate, line.loss_probability), line.at(rate, 0.0)
     if scheme == "erasure_code":
         with_loss = reliability.erasure_code_s(message_bytes, lossy, num_parallel=num_parallel)
         return with_loss - reliability.erasure_code_s(message_bytes, plain)

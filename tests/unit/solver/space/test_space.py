@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from solver.cost.stage import StageCost
 from solver.evaluation.candidate import configuration_of
 from solver.evaluation.draft import draft
 from solver.evaluation.places import placements
@@ -40,6 +43,19 @@ def test_vector_and_scalar_split_agree() -> None:
         starts = np.cumsum([0, *configuration.layers_per_stage])
         for stage in range(configuration.degrees.num_stages):
             assert shares.start(np.full(len(space), stage))[row] == starts[stage]
+
+
+def test_units_that_configurations_share_are_those_of_each() -> None:
+    context = context_of(job(allowed={}))
+    space, machine = enumerate_space(context.request), next(iter(context.machines.values()))
+    rows = np.random.default_rng(0).integers(0, len(space), 200)
+    together = StageCosts(context, machine, space.columns.take(rows)).units
+    for at, row in enumerate(rows.tolist()):
+        alone = StageCosts(context, machine, space.columns.take(np.array([row]))).units
+        for one, all_rows in zip(alone, together, strict=True):
+            for unit in fields(StageCost):
+                assert getattr(one, unit.name)[0] == pytest.approx(getattr(all_rows, unit.name)[at], rel=1e-12)
+    assert 0 < len(context.known_units) < len(rows)
 
 
 def test_ranks_between_the_ends_are_light_or_heavy() -> None:
