@@ -14,7 +14,7 @@ from models.plan import Configuration
 from solver.context import Context
 from solver.cost.columns import FloatArray
 from solver.evaluation.candidate import configuration_of
-from solver.evaluation.relaxation import relaxed_bound_s
+from solver.evaluation.relaxation import sharper_bound_s
 from solver.objective import Goal
 from solver.space.bounds import lower_bounds
 from solver.space.enumerate import Space
@@ -24,6 +24,7 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 FIRST_PORTION, PORTION, SAMPLE = 4_096, 16_384, 1_024  # configurations priced together: the most promising first
 REPEAT_PENALTY = 0.02  # each further configuration of one pipeline shape waits a little longer
+UNPLANNED = 4.0  # times the least bound: bounds need go no higher before there is a plan
 MISSED = 1e6  # a guess beyond the target: tried last, the nearest first
 
 
@@ -141,15 +142,15 @@ class Frontier:
         """The configuration behind an index."""
         return configuration_of(self.context, self.space, int(self.rows[index]))
 
-    def sharpen(self, index: int) -> Configuration:
-        """Replace a configuration's bound by the pipeline's own."""
+    def sharpen(self, index: int, cut: float = float("inf")) -> Configuration:
+        """Replace a configuration's bound by the pipeline's own, which need not go much beyond the cut."""
         configuration = self.configuration(index)
         if index not in self.sharpened:
             self.sharpened.add(index)
-            even = configuration.layer_split == "even"  # by GPU type, layers follow the placement
-            seconds = relaxed_bound_s(self.context, configuration) if even else 0.0
-            value = float(self.goal.values(np.array([seconds]), self._size[self.rows[index : index + 1]])[0])
-            self.bound[index] = max(self.bound[index], value)
+            size = self._size[self.rows[index : index + 1]]
+            high_s = min(self.goal.seconds(cut, float(size[0])), UNPLANNED * self.fastest_s)
+            seconds = sharper_bound_s(self.context, configuration, high_s)
+            self.bound[index] = max(self.bound[index], float(self.goal.values(np.array([seconds]), size)[0]))
         return configuration
 
     def tighten(self, cut: float) -> bool:
@@ -158,7 +159,7 @@ class Frontier:
             if self.bound[index] >= cut:
                 return False
             if int(index) not in self.sharpened:
-                self.sharpen(int(index))
+                self.sharpen(int(index), cut)
                 return True
         return False
 

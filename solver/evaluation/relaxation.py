@@ -1,11 +1,9 @@
 """The sharper bound of one configuration: its own pipeline, with every cost at its least over places and GPU types.
 
-Owns that relaxation. Never schedules or places anything.
+Owns that relaxation, and which bounds sharpen a configuration. Never schedules or places anything.
 """
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import numpy as np
 
@@ -14,11 +12,29 @@ from models.plan import Configuration
 from models.schedule import PipelineProblem, PipelineRank, PipelineStage
 from solver.context import Context
 from solver.cost.columns import FloatArray, columns_of
-from solver.cost.data_parallel import step_traffic
 from solver.cost.fabric import fabric_of
-from solver.evaluation.candidate import bundle_of
+from solver.evaluation.slower_ranks import slower_ranks_s
 from solver.schedules.bounds import lower_bound
+from solver.space.exchange_floor import least_exchange_s
+from solver.space.line import line_bound_s
 from solver.space.stages import PoolStages, pool_stages
+
+
+def sharper_bound_s(context: Context, configuration: Configuration, high_s: float) -> float:
+    """The best bound of one configuration, as far as it matters up to `high_s`.
+
+    Layers by GPU type follow the placement: there every share of them counts.
+    """
+    if configuration.layer_split == "by_gpu_type":
+        return line_bound_s(context, configuration, 0.0, high_s)
+    relaxed_s = relaxed_bound_s(context, configuration)
+    if relaxed_s >= high_s or len({pool.gpu for pool in context.pools}) == 1:
+        return relaxed_s
+    pools = _distinct_pools(context)
+    options = [pool_stages(context, pool, configuration) for pool in pools]
+    exposed_s = _exposed_s(context, configuration, pools, options)
+    costs = list(zip(pools, options, strict=True))
+    return max(relaxed_s, slower_ranks_s(context, configuration, costs, exposed_s, high_s))
 
 
 def relaxed_bound_s(context: Context, configuration: Configuration) -> float:
@@ -53,24 +69,13 @@ def _exposed_s(
     allows overlaps. Beyond that share any number of replicas may be there, so the least over all numbers counts.
     """
     columns, num_places = columns_of(configuration), len({pool.place for pool in context.pools})
-    bundle, dp = bundle_of(configuration), configuration.degrees.dp
-    replicas = np.arange(-(-dp // (num_places * bundle)), dp // bundle + 1) * bundle
     durations, overlaps = [], []
     for pool, one in zip(pools, options, strict=True):
-        cost = one.cost
-        kinds, kind_of = np.unique(np.stack([cost.parameters, cost.expert_parameters]), axis=1, return_inverse=True)
-        rows = np.zeros(kinds.shape[1] * len(replicas), dtype=np.int64)
-        traffic = step_traffic(
-            np.repeat(kinds[0], len(replicas)),
-            np.repeat(kinds[1], len(replicas)),
-            replace(columns.take(rows), dp=np.tile(replicas, kinds.shape[1])),
-            fabric_of(pool),
-            context.stack,
-            gradient_bytes=context.job.optimizer.gradient_bytes_per_parameter,
-        )
-        least = (traffic.reduce_s + traffic.gather_s).reshape(kinds.shape[1], len(replicas)).min(axis=1)
-        durations.append(least[kind_of.ravel()])
-        overlaps.append(context.stack.data_parallel_overlap.value * cost.total_s)
+        dense, experts = one.cost.parameters, one.cost.expert_parameters
+        fabric = fabric_of(pool)
+        least_s = least_exchange_s(context, columns, fabric, dense=dense, experts=experts, num_places=num_places)
+        durations.append(least_s)
+        overlaps.append(context.stack.data_parallel_overlap.value * one.cost.total_s)
     exposed: FloatArray = np.maximum(np.minimum.reduce(durations) - np.maximum.reduce(overlaps), 0.0)
     return exposed
 

@@ -15,7 +15,7 @@ from solver.evaluation.candidate import Candidate, configuration_of
 from solver.evaluation.crossings import nominal_prices
 from solver.evaluation.draft import draft
 from solver.evaluation.places import placement_problem, placements, pooled
-from solver.evaluation.relaxation import relaxed_bound_s
+from solver.evaluation.relaxation import relaxed_bound_s, sharper_bound_s
 from solver.evaluation.scheduling import portfolio_timing
 from solver.placement.problem import RouteCount
 from solver.placement.routes import merged
@@ -131,13 +131,16 @@ def violations(name: str, number: int, seed: int) -> tuple[int, list[str]]:
     for row in random.choice(spread, size=min(number, len(spread)), replace=False).tolist():
         configuration = configuration_of(context, space, row)
         relaxed_s = relaxed_bound_s(context, configuration)
-        for time_s in times_s(context, configuration, random):
+        times = times_s(context, configuration, random)
+        sharper_s = sharper_bound_s(context, configuration, 4.0 * min(times, default=0.0))
+        for time_s in times:
             num_timed += 1
             known = {
                 "cheap": cheap_s[row],
                 "outlook": ahead_s[row],
                 "bound": bounds.iteration_s[row],
                 "relaxed": relaxed_s,
+                "sharper": sharper_s,
             }
             for what, bound_s in known.items():
                 if bound_s > time_s * SLACK:

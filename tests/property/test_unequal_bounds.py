@@ -18,6 +18,7 @@ from solver.placement.problem import RouteCount
 from solver.placement.routes import merged
 from solver.space.bounds import cheap_bounds, lower_bounds
 from solver.space.enumerate import BY_GPU_TYPE, enumerate_space
+from solver.space.line import line_bound_s
 from tests.build_job import ARCHITECTURE, context_of
 from tests.property import test_plan_bounds
 from tests.property.test_plan_bounds import SHORT, SLACK, campus, hosts, timed_s
@@ -61,11 +62,17 @@ def request_of(name: str) -> PlanRequest:
 
 
 def any_share(context: Context, configuration: Configuration, random: np.random.Generator) -> Configuration:
-    """At least one layer for every stage, the rest anywhere."""
-    num_stages = configuration.degrees.num_stages
-    weights = random.dirichlet(np.full(num_stages, random.choice([0.3, 3.0, 100.0])))
-    layers = 1 + random.multinomial(context.job.num_layers - num_stages, weights)
-    return configuration.model_copy(update={"layers_per_stage": tuple(layers.tolist())})
+    """At least one layer for every stage, the rest on any rank; its chunks have equally many but for one layer."""
+    num_stages, vpp, pp = configuration.degrees.num_stages, configuration.degrees.vpp, configuration.degrees.pp
+    weights = random.dirichlet(np.full(pp, random.choice([0.3, 3.0, 100.0])))
+    layers_r = vpp + random.multinomial(context.job.num_layers - num_stages, weights)
+    layers = [0] * num_stages
+    for rank, count in enumerate(layers_r.tolist()):
+        own = [stage for stage in range(num_stages) if configuration.rank_of_stage(stage) == rank]
+        even = [count // vpp + (place < count % vpp) for place in range(vpp)]
+        for stage, share in zip(own, random.permutation(even).tolist(), strict=True):
+            layers[stage] = share
+    return configuration.model_copy(update={"layers_per_stage": tuple(layers)})
 
 
 def any_place(context: Context, configuration: Configuration, random: np.random.Generator) -> Candidate | None:
@@ -103,9 +110,12 @@ def violations(name: str, number: int, seed: int) -> tuple[int, list[str]]:
     num_timed, below = 0, []
     for row in random.choice(rows, size=min(number, len(rows)), replace=False).tolist():
         configuration = configuration_of(context, space, row)
-        for time_s in times_s(context, configuration, random):
+        times = times_s(context, configuration, random)
+        line_s = line_bound_s(context, configuration, 0.0, 4.0 * min(times, default=0.0))
+        for time_s in times:
             num_timed += 1
-            for what, bound_s in (("cheap", cheap_s[row]), ("bound", bounds.iteration_s[row])):
+            known = {"cheap": cheap_s[row], "bound": bounds.iteration_s[row], "line": line_s}
+            for what, bound_s in known.items():
                 if bound_s > time_s * SLACK:
                     below.append(f"{what} {bound_s:.6g} above {time_s:.6g} s: {configuration}")
             if not bounds.fits[row]:
