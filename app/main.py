@@ -18,7 +18,7 @@ from app.api.observe import Observe
 from app.api.openapi import document_of
 from app.api.shortcut import Shortcut
 from app.api.traces import trace_requests
-from app.jobs.children import warm_up
+from app.jobs.processes import warm_up
 from app.jobs.service import PlanService
 from app.jobs.worker import Worker
 from app.settings import Settings

@@ -6,6 +6,7 @@ Owns the order of exploration and the least open bound, in the unit of the objec
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -147,21 +148,31 @@ class Frontier:
         configuration = self.configuration(index)
         if index not in self.sharpened:
             self.sharpened.add(index)
-            size = self._size[self.rows[index : index + 1]]
-            high_s = min(self.goal.seconds(cut, float(size[0])), UNPLANNED * self.fastest_s)
-            seconds = sharper_bound_s(self.context, configuration, high_s)
-            self.bound[index] = max(self.bound[index], float(self.goal.values(np.array([seconds]), size)[0]))
+            self.raise_bound(index, sharper_bound_s(self.context, configuration, self.enough_s(index, cut)))
         return configuration
+
+    def enough_s(self, index: int, cut: float) -> float:
+        """A configuration's bound need not go much beyond this."""
+        size = float(self._size[self.rows[index]])
+        return min(self.goal.seconds(cut, size), UNPLANNED * self.fastest_s)
+
+    def raise_bound(self, index: int, seconds: float) -> None:
+        """Some iteration time that the configuration cannot be below."""
+        value = float(self.goal.values(np.array([seconds]), self._size[self.rows[index : index + 1]])[0])
+        self.bound[index] = max(self.bound[index], value)
 
     def tighten(self, cut: float) -> bool:
         """Sharpen the least bound that is not sharp yet; false when none is left below the cut."""
-        for index in np.argsort(self.bound, kind="stable")[: len(self.sharpened) + 1]:
-            if self.bound[index] >= cut:
-                return False
-            if int(index) not in self.sharpened:
-                self.sharpen(int(index), cut)
-                return True
+        for index in self.blunt(cut, 1):
+            self.sharpen(index, cut)
+            return True
         return False
+
+    def blunt(self, cut: float, most: int) -> list[int]:
+        """The least bounds below the cut that are not sharp yet."""
+        least = np.argsort(self.bound, kind="stable")[: len(self.sharpened) + most]
+        open_ones = (int(index) for index in least if self.bound[index] < cut)
+        return list(islice((index for index in open_ones if index not in self.sharpened), most))
 
     def taken(self) -> Space:
         """The priced configurations that fit, in the order of `guess`."""

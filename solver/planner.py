@@ -14,6 +14,7 @@ from models.request import PlanRequest
 from solver.context import Context, stack_for
 from solver.lint import lint
 from solver.search.best_first import Search
+from solver.search.crew import Crew, NoCrew
 from solver.search.hooks import Hooks
 from solver.space.enumerate import enumerate_space
 from solver.space.feasible import memory_reasons, space_reasons, target_reasons
@@ -40,9 +41,11 @@ def plan(
     incumbent: Callable[[Planned], None] = lambda _: None,
     cancelled: Callable[[], bool] = lambda: False,
     clock: Callable[[], float] = time.monotonic,
+    crew: Crew | None = None,
 ) -> Outcome:
     """The best judged plan within the time limit, or why there is none.
 
+    Other processes help where a `crew` is given, whose members read the same clock; never in reproducible mode.
     Raises nothing for a request without a plan: `Infeasible` says why, `NotFound` that time was too short.
     """
     started = clock()
@@ -57,7 +60,8 @@ def plan(
     hooks = Hooks(progress=progress, incumbent=incumbent, cancelled=cancelled, clock=clock, started_s=started)
     if request.options.reproducible:
         hooks = hooks.counting_work(request.options.time_limit_s)
-    search = Search(context, space, hooks)
+    others = NoCrew() if crew is None or request.options.reproducible else crew
+    search = Search(context, space, hooks, others)
     best = search.run()
     elapsed = clock() - started
     if best is not None:

@@ -6,7 +6,6 @@ The parent's end of the pipe closing means that the parent is gone, and ends the
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import json
 import os
@@ -15,38 +14,41 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
 from app.faults import Fault, Refused, from_planner_error
+from app.jobs.crew import Crew
+from app.jobs.processes import settle_in
 from models.errors import PlannerError
 from models.outcome import Outcome, Planned, Progress, Reason
 from models.plan import Plan, Verdict
 from models.request import PlanRequest
 from models.schedule import PipelineProblem, ScheduleProgress
 
-PR_SET_PDEATHSIG = 1
 OUTCOME: TypeAdapter[Outcome] = TypeAdapter(Outcome)
 REASONS: TypeAdapter[tuple[Reason, ...]] = TypeAdapter(tuple[Reason, ...])
 
 
 class Task(NamedTuple):
-    """What a child is to do: a function by name, its documents as JSON text, and the memory it may use."""
+    """What a child is to do: a function by name, its documents as JSON text, memory, and helping processes."""
 
     kind: str
     function: str
     documents: tuple[bytes, ...]
     memory_bytes: int
+    num_members: int = 0
 
 
 class Channel:
     """The child's end of the pipe: sends `kind` and a JSON text; notices that it should stop."""
 
-    def __init__(self, pipe: Connection) -> None:
+    def __init__(self, pipe: Connection, members: Sequence[Connection] = ()) -> None:
         self._pipe = pipe
+        self._members = members
         self._lock = threading.Lock()
         self._stop = threading.Event()
 
@@ -63,6 +65,10 @@ class Channel:
         """Ask the search to end."""
         self._stop.set()
 
+    def crew(self, size: int) -> Crew:
+        """Processes that the parent starts when they are asked for."""
+        return Crew(self._members, lambda index: self.send("member", str(index).encode()), size)
+
     def watch_parent(self) -> None:
         """Take the parent's stop message; leave at once when the parent has gone."""
         try:
@@ -73,13 +79,11 @@ class Channel:
             os._exit(3)
 
 
-def run_child(task: Task, pipe: Connection) -> None:
+def run_child(task: Task, pipe: Connection, members: Sequence[Connection] = ()) -> None:
     """Do `task`, then end this process; every way out but a kill sends `answer` or `fault` first."""
-    os.setsid()
-    _die_with_parent()
-    channel = Channel(pipe)
+    settle_in()
+    channel = Channel(pipe, members)
     signal.signal(signal.SIGTERM, lambda _number, _frame: channel.stop())
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=channel.watch_parent, daemon=True).start()
     resource.setrlimit(resource.RLIMIT_DATA, (task.memory_bytes, task.memory_bytes))
     channel.send("started", b"{}")
@@ -95,11 +99,6 @@ def run_child(task: Task, pipe: Connection) -> None:
         channel.send("crashed", _text({"traceback": traceback.format_exc(limit=20)}))
     # Threads of a solver that ignores its limit must not keep this process alive.
     os._exit(0)
-
-
-def _die_with_parent() -> None:
-    # The fork server ends with the process that owns it; without this its children would live on.
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _refusal(fault: Fault) -> bytes:
@@ -131,6 +130,7 @@ def _plan(task: Task, channel: Channel) -> bytes:
         incumbent=incumbent,
         cancelled=channel.cancelled,
         clock=time.monotonic,
+        crew=channel.crew(task.num_members) if task.num_members else None,
     )
     return OUTCOME.dump_json(outcome)
 

@@ -1,28 +1,26 @@
 """Starts child processes and stops them for certain: soft limit, SIGTERM, SIGKILL, and what was left behind.
 
-Owns the fork server and the watch over one child. Never decides what an ended child means for a plan.
+Owns the watch over one child. Never decides what an ended child means for a plan.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from types import ModuleType
 from typing import Literal
 
 from app.jobs.child import Task, run_child
+from app.jobs.crew import Openings
+from app.jobs.processes import end, kill, start
 
-PRELOADED = ("app.jobs.child", "solver.planner", "solver.verify.judge", "solver.cpsat.solve")
 POLL_S = 0.05
-EXIT_S = 0.5  # a child that has answered leaves at once; one that has not is killed
 
 Ending = Literal["answered", "refused", "memory", "crashed", "killed", "timed_out"]
 
@@ -47,19 +45,6 @@ class Ended:
     elapsed_s: float = 0.0
 
 
-def warm_up(modules: Sequence[str] = PRELOADED) -> None:
-    """Start the fork server, which imports `modules` once, so that a child starts in milliseconds.
-
-    A running fork server is left as it is. Forking this process itself would copy its threads' locks; the fork server
-    has no threads.
-    """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(modules))
-    from multiprocessing import forkserver
-
-    forkserver.ensure_running()
-
-
 def run_in_child(
     task: Task,
     limits: Limits,
@@ -74,61 +59,38 @@ def run_in_child(
     `patience_s`, by default `kill_grace_s`, to answer with the best it has.
     """
     started = time.monotonic()
-    with _child(task) as (pid, pipe):
+    with _child(task) as (pid, pipe, openings):
         watch = _Watch(pid, pipe, limits, started, patience_s=patience_s)
-        return watch.until_ended(on_message, stop_asked)
+
+        def relay(kind: str, text: bytes) -> None:
+            if kind == "member":
+                openings.start(int(text))
+            else:
+                on_message(kind, text)
+
+        return watch.until_ended(relay, stop_asked)
 
 
 @contextmanager
-def _child(task: Task) -> Iterator[tuple[int, Connection]]:
-    warm_up()
-    context = multiprocessing.get_context("forkserver")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=run_child, args=(task, theirs), daemon=True)
+def _child(task: Task) -> Iterator[tuple[int, Connection, Openings]]:
+    ours, theirs = Pipe()
+    openings = Openings(task.num_members, task.memory_bytes)
+    process = None
     try:
-        with _hidden_main():
-            process.start()
+        process = start(run_child, (task, theirs, openings.ends))
         theirs.close()
+        openings.hand_over()
         assert process.pid is not None
-        yield process.pid, ours
+        yield process.pid, ours, openings
     except BaseException:
-        if process.pid is not None and process.is_alive():
-            _kill(process.pid)
+        if process is not None and process.pid is not None and process.is_alive():
+            kill(process.pid)
         raise
     finally:
-        if process.pid is not None:
-            process.join(EXIT_S)
-            if process.is_alive():
-                _kill(process.pid)
-                process.join()
-            process.close()
+        if process is not None:
+            end(process)
+        openings.close()
         ours.close()
-
-
-_START = threading.Lock()
-
-
-@contextmanager
-def _hidden_main() -> Iterator[None]:
-    """Keep multiprocessing from importing this program's main script into every child, which costs seconds.
-
-    It looks the script up in `sys.modules`; what a child runs lives in `app.jobs.child` and needs nothing of it.
-    """
-    with _START:
-        main = sys.modules["__main__"]
-        sys.modules["__main__"] = ModuleType("__main__")
-        try:
-            yield
-        finally:
-            sys.modules["__main__"] = main
-
-
-def _kill(pid: int) -> None:
-    # The group first: it has the id of the child once that has called setsid.
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
 
 
 class _Watch:
@@ -193,7 +155,7 @@ class _Watch:
 
     def _kill_late(self) -> None:
         self._timed_out = True
-        _kill(self._pid)
+        kill(self._pid)
 
     def _ended(self) -> Ended:
         kind, text = self._last

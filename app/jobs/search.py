@@ -17,6 +17,7 @@ from opentelemetry import trace
 
 from app.jobs.child import Task
 from app.jobs.children import Ended, Limits, run_in_child
+from app.jobs.crew import crew_size
 from app.settings import Settings
 from app.storage.attempts import AttemptStore
 from app.storage.plans import State, StopReason
@@ -109,7 +110,7 @@ def search(
         "solve", attributes={"isthmus.plan_id": plan_id, "isthmus.attempt": number}
     ) as span:
         ended = run_in_child(
-            Task("plan", settings.solvers.plan, (request,), settings.child_memory_bytes),
+            Task("plan", settings.solvers.plan, (request,), settings.child_memory_bytes, crew_size(request)),
             Limits(time_limit_s, settings.soft_grace_s, settings.kill_grace_s, settings.child_memory_bytes),
             on_message=news.take,
             stop_asked=asked,

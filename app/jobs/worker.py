@@ -15,7 +15,7 @@ from typing import TypeVar
 import sqlalchemy as sa
 from dbos import DBOS, DBOSClient, DBOSConfig
 
-from app.jobs.children import warm_up
+from app.jobs.processes import warm_up
 from app.jobs.queue import APPLICATION, QUEUE, URGENT_QUEUE, VERSION, WORKFLOW, register_queues
 from app.jobs.rehearsal import rehearse
 from app.jobs.search import Attempt, fault_text, headline, search

@@ -19,6 +19,7 @@ from app.documents import canonical
 from app.faults import Fault, Refused
 from app.jobs.child import OUTCOME, Task
 from app.jobs.children import Ended, Limits, run_in_child
+from app.jobs.crew import crew_size
 from app.jobs.rehearsal import rehearse
 from app.jobs.search import end_state_of, fault_of
 from app.settings import Settings
@@ -78,7 +79,8 @@ def search(request: PlanRequest, settings: Settings, console: Console) -> Outcom
         line.take(kind, text)
 
     rehearse(settings, partial(console.print, highlight=False))
-    task = Task("plan", settings.solvers.plan, (canonical(request),), settings.child_memory_bytes)
+    document = canonical(request)
+    task = Task("plan", settings.solvers.plan, (document,), settings.child_memory_bytes, crew_size(document))
     with ProgressLine(console) as line:
         ended = run_task(task, settings, request.options.time_limit_s, take)
     check_refusal(ended)

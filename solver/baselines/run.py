@@ -5,7 +5,7 @@ Owns how many configurations each gets. The drafts are ordinary candidates, so a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -69,10 +69,16 @@ def try_policies(context: Context, space: Space, guess: FloatArray, effort: Effo
             tried.append(Tried(policy, None, "no time was left to try it"))
         else:
             until_s = effort.share(len(POLICIES) - index)
-            tried.append(
-                _try(restricted(context, policy), policy, space, guess, effort=replace(effort, deadline=until_s))
-            )
+            considered = configurations_for(context, policy, space, guess)
+            tried.append(try_policy(context, policy, considered, replace(effort, deadline=until_s)))
     return tried
+
+
+def configurations_for(context: Context, policy: Policy, space: Space, guess: FloatArray) -> Iterator[Configuration]:
+    """What a policy considers, the most promising first; `space` holds only what fits into memory."""
+    own = restricted(context, policy)
+    for row in _distinct(own, policy, space, guess):
+        yield configuration_of(own, space, row)
 
 
 def restricted(context: Context, policy: Policy) -> Context:
@@ -103,26 +109,26 @@ def without_balancing(request: PlanRequest) -> PlanRequest:
     return request.model_copy(update={"cluster": cluster.model_copy(update={"links": links, "places": places})})
 
 
-def _try(context: Context, policy: Policy, space: Space, guess: FloatArray, *, effort: Effort) -> Tried:
+def try_policy(context: Context, policy: Policy, configurations: Iterable[Configuration], effort: Effort) -> Tried:
     """The policy on one configuration after the other, until it has its share or enough of them."""
-    rows = _distinct(context, policy, space, guess)
-    if not rows:
-        return Tried(policy, None, "no configuration that it considers fits into memory")
+    own = restricted(context, policy)
     drafts: list[Draft] = []
-    num_candidates = 0
+    considered = num_candidates = 0
     scheduler = policy.scheduler(effort.over)
-    for row in rows:
-        configuration = configuration_of(context, space, row)
-        for candidate in _placed(context, configuration, policy.pattern):
+    for configuration in configurations:
+        considered += 1
+        for candidate in _placed(own, configuration, policy.pattern):
             operations = 3 * configuration.degrees.num_stages * configuration.num_microbatches
             charge(effort.clock, WORK_PER_DRAFT_S + len(policy.generators) * operations * WORK_PER_OPERATION_S)
             num_candidates += 1
-            found = draft(context, candidate, scheduler)
+            found = draft(own, candidate, scheduler)
             if found is not None:
                 drafts.append(found)
         enough = drafts or num_candidates >= PATIENCE
         if len(drafts) >= NUM_TRIED or effort.over() or (enough and effort.clock() >= effort.deadline):
             break
+    if not considered:
+        return Tried(policy, None, "no configuration that it considers fits into memory")
     if not drafts:
         return Tried(policy, None, "its placement or its schedules fit none of the configurations tried")
     as_it_is = not policy.plain_ecmp and not policy.fused_backward

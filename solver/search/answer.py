@@ -5,6 +5,7 @@ Owns the least open bound and the gap. Never looks for a draft.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -33,7 +34,7 @@ class Answer:
     frontier: Frontier
     best: Incumbent
     open_bound: float = 0.0
-    num_underway: int = 0  # configurations that count as explored, but are still being tried
+    num_underway: Callable[[], int] = lambda: 0  # configurations that count as explored, but are still being tried
     kinds: Kinds = field(default_factory=Kinds)
     tried: list[Tried] = field(default_factory=list)
     _history: History = field(default_factory=History)
@@ -57,7 +58,7 @@ class Answer:
     @property
     def num_explored(self) -> int:
         """Configurations placed and timed."""
-        return len(self.frontier.explored) - self.num_underway
+        return len(self.frontier.explored) - self.num_underway()
 
     def account(self) -> str:
         """What was tried, in one sentence."""

@@ -6,30 +6,43 @@ Owns the stages of the search and what each may spend. The frontier orders, `eva
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 
 import numpy as np
 
-from models.plan import Configuration, Plan
+from models.plan import Plan
 from solver.baselines.policies import POLICIES
-from solver.baselines.run import Effort, Tried, try_policies
+from solver.baselines.run import Effort, Tried, configurations_for, try_policies
 from solver.clock import WORK_PER_OPERATION_S, charge
 from solver.context import Context
 from solver.cost.columns import columns_of
-from solver.evaluation.by_type import typed_placements
 from solver.evaluation.candidate import Candidate
-from solver.evaluation.draft import Draft, draft
-from solver.evaluation.places import Pattern, placements
+from solver.evaluation.draft import Draft
 from solver.evaluation.polish import polish
 from solver.evaluation.relaxation import relaxed_bound_s
 from solver.evaluation.scheduling import Schedulers
 from solver.frontier import Frontier
 from solver.objective import Goal
 from solver.search.answer import Answer
+from solver.search.crew import Crew, NoCrew
+from solver.search.errands import (
+    WORK_PER_DRAFT_S,
+    Bench,
+    Bounded,
+    Brief,
+    Compare,
+    Errand,
+    Explore,
+    Piece,
+    Polish,
+    Sharpen,
+    placed,
+    rivals,
+)
 from solver.search.hooks import Hooks
 from solver.search.incumbent import Incumbent
+from solver.search.team import TIGHTEN_SHARE, Team
 from solver.space.bounds import speed_of_light_s
 from solver.space.enumerate import Space
 
@@ -40,10 +53,10 @@ COMPARE_SHARE = 0.45  # baselines, whose drafts are candidates too
 POLISH_SHARE = 0.8  # thorough schedules and priced placements of the best drafts
 LAST_SHARE = 0.96  # exploring again, which above all raises the bound; what is left is for writing out the answer
 
-PATTERNS: tuple[Pattern, ...] = ("replicas_whole", "ranks_whole", "ranks_in_groups", "ranks_spread")
+ALONE_S = 1.0  # a search is alone for so long, and when no more is left: most small ones are over by then
+WAIT_S = 0.05  # for news, when there is nothing else to do
 PORTIONS_AT_ONCE = 4  # priced before something else has its turn
-TIGHTENED_PER_TRY = 8  # bounds sharpened after a configuration was tried, at least,
-TIGHTEN_SHARE = 0.5  # and for this part of the time that it took
+TIGHTENED_PER_TRY = 8  # bounds sharpened after a configuration was tried, at least
 NUM_PROMISING = 12  # drafts of different pipeline shapes that are weighed for polishing,
 NUM_POLISHED = 3  # and those of them that are polished
 WORTH_JUDGING = {"search": 0.01, "polish": 1e-9}  # relative improvement that makes a draft the incumbent
@@ -51,7 +64,6 @@ WORTH_JUDGING = {"search": 0.01, "polish": 1e-9}  # relative improvement that ma
 # Counted work, for a clock that counts: about what each takes on a core of 2020.
 WORK_PER_ROW_S = 4e-6
 WORK_PER_PRICED_ROW_S = 2e-5
-WORK_PER_DRAFT_S = 0.2
 WORK_PER_PLAN_S = 0.8
 
 
@@ -62,8 +74,10 @@ class Search:
     context: Context
     space: Space
     hooks: Hooks
+    crew: Crew = field(default_factory=NoCrew)
     complete: bool = False
     _first: set[Candidate] = field(default_factory=set)
+    _wanted: deque[Errand] = field(default_factory=deque)
     _steps_s: deque[float] = field(default_factory=lambda: deque([0.0], maxlen=4))
 
     def __post_init__(self) -> None:
@@ -75,21 +89,32 @@ class Search:
         limit_s = self.context.request.options.time_limit_s
         self._ends_s = self.hooks.started_s + LAST_SHARE * limit_s
         self._schedulers = Schedulers(self.context, self.hooks.clock, self.hooks.cancelled, self._ends_s)
+        self._bench = Bench(self.context, self.goal, self._schedulers)
+        self.team = Team(self.crew, lambda message: self.answer.tell("search", message), self._take_back)
+        self.answer.num_underway = lambda: self.team.num_underway(Explore)
 
     def run(self) -> Plan | None:
         """Explore, polish the best, explore and tighten on; the best judged plan, or None."""
         self._load()
         if len(self.frontier.rows):
+            self._search()
+            self._settle()
+        self.complete = self.complete or self.answer.good_enough()
+        self.answer.tell("done", "")
+        return None if self.best.plan is None else self.answer.finished_plan(self._schedulers.quick)
+
+    def _search(self) -> None:
+        try:
             self._explore(self._deadline(EXPLORE_SHARE))
             if self.best.plan is None:
                 self._explore(self._deadline(FIRST_SHARE), until_planned=True)
             self._compare(self._deadline(COMPARE_SHARE))
             self._polish(self._deadline(POLISH_SHARE))
             self._explore(self._deadline(LAST_SHARE))
-            self._settle()
-        self.complete = self.complete or self.answer.good_enough()
-        self.answer.tell("done", "")
-        return None if self.best.plan is None else self.answer.finished_plan(self._schedulers.quick)
+            self._take_in_news()
+            self._compare_no_more()
+        finally:
+            self.crew.dismiss()
 
     @property
     def nothing_open(self) -> bool:
@@ -127,24 +152,51 @@ class Search:
                 return
 
     def _explore(self, deadline: float, *, until_planned: bool = False) -> None:
-        """Take the most promising configuration, then tighten the least bounds; load more when none is left."""
+        """Explore until it is late, or nothing is left to explore and to sharpen."""
         while not self._stopped(deadline) and not (until_planned and self.best.plan is not None):
-            self._load()
-            index = self.frontier.next(self.answer.cut())
-            if index is None and not self._tightened():
-                self.complete = self.frontier.exhausted
-                self.answer.update_bound()
+            if not self._step(deadline):
+                if not self.team.is_busy:
+                    self.complete = self.frontier.exhausted
+                    self.answer.update_bound()
+                    return
+                self._attend(WAIT_S)
+
+    def _step(self, deadline: float) -> bool:
+        """Take the most promising configuration, then tighten the least bounds; load more when none is left.
+
+        What was wanted and nobody else has room for comes first. False when there is nothing to do.
+        """
+        self._load()
+        self._attend()
+        if self._wanted:
+            self._do(self._wanted.popleft())
+            return True
+        index = self.frontier.next(self.answer.cut())
+        if index is None and not self._tightened():
+            return False
+        if index is not None:
+            self._explore_one(index)
+        self._tighten(min(deadline, self.hooks.clock() + TIGHTEN_SHARE * self._steps_s[-1]))
+        self.answer.update_bound()
+        return True
+
+    def _see_done(self, kind: type[Errand], deadline: float) -> None:
+        """Have the wanted errands done by whoever is free, and explore on meanwhile."""
+        while self._wanted or self.team.num_underway(kind):
+            if self.hooks.clock() >= deadline or self.hooks.cancelled():
                 return
-            if index is not None:
-                self._explore_one(index)
-            self._tighten(min(deadline, self.hooks.clock() + TIGHTEN_SHARE * self._steps_s[-1]))
-            self.answer.update_bound()
+            idle = self._stopped(deadline) and not self._wanted
+            if idle or not self._step(deadline):
+                self._attend(WAIT_S)
 
     def _tighten(self, until_s: float) -> None:
         """Sharpen the least bounds for as long as that; a few in any case."""
+        began_s = self.hooks.clock()
         for number in count():
+            self._attend()
             late = number >= TIGHTENED_PER_TRY and self.hooks.clock() >= until_s
             if late or self._stopped(self._ends_s) or not self._tightened():
+                self.team.spend(Sharpen, self.hooks.clock() - began_s)
                 return
 
     def _tightened(self) -> bool:
@@ -158,50 +210,56 @@ class Search:
         """
         began_s, planned = self.hooks.clock(), self.best.plan is not None
         self.frontier.explored.add(index)
-        configuration = self.frontier.sharpen(index)
+        configuration = self.frontier.sharpen(index, self.answer.cut())
         self._work(WORK_PER_DRAFT_S / 4)
         if self.frontier.bound[index] < self.answer.cut():
-            for candidate in self._placed(configuration):
+            for candidate in placed(self.context, configuration):
                 if candidate in self._first:
                     continue
-                self._consider(self._timed(candidate), "search")
+                self._consider(self._bench.timed(candidate, self.answer.cut()), "search")
+                self._attend()
                 if not planned:
                     self._first.add(candidate)
                     if self.best.plan is not None:
                         self.frontier.explored.discard(index)
                         break
         self._steps_s.append(self.hooks.clock() - began_s)
-
-    def _placed(self, configuration: Configuration) -> Iterator[Candidate]:
-        if configuration.layer_split == "by_gpu_type":
-            return typed_placements(self.context, configuration)
-        return placements(self.context, configuration, PATTERNS)
-
-    def _timed(self, candidate: Candidate) -> Draft | None:
-        self._work(WORK_PER_DRAFT_S)
-        row = columns_of(candidate.configuration)
-        cutoff_s = self.goal.seconds(self.answer.cut(), float(self.goal.sizes(self.context, row)[0]))
-        return draft(self.context, candidate, self._schedulers.quick, cutoff_s=cutoff_s)
+        self.team.spend(Explore, self._steps_s[-1])
 
     def _compare(self, deadline: float) -> None:
         """Baselines: their best drafts are candidates like any other, so no plan is worse than a baseline."""
-        effort = Effort(self.hooks.clock, self.hooks.cancelled, deadline, self._deadline(LAST_SHARE))
         for policy in POLICIES:
             self._work(WORK_PER_PRICED_ROW_S * self.frontier.load_for(policy.considers(self.space)))
-        for tried in try_policies(self.context, self.frontier.taken(), self.frontier.guess, effort):
-            self.answer.tried.append(tried if tried.best is None else self._compared(tried, tried.best, effort))
+        priced, guess = self.frontier.taken(), self.frontier.guess
+        if not self.team.num_members:
+            effort = Effort(self.hooks.clock, self.hooks.cancelled, deadline, self._deadline(LAST_SHARE))
+            for tried in try_policies(self.context, priced, guess, effort):
+                for found in rivals(self._bench, tried, effort, cut=self.answer.cut, stopped=self._late):
+                    self._consider(found, "polish")
+                self._compared(tried)
+            return
+        seconds = self.team.share_s(len(POLICIES), deadline - self.hooks.clock())
+        for number, policy in enumerate(POLICIES):
+            considered = tuple(configurations_for(self.context, policy, priced, guess))
+            self._wanted.append(Compare(number, considered, seconds, self.answer.cut()))
+        self._see_done(Compare, deadline)
 
-    def _compared(self, tried: Tried, own: Draft, effort: Effort) -> Tried:
-        """The baseline after the search had its turn with it. A time of a plan that the judge rejects is none."""
-        if not tried.as_it_is:
-            own_way = tried.policy.scheduler(effort.over)
-            self._consider(draft(self.context, own.candidate, own_way), "polish")
-        self._consider(own, "polish")
-        if not self._stopped(self._ends_s):
-            self._consider(self._timed(own.candidate), "polish")
-        if self.best.value_of(own) < self.best.value * (1.0 - WORTH_JUDGING["polish"]):
-            return replace(tried, best=None, reason="the judge rejects its best plan")
-        return tried
+    def _late(self) -> bool:
+        return self._stopped(self._ends_s)
+
+    def _compared(self, tried: Tried) -> None:
+        """A baseline that the search had its turn with. A time of a plan that the judge rejects is none."""
+        own = None if tried.best is None else self.best.value_of(tried.best)
+        if own is not None and own < self.best.value * (1.0 - WORTH_JUDGING["polish"]):
+            tried = replace(tried, best=None, reason="the judge rejects its best plan")
+        self.answer.tried = sorted([*self.answer.tried, tried], key=lambda one: POLICIES.index(one.policy))
+
+    def _compare_no_more(self) -> None:
+        """Baselines that did not come back."""
+        known = [one.policy for one in self.answer.tried]
+        for policy in POLICIES:
+            if policy not in known:
+                self._compared(Tried(policy, None, "no time was left to try it"))
 
     def _consider(self, found: Draft | None, phase: str) -> None:
         """Keep the draft among the best; a new incumbent is written out and judged first."""
@@ -236,7 +294,14 @@ class Search:
     def _polish(self, deadline: float) -> None:
         """CP-SAT schedules and priced placements for the drafts of the most promising pipeline shapes."""
         self._settle()
-        promising = sorted(self.answer.kinds.per_shape()[:NUM_PROMISING], key=self._promise)[:NUM_POLISHED]
+        promising = sorted(self.answer.kinds.per_shape()[:NUM_PROMISING], key=self._promise)[
+            : max(NUM_POLISHED, self.team.num_members)
+        ]
+        if self.team.num_members and not self._stopped(deadline):
+            seconds = self.team.share_s(len(promising), deadline - self.hooks.clock())
+            self._wanted.extend(Polish(found, seconds) for _, found in promising)
+            self._see_done(Polish, deadline)
+            return
         for index, (_, found) in enumerate(promising):
             if self._stopped(deadline):
                 return
@@ -251,3 +316,70 @@ class Search:
         best_s = relaxed_bound_s(self.context, found.candidate.configuration)
         size = self.goal.sizes(self.context, columns_of(found.candidate.configuration))
         return value + self.goal.value(best_s, float(size[0]))
+
+    def _attend(self, wait_s: float = 0.0) -> None:
+        """Take in what the others found, and give them more to do."""
+        self._take_in_news(wait_s)
+        left_s = self._ends_s - self.hooks.clock()
+        if self.hooks.elapsed_s >= ALONE_S and left_s >= ALONE_S:
+            self.team.begin(Brief.of(self._bench))
+        while self._wanted and self.team.takes_wanted:
+            self.team.hand(self._wanted.popleft())
+        while self.team.has_room:
+            errand = self._next_errand()
+            if errand is None:
+                break
+            self.team.hand(errand)
+
+    def _take_in_news(self, wait_s: float = 0.0) -> None:
+        for errand, piece in self.team.news(wait_s):
+            self._take_in(piece, "search" if isinstance(errand, Explore) else "polish")
+
+    def _take_in(self, piece: Piece, phase: str) -> None:
+        if isinstance(piece, Bounded):
+            self.frontier.raise_bound(piece.index, piece.bound_s)
+        elif isinstance(piece, Tried):
+            self._compared(piece)
+        else:
+            self._consider(piece, phase)
+
+    def _do(self, errand: Errand) -> None:
+        """An errand done here, because the others have enough to do or are gone."""
+        for piece in errand.do(self._bench):
+            self._take_in(piece, "polish")
+            self._attend()
+
+    def _next_errand(self) -> Errand | None:
+        """What somebody else should do next: the most promising configuration, or the least bounds."""
+        if self.team.sharpens_too_little:
+            return self._to_sharpen() or self._to_explore()
+        return self._to_explore() or self._to_sharpen()
+
+    def _to_explore(self) -> Explore | None:
+        index = self.frontier.next(self.answer.cut())
+        if index is None:
+            return None
+        self.frontier.explored.add(index)
+        self.frontier.sharpened.add(index)
+        cut, frontier = self.answer.cut(), self.frontier
+        enough_s = frontier.enough_s(index, cut)
+        return Explore(index, frontier.configuration(index), cut, enough_s, frozenset(self._first))
+
+    def _to_sharpen(self) -> Sharpen | None:
+        cut, frontier = self.answer.cut(), self.frontier
+        places = frontier.blunt(cut, TIGHTENED_PER_TRY)
+        frontier.sharpened.update(places)
+        asked = tuple((one, frontier.configuration(one), frontier.enough_s(one, cut)) for one in places)
+        return Sharpen(asked) if asked else None
+
+    def _take_back(self, errand: Errand, is_harmful: bool) -> None:
+        """What nobody does any more has its turn again, unless whoever did it is gone too often."""
+        if is_harmful:
+            if isinstance(errand, Compare):
+                self._compared(Tried(POLICIES[errand.policy], None, "every process that tried it ended unexpectedly"))
+        elif isinstance(errand, Explore):
+            self.frontier.explored.discard(errand.index)
+        elif isinstance(errand, Sharpen):
+            self.frontier.sharpened.difference_update(one[0] for one in errand.configurations)
+        else:
+            self._wanted.appendleft(errand)

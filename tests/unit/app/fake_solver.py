@@ -149,6 +149,7 @@ def plan(
     incumbent: Callable[[Planned], None],
     cancelled: Callable[[], bool],
     clock: Callable[[], float],
+    **_others: object,
 ) -> Outcome:
     """The outcome that options.seed chooses."""
     started = clock()

@@ -8,7 +8,7 @@ import signal
 import sys
 from typing import Any
 
-from app.jobs.children import warm_up
+from app.jobs.processes import warm_up
 from app.settings import Settings
 from app.storage.plans import PlanStore
 from app.terminal.serving import serve, work

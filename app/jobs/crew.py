@@ -1,0 +1,224 @@
+"""The crew of a search: processes of their own that share its work, over one pipe each.
+
+Owns who has which errand, and what counts as gone. Never looks into an errand or a result.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
+from queue import Empty, SimpleQueue
+
+from app.jobs.member import LEAVE, run_member
+from app.jobs.processes import end, start
+from solver.search.crew import News
+
+NUM_SPARES = 2  # members that may take the place of those that are gone
+QUEUED = 2  # errands of one member: one in hand, one that it need not wait for
+SILENCE_S = 120.0  # a member that has nothing to say for so long hangs
+GIB = 2**30
+MOST_MEMBERS = 63
+LEAST_LIMIT_S = 5.0  # a shorter search is over before others are of help
+
+
+def crew_size(request: bytes) -> int:
+    """How many processes may help the search of this request, beside its own: none for a short or reproducible one.
+
+    >>> crew_size(b'{"options": {"workers": 1, "time_limit_s": 60.0, "reproducible": false}}')
+    0
+    """
+    options = json.loads(request)["options"]
+    if options["reproducible"] or options["time_limit_s"] < LEAST_LIMIT_S:
+        return 0
+    return min(int(options["workers"]), num_cores(), MOST_MEMBERS + 1) - 1
+
+
+def num_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Openings:
+    """Pipes for the members of one crew, and those that were started; whoever makes them ends them all."""
+
+    def __init__(self, size: int, memory_bytes: int) -> None:
+        self._pipes = [Pipe() for _ in range(size + NUM_SPARES if size else 0)]
+        self._memory_bytes = max(memory_bytes // max(size, 1), GIB)
+        self._started: list[ForkServerProcess] = []
+
+    @property
+    def ends(self) -> list[Connection]:
+        """The ends for the search."""
+        return [ours for ours, _ in self._pipes]
+
+    def start(self, index: int) -> None:
+        """A member at the other end of this pipe. Where none can be started, the search sees it gone."""
+        theirs = self._pipes[index][1]
+        with suppress(OSError), theirs:
+            self._started.append(start(run_member, (theirs, self._memory_bytes)))
+
+    def hand_over(self) -> None:
+        """The search has its ends: a member has to see them close with it."""
+        for one in self.ends:
+            one.close()
+
+    def close(self) -> None:
+        """End all members."""
+        for pair in self._pipes:
+            for one in pair:
+                one.close()
+        for process in self._started:
+            end(process, 0.0)
+
+
+@dataclass
+class _Member:
+    """What the search knows of one member."""
+
+    pipe: Connection
+    outbox: SimpleQueue[bytes]
+    pid: int = 0
+    is_gone: bool = False
+    errands: deque[int] = field(default_factory=deque)
+    heard_s: float = 0.0
+
+    @property
+    def is_ready(self) -> bool:
+        return self.pid > 0 and not self.is_gone
+
+
+class Crew:
+    """`size` members at a time; `start` has the member at the other end of a pipe started."""
+
+    def __init__(
+        self, pipes: Sequence[Connection], begin: Callable[[int], None], size: int, silence_s: float = SILENCE_S
+    ) -> None:
+        self._pipes = pipes
+        self._begin = begin
+        self._size = size
+        self._silence_s = silence_s
+        self._brief = b""
+        self._members: list[_Member] = []
+        self._inbox: SimpleQueue[tuple[_Member, bytes]] = SimpleQueue()
+
+    @property
+    def num_ready(self) -> int:
+        """Members that are at work or wait for an errand."""
+        return sum(one.is_ready for one in self._members)
+
+    @property
+    def room(self) -> int:
+        """Errands that would be taken now."""
+        return sum(max(QUEUED - len(one.errands), 0) for one in self._members if one.is_ready)
+
+    @property
+    def is_gone(self) -> bool:
+        """Nobody is left and nobody will come."""
+        return len(self._members) == len(self._pipes) and all(one.is_gone for one in self._members)
+
+    def begin(self, brief: bytes, /) -> None:
+        """Start all members; those who come later are told the same."""
+        self._brief = brief
+        for _ in range(self._size):
+            self._add()
+
+    def _add(self) -> None:
+        index = len(self._members)
+        if index == len(self._pipes):
+            return
+        member = _Member(self._pipes[index], SimpleQueue())
+        self._members.append(member)
+        member.outbox.put(self._brief)
+        for work in (self._listen, self._talk):
+            threading.Thread(target=work, args=(member,), daemon=True).start()
+        self._begin(index)
+
+    def _listen(self, member: _Member) -> None:
+        try:
+            while True:
+                self._inbox.put((member, member.pipe.recv_bytes()))
+        except (EOFError, OSError):
+            self._inbox.put((member, LEAVE))
+
+    def _talk(self, member: _Member) -> None:
+        # Large errands wait here, not in the search, for a member that does not listen.
+        with suppress(OSError, ValueError):
+            while True:
+                member.pipe.send_bytes(member.outbox.get())
+
+    def hand(self, number: int, errand: bytes, /) -> None:
+        """Give an errand to the member with the least to do."""
+        member = min((one for one in self._members if one.is_ready), key=lambda one: len(one.errands))
+        if not member.errands:
+            member.heard_s = time.monotonic()
+        member.errands.append(number)
+        member.outbox.put(errand)
+
+    def news(self, wait_s: float, /) -> list[News]:
+        """What has come in; waits so long for something at most."""
+        found: list[News] = []
+        with suppress(Empty):
+            while True:
+                member, text = self._inbox.get(timeout=0.0 if found else wait_s)
+                found += self._read(member, text)
+        self._end_the_silent()
+        return found
+
+    def _read(self, member: _Member, text: bytes) -> list[News]:
+        if text == LEAVE:
+            return self._bury(member)
+        head, _, content = text.partition(b"\n")
+        kind, number = head.decode().split()
+        member.heard_s = time.monotonic()
+        if kind == "ready":
+            member.pid = int(number)
+            return []
+        if kind in ("done", "failed"):
+            member.errands.remove(int(number))
+        return [News(kind, int(number), content)]  # type: ignore[arg-type]
+
+    def _bury(self, member: _Member) -> list[News]:
+        """The errand in hand is lost, those that waited are back, and a spare member takes over."""
+        member.is_gone = True
+        left, member.errands = member.errands, deque()
+        self._add()
+        return [News("back" if place else "lost", number) for place, number in enumerate(left)]
+
+    def _end_the_silent(self) -> None:
+        now = time.monotonic()
+        for one in self._members:
+            if one.is_ready and one.errands and now - one.heard_s > self._silence_s:
+                _kill(one)
+
+    def dismiss(self) -> None:
+        """End all members; what they still do is dropped."""
+        self._pipes = self._pipes[: len(self._members)]
+        for one in self._members:
+            one.outbox.put(LEAVE)
+            if one.is_ready:
+                _kill(one)
+
+
+def _kill(member: _Member) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(member.pid, signal.SIGKILL)
+
+
+@contextmanager
+def hired(size: int, memory_bytes: int = 8 * GIB) -> Iterator[Crew | None]:
+    """A crew for one search in this process; None for a size of 0. A script needs no guard around its main part."""
+    openings = Openings(size, memory_bytes)
+    try:
+        yield Crew(openings.ends, openings.start, size) if size else None
+    finally:
+        openings.close()

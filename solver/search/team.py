@@ -1,0 +1,115 @@
+"""The crew at work for one search: which errands are underway, and what becomes of those whose bearer is gone.
+
+Owns that account. Never decides what to do next and never looks into a piece of a result.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+
+from solver.search.crew import Crew
+from solver.search.errands import Brief, Compare, Errand, Explore, Piece, Polish, Sharpen
+
+TIGHTEN_SHARE = 0.5  # of the time that exploring took is for sharper bounds
+MOST_LONG = 2  # long errands of one member at a time: one in hand, one waiting
+MOST_LOSSES = 2  # an errand that brought down so many members is not given to anybody again
+
+
+class Defect(RuntimeError):
+    """An errand failed by a defect of this program; the message is the traceback of the process that did it."""
+
+
+@dataclass
+class Team:
+    """Errands by number, and how long those that are done took, by kind.
+
+    `told` hears what users should know; `returned` gets an errand that nobody does any more, and whether it
+    brought down too many to be given away again.
+    """
+
+    crew: Crew
+    told: Callable[[str], None]
+    returned: Callable[[Errand, bool], None]
+    spent_s: dict[str, float] = field(default_factory=dict)
+    _has_begun: bool = False
+    _underway: dict[int, Errand] = field(default_factory=dict)
+    _losses: dict[object, int] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    def begin(self, brief: Brief) -> None:
+        """Let the crew start, once."""
+        if not self._has_begun:
+            self._has_begun = True
+            self.crew.begin(pickle.dumps(brief))
+
+    @property
+    def has_room(self) -> bool:
+        """Somebody would take another errand."""
+        return self.crew.room > 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Something is underway."""
+        return bool(self._underway)
+
+    @property
+    def num_members(self) -> int:
+        """Members that are at work."""
+        return self.crew.num_ready
+
+    @property
+    def takes_wanted(self) -> bool:
+        """Some member has less than its share of long errands."""
+        return self.num_underway(Compare) + self.num_underway(Polish) < MOST_LONG * self.num_members
+
+    def share_s(self, num_errands: int, seconds: float) -> float:
+        """What each of so many long errands gets of the seconds, when the search itself does one that nobody takes."""
+        alone = num_errands <= MOST_LONG * self.num_members
+        return max(seconds, 0.0) / max(-(-num_errands // (self.num_members + (not alone))), 1)
+
+    def num_underway(self, kind: type[Errand]) -> int:
+        """Errands of this kind that are not done yet."""
+        return sum(isinstance(one, kind) for one in self._underway.values())
+
+    def hand(self, errand: Errand) -> None:
+        """Give an errand away; there has to be room."""
+        number = next(self._numbers)
+        self._underway[number] = errand
+        self.crew.hand(number, pickle.dumps((number, errand)))
+
+    def spend(self, kind: type[Errand], seconds: float) -> None:
+        """So much time went into errands of this kind, here or elsewhere."""
+        self.spent_s[kind.__name__] = self.spent_s.get(kind.__name__, 0.0) + seconds
+
+    @property
+    def sharpens_too_little(self) -> bool:
+        """Bounds had less than their part of the time that went into exploring."""
+        few = self.num_underway(Sharpen) <= self.crew.num_ready // 2
+        return few and self.spent_s.get(Sharpen.__name__, 0.0) < TIGHTEN_SHARE * self.spent_s.get(Explore.__name__, 0.0)
+
+    def news(self, wait_s: float = 0.0) -> Iterator[tuple[Errand, Piece]]:
+        """Pieces of results as they have come in; the rest is put into the account."""
+        for one in self.crew.news(wait_s):
+            errand = self._underway.get(one.number)
+            if errand is None:
+                continue
+            if one.kind == "piece":
+                yield errand, pickle.loads(one.content)
+                continue
+            del self._underway[one.number]
+            if one.kind == "failed":
+                raise Defect(one.content.decode())
+            if one.kind == "done":
+                self.spend(type(errand), float(one.content))
+            else:
+                self._give_back(errand, lost=one.kind == "lost")
+
+    def _give_back(self, errand: Errand, *, lost: bool) -> None:
+        losses = self._losses[errand.topic] = self._losses.get(errand.topic, 0) + lost
+        self.returned(errand, losses >= MOST_LOSSES)
+        if lost:
+            goes_on = "the search goes on alone" if self.crew.is_gone else "the others go on"
+            self.told(f"a process of the search ended unexpectedly; {goes_on}")
