@@ -68,6 +68,7 @@ def _options(
     pp = configuration.degrees.pp
     needs = [[_needs(context, configuration, half, rank, exposed_s) for half in halves] for rank in range(pp)]
     both = np.array([min(one["both"] for one in row) for row in needs])
+    last = np.array([min(one["last_gradient"] for one in row) for row in needs])
     quotients = [stages.cost.input_grad_s / stages.cost.forward_s for half in halves for _, stages in half]
     update = [stages.optimizer_s for half in halves for _, stages in half]
     return Options(
@@ -75,12 +76,14 @@ def _options(
         held_c=np.array([min(most_fast, pp), pp]),
         num_layers=0,
         least_n=0,
+        num_chunks=configuration.degrees.vpp,
         looped=configuration.family == "loop",
         back=float(np.min(quotients)),
         slack_s=0.0,
         update_s=float(np.minimum.reduce(update).max()),
         layer_both_c=np.zeros(2),
         after_r=np.append(np.cumsum(both[::-1])[::-1][1:], 0.0),
+        after_last_r=np.append(np.cumsum(last[::-1])[::-1][1:], 0.0) * (configuration.family != "v"),
         needs=np.array([[[[one[name]] for one in row] for row in needs] for name in NEEDS]),
     )
 
@@ -104,10 +107,17 @@ def _needs(
     after = float(exposed_s[own].min()) + update
     both, fits = forward + gradient, 0.0 < held.sum() <= room
     last = float(forward[-1] + gradient.sum())
+    total = m * float((both + weights).sum())
+    early = min(m * float(forward.sum()), max(room, 0.0) * float(np.max(forward / np.maximum(held, 1e-9))))
+    late = min(m * float(weights.sum()), max(room, 0.0) * float(np.max(weights / np.maximum(context_bytes, 1e-9))))
     needs = {
-        "work": m * float((both + weights).sum()) + after if fits else np.inf,
+        "work": total + after if fits else np.inf,
+        "early": total - early + after,
+        "early_back": total - early - late + update,
+        "last_gradient": float(gradient[-1]),
+        "forward": float(forward.sum()),
         "late": m * (last + float(weights.sum())) + after,
-        "through": m * float(both.sum()) + update,
+        "through": total - late + update,
         "last": m * float(both[-1]) + update,
         "between": m * last + update,
         "first_chunk": float(forward[0]),

@@ -13,6 +13,9 @@ micro-batches, rank r's work y = f + i + w of one of them, and U the forward of 
 - *late, last, between*: the first forward of its last chunk waits for all chunks but the last of all ranks, and round
   and round for the last ones before it. From there on it has the forwards of that chunk and all gradients to do;
   or those of that chunk, which go all the way back; or all input gradients, which go back through U.
+- *early*: no gradient is there before the forward of all stages and the input gradients of the last chunks behind it.
+  Until then it has done forwards alone, no more than memory holds. After its last input gradient it has only weight
+  gradients left, no more of them than memory holds, and that input gradient goes back through U.
 - *trips*, one chunk: with memory for K micro-batches F waits for the input gradient K micro-batches before:
   ceil(m / K) times its own forward and input gradient and those of all ranks behind it, and the weight gradient where
   what it keeps is as large.
@@ -260,17 +263,29 @@ class Rank:
         room = self.room_bytes
         fits = (held <= room) & (room > 0)
         safe = np.where(fits, room, 1.0)
+        first_s, last_s = self._outside_s(safe)
         needs = {
             "work": np.where(fits, m * work + exchange + update, np.inf),
             "late": m * (work - forward + last_forward) + exchange + update,
-            "through": m * both + update,
+            "through": m * work - last_s + update,
+            "early": m * work - first_s + exchange + update,
+            "early_back": m * work - first_s - last_s + update,
             "last": m * last_both + update,
             "between": m * (both - forward + last_forward) + update,
             "first_chunk": begin * layer.forward_s + (first.forward_s if v > 1 else ends.forward_s),
             "before_last": (n - most) * layer.forward_s + first.forward_s if v > 1 else 0.0 * n,
+            "forward": forward,
             "both": both,
         }
         return needs | self._memory_needs(safe)
+
+    def _outside_s(self, room: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Most forwards before the first gradient, and most weight gradients after the last input gradient."""
+        m, n, layer = float(self.columns.num_microbatches[0]), self.layers, _layer(self.kind.least)
+        ends = self.ends(self.kind.least)
+        forwards = np.minimum(m * n, room / np.maximum(layer.activation_bytes, 1e-9))
+        weights = np.minimum(m * n, room / np.maximum(layer.weight_grad_context_bytes, 1e-9))
+        return forwards * layer.forward_s + m * ends.forward_s, weights * layer.weight_grad_s + m * ends.weight_grad_s
 
     def _memory_needs(self, room: FloatArray) -> dict[str, FloatArray]:
         """What memory for few micro-batches costs."""
@@ -322,11 +337,13 @@ def _options(context: Context, configuration: Configuration, gpus: Sequence[Kind
         held_c=np.array([gpu.held for gpu in gpus]),
         num_layers=len(ranks[0][0].layers) - 1,
         least_n=0 if others else configuration.degrees.vpp,
+        num_chunks=configuration.degrees.vpp,
         looped=configuration.family == "loop",
         back=min(_back(gpu.least) for gpu in gpus),
         slack_s=others * max(float(one.forward_s[0]) for one in layers) if configuration.degrees.vpp > 1 else 0.0,
         update_s=float(min(one.after_work_s[1][-(-(len(one.layers) - 1) // pp)] for one in ranks[1])),
         layer_both_c=np.array([gpu.layer_both_s for gpu in gpus]),
         after_r=np.zeros(pp),
+        after_last_r=np.zeros(pp),
         needs=np.array([[[one[name] for one in row] for row in needs] for name in NEEDS]),
     )

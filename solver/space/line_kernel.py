@@ -20,22 +20,26 @@ NEEDS = (
     "through",
     "last",
     "between",
+    "early",
+    "early_back",
     "trips",
     "held_own",
     "held_per_s",
     "first_chunk",
     "before_last",
+    "forward",
     "both",
     "weighted",
 )
-WORK, LATE, THROUGH, LAST, BETWEEN, TRIPS, HELD_OWN, HELD_PER_S, FIRST_SUM = range(9)
+WORK, LATE, THROUGH, LAST, BETWEEN, EARLY, EARLY_BACK, TRIPS, HELD_OWN, HELD_PER_S, FIRST_SUM = range(11)
 NUM_SUMS = len(NEEDS) - FIRST_SUM
-BEFORE_LAST, BOTH, WEIGHTED = range(1, NUM_SUMS)
+BEFORE_LAST, FORWARD, BOTH, WEIGHTED = range(1, NUM_SUMS)
 
 
 class Options(NamedTuple):
     """What a rank takes at least, and what the ranks have in common.
 
+    `after_r` and `after_last_r` are both passes and input gradients behind a rank that do not depend on the line.
     `needs` has the rows of `NEEDS` by kind of rank, GPU type and layers; the last of them are summed up along a line.
     """
 
@@ -43,12 +47,14 @@ class Options(NamedTuple):
     held_c: Ints
     least_n: int
     num_layers: int
+    num_chunks: int
     looped: bool
     back: float
     slack_s: float
     update_s: float
     layer_both_c: Floats
     after_r: Floats
+    after_last_r: Floats
     needs: Floats
 
 
@@ -125,7 +131,10 @@ def _extend(
         largest = min(most.layers[kind, gpu], to_go - options.least_n * others)
         for n in range(max(options.least_n, to_go - room), largest + 1):
             behind_s = options.after_r[rank] + _behind_s(options, left, most.widest, to_go - n)
-            if _need_s(options, (kind, gpu, n), known, sums[have, 0], behind_s) <= limit_s:
+            fewest = _last_chunks(options, others, to_go - n)
+            last_s = _behind_s(options, left, most.widest, fewest) * options.back / (1.0 + options.back)
+            last_s += options.after_last_r[rank]
+            if _need_s(options, (kind, gpu, n), known, sums[have, 0], (behind_s, last_s)) <= limit_s:
                 for one in range(NUM_SUMS):
                     total = sums[have, one] + options.needs[FIRST_SUM + one, kind, gpu, n]
                     then[have + n, one] = min(then[have + n, one], total)
@@ -142,15 +151,31 @@ def _behind_s(options: Options, left: Ints, widest: Ints, layers: int) -> float:
 
 
 @inlined
-def _need_s(options: Options, at: tuple[int, int, int], known: Floats, sum_s: float, behind_s: float) -> float:
-    """The largest part of the bound for one rank."""
+def _last_chunks(options: Options, ranks: int, layers: int) -> int:
+    """Fewest of these layers in the last chunks of these ranks, where those come after a rank's own last chunk."""
+    if options.num_chunks == 1:
+        return layers
+    if not options.looped or not options.least_n:
+        return 0
+    return max(ranks, (layers - ranks * (options.num_chunks - 1)) // options.num_chunks)
+
+
+@inlined
+def _need_s(
+    options: Options, at: tuple[int, int, int], known: Floats, sum_s: float, behind: tuple[float, float]
+) -> float:
+    """The largest part of the bound for one rank; behind it are both passes, and input gradients of last chunks."""
     kind, gpu, n = at
+    behind_s, last_s = behind
     needs = options.needs
     lead_s, back = max(sum_s - options.slack_s, 0.0), 1.0 + options.back
     ahead_s = known[BEFORE_LAST] + (lead_s if options.looped else 0.0)
     need_s = max(lead_s + needs[WORK, kind, gpu, n], lead_s * back + needs[THROUGH, kind, gpu, n])
     need_s = max(need_s, ahead_s + needs[LATE, kind, gpu, n], ahead_s * back + needs[LAST, kind, gpu, n])
     need_s = max(need_s, ahead_s + options.back * lead_s + needs[BETWEEN, kind, gpu, n])
+    turn_s = known[FORWARD] + last_s
+    need_s = max(need_s, turn_s + needs[EARLY, kind, gpu, n])
+    need_s = max(need_s, turn_s + options.back * lead_s + needs[EARLY_BACK, kind, gpu, n])
     own_s = needs[HELD_OWN, kind, gpu, n] + options.update_s
     if needs[TRIPS, kind, gpu, n] > 1:
         life_s = needs[FIRST_SUM + BOTH, kind, gpu, n] + behind_s

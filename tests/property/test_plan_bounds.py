@@ -64,6 +64,14 @@ CASES = {
             latency_s=1e-5,
         ),
     ),
+    "little memory": (
+        SHORT,
+        campus(
+            [hosts("H100-SXM-80G", 1), hosts("B200-SXM", 1), hosts("H200-SXM-141G", 1), hosts("H100-SXM-80G", 1)],
+            oversubscription=4.0,
+            latency_s=1e-4,
+        ),
+    ),
     "one type, thin and far": (
         SHORT,
         campus([hosts("H100-SXM-80G", count) for count in (1, 1, 1, 2)], oversubscription=64.0, latency_s=2e-2),
@@ -76,6 +84,8 @@ CASES = {
     ),
 }
 
+HEADROOM = {"little memory": 0.85}  # where round trips and seconds in memory bind
+
 
 def request_of(name: str) -> PlanRequest:
     """The case's job on its campus."""
@@ -84,6 +94,7 @@ def request_of(name: str) -> PlanRequest:
         {
             "workload": {"architecture": architecture, "sequence_length": 4096, "global_batch_sequences": 48},
             "cluster": cluster,
+            "constraints": {"memory_headroom_fraction": HEADROOM.get(name, 0.1)},
         }
     )
 

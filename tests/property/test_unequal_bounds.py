@@ -21,7 +21,7 @@ from solver.space.enumerate import BY_GPU_TYPE, enumerate_space
 from solver.space.line import line_bound_s
 from tests.build_job import ARCHITECTURE, context_of
 from tests.property import test_plan_bounds
-from tests.property.test_plan_bounds import SHORT, SLACK, campus, hosts, timed_s
+from tests.property.test_plan_bounds import HEADROOM, SHORT, SLACK, campus, hosts, timed_s
 
 EXPERTS: dict[str, Any] = {
     **ARCHITECTURE,
@@ -30,6 +30,7 @@ EXPERTS: dict[str, Any] = {
 }
 CASES = {
     "three types": test_plan_bounds.CASES["three types"],
+    "little memory": test_plan_bounds.CASES["little memory"],
     "fast and small beside slow and roomy": (
         SHORT,
         campus(
@@ -56,7 +57,10 @@ def request_of(name: str) -> PlanRequest:
         {
             "workload": {"architecture": architecture, "sequence_length": 4096, "global_batch_sequences": 48},
             "cluster": cluster,
-            "constraints": {"allowed": {"layer_split": ["by_gpu_type"]}},
+            "constraints": {
+                "allowed": {"layer_split": ["by_gpu_type"]},
+                "memory_headroom_fraction": HEADROOM.get(name, 0.1),
+            },
         }
     )
 
