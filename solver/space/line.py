@@ -66,11 +66,45 @@ class Kind:
         """Every unit at its least."""
         return least_of(self.prices)
 
+    @cached_property
+    def layer(self) -> StageCost:
+        """A usual layer at its least."""
+        return _layer(self.least)
+
     @property
     def layer_both_s(self) -> float:
         """Forward and input gradient of a usual layer."""
-        layer = _layer(self.least)
-        return float(layer.forward_s[0] + layer.input_grad_s[0])
+        return float(self.layer.forward_s[0] + self.layer.input_grad_s[0])
+
+    @cached_property
+    def exchange_s(self) -> FloatArray:
+        """Least exchange inside a place by layers of a stage, of the kind of layers that has fewer parameters."""
+        context, columns, found = self.least.context, self.least.columns, []
+        names, job = {one.machine.gpu.name for one in self.prices}, context.job
+        for price in self.prices:
+            dense, moe = price.of(1, 0), price.of(0, 1)
+            own, experts = (moe if job.num_moe_layers else dense).parameters, moe.expert_parameters
+            if job.num_dense_layers and job.num_moe_layers:
+                own, experts = np.minimum(dense.parameters, moe.parameters), np.zeros(1)
+            layers = _numbers(context)
+            one_s = least_exchange_s(
+                context,
+                columns,
+                price.machine.fabric,
+                dense=layers * own,
+                experts=layers * experts,
+                num_places=len({pool.place for pool in context.pools if pool.gpu.name in names}),
+            )
+            found.append(one_s)
+        least: FloatArray = np.minimum.reduce(found)
+        return least
+
+    @cached_property
+    def dearest_s(self) -> FloatArray:
+        """Work of a layer of the slower kind on the slowest fabric."""
+        both = [one for price in self.prices for one in (price.of(1, 0).total_s, price.of(0, 1).total_s)]
+        dearest: FloatArray = np.maximum.reduce(both)
+        return dearest
 
 
 def line_bound_s(context: Context, configuration: Configuration, low_s: float, high_s: float) -> float:
@@ -140,6 +174,12 @@ def _layer(price: StageCosts) -> StageCost:
     return price.of(0, 1) if price.context.job.num_moe_layers else price.of(1, 0)
 
 
+def _numbers(context: Context) -> FloatArray:
+    """0, 1, 2 ... up to all layers of the kind that counts as one layer."""
+    job = context.job
+    return np.arange((job.num_moe_layers or job.num_dense_layers) + 1, dtype=np.float64)
+
+
 @dataclass(frozen=True)
 class Rank:
     """A pipeline rank by its ends, on one GPU type, with 0, 1, 2 ... usual layers."""
@@ -153,8 +193,7 @@ class Rank:
     @cached_property
     def layers(self) -> FloatArray:
         """0, 1, 2 ... up to all usual layers."""
-        job = self.context.job
-        return np.arange((job.num_moe_layers or job.num_dense_layers) + 1, dtype=np.float64)
+        return _numbers(self.context)
 
     @property
     def num_others(self) -> int:
@@ -164,6 +203,11 @@ class Rank:
     def ends(self, price: StageCosts) -> StageCost:
         """The embedding and the logits that it has."""
         return price.of(0, 0, embedding=float(self.has_first), logits=float(self.has_last))
+
+    @cached_property
+    def least_ends(self) -> StageCost:
+        """The ends at their least."""
+        return self.ends(self.kind.least)
 
     @cached_property
     def chunks(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -188,59 +232,39 @@ class Rank:
         worth = [float(end.total_s[0] / one.total_s[0]) for end, one in zip(ends, average, strict=True)]
         return float(np.floor(max(worth) * job.num_layers))
 
-    @property
+    @cached_property
     def after_work_s(self) -> tuple[FloatArray, FloatArray]:
         """Least exchange of a stage beyond what overlaps, and least update."""
-        updates, exchanges = [], []
-        for price in self.kind.prices:
-            layer, ends = _layer(price), self.ends(price)
-            updates.append(
-                optimizer_s(
-                    self.layers * layer.parameters + ends.parameters,
-                    self.layers * layer.expert_parameters + ends.expert_parameters,
-                    self.columns,
-                    gpu=price.machine.gpu,
-                    stack=self.context.stack,
-                    optimizer=self.context.job.optimizer,
-                )
+        updates = [
+            optimizer_s(
+                *self._parameters(price),
+                self.columns,
+                gpu=price.machine.gpu,
+                stack=self.context.stack,
+                optimizer=self.context.job.optimizer,
             )
-            exchanges.append(self._exchange_s(price))
-        overlap = self.context.stack.data_parallel_overlap.value * np.maximum.reduce(
-            [self.layers * _dearest_s(price) + self.ends(price).total_s for price in self.kind.prices]
-        )
-        exposed = np.maximum(np.minimum.reduce(exchanges) - overlap, 0.0)
+            for price in self.kind.prices
+        ]
+        ends_s = np.maximum.reduce([self.ends(price).total_s for price in self.kind.prices])
+        overlap = self.context.stack.data_parallel_overlap.value * (self.layers * self.kind.dearest_s + ends_s)
+        exposed = np.maximum(self.kind.exchange_s - overlap, 0.0)
         least = np.minimum.accumulate(exposed[::-1])[::-1]  # a stage may have more layers than the fewest
         fewest = np.minimum.reduce([*self.chunks[:2], np.floor(self.layers / self.columns.vpp[0])])
         return least[np.maximum(fewest, min(1, len(least) - 1)).astype(np.int64)], np.minimum.reduce(updates)
 
-    def _exchange_s(self, price: StageCosts) -> FloatArray:
-        """Least exchange inside a place by layers of a stage, of the kind that has fewer parameters."""
-        dense, moe, job = price.of(1, 0), price.of(0, 1), self.context.job
-        if job.num_dense_layers and job.num_moe_layers:
-            own, experts = np.minimum(dense.parameters, moe.parameters), np.zeros(1)
-        else:
-            own, experts = _layer(price).parameters, _layer(price).expert_parameters
-        names = {one.machine.gpu.name for one in self.kind.prices}
-        return least_exchange_s(
-            self.context,
-            self.columns,
-            price.machine.fabric,
-            dense=self.layers * own,
-            experts=self.layers * experts,
-            num_places=len({pool.place for pool in self.context.pools if pool.gpu.name in names}),
-        )
+    def _parameters(self, price: StageCosts) -> tuple[FloatArray, FloatArray]:
+        """Dense and expert parameters by layers."""
+        layer, ends = _layer(price), self.ends(price)
+        dense: FloatArray = self.layers * layer.parameters + ends.parameters
+        experts: FloatArray = self.layers * layer.expert_parameters + ends.expert_parameters
+        return dense, experts
 
     @property
     def room_bytes(self) -> FloatArray:
         """Most memory that is left for activations."""
         rooms = []
         for price in self.kind.prices:
-            layer, ends = _layer(price), self.ends(price)
-            static = price.static_bytes(
-                self.layers * layer.parameters + ends.parameters,
-                self.layers * layer.expert_parameters + ends.expert_parameters,
-                has_logits=float(self.has_last),
-            )
+            static = price.static_bytes(*self._parameters(price), has_logits=float(self.has_last))
             rooms.append(self.context.memory_limit_bytes(price.machine.gpu) - static)
         room: FloatArray = np.maximum.reduce(rooms)
         return room
@@ -248,7 +272,7 @@ class Rank:
     def needs(self) -> dict[str, FloatArray]:
         """The tables of `Options` for this rank and type, by layers."""
         m, v = float(self.columns.num_microbatches[0]), int(self.columns.vpp[0])
-        n, layer, ends = self.layers, _layer(self.kind.least), self.ends(self.kind.least)
+        n, layer, ends = self.layers, self.kind.layer, self.least_ends
         first = self.kind.least.of(0, 0, embedding=float(self.has_first))
         forward, both = n * layer.forward_s + ends.forward_s, n * (layer.forward_s + layer.input_grad_s)
         both = both + ends.forward_s + ends.input_grad_s
@@ -281,8 +305,8 @@ class Rank:
 
     def _outside_s(self, room: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Most forwards before the first gradient, and most weight gradients after the last input gradient."""
-        m, n, layer = float(self.columns.num_microbatches[0]), self.layers, _layer(self.kind.least)
-        ends = self.ends(self.kind.least)
+        m, n, layer = float(self.columns.num_microbatches[0]), self.layers, self.kind.layer
+        ends = self.least_ends
         forwards = np.minimum(m * n, room / np.maximum(layer.activation_bytes, 1e-9))
         weights = np.minimum(m * n, room / np.maximum(layer.weight_grad_context_bytes, 1e-9))
         return forwards * layer.forward_s + m * ends.forward_s, weights * layer.weight_grad_s + m * ends.weight_grad_s
@@ -290,7 +314,7 @@ class Rank:
     def _memory_needs(self, room: FloatArray) -> dict[str, FloatArray]:
         """What memory for few micro-batches costs."""
         m, v = float(self.columns.num_microbatches[0]), int(self.columns.vpp[0])
-        n, layer = self.layers, _layer(self.kind.least)
+        n, layer = self.layers, self.kind.layer
         weights_s = n * layer.weight_grad_s
         if v == 1:
             slots = np.maximum(np.floor(room / np.maximum(n * layer.activation_bytes, 1.0) * (1 + 1e-9)), 1.0)
@@ -311,12 +335,6 @@ class Rank:
         }
 
 
-def _dearest_s(price: StageCosts) -> FloatArray:
-    """Work of a layer of the slower kind."""
-    dearest: FloatArray = np.maximum(price.of(1, 0).total_s, price.of(0, 1).total_s)
-    return dearest
-
-
 def _back(price: StageCosts) -> float:
     """Least quotient of input gradient and forward."""
     parts = (_layer(price), price.of(0, 0, embedding=1.0))
@@ -330,7 +348,7 @@ def _options(context: Context, configuration: Configuration, gpus: Sequence[Kind
     ends = [(True, folded), (False, False), (False, not folded)]
     ranks = [[Rank(context, columns, gpu, *one) for gpu in gpus] for one in ends]
     needs = [[one.needs() for one in row] for row in ranks]
-    layers = [_layer(gpu.least) for gpu in gpus]
+    layers = [gpu.layer for gpu in gpus]
     others = ranks[0][0].num_others
     return Options(
         kind_r=np.array([0] + [1] * (pp - 2) + [2]),
