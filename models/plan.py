@@ -162,8 +162,7 @@ class RouteTimeline(Frozen):
     @property
     def end_s(self) -> float:
         """When the last operation of the last replica ends; 0 without operations."""
-        ends = (end for rank in self.schedule.ranks for end in rank.end_s)
-        return max(ends, default=0.0) + self.stagger_s
+        return max((max(rank.end_s) for rank in self.schedule.ranks if rank.end_s), default=0.0) + self.stagger_s
 
 
 class StageExchange(Frozen):

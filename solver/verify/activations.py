@@ -5,62 +5,77 @@ Owns the running sum. Never knows a budget and never reads the bytes that a plan
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from models.schedule import MAX_OPERATIONS, Operation, RankTimeline
+import numpy as np
+
+from models.schedule import MAX_OPERATIONS, Operation, OperationKind, RankTimeline
+from solver.verify.pipeline_shape import Floats, Ints
 
 SAME_INSTANT = 1e-9
+KINDS: tuple[OperationKind, ...] = ("F", "B", "W", "BW")
+FORWARD, BACKWARD, WEIGHT, FUSED = range(4)
+SYNC = -1  # code of a gradient exchange
 
 
 class Timed(NamedTuple):
-    """One operation with its stated start and end."""
+    """Operations with their stated start and end, as columns; kinds are places in KINDS."""
 
-    stage: int
-    kind: str
-    start_s: float
-    end_s: float
+    stage: Ints
+    kind: Ints
+    start_s: Floats
+    end_s: Floats
 
 
-def timed_operations(timeline: RankTimeline) -> list[Timed]:
+def timed(texts: Iterable[str], starts: Iterable[float], ends: Iterable[float]) -> Timed:
+    """Operations and their times; those of gradient exchanges and times without an operation are left out."""
+    rows = [
+        np.fromiter(map(_code, texts), dtype=np.int64),
+        *(np.fromiter(one, dtype=np.float64) for one in (starts, ends)),
+    ]
+    size = min(len(one) for one in rows)
+    code, start, end = (one[:size] for one in rows)
+    kept = code != SYNC
+    stage, kind = np.divmod(code[kept], len(KINDS))
+    return Timed(stage, kind, start[kept], end[kept])
+
+
+def timed_operations(timeline: RankTimeline) -> Timed:
     """The operations of a rank; times without an operation are the schedule rules' find, and left out here."""
-    timed = []
-    for text, start, end in zip(timeline.operations, timeline.start_s, timeline.end_s, strict=False):
-        operation = _parsed(text)
-        timed.append(Timed(operation.stage, operation.kind, start, end))
-    return timed
+    lists = (timeline.operations, timeline.start_s, timeline.end_s)
+    found = timed(*lists)
+    if len(found.stage) < min(map(len, lists)):
+        raise ValueError("a rank runs no gradient exchange: these are messages")
+    return found
 
 
 @lru_cache(maxsize=MAX_OPERATIONS)
-def _parsed(text: str) -> Operation:
-    """Routes share their operations' names."""
-    return Operation.parse(text)
+def _code(text: str) -> int:
+    """Stage and kind as one number. Routes share their operations' names."""
+    if text.endswith("SYNC"):
+        return SYNC
+    operation = Operation.parse(text)
+    return operation.stage * len(KINDS) + KINDS.index(operation.kind)
 
 
-def peak_activation_bytes(operations: Sequence[Timed], held: Mapping[int, tuple[float, float]]) -> float:
+def peak_activation_bytes(operations: Timed, held: Mapping[int, tuple[float, float]]) -> float:
     """Most bytes held at one instant; `held` gives (activation, weight-gradient context) of every stage of the rank.
 
     F takes its activation when it starts; B gives it back for the context when it ends, W gives back the context; BW
     gives back the activation. What ends at an instant is given back before what starts at it is taken. Operations of
     other ranks' stages are left out.
 
-    >>> peak_activation_bytes([Timed(0, "F", 0, 1), Timed(0, "F", 1, 2), Timed(0, "BW", 2, 4)], {0: (5.0, 0.0)})
+    >>> peak_activation_bytes(timed(["0F0", "0F1", "0BW0"], [0, 1, 2], [1, 2, 4]), {0: (5.0, 0.0)})
     10.0
     """
-    slack = SAME_INSTANT * max((one.end_s for one in operations), default=0.0)
-    changes: list[tuple[float, float]] = []
-    for stage, kind, start, end in operations:
-        if stage not in held:
-            continue
-        activation, context = held[stage]
-        if kind == "F":
-            changes.append((start, activation))
-        else:
-            change = {"B": context - activation, "W": -context, "BW": -activation}[kind]
-            changes.append((end - slack, change))
-    now = peak = 0.0
-    for _, change in sorted(changes):
-        now += change
-        peak = max(peak, now)
-    return peak
+    slack = SAME_INSTANT * float(operations.end_s.max(initial=0.0))
+    change_of = np.zeros((max(held, default=0) + 2, len(KINDS)))
+    for stage, (activation, context) in held.items():
+        change_of[stage] = (activation, context - activation, -context, -activation)
+    rows = np.minimum(operations.stage, len(change_of) - 1)
+    change = change_of[rows, operations.kind]
+    at_s = np.where(operations.kind == FORWARD, operations.start_s, operations.end_s - slack)
+    order = np.lexsort((change, at_s))
+    return float(np.cumsum(change[order]).max(initial=0.0))

@@ -11,19 +11,22 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, TypeVar
 
+import numpy as np
+
 from models.plan import RouteTimeline
-from models.schedule import Operation, PipelineViolation
+from models.schedule import PipelineViolation
 from models.transport import MessagePath
-from solver.verify.activations import Timed, peak_activation_bytes, timed_operations
+from solver.verify.activations import FORWARD, Timed, peak_activation_bytes, timed, timed_operations
 from solver.verify.derived import Derived
 from solver.verify.facts import Facts
 from solver.verify.network_facts import NetworkFacts
 from solver.verify.pipeline_judge import check_schedule
+from solver.verify.pipeline_shape import Floats
 
 RELATIVE_TOLERANCE = 1e-6
 Read = TypeVar("Read")
-# Start and end of every message, by kind and stage of the sender; B stands for BW as well.
-Messages = defaultdict[tuple[str, int], list[tuple[float, float]]]
+# Start and end of every message, two columns, by kind and stage of the sender; B stands for BW as well.
+Messages = Mapping[tuple[str, int], Floats]
 
 
 class Finding(NamedTuple):
@@ -87,7 +90,7 @@ class Case(Facts):
         return found
 
     @cached_property
-    def operations(self) -> Mapping[str, list[list[Timed]]]:
+    def operations(self) -> Mapping[str, list[Timed]]:
         """Stated operations by route and pipeline rank."""
         return self._per_timeline(lambda one: [timed_operations(rank) for rank in one.schedule.ranks])
 
@@ -122,7 +125,7 @@ class Case(Facts):
     def _peaks(self) -> dict[tuple[int, tuple[tuple[int, tuple[float, float]], ...]], float]:
         return {}
 
-    def _peak_bytes(self, operations: list[Timed], held: dict[int, tuple[float, float]]) -> float:
+    def _peak_bytes(self, operations: Timed, held: dict[int, tuple[float, float]]) -> float:
         """Of one rank's operations, which routes with one schedule share."""
         key = (id(operations), tuple(held.items()))
         if key not in self._peaks:
@@ -151,13 +154,16 @@ class Case(Facts):
 
 
 def _message_times(timeline: RouteTimeline) -> Messages:
-    sent: Messages = defaultdict(list)
-    for line in timeline.schedule.transfers:
-        for text, start, end in zip(line.transfers, line.start_s, line.end_s, strict=False):
-            if not text.endswith("SYNC"):
-                operation = Operation.parse(text)
-                sent["F" if operation.kind == "F" else "B", operation.stage].append((start, end))
-    return sent
+    lines = [timed(line.transfers, line.start_s, line.end_s) for line in timeline.schedule.transfers]
+    if not lines:
+        return {}
+    all_lines = Timed(*(np.concatenate(column) for column in zip(*lines, strict=True)))
+    sender = 2 * all_lines.stage + (all_lines.kind != FORWARD)
+    order = np.argsort(sender, kind="stable")
+    times = np.stack([all_lines.start_s, all_lines.end_s], axis=1)[order]
+    senders, first = np.unique(sender[order], return_index=True)
+    parts = zip(senders.tolist(), np.split(times, first[1:]), strict=True)
+    return {("B" if one % 2 else "F", one // 2): part for one, part in parts}
 
 
 Rule = Callable[[Case], Iterable[Finding]]

@@ -76,14 +76,15 @@ def _operations(rows: Ints, num_microbatches: int) -> Ints:
 
 def _orders(shape: PipelineShape, schedule: PipelineSchedule) -> tuple[tuple[Ints, ...], tuple[Ints, ...]]:
     """Orders of ranks and channels as the schedule states them."""
-    numbers = {text: number for number, text in enumerate(shape.texts())}
-    rank_ops = tuple(np.array([numbers[text] for text in one.operations], dtype=np.int64) for one in schedule.ranks)
-    queues: list[list[int]] = [[] for _ in range(shape.num_channels)]
+    numbers = shape.numbers()
+    rank_ops = tuple(np.array([*map(numbers.__getitem__, one.operations)], dtype=np.int64) for one in schedule.ranks)
+    queues: list[list[Ints]] = [[np.zeros(0, dtype=np.int64)] for _ in range(shape.num_channels)]
     for line in schedule.transfers:
         if line.direction != "both":
             channel = 2 * shape.link_names.index(line.link) + int(line.direction == "down")
-            queues[channel] += [numbers[text] for text in line.transfers if text in numbers]
-    return rank_ops, tuple(np.array(queue, dtype=np.int64) for queue in queues)
+            named = np.array([numbers.get(text, NOTHING) for text in line.transfers], dtype=np.int64)
+            queues[channel].append(named[named != NOTHING])
+    return rank_ops, tuple(np.concatenate(queue) for queue in queues)
 
 
 def end_with_hops(timeline: RouteTimeline, hops: tuple[PipelineHop, ...]) -> float:

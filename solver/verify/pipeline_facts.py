@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
@@ -43,17 +42,15 @@ def read(problem: PipelineProblem, schedule: PipelineSchedule) -> tuple[Stated |
     if found:
         return None, found
     ranks = schedule.ranks
-    start, end, objections = _columns(
-        shape, [(one.operations, one.start_s, one.end_s) for one in ranks], messages=False
-    )
-    numbers = _numbers(shape.texts(), shape.num_stages)
-    named = [np.array([numbers.get(text, -1) for text in one.operations], dtype=np.int64) for one in ranks]
+    rows = [(one.operations, one.start_s, one.end_s) for one in ranks]
+    named = _named(shape, rows)
+    start, end, objections = _columns(shape, rows, named, messages=False)
     orders = tuple(one[one >= 0] for one in named)
     rank_of = np.full(shape.num_operations, -1, dtype=np.int64)
     for rank, operations in enumerate(orders):
         rank_of[operations[operations < shape.num_operations]] = rank
     lines = [(line.transfers, line.start_s, line.end_s) for line in schedule.transfers]
-    message_start, message_end, more = _columns(shape, lines, messages=True)
+    message_start, message_end, more = _columns(shape, lines, _named(shape, lines), messages=True)
     slack_s = TOLERANCE * max(1e-9, float(np.nanmax(end, initial=0.0)))
     stated = Stated(problem, schedule, shape, start, end, rank_of, orders, message_start, message_end, slack_s)
     return stated, objections + more
@@ -71,18 +68,33 @@ def _lists_line_up(shape: PipelineShape, schedule: PipelineSchedule) -> list[Pip
     return found
 
 
+def _named(shape: PipelineShape, rows: Sequence[tuple[Texts, Times, Times]]) -> list[Ints]:
+    """Ids of what is stated, row by row; -1 for what the problem does not know."""
+    numbers, syncs = shape.numbers(), {f"{stage}SYNC": stage for stage in range(shape.num_stages)}
+    found = [np.array([numbers.get(text, -1) for text in row[0]], dtype=np.int64) for row in rows]
+    for (texts, _, _), ids in zip(rows, found, strict=True):
+        for at in np.flatnonzero(ids < 0).tolist():
+            if texts[at] in syncs:
+                ids[at] = shape.num_operations + syncs[texts[at]]
+    return found
+
+
 def _columns(
-    shape: PipelineShape, rows: Sequence[tuple[Texts, Times, Times]], *, messages: bool
+    shape: PipelineShape, rows: Sequence[tuple[Texts, Times, Times]], named: Sequence[Ints], *, messages: bool
 ) -> tuple[Floats, Floats, list[PipelineViolation]]:
     """Start and end by id of the operations, or of the messages; the first statement of each counts."""
-    numbers, size = _numbers(shape.texts(), shape.num_stages), shape.num_operations + messages * shape.num_stages
-    texts = [text for row in rows for text in row[0]]
-    ids = np.array([numbers.get(text, size) for text in texts], dtype=np.int64)
-    starts, ends = (np.array([time for row in rows for time in row[column]], dtype=np.float64) for column in (1, 2))
+    size = shape.num_operations + messages * shape.num_stages
+    ids = np.concatenate([np.zeros(0, dtype=np.int64), *named])
+    ids = np.where(ids < 0, size, ids)
+    starts, ends = (
+        np.concatenate([np.zeros(0), *(np.array(row[column], dtype=np.float64) for row in rows)]) for column in (1, 2)
+    )
     known, first = np.unique(np.where(ids < size, ids, size), return_index=True)
     first, known = first[known < size], known[known < size]
     found = []
-    for row in np.setdiff1d(np.arange(len(texts)), first, assume_unique=True).tolist():
+    missed = np.setdiff1d(np.arange(len(ids)), first, assume_unique=True).tolist()
+    texts = [text for row in rows for text in row[0]] if missed else []
+    for row in missed:
         text = texts[row]
         if ids[row] >= size:
             rule = "fused" if ("BW" in text) != (shape.num_kinds == 2) and "F" not in text else "unknown_operation"
@@ -92,12 +104,6 @@ def _columns(
     start, end = np.full(size, np.nan), np.full(size, np.nan)
     start[known], end[known] = starts[first], ends[first]
     return start, end, found
-
-
-@lru_cache(maxsize=8)
-def _numbers(texts: Texts, num_stages: int) -> dict[str, int]:
-    named = (*texts, *(f"{stage}SYNC" for stage in range(num_stages)))
-    return {text: number for number, text in enumerate(named)}
 
 
 def violation(rule: str, where: str, detail: str) -> PipelineViolation:

@@ -7,7 +7,7 @@ channel = 2 * link + direction (0 up, towards the higher rank; 1 down). Never de
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -94,6 +94,11 @@ class PipelineShape:
         kinds = tuple(self.kind_name(kind) for kind in range(self.num_kinds))
         return _texts(kinds, self.num_stages, self.num_microbatches)
 
+    def numbers(self) -> Mapping[str, int]:
+        """Id of every operation, by its text form."""
+        kinds = tuple(self.kind_name(kind) for kind in range(self.num_kinds))
+        return _numbers(kinds, self.num_stages, self.num_microbatches)
+
 
 @lru_cache(maxsize=8)
 def _texts(kinds: tuple[OperationKind, ...], num_stages: int, num_microbatches: int) -> tuple[str, ...]:
@@ -103,6 +108,11 @@ def _texts(kinds: tuple[OperationKind, ...], num_stages: int, num_microbatches: 
         for stage in range(num_stages)
         for microbatch in range(num_microbatches)
     )
+
+
+@lru_cache(maxsize=8)
+def _numbers(kinds: tuple[OperationKind, ...], num_stages: int, num_microbatches: int) -> Mapping[str, int]:
+    return {text: number for number, text in enumerate(_texts(kinds, num_stages, num_microbatches))}
 
 
 @dataclass(frozen=True, eq=False)

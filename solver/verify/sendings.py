@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,17 +15,8 @@ from models.schedule import PipelineHop
 from solver.verify.case import Case
 from solver.verify.network_facts import Boundary
 
-Rates = npt.NDArray[np.float64]
-
-
-class Sending(NamedTuple):
-    """Rate that a message puts on the way from one place to another while it is under way."""
-
-    start_s: float
-    end_s: float
-    bytes_per_s: float
-    from_place: str
-    to_place: str
+Rates = npt.NDArray[np.float64]  # start, end and rate of messages, one row each
+Way = tuple[str, str]  # places from and to
 
 
 def stated_hops(case: Case) -> Iterator[tuple[Boundary, PipelineHop]]:
@@ -38,9 +28,9 @@ def stated_hops(case: Case) -> Iterator[tuple[Boundary, PipelineHop]]:
             yield boundary, stated.get((boundary.route, boundary.from_stage), nothing)
 
 
-def sendings(case: Case) -> list[Sending]:
-    """Every message between two places, with the rate of all replicas that send it at once."""
-    found: list[Sending] = []
+def sendings(case: Case) -> dict[Way, Rates]:
+    """Every message between two places by its way, with the rate of all replicas that send it at once."""
+    found: defaultdict[Way, list[Rates]] = defaultdict(list)
     for boundary, hop in stated_hops(case):
         ends = (boundary.sender.place, boundary.receiver.place)
         if ends[0] == ends[1] or hop.transfer_s <= 0:
@@ -49,34 +39,37 @@ def sendings(case: Case) -> list[Sending]:
         rate = at_once * case.network.boundary_bytes(boundary) / hop.transfer_s
         times = case.message_times[boundary.route]
         for kind, stage, way in (("F", boundary.from_stage, ends), ("B", boundary.from_stage + 1, ends[::-1])):
-            found += [Sending(start, end, rate, *way) for start, end in times[kind, stage]]
-    return found
+            if (kind, stage) in times:
+                found[way].append(np.insert(times[kind, stage], 2, rate, axis=1))
+    return {way: np.concatenate(parts) for way, parts in found.items()}
 
 
-def peak_rate(messages: list[Sending]) -> tuple[float, float]:
-    """Highest summed rate and when; what ends at an instant makes room for what starts at it."""
-    changes: defaultdict[tuple[float, bool], float] = defaultdict(float)
-    slack = 1e-9 * max((one.end_s for one in messages), default=0.0)
-    for one in messages:
-        changes[one.start_s, True] += one.bytes_per_s
-        changes[one.end_s - slack, False] -= one.bytes_per_s
-    now, peak, at_s = 0.0, 0.0, 0.0
-    for (time, _), change in sorted(changes.items()):
-        now += change
-        if now > peak:
-            peak, at_s = now, time
-    return peak, at_s
+def together(parts: Iterable[Rates]) -> Rates:
+    """The messages of several ways."""
+    return np.concatenate([np.zeros((0, 3)), *parts])
 
 
-def rates(messages: Iterable[Sending]) -> Rates:
-    """Start, end and rate of messages, one row each."""
-    return np.array([one[:3] for one in messages], dtype=np.float64).reshape(-1, 3)
+def peak_rate(messages: Rates) -> tuple[float, float]:
+    """Highest summed rate and when; what ends at an instant makes room for what starts at it.
+
+    >>> peak_rate(np.array([[0.0, 2.0, 10.0], [1.0, 3.0, 5.0], [2.0, 4.0, 5.0]]))
+    (15.0, 1.0)
+    """
+    slack = 1e-9 * float(messages[:, 1].max(initial=0.0))
+    at_s = np.concatenate([messages[:, 0], messages[:, 1] - slack])
+    change = np.concatenate([messages[:, 2], -messages[:, 2]])
+    order = np.lexsort((change > 0, at_s))
+    rate = np.cumsum(change[order])
+    if rate.max(initial=0.0) <= 0.0:
+        return 0.0, 0.0
+    peak = int(np.argmax(rate))
+    return float(rate[peak]), float(at_s[order[peak]])
 
 
 def bytes_within(messages: Rates, start_s: float, end_s: float) -> float:
     """Bytes that are sent between two instants.
 
-    >>> bytes_within(rates([Sending(0.0, 2.0, 10.0, "a", "b")]), 1.0, 5.0)
+    >>> bytes_within(np.array([[0.0, 2.0, 10.0]]), 1.0, 5.0)
     10.0
     """
     under_way = np.minimum(messages[:, 1], end_s) - np.maximum(messages[:, 0], start_s)

@@ -10,11 +10,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-from models.plan import StageExchange
-from solver.verify.case import Case, Finding, Rule, differs, exceeds
-from solver.verify.sendings import Rates, bytes_within, rates, sendings
+import numpy as np
 
-LAST_OF_STAGE = ("W", "BW")
+from models.plan import StageExchange
+from solver.verify.activations import FUSED, WEIGHT
+from solver.verify.case import Case, Finding, Rule, differs, exceeds
+from solver.verify.sendings import Rates, bytes_within, sendings, together
+
+LAST_OF_STAGE = (WEIGHT, FUSED)
 NUM_CHUNKS = 8
 
 
@@ -98,12 +101,12 @@ def exchange_room(case: Case) -> Iterator[Finding]:
 
 
 def _messages_out_of_buildings(case: Case) -> dict[str, Rates]:
-    messages = sendings(case)
+    ways = sendings(case)
     return {
-        building: rates(
-            one
-            for one in messages
-            if case.building_of(one.from_place) == building and case.building_of(one.to_place) != building
+        building: together(
+            messages
+            for (source, target), messages in ways.items()
+            if case.building_of(source) == building and case.building_of(target) != building
         )
         for building in case.network.used_buildings
     }
@@ -140,9 +143,15 @@ def _last_gradients(case: Case) -> dict[int, float]:
     last: dict[int, float] = {}
     for route, ranks in case.operations.items():
         stagger_s = case.timeline_by_route[route].stagger_s
-        for one in (operation for rank in ranks for operation in rank):
-            if one.kind in LAST_OF_STAGE:
-                last[one.stage] = max(last.get(one.stage, 0.0), one.end_s + stagger_s)
+        for one in ranks:
+            closing = np.isin(one.kind, LAST_OF_STAGE)
+            stages, index = np.unique(one.stage[closing], return_inverse=True)
+            ends = np.zeros(len(stages))
+            np.maximum.at(ends, index.ravel(), one.end_s[closing] + stagger_s)
+            last.update(
+                (stage, max(last.get(stage, 0.0), end))
+                for stage, end in zip(stages.tolist(), ends.tolist(), strict=True)
+            )
     return last
 
 

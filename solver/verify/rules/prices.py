@@ -46,12 +46,12 @@ def link_headroom(case: Case) -> Iterator[Finding]:
 
 def link_peak(case: Case) -> Iterator[Finding]:
     """The peak is what stage messages reserve or the fastest exchange takes, at most both, and never below the mean."""
-    reserved = reserved_bytes_per_s(case)
+    reserved, exchanges = reserved_bytes_per_s(case), _exchanges(case)
     for load in case.plan.link_loads:
         edge = case.network.topology.edge_index.get((load.link, load.reverse))
         if edge is None:
             continue
-        messages, (slowest, fastest) = float(reserved[edge]), _exchange_rates(case, load)
+        messages, (slowest, fastest) = float(reserved[edge]), _exchange_rates(exchanges, load)
         least = max(min(1.0, max(messages, slowest) / load.usable_bytes_per_s), load.mean_utilisation)
         most = max((messages + fastest) / load.usable_bytes_per_s, load.mean_utilisation)
         if exceeds(least, load.peak_utilisation) or exceeds(load.peak_utilisation, most):
@@ -135,18 +135,33 @@ def _pipeline_end_s(case: Case) -> float:
     return max((one.end_s for one in case.plan.timelines), default=0.0)
 
 
-def _exchange_rates(case: Case, load: LinkLoad) -> tuple[float, float]:
+class OnLinks(NamedTuple):
+    """An exchange that takes links between places: its bytes, its places and its time on the links."""
+
+    size_bytes: float
+    places: frozenset[str]
+    shared_s: float
+
+
+def _exchanges(case: Case) -> list[OnLinks]:
+    index = _index(case)
+    return [
+        OnLinks(_size(case, [stage]), _places(case, stage), case.plan.exchanges[index[stage]].shared_s)
+        for stage in dict.fromkeys(_shared(case))
+    ]
+
+
+def _exchange_rates(exchanges: list[OnLinks], load: LinkLoad) -> tuple[float, float]:
     """Least and most that the fastest exchange can put on an edge that carries these bytes of all exchanges."""
     routed = sum(flow.bytes_per_iteration for flow in load.flows if flow.cause == "dp")
-    shared = {stage: case.plan.exchanges[_index(case)[stage]].shared_s for stage in _shared(case)}
-    if not routed or not shared:
+    if not routed or not exchanges:
         return 0.0, 0.0
-    sizes = {stage: _size(case, [stage]) for stage in shared}
-    rates = [sizes[stage] / shared[stage] * routed / sum(sizes.values()) for stage in shared]
-    if len({_places(case, stage) for stage in shared}) == 1:
+    total = sum(one.size_bytes for one in exchanges)
+    rates = [one.size_bytes / one.shared_s * routed / total for one in exchanges]
+    if len({one.places for one in exchanges}) == 1:
         return max(rates), max(rates)
-    most = max(min(routed, sizes[stage] * len(_places(case, stage))) / shared[stage] for stage in shared)
-    return routed / sum(shared.values()), most
+    most = max(min(routed, one.size_bytes * len(one.places)) / one.shared_s for one in exchanges)
+    return routed / sum(one.shared_s for one in exchanges), most
 
 
 def _shared(case: Case) -> list[int]:
