@@ -20,7 +20,7 @@ from solver.placement.strategies import (
     keep_ranks_in_groups,
     keep_ranks_whole,
     keep_replicas_whole,
-    spread_last_ranks,
+    spread_end_ranks,
 )
 from solver.placement.units import ancestors, groups_of
 from solver.space.by_type import type_costs
@@ -30,7 +30,7 @@ CLOSED: dict[Pattern, Callable[[PlacementProblem], tuple[RouteCount, ...] | None
     "replicas_whole": keep_replicas_whole,
     "ranks_whole": keep_ranks_whole,
     "ranks_in_groups": keep_ranks_in_groups,
-    "ranks_spread": spread_last_ranks,
+    "ranks_spread": spread_end_ranks,
 }
 FLOW_SHARE, MAX_FLOW_S = 0.1, 5.0  # of the time to search, and seconds at most, for one integer flow
 

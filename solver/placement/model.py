@@ -60,13 +60,17 @@ class Programme:
 
 @dataclass
 class StayModel:
-    """One programme with the meaning of its columns. Built once; one method per family of rows, with its formula."""
+    """One programme with the meaning of its columns. Built once; one method per family of rows, with its formula.
+
+    `choices` are the columns that say yes or no; all others count or measure.
+    """
 
     problem: PlacementProblem
     tier: Tier
     crossings: int
     programme: Programme = field(default_factory=Programme)
     stays: dict[Stay, int] = field(default_factory=dict)
+    choices: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for stay in self._possible():
@@ -146,6 +150,7 @@ class StayModel:
             for b, over in self._by_building(p).items():
                 if problem.capacity_b[b] >= problem.num_replicas:
                     column = programme.column(upper=1, cost=-seconds_to_ticks(problem.prices.span_s[p], TICK_S))
+                    self.choices.append(column)
                     stays = [(one, -1) for _, one in over]
                     programme.at_most([*stays, (column, problem.num_replicas)], 0)
                     alone.setdefault(b, []).append((column, 1))

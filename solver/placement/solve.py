@@ -1,46 +1,47 @@
 """Solve a placement: one stay programme per tier and number of crossings, cheapest first, until none can be better.
 
-Every programme is relaxed first (HiGHS) and searched (CP-SAT) where the relaxation leaves room. Owns the order of the
-programmes and the bound over all of them. Never prices anything.
+Every programme is relaxed first and, where that leaves room, its choices are made (HiGHS) and its counts made whole
+(CP-SAT). Owns the order of the programmes and the bound over all of them. Never prices anything.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import highspy
 import numpy as np
 from ortools.sat.python import cp_model
 
-from solver.placement.model import TICK_S, Stay, StayModel
+from solver.placement.least_spans import least_span_s
+from solver.placement.model import TICK_S, StayModel
 from solver.placement.problem import PlacementProblem, PlacementSolution, RouteCount, Tier, loss_s, shortest_stay
 from solver.placement.routes import chained
 from solver.placement.strategies import PATTERNS
 
 RELATIVE_GAP = 1e-6
 LEAST_TIME_S = 0.05
+SHARES = (0.3, 0.5)  # of the time left that each programme may take, first and once more where it stays open
 MAX_COLUMNS = 8_000  # beyond, the search only reads the programme before its time is up
 
 
 @dataclass(frozen=True)
 class _Answer:
-    """Stays with counts if any were found, what no solution of the programme beats, and whether the two meet."""
+    """Values of the columns if any were found, what no solution beats, and whether the two meet."""
 
-    stays: dict[Stay, int] | None
+    values: list[int] | None
     bound_s: float
     closed: bool
 
 
 @dataclass
 class _Best:
-    """The best routes so far, and the least bound of the programmes that were cut short."""
+    """The best routes so far."""
 
     problem: PlacementProblem
     routes: tuple[RouteCount, ...] | None = None
     value_s: float = float("inf")
-    open_s: float = float("inf")
 
     def offer(self, routes: tuple[RouteCount, ...] | None) -> None:
         """Keep routes that lose less, if their stays are long enough."""
@@ -68,17 +69,17 @@ def place(
     best = _Best(problem)
     for pattern in PATTERNS:
         best.offer(pattern(problem))
-    for least_s, tier, crossings in _programmes(problem):
-        left_s = deadline - clock()
-        if least_s >= best.cut_s:
-            break
-        if left_s <= LEAST_TIME_S:
-            best.open_s = min(best.open_s, least_s)
-            break
-        _solve_one(best, StayModel(problem, tier, crossings), least_s, _Limits(left_s, workers, seed))
+    open_s = {(tier, crossings): least_s for least_s, tier, crossings in _programmes(problem)}
+    for share in SHARES:
+        for (tier, crossings), least_s in sorted(open_s.items(), key=lambda one: (one[1], one[0][1])):
+            left_s = deadline - clock()
+            if least_s >= best.cut_s or left_s <= LEAST_TIME_S:
+                break
+            limits = _Limits(share * left_s, workers, seed, clock)
+            open_s[tier, crossings] = max(least_s, _solve_one(best, StayModel(problem, tier, crossings), limits))
     if best.routes is None:
         return None
-    bound = min(best.value_s, best.open_s)
+    bound = min([best.value_s, *open_s.values()])
     return PlacementSolution(best.routes, best.value_s, bound, proven=bound >= best.cut_s)
 
 
@@ -94,30 +95,6 @@ def _programmes(problem: PlacementProblem) -> list[tuple[float, Tier, int]]:
         for crossings in range(min(number, 1), most)
     ]
     return sorted((one for one in found if one[0] < float("inf")), key=lambda one: (one[0], one[2]))
-
-
-def least_span_s(problem: PlacementProblem, tier: Tier, crossings: int) -> float:
-    """Exchanges that no placement saves when replicas cross so often and inside groups; infinite where none fits.
-
-    Replicas stay in their group, so the groups hold all of them whole. A rank that lies whole in a building makes every
-    replica visit it: then one group holds them all, and at most crossings + 1 buildings in it hold such ranks, each of
-    them floor(capacity / replicas). At best these are the dearest ranks.
-    """
-    groups: dict[int, dict[int, int]] = {}
-    for u, group in enumerate(tier.group_u):
-        held = groups.setdefault(group, {})
-        held[problem.building_u[u]] = held.get(problem.building_u[u], 0) + problem.capacity_u[u]
-    replicas, ranks = problem.num_replicas, problem.num_ranks
-    if sum(sum(held.values()) // ranks for held in groups.values()) < replicas:
-        return float("inf")
-    if problem.num_buildings == 1:
-        return 0.0
-    whole = 0
-    for held in groups.values():
-        if sum(held.values()) >= ranks * replicas:
-            fits = sorted((capacity // replicas for capacity in held.values()), reverse=True)
-            whole = max(whole, sum(fits[: crossings + 1]))
-    return sum(sorted(problem.prices.span_s, reverse=True)[whole:])
 
 
 def _tiers(problem: PlacementProblem) -> Iterator[Tier]:
@@ -137,27 +114,61 @@ class _Limits:
     time_s: float
     workers: int
     seed: int
+    clock: Callable[[], float]
 
 
-def _solve_one(best: _Best, model: StayModel, least_s: float, limits: _Limits) -> None:
-    """The relaxation first: most programmes end there."""
+def _solve_one(best: _Best, model: StayModel, limits: _Limits) -> float:
+    """Offer what the programme finds, and return what it cannot beat: most programmes end with the relaxation.
+
+    Then the choices are made with counts in parts, which few of them need whole, and the counts made whole under these
+    choices. Only where that does not close it everything is searched whole.
+    """
+    if not model.stays:
+        return float("inf")
+    ends_s = limits.clock() + limits.time_s
     fixed_s = model.tier.crossing_s * model.crossings + model.constant_s
-    relaxed_s = fixed_s + _relaxed_s(model, limits)
-    if relaxed_s >= best.cut_s:
-        return
-    least_s = max(least_s, relaxed_s)
-    if len(model.stays) > MAX_COLUMNS:
-        best.open_s = min(best.open_s, least_s)
-        return
-    answer = _searched(model, limits, cut_s=best.cut_s - fixed_s)
-    if answer.stays is not None:
-        best.offer(chained(model.problem, model.tier, answer.stays))
-    if not answer.closed:
-        best.open_s = min(best.open_s, max(least_s, fixed_s + answer.bound_s))
+    bound_s = fixed_s + _mixed(model, limits, choose=False).bound_s
+    if bound_s >= best.cut_s or len(model.stays) > MAX_COLUMNS:
+        return bound_s
+    mixed = _mixed(model, replace(limits, time_s=ends_s - limits.clock()), choose=True)
+    bound_s = max(bound_s, fixed_s + mixed.bound_s)
+    if mixed.values is not None:
+        chosen = {column: mixed.values[column] for column in model.choices}
+        _offer(best, model, _searched(model, replace(limits, time_s=ends_s - limits.clock()), chosen=chosen))
+    if bound_s >= best.cut_s or not mixed.closed or ends_s - limits.clock() <= LEAST_TIME_S:
+        return bound_s
+    answer = _searched(model, replace(limits, time_s=ends_s - limits.clock()), cut_s=best.cut_s - fixed_s)
+    _offer(best, model, answer)
+    return float("inf") if answer.closed else max(bound_s, fixed_s + answer.bound_s)
 
 
-def _relaxed_s(model: StayModel, limits: _Limits) -> float:
-    """Least objective when replicas may be cut into parts; minus infinity where time was too short."""
+def _offer(best: _Best, model: StayModel, answer: _Answer) -> None:
+    if answer.values is not None:
+        counts = {stay: answer.values[column] for stay, column in model.stays.items()}
+        stays = {stay: count for stay, count in counts.items() if count}
+        best.offer(chained(model.problem, model.tier, stays))
+
+
+def _mixed(model: StayModel, limits: _Limits, *, choose: bool) -> _Answer:
+    """Counts in parts; choices too, or yes or no. Where time was too short nothing is known of the relaxation."""
+    highs = highspy.Highs()
+    options = {"output_flag": False, "threads": 1, "time_limit": max(limits.time_s, LEAST_TIME_S), "mip_rel_gap": 1e-7}
+    for name, value in options.items():
+        highs.setOptionValue(name, value)
+    highs.passModel(_as_lp(model, choose=choose))
+    highs.run()
+    status, info = highs.getModelStatus(), highs.getInfo()
+    if status == highspy.HighsModelStatus.kInfeasible:
+        return _Answer(None, float("inf"), closed=True)
+    closed = status == highspy.HighsModelStatus.kOptimal
+    if not choose:
+        return _Answer(None, info.objective_function_value * TICK_S if closed else -float("inf"), closed)
+    found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    values = [round(value) for value in highs.getSolution().col_value] if found else None
+    return _Answer(values, info.mip_dual_bound * TICK_S, closed)
+
+
+def _as_lp(model: StayModel, *, choose: bool) -> highspy.HighsLp:
     programme, lp = model.programme, highspy.HighsLp()
     lp.num_col_, lp.num_row_ = len(programme.cost), len(programme.rows)
     lp.col_cost_ = np.array(programme.cost, dtype=np.float64)
@@ -168,20 +179,18 @@ def _relaxed_s(model: StayModel, limits: _Limits) -> float:
     lp.a_matrix_.start_ = np.cumsum([0, *(len(entries) for entries, _, _ in programme.rows)])
     lp.a_matrix_.index_ = np.array([index for entries, _, _ in programme.rows for index, _ in entries], dtype=np.int32)
     lp.a_matrix_.value_ = np.array([float(value) for entries, _, _ in programme.rows for _, value in entries])
-    highs = highspy.Highs()
-    for name, value in (("output_flag", False), ("threads", 1), ("time_limit", limits.time_s)):
-        highs.setOptionValue(name, value)
-    highs.passModel(lp)
-    highs.run()
-    status = highs.getModelStatus()
-    if status == highspy.HighsModelStatus.kInfeasible:
-        return float("inf")
-    found = status == highspy.HighsModelStatus.kOptimal
-    return highs.getInfo().objective_function_value * TICK_S if found else -float("inf")
+    if choose:
+        kinds = [highspy.HighsVarType.kContinuous] * lp.num_col_
+        for column in model.choices:
+            kinds[column] = highspy.HighsVarType.kInteger
+        lp.integrality_ = kinds
+    return lp
 
 
-def _searched(model: StayModel, limits: _Limits, *, cut_s: float) -> _Answer:
-    """Whole counts; only what is below `cut_s` is looked for."""
+def _searched(
+    model: StayModel, limits: _Limits, *, cut_s: float = float("inf"), chosen: dict[int, int] | None = None
+) -> _Answer:
+    """Whole counts; only what is below `cut_s`, and under these choices, is looked for."""
     programme, exact = model.programme, cp_model.CpModel()
     columns = [exact.new_int_var(0, upper, f"x{index}") for index, upper in enumerate(programme.upper)]
     for entries, low, high in programme.rows:
@@ -189,18 +198,19 @@ def _searched(model: StayModel, limits: _Limits, *, cut_s: float) -> _Answer:
             [columns[index] for index, _ in entries], [value for _, value in entries]
         )
         exact.add(total == high if low is not None else total <= high)
+    for column, value in (chosen or {}).items():
+        exact.add(columns[column] == value)
     objective = cp_model.LinearExpr.weighted_sum(columns, programme.cost)
     if cut_s < float("inf"):
         exact.add(objective <= int(cut_s / TICK_S) + 1)
     exact.minimize(objective)
     solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = limits.time_s
+    solver.parameters.max_time_in_seconds = max(limits.time_s, LEAST_TIME_S)
     solver.parameters.num_workers = limits.workers
     solver.parameters.random_seed = limits.seed
     status = solver.solve(exact)
     if status == cp_model.INFEASIBLE:
         return _Answer(None, float("inf"), closed=True)
     found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
-    counts = {stay: solver.value(columns[column]) for stay, column in model.stays.items()} if found else {}
-    stays = {stay: count for stay, count in counts.items() if count} if found else None
-    return _Answer(stays, solver.best_objective_bound * TICK_S, closed=status == cp_model.OPTIMAL)
+    values = [solver.value(column) for column in columns] if found else None
+    return _Answer(values, solver.best_objective_bound * TICK_S, closed=status == cp_model.OPTIMAL)

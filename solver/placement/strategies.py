@@ -28,7 +28,51 @@ def keep_replicas_whole(problem: PlacementProblem) -> Routes | None:
     if missing and not problem.ranks_may_cross:
         return None
     stitched = _stitch(problem, left, missing)
-    return None if stitched is None else routes + stitched
+    found = [] if stitched is None else [routes + stitched]
+    if missing:
+        found += [line for tier in problem.prices.tiers if (line := _in_line(problem, tier)) is not None]
+    return min(found, key=lambda one: loss_s(problem, one), default=None)
+
+
+def _in_line(problem: PlacementProblem, tier: Tier) -> Routes | None:
+    """Replica after replica into unit after unit of a group: where a unit ends, one replica goes on in the next.
+
+    None when units are closed to some ranks or the groups do not hold all replicas whole.
+    """
+    routes, missing = list[RouteCount](), problem.num_replicas
+    for group in dict.fromkeys(tier.group_u):
+        room = _inside(problem, tier, group)
+        usable = [u for u, own in enumerate(room) if own and all(row[u] for row in problem.allowed_pu)]
+        rooms = [(u, room[u]) for u in sorted(usable, key=lambda u: (-room[u], u))]
+        count = min(missing, sum(own for _, own in rooms) // problem.num_ranks)
+        routes += _laid_out(problem.num_ranks, count, rooms)
+        missing -= count
+    return None if missing else merged(routes)
+
+
+def _laid_out(num_ranks: int, num_replicas: int, rooms: list[tuple[int, int]]) -> Iterator[RouteCount]:
+    """So many replicas over units in their order, each unit filled before the next.
+
+    >>> list(_laid_out(4, 3, [(0, 6), (1, 6)]))
+    [RouteCount(units=(0, 0, 0, 0), num_replicas=1), RouteCount(units=(0, 0, 1, 1), num_replicas=1), \
+RouteCount(units=(1, 1, 1, 1), num_replicas=1)]
+    """
+    begun: tuple[int, ...] = ()
+    for unit, room in rooms:
+        if begun:
+            taken = min(num_ranks - len(begun), room)
+            begun, room = (*begun, *(unit,) * taken), room - taken
+            if len(begun) < num_ranks:
+                continue
+            yield RouteCount(begun, 1)
+            begun, num_replicas = (), num_replicas - 1
+        whole = min(room // num_ranks, num_replicas)
+        if whole:
+            yield RouteCount((unit,) * num_ranks, whole)
+        num_replicas, room = num_replicas - whole, room - whole * num_ranks
+        begun = (unit,) * room if num_replicas else ()
+        if not num_replicas:
+            return
 
 
 def keep_ranks_whole(problem: PlacementProblem) -> Routes | None:
@@ -73,13 +117,25 @@ def _in_groups(problem: PlacementProblem, tier: Tier) -> Routes | None:
     visited, _ = _whole_ranks(by_group, nearest=False)
     if len(visited) < problem.num_ranks or len(set(visited)) == 1:
         return None
-    parts = []
+    parts, first = [], 0
     for group, ranks in itertools.groupby(visited):
         length = len(list(ranks))
-        part = replace(problem, num_ranks=length, capacity_u=capacity[group], allowed_pu=problem.allowed_pu[:length])
-        parts.append(keep_replicas_whole(part))
+        parts.append(keep_replicas_whole(_part(problem, first, length, capacity[group])))
+        first += length
     whole = [part for part in parts if part is not None]
     return merged(list(_joined(whole))) if len(whole) == len(parts) else None
+
+
+def _part(problem: PlacementProblem, first: int, num_ranks: int, capacity_u: tuple[int, ...]) -> PlacementProblem:
+    """Some consecutive ranks alone, with so much room."""
+    ranks = slice(first, first + num_ranks)
+    return replace(
+        problem,
+        num_ranks=num_ranks,
+        capacity_u=capacity_u,
+        allowed_pu=problem.allowed_pu[ranks],
+        prices=replace(problem.prices, span_s=problem.prices.span_s[ranks]),
+    )
 
 
 def _inside(problem: PlacementProblem, tier: Tier, group: int) -> tuple[int, ...]:
@@ -108,15 +164,9 @@ def keep_segments_whole(problem: PlacementProblem, segments: tuple[tuple[int, fr
     chains: Routes = (RouteCount((), problem.num_replicas),)
     for num_ranks, units in segments:
         first = len(chains[0].units)
-        part = replace(
-            problem,
-            num_ranks=num_ranks,
-            capacity_u=tuple(room if u in units else 0 for u, room in enumerate(problem.capacity_u)),
-            allowed_pu=problem.allowed_pu[first : first + num_ranks],
-            minimums=(),
-            replicas_may_cross=True,
-        )
-        found = keep_replicas_whole(part)
+        room = tuple(own if u in units else 0 for u, own in enumerate(problem.capacity_u))
+        part = _part(problem, first, num_ranks, room)
+        found = keep_replicas_whole(replace(part, minimums=(), replicas_may_cross=True))
         if found is None:
             return None
         chains = _continued(problem, chains, found)
@@ -153,26 +203,53 @@ def obeys_rules(problem: PlacementProblem, routes: Routes) -> bool:
     return problem.replicas_may_cross or all(len(one) == 1 for one in buildings)
 
 
-def spread_last_ranks(problem: PlacementProblem) -> Routes | None:
-    """Ranks kept whole as far as the units go; the last ranks of the replicas are stitched over what is left.
+def spread_end_ranks(problem: PlacementProblem) -> Routes | None:
+    """Some ranks kept whole in one or more units; the replicas' ranks after them, or before, are stitched elsewhere.
 
-    None when all ranks fit whole, nothing is left for the last ones or a rule forbids it.
+    Of any number of units to keep ranks in, inside the groups of any tier, what loses least. None when all ranks fit
+    whole, nothing is left for the others or a rule forbids it.
     """
-    units, left = _whole_ranks(problem, nearest=False)
-    rules = problem.minimums or not problem.replicas_may_cross
-    if rules or not units or len(units) == problem.num_ranks or not problem.ranks_may_cross:
+    if problem.minimums or not (problem.replicas_may_cross and problem.ranks_may_cross):
         return None
-    spread = _stitch(problem, left, problem.num_replicas, first_rank=len(units))
-    if spread is None:
-        return None
-    return merged([RouteCount((*units, *route.units), route.num_replicas) for route in spread])
+    turned = replace(
+        problem,
+        allowed_pu=problem.allowed_pu[::-1],
+        prices=replace(problem.prices, span_s=problem.prices.span_s[::-1]),
+    )
+    found = [routes for one in _groups(problem) for routes in _spread(one)]
+    found += [_turned(routes) for one in _groups(turned) for routes in _spread(one)]
+    return min(found, key=lambda one: loss_s(problem, one), default=None)
+
+
+def _groups(problem: PlacementProblem) -> list[PlacementProblem]:
+    """The problem in every group of every tier that has room for all replicas, each set of units once."""
+    need = problem.num_ranks * problem.num_replicas
+    rooms = {
+        _inside(problem, tier, group): tier for tier in problem.prices.tiers for group in dict.fromkeys(tier.group_u)
+    }
+    return [replace(problem, capacity_u=room) for room in rooms if sum(room) >= need]
+
+
+def _turned(routes: Routes) -> Routes:
+    return tuple(RouteCount(route.units[::-1], route.num_replicas) for route in routes)
+
+
+def _spread(problem: PlacementProblem) -> Iterator[Routes]:
+    """The first ranks whole in so many units, the roomiest, for every number of them; the rest stitched."""
+    for most_units in range(1, problem.num_units + 1):
+        units, left = _whole_ranks(problem, nearest=False, most_units=most_units)
+        if len(set(units)) < most_units or len(units) == problem.num_ranks:
+            return
+        spread = _stitch(problem, left, problem.num_replicas, first_rank=len(units))
+        if spread is not None:
+            yield merged([RouteCount((*units, *route.units), route.num_replicas) for route in spread])
 
 
 PATTERNS: tuple[Callable[[PlacementProblem], Routes | None], ...] = (
     keep_replicas_whole,
     keep_ranks_whole,
     keep_ranks_in_groups,
-    spread_last_ranks,
+    spread_end_ranks,
 )
 
 
@@ -180,14 +257,16 @@ def _may_cross(problem: PlacementProblem, units: list[int]) -> bool:
     return problem.ranks_may_cross or len({problem.building_u[u] for u in units}) == 1
 
 
-def _whole_ranks(problem: PlacementProblem, *, nearest: bool) -> tuple[list[int], list[int]]:
+def _whole_ranks(
+    problem: PlacementProblem, *, nearest: bool, most_units: int | None = None
+) -> tuple[list[int], list[int]]:
     """Units of the first ranks, as many as fit with all their replicas, and the groups that stay free."""
     left, units = list(problem.capacity_u), list[int]()
     while len(units) < problem.num_ranks:
         here = units[-1] if units else None
         allowed = problem.allowed_pu[len(units)]
         fits = [u for u, room in enumerate(left) if room >= problem.num_replicas and allowed[u]]
-        if not fits:
+        if not fits or (here not in fits and len(set(units)) == most_units):
             break
         far_s = {u: _distance_s(problem, here, u) if nearest else 0.0 for u in fits}
         units.append(here if here in fits else min(fits, key=lambda u: (far_s[u], -left[u], u)))

@@ -10,10 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solver.placement.fill import fill
+from solver.placement.least_spans import least_span_s
 from solver.placement.model import StayModel
-from solver.placement.problem import MinimumReplicas, PlacementProblem, Prices, RouteCount, Tier, loss_s
+from solver.placement.problem import (
+    MinimumReplicas,
+    PlacementProblem,
+    Prices,
+    RouteCount,
+    Tier,
+    loss_s,
+    num_crossings,
+)
 from solver.placement.solve import place
-from solver.placement.strategies import keep_ranks_in_groups, keep_ranks_whole, keep_replicas_whole
+from solver.placement.strategies import keep_ranks_in_groups, keep_ranks_whole, keep_replicas_whole, spread_end_ranks
 
 
 def problem(capacity: tuple[int, ...], *, ranks: int = 4, replicas: int = 4, **changes: object) -> PlacementProblem:
@@ -103,13 +112,34 @@ def test_regions_fill_exactly_what_they_may(capacity: list[int], ranks: int, rep
 @settings(max_examples=60, deadline=None)
 def test_every_pattern_fills_exactly_what_it_may(capacity: list[int], ranks: int, replicas: int) -> None:
     one = problem(tuple(capacity), ranks=ranks, replicas=replicas)
-    for routes in (keep_replicas_whole(one), keep_ranks_whole(one)):
+    for routes in (keep_replicas_whole(one), keep_ranks_whole(one), spread_end_ranks(one)):
         if routes is not None:
             assert sum(route.num_replicas for route in routes) == replicas
             assert all(len(route.units) == ranks for route in routes)
             assert all(taken <= room for taken, room in zip(used(routes, len(capacity)), capacity, strict=True))
     if keep_replicas_whole(one) is None:
         assert sum(capacity) < ranks * replicas
+
+
+def test_replicas_in_a_line_are_cut_once_where_a_unit_ends() -> None:
+    routes = keep_replicas_whole(problem((10, 11, 10, 11), ranks=6, replicas=7))
+    assert routes is not None
+    assert max(num_crossings(route.units) for route in routes) == 1
+
+
+def test_ranks_stay_whole_where_they_fit_and_the_others_spread_in_one_stay() -> None:
+    one = problem((9, 5, 5, 5), ranks=3, replicas=8)
+    routes = spread_end_ranks(one)
+    assert routes is not None
+    assert sum(len({route.units[p] for route in routes}) == 1 for p in range(3)) == 1
+    assert max(num_crossings(route.units) for route in routes) <= 2
+
+
+@pytest.mark.parametrize(("crossings", "spans"), [(0, 4), (1, 3), (2, 2), (3, 2)])
+def test_exchanges_that_no_route_saves(crossings: int, spans: int) -> None:
+    one = problem((6, 5, 5), ranks=4, replicas=4)
+    tier = one.prices.tiers[0]
+    assert least_span_s(one, tier, crossings) == pytest.approx(0.1 * spans)
 
 
 def best_by_hand(one: PlacementProblem) -> float:
