@@ -20,6 +20,7 @@ from solver.cost.fabric import Fabric, fabric_of
 from solver.cost.job import Job, job_of
 from solver.cost.stage import StageCost
 from solver.network.topology import Topology, build_topology
+from solver.placement.distances import Blocks, Distances, partitions
 from solver.placement.islands import islands
 from solver.placement.problem import Tier
 from solver.placement.units import Unit, buildings_of, units_of, usable_gpus, usable_pools
@@ -87,6 +88,20 @@ class Context:
     def topology(self) -> Topology:
         """The link graph."""
         return build_topology(self.request.cluster)
+
+    @property
+    def detours_matter(self) -> bool:
+        """Whether bytes between buildings are limited or minimised, so that no detour may carry some of them twice."""
+        limited = self.request.constraints.max_cross_building_bytes_per_iteration is not None
+        return limited or self.request.objective.kind in ("cost_per_token", "least_cross_building_traffic")
+
+    @cached_property
+    def partitions(self) -> tuple[Blocks, ...]:
+        """Partitions of the units into blocks, with the ways between and inside these."""
+        sizes = [sum(self.pools[pool].num_free_gpus for pool in unit.pools) for unit in self.units]
+        splits = bool(self.topology.edges_with_detour) and not self.detours_matter
+        distances = Distances(self.topology, self.pools, self.units, splits)
+        return partitions(distances, sizes, self.region_u, self.crossing_tiers)
 
     @cached_property
     def known_splits(self) -> dict[object, tuple[tuple[tuple[tuple[int, ...], float], ...], ...] | None]:

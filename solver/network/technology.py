@@ -23,11 +23,23 @@ class Technology:
     source: str
 
 
+CHUNK_BYTES = (131072, 524288, 1048576, 4194304)
+MAX_IN_FLIGHT_BYTES = 2.0**31  # per connection; 16 QPs x 128 x 1 MiB, the ceiling of a shipped RDMA transport (CTran)
+
 TECHNOLOGIES: dict[LinkTechnology, Technology] = {
     "roce": Technology("roce", 14e-6, 128, 128, 82, "NCCL 2.30 tuning: network ring and tree hop, Simple, 14 us"),
     "infiniband": Technology("infiniband", 14e-6, 128, 128, 66, "NCCL 2.30 tuning: network hop, Simple, 14 us"),
     "tcp": Technology("tcp", 40e-6, 64, 1, 78, "kernel socket transport; one window per stream"),
 }
+
+
+def largest_window_bytes(technology: LinkTechnology) -> float:
+    """Most bytes in flight on one queue pair or stream.
+
+    >>> largest_window_bytes("tcp")
+    4194304.0
+    """
+    return float(max(CHUNK_BYTES) * TECHNOLOGIES[technology].max_outstanding)
 
 
 def load_balancing_options(

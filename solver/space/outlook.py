@@ -19,7 +19,7 @@ from solver.cost.stage import StageCost
 from solver.space.bounds import cheap_bounds
 from solver.space.distinct import distinct_rows
 from solver.space.enumerate import BY_GPU_TYPE, Space
-from solver.space.guess import CRAMPED, crossing_s
+from solver.space.guess import CRAMPED, crossed_s
 from solver.space.pricing import StageCosts, kinds
 
 HOPELESS = 100.0  # not even one micro-batch fits, as far as this rough look can tell
@@ -62,7 +62,7 @@ def _block(context: Context, space: Space, prices: list[StageCosts], row_of: Int
     pace = np.where(by_type, 1.0, rate / (slowest * columns.num_gpus))
     limit = np.where(by_type, max(limits), limit)
     guess_s = bound_s * pace * _fill(columns) * _tightness(prices[0], space, row_of, limit)
-    return Outlook(bound_s, guess_s + crossing_s(context, space, _taken(whole, row_of)))
+    return Outlook(bound_s, crossed_s(context, space, _taken(whole, row_of), inside_s=guess_s))
 
 
 def _distinct(columns: Columns) -> tuple[Columns, IntArray]:

@@ -17,7 +17,7 @@ from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost
 from solver.space.bounded import BoolArray, Bounds
 from solver.space.enumerate import Space, ranks_by_type
-from solver.space.guess import guess_s
+from solver.space.guess import CRAMPED, crossed_s
 from solver.space.layers import LayerSplit
 from solver.space.pricing import IntArray, Shares, StageCosts, kinds, least_of
 from solver.space.spanning import distance_s
@@ -192,10 +192,10 @@ def _guess_s(types: Types, space: Space, whole: StageCost, *, bound_s: FloatArra
     """The usual guess with an average rank first, and what whole layers cost."""
     columns = space.columns
     per_rank = bound_s / np.maximum(columns.num_microbatches * whole.total_s, 1e-12)
-    first = replace(whole, forward_s=whole.forward_s * per_rank, input_grad_s=whole.input_grad_s * per_rank)
+    fill = (columns.pp - 1) * per_rank * (whole.forward_s + whole.input_grad_s) / columns.vpp
     coarse = 1.0 + COARSE * columns.pp * columns.vpp / types.context.job.num_layers
-    room = np.where(_usual_fits(types, space, whole, bound_s), np.inf, 0.0)
-    return guess_s(types.context, space, first, whole, bound_s=bound_s * coarse, room=room)
+    usual = np.where(_usual_fits(types, space, whole, bound_s), 1.0, CRAMPED)
+    return crossed_s(types.context, space, whole, inside_s=usual * (bound_s * coarse + fill), local=True)
 
 
 def _usual_fits(types: Types, space: Space, whole: StageCost, bound_s: FloatArray) -> BoolArray:

@@ -15,6 +15,7 @@ from models.transport import Algorithm, Reliability, TransportChoice
 from solver.network import fabrics
 from solver.network.balancing import balanced_efficiency, ecmp_efficiency
 from solver.network.collectives import bus_factor
+from solver.network.technology import CHUNK_BYTES
 from solver.network.topology import PathFacts
 from solver.network.transfer import bandwidth_delay_product_bytes, windowed_rate_bytes_per_s
 from solver.transport.algorithms import NUM_SLICES, Communicator, Crossing, algorithm_s, algorithms
@@ -27,7 +28,7 @@ from solver.transport.option_columns import (
     rates_bytes_per_s,
     steps_s,
 )
-from solver.transport.options import CHUNK_BYTES, Option, Wire, connection_rate_bytes_per_s, options, step_s
+from solver.transport.options import Option, Wire, connection_rate_bytes_per_s, options, step_s
 
 # A plainer option (fewer queue pairs, smaller window) is taken when it costs less than this.
 _PLAINNESS = 2e-3

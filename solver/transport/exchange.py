@@ -24,7 +24,7 @@ from solver.network.topology import PathFacts, Topology
 from solver.placement.fill import PooledRoute
 from solver.space.stages import PoolStages
 from solver.transport.choose import exchange_choice
-from solver.transport.ring import Ring, Step, detours_matter, ring_of, split_ring, step_facts
+from solver.transport.ring import Ring, Step, ring_of, split_ring, step_facts
 
 NUM_CHUNKS = 8
 LEAST_GAIN = 0.01  # of the time on the links, below which a split is not worth its paths
@@ -170,7 +170,7 @@ def _faster_wire(senders: _Senders, plain: Ring, sent_bytes: float, capacity: Fl
     A split may take detours, so it is not tried where bytes between buildings are limited or minimised.
     """
     simple = _wire(senders, plain, sent_bytes, capacity)
-    if detours_matter(senders.context.request) or not simple.bottlenecks:
+    if senders.context.detours_matter or not simple.bottlenecks:
         return simple
     split = split_ring(senders.context, plain, capacity)
     if split is None:

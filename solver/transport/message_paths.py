@@ -13,7 +13,7 @@ from models.transport import LinkStep, MessagePath, MessageSplit
 from solver.context import Context
 from solver.cost.columns import FloatArray
 from solver.network.topology import PathFacts, Topology
-from solver.transport.ring import STEP_BYTES, Parts, Ring, Step, detours_matter, split_steps, step_facts
+from solver.transport.ring import STEP_BYTES, Parts, Ring, Step, split_steps, step_facts
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def split_paths(context: Context, num_queues: Counter[Step], room_e: FloatArray)
     topology = context.topology
     ways = tuple(sorted(num_queues))
     plain = Ring(ways, tuple(((topology.path(*way), 1.0),) for way in ways))
-    if detours_matter(context.request) or topology.edges_with_detour.isdisjoint(plain.load):
+    if context.detours_matter or topology.edges_with_detour.isdisjoint(plain.load):
         return None
     found = split_steps(context, plain, room_e, tuple(STEP_BYTES * num_queues[way] for way in ways))
     if found is None or found == plain.parts:

@@ -16,14 +16,19 @@ from models.cluster import LinkTechnology, LoadBalancing
 from models.transport import Reliability
 from solver.network import reliability
 from solver.network.balancing import balanced_efficiency
-from solver.network.technology import TECHNOLOGIES, load_balancing_options, payload_fraction, reliability_options
+from solver.network.technology import (
+    CHUNK_BYTES,
+    MAX_IN_FLIGHT_BYTES,
+    TECHNOLOGIES,
+    load_balancing_options,
+    payload_fraction,
+    reliability_options,
+)
 from solver.network.topology import PathFacts
 from solver.network.transfer import mathis_rate_bytes_per_s, windowed_rate_bytes_per_s
 
-CHUNK_BYTES = (131072, 524288, 1048576, 4194304)
 OUTSTANDING = (1, 4, 8, 32, 128)
 QUEUE_PAIRS = (1, 2, 4, 8, 16, 32, 64, 128)
-MAX_IN_FLIGHT_BYTES = 2.0**31  # per connection; 16 QPs x 128 x 1 MiB, the ceiling of a shipped RDMA transport (CTran)
 QUEUE_PAIR_S = 2e-7  # posting a message on one more queue pair
 ERASURE_DATA, ERASURE_PARITY = 32, 8
 

@@ -13,7 +13,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from models.request import PlanRequest
 from solver.context import Context
 from solver.network.topology import Edge, PathFacts, Topology
 from solver.transport.flows import Demand, Phase
@@ -99,12 +98,6 @@ def _optimal_parts(
         if share.size_bytes >= LEAST_PART * size_by_step[share.demand]:
             found[share.demand].append((tuple(kept[edge] for edge in share.edges), share.size_bytes))
     return tuple(_to_one(parts) for parts in found)
-
-
-def detours_matter(request: PlanRequest) -> bool:
-    """Whether bytes between buildings are limited or minimised, so that no detour may carry some of them twice."""
-    limited = request.constraints.max_cross_building_bytes_per_iteration is not None
-    return limited or request.objective.kind in ("cost_per_token", "least_cross_building_traffic")
 
 
 def _kind(edge: Edge) -> tuple[object, ...]:

@@ -1,0 +1,298 @@
+"""What lies between the parts of a pipeline, and between its replicas, where units are shared out in blocks.
+
+A block holds consecutive ranks, with the replicas of each of them in its units: one block of everything is DP-out, a
+block per unit PP-out, a block per region or GPU type what lies between. Messages go from block to block, exchanges
+around the places of each. Owns the facts of these ways, by how much is in use. Never places anything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import log2
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.cluster import Pool
+from solver.network.reach import connection_limit_bytes_per_s, largest_share
+from solver.network.technology import TECHNOLOGIES, payload_fraction
+from solver.network.topology import PathFacts, Topology
+from solver.placement.problem import Tier
+from solver.placement.units import Unit
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+ALL, UNITS, TYPES = "all", "units", "types"  # kinds of partitions, beside those of the tiers
+MOST_CONNECTIONS = 1 << 16
+STEP = 2  # powers of two between the numbers of connections whose shares are known; others are interpolated
+FLOWS = tuple(1 << power for power in range(0, MOST_CONNECTIONS.bit_length(), STEP))
+
+
+@dataclass(frozen=True)
+class Way:
+    """The narrowest hop of some way, and the delays of all its hops.
+
+    `room_bytes_per_s` is the rate left for one unit of load where `load` of them share the narrowest edge, `widening`
+    times that where other paths take their parts. `edges` are all that it takes.
+    """
+
+    room_bytes_per_s: float
+    load: float
+    path: PathFacts
+    widening: float
+    edges: frozenset[int]
+    latency_s: float
+    farthest_s: float
+    num_places: int = 1
+
+    def widened(self) -> Way:
+        """The way over several paths, as one of more planes."""
+        planes = self.path.planes << max(round(log2(self.widening)), 0)
+        rate = self.path.capacity_bytes_per_s * self.widening
+        path = replace(self.path, capacity_bytes_per_s=rate, planes=planes)
+        return replace(self, room_bytes_per_s=self.room_bytes_per_s * self.widening, path=path)
+
+
+@dataclass(frozen=True)
+class Ways:
+    """Many ways as columns; the first is none at all."""
+
+    room_bytes_per_s: FloatArray
+    load: FloatArray
+    capacity_bytes_per_s: FloatArray
+    connection_bytes_per_s: FloatArray
+    payload: FloatArray
+    latency_s: FloatArray
+    farthest_s: FloatArray
+    num_places: FloatArray
+    lost_per_byte: FloatArray
+    round_trip_s: FloatArray
+    share_f: FloatArray  # by number of connections, see FLOWS
+
+    @classmethod
+    def of(cls, ways: Sequence[Way]) -> Ways:
+        """Columns of these, none at all in front."""
+        paths = [one.path for one in ways]
+
+        def column(nothing: float, values: list[float]) -> FloatArray:
+            return np.array([nothing, *values], dtype=np.float64)
+
+        return cls(
+            room_bytes_per_s=column(np.inf, [one.room_bytes_per_s for one in ways]),
+            load=column(0.0, [one.load for one in ways]),
+            capacity_bytes_per_s=column(np.inf, [one.capacity_bytes_per_s for one in paths]),
+            connection_bytes_per_s=column(np.inf, [connection_limit_bytes_per_s(one) for one in paths]),
+            payload=column(1.0, [payload_fraction(one.technology, one.mtu_bytes) for one in paths]),
+            latency_s=column(0.0, [one.latency_s for one in ways]),
+            farthest_s=column(0.0, [one.farthest_s for one in ways]),
+            num_places=column(1.0, [float(one.num_places) for one in ways]),
+            lost_per_byte=column(0.0, [_lost_per_byte(one) for one in paths]),
+            round_trip_s=column(0.0, [one.round_trip_s for one in paths]),
+            share_f=np.array([(1.0,) * len(FLOWS), *(_shares(one) for one in paths)]),
+        )
+
+    def rate_bytes_per_s(self, way: IntArray, num_connections: FloatArray, member_bytes_per_s: float) -> FloatArray:
+        """What so many connections carry together over the narrowest hop of a way."""
+        flows = np.clip(num_connections, 1.0, MOST_CONNECTIONS)
+        power = np.log2(flows) / STEP
+        low = np.minimum(power.astype(np.int64), len(FLOWS) - 2)
+        share = self.share_f[way, low] + (power - low) * (self.share_f[way, low + 1] - self.share_f[way, low])
+        each = np.minimum(member_bytes_per_s * self.payload[way], self.connection_bytes_per_s[way])
+        shared = self.capacity_bytes_per_s[way] * share * self.payload[way]
+        rate: FloatArray = np.minimum(num_connections * each, shared)
+        return rate
+
+
+def _shares(path: PathFacts) -> tuple[float, ...]:
+    return tuple(
+        largest_share(
+            path.technology,
+            path.load_balancing,
+            out_of_order_receivers=path.out_of_order_receivers,
+            num_planes=path.planes,
+            num_connections=count,
+        )
+        for count in FLOWS
+    )
+
+
+def _lost_per_byte(path: PathFacts) -> float:
+    """Losses that make a message wait for a round trip: none where a code or a window of its own hides them."""
+    hidden = path.technology == "tcp" or path.out_of_order_receivers
+    return 0.0 if hidden else path.loss_probability / path.mtu_bytes
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A partition of the units, `units_b` in the order of use.
+
+    `chains` and `loops` are the ways through the first n blocks, the latter back to the first one too; `rings` those
+    around each block, and where there is one block only, around its first n units: on the paths of least latency, and
+    split over several where there are others. `shared` says that some edge carries both messages and exchanges.
+    """
+
+    kind: str
+    units_b: tuple[tuple[int, ...], ...]
+    chains: tuple[Ways, ...]
+    loops: tuple[Ways, ...]
+    rings: tuple[Ways, ...]
+    shared: bool
+
+
+@dataclass(frozen=True)
+class Distances:
+    """Partitions of the units of a request. `of` orders units by region, the largest first, then by size."""
+
+    topology: Topology
+    pools: Sequence[Pool]
+    units: Sequence[Unit]
+    splits: bool
+
+    def blocks(self, kind: str, units_b: Sequence[Sequence[int]]) -> Blocks:
+        """A partition with its ways."""
+        chain, loop = self._chains(units_b)
+        if len(units_b) == 1:
+            rings = [self._ring(units_b[0][: n + 1]) for n in range(len(units_b[0]))]
+        else:
+            rings = [self._ring(own) for own in units_b]
+        taken = {edge for one in rings for edge in one.edges}
+        shared = any(not taken.isdisjoint(one.edges) for one in chain)
+        chains, loops, circles = (
+            (Ways.of(ways), Ways.of([one.widened() for one in ways])) if self.splits else (Ways.of(ways),)
+            for ways in (chain, loop, rings)
+        )
+        return Blocks(kind, tuple(map(tuple, units_b)), chains, loops, circles, shared)
+
+    @cached_property
+    def leaving(self) -> dict[str, float]:
+        """Rate of all edges that leave every place of the tree."""
+        rates = Counter[str]()
+        for edge in self.topology.edges:
+            for name in set(self.topology.ancestors(edge.from_place)) - set(self.topology.ancestors(edge.to_place)):
+                rates[name] += edge.capacity_bytes_per_s  # type: ignore[assignment]
+        return dict(rates)
+
+    def _place(self, unit: int) -> str:
+        return self.pools[self.units[unit].pools[0]].place
+
+    def _chains(self, units_b: Sequence[Sequence[int]]) -> tuple[list[Way], list[Way]]:
+        """The way through the first n blocks for every n, and the same with the way back from the last to the first."""
+        through, around = _Load(self.topology, self.leaving), list[Way]()
+        chain = list[Way]()
+        for number, own in enumerate(units_b):
+            if number:
+                through.join(self._pairs(units_b[number - 1], own))
+            chain.append(through.way())
+            closed = through.copied()
+            if number:
+                closed.join(self._pairs(own, units_b[0]))
+            around.append(closed.way())
+        return chain, around
+
+    def _pairs(self, one: Sequence[int], other: Sequence[int]) -> list[tuple[str, str]]:
+        """Each replica goes on in a unit of the next block, as evenly as they are many."""
+        most = max(len(one), len(other))
+        pairs = [(one[k * len(one) // most], other[k * len(other) // most]) for k in range(most)]
+        return [(self._place(u), self._place(w)) for u, w in pairs]
+
+    def _ring(self, units: Sequence[int]) -> Way:
+        """Around all places of these units, building by building."""
+        indices = [pool for unit in sorted(units) for pool in self.units[unit].pools]
+        places = list(dict.fromkeys(self.pools[pool].place for pool in indices))
+        load = _Load(self.topology, self.leaving)
+        if len(places) > 1:
+            for step in zip(places, [*places[1:], places[0]], strict=True):
+                load.step(*step, part=1.0)
+        return load.way(len(places))
+
+
+def partitions(
+    distances: Distances, size_u: Sequence[int], region_u: Sequence[int], tiers: Sequence[Tier]
+) -> tuple[Blocks, ...]:
+    """All units together, each alone, those of a tier's groups, and where there are several types those of each type.
+
+    Regions follow each other by size, and units in them.
+    """
+    region_size = Counter[int]()
+    for region, size in zip(region_u, size_u, strict=True):
+        region_size[region] += size
+    order = sorted(range(len(size_u)), key=lambda u: (-region_size[region_u[u]], region_u[u], -size_u[u], u))
+    found = [distances.blocks(ALL, [order]), distances.blocks(UNITS, [[u] for u in order])]
+    for number, tier in enumerate(tiers):
+        groups = _grouped(order, tier.group_u)
+        if 1 < len(groups) < len(order):
+            found.append(distances.blocks(f"tier {number}", groups))
+    types = [unit.gpu for unit in distances.units]
+    if len(set(types)) > 1:
+        found.append(distances.blocks(TYPES, _grouped(order, types)))
+        in_regions = _grouped(order, list(zip(region_u, types, strict=True)))
+        if len(set(region_u)) > 1 and len(in_regions) < len(order):
+            found.append(distances.blocks(f"{TYPES} by region", in_regions))
+    return tuple(found)
+
+
+def _grouped(order: Sequence[int], keys: Sequence[object]) -> list[list[int]]:
+    groups: dict[object, list[int]] = {}
+    for unit in order:
+        groups.setdefault(keys[unit], []).append(unit)
+    return list(groups.values())
+
+
+class _Load:
+    """Directed edges with what runs over them, and the hops so far."""
+
+    def __init__(self, topology: Topology, leaving: Mapping[str, float]) -> None:
+        self.topology, self.leaving = topology, leaving
+        self.carried: Counter[int] = Counter()
+        self.left: Counter[str] = Counter()
+        self.hops: list[PathFacts] = []
+        self.latency_s = 0.0
+
+    def copied(self) -> _Load:
+        """One of its own."""
+        other = _Load(self.topology, self.leaving)
+        other.carried, other.left = Counter(self.carried), Counter(self.left)
+        other.hops, other.latency_s = list(self.hops), self.latency_s
+        return other
+
+    def step(self, source: str, target: str, *, part: float) -> None:
+        """One direction of a hop."""
+        if source != target and self.topology.connected(source, target):
+            facts = self.topology.path_facts(source, target)
+            self.hops.append(facts)
+            for edge in facts.edges:
+                self.carried[edge] += part  # type: ignore[assignment]
+            for name in set(self.topology.ancestors(source)) - set(self.topology.ancestors(target)):
+                self.left[name] += part  # type: ignore[assignment]
+
+    def join(self, pairs: list[tuple[str, str]]) -> None:
+        """Messages there and back between pairs of places, among which the replicas are shared out."""
+        before = len(self.hops)
+        for pair in pairs:
+            self.step(*pair, part=1.0 / len(pairs))
+            self.step(*pair[::-1], part=1.0 / len(pairs))
+        self.latency_s += max((_delay_s(one) for one in self.hops[before:]), default=0.0)
+
+    def way(self, num_places: int = 1) -> Way:
+        """The way as it stands; without hops nothing limits it."""
+        rates = {edge: self.topology.edges[edge].capacity_bytes_per_s for edge in self.carried}
+        if not rates:
+            nothing = self.topology.path_facts(self.topology.places[0].id, self.topology.places[0].id)
+            return Way(np.inf, 0.0, nothing, 1.0, frozenset(), 0.0, 0.0, num_places)
+        worst = min(rates, key=lambda edge: rates[edge] / self.carried[edge])
+        path = min(
+            (one for one in self.hops if worst in one.edges), key=lambda one: (one.capacity_bytes_per_s, one.edges)
+        )
+        farthest = max(_delay_s(one) for one in self.hops)
+        load = float(self.carried[worst])
+        room = rates[worst] / load
+        wide = min(self.leaving[name] / part for name, part in self.left.items())
+        edges = frozenset(self.carried)
+        return Way(room, load, path, max(wide / room, 1.0), edges, self.latency_s, farthest, num_places)
+
+
+def _delay_s(path: PathFacts) -> float:
+    return path.latency_s + TECHNOLOGIES[path.technology].step_s

@@ -1,0 +1,231 @@
+"""The regimes in which a configuration may cross places, and what each byte and message then takes, roughly.
+
+A regime shares out the units in blocks (`solver/placement/distances.py`): replicas whole in units, ranks whole in them,
+or both between groups of units. Owns how many units and links each regime uses for every configuration; proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from solver.context import Context
+from solver.cost.columns import Columns, FloatArray
+from solver.placement.distances import ALL, UNITS, Blocks, Ways
+from solver.placement.units import groups_of
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+SPLIT_GAIN = 0.9  # of what a split of messages may gain, as an exponent: near links soon are full
+CROWDED = 2.0  # times as many messages share the links of those that are split
+LUCK = 0.75  # how far the fewest replicas by this count are trusted against even shares
+BESIDE = 0.5  # of an edge, what messages and exchanges leave each other where both use it
+
+
+@dataclass(frozen=True)
+class Regime:
+    """Of every configuration under one regime; `possible` says where there is room for it.
+
+    Exchanges: over how many places, seconds per byte that a place sends, delays of one exchange, and the part of the
+    ranks that exchange; `replicas` of a rank are in one place. Messages: seconds per byte of one, without and with the
+    way back of loops, delays of all hops of one pass, and the losses and the wait for each.
+    """
+
+    kind: str
+    possible: BoolArray
+    num_places: FloatArray
+    exchange_s_per_byte: FloatArray
+    exchange_delay_s: FloatArray
+    exchanging: FloatArray
+    replicas: FloatArray
+    message_s_per_byte: FloatArray
+    loop_s_per_byte: FloatArray
+    delay_s: FloatArray
+    wait_s_per_byte: FloatArray
+    longest_wait_s: FloatArray
+
+
+def regimes(context: Context, columns: Columns) -> Iterator[Regime]:
+    """Every regime of these configurations."""
+    room = _Room(context, columns)
+    for blocks in context.partitions:
+        yield room.whole_replicas(blocks) if blocks.kind == ALL else room.whole_ranks(blocks)
+
+
+class _Room:
+    """Stage groups that every unit has room for, by configuration."""
+
+    def __init__(self, context: Context, columns: Columns) -> None:
+        self.context, self.columns = context, columns
+        self.group = (columns.tp * columns.cp).astype(np.float64)
+        self.held_u = np.zeros((len(columns), len(context.units)), dtype=np.int64)
+        for tp, cp in sorted(set(zip(columns.tp.tolist(), columns.cp.tolist(), strict=True))):
+            rooms = [sum(groups_of(context.pools[pool], tp, cp) for pool in unit.pools) for unit in context.units]
+            self.held_u[(columns.tp == tp) & (columns.cp == cp)] = rooms
+        nic = min(pool.nic_bytes_per_s_per_gpu for pool in context.pools)
+        self.exchange_card = nic * context.stack.scale_out_efficiency.value
+        self.message_card = nic * context.stack.point_to_point_efficiency.value
+
+    def whole_replicas(self, blocks: Blocks) -> Regime:
+        """Replicas unit by unit; those that no unit holds whole are stitched together from what is left over."""
+        columns, order = self.columns, list(blocks.units_b[0])
+        held = self.held_u[:, order]
+        fit = held // columns.pp[:, None]
+        upto = np.cumsum(fit, axis=1)
+        used = np.minimum((upto < columns.dp[:, None]).sum(axis=1), len(order) - 1) + 1
+        missing = np.maximum(columns.dp - upto[:, -1], 0)
+        left = held.sum(axis=1) - columns.pp * upto[:, -1]
+        way = np.where((used > 1) | (blocks.rings[0].num_places[used] > 1), used, 0)
+        fewest = self._fewest(blocks.units_b[0], columns.pp)
+        spanned = np.ceil(columns.pp * len(order) / np.maximum(left, 1))
+        chain = np.where(missing > 0, np.clip(spanned, 2, len(order)), 0).astype(np.int64)
+        units = next((one for one in self.context.partitions if one.kind == UNITS), blocks)
+        return self._regime(
+            blocks,
+            possible=missing * columns.pp <= left,
+            ring=way,
+            fewest=fewest,
+            exchanging=np.ones(len(columns)),
+            chain=np.where(chain < len(units.chains[0].load), chain, 0),
+            through=units,
+            crossing=missing.astype(np.float64),
+        )
+
+    def whole_ranks(self, blocks: Blocks) -> Regime:
+        """Ranks block by block, their replicas whole in it; those that no unit holds whole are spread over the rest."""
+        columns = self.columns
+        held_b = np.stack([self.held_u[:, list(own)].sum(axis=1) for own in blocks.units_b], axis=1)
+        ranks = held_b // columns.dp[:, None]
+        upto = np.cumsum(ranks, axis=1)
+        used = np.minimum((upto < columns.pp[:, None]).sum(axis=1), held_b.shape[1] - 1) + 1
+        spread = np.maximum(columns.pp - upto[:, -1], 0).astype(np.float64)
+        ring = _slowest_rings(blocks)[used - 1]
+        within = blocks.rings[0].num_places[ring]
+        regime = self._regime(
+            blocks,
+            possible=spread == 0,
+            ring=np.where(within > 1, ring, 0),
+            fewest=self._fewest_of_blocks(blocks, ranks, used),
+            exchanging=np.where(within > 1, 1.0, 0.0),
+            chain=np.where(used > 1, used, 0),
+            through=blocks,
+            crossing=columns.dp.astype(np.float64),
+        )
+        if not (spread > 0).any() or blocks.kind != UNITS:
+            return regime
+        whole = next(one for one in self.context.partitions if one.kind == ALL)
+        over = self._regime(
+            whole,
+            possible=(held_b.sum(axis=1) >= columns.pp * columns.dp) & (upto[:, -1] > 0),
+            ring=np.full(len(columns), len(self.context.units)),
+            fewest=np.maximum(columns.dp / whole.rings[0].num_places[-1], 1.0),
+            exchanging=spread / columns.pp,
+            chain=np.full(len(columns), len(blocks.units_b)),
+            through=blocks,
+            crossing=columns.dp.astype(np.float64),
+        )
+        return _either(spread > 0, over, regime)
+
+    def _fewest_of_blocks(self, blocks: Blocks, ranks_b: IntArray, used: IntArray) -> FloatArray:
+        """The fewest replicas that some place in use has of a rank."""
+        least = np.full(len(used), np.inf)
+        for number, own in enumerate(blocks.units_b):
+            fewest = self._fewest(own, np.clip(ranks_b[:, number], 1, self.columns.pp))
+            least = np.where((number < used) & (ranks_b[:, number] > 0), np.minimum(least, fewest), least)
+        return np.where(np.isfinite(least), least, self.columns.dp)
+
+    def _fewest(self, units: Sequence[int], num_ranks: IntArray) -> FloatArray:
+        """The fewest replicas of so many ranks in a place where units are filled one after another, zone by zone."""
+        fit = self.held_u[:, list(units)] // num_ranks[:, None]
+        dp = self.columns.dp[:, None]
+        before = np.minimum(np.cumsum(fit, axis=1) - fit, dp)
+        here = np.minimum(fit, dp - before).astype(np.float64)
+        zones = np.array([len({self.context.pools[pool].place for pool in self.context.units[u].pools}) for u in units])
+        in_last = here - np.floor((here - 1.0) * zones / np.maximum(fit, 1)) * fit / zones
+        least = np.where(here > 0, in_last, np.inf).min(axis=1)
+        even = self.columns.dp / np.maximum((here > 0).sum(axis=1), 1)
+        fewest = np.where(np.isfinite(least), np.maximum(np.floor(least), 1.0), 1.0)
+        trusted: FloatArray = fewest**LUCK * np.maximum(even, 1.0) ** (1.0 - LUCK)
+        return trusted
+
+    def _regime(
+        self,
+        blocks: Blocks,
+        *,
+        possible: BoolArray,
+        ring: IntArray,
+        fewest: FloatArray,
+        exchanging: FloatArray,
+        chain: IntArray,
+        through: Blocks,
+        crossing: FloatArray,
+    ) -> Regime:
+        beside = BESIDE if blocks.shared or through is not blocks else 1.0
+        both = np.where((ring > 0) & (chain > 0) & (crossing > 0), beside, 1.0)
+        plain, hops = blocks.rings[0], through.chains[0]
+        return Regime(
+            kind=blocks.kind,
+            possible=possible,
+            num_places=plain.num_places[ring],
+            exchange_s_per_byte=self._exchange_s(blocks, ring, fewest, both),
+            exchange_delay_s=2.0 * (plain.num_places[ring] - 1.0) * plain.farthest_s[ring],
+            exchanging=exchanging,
+            replicas=np.ceil(self.columns.dp / plain.num_places[ring]),
+            message_s_per_byte=self._message_s(through.chains, chain, crossing, both),
+            loop_s_per_byte=self._message_s(through.loops, chain, crossing, both),
+            delay_s=hops.latency_s[chain],
+            wait_s_per_byte=hops.lost_per_byte[chain] * crossing * hops.load[chain],
+            longest_wait_s=hops.round_trip_s[chain],
+        )
+
+    def _exchange_s(self, blocks: Blocks, ring: IntArray, fewest: FloatArray, both: FloatArray) -> FloatArray:
+        """Seconds per byte of an exchange; it is split over several paths only where links set its pace."""
+        flows = fewest * self.group
+        cards = flows * self.exchange_card
+        seconds = []
+        for ways in blocks.rings:
+            able = ways.rate_bytes_per_s(ring, flows, self.exchange_card)
+            reached = np.minimum(1.0, able / np.minimum(cards, ways.capacity_bytes_per_s[ring]))
+            seconds.append(1.0 / (np.minimum(cards, both * ways.room_bytes_per_s[ring]) * reached))
+        waits = both * blocks.rings[0].room_bytes_per_s[ring] < cards
+        best: FloatArray = np.where(ring > 0, np.where(waits, np.minimum.reduce(seconds), seconds[0]), 0.0)
+        return best
+
+    def _message_s(
+        self, found: tuple[Ways, ...], chain: IntArray, crossing: FloatArray, both: FloatArray
+    ) -> FloatArray:
+        """Seconds per byte of a message where so many replicas send at once; it is split only where links set its pace.
+
+        What is split shares the near links with as many others.
+        """
+        seconds = []
+        for ways, beside in zip(found, (1.0, CROWDED), strict=False):
+            sharers = np.maximum(beside * crossing * ways.load[chain], 1.0)
+            rate = ways.rate_bytes_per_s(chain, sharers * self.group, self.message_card) / sharers
+            room = both * ways.room_bytes_per_s[chain] / np.maximum(beside * crossing, 1.0)
+            seconds.append(1.0 / np.minimum(rate, room))
+        waits = both * found[0].room_bytes_per_s[chain] <= np.maximum(crossing, 1.0) * self.group * self.message_card
+        split = seconds[0] ** (1.0 - SPLIT_GAIN) * np.minimum.reduce(seconds) ** SPLIT_GAIN
+        best: FloatArray = np.where(waits, split, seconds[0])
+        return np.where((chain > 0) & (crossing > 0), best, 0.0)
+
+
+def _slowest_rings(blocks: Blocks) -> IntArray:
+    """Of the rings of the first n blocks the slowest, by its places and rate, for every n from one on."""
+    rings = blocks.rings[0]
+    slow_s = (1.0 - 1.0 / rings.num_places[1:]) / rings.room_bytes_per_s[1:]
+    slowest = [int(np.argmax(slow_s[: number + 1])) + 1 for number in range(len(slow_s))]
+    return np.array(slowest, dtype=np.int64)
+
+
+def _either(rows: BoolArray, these: Regime, others: Regime) -> Regime:
+    """`these` for the marked rows, `others` for the rest."""
+    values = {
+        name: np.where(rows, getattr(these, name), getattr(others, name))
+        for name in Regime.__dataclass_fields__
+        if name != "kind"
+    }
+    return Regime(kind=others.kind, **values)
