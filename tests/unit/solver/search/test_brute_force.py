@@ -47,13 +47,18 @@ def everywhere(context: Context, configuration: Configuration) -> Iterator[tuple
 
 
 def shares(context: Context, configuration: Configuration) -> Iterator[Configuration]:
-    """The configuration as it is, or by GPU type with every number of layers for every stage."""
+    """The configuration as it is, or by GPU type with any layers for every rank, its chunks equal but for one."""
     if configuration.layer_split == "even":
         yield configuration
         return
     num_stages, num_layers = configuration.degrees.num_stages, context.job.num_layers
     for cuts in itertools.combinations(range(1, num_layers), num_stages - 1):
         layers = tuple(end - begin for begin, end in itertools.pairwise((0, *cuts, num_layers)))
+        chunks: dict[int, list[int]] = {}
+        for stage, share in enumerate(layers):
+            chunks.setdefault(configuration.rank_of_stage(stage), []).append(share)
+        if any(max(own) - min(own) > 1 for own in chunks.values()):
+            continue
         yield configuration.model_copy(update={"layers_per_stage": layers})
 
 
