@@ -77,12 +77,19 @@ class Kind:
         return float(self.layer.forward_s[0] + self.layer.input_grad_s[0])
 
     @cached_property
+    def average_s(self) -> tuple[float, ...]:
+        """Work of an average layer, by fabric."""
+        num_layers = self.least.context.job.num_layers
+        whole = [price.of(*kinds(price.context, 0, num_layers)) for price in self.prices]
+        return tuple(float(one.total_s[0]) / num_layers for one in whole)
+
+    @cached_property
     def exchange_s(self) -> FloatArray:
         """Least exchange inside a place by layers of a stage, of the kind of layers that has fewer parameters."""
         context, columns, found = self.least.context, self.least.columns, []
         names, job = {one.machine.gpu.name for one in self.prices}, context.job
         for price in self.prices:
-            dense, moe = price.of(1, 0), price.of(0, 1)
+            dense, moe = price.units[:2]
             own, experts = (moe if job.num_moe_layers else dense).parameters, moe.expert_parameters
             if job.num_dense_layers and job.num_moe_layers:
                 own, experts = np.minimum(dense.parameters, moe.parameters), np.zeros(1)
@@ -102,7 +109,7 @@ class Kind:
     @cached_property
     def dearest_s(self) -> FloatArray:
         """Work of a layer of the slower kind on the slowest fabric."""
-        both = [one for price in self.prices for one in (price.of(1, 0).total_s, price.of(0, 1).total_s)]
+        both = [one for price in self.prices for one in (price.units[0].total_s, price.units[1].total_s)]
         dearest: FloatArray = np.maximum.reduce(both)
         return dearest
 
@@ -171,7 +178,7 @@ def _kinds(context: Context, columns: Columns) -> list[Kind]:
 
 def _layer(price: StageCosts) -> StageCost:
     """A layer of the kind that counts as one layer, MoE where there are any."""
-    return price.of(0, 1) if price.context.job.num_moe_layers else price.of(1, 0)
+    return price.units[1 if price.context.job.num_moe_layers else 0]
 
 
 def _numbers(context: Context) -> FloatArray:
@@ -200,14 +207,18 @@ class Rank:
         """Layers of the kind that is not counted."""
         return self.context.job.num_layers - (len(self.layers) - 1)
 
-    def ends(self, price: StageCosts) -> StageCost:
-        """The embedding and the logits that it has."""
+    @cached_property
+    def ends(self) -> tuple[StageCost, ...]:
+        """The embedding and the logits that it has, by fabric."""
+        return tuple(self._ends(price) for price in self.kind.prices)
+
+    def _ends(self, price: StageCosts) -> StageCost:
         return price.of(0, 0, embedding=float(self.has_first), logits=float(self.has_last))
 
     @cached_property
     def least_ends(self) -> StageCost:
         """The ends at their least."""
-        return self.ends(self.kind.least)
+        return self._ends(self.kind.least)
 
     @cached_property
     def chunks(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -226,35 +237,35 @@ class Rank:
 
     def _worth(self, *, embedding: float = 0.0, logits: float = 0.0) -> float:
         """Whole layers that an end takes as long as, on any fabric."""
-        job = self.context.job
-        average = [price.of(*kinds(self.context, 0, job.num_layers)) for price in self.kind.prices]
+        if not embedding and not logits:
+            return 0.0
         ends = [price.of(0, 0, embedding=embedding, logits=logits) for price in self.kind.prices]
-        worth = [float(end.total_s[0] / one.total_s[0]) for end, one in zip(ends, average, strict=True)]
-        return float(np.floor(max(worth) * job.num_layers))
+        worth = [float(end.total_s[0]) / layer_s for end, layer_s in zip(ends, self.kind.average_s, strict=True)]
+        return float(np.floor(max(worth)))
 
     @cached_property
     def after_work_s(self) -> tuple[FloatArray, FloatArray]:
         """Least exchange of a stage beyond what overlaps, and least update."""
         updates = [
             optimizer_s(
-                *self._parameters(price),
+                *self._parameters(price, ends),
                 self.columns,
                 gpu=price.machine.gpu,
                 stack=self.context.stack,
                 optimizer=self.context.job.optimizer,
             )
-            for price in self.kind.prices
+            for price, ends in zip(self.kind.prices, self.ends, strict=True)
         ]
-        ends_s = np.maximum.reduce([self.ends(price).total_s for price in self.kind.prices])
+        ends_s = np.maximum.reduce([ends.total_s for ends in self.ends])
         overlap = self.context.stack.data_parallel_overlap.value * (self.layers * self.kind.dearest_s + ends_s)
         exposed = np.maximum(self.kind.exchange_s - overlap, 0.0)
         least = np.minimum.accumulate(exposed[::-1])[::-1]  # a stage may have more layers than the fewest
         fewest = np.minimum.reduce([*self.chunks[:2], np.floor(self.layers / self.columns.vpp[0])])
         return least[np.maximum(fewest, min(1, len(least) - 1)).astype(np.int64)], np.minimum.reduce(updates)
 
-    def _parameters(self, price: StageCosts) -> tuple[FloatArray, FloatArray]:
+    def _parameters(self, price: StageCosts, ends: StageCost) -> tuple[FloatArray, FloatArray]:
         """Dense and expert parameters by layers."""
-        layer, ends = _layer(price), self.ends(price)
+        layer = _layer(price)
         dense: FloatArray = self.layers * layer.parameters + ends.parameters
         experts: FloatArray = self.layers * layer.expert_parameters + ends.expert_parameters
         return dense, experts
@@ -263,8 +274,8 @@ class Rank:
     def room_bytes(self) -> FloatArray:
         """Most memory that is left for activations."""
         rooms = []
-        for price in self.kind.prices:
-            static = price.static_bytes(*self._parameters(price), has_logits=float(self.has_last))
+        for price, ends in zip(self.kind.prices, self.ends, strict=True):
+            static = price.static_bytes(*self._parameters(price, ends), has_logits=float(self.has_last))
             rooms.append(self.context.memory_limit_bytes(price.machine.gpu) - static)
         room: FloatArray = np.maximum.reduce(rooms)
         return room
@@ -337,7 +348,7 @@ class Rank:
 
 def _back(price: StageCosts) -> float:
     """Least quotient of input gradient and forward."""
-    parts = (_layer(price), price.of(0, 0, embedding=1.0))
+    parts = (_layer(price), price.units[2])
     return min(float(one.input_grad_s[0] / one.forward_s[0]) for one in parts if float(one.forward_s[0]) > 0)
 
 
