@@ -26,12 +26,11 @@ BoolArray = npt.NDArray[np.bool_]
 FIRST_PORTION, PORTION, SAMPLE = 4_096, 16_384, 1_024  # configurations priced together: the most promising first
 REPEAT_PENALTY = 0.02  # each further configuration of one pipeline shape waits a little longer
 UNPLANNED = 4.0  # times the least bound: bounds need go no higher before there is a plan
-MISSED = 1e6  # a guess beyond the target: tried last, the nearest first
 
 
 @dataclass
 class Frontier:
-    """Rows of the space that fit into memory, with their bounds and guesses as values of the objective.
+    """Rows of the space that fit into memory: bounds as values of the objective, guesses as what to go by, and times.
 
     `pending_bound` is the least value that a configuration not yet priced may have.
     """
@@ -42,6 +41,7 @@ class Frontier:
     rows: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     bound: FloatArray = field(default_factory=lambda: np.zeros(0))
     guess: FloatArray = field(default_factory=lambda: np.zeros(0))
+    pace_s: FloatArray = field(default_factory=lambda: np.zeros(0))
     explored: set[int] = field(default_factory=set)
     sharpened: set[int] = field(default_factory=set)
     fastest_s: float = float("inf")
@@ -52,8 +52,8 @@ class Frontier:
         ahead = outlook(self.context, self.space)
         self.cheapest_s = float(ahead.bound_s.min())
         self._cheap = self.goal.values(ahead.bound_s, self._size)
-        guess = self.goal.values(ahead.guess_s, self._size)
-        self._promise = np.where(np.isfinite(guess), guess, MISSED * ahead.guess_s)
+        self._largest = max(float(self._size.max()), 1.0)
+        self._promise = self.goal.promise(ahead.guess_s, self._size, self._largest)
         self._pending = np.flatnonzero(np.isfinite(self._cheap))
         self.pending_bound = self._least_pending()
 
@@ -112,10 +112,10 @@ class Frontier:
         value = np.maximum(self.goal.values(bounds.iteration_s, self._size[rows]), self._cheap[rows])
         keep = bounds.fits & np.isfinite(value)
         kept = rows[keep]
-        guess = self.goal.values(bounds.guess_s[keep], self._size[kept])
-        guess = np.where(np.isfinite(guess), guess, MISSED * bounds.guess_s[keep])
+        guess = self.goal.promise(bounds.guess_s[keep], self._size[kept], self._largest)
         self.rows = np.concatenate([self.rows, kept])
         self.bound = np.concatenate([self.bound, value[keep]])
+        self.pace_s = np.concatenate([self.pace_s, bounds.guess_s[keep]])
         self.guess = np.concatenate([self.guess, guess * (1.0 + REPEAT_PENALTY * self._repeats(kept, guess))])
 
     def _repeats(self, rows: IntArray, guess: FloatArray) -> FloatArray:
@@ -129,10 +129,15 @@ class Frontier:
             seen[shape] += 1
         return repeats
 
-    def next(self, cut: float) -> int | None:
-        """The most promising configuration that is neither explored nor ruled out."""
+    def next(self, cut: float, *, planned: bool = True) -> int | None:
+        """The most promising configuration that is neither explored nor ruled out.
+
+        Until something reaches the target, every other one is the one that is likeliest to.
+        """
         open_rows = np.flatnonzero(self.bound < cut)
-        promising = open_rows[np.argsort(self.guess[open_rows], kind="stable")][: len(self.explored) + 1]
+        likeliest = self.goal.has_target and not planned and len(self.explored) % 2
+        order = self.pace_s if likeliest else self.guess
+        promising = open_rows[np.argsort(order[open_rows], kind="stable")][: len(self.explored) + 1]
         return next((int(index) for index in promising if int(index) not in self.explored), None)
 
     def num_ruled_out(self, cut: float) -> int:

@@ -17,6 +17,9 @@ from solver.cost.data_parallel import crossing_bytes
 
 SECONDS_PER_HOUR = 3600.0
 BYTES_16_BIT = 2.0
+SHARPNESS = 16.0  # a guess 10 % below the target is met five times of six, one 10 % above once of six
+SLIGHT = 0.01  # of the largest size
+HOPELESS = 1e6  # times the target, where guesses no longer differ
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,23 @@ class Goal:
     def value(self, iteration_s: float, size: float, extra_usd: float = 0.0) -> float:
         """The objective of one plan; `extra_usd` is egress and what dearer GPUs cost more."""
         return float(self.values(np.array([iteration_s]), np.array([size]))[0]) + extra_usd
+
+    def promise(self, guess_s: FloatArray, sizes: FloatArray, largest: float) -> FloatArray:
+        """What the search goes by, least first: the value at the guessed time, or size over the chance to be in time.
+
+        Where a target is to be reached, guesses near it are as often too low as too high: as a chance counts
+        1 / (1 + (guess / target)^SHARPNESS). Of sizes that are next to nothing beside the `largest` one the more likely
+        goes first.
+
+        >>> goal = Goal(Objective(kind="fewest_gpus", target_iteration_s=2.0), usd_per_gpu_s=1.0, priced=False)
+        >>> goal.promise(np.array([1.0, 2.0, 4.0]), np.array([64.0, 32.0, 16.0]), 64.0).round(1).tolist()
+        [64.6, 65.3, 1090535.7]
+        """
+        if not self.has_target:
+            return self.values(guess_s, sizes)
+        late = np.minimum(guess_s / self.target_s, HOPELESS)
+        tried: FloatArray = (sizes + SLIGHT * largest) * (1.0 + late**SHARPNESS)
+        return tried
 
     @property
     def counts_usd(self) -> bool:

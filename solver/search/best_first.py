@@ -171,7 +171,7 @@ class Search:
         if self._wanted:
             self._do(self._wanted.popleft())
             return True
-        index = self.frontier.next(self.answer.cut())
+        index = self.frontier.next(self.answer.cut(), planned=self.best.plan is not None)
         if index is None and not self._tightened():
             return False
         if index is not None:
@@ -356,7 +356,7 @@ class Search:
         return self._to_explore() or self._to_sharpen()
 
     def _to_explore(self) -> Explore | None:
-        index = self.frontier.next(self.answer.cut())
+        index = self.frontier.next(self.answer.cut(), planned=self.best.plan is not None)
         if index is None:
             return None
         self.frontier.explored.add(index)

@@ -58,3 +58,18 @@ def test_the_first_portion_is_the_most_promising_one(frontier: Frontier) -> None
     while frontier.load(float("inf"), planned=True):
         pass
     assert best <= 1.1 * float(frontier.guess.min())
+
+
+def test_until_something_reaches_the_target_every_other_one_is_the_likeliest_to() -> None:
+    context = context_of(job(allowed={}, objective={"kind": "fewest_gpus", "target_iteration_s": 1e3}))
+    frontier = Frontier(context, enumerate_space(context.request), Goal.of(context))
+    while frontier.load(float("inf"), planned=True):
+        pass
+    first = frontier.next(float("inf"), planned=False)
+    assert first is not None
+    frontier.explored.add(first)
+    second = frontier.next(float("inf"), planned=False)
+    third = frontier.next(float("inf"), planned=True)
+    assert (first, second) == (int(np.argmin(frontier.guess)), int(np.argmin(frontier.pace_s)))
+    assert third not in (first, second)
+    assert frontier.pace_s[second] < frontier.pace_s[first]
