@@ -32,7 +32,7 @@ from solver.evaluation.places import placements
 from solver.evaluation.scheduling import Schedulers
 from solver.frontier import Frontier
 from solver.objective import Goal
-from solver.search.best_first import PATTERNS
+from solver.search.errands import PATTERNS
 from solver.space.enumerate import enumerate_space
 from solver.space.framework import within_framework
 from solver.space.outlook import outlook

@@ -21,7 +21,7 @@ from solver.space.bounded import Bounds, merged
 from solver.space.enumerate import BY_GPU_TYPE, Space
 from solver.space.guess import UNLIKELY, guess_s
 from solver.space.pricing import IntArray, Shares, StageCosts, kinds, least_of, rank_cost
-from solver.space.spanning import distance_s, least_parameters
+from solver.space.spanning import distance_s, inner_rank_s, least_parameters
 from solver.space.unequal import unequal_bounds
 
 
@@ -109,7 +109,7 @@ def _slower_s(slower: list[StageCosts], shares: Shares, num_faster: IntArray) ->
     num_ranks: FloatArray = np.ceil(beyond * columns.pp / columns.num_gpus)
     zero: IntArray = np.zeros_like(columns.pp)
     ends = [rank_cost(price, shares, rank).total_s for rank in (zero, columns.pp - 1)]
-    inner = _inner_rank_s(price, shares)
+    inner = inner_rank_s(price, shares)
     lightest = np.minimum.reduce([inner, *ends])
     average = price.of(*kinds(price.context, 0, shares.num_layers)).total_s / columns.pp
     heaviest: FloatArray = np.maximum.reduce([average, *ends])
@@ -152,7 +152,7 @@ def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares) -> Bounds
         iteration_s=bound_s,
         guess_s=guess_s(context, space, ends[0][1], whole, bound_s=bound_s, room=rooms[0]),
         lightest_s=columns.num_microbatches
-        * np.minimum.reduce([_inner_rank_s(price, shares), *(cost.total_s for _, cost in ends)]),
+        * np.minimum.reduce([inner_rank_s(price, shares), *(cost.total_s for _, cost in ends)]),
         fits=lacking <= 0,
         least_memory_bytes=limit + lacking,
     )
@@ -163,15 +163,6 @@ def _room_bytes(prices: list[StageCosts], shares: Shares, rank: IntArray, cost: 
     rooms = [one.context.memory_limit_bytes(one.machine.gpu) - _static_bytes(one, shares, rank, cost) for one in prices]
     room: FloatArray = np.maximum.reduce(rooms)
     return room
-
-
-def _inner_rank_s(price: StageCosts, shares: Shares) -> FloatArray:
-    """Work of one micro-batch on the lightest rank between the ends, of the cheaper kind; infinite without one."""
-    columns = price.columns
-    kinds_there = [price.of(1, 0).total_s, price.of(0, 1).total_s]
-    layer_s = np.minimum.reduce([one for one in kinds_there if not len(one) or float(one.max(initial=0.0)) > 0])
-    inner: FloatArray = np.where(columns.pp > 2, shares.inner_ranks()[0] * layer_s, np.inf)
-    return inner
 
 
 @dataclass(frozen=True)

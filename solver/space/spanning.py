@@ -14,21 +14,28 @@ import numpy.typing as npt
 
 from solver.context import Context
 from solver.cost.columns import Columns, FloatArray, IntArray
-from solver.cost.data_parallel import crossing_bytes
+from solver.cost.data_parallel import crossing_bytes, step_traffic
+from solver.network.topology import Edge
 from solver.placement.units import groups_of
+from solver.space.connections import ConnectionLimits, connection_limits
 from solver.space.distinct import distinct_rows
-from solver.space.pricing import Shares, StageCosts, kinds
+from solver.space.pricing import Shares, StageCosts, kinds, rank_cost
 
 UNLINKED = 1e30  # a group that nothing leaves: what would have to is not counted
 
 
 @dataclass(frozen=True)
 class Border:
-    """Groups of pools with something between them: places, buildings or regions. `rate_g` is what leaves each."""
+    """Groups of pools with something between them: places, buildings or regions. `rate_g` is what leaves each.
+
+    `limits` are those of a connection between two of them.
+    """
 
     group_of_pool: tuple[int, ...]
     rate_g: FloatArray
     nearest_s: float
+    limits: ConnectionLimits
+    of_places: bool = False
 
     @property
     def second_rate(self) -> float:
@@ -48,8 +55,11 @@ def distance_s(
     rank sends the bytes of an exchange over k places out of one of two groups at least, which has no more than the
     second largest rate out; its ring takes 2 (k - 1) steps at the pace of the farthest, no less than the nearest way
     out of some group. Exchanges take the links one after another, the first not before all weight gradients of its
-    stage less what overlaps. *Messages*: see `_leaving_by_rate`. *Pipeline*: all replicas visit all h groups, so each
-    pass crosses h - 1 borders or more, and with h = 1 one where not all stay inside.
+    stage less what overlaps. Of k places with replicas of a rank one has no more than dp / k, each with a connection
+    per GPU; bytes grow and connections shrink with k. *Messages*: see `_leaving_by_rate`; those of a replica that
+    crosses go one after another, over a connection per GPU of a stage. *Pipeline*: all replicas visit all h groups, so
+    each pass crosses h - 1 borders or more, and with h = 1 one where not all stay inside. *Inside*: all replicas of a
+    rank that lies whole in a place exchange there, the last of its stages not before all of its work.
     """
     context, columns = price.context, price.columns
     bound: FloatArray = np.zeros(len(columns))
@@ -58,13 +68,18 @@ def distance_s(
         return bound
     begin = np.maximum(columns.num_microbatches * _lightest_stage_s(price, shares) - overlap_s, 0.0)
     message_bytes = columns.num_microbatches * columns.vpp * price.of(1, 1).boundary_bytes
+    inside = _Inside.of(price, shares, overlap_s)
     first, row_of = distinct_rows(columns, ("tp", "cp", "dp", "pp"))
     some = columns.take(first)
     rooms = [_groups(context, border, some.tp, some.cp) for border in found]
     num_places = np.maximum(-(-some.dp // np.maximum(rooms[0].max(axis=1), 1)), 2)[row_of]
     size = _exchanged_bytes(price, shares, num_places)
+    group = (columns.tp * columns.cp).astype(np.float64)
+    senders = np.maximum(columns.dp // num_places, 1) * group
     for border, held in zip(found, rooms, strict=True):
-        one = size / border.second_rate + 2.0 * (num_places - 1) * border.nearest_s
+        rate = np.minimum(border.second_rate, senders * border.limits.exchange_bytes_per_s)
+        one = size / rate + 2.0 * (num_places - 1) * border.nearest_s
+        in_turn_s = message_bytes / (group * border.limits.message_bytes_per_s)
         best: FloatArray = np.where(columns.dp > 1, begin + columns.pp * columns.vpp * one, np.inf)
         whole = np.cumsum(-np.sort(-(held // some.dp[:, None]), axis=1), axis=1)
         for h in range(1, min(held.shape[1], int(columns.pp.max(initial=1))) + 1):
@@ -73,10 +88,62 @@ def distance_s(
             spanning = (some.pp - kept)[row_of] * columns.vpp
             delay_s = np.where(by_rate > 0, max(h - 1, 1) * border.nearest_s, 0.0)[row_of]
             exchanges = np.where(spanning > 0, begin + spanning * one, 0.0)
-            either = np.maximum.reduce([exchanges, message_bytes * by_rate[row_of], pipeline_s(delay_s)])
+            messages = np.maximum(message_bytes * by_rate[row_of], np.where(by_rate[row_of] > 0, in_turn_s, 0.0))
+            parts = [exchanges, messages, pipeline_s(delay_s)]
+            if border.of_places:
+                parts.append(inside.work_s + inside.exposed_s)
+            either = np.maximum.reduce(parts)
             best = np.where(kept[row_of] > 0, np.minimum(best, either), best)
         bound = np.maximum(bound, best)
     return bound
+
+
+@dataclass(frozen=True)
+class _Inside:
+    """Of a rank with all its replicas in one place: its work, and its exchange beyond what overlaps, at their least."""
+
+    work_s: FloatArray
+    exposed_s: FloatArray
+
+    @classmethod
+    def of(cls, price: StageCosts, shares: Shares, overlap_s: FloatArray) -> _Inside:
+        """The lightest rank and the smallest stage; nothing where everything may overlap."""
+        context, columns = price.context, price.columns
+        if not np.isfinite(overlap_s).any():
+            nothing = np.zeros(len(columns))
+            return cls(nothing, nothing)
+        parameters, experts = least_parameters(price, shares)
+        traffic = [
+            step_traffic(
+                parameters,
+                experts,
+                columns,
+                machine.fabric,
+                context.stack,
+                gradient_bytes=context.job.optimizer.gradient_bytes_per_parameter,
+            )
+            for machine in context.machines.values()
+        ]
+        exchange_s = np.minimum.reduce([one.reduce_s + one.gather_s for one in traffic])
+        work_s = columns.num_microbatches * _lightest_rank_s(price, shares)
+        return cls(work_s, np.maximum(exchange_s - overlap_s, 0.0))
+
+
+def _lightest_rank_s(price: StageCosts, shares: Shares) -> FloatArray:
+    """Work of one micro-batch on the lightest rank."""
+    pp = price.columns.pp
+    ends = [rank_cost(price, shares, rank).total_s for rank in (np.zeros_like(pp), pp - 1)]
+    lightest: FloatArray = np.minimum.reduce([inner_rank_s(price, shares), *ends])
+    return lightest
+
+
+def inner_rank_s(price: StageCosts, shares: Shares) -> FloatArray:
+    """Work of one micro-batch on the lightest rank between the ends, of the cheaper kind; infinite without one."""
+    columns = price.columns
+    kinds_there = [price.of(1, 0).total_s, price.of(0, 1).total_s]
+    layer_s = np.minimum.reduce([one for one in kinds_there if not len(one) or float(one.max(initial=0.0)) > 0])
+    inner: FloatArray = np.where(columns.pp > 2, shares.inner_ranks()[0] * layer_s, np.inf)
+    return inner
 
 
 def _leaving_by_rate(border: Border, held: IntArray, columns: Columns, num_groups: int) -> FloatArray:
@@ -119,14 +186,16 @@ def borders(context: Context) -> Iterator[Border]:
         if len(numbers) < 2 or group_of_pool in known or any(_nested(context, name, numbers) for name in numbers):
             continue  # a ring between a place and one inside it leaves neither
         known.add(group_of_pool)
-        rate_g, nearest_s = np.zeros(len(numbers)), float("inf")
+        rate_g, crossing = np.zeros(len(numbers)), list[Edge]()
         for edge in topology.edges:
-            for name in numbers.keys() & (
-                set(topology.ancestors(edge.from_place)) - set(topology.ancestors(edge.to_place))
-            ):
+            left = set(topology.ancestors(edge.from_place)) - set(topology.ancestors(edge.to_place))
+            for name in numbers.keys() & left:
                 rate_g[numbers[name]] += edge.capacity_bytes_per_s
-                nearest_s = min(nearest_s, edge.latency_s)
-        yield Border(group_of_pool, rate_g, nearest_s if nearest_s < float("inf") else 0.0)
+                crossing.append(edge)
+        nearest_s = min((edge.latency_s for edge in crossing), default=0.0)
+        whole = level == "place" or all(name != pool.place for name, pool in zip(names, context.pools, strict=True))
+        limits = connection_limits(context, tuple(crossing) if whole else (), nearest_s)
+        yield Border(group_of_pool, rate_g, nearest_s, limits, of_places=level == "place")
 
 
 def _around(context: Context, place: str, level: str) -> str:

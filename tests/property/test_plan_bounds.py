@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 from typing import Any
 
@@ -47,7 +48,39 @@ def hosts(gpu: str, count: int, nic_bytes_per_s: float = 5e10) -> dict[str, Any]
     return {"gpu": gpu, "num_hosts": count, "nic_bytes_per_s": nic_bytes_per_s}
 
 
+def cloud(counts: tuple[int, ...], nic_bytes_per_s: float, **link: Any) -> dict[str, Any]:
+    """Buildings with explicit links, two in a region and the others far away."""
+    places: list[dict[str, Any]] = [{"id": f"r{region}", "level": "region"} for region in range(2)]
+    names = [f"b{number}" for number in range(len(counts))]
+    places += [
+        {"id": name, "level": "building", "parent": f"r{min(number // 2, 1)}"} for number, name in enumerate(names)
+    ]
+    pools = [
+        {"id": f"p{name}", "place": name, **hosts("H100-SXM-80G", count, nic_bytes_per_s)}
+        for name, count in zip(names, counts, strict=True)
+    ]
+    links = [
+        {"id": f"{one}-{other}", "from_place": one, "to_place": other, "capacity_bytes_per_s": 2e10, **link}
+        for one, other in itertools.combinations(names, 2)
+    ]
+    return {"name": "cloud", "places": places, "pools": pools, "links": links}
+
+
 CASES = {
+    "few flows on many planes": (
+        SHORT,
+        cloud((1, 1, 2), 1e9, latency_s=1.5e-2, planes=32, technology="tcp", load_balancing=["ecmp"]),
+    ),
+    "streams that loss holds back": (
+        SHORT,
+        cloud(
+            (1, 1, 1), 5e10, latency_s=3e-2, planes=8, technology="tcp", load_balancing=["ecmp"], loss_probability=1e-5
+        ),
+    ),
+    "far and lossy": (
+        SHORT,
+        cloud((1, 1, 2), 5e10, latency_s=5e-3, planes=16, load_balancing=["ecmp", "dqplb"], loss_probability=1e-4),
+    ),
     "three types": (
         SHORT,
         campus(

@@ -45,6 +45,39 @@ def test_it_is_the_cheaper_of_exchanges_and_messages() -> None:
     assert more[2] < 1.5 * more[1]
 
 
+WIDE: dict[str, Any] = {"capacity_bytes_per_s": 1e14, "latency_s": 1e-3}
+
+
+def test_slow_cards_count_where_links_are_wide() -> None:
+    found = [bound_of(8, WIDE, pool={"nic_bytes_per_s": rate}) for rate in (5e10, 5e9, 5e8)]
+    assert found[0] < found[1] < found[2]
+
+
+def test_a_connection_has_no_more_than_its_planes() -> None:
+    """With plain ECMP each has one of them, with a flow per queue pair they all have all."""
+    one, all_of_them = (
+        bound_of(8, {"capacity_bytes_per_s": 2e11, "latency_s": 1e-3, "planes": 256, "load_balancing": [method]})
+        for method in ("ecmp", "ecmp_qp_scaling")
+    )
+    assert one > all_of_them
+
+
+@pytest.mark.parametrize(
+    ("link", "expected"),
+    [
+        ({"capacity_bytes_per_s": 1e14}, 5e10 * 0.7),
+        ({"capacity_bytes_per_s": 3.2e11, "planes": 32, "load_balancing": ["ecmp"]}, 1e10),
+        ({"capacity_bytes_per_s": 1e14, "technology": "tcp", "latency_s": 0.1}, 64 * 4 * 2**20 / 0.2),
+        ({"capacity_bytes_per_s": 1e14, "latency_s": 0.1}, 2**31 / 0.2),
+    ],
+)
+def test_a_connection_has_a_card_planes_and_a_window(link: dict[str, Any], expected: float) -> None:
+    context = context_of(job(link={"latency_s": 1e-4, **link}))
+    (border,) = borders(context)
+    share = context.stack.scale_out_efficiency.value / 0.7
+    assert border.limits.exchange_bytes_per_s == pytest.approx(min(expected, 5e10 * 0.7 * share))
+
+
 def test_borders_are_those_of_places_buildings_and_regions() -> None:
     places: list[dict[str, Any]] = [{"id": f"r{r}", "level": "region"} for r in range(2)]
     places += [{"id": f"b{b}", "level": "building", "parent": f"r{b // 2}"} for b in range(4)]
