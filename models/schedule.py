@@ -7,6 +7,7 @@ time, and never rounds.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
@@ -318,6 +319,7 @@ class PipelineViolation(Frozen):
     detail: str = Field(description="The numbers that clash.", examples=["2F1 starts at 3.0 before 2F0 ends at 4.0"])
 
 
+@lru_cache(maxsize=64)
 def layout_placement(layout: str, num_stages: int, num_ranks: int) -> tuple[int, ...]:
     """Rank of every stage for a named layout: straight, zigzag, or round and round.
 

@@ -145,9 +145,12 @@ def _draft(
     hops = route_hops(context, configuration, routes, message_bytes, paths=paths, exchanging=exchanging)
     reserved = reserved_bytes_per_s(routes, hops, message_bytes)
     costs = exchange_costs(context, configuration, routes, stages, reserved=reserved)
-    ways = []
+    ways, alike = [], dict[tuple[int, ...], RankSide]()
     for route, delays in zip(routes, hops, strict=True):
-        problem = pipeline_problem(context, configuration, route, stages, delays=delays, costs=costs)
+        kinds = tuple(id(stages[pool]) for pool in route.pools)
+        if kinds not in alike:
+            alike[kinds] = RankSide.of(context, configuration, route, stages, costs=costs)
+        problem = pipeline_problem(context, configuration, alike[kinds], delays)
         if problem is None:
             return None
         shifted = in_turns(context, configuration, route, delays, message_bytes=message_bytes, paths=paths)
@@ -196,28 +199,46 @@ def stages_of(context: Context, configuration: Configuration, routes: tuple[Pool
     return found
 
 
+@dataclass(frozen=True)
+class RankSide:
+    """What a route's problem says of its ranks and stages: routes over the same GPU types and fabrics share it."""
+
+    ranks: tuple[PipelineRank, ...]
+    stages: tuple[PipelineStage, ...]
+    fits: bool
+
+    @classmethod
+    def of(
+        cls,
+        context: Context,
+        configuration: Configuration,
+        route: PooledRoute,
+        stages: dict[int, PoolStages],
+        *,
+        costs: tuple[ExchangeCost, ...],
+    ) -> RankSide:
+        """Stages as they cost on the route's pools, and memory that is left for activations."""
+        ranks = [configuration.rank_of_stage(stage) for stage in range(configuration.degrees.num_stages)]
+        budgets = _budgets(context, route, stages)
+        own = tuple(_stage(stages[route.pools[rank]], stage, costs[stage]) for stage, rank in enumerate(ranks))
+        held = np.bincount(ranks, weights=[stage.activation_bytes for stage in own])
+        if np.any(held > budgets):
+            return cls((), (), fits=False)
+        return cls(tuple(PipelineRank(activation_budget_bytes=float(one)) for one in budgets), own, fits=True)
+
+
 def pipeline_problem(
-    context: Context,
-    configuration: Configuration,
-    route: PooledRoute,
-    stages: dict[int, PoolStages],
-    *,
-    delays: tuple[HopDelay, ...],
-    costs: tuple[ExchangeCost, ...],
+    context: Context, configuration: Configuration, side: RankSide, delays: tuple[HopDelay, ...]
 ) -> PipelineProblem | None:
     """The problem of one replica of a route; None when a rank has no room for one micro-batch."""
-    framework = context.request.constraints.framework
-    ranks = [configuration.rank_of_stage(stage) for stage in range(configuration.degrees.num_stages)]
-    budgets = _budgets(context, route, stages)
-    pipeline_stages = tuple(_stage(stages[route.pools[rank]], stage, costs[stage]) for stage, rank in enumerate(ranks))
-    held = np.bincount(ranks, weights=[stage.activation_bytes for stage in pipeline_stages])
-    if np.any(held > budgets):
+    if not side.fits:
         return None
+    framework = context.request.constraints.framework
     return PipelineProblem(
         num_microbatches=configuration.num_microbatches,
-        ranks=tuple(PipelineRank(activation_budget_bytes=float(budget)) for budget in budgets),
+        ranks=side.ranks,
         layout="one_way" if configuration.family == "one_way" else configuration.family,
-        stages=pipeline_stages,
+        stages=side.stages,
         backward="fused" if framework is not None and framework.fused_backward else "split_allowed",
         hops=_hops(delays),
         options=PipelineOptions(time_limit_s=context.request.options.time_limit_s, seed=context.request.options.seed),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 
@@ -19,8 +20,8 @@ from solver.cpsat.solve import search_pipeline
 from solver.schedules.assemble import assemble
 from solver.schedules.bounds import lower_bound
 from solver.schedules.portfolio import TOLERANCE, Candidate, best_of, candidates
-from solver.verify.pipeline_shape import Ints, PipelineOrder, shape_of
-from solver.verify.replay import PipelineReplay, channel_messages, replay_shape
+from solver.verify.pipeline_shape import Ints, PipelineOrder, ragged, shape_of
+from solver.verify.replay import PipelineReplay, channel_messages, replay_complete, replay_shape
 
 ONE_WAY = ("one_f_one_b", "eager_one_f_one_b", "zb_h1", "greedy", "cross_greedy")
 CHUNKED = ("greedy", "interleaved", "flexible_limited", "cross_greedy")
@@ -65,15 +66,17 @@ def sparing(scheduler: Scheduler, problems: Sequence[PipelineProblem]) -> Schedu
     """
     known: dict[PipelineProblem, Timing | None] = {}
     distinct = sorted(dict.fromkeys(problems), key=_least_s, reverse=True)
-    many = len(distinct) > MANY_PROBLEMS
+    orders = _Orders() if len(distinct) > MANY_PROBLEMS else None
 
     def ask(problem: PipelineProblem) -> Timing | None:
         if problem not in known:
-            others = [one for one in known.values() if one is not None] if many else []
-            known[problem] = _taken_over(problem, others) or scheduler(problem)
+            timing = (None if orders is None else orders.for_problem(problem)) or scheduler(problem)
+            known[problem] = timing
+            if orders is not None and timing is not None:
+                orders.add(timing)
         return known[problem]
 
-    if many:
+    if orders is not None:
         all(ask(problem) is not None for problem in distinct)
     return ask
 
@@ -87,24 +90,43 @@ def _least_s(problem: PipelineProblem) -> float:
     return sum(work_r) + way_s + (problem.num_microbatches - 1) * max(work_r)
 
 
-def _taken_over(problem: PipelineProblem, others: list[Timing]) -> Timing | None:
-    """The order of a timing of the same layout that fits into memory here and ends no later than the latest of all."""
-    shape, latest_s = shape_of(problem), max((one.end_s for one in others), default=0.0)
-    alike = [one for one in others if one.problem.placement == problem.placement]
-    for one in list({id(one.order.rank_ops): one for one in alike}.values())[:MOST_TAKEN_OVER]:
-        messages = tuple(own[np.argsort(_ready_s(one, own), kind="stable")] for own in channel_messages(shape))
-        order = PipelineOrder(one.order.rank_ops, messages)
-        found = Timing(problem, order, replay_shape(shape, order), one.generator)
-        if found.end_s <= latest_s and bool(np.all(found.replay.peak_memory_bytes <= shape.budget_r * TOLERANCE)):
-            return found
-    return None
+@dataclass
+class _Orders:
+    """Different orders found so far, each with its latest timing, and the latest end of all."""
+
+    latest_s: float = 0.0
+    timings: dict[int, Timing] = field(default_factory=dict)
+
+    def add(self, timing: Timing) -> None:
+        """One more timing."""
+        self.latest_s = max(self.latest_s, timing.end_s)
+        self.timings[id(timing.order.rank_ops)] = timing
+
+    def for_problem(self, problem: PipelineProblem) -> Timing | None:
+        """The first order of the same layout that fits into memory here and ends no later than the latest of all."""
+        shape = shape_of(problem)
+        alike = (one for one in self.timings.values() if _same_operations(one.problem, problem))
+        for one in islice(alike, MOST_TAKEN_OVER):
+            order = PipelineOrder(one.order.rank_ops, _as_ready(one, channel_messages(shape)))
+            found = Timing(problem, order, replay_complete(shape, order), one.generator)
+            if found.end_s <= self.latest_s and np.all(found.replay.peak_memory_bytes <= shape.budget_r * TOLERANCE):
+                return found
+        return None
 
 
-def _ready_s(timing: Timing, messages: Ints) -> FloatArray:
-    """When these messages exist in a timing; gradient exchanges come last."""
+def _same_operations(one: PipelineProblem, other: PipelineProblem) -> bool:
+    """Whether an order of the operations of one problem is one of the other's."""
+    sizes = [(problem.num_microbatches, problem.backward, problem.placement) for problem in (one, other)]
+    return sizes[0] == sizes[1]
+
+
+def _as_ready(timing: Timing, channels: tuple[Ints, ...]) -> tuple[Ints, ...]:
+    """The messages of every channel in the order in which they exist in a timing; gradient exchanges come last."""
+    messages, offsets = ragged(channels)
     ends = timing.replay.end
-    ready: FloatArray = np.where(messages < len(ends), ends[np.minimum(messages, len(ends) - 1)], np.inf)
-    return ready
+    ready_s = np.where(messages < len(ends), ends[np.minimum(messages, len(ends) - 1)], np.inf)
+    channel = np.repeat(np.arange(len(channels)), np.diff(offsets))
+    return tuple(np.split(messages[np.lexsort((ready_s, channel))], offsets[1:-1])) if channels else ()
 
 
 def portfolio_timing(
@@ -118,7 +140,8 @@ def portfolio_timing(
     best = best_of(_while_going_on(candidates(shape, problem.objective, names), stopped))
     if best is None:
         return None
-    return Timing(problem, best.order, replay_shape(shape, best.order), best.name)
+    plain = best.run if problem.objective == "makespan" else replay_shape(shape, best.order)
+    return Timing(problem, best.order, plain, best.name)
 
 
 def _while_going_on(found: Iterator[Candidate], stopped: Callable[[], bool]) -> Iterator[Candidate]:

@@ -38,6 +38,14 @@ class Record(NamedTuple):
     channel_fill: Ints
 
 
+class Touched(NamedTuple):
+    """Servers, channels before ranks, with something new at this instant: a mark each, and a list of them."""
+
+    mark: Ints
+    listed: Ints
+    size: Ints
+
+
 @compiled
 def dispatch(columns: Columns, state: DispatchState, record: Record, given: Ints, policy: Floats) -> float:
     """Run the simulation; returns the end of the last operation, or -1 when the given order blocks itself.
@@ -48,47 +56,70 @@ def dispatch(columns: Columns, state: DispatchState, record: Record, given: Ints
     num_operations = columns.num_kinds * columns.num_stages * columns.num_microbatches
     size = 4 * num_operations + 8
     heap = Heap(np.zeros(size), np.zeros(size, dtype=np.int64), np.zeros(1, np.int64))
-    dirty = np.zeros(columns.num_ranks + columns.num_channels, dtype=np.int64)
+    servers = columns.num_ranks + columns.num_channels
+    touched = Touched(np.zeros(servers, np.int64), np.zeros(servers, np.int64), np.zeros(1, np.int64))
     now, done, last = 0.0, 0, 0.0
     for rank in range(columns.num_ranks):
         _start_rank(columns, state, record, heap, rank, now, given, policy)
     while heap.size[0] > 0:
         now = heap.time[0]
         while heap.size[0] > 0 and heap.time[0] == now:
-            done += _apply(columns, state, heap, dirty, now)
+            done += _apply(columns, state, heap, touched, now)
         last = now if done > 0 else last
-        for channel in range(columns.num_channels):
-            if dirty[columns.num_ranks + channel] == 1:
-                dirty[columns.num_ranks + channel] = 0
-                _start_channel(columns, state, record, heap, channel, now, policy)
-        for rank in range(columns.num_ranks):
-            if dirty[rank] == 1:
-                dirty[rank] = 0
-                _start_rank(columns, state, record, heap, rank, now, given, policy)
+        _sort(touched)
+        for at in range(touched.size[0]):
+            server = touched.listed[at]
+            touched.mark[server] = 0
+            if server < columns.num_channels:
+                _start_channel(columns, state, record, heap, server, now, policy)
+            else:
+                _start_rank(columns, state, record, heap, server - columns.num_channels, now, given, policy)
+        touched.size[0] = 0
     return last if done == num_operations else -1.0
 
 
 @inlined
-def _apply(columns: Columns, state: DispatchState, heap: Heap, dirty: Ints, now: float) -> int:
+def _touch(touched: Touched, server: int) -> None:
+    if touched.mark[server] == 0:
+        touched.mark[server] = 1
+        touched.listed[touched.size[0]] = server
+        touched.size[0] += 1
+
+
+@inlined
+def _sort(touched: Touched) -> None:
+    """Put the few that are listed in order."""
+    for end in range(1, touched.size[0]):
+        server, at = touched.listed[end], end
+        while at > 0 and touched.listed[at - 1] > server:
+            touched.listed[at] = touched.listed[at - 1]
+            at -= 1
+        touched.listed[at] = server
+
+
+@inlined
+def _apply(columns: Columns, state: DispatchState, heap: Heap, touched: Touched, now: float) -> int:
     """Take one event off the heap; returns 1 when it ends an operation."""
     code = _pop(heap)
     event, item = code % 3, code // 3
     if event == ARRIVAL:
-        dirty[columns.rank_of_s[item // columns.num_microbatches % columns.num_stages]] = 1
+        stage = item // columns.num_microbatches % columns.num_stages
+        _touch(touched, columns.num_channels + columns.rank_of_s[stage])
         return 0
     if event == CHANNEL_DONE:
         state.channel_busy[item] = 0
-        dirty[columns.num_ranks + item] = dirty[columns.num_ranks + (item ^ 1)] = 1
+        _touch(touched, item)
+        _touch(touched, item ^ 1)
         return 0
     rank = columns.rank_of_s[item // columns.num_microbatches % columns.num_stages]
     state.rank_busy[rank] = 0
-    dirty[rank] = 1
-    _produce(columns, state, heap, dirty, item, now)
+    _touch(touched, columns.num_channels + rank)
+    _produce(columns, state, heap, touched, item, now)
     return 1
 
 
 @inlined
-def _produce(columns: Columns, state: DispatchState, heap: Heap, dirty: Ints, operation: int, now: float) -> None:
+def _produce(columns: Columns, state: DispatchState, heap: Heap, touched: Touched, operation: int, now: float) -> None:
     m, num_stages = columns.num_microbatches, columns.num_stages
     rest, microbatch = operation // m, operation % m
     kind, stage = rest // num_stages, rest % num_stages
@@ -103,28 +134,28 @@ def _produce(columns: Columns, state: DispatchState, heap: Heap, dirty: Ints, op
     if kind == 0 and stage == num_stages - 1:
         state.arrival[operation + num_stages * m] = now
     elif kind == 0 or (kind == 1 and stage > 0):
-        _emit(columns, state, heap, dirty, operation, now)
+        _emit(columns, state, heap, touched, operation, now)
     if kind == columns.num_kinds - 1 and microbatch == m - 1 and columns.sync_link_s[stage] >= 0:
         state.message_ready[columns.num_kinds * num_stages * m + stage] = now
-        dirty[columns.num_ranks + 2 * columns.sync_link_s[stage]] = 1
+        _touch(touched, 2 * columns.sync_link_s[stage])
 
 
 @inlined
-def _emit(columns: Columns, state: DispatchState, heap: Heap, dirty: Ints, operation: int, now: float) -> None:
+def _emit(columns: Columns, state: DispatchState, heap: Heap, touched: Touched, operation: int, now: float) -> None:
     kind_stage = operation // columns.num_microbatches
     kind, stage = kind_stage // columns.num_stages, kind_stage % columns.num_stages
     hop, step = (stage, 1) if kind == 0 else (stage - 1, -1)
     channel = columns.activation_channel_s[hop] if kind == 0 else columns.gradient_channel_s[hop]
     if channel >= 0:
         state.message_ready[operation] = now
-        dirty[columns.num_ranks + channel] = 1
+        _touch(touched, channel)
         return
     target = operation + step * columns.num_microbatches
     state.arrival[target] = now + columns.latency_s[hop]
     if columns.latency_s[hop] > 0:
         _push(heap, state.arrival[target], 3 * target + ARRIVAL)
     else:
-        dirty[columns.rank_of_s[stage + step]] = 1
+        _touch(touched, columns.num_channels + columns.rank_of_s[stage + step])
 
 
 @inlined

@@ -18,6 +18,7 @@ from solver.schedules.dispatch import Policy, greedy_order
 from solver.schedules.late_starts import replayed
 from solver.schedules.registry import GENERATORS
 from solver.verify.pipeline_shape import PipelineOrder, PipelineShape, shape_of
+from solver.verify.replay import PipelineReplay
 
 TOLERANCE = 1 + 1e-9
 SMALL_OPERATIONS, LARGE_OPERATIONS = 2_000, 40_000  # beyond each, fewer policies are tried
@@ -26,10 +27,11 @@ SLOW = frozenset({"zb_auto", "gpipe", "eager_one_f_one_b_full", "zb_h1", "zb_h2"
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """An order within the budgets, with its exact value."""
+    """An order within the budgets, with its exact times and value."""
 
     name: str
     order: PipelineOrder
+    run: PipelineReplay
     value_s: float
 
 
@@ -98,4 +100,4 @@ def policies(shape: PipelineShape) -> list[Policy]:
 def _within_budget(shape: PipelineShape, objective: str, name: str, order: PipelineOrder) -> Iterator[Candidate]:
     run = replayed(shape, order, objective)
     if np.all(run.peak_memory_bytes <= shape.budget_r * TOLERANCE):
-        yield Candidate(name, order, run.span_s if objective == "span" else run.makespan_s)
+        yield Candidate(name, order, run, run.span_s if objective == "span" else run.makespan_s)

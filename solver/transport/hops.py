@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -51,6 +51,11 @@ class HopDelay:
     bottlenecks: tuple[int, ...] = ()
     num_sharers: int = 1
     num_turns: int = 1
+
+    def at(self, stage: int) -> HopDelay:
+        """The same way from another stage."""
+        same = (self.latency_s, self.transfer_s, self.link, self.there, self.back, self.upwards, self.choice)
+        return HopDelay(stage, *same, self.bottlenecks, self.num_sharers, self.num_turns)
 
     @property
     def streams(self) -> tuple[tuple[int, bool, float], ...]:
@@ -177,7 +182,7 @@ class _Pricing:
         key = (leg.source, leg.target, leg.upwards)
         if key not in self._known:
             self._known[key] = self._priced(leg)
-        return replace(self._known[key], stage=leg.stage)
+        return self._known[key].at(leg.stage)
 
     def _priced(self, leg: _Leg) -> HopDelay:
         source, target = self.context.pools[leg.source], self.context.pools[leg.target]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -41,6 +42,11 @@ def replay(problem: PipelineProblem, order: PipelineOrder) -> PipelineReplay:
 def replay_shape(shape: PipelineShape, order: PipelineOrder) -> PipelineReplay:
     """`replay` for columns that exist already."""
     _check_complete(shape, order)
+    return replay_complete(shape, order)
+
+
+def replay_complete(shape: PipelineShape, order: PipelineOrder) -> PipelineReplay:
+    """`replay_shape` for an order that is known to name everything once."""
     rank_flat, rank_offsets = ragged(order.rank_ops)
     start, message_start = replay_kernel(columns_of(shape), rank_flat, rank_offsets, *ragged(order.channel_ops))
     if np.isnan(start).any():
@@ -56,7 +62,9 @@ def timed(
     """Totals and memory of given times."""
     message_end = message_start + occupancies(shape)
     span, makespan = rank_totals(shape, start, end, message_end)
-    memory = np.array([peak_memory_bytes(shape, ops) for ops in order.rank_ops])
+    changes = memory_changes(shape, np.concatenate(order.rank_ops))
+    ends = np.cumsum([len(ops) for ops in order.rank_ops])[:-1]
+    memory = np.array([np.cumsum(own).max(initial=0.0) for own in np.split(changes, ends)])
     return PipelineReplay(start, end, message_start, message_end, makespan, span, memory)
 
 
@@ -127,17 +135,29 @@ def parse_message(shape: PipelineShape, text: str) -> int:
 
 def channel_messages(shape: PipelineShape) -> tuple[Ints, ...]:
     """The messages that must be ordered on every channel, by id."""
-    lists: list[list[Ints]] = [[] for _ in range(shape.num_channels)]
-    m = shape.num_microbatches
-    for stage in range(shape.num_stages - 1):
-        if shape.activation_channel_s[stage] >= 0:
-            lists[shape.activation_channel_s[stage]].append(np.arange(m) + shape.operation_id(0, stage, 0))
-            lists[shape.gradient_channel_s[stage]].append(np.arange(m) + shape.operation_id(1, stage + 1, 0))
-    for stage, link in enumerate(shape.sync_link_s):
+    columns = (shape.activation_channel_s, shape.gradient_channel_s, shape.sync_link_s)
+    sizes = (shape.num_microbatches, shape.num_stages, shape.num_kinds, shape.num_channels)
+    return _channel_messages(sizes, *(tuple(one.tolist()) for one in columns))
+
+
+@lru_cache(maxsize=64)
+def _channel_messages(
+    sizes: tuple[int, int, int, int], activations: tuple[int, ...], gradients: tuple[int, ...], links: tuple[int, ...]
+) -> tuple[Ints, ...]:
+    m, num_stages, num_kinds, num_channels = sizes
+    lists: list[list[Ints]] = [[] for _ in range(num_channels)]
+    for stage in range(num_stages - 1):
+        if activations[stage] >= 0:
+            lists[activations[stage]].append(np.arange(m) + stage * m)
+            lists[gradients[stage]].append(np.arange(m) + (num_stages + stage + 1) * m)
+    for stage, link in enumerate(links):
         if link >= 0:
             for channel in (2 * link, 2 * link + 1):
-                lists[channel].append(np.array([shape.num_operations + stage], dtype=np.int64))
-    return tuple(np.sort(np.concatenate(one)) if one else np.zeros(0, dtype=np.int64) for one in lists)
+                lists[channel].append(np.array([num_kinds * num_stages * m + stage], dtype=np.int64))
+    found = tuple(np.sort(np.concatenate(one)) if one else np.zeros(0, dtype=np.int64) for one in lists)
+    for one in found:
+        one.flags.writeable = False
+    return found
 
 
 def _check_complete(shape: PipelineShape, order: PipelineOrder) -> None:
