@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
@@ -24,7 +24,6 @@ from app.jobs.processes import end, start
 from solver.search.crew import News
 
 NUM_SPARES = 2  # members that may take the place of those that are gone
-QUEUED = 2  # errands of one member: one in hand, one that it need not wait for
 SILENCE_S = 120.0  # a member that has nothing to say for so long hangs
 GIB = 2**30
 MOST_MEMBERS = 63
@@ -89,16 +88,23 @@ class _Member:
     outbox: SimpleQueue[bytes]
     pid: int = 0
     is_gone: bool = False
-    errands: deque[int] = field(default_factory=deque)
+    in_hand: int | None = None
     heard_s: float = 0.0
 
     @property
     def is_ready(self) -> bool:
         return self.pid > 0 and not self.is_gone
 
+    def give(self, number: int, errand: bytes) -> None:
+        self.in_hand, self.heard_s = number, time.monotonic()
+        self.outbox.put(errand)
+
 
 class Crew:
-    """`size` members at a time; `start` has the member at the other end of a pipe started."""
+    """`size` members at a time; `begin` has the member at the other end of a pipe started.
+
+    Errands wait here, not with members: whoever is free takes the next, also while the search is busy.
+    """
 
     def __init__(
         self, pipes: Sequence[Connection], begin: Callable[[int], None], size: int, silence_s: float = SILENCE_S
@@ -109,17 +115,21 @@ class Crew:
         self._silence_s = silence_s
         self._brief = b""
         self._members: list[_Member] = []
-        self._inbox: SimpleQueue[tuple[_Member, bytes]] = SimpleQueue()
+        self._urgent: deque[tuple[int, bytes]] = deque()
+        self._waiting: deque[tuple[int, bytes]] = deque()
+        self._news: SimpleQueue[News] = SimpleQueue()
+        self._lock = threading.Lock()
 
     @property
     def num_ready(self) -> int:
         """Members that are at work or wait for an errand."""
         return sum(one.is_ready for one in self._members)
 
-    @property
-    def room(self) -> int:
-        """Errands that would be taken now."""
-        return sum(max(QUEUED - len(one.errands), 0) for one in self._members if one.is_ready)
+    def room(self, queued: int, /) -> int:
+        """Errands that would be taken now, if there may be so many for every member, those in hand included."""
+        with self._lock:
+            in_hand = sum(one.in_hand is not None for one in self._members if one.is_ready)
+            return queued * self.num_ready - in_hand - len(self._urgent) - len(self._waiting)
 
     @property
     def is_gone(self) -> bool:
@@ -139,70 +149,83 @@ class Crew:
         member = _Member(self._pipes[index], SimpleQueue())
         self._members.append(member)
         member.outbox.put(self._brief)
-        for work in (self._listen, self._talk):
-            threading.Thread(target=work, args=(member,), daemon=True).start()
-        self._begin(index)
+        # Starting waits for the fork server, which may have its imports before it; a large errand for its reader.
+        for work, argument in ((self._begin, index), (self._listen, member), (self._talk, member)):
+            threading.Thread(target=work, args=(argument,), daemon=True).start()
 
     def _listen(self, member: _Member) -> None:
         try:
             while True:
-                self._inbox.put((member, member.pipe.recv_bytes()))
+                self._hear(member, member.pipe.recv_bytes())
         except (EOFError, OSError):
-            self._inbox.put((member, LEAVE))
+            self._bury(member)
 
     def _talk(self, member: _Member) -> None:
-        # Large errands wait here, not in the search, for a member that does not listen.
         with suppress(OSError, ValueError):
             while True:
                 member.pipe.send_bytes(member.outbox.get())
 
-    def hand(self, number: int, errand: bytes, /) -> None:
-        """Give an errand to the member with the least to do."""
-        member = min((one for one in self._members if one.is_ready), key=lambda one: len(one.errands))
-        if not member.errands:
+    def _hear(self, member: _Member, text: bytes) -> None:
+        head, _, content = text.partition(b"\n")
+        kind, number = head.decode().split()
+        with self._lock:
             member.heard_s = time.monotonic()
-        member.errands.append(number)
-        member.outbox.put(errand)
+            if kind == "ready":
+                member.pid = int(number)
+            else:
+                self._news.put(News(kind, int(number), content))  # type: ignore[arg-type]
+            if kind != "piece":
+                member.in_hand = None
+                self._give_next(member)
+
+    def _give_next(self, member: _Member) -> None:
+        if waiting := self._urgent or self._waiting:
+            member.give(*waiting.popleft())
+
+    def _bury(self, member: _Member) -> None:
+        """Its errand is lost, and a spare member takes over; where there is none, what waits is back."""
+        with self._lock:
+            member.is_gone = True
+            self._add()
+            if member.in_hand is not None:
+                self._news.put(News("lost", member.in_hand))
+            self._return_if_gone()
+
+    def _return_if_gone(self) -> None:
+        while self.is_gone and (waiting := self._urgent or self._waiting):
+            self._news.put(News("back", waiting.popleft()[0]))
+
+    def hand(self, number: int, errand: bytes, /, *, is_urgent: bool) -> None:
+        """Give an errand to whoever is free first; urgent ones before others."""
+        with self._lock:
+            (self._urgent if is_urgent else self._waiting).append((number, errand))
+            free = next((one for one in self._members if one.is_ready and one.in_hand is None), None)
+            if free is not None:
+                self._give_next(free)
+            self._return_if_gone()
 
     def news(self, wait_s: float, /) -> list[News]:
         """What has come in; waits so long for something at most."""
+        self._end_the_silent()
         found: list[News] = []
         with suppress(Empty):
+            found.append(self._news.get(timeout=wait_s) if wait_s else self._news.get_nowait())
             while True:
-                member, text = self._inbox.get(timeout=0.0 if found else wait_s)
-                found += self._read(member, text)
-        self._end_the_silent()
+                found.append(self._news.get_nowait())
         return found
-
-    def _read(self, member: _Member, text: bytes) -> list[News]:
-        if text == LEAVE:
-            return self._bury(member)
-        head, _, content = text.partition(b"\n")
-        kind, number = head.decode().split()
-        member.heard_s = time.monotonic()
-        if kind == "ready":
-            member.pid = int(number)
-            return []
-        if kind in ("done", "failed"):
-            member.errands.remove(int(number))
-        return [News(kind, int(number), content)]  # type: ignore[arg-type]
-
-    def _bury(self, member: _Member) -> list[News]:
-        """The errand in hand is lost, those that waited are back, and a spare member takes over."""
-        member.is_gone = True
-        left, member.errands = member.errands, deque()
-        self._add()
-        return [News("back" if place else "lost", number) for place, number in enumerate(left)]
 
     def _end_the_silent(self) -> None:
         now = time.monotonic()
         for one in self._members:
-            if one.is_ready and one.errands and now - one.heard_s > self._silence_s:
+            if one.is_ready and one.in_hand is not None and now - one.heard_s > self._silence_s:
                 _kill(one)
 
     def dismiss(self) -> None:
         """End all members; what they still do is dropped."""
-        self._pipes = self._pipes[: len(self._members)]
+        with self._lock:
+            self._pipes = self._pipes[: len(self._members)]
+            self._urgent.clear()
+            self._waiting.clear()
         for one in self._members:
             one.outbox.put(LEAVE)
             if one.is_ready:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import count, islice
 
 import numpy as np
 
@@ -30,7 +30,6 @@ from solver.search.errands import (
     WORK_PER_DRAFT_S,
     Bench,
     Bounded,
-    Brief,
     Compare,
     Errand,
     Explore,
@@ -54,6 +53,7 @@ POLISH_SHARE = 0.8  # thorough schedules and priced placements of the best draft
 LAST_SHARE = 0.96  # exploring again, which above all raises the bound; what is left is for writing out the answer
 
 ALONE_S = 1.0  # a search is alone for so long, and when no more is left: most small ones are over by then
+MOST_COMPARED = 40  # configurations of which a baseline tries some, where somebody else tries it
 WAIT_S = 0.05  # for news, when there is nothing else to do
 PORTIONS_AT_ONCE = 4  # priced before something else has its turn
 TIGHTENED_PER_TRY = 8  # bounds sharpened after a configuration was tried, at least
@@ -240,7 +240,7 @@ class Search:
             return
         seconds = self.team.share_s(len(POLICIES), deadline - self.hooks.clock())
         for number, policy in enumerate(POLICIES):
-            considered = tuple(configurations_for(self.context, policy, priced, guess))
+            considered = tuple(islice(configurations_for(self.context, policy, priced, guess), MOST_COMPARED))
             self._wanted.append(Compare(number, considered, seconds, self.answer.cut()))
         self._see_done(Compare, deadline)
 
@@ -275,6 +275,7 @@ class Search:
     def _submit(self, found: Draft, value: float, phase: str) -> None:
         operations = sum(problem.num_operations for problem in set(found.problems))
         self._work(WORK_PER_PLAN_S + 10 * WORK_PER_OPERATION_S * operations)
+        self._hand_out(for_long=True)
         verdict = self.best.submit(found, value, self.answer.proof(found, value))
         if not verdict.accepted:
             self.answer.kinds.drop(found)
@@ -320,12 +321,16 @@ class Search:
     def _attend(self, wait_s: float = 0.0) -> None:
         """Take in what the others found, and give them more to do."""
         self._take_in_news(wait_s)
+        self._hand_out()
+
+    def _hand_out(self, *, for_long: bool = False) -> None:
         left_s = self._ends_s - self.hooks.clock()
         if self.hooks.elapsed_s >= ALONE_S and left_s >= ALONE_S:
-            self.team.begin(Brief.of(self._bench))
-        while self._wanted and self.team.takes_wanted:
+            self.team.begin(self._bench)
+        num_members = self.team.num_members
+        while self._wanted and num_members and (for_long or self.team.num_long < num_members):
             self.team.hand(self._wanted.popleft())
-        while self.team.has_room:
+        while self.team.has_room(for_long=for_long):
             errand = self._next_errand()
             if errand is None:
                 break
@@ -345,9 +350,12 @@ class Search:
 
     def _do(self, errand: Errand) -> None:
         """An errand done here, because the others have enough to do or are gone."""
+        self._hand_out(for_long=True)
+        began_s = self.hooks.clock()
         for piece in errand.do(self._bench):
             self._take_in(piece, "polish")
             self._attend()
+        self.team.spend(type(errand), self.hooks.clock() - began_s)
 
     def _next_errand(self) -> Errand | None:
         """What somebody else should do next: the most promising configuration, or the least bounds."""

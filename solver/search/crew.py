@@ -31,9 +31,8 @@ class Crew(Protocol):
         """Members that are at work or wait for an errand."""
         ...
 
-    @property
-    def room(self) -> int:
-        """Errands that would be taken now."""
+    def room(self, queued: int, /) -> int:
+        """Errands that would be taken now, if every member may have so many, the one in hand included."""
         ...
 
     @property
@@ -45,8 +44,8 @@ class Crew(Protocol):
         """Start, in the background; every member is told the brief first."""
         ...
 
-    def hand(self, number: int, errand: bytes, /) -> None:
-        """Give an errand to the member with the least to do."""
+    def hand(self, number: int, errand: bytes, /, *, is_urgent: bool) -> None:
+        """Give an errand to whoever is free first; urgent ones before others."""
         ...
 
     def news(self, wait_s: float, /) -> list[News]:
@@ -61,15 +60,19 @@ class Crew(Protocol):
 class NoCrew:
     """Nobody: the search works alone."""
 
-    num_ready = room = 0
+    num_ready = 0
     is_gone = True
+
+    def room(self, _queued: int, /) -> int:
+        """None."""
+        return 0
 
     def begin(self, _brief: bytes, /) -> None:
         """Nobody to tell."""
 
-    def hand(self, _number: int, _errand: bytes, /) -> None:
+    def hand(self, _number: int, _errand: bytes, /, *, is_urgent: bool) -> None:
         """Never asked: there is no room."""
-        raise AssertionError("there is nobody to do it")
+        raise AssertionError(f"there is nobody to do it, {is_urgent=}")
 
     def news(self, _wait_s: float, /) -> list[News]:
         """None."""

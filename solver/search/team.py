@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from solver.search.crew import Crew
-from solver.search.errands import Brief, Compare, Errand, Explore, Piece, Polish, Sharpen
+from solver.search.errands import Bench, Brief, Compare, Errand, Explore, Piece, Polish, Sharpen
 
 TIGHTEN_SHARE = 0.5  # of the time that exploring took is for sharper bounds
-MOST_LONG = 2  # long errands of one member at a time: one in hand, one waiting
+QUEUED, QUEUED_FOR_LONG = 2, 8  # errands per member: the one in hand, and those that it need not wait for
+LONG = (Compare, Polish)
 MOST_LOSSES = 2  # an errand that brought down so many members is not given to anybody again
 
 
@@ -39,16 +40,15 @@ class Team:
     _losses: dict[object, int] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=count)
 
-    def begin(self, brief: Brief) -> None:
+    def begin(self, bench: Bench) -> None:
         """Let the crew start, once."""
         if not self._has_begun:
             self._has_begun = True
-            self.crew.begin(pickle.dumps(brief))
+            self.crew.begin(pickle.dumps(Brief.of(bench)))
 
-    @property
-    def has_room(self) -> bool:
-        """Somebody would take another errand."""
-        return self.crew.room > 0
+    def has_room(self, *, for_long: bool) -> bool:
+        """Somebody would take another errand; more of them where the search will not look for long."""
+        return self.crew.room(QUEUED_FOR_LONG if for_long else QUEUED) > 0
 
     @property
     def is_busy(self) -> bool:
@@ -61,14 +61,14 @@ class Team:
         return self.crew.num_ready
 
     @property
-    def takes_wanted(self) -> bool:
-        """Some member has less than its share of long errands."""
-        return self.num_underway(Compare) + self.num_underway(Polish) < MOST_LONG * self.num_members
+    def num_long(self) -> int:
+        """Long errands underway."""
+        return sum(isinstance(one, LONG) for one in self._underway.values())
 
     def share_s(self, num_errands: int, seconds: float) -> float:
-        """What each of so many long errands gets of the seconds, when the search itself does one that nobody takes."""
-        alone = num_errands <= MOST_LONG * self.num_members
-        return max(seconds, 0.0) / max(-(-num_errands // (self.num_members + (not alone))), 1)
+        """What each of so many long errands gets of the seconds; the search does some where members are few."""
+        hands = self.num_members + (num_errands > self.num_members)
+        return max(seconds, 0.0) / -(-max(num_errands, 1) // max(hands, 1))
 
     def num_underway(self, kind: type[Errand]) -> int:
         """Errands of this kind that are not done yet."""
@@ -78,7 +78,7 @@ class Team:
         """Give an errand away; there has to be room."""
         number = next(self._numbers)
         self._underway[number] = errand
-        self.crew.hand(number, pickle.dumps((number, errand)))
+        self.crew.hand(number, pickle.dumps((number, errand)), is_urgent=isinstance(errand, LONG))
 
     def spend(self, kind: type[Errand], seconds: float) -> None:
         """So much time went into errands of this kind, here or elsewhere."""

@@ -49,9 +49,9 @@ def hand_all(crew: Crew, chores: list[Chore], *, until: int) -> list[News]:
     left, found = list(enumerate(chores)), list[News]()
     give_up_s = time.monotonic() + 60.0
     while len(found) < until and time.monotonic() < give_up_s:
-        while left and crew.room:
+        while left and crew.room(2):
             number, chore = left.pop(0)
-            crew.hand(number, pickle.dumps((number, chore)))
+            crew.hand(number, pickle.dumps((number, chore)), is_urgent=False)
         found += crew.news(0.05)
     return found
 
@@ -73,7 +73,7 @@ def begins(
         os.kill(os.getpid(), signal.SIGKILL)
     if request.options.seed == 2:
         for number in (2, 3):
-            crew.hand(number, pickle.dumps((number, Chore("hangs"))))
+            crew.hand(number, pickle.dumps((number, Chore("hangs"))), is_urgent=False)
         while not cancelled():
             time.sleep(0.01)
         crew.dismiss()

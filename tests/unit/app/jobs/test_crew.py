@@ -71,29 +71,37 @@ def test_errands_are_done_elsewhere_and_the_brief_is_told_once() -> None:
 
 
 @pytest.mark.parametrize("how", ["dies", "eats", "hangs"])
-def test_what_was_in_hand_is_lost_what_waited_is_back_and_a_spare_takes_over(how: str) -> None:
+def test_what_was_in_hand_is_lost_and_a_spare_takes_over(how: str) -> None:
     openings = Openings(1, GIB)
     crew = Crew(openings.ends, openings.start, 1, silence_s=0.3)
     try:
         crew.begin(pickle.dumps(Brief()))
-        found = hand_all(crew, [Chore(how), Chore("waits")], until=2)
-        assert [(one.kind, one.number) for one in found] == [("lost", 0), ("back", 1)]
-        again = hand_all(crew, [Chore("again")], until=2)
-        assert [one.kind for one in again] == ["piece", "done"]
+        found = hand_all(crew, [Chore(how), Chore("waits")], until=3)
+        assert [(one.kind, one.number) for one in found] == [("lost", 0), ("piece", 1), ("done", 1)]
         assert not crew.is_gone
     finally:
         openings.close()
 
 
-def test_after_the_spares_nobody_comes() -> None:
+def test_after_the_spares_nobody_comes_and_errands_come_back() -> None:
     with hired(1) as crew:
         assert crew is not None
         crew.begin(pickle.dumps(Brief()))
         found = hand_all(crew, [Chore("dies")] * (1 + NUM_SPARES), until=1 + NUM_SPARES)
-        assert {one.kind for one in found} == {"lost", "back"}
-        while not crew.is_gone:
-            hand_all(crew, [Chore("dies")], until=1)
-        assert (crew.room, crew.num_ready) == (0, 0)
+        assert [one.kind for one in found] == ["lost"] * (1 + NUM_SPARES)
+        assert (crew.is_gone, crew.room(2), crew.num_ready) == (True, 0, 0)
+        crew.hand(9, b"", is_urgent=True)
+        assert [(one.kind, one.number) for one in crew.news(0.0)] == [("back", 9)]
+
+
+def test_urgent_errands_come_first_in_their_order() -> None:
+    with hired(1) as crew:
+        assert crew is not None
+        for number, is_urgent in enumerate((False, True, True)):
+            crew.hand(number, pickle.dumps((number, Chore())), is_urgent=is_urgent)
+        crew.begin(pickle.dumps(Brief()))
+        found = hand_all(crew, [], until=6)
+        assert [one.number for one in found if one.kind == "done"] == [1, 2, 0]
 
 
 def test_a_defect_comes_back_as_its_traceback_and_the_member_goes_on() -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from solver.clock import Clock
 from solver.search.crew import News
-from solver.search.errands import Bench, Errand
+from solver.search.errands import Bench, Compare, Errand, Polish
 
 Loses = Callable[[Errand], bool]
 
@@ -36,10 +36,9 @@ class ToyCrew:
         """Members that are left."""
         return self.size if self._bench is not None else 0
 
-    @property
-    def room(self) -> int:
-        """Two errands each."""
-        return max(2 * self.num_ready - len(self._todo), 0)
+    def room(self, queued: int, /) -> int:
+        """So many errands each."""
+        return max(queued * self.num_ready - len(self._todo), 0)
 
     @property
     def is_gone(self) -> bool:
@@ -51,8 +50,9 @@ class ToyCrew:
         self.begun += 1
         self._bench = pickle.loads(brief).bench(self.clock)
 
-    def hand(self, number: int, errand: bytes, /) -> None:
+    def hand(self, number: int, errand: bytes, /, *, is_urgent: bool) -> None:
         """Kept until news is asked for."""
+        assert is_urgent == isinstance(pickle.loads(errand)[1], Compare | Polish)
         told, one = pickle.loads(errand)
         assert told == number
         self.given.append(one)
