@@ -62,8 +62,7 @@ class Openings:
 
     def start(self, index: int) -> None:
         """A member at the other end of this pipe. Where none can be started, the search sees it gone."""
-        theirs = self._pipes[index][1]
-        with suppress(OSError), theirs:
+        with suppress(OSError, IndexError), self._pipes[index][1] as theirs:
             self._started.append(start(run_member, (theirs, self._memory_bytes)))
 
     def hand_over(self) -> None:
@@ -72,12 +71,12 @@ class Openings:
             one.close()
 
     def close(self) -> None:
-        """End all members."""
-        for pair in self._pipes:
-            for one in pair:
-                one.close()
+        """End all members. The ends for the search close with whoever reads them, who sees the others close first."""
+        for _, theirs in self._pipes:
+            theirs.close()
         for process in self._started:
             end(process, 0.0)
+        self._pipes.clear()
 
 
 @dataclass
@@ -204,6 +203,11 @@ class Crew:
                 self._give_next(free)
             self._return_if_gone()
 
+    def recall(self) -> int | None:
+        """Take the first urgent errand back that nobody has begun, if there is one."""
+        with self._lock:
+            return self._urgent.popleft()[0] if self._urgent else None
+
     def news(self, wait_s: float, /) -> list[News]:
         """What has come in; waits so long for something at most."""
         self._end_the_silent()
@@ -241,7 +245,10 @@ def _kill(member: _Member) -> None:
 def hired(size: int, memory_bytes: int = 8 * GIB) -> Iterator[Crew | None]:
     """A crew for one search in this process; None for a size of 0. A script needs no guard around its main part."""
     openings = Openings(size, memory_bytes)
+    crew = Crew(openings.ends, openings.start, size) if size else None
     try:
-        yield Crew(openings.ends, openings.start, size) if size else None
+        yield crew
     finally:
+        if crew is not None:
+            crew.dismiss()
         openings.close()

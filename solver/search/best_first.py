@@ -168,8 +168,9 @@ class Search:
         """
         self._load()
         self._attend()
-        if self._wanted:
-            self._do(self._wanted.popleft())
+        own = self._wanted.popleft() if self._wanted else self.team.recall()
+        if own is not None:
+            self._do(own)
             return True
         index = self.frontier.next(self.answer.cut(), planned=self.best.plan is not None)
         if index is None and not self._tightened():
@@ -185,7 +186,7 @@ class Search:
         while self._wanted or self.team.num_underway(kind):
             if self.hooks.clock() >= deadline or self.hooks.cancelled():
                 return
-            idle = self._stopped(deadline) and not self._wanted
+            idle = self._stopped(deadline) and not self._wanted and self.team.num_members
             if idle or not self._step(deadline):
                 self._attend(WAIT_S)
 

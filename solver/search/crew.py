@@ -48,6 +48,10 @@ class Crew(Protocol):
         """Give an errand to whoever is free first; urgent ones before others."""
         ...
 
+    def recall(self) -> int | None:
+        """Take the first urgent errand back that nobody has begun, if there is one."""
+        ...
+
     def news(self, wait_s: float, /) -> list[News]:
         """What has come in; waits so long for something at most."""
         ...
@@ -73,6 +77,10 @@ class NoCrew:
     def hand(self, _number: int, _errand: bytes, /, *, is_urgent: bool) -> None:
         """Never asked: there is no room."""
         raise AssertionError(f"there is nobody to do it, {is_urgent=}")
+
+    def recall(self) -> int | None:
+        """Nothing was given."""
+        return None
 
     def news(self, _wait_s: float, /) -> list[News]:
         """None."""

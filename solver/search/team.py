@@ -80,6 +80,11 @@ class Team:
         self._underway[number] = errand
         self.crew.hand(number, pickle.dumps((number, errand)), is_urgent=isinstance(errand, LONG))
 
+    def recall(self) -> Errand | None:
+        """A long errand that waits because there are more of them than members."""
+        number = self.crew.recall() if self.num_long > self.num_members else None
+        return None if number is None else self._underway.pop(number)
+
     def spend(self, kind: type[Errand], seconds: float) -> None:
         """So much time went into errands of this kind, here or elsewhere."""
         self.spent_s[kind.__name__] = self.spent_s.get(kind.__name__, 0.0) + seconds

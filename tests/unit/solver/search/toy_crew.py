@@ -58,6 +58,14 @@ class ToyCrew:
         self.given.append(one)
         self._todo.append((number, one))
 
+    def recall(self) -> int | None:
+        """The first long one that waits."""
+        found = next((one for one in list(self._todo)[1:] if isinstance(one[1], Compare | Polish)), None)
+        if found is None:
+            return None
+        self._todo.remove(found)
+        return found[0]
+
     def news(self, _wait_s: float, /) -> list[News]:
         """The oldest errand, done."""
         return list(self._done(*self._todo.popleft())) if self._todo else []
