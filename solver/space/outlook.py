@@ -12,8 +12,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from solver.context import Context
+from solver.cost.collectives import exposed_s
 from solver.cost.columns import FSDP, ZERO1, Columns, FloatArray, IntArray
-from solver.cost.data_parallel import WEIGHT_BYTES
+from solver.cost.data_parallel import WEIGHT_BYTES, layer_traffic
 from solver.cost.memory import peak_activations
 from solver.cost.stage import StageCost
 from solver.space.bounds import cheap_bounds
@@ -61,8 +62,10 @@ def _block(context: Context, space: Space, prices: list[StageCosts], row_of: Int
     by_type = space.layer_split == BY_GPU_TYPE
     pace = np.where(by_type, 1.0, rate / (slowest * columns.num_gpus))
     limit = np.where(by_type, max(limits), limit)
+    taken = _taken(whole, row_of)
     guess_s = bound_s * pace * _fill(columns) * _tightness(prices[0], space, row_of, limit)
-    return Outlook(bound_s, crossed_s(context, space, _taken(whole, row_of), inside_s=guess_s))
+    guess_s = guess_s * _gathering(prices[0], columns, taken)
+    return Outlook(bound_s, crossed_s(context, space, taken, inside_s=guess_s))
 
 
 def _distinct(columns: Columns) -> tuple[Columns, IntArray]:
@@ -107,6 +110,28 @@ def _best_gpus(
 def _fill(columns: Columns) -> FloatArray:
     """What filling and draining the pipeline adds: (p - 1) / (m v) of the work."""
     added: FloatArray = 1.0 + (columns.pp - 1) / (columns.num_microbatches * columns.vpp)
+    return added
+
+
+def _gathering(price: StageCosts, columns: Columns, whole: StageCost) -> FloatArray:
+    """What FSDP adds where the layers' own work does not hide it, all layers at once."""
+    added: FloatArray = np.ones(len(columns))
+    sharded = np.flatnonzero(columns.sharding >= FSDP)
+    if not len(sharded):
+        return added
+    some, stack = _taken(whole, sharded), price.context.stack
+    traffic = layer_traffic(
+        some.parameters,
+        some.expert_parameters,
+        columns.take(sharded),
+        price.machine.fabric,
+        stack,
+        gradient_bytes=price.context.job.optimizer.gradient_bytes_per_parameter,
+    )
+    overlap = stack.data_parallel_overlap.value
+    forward_s = exposed_s(traffic.gather_s, some.forward_s, overlap)
+    backward_s = exposed_s(traffic.gather_s + traffic.scatter_s, some.total_s - some.forward_s, overlap)
+    added[sharded] += (forward_s + backward_s) / some.total_s
     return added
 
 
