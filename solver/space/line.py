@@ -49,7 +49,7 @@ from solver.space.line_kernel import BEFORE_LAST, BOTH, NEEDS, NUM_SUMS, Lines, 
 from solver.space.pricing import StageCosts, kinds, least_of
 
 MOST_CELLS = 1_500_000  # of the tables of the search; beyond it types that are much alike count as one
-NUM_HALVINGS = 7
+RESOLUTION = 0.002  # of the time asked for: how near the bound comes to what the lines give
 NUM_PASSES = 3
 SAFETY = 1 - 1e-9
 
@@ -126,7 +126,8 @@ def least_time_s(options: Options, low_s: float, high_s: float) -> float:
     lines = _lines(options)
     if not _keeps(options, lines, high_s):
         return high_s
-    for _ in range(NUM_HALVINGS):
+    enough_s = RESOLUTION * high_s
+    while high_s - low_s > enough_s:
         middle = (low_s + high_s) / 2.0
         if _keeps(options, lines, middle):
             high_s = middle
