@@ -112,7 +112,10 @@ class Search:
             self._polish(self._deadline(POLISH_SHARE))
             self._explore(self._deadline(LAST_SHARE))
             self._take_in_news()
-            self._sharpen_on()
+            self._steps_s = deque([WORK_PER_DRAFT_S])  # until the end bounds are sharpened, which takes little time
+            self._load()
+            self._tighten(self._ends_s)
+            self.answer.update_bound()
             self._compare_no_more()
         finally:
             self.crew.dismiss()
@@ -200,20 +203,6 @@ class Search:
             if late or self._stopped(self._ends_s) or not self._tightened():
                 self.team.spend(Sharpen, self.hooks.clock() - began_s)
                 return
-
-    def _sharpen_on(self) -> None:
-        """Sharpen bounds until the end, where another configuration would take too long."""
-        longest_s, cancelled = 0.0, self.hooks.cancelled
-        while self.best.plan is not None and not self.answer.good_enough() and not cancelled():
-            began_s = self.hooks.clock()
-            if began_s + longest_s >= self._ends_s:
-                return
-            if self.frontier.pending_bound < float(self.frontier.bound.min()):
-                self._load()
-            if not self._tightened():
-                return
-            self.answer.update_bound()
-            longest_s = max(longest_s, self.hooks.clock() - began_s)
 
     def _tightened(self) -> bool:
         self._work(WORK_PER_DRAFT_S / 4)
