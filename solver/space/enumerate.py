@@ -197,13 +197,14 @@ def _with_batches(request: PlanRequest, rows: Rows) -> Rows:
         if allowed.micro_batch_sequences or b <= MAX_MICRO_BATCH
     ]
     pairs = [(dp, b, batch // dp // b) for dp in replicas for b in micro if (batch // dp) % b == 0]
-    crossed = _cross(rows, np.array(pairs, dtype=np.int64).reshape(-1, 3), ("dp", "micro_batch", "num_microbatches"))
-    operations = 3 * crossed["pp"] * crossed["vpp"] * crossed["num_microbatches"]
-    keep = (crossed["dp"] <= crossed["max_dp"]) & (operations <= MAX_OPERATIONS)
+    table = np.array(pairs, dtype=np.int64).reshape(-1, 3)
+    dp, num_microbatches = table[:, 0], table[:, 2]
+    operations = 3 * (rows["pp"] * rows["vpp"])[:, None] * num_microbatches
+    keep = (dp <= rows["max_dp"][:, None]) & (operations <= MAX_OPERATIONS)
     if request.constraints.use_all_gpus:
-        replica = crossed["tp"] * crossed["cp"] * crossed["pp"]
-        keep &= (crossed["dp"] + 1) * replica > usable_gpus(request)
-    return _keep(crossed, keep)
+        replica = rows["tp"] * rows["cp"] * rows["pp"]
+        keep &= (dp + 1) * replica[:, None] > usable_gpus(request)
+    return _cross_where(_without(rows, "max_dp"), table, ("dp", "micro_batch", "num_microbatches"), keep)
 
 
 def _with_experts(request: PlanRequest, rows: Rows) -> Rows:
@@ -212,8 +213,8 @@ def _with_experts(request: PlanRequest, rows: Rows) -> Rows:
     degrees = (
         [1] if moe is None else [ep for ep in allowed or _powers_of_two(moe.num_experts) if moe.num_experts % ep == 0]
     )
-    crossed = _cross(rows, np.array(degrees, dtype=np.int64).reshape(-1, 1), ("ep",))
-    return _keep(crossed, (crossed["dp"] * crossed["cp"]) % crossed["ep"] == 0)
+    table = np.array(degrees, dtype=np.int64).reshape(-1, 1)
+    return _cross_where(rows, table, ("ep",), (rows["dp"] * rows["cp"])[:, None] % table[:, 0] == 0)
 
 
 def _with_sharding(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
@@ -222,15 +223,15 @@ def _with_sharding(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
     buildings = len({buildings_of(request.cluster)[pool.place] for pool in pools})
     splits = sorted({buildings, len({pool.place for pool in pools})} - {1}) or [2]
     options = [(SHARDING_CODES.index(name), k) for name in names for k in (splits if name == "hsdp" else [1])]
-    crossed = _cross(rows, np.array(options, dtype=np.int64).reshape(-1, 2), ("sharding", "split"))
-    dp, split = crossed["dp"], crossed["split"]
-    crossed["shard_group"] = np.where(crossed["sharding"] == DDP, 1, dp // np.maximum(split, 1))
-    keep = (dp % split == 0) & (crossed["shard_group"] >= 1)
-    keep &= (crossed["sharding"] != HSDP) | (crossed["shard_group"] > 1)
-    trivial = (dp == 1) & ((crossed["sharding"] == FSDP) | (crossed["sharding"] == HSDP))
+    table = np.array(options, dtype=np.int64).reshape(-1, 2)
+    dp, sharding, split = rows["dp"][:, None], table[:, 0], table[:, 1]
+    shard_group = np.where(sharding == DDP, 1, dp // np.maximum(split, 1))
+    keep = (dp % split == 0) & (shard_group >= 1) & ((sharding != HSDP) | (shard_group > 1))
+    trivial = (dp == 1) & ((sharding == FSDP) | (sharding == HSDP))
     if any(code == ZERO1 for code, _ in options):
         keep &= ~trivial
-    return _keep(crossed, keep)
+    crossed = _cross_where(rows, table[:, :1], ("sharding",), keep)
+    return {**crossed, "shard_group": shard_group[keep]}
 
 
 def _recompute_codes(request: PlanRequest) -> list[int]:
@@ -299,6 +300,18 @@ def _cross(rows: Rows, table: IntArray, names: tuple[str, ...]) -> Rows:
     crossed = {name: np.repeat(column, num_new) for name, column in rows.items()}
     crossed.update({name: np.tile(table[:, index], num_rows) for index, name in enumerate(names)})
     return crossed
+
+
+def _cross_where(rows: Rows, table: IntArray, names: tuple[str, ...], keep: npt.NDArray[np.bool_]) -> Rows:
+    """`_cross`, of which only what `keep` (rows x table) allows is ever made."""
+    row, choice = np.nonzero(keep)
+    crossed = {name: column[row] for name, column in rows.items()}
+    crossed.update({name: table[choice, index] for index, name in enumerate(names)})
+    return crossed
+
+
+def _without(rows: Rows, name: str) -> Rows:
+    return {kept: column for kept, column in rows.items() if kept != name}
 
 
 def _keep(rows: Rows, mask: npt.NDArray[np.bool_]) -> Rows:
