@@ -26,7 +26,7 @@ from solver.evaluation.draft import Draft, draft
 from solver.evaluation.places import Pattern, pure_placements
 from solver.space.enumerate import Space
 
-NUM_TRIED, NUM_SHAPES, MOST_ROWS = 8, 200, 20_000
+NUM_TRIED, NUM_SHAPES, MOST_ROWS = 24, 200, 20_000
 PATIENCE = 15  # candidates without a draft, after which a policy that has had its share gives up
 WORK_PER_DRAFT_S = 0.2
 FUSED = FrameworkProfile(name="fused", fused_backward=True)

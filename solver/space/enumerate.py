@@ -27,6 +27,7 @@ FAMILY_CODES = ("one_way", "loop", "v")
 LAYER_SPLIT_CODES: tuple[LayerSplit, ...] = ("even", "by_gpu_type")
 EVEN, BY_GPU_TYPE = range(2)
 MAX_CHUNKS = 8
+ANY_PIPELINE_RANKS = 16  # every number of ranks up to here, where layers are shared out by GPU type
 MAX_CONTEXT_PARALLEL = 32
 MAX_MICRO_BATCH = 16
 
@@ -128,11 +129,19 @@ def context_degrees(request: PlanRequest) -> list[int]:
     return [cp for cp in request.constraints.allowed.cp or fits if length % cp == 0]
 
 
-def pipeline_degrees(request: PlanRequest) -> list[int]:
-    """Powers of two, divisors of the layers and of the layers plus two, up to 64 and the layers."""
+def pipeline_degrees(request: PlanRequest, layer_split: int = EVEN) -> list[int]:
+    """Powers of two, divisors of the layers and of the layers plus two, and one or two ranks per building or region.
+
+    Layers by GPU type fit any number of ranks: all small ones too. Up to 64 and the layers.
+    """
     layers = request.workload.architecture.num_layers
     limit = min(MAX_PIPELINE_RANKS, layers)
     usual = {*_powers_of_two(limit), *_divisors(layers), *_divisors(layers + 2)}
+    for level in ("building", "region"):
+        count = sum(place.level == level for place in request.cluster.places)
+        usual |= {count, 2 * count} - {0}
+    if layer_split == BY_GPU_TYPE:
+        usual |= set(range(1, ANY_PIPELINE_RANKS + 1))
     pinned = max((pin.last_pipeline_rank for pin in request.constraints.pins), default=-1)
     wanted = request.constraints.allowed.pp
     degrees = [pp for pp in wanted if pp <= layers] if wanted else [pp for pp in sorted(usual) if pp <= limit]
@@ -142,11 +151,13 @@ def pipeline_degrees(request: PlanRequest) -> list[int]:
 def _shapes(request: PlanRequest, pools: list[Pool]) -> Rows:
     """tp x cp x (pp, vpp, family), each with the stage groups that the pools can hold."""
     out: list[tuple[int, ...]] = []
+    by_type = _types_differ(request, pools) and "by_gpu_type" in _layer_splits(request)
+    degrees = pipeline_degrees(request, BY_GPU_TYPE if by_type else EVEN)
     for tp in tensor_degrees(request, pools):
         for cp in context_degrees(request):
             room = island_groups(request, pools, tp, cp)
             limit = (request.constraints.max_gpus or usable_gpus(request)) // (tp * cp)
-            for pp in pipeline_degrees(request):
+            for pp in degrees:
                 most = min(limit // pp, max(_most_replicas(request, groups, pp) for groups in room))
                 out += [(tp, cp, pp, vpp, family, most) for vpp, family in _chunkings(request, pp) if most]
     table = np.array(out, dtype=np.int64).reshape(-1, 6)
@@ -248,10 +259,11 @@ def _with_layer_splits(request: PlanRequest, pools: list[Pool], rows: Rows) -> R
 
     A pipeline that fits on the fastest type alone is left to the even split.
     """
-    wanted = request.constraints.allowed.layer_split or LAYER_SPLIT_CODES
+    wanted = _layer_splits(request)
     parts: list[Rows] = []
     if "even" in wanted:
-        parts.append({**rows, "layer_split": np.full(len(rows["tp"]), EVEN)})
+        even = _keep(rows, np.isin(rows["pp"], pipeline_degrees(request)))
+        parts.append({**even, "layer_split": np.full(len(even["tp"]), EVEN)})
     if "by_gpu_type" in wanted and _types_differ(request, pools):
         held = ranks_by_type(pools, rows["tp"], rows["cp"], rows["dp"])
         fastest = max((pool.gpu for pool in pools), key=_strength).name
@@ -262,6 +274,10 @@ def _with_layer_splits(request: PlanRequest, pools: list[Pool], rows: Rows) -> R
     if len(parts) == 1:
         return parts[0]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _layer_splits(request: PlanRequest) -> Sequence[str]:
+    return request.constraints.allowed.layer_split or LAYER_SPLIT_CODES
 
 
 def _types_differ(request: PlanRequest, pools: list[Pool]) -> bool:

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.catalogue import named_entry
+from models.request import PlanRequest
 from solver.cost.stage import StageCost
 from solver.evaluation.candidate import configuration_of
 from solver.evaluation.draft import draft
@@ -16,7 +18,7 @@ from solver.evaluation.places import placements
 from solver.evaluation.relaxation import relaxed_bound_s
 from solver.evaluation.scheduling import portfolio_timing
 from solver.space.bounds import cheap_bounds, lower_bounds, speed_of_light_s
-from solver.space.enumerate import enumerate_space
+from solver.space.enumerate import BY_GPU_TYPE, enumerate_space
 from solver.space.layers import layers_per_stage
 from solver.space.pricing import Shares, StageCosts
 from tests.build_job import ARCHITECTURE, FIXED, context_of, job
@@ -125,3 +127,15 @@ def test_what_fits_into_no_memory_is_left_out() -> None:
     huge = {"architecture": "llama-3.1-405b"}
     context = context_of(job(allowed=FIXED, workload=huge))
     assert not lower_bounds(context, enumerate_space(context.request)).fits.any()
+
+
+def test_a_mixed_fleet_may_have_any_small_number_of_ranks_where_layers_follow_the_type() -> None:
+    mixed = enumerate_space(PlanRequest.model_validate(named_entry("examples", "llama-70b-mixed-gpus")))
+    by_type = mixed.layer_split == BY_GPU_TYPE
+    assert set(range(2, 17)) <= set(mixed.columns.pp[by_type].tolist())
+    assert 7 not in mixed.columns.pp[~by_type]
+
+
+def test_a_rank_or_two_per_building_are_tried() -> None:
+    request = job(hosts=(4, 4, 4), allowed={"tp": [1], "cp": [1]})
+    assert {3, 6} <= set(enumerate_space(request).columns.pp.tolist())
