@@ -80,7 +80,9 @@ class Settings(BaseModel):
     kill_grace_s: Positive = Field(4.0, description="Time between SIGTERM and SIGKILL.")
     cancel_grace_s: Positive = Field(1.0, description="Time between a client's cancel and SIGKILL.")
     drain_s: float = Field(10.0, ge=0, description="Time that running searches get to end when the service stops.")
-    child_memory_bytes: PositiveInt = Field(8192 * MIB, description="RLIMIT_DATA of one child process.")
+    child_memory_bytes: PositiveInt = Field(
+        8192 * MIB, description="RLIMIT_DATA of one child process. Those that share its search have as much together."
+    )
     max_attempts: PositiveInt = Field(3, description="Starts of one plan before it is given up.")
     dead_worker_s: Positive = Field(30.0, description="Silence after which the work of a worker is taken over.")
     heartbeat_s: Positive = Field(3.0, description="How often a worker shows that it lives.")

@@ -14,10 +14,15 @@ import multiprocessing
 import resource
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+
+from app.jobs.crew import GIB, hired, num_cores
+from app.jobs.processes import warm_up
 from models.catalogue import named_entry
 from models.outcome import Planned
 from models.request import PlanRequest
@@ -127,7 +132,8 @@ def cases() -> tuple[Case, ...]:
 
 
 def run(case: Case) -> Row:
-    """Plan the case in this process."""
+    """Plan the case in this process, with as many others as the request has workers."""
+    warm_up()
     document = {**case.document, "options": {"time_limit_s": case.time_limit_s, "relative_gap": case.gap or 0.01}}
     started = time.monotonic()
     request = PlanRequest.model_validate(document)
@@ -136,10 +142,13 @@ def run(case: Case) -> Row:
 
     def keep(found: Planned) -> None:
         row.gaps.append((time.monotonic() - started, found.plan.proof.relative_gap))
+        others = psutil.Process().children(recursive=True)
+        row.peak_gib = max(row.peak_gib, sum(one.memory_full_info().uss for one in others) / GIB)
 
-    outcome = plan(request, incumbent=keep)
+    with hired(min(request.options.workers, num_cores()) - 1) as crew:
+        outcome = plan(request, incumbent=keep, crew=crew)
     row.elapsed_s = time.monotonic() - started
-    row.peak_gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / GIB_IN_KIB
+    row.peak_gib += resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / GIB_IN_KIB
     if isinstance(outcome, Planned):
         row.first_s = row.gaps[0][0]
         row.iteration_s, row.gap = outcome.plan.metrics.iteration_s, outcome.plan.proof.relative_gap
@@ -150,8 +159,8 @@ def run(case: Case) -> Row:
 
 def run_alone(case: Case) -> Row:
     """Plan the case in a process of its own, so that its peak memory is its own."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(run, (case,))
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:  # a Pool's may have no children
+        return pool.submit(run, case).result()
 
 
 def first_plan_cpu_s(num_gpus: int, num_buildings: int) -> float:

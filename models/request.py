@@ -130,7 +130,11 @@ class Options(Frozen):
         0.01, description="Stop when (time - bound) / time is at most this.", examples=[0.01]
     )
     seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(0, description="Seed of every random choice.", examples=[0])
-    workers: Annotated[int, Field(ge=1, le=256)] = Field(2, description="Threads of the solvers.", examples=[2])
+    workers: Annotated[int, Field(ge=1, le=256)] = Field(
+        2,
+        description="Cores to use at most: processes that share the search, or else threads of the solvers.",
+        examples=[2],
+    )
     reproducible: bool = Field(
         False,
         description="One worker and deterministic limits: the same request gives the same plan.",

@@ -215,6 +215,7 @@ class Search:
         """
         began_s, planned = self.hooks.clock(), self.best.plan is not None
         self.frontier.explored.add(index)
+        self._hand_out(for_long=True)
         configuration = self.frontier.sharpen(index, self.answer.cut())
         self._work(WORK_PER_DRAFT_S / 4)
         if self.frontier.bound[index] < self.answer.cut():

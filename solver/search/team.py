@@ -14,7 +14,7 @@ from solver.search.crew import Crew
 from solver.search.errands import Bench, Brief, Compare, Errand, Explore, Piece, Polish, Sharpen
 
 TIGHTEN_SHARE = 0.5  # of the time that exploring took is for sharper bounds
-QUEUED, QUEUED_FOR_LONG = 2, 8  # errands per member: the one in hand, and those that it need not wait for
+QUEUED, QUEUED_FOR_LONG = 2, 6  # errands per member: the one in hand, and those that it need not wait for
 LONG = (Compare, Polish)
 MOST_LOSSES = 2  # an errand that brought down so many members is not given to anybody again
 
