@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Literal
 
 from models.plan import Configuration
@@ -20,9 +21,10 @@ from solver.placement.strategies import keep_ranks_whole, keep_segments_whole
 from solver.space.by_type import TypeCost, shared_layers, type_costs
 
 Routes = tuple[RouteCount, ...]
-TypedPattern = Literal["types", "types_in_regions", "ranks_whole"]
-ALL_PATTERNS: tuple[TypedPattern, ...] = ("types", "types_in_regions", "ranks_whole")
-MOST_TIMED = 3  # placements of one configuration, those with the quickest slowest rank
+TypedPattern = Literal["types", "types_in_parts", "types_in_regions", "ranks_whole"]
+ALL_PATTERNS: tuple[TypedPattern, ...] = ("types", "types_in_parts", "types_in_regions", "ranks_whole")
+MOST_TIMED = 4  # placements of one configuration, those with the quickest slowest rank, of every pattern in turn
+MOST_TOGETHER, MOST_PARTED = 4, 16  # units of one part, and units of a type that are parted
 
 
 @dataclass(frozen=True)
@@ -41,16 +43,16 @@ Line = tuple[Segment, ...]
 def typed_placements(
     context: Context, configuration: Configuration, patterns: tuple[TypedPattern, ...] = ALL_PATTERNS
 ) -> Iterator[Candidate]:
-    """Candidates with their layers shared out, the quickest slowest rank first."""
+    """Candidates with their layers shared out, the quickest slowest rank first, and of these each pattern in turn."""
     costs = type_costs(context, configuration)
     whole = placement_problem(context, configuration, nominal_prices(context, configuration))
-    found: dict[tuple[Routes, tuple[int, ...]], float] = {}
+    found: dict[tuple[Routes, tuple[int, ...]], tuple[float, int]] = {}
     for problem in by_island(context, whole):
-        for line, routes in _everywhere(context, problem, costs, patterns):
+        for line, routes, turn in _everywhere(context, problem, costs, patterns):
             cost_r = [costs[gpu] for gpu in _types(line)]
             shared = shared_layers(configuration, cost_r, context.job.num_layers)
             if shared is not None:
-                found.setdefault((routes, shared.layers_per_stage), shared.slowest_s)
+                found.setdefault((routes, shared.layers_per_stage), (shared.slowest_s, turn))
     for routes, layers in sorted(found, key=lambda one: found[one])[:MOST_TIMED]:
         own = configuration.model_copy(update={"layers_per_stage": layers})
         yield Candidate(own, pooled(context, own, routes))
@@ -67,21 +69,55 @@ def priced_again(context: Context, candidate: Candidate, prices: Prices) -> Iter
 
 def _everywhere(
     context: Context, problem: PlacementProblem, costs: dict[str, TypeCost], patterns: tuple[TypedPattern, ...]
-) -> Iterator[tuple[Line, Routes]]:
-    """Lines of segments with routes along them: parts of replicas kept whole, or ranks; else what the flow finds."""
+) -> Iterator[tuple[Line, Routes, int]]:
+    """Lines of segments with routes along them, and their turn in their pattern; else what the flow finds."""
     lines = _lines(context, problem, costs, in_regions=False)
-    wide: list[tuple[Line, Routes | None]] = []
+    wide: list[tuple[Line, Routes | None, int]] = []
     if "types" in patterns:
-        wide += [(line, _along(problem, line)) for line in lines]
+        wide += [(line, _along(problem, line), turn) for turn, line in enumerate(lines)]
+    if "types_in_parts" in patterns:
+        parted = [line for line in (_parted(context, problem, line) for line in lines) if line is not None]
+        wide += [(line, _along(problem, line), turn) for turn, line in enumerate(parted)]
     if "types_in_regions" in patterns and len(set(context.region_u)) > 1:
-        wide += [(line, _along(problem, line)) for line in _lines(context, problem, costs, in_regions=True)]
+        regional = _lines(context, problem, costs, in_regions=True)
+        wide += [(line, _along(problem, line), turn) for turn, line in enumerate(regional)]
     if "ranks_whole" in patterns:
-        wide += [(line, keep_ranks_whole(_on_types(context, problem, _types(line)))) for line in lines]
-    closed = [(line, routes) for line, routes in wide if routes is not None]
+        whole = [(line, keep_ranks_whole(_on_types(context, problem, _types(line)))) for line in lines]
+        wide += [(line, routes, turn) for turn, (line, routes) in enumerate(whole)]
+    closed = [(line, routes, turn) for line, routes, turn in wide if routes is not None]
     if not closed and "types" in patterns:
         flows = [(line, _on_types(context, problem, _types(line))) for line in lines]
-        closed = [(line, routes) for line, flow in flows for routes in solve(context, flow, "priced")]
+        closed = [(line, routes, 0) for line, flow in flows for routes in solve(context, flow, "priced")]
     yield from closed
+
+
+def _parted(context: Context, problem: PlacementProblem, line: Line) -> Line | None:
+    """Each segment in parts of few units that hold whole ranks, so that exchanges are among few; None where none is."""
+    parts = tuple(part for segment in line for part in _parts(context, problem, segment))
+    return parts if len(parts) > len(line) else None
+
+
+def _parts(context: Context, problem: PlacementProblem, segment: Segment) -> Iterator[Segment]:
+    """Of the fewest units, in as few regions as it goes, those that leave least room beside their ranks.
+
+    No part leaves more of the segment's spare room than its share of the ranks; what cannot be parted stays together.
+    """
+    units, left, replicas = set(segment.units), segment.num_ranks, problem.num_replicas
+    while left:
+        spare = sum(problem.capacity_u[u] for u in units) - left * replicas
+        found = []
+        for size in range(1, MOST_TOGETHER + 1 if len(units) <= MOST_PARTED else 1):
+            for chosen in combinations(sorted(units), size):
+                room = sum(problem.capacity_u[u] for u in chosen)
+                ranks = min(room // replicas, left)
+                wasted = room - ranks * replicas
+                if ranks and wasted * left <= spare * ranks:
+                    found.append((len({context.region_u[u] for u in chosen}), wasted / ranks, chosen, ranks))
+            if found:
+                break
+        _, _, chosen, ranks = min(found, default=(0, 0.0, tuple(units), left))
+        yield replace(segment, units=frozenset(chosen), num_ranks=ranks)
+        units, left = units - set(chosen), left - ranks
 
 
 def _along(problem: PlacementProblem, line: Line) -> Routes | None:
