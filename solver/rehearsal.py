@@ -20,20 +20,24 @@ from solver.quantise import coarse_tick_s, quantise
 
 PATIENCE_S = 600.0
 WORK_S = 0.5  # counted, because the time that compiling takes must not end a piece
-EXAMPLE = "llama-405b-two-buildings"
-DEGREES = {"tp": [8], "cp": [1], "pp": [8], "vpp": [1, 2], "dp": [256], "sharding": ["zero1"]}
+DEGREES = {"tp": [8], "cp": [1], "pp": [8], "vpp": [1, 2], "sharding": ["zero1"]}
+EXAMPLES = {
+    "llama-405b-two-buildings": {**DEGREES, "dp": [256]},
+    "llama-70b-mixed-gpus": {**DEGREES, "dp": [64], "layer_split": ["by_gpu_type"]},
+}
 OPTIONS = {"time_limit_s": PATIENCE_S, "relative_gap": 0.99, "workers": 1, "reproducible": True}
 
 
 def rehearse(*, clock: Callable[[], float] = time.monotonic) -> None:
-    """Time small pipelines of several kinds, and plan an example up to its first judged plan."""
+    """Time small pipelines of several kinds, and plan examples up to their first judged plans."""
     for microbatches, objective in ((6, "makespan"), (6, "span"), (40, "makespan")):
         found = search_pipeline(_pipeline(microbatches, objective), clock=WorkClock(clock, PATIENCE_S))
         finish(found)
         assert found.order is not None, "a finished search has an order"
         graph_of(quantise(found.shape, coarse_tick_s(found.shape, WINDOW_TICKS), "up").shape, found.order)
-    small = {**named_entry("examples", EXAMPLE), "constraints": {"allowed": DEGREES}, "options": OPTIONS}
-    plan(PlanRequest.model_validate(small))
+    for name, allowed in EXAMPLES.items():
+        small = {**named_entry("examples", name), "constraints": {"allowed": allowed}, "options": OPTIONS}
+        plan(PlanRequest.model_validate(small))
 
 
 def _pipeline(num_microbatches: int, objective: str) -> PipelineProblem:
