@@ -36,6 +36,8 @@ SCALES = (1, 2, 4, 8)  # times that many GPUs: the same batch leaves fewer micro
 SHAPES = (
     ((1, 1),),
     ((5, 3),),
+    ((4, 3),),
+    ((2, 1),),
     ((2, 1, 1),),
     ((1, 1, 1, 1),),
     ((1,), (1,)),
@@ -47,10 +49,10 @@ NEAR_KM, NEAR_OVERSUBSCRIPTION = 10.0, 2.8  # inside a region, where there are s
 DISTANCES_KM = (2.0, 40.0, 300.0, 1000.0)
 OVERSUBSCRIPTIONS = (1.0, 2.8, 7.0, 28.0, 112.0)  # NIC rate of the smaller building over the link, when all send
 LOSSES = (0.0, 1e-6, 1e-5, 1e-4)
-BATCHES = (1024, 2048)
+BATCHES = (512, 1024, 2048)
 FLEETS = (
     ("H100-SXM-80G",),
-    ("H100-SXM-80G", "A100-SXM-80G"),
+    ("A100-SXM-80G", "H100-SXM-80G"),
     ("H100-SXM-80G", "B200-SXM"),
     ("H100-SXM-80G", "H200-SXM-141G"),
 )  # GPU types: buildings have them in turn, as a fleet has that is bought over the years
