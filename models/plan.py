@@ -93,6 +93,10 @@ class Configuration(Frozen):
             return self.degrees.pp - 1 - position
         return position
 
+    def stages_of_rank(self, rank: int) -> list[int]:
+        """Stages that pipeline rank `rank` holds, in model order."""
+        return [stage for stage in range(self.degrees.num_stages) if self.rank_of_stage(stage) == rank]
+
 
 class Route(Frozen):
     """Replicas that sit in the same places, stage group by stage group."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 Clock = Callable[[], float]
+WORK_PER_DRAFT_S = 0.2  # to place and time one candidate, about what it takes on a core of 2020
 WORK_PER_OPERATION_S = 6e-6  # to order and to replay one operation, twice what it takes on a core of 2020
 
 

@@ -16,7 +16,7 @@ from models.framework import FrameworkProfile
 from models.plan import Baseline, Configuration
 from models.request import PlanRequest
 from solver.baselines.policies import POLICIES, Policy
-from solver.clock import WORK_PER_OPERATION_S, Clock, charge
+from solver.clock import WORK_PER_DRAFT_S, WORK_PER_OPERATION_S, Clock, charge
 from solver.context import Context
 from solver.cost.columns import FloatArray
 from solver.cost.data_parallel import crossing_bytes
@@ -28,7 +28,6 @@ from solver.space.enumerate import Space
 
 NUM_TRIED, NUM_SHAPES, MOST_ROWS = 24, 200, 20_000
 PATIENCE = 15  # candidates without a draft, after which a policy that has had its share gives up
-WORK_PER_DRAFT_S = 0.2
 FUSED = FrameworkProfile(name="fused", fused_backward=True)
 
 

@@ -72,19 +72,17 @@ def _everywhere(
 ) -> Iterator[tuple[Line, Routes, int]]:
     """Lines of segments with routes along them, and their turn in their pattern; else what the flow finds."""
     lines = _lines(context, problem, costs, in_regions=False)
-    wide: list[tuple[Line, Routes | None, int]] = []
+    ways: list[list[tuple[Line, Routes | None]]] = []
     if "types" in patterns:
-        wide += [(line, _along(problem, line), turn) for turn, line in enumerate(lines)]
+        ways.append([(line, _along(problem, line)) for line in lines])
     if "types_in_parts" in patterns:
-        parted = [line for line in (_parted(context, problem, line) for line in lines) if line is not None]
-        wide += [(line, _along(problem, line), turn) for turn, line in enumerate(parted)]
+        parted = [_parted(context, problem, line) for line in lines]
+        ways.append([(line, _along(problem, line)) for line in parted if line is not None])
     if "types_in_regions" in patterns and len(set(context.region_u)) > 1:
-        regional = _lines(context, problem, costs, in_regions=True)
-        wide += [(line, _along(problem, line), turn) for turn, line in enumerate(regional)]
+        ways.append([(line, _along(problem, line)) for line in _lines(context, problem, costs, in_regions=True)])
     if "ranks_whole" in patterns:
-        whole = [(line, keep_ranks_whole(_on_types(context, problem, _types(line)))) for line in lines]
-        wide += [(line, routes, turn) for turn, (line, routes) in enumerate(whole)]
-    closed = [(line, routes, turn) for line, routes, turn in wide if routes is not None]
+        ways.append([(line, keep_ranks_whole(_on_types(context, problem, _types(line)))) for line in lines])
+    closed = [(line, routes, turn) for way in ways for turn, (line, routes) in enumerate(way) if routes is not None]
     if not closed and "types" in patterns:
         flows = [(line, _on_types(context, problem, _types(line))) for line in lines]
         closed = [(line, routes, 0) for line, flow in flows for routes in solve(context, flow, "priced")]

@@ -48,7 +48,7 @@ def _span_s(context: Context, found: Draft, rank: int) -> float:
     """Exchange of a rank's stages between two buildings, at the pace of the draft's own exchanges."""
     configuration = found.candidate.configuration
     stages, columns = next(iter(found.stages.values())), columns_of(configuration)
-    own = [s for s in range(configuration.degrees.num_stages) if configuration.rank_of_stage(s) == rank]
+    own = configuration.stages_of_rank(rank)
     dense = stages.cost.parameters[own].sum() * columns.tp
     parameters = dense + stages.cost.expert_parameters[own].sum() * columns.tp * columns.ep
     gradient_bytes = context.job.optimizer.gradient_bytes_per_parameter

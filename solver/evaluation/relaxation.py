@@ -5,6 +5,8 @@ Owns that relaxation, and which bounds sharpen a configuration. Never schedules 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from models.cluster import GpuType, Pool
@@ -27,14 +29,12 @@ def sharper_bound_s(context: Context, configuration: Configuration, high_s: floa
     """
     if configuration.layer_split == "by_gpu_type":
         return line_bound_s(context, configuration, 0.0, high_s)
-    relaxed_s = relaxed_bound_s(context, configuration)
-    if relaxed_s >= high_s or len({pool.gpu for pool in context.pools}) == 1:
+    priced = _Priced.of(context, configuration)
+    relaxed_s = _relaxed_s(context, configuration, priced)
+    if relaxed_s >= high_s or len({pool.gpu for pool in priced.pools}) == 1:
         return relaxed_s
-    pools = _distinct_pools(context)
-    options = [pool_stages(context, pool, configuration) for pool in pools]
-    exposed_s = _exposed_s(context, configuration, pools, options)
-    costs = list(zip(pools, options, strict=True))
-    return max(relaxed_s, slower_ranks_s(context, configuration, costs, exposed_s, high_s))
+    costs = list(zip(priced.pools, priced.options, strict=True))
+    return max(relaxed_s, slower_ranks_s(context, configuration, costs, priced.exposed_s, high_s))
 
 
 def relaxed_bound_s(context: Context, configuration: Configuration) -> float:
@@ -43,12 +43,29 @@ def relaxed_bound_s(context: Context, configuration: Configuration) -> float:
     Stage times, exchanges, static memory and optimizer are the least over pools, budgets the largest, so no placement
     beats it.
     """
-    pools = _distinct_pools(context)
-    options = [pool_stages(context, pool, configuration) for pool in pools]
-    limits = [context.memory_limit_bytes(pool.gpu) for pool in pools]
-    exposed_s = _exposed_s(context, configuration, pools, options)
-    problem = _relaxation(configuration, options, limits, exposed_s)
-    update = float(np.minimum.reduce([one.optimizer_s for one in options]).max())
+    return _relaxed_s(context, configuration, _Priced.of(context, configuration))
+
+
+@dataclass(frozen=True)
+class _Priced:
+    """One pool of each GPU type and fabric, the stages on it, and the least that every stage's exchange exposes."""
+
+    pools: list[Pool]
+    options: list[PoolStages]
+    exposed_s: FloatArray
+
+    @classmethod
+    def of(cls, context: Context, configuration: Configuration) -> _Priced:
+        """The stages of a configuration on all pools that may be used."""
+        pools = _distinct_pools(context)
+        options = [pool_stages(context, pool, configuration) for pool in pools]
+        return cls(pools, options, _exposed_s(context, configuration, pools, options))
+
+
+def _relaxed_s(context: Context, configuration: Configuration, priced: _Priced) -> float:
+    limits = [context.memory_limit_bytes(pool.gpu) for pool in priced.pools]
+    problem = _relaxation(configuration, priced.options, limits, priced.exposed_s)
+    update = float(np.minimum.reduce([one.optimizer_s for one in priced.options]).max())
     return float("inf") if problem is None else lower_bound(problem) + update
 
 

@@ -169,7 +169,7 @@ def time_of(draft: Draft) -> TimeBreakdown:
 def _work(draft: Draft, route: int, rank: int) -> _Work:
     configuration = draft.candidate.configuration
     cost = draft.stages[draft.candidate.routes[route].pools[rank]].cost
-    own = [s for s in range(configuration.degrees.num_stages) if configuration.rank_of_stage(s) == rank]
+    own = configuration.stages_of_rank(rank)
     m = configuration.num_microbatches
     tensor, ring, expert = (
         m * float(sum(values[own]))

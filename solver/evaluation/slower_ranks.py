@@ -88,16 +88,11 @@ def _options(
     )
 
 
-def _stages(configuration: Configuration, rank: int) -> list[int]:
-    """The stages of a rank in the way forward."""
-    return [s for s in range(configuration.degrees.num_stages) if configuration.rank_of_stage(s) == rank]
-
-
 def _needs(
     context: Context, configuration: Configuration, half: Costs, rank: int, exposed_s: FloatArray
 ) -> dict[str, float]:
     """What a rank takes at least on these types, as `Options` has it."""
-    own, m = _stages(configuration, rank), configuration.num_microbatches
+    own, m = configuration.stages_of_rank(rank), configuration.num_microbatches
     forward, gradient, weights, held, context_bytes = (
         np.minimum.reduce([getattr(stages.cost, name)[own] for _, stages in half])
         for name in ("forward_s", "input_grad_s", "weight_grad_s", "activation_bytes", "weight_grad_context_bytes")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import highspy
 import numpy as np
@@ -75,7 +75,7 @@ def place(
             left_s = deadline - clock()
             if least_s >= best.cut_s or left_s <= LEAST_TIME_S:
                 break
-            limits = _Limits(share * left_s, workers, seed, clock)
+            limits = _Limits(clock() + share * left_s, workers, seed, clock)
             open_s[tier, crossings] = max(least_s, _solve_one(best, StayModel(problem, tier, crossings), limits))
     if best.routes is None:
         return None
@@ -109,12 +109,17 @@ def _tiers(problem: PlacementProblem) -> Iterator[Tier]:
 
 @dataclass(frozen=True)
 class _Limits:
-    """How long and how a programme is searched."""
+    """Until when and how a programme is searched."""
 
-    time_s: float
+    ends_s: float
     workers: int
     seed: int
     clock: Callable[[], float]
+
+    @property
+    def left_s(self) -> float:
+        """A little in any case."""
+        return max(self.ends_s - self.clock(), LEAST_TIME_S)
 
 
 def _solve_one(best: _Best, model: StayModel, limits: _Limits) -> float:
@@ -125,19 +130,18 @@ def _solve_one(best: _Best, model: StayModel, limits: _Limits) -> float:
     """
     if not model.stays:
         return float("inf")
-    ends_s = limits.clock() + limits.time_s
     fixed_s = model.tier.crossing_s * model.crossings + model.constant_s
     bound_s = fixed_s + _mixed(model, limits, choose=False).bound_s
     if bound_s >= best.cut_s or len(model.stays) > MAX_COLUMNS:
         return bound_s
-    mixed = _mixed(model, replace(limits, time_s=ends_s - limits.clock()), choose=True)
+    mixed = _mixed(model, limits, choose=True)
     bound_s = max(bound_s, fixed_s + mixed.bound_s)
     if mixed.values is not None:
         chosen = {column: mixed.values[column] for column in model.choices}
-        _offer(best, model, _searched(model, replace(limits, time_s=ends_s - limits.clock()), chosen=chosen))
-    if bound_s >= best.cut_s or not mixed.closed or ends_s - limits.clock() <= LEAST_TIME_S:
+        _offer(best, model, _searched(model, limits, chosen=chosen))
+    if bound_s >= best.cut_s or not mixed.closed or limits.left_s <= LEAST_TIME_S:
         return bound_s
-    answer = _searched(model, replace(limits, time_s=ends_s - limits.clock()), cut_s=best.cut_s - fixed_s)
+    answer = _searched(model, limits, cut_s=best.cut_s - fixed_s)
     _offer(best, model, answer)
     return float("inf") if answer.closed else max(bound_s, fixed_s + answer.bound_s)
 
@@ -152,7 +156,7 @@ def _offer(best: _Best, model: StayModel, answer: _Answer) -> None:
 def _mixed(model: StayModel, limits: _Limits, *, choose: bool) -> _Answer:
     """Counts in parts; choices too, or yes or no. Where time was too short nothing is known of the relaxation."""
     highs = highspy.Highs()
-    options = {"output_flag": False, "threads": 1, "time_limit": max(limits.time_s, LEAST_TIME_S), "mip_rel_gap": 1e-7}
+    options = {"output_flag": False, "threads": 1, "time_limit": limits.left_s, "mip_rel_gap": 1e-7}
     for name, value in options.items():
         highs.setOptionValue(name, value)
     highs.passModel(_as_lp(model, choose=choose))
@@ -205,7 +209,7 @@ def _searched(
         exact.add(objective <= int(cut_s / TICK_S) + 1)
     exact.minimize(objective)
     solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = max(limits.time_s, LEAST_TIME_S)
+    solver.parameters.max_time_in_seconds = limits.left_s
     solver.parameters.num_workers = limits.workers
     solver.parameters.random_seed = limits.seed
     status = solver.solve(exact)

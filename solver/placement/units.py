@@ -8,8 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from models.cluster import Cluster, Pool
 from models.request import PlanRequest
+
+IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -84,3 +89,14 @@ def units_of(cluster: Cluster, pools: Sequence[Pool], pinned: Collection[str] = 
 def groups_of(pool: Pool, tp: int, cp: int) -> int:
     """Stage groups that a pool can hold; none where tensor parallelism would straddle scale-up domains."""
     return pool.num_free_gpus // (tp * cp) if pool.gpu.scale_up_domain_gpus % tp == 0 else 0
+
+
+def groups_by_row(pools: Sequence[Pool], set_of_pool: Sequence[int], tp: IntArray, cp: IntArray) -> IntArray:
+    """Stage groups that every set of pools can hold, by row of degrees; sets are numbered from 0."""
+    widest = int(cp.max(initial=1)) + 1
+    distinct, row_of = np.unique(tp * widest + cp, return_inverse=True)
+    held = np.zeros((len(distinct), max(set_of_pool, default=-1) + 1), dtype=np.int64)
+    for pool, number in zip(pools, set_of_pool, strict=True):
+        held[:, number] += [groups_of(pool, *divmod(int(one), widest)) for one in distinct]
+    by_row: IntArray = held[row_of.ravel()]
+    return by_row

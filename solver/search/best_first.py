@@ -14,7 +14,7 @@ import numpy as np
 from models.plan import Plan
 from solver.baselines.policies import POLICIES
 from solver.baselines.run import Effort, Tried, configurations_for, try_policies
-from solver.clock import WORK_PER_OPERATION_S, charge
+from solver.clock import WORK_PER_DRAFT_S, WORK_PER_OPERATION_S, charge
 from solver.context import Context
 from solver.cost.columns import columns_of
 from solver.evaluation.candidate import Candidate
@@ -27,7 +27,6 @@ from solver.objective import Goal
 from solver.search.answer import Answer
 from solver.search.crew import Crew, NoCrew
 from solver.search.errands import (
-    WORK_PER_DRAFT_S,
     Bench,
     Bounded,
     Compare,

@@ -13,7 +13,7 @@ from models.request import PlanRequest
 from models.stack import StackProfile
 from solver.baselines.policies import POLICIES
 from solver.baselines.run import Effort, Tried, try_policy
-from solver.clock import Clock, charge
+from solver.clock import WORK_PER_DRAFT_S, Clock, charge
 from solver.context import Context
 from solver.cost.columns import columns_of
 from solver.evaluation.by_type import typed_placements
@@ -27,7 +27,6 @@ from solver.evaluation.where import crossing_of
 from solver.objective import Goal
 
 PATTERNS: tuple[Pattern, ...] = ("replicas_whole", "ranks_whole", "ranks_in_groups", "ranks_spread")
-WORK_PER_DRAFT_S = 0.2  # counted work, for a clock that counts: about what a draft takes on a core of 2020
 
 
 @dataclass(frozen=True)

@@ -82,9 +82,7 @@ class Shared:
 def shared_layers(configuration: Configuration, cost_r: Sequence[TypeCost], num_layers: int) -> Shared | None:
     """The share for ranks with these costs; memory for fewer micro-batches at once where the usual ones do not fit."""
     degrees = configuration.degrees
-    stages_r: list[list[int]] = [[] for _ in range(degrees.pp)]
-    for stage in range(degrees.num_stages):
-        stages_r[configuration.rank_of_stage(stage)].append(stage)
+    stages_r = [configuration.stages_of_rank(rank) for rank in range(degrees.pp)]
     ends = {0: [cost.first_s for cost in cost_r], degrees.num_stages - 1: [cost.last_s for cost in cost_r]}
     ends_s = [sum(ends[stage][rank] for stage in own if stage in ends) for rank, own in enumerate(stages_r)]
     layer_s = [cost.layer_s for cost in cost_r]

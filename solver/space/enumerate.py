@@ -20,7 +20,7 @@ from solver.cost.columns import DDP, FSDP, HSDP, RECOMPUTE_CODES, SHARDING_CODES
 from solver.lint import MAX_PIPELINE_RANKS
 from solver.network.topology import build_topology
 from solver.placement.islands import islands
-from solver.placement.units import buildings_of, groups_of, usable_gpus, usable_pools
+from solver.placement.units import buildings_of, groups_by_row, groups_of, usable_gpus, usable_pools
 
 IntArray = npt.NDArray[np.int64]
 FAMILY_CODES = ("one_way", "loop", "v")
@@ -296,14 +296,9 @@ def _strength(gpu: GpuType) -> tuple[float, float]:
 
 def ranks_by_type(pools: Sequence[Pool], tp: IntArray, cp: IntArray, dp: IntArray) -> dict[str, IntArray]:
     """Pipeline ranks that all GPUs of each type can hold, every rank with all its replicas."""
-    widest = int(cp.max(initial=1)) + 1
-    distinct, row_of = np.unique(tp * widest + cp, return_inverse=True)
-    held: dict[str, IntArray] = {}
-    for name in dict.fromkeys(pool.gpu.name for pool in pools):
-        own = [pool for pool in pools if pool.gpu.name == name]
-        groups = [sum(groups_of(pool, *divmod(int(one), widest)) for pool in own) for one in distinct]
-        held[name] = np.array(groups, dtype=np.int64)[row_of.ravel()] // dp
-    return held
+    names = list(dict.fromkeys(pool.gpu.name for pool in pools))
+    groups = groups_by_row(pools, [names.index(pool.gpu.name) for pool in pools], tp, cp)
+    return {name: groups[:, number] // dp for number, name in enumerate(names)}
 
 
 def _with_choices(rows: Rows, name: str, values: list[int]) -> Rows:

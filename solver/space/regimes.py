@@ -15,7 +15,7 @@ import numpy.typing as npt
 from solver.context import Context
 from solver.cost.columns import Columns, FloatArray
 from solver.placement.distances import ALL, UNITS, Blocks, Ways
-from solver.placement.units import groups_of
+from solver.placement.units import groups_by_row
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -61,10 +61,9 @@ class _Room:
     def __init__(self, context: Context, columns: Columns) -> None:
         self.context, self.columns = context, columns
         self.group = (columns.tp * columns.cp).astype(np.float64)
-        self.held_u = np.zeros((len(columns), len(context.units)), dtype=np.int64)
-        for tp, cp in sorted(set(zip(columns.tp.tolist(), columns.cp.tolist(), strict=True))):
-            rooms = [sum(groups_of(context.pools[pool], tp, cp) for pool in unit.pools) for unit in context.units]
-            self.held_u[(columns.tp == tp) & (columns.cp == cp)] = rooms
+        unit_of = {pool: u for u, unit in enumerate(context.units) for pool in unit.pools}
+        unit_of_pool = [unit_of[pool] for pool in range(len(context.pools))]
+        self.held_u = groups_by_row(context.pools, unit_of_pool, columns.tp, columns.cp)
         nic = min(pool.nic_bytes_per_s_per_gpu for pool in context.pools)
         self.exchange_card = nic * context.stack.scale_out_efficiency.value
         self.message_card = nic * context.stack.point_to_point_efficiency.value

@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from solver.context import Context
 from solver.cost.columns import Columns, FloatArray, IntArray
 from solver.cost.data_parallel import crossing_bytes, step_traffic
 from solver.network.topology import Edge
-from solver.placement.units import groups_of
+from solver.placement.units import groups_by_row
 from solver.space.connections import ConnectionLimits, connection_limits
 from solver.space.distinct import distinct_rows
 from solver.space.pricing import Shares, StageCosts, kinds, rank_cost
@@ -71,7 +70,7 @@ def distance_s(
     inside = _Inside.of(price, shares, overlap_s)
     first, row_of = distinct_rows(columns, ("tp", "cp", "dp", "pp"))
     some = columns.take(first)
-    rooms = [_groups(context, border, some.tp, some.cp) for border in found]
+    rooms = [groups_by_row(context.pools, border.group_of_pool, some.tp, some.cp) for border in found]
     num_places = np.maximum(-(-some.dp // np.maximum(rooms[0].max(axis=1), 1)), 2)[row_of]
     size = _exchanged_bytes(price, shares, num_places)
     group = (columns.tp * columns.cp).astype(np.float64)
@@ -208,18 +207,6 @@ def _around(context: Context, place: str, level: str) -> str:
 
 def _nested(context: Context, name: str, names: dict[str, int]) -> bool:
     return bool(names.keys() & set(context.topology.ancestors(name)[1:]))
-
-
-def _groups(context: Context, border: Border, tp: IntArray, cp: IntArray) -> npt.NDArray[np.int64]:
-    """Stage groups that every group of pools has room for, by row."""
-    held = np.zeros((len(tp), len(border.rate_g)), dtype=np.int64)
-    for degrees in sorted(set(zip(tp.tolist(), cp.tolist(), strict=True))):
-        rows = (tp == degrees[0]) & (cp == degrees[1])
-        room = np.bincount(
-            border.group_of_pool, [groups_of(pool, *degrees) for pool in context.pools], minlength=len(border.rate_g)
-        )
-        held[rows] = room.astype(np.int64)
-    return held
 
 
 def _exchanged_bytes(price: StageCosts, shares: Shares, num_places: IntArray) -> FloatArray:
