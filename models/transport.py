@@ -20,8 +20,19 @@ Rate = Annotated[float, Field(ge=0, le=1e18, json_schema_extra={"unit": "B/s"})]
 Price = Annotated[float, Field(ge=0, json_schema_extra={"unit": "s/GB"})]
 
 
+class PlacePair(Frozen):
+    """Two places, the first of which sends to the second."""
+
+    from_place: Name = Field(description="Place that sends.", examples=["b0"])
+    to_place: Name = Field(description="Place that receives.", examples=["b1"])
+
+
 class TransportChoice(Frozen):
-    """The transport of one communicator on one tier, with the reason."""
+    """The transport of one communicator on one tier, with the reason.
+
+    Between places one choice serves the pairs that it names; where links of different kinds need different transport,
+    the same communicator has several choices.
+    """
 
     dimension: Dimension = Field(description="Parallel dimension of the communicator.", examples=["dp"])
     collective: Collective = Field(description="What it does.", examples=["all_reduce"])
@@ -36,6 +47,13 @@ class TransportChoice(Frozen):
     reliability: Reliability = Field(description="Loss recovery.", examples=["selective_repeat"])
     expected_s: Seconds = Field(description="Time of one operation under the plan's loads.", examples=[0.012])
     effective_bytes_per_s: Rate = Field(description="Rate that one member sees.", examples=[4.2e10])
+    place_pairs: tuple[PlacePair, ...] = Field(
+        (),
+        max_length=100_000,
+        description="Pairs of places whose traffic it serves; time and rate are those of the slowest. Empty inside a "
+        "place.",
+        examples=[[{"from_place": "b0", "to_place": "b1"}]],
+    )
     reason: str = Field(
         max_length=600, description="Why this choice won, with the numbers.", examples=["spray: no collisions"]
     )

@@ -25,6 +25,11 @@ class Fabric:
     scale_out_latency_s: float = SCALE_OUT_LATENCY_S
 
 
+def share_place(one: Pool, other: Pool) -> bool:
+    """Whether two pools lie in one place: its bandwidth is full, so messages between them queue behind nothing."""
+    return one.place == other.place
+
+
 def fabric_of(pool: Pool) -> Fabric:
     """The network that the GPUs of `pool` see inside their building, without oversubscription."""
     return fabric_from(pool.gpu, nic_bytes_per_s=pool.nic_bytes_per_s_per_gpu, gpus_per_host=pool.gpus_per_host)

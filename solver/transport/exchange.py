@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,8 @@ from solver.cost.fabric import fabric_of
 from solver.network.topology import PathFacts, Topology
 from solver.placement.fill import PooledRoute
 from solver.space.stages import PoolStages
-from solver.transport.choose import exchange_choice
+from solver.transport.choose import between, exchange_choice
+from solver.transport.options import Wire, option_of, step_s
 from solver.transport.ring import Ring, Step, ring_of, split_ring, step_facts
 
 NUM_CHUNKS = 8
@@ -185,16 +187,21 @@ def _wire(senders: _Senders, ring: Ring, sent_bytes: float, capacity: FloatArray
     fill = {edge: part * sent_bytes / float(capacity[edge]) for edge, part in ring.load.items()}
     cards_s = sent_bytes / senders.cards_bytes_per_s
     wire_s = max(cards_s, *fill.values())
-    chosen = [_step_choice(senders, *one) for one in _narrowest_by_tier(topology, ring)]
-    reached = min(part for _, part in chosen)
     num_steps = 2 * (len(ring.steps) - 1)
+    chosen, slowest_s, delay_s = [], wire_s, ring.farthest_s(topology)
+    for steps in _steps_alike(topology, ring):
+        transport = _step_transport(senders, steps, sent_bytes / num_steps)
+        own_s = max(cards_s, *(fill[edge] for _, path in steps for edge in path.edges))
+        chosen.append(between(transport.choice, sorted(step for step, _ in steps)))
+        slowest_s = max(slowest_s, own_s / transport.reached)
+        delay_s = max(delay_s, transport.delay_s)
     return SharedWire(
         ring=ring,
         sent_bytes=sent_bytes,
-        shared_s=wire_s / reached + num_steps * ring.farthest_s(topology),
-        reached=reached,
+        shared_s=slowest_s + num_steps * delay_s,
+        reached=wire_s / slowest_s,
         bottlenecks=frozenset(edge for edge, time in fill.items() if time >= wire_s * (1.0 - 1e-6)),
-        choices=tuple(choice for choice, _ in chosen),
+        choices=tuple(chosen),
     )
 
 
@@ -204,23 +211,47 @@ def _largest_local_bytes(context: Context, stages: PoolStages) -> float:
     return largest * context.job.optimizer.gradient_bytes_per_parameter
 
 
-def _narrowest_by_tier(topology: Topology, ring: Ring) -> tuple[tuple[Step, PathFacts], ...]:
-    """Of the ring's steps on each tier, the one with the least capacity."""
-    narrowest: dict[str, tuple[Step, PathFacts]] = {}
-    facts = [(step, step_facts(topology, step, parts)) for step, parts in zip(ring.steps, ring.parts, strict=True)]
-    for step, path in sorted(facts, key=lambda one: (one[1].capacity_bytes_per_s, one[0]), reverse=True):
-        narrowest[topology.tier(*step)] = (step, path)
-    return tuple(narrowest.values())
+def _steps_alike(topology: Topology, ring: Ring) -> list[list[tuple[Step, PathFacts]]]:
+    """The ring's steps by tier and by what their paths offer and lose: one transport serves the steps of a group."""
+    alike: dict[tuple[Any, ...], list[tuple[Step, PathFacts]]] = {}
+    for step, parts in zip(ring.steps, ring.parts, strict=True):
+        path = step_facts(topology, step, parts)
+        offers = (path.technology, path.load_balancing, path.out_of_order_receivers)
+        losses = (path.loss_probability, path.planes, path.mtu_bytes)
+        alike.setdefault((topology.tier(*step), *offers, *losses), []).append((step, path))
+    return list(alike.values())
 
 
-def _step_choice(senders: _Senders, step: Step, path: PathFacts) -> tuple[TransportChoice, float]:
-    """Transport of a step, and the part of its rate that it reaches: collisions, windows, headers, codes."""
+@dataclass(frozen=True)
+class _StepTransport:
+    """Transport of a step of the ring.
+
+    `reached` is the part of its rate that it reaches after collisions, windows, headers and codes; `delay_s` what a
+    step takes beyond its bytes: distance, posting, and waiting for what was lost.
+    """
+
+    choice: TransportChoice
+    reached: float
+    delay_s: float
+
+
+def _step_transport(senders: _Senders, steps: list[tuple[Step, PathFacts]], step_bytes: float) -> _StepTransport:
+    """Transport of steps whose paths are alike: chosen for the narrowest of them, over the longest round trip.
+
+    In every step a place sends `step_bytes` over all its connections together.
+    """
+    narrow, path = min(steps, key=lambda one: (one[1].capacity_bytes_per_s, one[0]))
+    farthest = max((other for _, other in steps), key=lambda other: other.round_trip_s)
+    path = replace(path, latency_s=farthest.latency_s, round_trip_s=farthest.round_trip_s)
     choice = exchange_choice(
-        senders.context, senders.configuration, senders.counts, step, path=path, local_bytes=senders.local_bytes
+        senders.context, senders.configuration, senders.counts, narrow, path=path, local_bytes=senders.local_bytes
     )
     connections = min(senders.counts.values()) * senders.configuration.degrees.gpus_per_stage_group
-    rate = choice.effective_bytes_per_s * connections
-    return choice, min(1.0, rate / min(path.capacity_bytes_per_s, senders.cards_bytes_per_s))
+    most = min(path.capacity_bytes_per_s, senders.cards_bytes_per_s)
+    rate = choice.effective_bytes_per_s
+    wire = Wire(path, senders.cards_bytes_per_s / connections, connections, path.capacity_bytes_per_s)
+    delay_s = step_s(option_of(choice), wire, step_bytes / connections, rate)
+    return _StepTransport(choice, min(1.0, rate * connections / most), delay_s)
 
 
 def _overlap_s(context: Context, columns: Columns, stages: PoolStages, stage: int) -> float:

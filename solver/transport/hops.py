@@ -18,7 +18,7 @@ from models.transport import TransportChoice
 from solver.context import Context
 from solver.cost.collectives import boundary_message_s
 from solver.cost.columns import columns_of
-from solver.cost.fabric import fabric_of
+from solver.cost.fabric import fabric_of, share_place
 from solver.placement.fill import PooledRoute
 from solver.transport.choose import message_choice
 from solver.transport.message_paths import MessagePaths
@@ -31,11 +31,12 @@ EdgeParts = tuple[tuple[int, float], ...]
 
 @dataclass(frozen=True)
 class HopDelay:
-    """The way from `stage` to the next of one route. No `link`: both ends share a pool, only the delay counts.
+    """The way from `stage` to the next of one route. No `link`: both ends share a place, only the delay counts.
 
     `there` and `back` are the directed edges of activations and gradients, with the part of a message that each
     carries; `upwards` says that the former go to a higher rank: a link name has one queue per direction along the
-    ranks. `bottlenecks` are the edges whose share sets the rate, none where the GPUs' own cards do;
+    ranks. `choices` is their transport. `bottlenecks` are the edges whose share sets the rate, none where the GPUs' own
+    cards do;
     `num_sharers` queues are on the fullest. With several `num_turns` the replicas of the route follow each other on
     the links, `transfer_s` apart.
     """
@@ -47,14 +48,14 @@ class HopDelay:
     there: EdgeParts = ()
     back: EdgeParts = ()
     upwards: bool = True
-    choice: TransportChoice | None = None
+    choices: tuple[TransportChoice, ...] = ()
     bottlenecks: tuple[int, ...] = ()
     num_sharers: int = 1
     num_turns: int = 1
 
     def at(self, stage: int) -> HopDelay:
         """The same way from another stage."""
-        same = (self.latency_s, self.transfer_s, self.link, self.there, self.back, self.upwards, self.choice)
+        same = (self.latency_s, self.transfer_s, self.link, self.there, self.back, self.upwards, self.choices)
         return HopDelay(stage, *same, self.bottlenecks, self.num_sharers, self.num_turns)
 
     @property
@@ -124,8 +125,9 @@ def _queues(context: Context, legs: list[_Leg]) -> set[Queue]:
     """Queues of messages of one replica, there and back."""
     found: set[Queue] = set()
     for leg in legs:
-        one, other = context.pools[leg.source].place, context.pools[leg.target].place
-        if leg.source != leg.target and one != other:
+        source, target = context.pools[leg.source], context.pools[leg.target]
+        if not share_place(source, target):
+            one, other = source.place, target.place
             pair = tuple(sorted((leg.source, leg.target)))
             found |= {(one, other, pair, leg.upwards), (other, one, pair, not leg.upwards)}
     return found
@@ -186,17 +188,17 @@ class _Pricing:
 
     def _priced(self, leg: _Leg) -> HopDelay:
         source, target = self.context.pools[leg.source], self.context.pools[leg.target]
-        if source.place == target.place:
+        if share_place(source, target):
             local_s = max(
                 _local_message_s(self.context, self.configuration, end, self.message_bytes) for end in (source, target)
             )
             return HopDelay(leg.stage, local_s, 0.0, None)
         there, back = self.paths.edges(source.place, target.place), self.paths.edges(target.place, source.place)
         on_way = [edge for edge, _ in (*there, *back)]
-        choices = [self._choice(source, target, there), self._choice(target, source, back)]
-        slower = min(choices, key=lambda choice: choice.effective_bytes_per_s)
+        choices = (self._choice(source, target, there), self._choice(target, source, back))
         group = self.configuration.degrees.gpus_per_stage_group
-        rate = min(group * slower.effective_bytes_per_s, *(self.room[edge] for edge in on_way))
+        slower = min(choice.effective_bytes_per_s for choice in choices)
+        rate = min(group * slower, *(self.room[edge] for edge in on_way))
         pace = min(group * self._card_bytes_per_s(source, target), *(self.room[edge] for edge in on_way))
         steps = [choice.expected_s - choice.message_bytes / choice.effective_bytes_per_s for choice in choices]
         return HopDelay(
@@ -207,7 +209,7 @@ class _Pricing:
             there=there,
             back=back,
             upwards=leg.upwards,
-            choice=slower,
+            choices=choices,
             bottlenecks=tuple(edge for edge in on_way if self.room[edge] <= pace * (1.0 + 1e-9)),
             num_sharers=max((self.sharers[edge] for edge in on_way), default=1),
         )
@@ -245,7 +247,7 @@ def reserved_bytes_per_s(
 
 
 def _local_message_s(context: Context, configuration: Configuration, pool: Pool, message_bytes: float) -> float:
-    """Delay of a message inside one pool, where bandwidth is full: it never queues behind the next one's compute."""
+    """Delay of a message inside one place as this end sees it: it never queues behind the next one's compute."""
     columns = columns_of(configuration)
     size = np.array([message_bytes])
     return float(boundary_message_s(size, columns.tp, columns.cp, fabric_of(pool), context.stack)[0])

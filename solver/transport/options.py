@@ -13,7 +13,7 @@ from math import log2
 from typing import NamedTuple
 
 from models.cluster import LinkTechnology, LoadBalancing
-from models.transport import Reliability
+from models.transport import Reliability, TransportChoice
 from solver.network import reliability
 from solver.network.balancing import balanced_efficiency
 from solver.network.technology import (
@@ -47,6 +47,17 @@ class Option:
     def in_flight_bytes(self) -> float:
         """Window of one connection."""
         return float(self.num_queue_pairs * self.chunk_bytes * self.num_outstanding)
+
+
+def option_of(choice: TransportChoice) -> Option:
+    """The option behind a stated choice."""
+    return Option(
+        load_balancing=choice.load_balancing,
+        reliability=choice.reliability,
+        num_queue_pairs=choice.num_queue_pairs,
+        chunk_bytes=int(choice.chunk_bytes),
+        num_outstanding=choice.num_outstanding,
+    )
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,8 @@ def _optimal_parts(
 ) -> tuple[Parts, ...] | None:
     """Parts by the multi-commodity flow over edges with room that offer what the plain paths offer."""
     kinds = {_kind(topology.edges[edge]) for edge in plain.load}
+    if len({edge.technology == "tcp" for edge in map(topology.edges.__getitem__, plain.load)}) > 1:
+        return None  # a split could then join streams and queue pairs in one step
     room = capacity > FULL * topology.capacity_bytes_per_s
     kept = [index for index, edge in enumerate(topology.edges) if room[index] and _kind(edge) in kinds]
     if not set(plain.load) <= set(kept):

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from models.plan import OtherSharing, RouteTimeline
 from models.schedule import PipelineHop, PipelineProblem
+from solver.cost.fabric import share_place
 from solver.network.latency import tier_s
 from solver.verify.case import Case, Finding, Rule, differs, exceeds
 from solver.verify.joint_columns import end_with_hops
@@ -33,13 +34,13 @@ def hop_latency(case: Case) -> Iterator[Finding]:
 def hop_rate(case: Case) -> Iterator[Finding]:
     """A message takes at least its bytes over the network cards of the stage group (or its scale-up domain).
 
-    Between pools it occupies the link for that long; inside a pool the delay as a whole has to cover it.
+    Between places it occupies the link for that long; inside a place the delay as a whole has to cover it.
     """
     for boundary, hop in stated_hops(case):
         size, group = case.network.boundary_bytes(boundary), case.gpus_per_group
         rate = group * min(pool.nic_bytes_per_s_per_gpu for pool in (boundary.sender, boundary.receiver))
         stated, least = hop.transfer_s, size / rate
-        if boundary.sender.id == boundary.receiver.id:
+        if share_place(boundary.sender, boundary.receiver):
             if case.network.shares_scale_up(boundary):
                 least = size / max(rate, group * boundary.sender.gpu.scale_up_bytes_per_s)
             stated, least = hop.transfer_s + hop.latency_s, least + _least_latency_s(case, boundary)[0]
@@ -135,7 +136,7 @@ def _least_latency_s(case: Case, boundary: Boundary) -> tuple[float, float]:
     """One-way delays there and back."""
     if case.network.shares_scale_up(boundary):
         return tier_s("scale_up"), tier_s("scale_up")
-    if boundary.sender.place == boundary.receiver.place:
+    if share_place(boundary.sender, boundary.receiver):
         return tier_s("rack"), tier_s("rack")
     ends = (boundary.sender.place, boundary.receiver.place)
     return _longest_s(case, *ends), _longest_s(case, *ends[::-1])
