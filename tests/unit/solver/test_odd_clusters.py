@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from models.catalogue import named_entry
 from models.outcome import Infeasible, Planned
 from models.request import PlanRequest
 from solver.planner import plan
@@ -107,3 +108,22 @@ def test_a_target_below_the_bound_is_refused_without_trying() -> None:
         update={"kind": "fewest_gpus", "target_iteration_s": target})}))  # fmt: skip
     assert isinstance(outcome, Infeasible)
     assert outcome.reasons[0].code == "target-out-of-reach"
+
+
+MIXED_PATHS = {
+    "llama-70b-h100-b200-one-building": {"tp": [8], "cp": [1], "pp": [8, 12], "vpp": [1, 2]},
+    "llama-70b-roce-and-tcp": {"tp": [8], "cp": [1], "pp": [4, 8, 12], "vpp": [1]},
+    "qwen-32b-uneven-region": {"tp": [8], "cp": [1], "pp": [2, 4, 8], "vpp": [1]},
+    "llama-8b-cloud-zones": {"tp": [1, 2], "cp": [1], "pp": [4, 8], "vpp": [1]},
+}
+
+
+@pytest.mark.parametrize("name", MIXED_PATHS)
+def test_clusters_of_several_kinds_of_pools_and_paths_are_planned(name: str) -> None:
+    document = named_entry("examples", name)
+    document["constraints"] = {"allowed": MIXED_PATHS[name]}
+    document["options"] = {"time_limit_s": 4, "workers": 1, "reproducible": True}
+    request = PlanRequest.model_validate(document)
+    outcome = plan(request)
+    assert isinstance(outcome, Planned), outcome
+    assert judge(request, outcome.plan).violations == ()
