@@ -289,7 +289,7 @@ class _Load:
         farthest = max(_delay_s(one) for one in self.hops)
         load = float(self.carried[worst])
         room = rates[worst] / load
-        wide = min(self.leaving[name] / part for name, part in self.left.items())
+        wide = min((self.leaving[name] / part for name, part in self.left.items()), default=room)
         edges = frozenset(self.carried)
         return Way(room, load, path, max(wide / room, 1.0), edges, self.latency_s, farthest, num_places)
 

@@ -53,6 +53,11 @@ CLUSTERS: dict[str, tuple[list[Any], list[Any], list[Any]]] = {
     "nothing joins the buildings": ([building("a"), building("b")], [("a", 4), ("b", 2)], []),
     "only the region joins them": ([REGION, building("a", "r"), building("b", "r")], [("a", 4), ("b", 4)], []),
     "two GPU types in one place": ([building("a")], [("a", 3), ("a", 5, {"gpu": SLOW_GPU})], []),
+    "a pool in a building, one in its zone, and an island": (
+        [building("a"), {"id": "az", "level": "zone", "parent": "a"}, building("b")],
+        [("a", 4), ("az", 5), ("b", 8)],
+        [],
+    ),
     "a pool in the region itself": ([REGION, building("a", "r")], [("r", 4), ("a", 4)], []),
     "zones in two buildings": (
         [building("a"), building("b"), *ZONES],
