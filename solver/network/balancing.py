@@ -6,7 +6,7 @@ Owns the share of a link's capacity that synchronous flows can really use. Never
 from __future__ import annotations
 
 from functools import lru_cache
-from math import lgamma, log, sqrt
+from math import exp, lgamma, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,12 @@ from models.cluster import LoadBalancing
 
 # Above this many flows per plane the skew-corrected normal is within 0.1 % of the exact sum.
 MANY_FLOWS_PER_PLANE = 100
+# Above this many flows Edgeworth's series is within 0.01 % of the transform for any number of planes, at a tenth of its
+# time: a transform of 400,000 flows on 4,096 planes takes 60 ms, and a search asks for thousands of such numbers.
+MANY_FLOWS = 256
 _PORTION = 32  # loads whose probabilities are worked out together
 _NEGLIGIBLE = 1e-9  # probability beyond which no larger load counts
+_NOISE = 1e-6  # probability below which rounding may hide the fall
 
 
 def expected_max_load(num_flows: int, num_planes: int) -> float:
@@ -24,7 +28,7 @@ def expected_max_load(num_flows: int, num_planes: int) -> float:
 
     Exact: E[max] = sum_k P(max > k), with Levin's representation of the multinomial distribution (Annals of Statistics
     1981): P(max <= k) = P(X <= k)^m P(W_k = n) / P(Poisson(n) = n), X Poisson(n/m), W_k the sum of m such X that do not
-    exceed k, evaluated by a Fourier transform.
+    exceed k, evaluated by a Fourier transform, and for many flows by Edgeworth's series as Levin does.
     >>> round(expected_max_load(2, 2), 9), round(expected_max_load(16, 16) / 1.0, 2)
     (1.5, 3.08)
     """
@@ -43,7 +47,8 @@ def _exact_max_load(num_flows: int, num_planes: int) -> float:
     expected, first = float(lowest), lowest
     while first < num_flows:
         above = 1.0 - _probabilities_max_at_most(first, min(first + _PORTION, num_flows), num_flows, num_planes)
-        rare = np.flatnonzero(above < _NEGLIGIBLE)
+        noise = np.append(above[1:] >= above[:-1], False) & (above < _NOISE)  # P(max > k) falls with k, errors do not
+        rare = np.flatnonzero((above < _NEGLIGIBLE) | noise)
         if len(rare):
             return expected + float(above[: rare[0]].sum())
         expected += float(above.sum())
@@ -52,22 +57,59 @@ def _exact_max_load(num_flows: int, num_planes: int) -> float:
 
 
 def _probabilities_max_at_most(first: int, end: int, num_flows: int, num_planes: int) -> NDArray[np.float64]:
-    """Levin's identity for k from `first` up to `end`; the transform is so long that it folds back less than 1e-12."""
+    """Levin's identity for k from `first` up to `end`."""
     mean = num_flows / num_planes
     counts = np.arange(end)
     pmf: NDArray[np.float64] = np.exp(counts * log(mean) - mean - _log_factorials(end - 1))
     below = np.cumsum(pmf)[first:]
+    if num_flows > MANY_FLOWS:
+        hits, poisson = _sum_by_series(pmf, below, num_flows, num_planes), _sum_of_whole_by_series(num_flows)
+    else:
+        hits = _sum_by_transform(pmf, below, num_flows, num_planes)
+        poisson = exp(num_flows * log(num_flows) - num_flows - lgamma(num_flows + 1))
+    most: NDArray[np.float64] = np.minimum(1.0, np.maximum(0.0, hits) * below**num_planes / poisson)
+    return most
+
+
+def _sum_by_transform(
+    pmf: NDArray[np.float64], below: NDArray[np.float64], num_flows: int, num_planes: int
+) -> NDArray[np.float64]:
+    """P(W_k = n) for the last k of `pmf`; the transform is so long that it folds back less than 1e-12."""
+    end, first = len(pmf), len(pmf) - len(below)
+    counts = np.arange(end)
     rows = np.where(counts <= counts[first:, None], pmf, 0.0) / below[:, None]
     length = _smooth(max(end, min(num_planes * (end - 1) + 1, int(24 * sqrt(num_flows)) + 128)))
     spectrum = _power(np.fft.rfft(rows, length), num_planes)
     phase = np.exp(2j * np.pi * np.arange(spectrum.shape[1]) * (num_flows % length) / length)
     phase[1 : (length + 1) // 2] *= 2.0  # each stands for its conjugate too
-    hits = (spectrum * phase).real.sum(axis=1) / length
-    log_poisson = num_flows * log(num_flows) - num_flows - lgamma(num_flows + 1)
-    most: NDArray[np.float64] = np.minimum(
-        1.0, np.maximum(0.0, hits) * np.exp(num_planes * np.log(below) - log_poisson)
-    )
-    return most
+    hits: NDArray[np.float64] = (spectrum * phase).real.sum(axis=1) / length
+    return hits
+
+
+def _sum_by_series(
+    pmf: NDArray[np.float64], below: NDArray[np.float64], num_flows: int, num_planes: int
+) -> NDArray[np.float64]:
+    """P(W_k = n) for the last k of `pmf`, from the first four moments of a Poisson variable that does not exceed k.
+
+    With x = (n - m mu) / (sigma sqrt(m)), skewness g1 and excess kurtosis g2 of the sum: density of a standard normal
+    at x times 1 + g1 He3(x) / 6 + g2 He4(x) / 24 + g1^2 He6(x) / 72, over sigma sqrt(m) (Edgeworth 1905).
+    """
+    powers = np.arange(len(pmf), dtype=np.float64) ** np.arange(1, 5)[:, None]
+    m1, m2, m3, m4 = np.cumsum(pmf * powers, axis=1)[:, len(pmf) - len(below) :] / below
+    variance = np.maximum(m2 - m1**2, np.finfo(float).tiny)
+    skew = (m3 - 3 * m1 * m2 + 2 * m1**3) / variance**1.5 / sqrt(num_planes)
+    excess = ((m4 - 4 * m1 * m3 + 6 * m1**2 * m2 - 3 * m1**4) / variance**2 - 3.0) / num_planes
+    deviation = np.sqrt(num_planes * variance)
+    x = (num_flows - num_planes * m1) / deviation
+    he3, he4, he6 = x**3 - 3 * x, x**4 - 6 * x**2 + 3, x**6 - 15 * x**4 + 45 * x**2 - 15
+    series = 1.0 + skew * he3 / 6 + excess * he4 / 24 + skew**2 * he6 / 72
+    density: NDArray[np.float64] = np.exp(-(x**2) / 2) / sqrt(2 * np.pi) * series / deviation
+    return density
+
+
+def _sum_of_whole_by_series(num_flows: int) -> float:
+    """P(Poisson(n) = n) by the same series: skewness 1 / sqrt(n), excess kurtosis 1 / n, at x = 0."""
+    return (1.0 + 3.0 / (24 * num_flows) - 15.0 / (72 * num_flows)) / sqrt(2 * np.pi * num_flows)
 
 
 def _power(values: NDArray[np.complex128], exponent: int) -> NDArray[np.complex128]:

@@ -173,4 +173,5 @@ def _local(
     tier = context.topology.tier(pool.place, pool.place)
     places = -(-num_ranks // inside)
     wide = Communicator(dimension, collective, tier, places, level, message_bytes, inside, member)  # type: ignore[arg-type]
-    return choose_transport(wide, context.topology.path_facts(pool.place, pool.place))
+    chosen = choose_transport(wide, context.topology.path_facts(pool.place, pool.place))
+    return chosen.model_copy(update={"num_ranks": num_ranks})  # the last scale-up domain may hold fewer of them

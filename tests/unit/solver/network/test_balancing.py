@@ -60,3 +60,29 @@ def test_segment_balancing_with_one_pair_is_ecmp_or_worse():
 def test_negative_counts_are_refused():
     with pytest.raises(ValueError, match="flows >= 0"):
         balancing.expected_max_load(-1, 4)
+
+
+BY_TRANSFORM = {  # E[max] by Levin's identity with a Fourier transform: flows, planes
+    (257, 15): 24.676585,
+    (257, 76): 8.528451,
+    (257, 512): 3.690469,
+    (257, 4096): 2.149671,
+    (1000, 15): 81.211171,
+    (1000, 76): 22.659423,
+    (1000, 512): 7.375999,
+    (5000, 76): 86.120655,
+    (5000, 512): 20.551571,
+    (5000, 4096): 6.861042,
+}
+
+
+@pytest.mark.parametrize(("num_flows", "num_planes"), BY_TRANSFORM)
+def test_the_series_of_many_flows_gives_what_a_transform_does(num_flows, num_planes):
+    found = balancing.expected_max_load(num_flows, num_planes)
+    assert found == pytest.approx(BY_TRANSFORM[num_flows, num_planes], rel=1e-4)
+
+
+@pytest.mark.parametrize("num_planes", [4096, 61_440, 1_000_000])
+def test_any_number_of_flows_on_many_planes_has_an_answer(num_planes):
+    slowdowns = [balancing.collision_slowdown(1 << power, num_planes) for power in range(24)]
+    assert all(fuller <= emptier * (1 + 1e-4) for emptier, fuller in itertools.pairwise(slowdowns))
