@@ -27,9 +27,11 @@ from solver.evaluation.scheduling import Timing
 from solver.evaluation.ways import TimedWay
 from solver.evaluation.where import placement_of
 from solver.transport.choose import transport_choices
-from solver.transport.hops import queues_by_way
+from solver.transport.hops import HopDelay, queues_by_way
 from solver.transport.loads import cross_building_bytes, egress_usd, link_loads, shortage_warnings
+from solver.transport.policy import POLICY
 from solver.transport.prices import link_prices
+from solver.transport.stated import exchange_rings, message_transports
 from solver.transport.turns import choices_between_places
 from solver.verify.joint_replay import joint_replay
 from solver.verify.pipeline_shape import PipelineOrder
@@ -68,6 +70,9 @@ def plan_of(context: Context, draft: Draft, proof: Proof) -> Plan:
             across=choices_between_places(draft.traffic),
         ),
         message_splits=draft.paths.stated(_message_ways(context, draft)),
+        message_transports=message_transports(context, placement.routes, _hops_of_both_ways(draft)),
+        exchange_rings=exchange_rings(context.topology, draft.costs),
+        transport_policy=POLICY,
         link_loads=loads,
         memory=memory_of(context, draft),
         time=time,
@@ -87,6 +92,12 @@ def _message_ways(context: Context, draft: Draft) -> set[tuple[str, str]]:
     """Ways from place to place that stage messages take."""
     candidate = draft.candidate
     return set(queues_by_way(context, candidate.configuration, candidate.routes))
+
+
+def _hops_of_both_ways(draft: Draft) -> list[tuple[HopDelay, ...]]:
+    """Of every route, those of the way of sharing links that was taken, and of the other one."""
+    others = (() if one.other is None else one.other.way.delays for one in draft.timed)
+    return [(*own, *other) for own, other in zip(draft.hops, others, strict=True)]
 
 
 def _other_sharing(timed: TimedWay) -> OtherSharing | None:

@@ -15,11 +15,11 @@ from models.transport import Collective, TransportChoice
 from solver.context import Context
 from solver.cost.data_parallel import WEIGHT_BYTES
 from solver.cost.fabric import fabric_of
+from solver.network.algorithms import Communicator
 from solver.network.collectives import Level
 from solver.network.topology import PathFacts
 from solver.placement.fill import PooledRoute
 from solver.space.stages import PoolStages
-from solver.transport.algorithms import Communicator
 from solver.transport.choices import choose_scale_up, choose_transport
 
 

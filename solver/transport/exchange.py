@@ -1,7 +1,7 @@
 """The gradient exchange of every stage: inside places, across them, and when each takes the shared links.
 
 Inside a place the GPUs' own NICs work; across places one copy per place travels a ring of places, on the paths of least
-latency or, where that is faster, split over several. Eight chunks are pipelined over both. Owns these times and bytes;
+latency or, where that is faster, split over several. A few chunks are pipelined over both. Owns these times and bytes;
 never schedules an operation of the pipeline.
 """
 
@@ -20,14 +20,25 @@ from solver.context import Context
 from solver.cost.columns import ZERO1, Columns, FloatArray, columns_of
 from solver.cost.data_parallel import crossing_bytes, step_traffic
 from solver.cost.fabric import fabric_of
+from solver.network.split import Step, step_facts
 from solver.network.topology import PathFacts, Topology
 from solver.placement.fill import PooledRoute
 from solver.space.stages import PoolStages
 from solver.transport.choose import exchange_choice
-from solver.transport.ring import Ring, Step, ring_of, split_ring, step_facts
+from solver.transport.policy import POLICY
+from solver.transport.ring import Ring, ring_of, split_ring
 
-NUM_CHUNKS = 8
 LEAST_GAIN = 0.01  # of the time on the links, below which a split is not worth its paths
+
+
+@dataclass(frozen=True)
+class StepChoice:
+    """The transport of a step of a ring, connections busy at once, and the part of its rate that it reaches."""
+
+    step: Step
+    choice: TransportChoice
+    num_connections: int
+    reached: float
 
 
 @dataclass(frozen=True)
@@ -43,7 +54,12 @@ class SharedWire:
     shared_s: float
     reached: float
     bottlenecks: frozenset[int]
-    choices: tuple[TransportChoice, ...]
+    steps: tuple[StepChoice, ...]
+
+    @property
+    def choices(self) -> tuple[TransportChoice, ...]:
+        """Transports of the narrowest step of every tier."""
+        return tuple(one.choice for one in self.steps)
 
     @property
     def edge_bytes(self) -> dict[int, float]:
@@ -65,7 +81,7 @@ class ExchangeCost:
     @property
     def duration_s(self) -> float:
         """From begin to end when the links are free."""
-        return max(self.private_s, self.shared_s) + min(self.private_s, self.shared_s) / NUM_CHUNKS
+        return max(self.private_s, self.shared_s) + min(self.private_s, self.shared_s) / POLICY.num_exchange_chunks
 
 
 def exchanging_edges(context: Context, configuration: Configuration, routes: tuple[PooledRoute, ...]) -> frozenset[int]:
@@ -186,7 +202,7 @@ def _wire(senders: _Senders, ring: Ring, sent_bytes: float, capacity: FloatArray
     cards_s = sent_bytes / senders.cards_bytes_per_s
     wire_s = max(cards_s, *fill.values())
     chosen = [_step_choice(senders, *one) for one in _narrowest_by_tier(topology, ring)]
-    reached = min(part for _, part in chosen)
+    reached = min(one.reached for one in chosen)
     num_steps = 2 * (len(ring.steps) - 1)
     return SharedWire(
         ring=ring,
@@ -194,7 +210,7 @@ def _wire(senders: _Senders, ring: Ring, sent_bytes: float, capacity: FloatArray
         shared_s=wire_s / reached + num_steps * ring.farthest_s(topology),
         reached=reached,
         bottlenecks=frozenset(edge for edge, time in fill.items() if time >= wire_s * (1.0 - 1e-6)),
-        choices=tuple(choice for choice, _ in chosen),
+        steps=tuple(chosen),
     )
 
 
@@ -213,14 +229,15 @@ def _narrowest_by_tier(topology: Topology, ring: Ring) -> tuple[tuple[Step, Path
     return tuple(narrowest.values())
 
 
-def _step_choice(senders: _Senders, step: Step, path: PathFacts) -> tuple[TransportChoice, float]:
+def _step_choice(senders: _Senders, step: Step, path: PathFacts) -> StepChoice:
     """Transport of a step, and the part of its rate that it reaches: collisions, windows, headers, codes."""
     choice = exchange_choice(
         senders.context, senders.configuration, senders.counts, step, path=path, local_bytes=senders.local_bytes
     )
     connections = min(senders.counts.values()) * senders.configuration.degrees.gpus_per_stage_group
     rate = choice.effective_bytes_per_s * connections
-    return choice, min(1.0, rate / min(path.capacity_bytes_per_s, senders.cards_bytes_per_s))
+    reached = min(1.0, rate / min(path.capacity_bytes_per_s, senders.cards_bytes_per_s))
+    return StepChoice(step, choice, connections, reached)
 
 
 def _overlap_s(context: Context, columns: Columns, stages: PoolStages, stage: int) -> float:

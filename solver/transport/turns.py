@@ -16,7 +16,7 @@ from models.transport import TransportChoice
 from solver.context import Context
 from solver.placement.fill import PooledRoute
 from solver.transport.choose import message_choice
-from solver.transport.hops import HopDelay, Sharing
+from solver.transport.hops import HopDelay, Sent, Sharing
 from solver.transport.message_paths import MessagePaths
 from solver.transport.prices import Traffic
 
@@ -56,13 +56,14 @@ def in_turns(
     if route.num_replicas < 2 or not shared:
         return None
     slowest = max(shared, key=lambda hop: hop.transfer_s)
-    at_once, choice = _senders(context, configuration, route, slowest, message_bytes=message_bytes, paths=paths)
+    at_once, sent = _senders(context, configuration, route, slowest, message_bytes=message_bytes, paths=paths)
+    choice = sent.choice
     num_turns = -(-route.num_replicas // at_once)
     turn_s = _turn_s(configuration, route, slowest, choice, at_once=at_once, message_bytes=message_bytes)
     if num_turns < 2 or turn_s >= slowest.transfer_s:
         return None
     paced = tuple(
-        replace(hop, transfer_s=turn_s, num_turns=num_turns, choice=choice)
+        replace(hop, transfer_s=turn_s, num_turns=num_turns, choice=choice, turn=sent)
         if hop.link is not None and turn_s < hop.transfer_s and _keeps_pace(route, hop, turn_s, at_once)
         else hop
         for hop in delays
@@ -83,23 +84,21 @@ def _senders(
     *,
     message_bytes: float,
     paths: MessagePaths,
-) -> tuple[int, TransportChoice]:
+) -> tuple[int, Sent]:
     """How many replicas send at once, the fewest that fill the route's share, and the transport of their messages."""
-    ends = (
-        context.pools[route.pools[configuration.rank_of_stage(hop.stage)]],
-        context.pools[route.pools[configuration.rank_of_stage(hop.stage + 1)]],
-    )
+    source, target = (route.pools[configuration.rank_of_stage(hop.stage + step)] for step in (0, 1))
+    ends = context.pools[source], context.pools[target]
     path = paths.facts(*(pool.place for pool in ends))
     share = route.num_replicas * message_bytes / hop.transfer_s
     others = hop.num_sharers - route.num_replicas
-    at_once = 1
+    group, at_once = configuration.degrees.gpus_per_stage_group, 1
     while True:
         choice = message_choice(
             context, configuration, ends, message_bytes=message_bytes, sharers=max(others, 0) + at_once, path=path
         )
-        sender = configuration.degrees.gpus_per_stage_group * choice.effective_bytes_per_s
+        sender = group * choice.effective_bytes_per_s
         if at_once >= route.num_replicas or at_once * sender >= share:
-            return at_once, choice
+            return at_once, Sent(source, target, choice, (max(others, 0) + at_once) * group)
         at_once = min(max(at_once + 1, int(share // sender)), route.num_replicas)
 
 
