@@ -14,15 +14,15 @@ from functools import cached_property
 from models.cluster import Pool
 from models.transport import Connection, ExchangeRing, ExchangeStep, MessageSplit
 from solver.cost.fabric import fabric_of
-from solver.network.algorithms import Communicator, Crossing
+from solver.network.algorithms import Communicator
 from solver.network.collectives import Level
-from solver.network.connection import Wire, connection_rate_bytes_per_s, step_s
+from solver.network.connection import Wire, connection_rate_bytes_per_s
 from solver.network.split import Parts, part_by_edge, step_facts
 from solver.network.topology import PathFacts
-from solver.verify.case import Case
 from solver.verify.joint_replay import reserved_bytes_per_s
 from solver.verify.message_paths import edges_of
 from solver.verify.message_ways import option_of
+from solver.verify.reading import Reading
 
 SAME_FILL = 1e-6
 
@@ -42,7 +42,7 @@ class OnRing:
 class ExchangeWays:
     """Times and bytes of the exchanges of a plan. LookupError where the plan states no ring for a stage."""
 
-    case: Case
+    case: Reading
 
     def pools(self, stage: int) -> Mapping[str, int]:
         """Replicas of a stage by pool."""
@@ -161,18 +161,15 @@ class ExchangeWays:
             bottlenecks=frozenset(edge for edge, time in fill.items() if time >= wire_s * (1.0 - SAME_FILL)),
         )
 
-    def communicator(self, stage: int, transport: ExchangeStep) -> tuple[Communicator, Crossing[float]]:
-        """The all-reduce of the largest stage over a step of the ring, and what the step does to it."""
+    def communicator(self, stage: int, transport: ExchangeStep) -> Communicator:
+        """The all-reduce of the largest stage over a step of the ring."""
         pool, fewest = self.fewest(stage)
-        connection, option = transport.connection, option_of(transport.connection)
-        path = self.facts(self.step_between(stage, transport))
-        wire = self.wire(stage, path, connection)
-        rate = connection_rate_bytes_per_s(option, wire)
-        topology = self.case.network.topology
+        connection, topology = transport.connection, self.case.network.topology
+        wire = self.wire(stage, self.facts(self.step_between(stage, transport)), connection)
         inside = Level(
             fewest * self.case.configuration.degrees.cp, fabric_of(pool).scale_out_latency_s, wire.member_bytes_per_s
         )
-        whole = Communicator(
+        return Communicator(
             "dp",
             "all_reduce",
             topology.tier(transport.from_place, transport.to_place),
@@ -182,7 +179,6 @@ class ExchangeWays:
             connection.num_connections,
             wire.member_bytes_per_s,
         )
-        return whole, Crossing(rate, lambda size: step_s(option, wire, size, rate), option.in_flight_bytes)
 
     def largest_local_bytes(self, stage: int) -> float:
         """Gradients of the largest stage on one GPU, of the kind that holds this one."""

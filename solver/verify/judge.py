@@ -15,8 +15,10 @@ from solver.verify.case import Case, Finding, Rule
 from solver.verify.rules import (
     configuration,
     exchange,
+    exchange_times,
     hops,
     links,
+    message_times,
     paths,
     placement,
     prices,
@@ -26,6 +28,7 @@ from solver.verify.rules import (
     timelines,
     totals,
     transport,
+    transport_times,
 )
 
 RULES: Mapping[str, Rule] = {
@@ -42,6 +45,9 @@ RULES: Mapping[str, Rule] = {
     **prices.FAMILY,
     **totals.FAMILY,
     **replay.FAMILY,
+    **message_times.FAMILY,
+    **exchange_times.FAMILY,
+    **transport_times.FAMILY,
 }
 MAX_FINDINGS_PER_RULE = 25
 UNREADABLE = (LookupError, ArithmeticError, ValueError)

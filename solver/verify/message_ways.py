@@ -22,9 +22,9 @@ from solver.cost.fabric import fabric_of
 from solver.network.connection import Option, Wire, connection_rate_bytes_per_s, step_s
 from solver.network.split import step_facts
 from solver.network.topology import PathFacts
-from solver.verify.case import Case
 from solver.verify.message_paths import message_parts
 from solver.verify.network_facts import Boundary
+from solver.verify.reading import Reading
 
 SAME_PACE = 1e-9
 
@@ -80,7 +80,7 @@ def option_of(connection: Connection) -> Option:
 class MessageWays:
     """Times of the messages of a plan. LookupError where the plan states no transport for a way."""
 
-    case: Case
+    case: Reading
 
     @cached_property
     def crossing(self) -> tuple[Boundary, ...]:
@@ -201,9 +201,7 @@ class MessageWays:
     def _local_s(self, pool: Pool, size_bytes: float) -> float:
         columns = self.case.derived.columns
         size = np.array([size_bytes])
-        return float(
-            boundary_message_s(size, columns.tp, columns.cp, fabric_of(pool), self.case.derived.stack)[0]
-        )
+        return float(boundary_message_s(size, columns.tp, columns.cp, fabric_of(pool), self.case.derived.stack)[0])
 
     def turn(self, route: str) -> Turn | None:
         """The turns of a route: those of its slowest hop; None where the plan states none."""
