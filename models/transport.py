@@ -110,7 +110,9 @@ class ExchangeRing(Frozen):
 
     stages: tuple[Count, ...] = Field(min_length=1, description="Stages whose exchange takes it.", examples=[[0, 1]])
     steps: tuple[MessageSplit, ...] = Field(
-        min_length=2, description="From each place to the next, with the paths of its bytes.", examples=[[{}, {}]]
+        min_length=2,
+        description="From each place to the next, in a circle from the first by name.",
+        examples=[[{}, {}]],
     )
     transports: tuple[ExchangeStep, ...] = Field(
         min_length=1, description="The narrowest step of every tier that the ring crosses.", examples=[[{}]]

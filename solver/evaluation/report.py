@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from models.plan import (
-    Assumption,
-    LayerSplit,
     MemoryUse,
     Metrics,
     OtherSharing,
@@ -19,6 +17,7 @@ from models.plan import (
     TimeBreakdown,
     Verdict,
 )
+from models.statements import assumptions_of
 from solver.context import Context
 from solver.cost.compute import matrix_peak
 from solver.cost.flops import model_flops_per_iteration
@@ -80,7 +79,11 @@ def plan_of(context: Context, draft: Draft, proof: Proof) -> Plan:
             context, draft, cross_bytes=cross_building_bytes(context, loads), egress=egress_usd(context, loads)
         ),
         proof=proof,
-        assumptions=assumptions_of(context, draft.candidate.configuration.layer_split),
+        assumptions=assumptions_of(
+            context.stack,
+            draft.candidate.configuration.layer_split,
+            measured=bool(context.request.workload.layer_profiles),
+        ),
         warnings=shortage_warnings(context, loads),
         verdict=UNJUDGED,
         stack_profile=context.stack.name,
@@ -171,7 +174,7 @@ def time_of(draft: Draft) -> TimeBreakdown:
         expert_parallel_s=busiest.expert_s,
         bubble_s=idle_s - waiting_s,
         pipeline_s=waiting_s,
-        data_parallel_s=busiest.data_s + max(draft.iteration_s - draft.optimizer_s - pipeline_end_s, 0.0),
+        data_parallel_s=busiest.data_s + max(0.0, *(one.end_s - pipeline_end_s for one in draft.exchanges)),
         optimizer_s=draft.optimizer_s,
         total_s=draft.iteration_s,
     )
@@ -257,30 +260,3 @@ def _usd_per_million_tokens(context: Context, gpus: dict[int, int], iteration_s:
             return None
         hourly += count * price
     return (hourly * iteration_s / SECONDS_PER_HOUR + egress) / context.request.workload.tokens_per_iteration * 1e6
-
-
-LAYER_RULES: dict[LayerSplit, str] = {
-    "even": "Layers are split over stages as evenly as the ends' extra work allows.",
-    "by_gpu_type": "Layers are shared out so that the slowest pipeline rank, each on its GPU type, takes least time "
-    "within memory.",
-}
-
-
-def assumptions_of(context: Context, layer_split: LayerSplit) -> tuple[Assumption, ...]:
-    """The constants of the stack profile with their evidence, and the rules of the model."""
-    constants = [
-        Assumption(what=f"{name} = {value.value:g}", origin=value.origin, source=value.source)
-        for name, value in context.stack
-        if hasattr(value, "origin")
-    ]
-    rules = [
-        Assumption(what=LAYER_RULES[layer_split], origin="derived"),
-        Assumption(
-            what="Every replica keeps an equal share of each link it uses for the whole iteration.", origin="derived"
-        ),
-        Assumption(what="Gradients leave with the last weight gradient, less the stack's overlap.", origin="derived"),
-        Assumption(what="GPU peaks and memory as the cluster states them.", origin="request"),
-    ]
-    if context.request.workload.layer_profiles:
-        rules.append(Assumption(what="Layer times measured by the user replace the formulas.", origin="measured"))
-    return (*rules, *constants)

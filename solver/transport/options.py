@@ -16,14 +16,13 @@ from solver.network.connection import Option
 from solver.network.technology import (
     CHUNK_BYTES,
     MAX_IN_FLIGHT_BYTES,
+    OUTSTANDING,
+    QUEUE_PAIRS,
     TECHNOLOGIES,
     load_balancing_options,
     reliability_options,
 )
 from solver.network.topology import PathFacts
-
-OUTSTANDING = (1, 4, 8, 32, 128)
-QUEUE_PAIRS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class Offers(NamedTuple):

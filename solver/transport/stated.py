@@ -43,7 +43,7 @@ def message_transports(
 
 
 def exchange_rings(topology: Topology, costs: tuple[ExchangeCost, ...]) -> tuple[ExchangeRing, ...]:
-    """One per ring with its transports, and the stages that take it."""
+    """One per ring with its transports, and the stages that take it. A ring is told from its first place by name."""
     stages: dict[tuple[object, ...], list[int]] = {}
     wires: dict[tuple[object, ...], SharedWire] = {}
     for stage, cost in enumerate(costs):
@@ -55,9 +55,11 @@ def exchange_rings(topology: Topology, costs: tuple[ExchangeCost, ...]) -> tuple
 
 
 def _ring(topology: Topology, wire: SharedWire, stages: list[int]) -> ExchangeRing:
+    steps = [stated_split(topology, *pair) for pair in zip(wire.ring.steps, wire.ring.parts, strict=True)]
+    first = min(range(len(steps)), key=lambda one: steps[one].from_place)
     return ExchangeRing(
         stages=tuple(stages),
-        steps=tuple(stated_split(topology, *pair) for pair in zip(wire.ring.steps, wire.ring.parts, strict=True)),
+        steps=(*steps[first:], *steps[:first]),
         transports=tuple(
             ExchangeStep(
                 from_place=one.step[0],

@@ -38,6 +38,14 @@ class Case(Reading):
         """Times of the exchanges of gradients."""
         return ExchangeWays(self)
 
+    @cached_property
+    def exchanging_at_once(self) -> ExchangeWays:
+        """Times of the exchanges if the messages of all replicas were sent at once: what schedules are made for."""
+        if not any(one.stagger_s for one in self.plan.timelines):
+            return self.exchanging
+        hops = {route: iter(self.messages.hops(route, None)) for route in self.pools_by_route}
+        return ExchangeWays(self, tuple((one, next(hops[one.route])) for one in self.network.boundaries))
+
 
 Rule = Callable[[Case], Iterable[Finding]]
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from models.cluster import Pool
+from models.schedule import PipelineHop
 from models.transport import Connection, ExchangeRing, ExchangeStep, MessageSplit
 from solver.cost.fabric import fabric_of
 from solver.network.algorithms import Communicator
@@ -22,6 +23,7 @@ from solver.network.topology import PathFacts
 from solver.verify.joint_replay import reserved_bytes_per_s
 from solver.verify.message_paths import edges_of
 from solver.verify.message_ways import option_of
+from solver.verify.network_facts import Boundary
 from solver.verify.reading import Reading
 
 SAME_FILL = 1e-6
@@ -40,9 +42,13 @@ class OnRing:
 
 @dataclass(frozen=True)
 class ExchangeWays:
-    """Times and bytes of the exchanges of a plan. LookupError where the plan states no ring for a stage."""
+    """Times and bytes of the exchanges of a plan, beside the stated hops or others.
+
+    LookupError where the plan states no ring for a stage.
+    """
 
     case: Reading
+    hops: tuple[tuple[Boundary, PipelineHop], ...] | None = None
 
     def pools(self, stage: int) -> Mapping[str, int]:
         """Replicas of a stage by pool."""
@@ -118,7 +124,7 @@ class ExchangeWays:
     def _left_bytes_per_s(self) -> list[float]:
         """What the messages of all queues leave of every edge."""
         capacity = self.case.network.topology.capacity_bytes_per_s
-        left: list[float] = (capacity - reserved_bytes_per_s(self.case)).tolist()
+        left: list[float] = (capacity - reserved_bytes_per_s(self.case, self.hops)).tolist()
         return left
 
     def left_bytes_per_s(self, edge: int) -> float:

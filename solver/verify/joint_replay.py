@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -154,10 +154,13 @@ def _network(case: Reading, routes: list[str]) -> Network:
     return Network(weight, volume, tail, cap, floor, flat, part_of, offsets, capacity, hold, left, armed)
 
 
-def reserved_bytes_per_s(case: Reading) -> Floats:
-    """Rate that message queues keep of every edge: of each link name and direction along the ranks the fastest."""
+def reserved_bytes_per_s(case: Reading, hops: Iterable[tuple[Boundary, PipelineHop]] | None = None) -> Floats:
+    """Rate that message queues keep of every edge: of each link name and direction along the ranks the fastest.
+
+    `hops` stand for the stated ones.
+    """
     queues: dict[tuple[int, str, str, bool], float] = {}
-    for boundary, hop in stated_hops(case):
+    for boundary, hop in stated_hops(case) if hops is None else hops:
         if hop.occupancy_s == 0:
             continue
         at_once = -(-case.route_by_id[boundary.route].num_replicas // hop.num_sharing_replicas)

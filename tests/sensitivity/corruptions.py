@@ -80,7 +80,7 @@ def _forgeries(value: Any, members: tuple[Any, ...]) -> Iterator[tuple[str, Any]
         yield from (("other member", one) for one in members if one != value)
         if not members:
             yield "other text", value + "x"
-            yield "no text", ""
+            yield from ((how, new) for how, new in (("no text", ""),) if new != value)
     elif isinstance(value, list):
         yield from _of_list(value)
     elif value is None:

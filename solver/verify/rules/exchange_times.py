@@ -46,6 +46,8 @@ def _faults(case: Case, ring: ExchangeRing) -> Iterator[str]:
     starts = [step.from_place for step in ring.steps]
     if [step.to_place for step in ring.steps] != [*starts[1:], starts[0]]:
         yield "its steps do not follow each other"
+    if starts[0] != min(starts) or list(ring.stages) != sorted(ring.stages):
+        yield f"begins in {starts[0]}, with stage {ring.stages[0]}"
     places = {case.exchanging.places(stage) for stage in ring.stages}
     if places != {frozenset(starts)} or len(set(starts)) < len(starts):
         yield f"visits {', '.join(starts)}"

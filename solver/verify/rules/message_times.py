@@ -13,6 +13,8 @@ from models.transport import Connection, TransportChoice
 from solver.network.technology import (
     CHUNK_BYTES,
     MAX_IN_FLIGHT_BYTES,
+    OUTSTANDING,
+    QUEUE_PAIRS,
     TECHNOLOGIES,
     load_balancing_options,
     reliability_options,
@@ -27,11 +29,20 @@ def unoffered(path: PathFacts, connection: Connection | TransportChoice) -> Iter
     balancing = load_balancing_options(path.technology, path.load_balancing, out_of_order_receivers=reordering)
     if connection.load_balancing not in balancing:
         yield f"{connection.load_balancing}, its path offers {', '.join(balancing)}"
+    elif path.planes == 1 and connection.load_balancing != balancing[0]:
+        yield f"{connection.load_balancing} on one plane, where nothing collides; the plainest is {balancing[0]}"
     recovery = reliability_options(path.technology, connection.load_balancing, out_of_order_receivers=reordering)
     if connection.reliability not in recovery:
         yield f"{connection.reliability}, with {connection.load_balancing} its path has {', '.join(recovery)}"
-    if connection.chunk_bytes not in CHUNK_BYTES:
-        yield f"chunks of {connection.chunk_bytes} B, possible are {', '.join(map(str, CHUNK_BYTES))}"
+    elif path.loss_probability == 0 and connection.reliability != recovery[0]:
+        yield f"{connection.reliability} where nothing is lost; the plainest is {recovery[0]}"
+    for name, value, sizes in (
+        ("chunks", connection.chunk_bytes, CHUNK_BYTES),
+        ("queue pairs", connection.num_queue_pairs, QUEUE_PAIRS),
+        ("chunks in flight", connection.num_outstanding, OUTSTANDING),
+    ):
+        if value not in sizes:
+            yield f"{value:g} {name}, configured are {', '.join(map(str, sizes))}"
     if connection.num_queue_pairs > limits.max_queue_pairs or connection.num_outstanding > limits.max_outstanding:
         yield (
             f"{connection.num_queue_pairs} queue pairs with {connection.num_outstanding} chunks each,"
