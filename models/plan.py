@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from models.base import Bytes, Count, Frozen, Name, PositiveCount, Seconds, Usd
 from models.cluster import PlaceId
 from models.schedule import PipelineHop, PipelineProblem, PipelineSchedule
-from models.transport import LinkLoad, MessageSplit, TransportChoice
+from models.transport import ExchangeRing, LinkLoad, MessageSplit, MessageTransport, TransportChoice
 from models.workload import Recompute
 
 Sharding = Literal["ddp", "zero1", "fsdp", "hsdp"]
@@ -185,9 +185,22 @@ class StageExchange(Frozen):
         description="Time on links between places, taken alone; 0 if it leaves none.", examples=[0.06]
     )
     end_s: Seconds = Field(
-        description="max(last_weight_grad_end_s, start_s + max(private_s, shared_s) + min(private_s, shared_s) / 8): "
-        "eight chunks are pipelined over both.",
+        description="max(last_weight_grad_end_s, start_s + max(private_s, shared_s) + min(private_s, shared_s) / "
+        "num_exchange_chunks): chunks are pipelined over both.",
         examples=[6.24],
+    )
+
+
+class TransportPolicy(Frozen):
+    """What the plan fixes in advance about sharing links; every time between places follows from it."""
+
+    num_exchange_chunks: Annotated[int, Field(ge=1, le=1024)] = Field(
+        8, description="Chunks of an exchange, pipelined over the cards inside places and the links.", examples=[8]
+    )
+    exchange_share: Annotated[float, Field(gt=0, lt=1, json_schema_extra={"unit": "1"})] = Field(
+        0.5,
+        description="Of a link that carries both, what stage messages leave to the exchange of gradients.",
+        examples=[0.5],
     )
 
 
@@ -308,12 +321,32 @@ class Violation(Frozen):
     detail: str = Field(max_length=600, description="The numbers that clash.", examples=["9000 GPUs used, 8192 free"])
 
 
+class Unjudged(Frozen):
+    """A field that the judge neither derived nor checked, and why."""
+
+    pointer: str = Field(
+        max_length=300,
+        description="JSON Pointer (RFC 6901) of the field; all inside it counts.",
+        examples=["/convergence"],
+    )
+    reason: str = Field(
+        max_length=600, description="Why, and what the judge could confirm.", examples=["the search is not repeated"]
+    )
+
+
 class Verdict(Frozen):
     """What the judge says of the plan."""
 
     accepted: bool = Field(description="No rule is broken.", examples=[True])
     rules_checked: tuple[Name, ...] = Field(description="Rules that were checked.", examples=[["pool-capacity"]])
     violations: tuple[Violation, ...] = Field((), max_length=1000, description="Rules that are broken.", examples=[[]])
+    unjudged: tuple[Unjudged, ...] = Field(
+        (),
+        max_length=10_000,
+        description="What the judge did not derive anew; every other figure follows from the request and the plan's "
+        "own decisions.",
+        examples=[[{"pointer": "/convergence", "reason": "the search is not repeated"}]],
+    )
 
 
 class Metrics(Frozen):
@@ -350,6 +383,15 @@ class Plan(Frozen):
         (),
         description="Ways on which stage messages are split over paths; on others they take that of least latency.",
         examples=[[]],
+    )
+    message_transports: tuple[MessageTransport, ...] = Field(
+        (), description="How stage messages travel between pools in different places.", examples=[[]]
+    )
+    exchange_rings: tuple[ExchangeRing, ...] = Field(
+        (), description="Rings of places that gradients travel.", examples=[[]]
+    )
+    transport_policy: TransportPolicy = Field(
+        default=TransportPolicy(), description="How links are shared.", examples=[{}]
     )
     link_loads: tuple[LinkLoad, ...] = Field(description="What every used link carries.", examples=[[]])
     memory: tuple[MemoryUse, ...] = Field(min_length=1, description="Peak memory per pipeline rank.", examples=[[{}]])

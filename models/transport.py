@@ -20,19 +20,8 @@ Rate = Annotated[float, Field(ge=0, le=1e18, json_schema_extra={"unit": "B/s"})]
 Price = Annotated[float, Field(ge=0, json_schema_extra={"unit": "s/GB"})]
 
 
-class PlacePair(Frozen):
-    """Two places, the first of which sends to the second."""
-
-    from_place: Name = Field(description="Place that sends.", examples=["b0"])
-    to_place: Name = Field(description="Place that receives.", examples=["b1"])
-
-
 class TransportChoice(Frozen):
-    """The transport of one communicator on one tier, with the reason.
-
-    Between places one choice serves the pairs that it names; where links of different kinds need different transport,
-    the same communicator has several choices.
-    """
+    """The transport of one communicator on one tier, with the reason."""
 
     dimension: Dimension = Field(description="Parallel dimension of the communicator.", examples=["dp"])
     collective: Collective = Field(description="What it does.", examples=["all_reduce"])
@@ -47,12 +36,8 @@ class TransportChoice(Frozen):
     reliability: Reliability = Field(description="Loss recovery.", examples=["selective_repeat"])
     expected_s: Seconds = Field(description="Time of one operation under the plan's loads.", examples=[0.012])
     effective_bytes_per_s: Rate = Field(description="Rate that one member sees.", examples=[4.2e10])
-    place_pairs: tuple[PlacePair, ...] = Field(
-        (),
-        max_length=100_000,
-        description="Pairs of places whose traffic it serves; time and rate are those of the slowest. Empty inside a "
-        "place.",
-        examples=[[{"from_place": "b0", "to_place": "b1"}]],
+    num_slices: PositiveCount = Field(
+        1, description="Slices that a hierarchical algorithm pipelines over its two levels.", examples=[8]
     )
     reason: str = Field(
         max_length=600, description="Why this choice won, with the numbers.", examples=["spray: no collisions"]
@@ -83,6 +68,55 @@ class MessageSplit(Frozen):
     from_place: Name = Field(description="Place that sends.", examples=["b0"])
     to_place: Name = Field(description="Place that receives.", examples=["b1"])
     paths: tuple[MessagePath, ...] = Field(min_length=1, max_length=256, description="Its paths.", examples=[[{}]])
+
+
+class Connection(Frozen):
+    """How every connection of a communicator sends on one way between places."""
+
+    num_connections: PositiveCount = Field(
+        description="Connections that are busy on the way at the same time, those of other replicas included.",
+        examples=[64],
+    )
+    load_balancing: LoadBalancing = Field(description="How flows are spread over planes.", examples=["spray"])
+    reliability: Reliability = Field(description="Loss recovery.", examples=["selective_repeat"])
+    num_queue_pairs: PositiveCount = Field(description="Queue pairs per connection.", examples=[16])
+    chunk_bytes: PositiveCount = Field(description="Size of one chunk on the wire.", examples=[1048576])
+    num_outstanding: PositiveCount = Field(description="Chunks in flight per queue pair.", examples=[32])
+
+
+class MessageTransport(Frozen):
+    """How stage messages travel from one pool to another in another place."""
+
+    from_pool: Name = Field(description="Pool that sends.", examples=["p0"])
+    to_pool: Name = Field(description="Pool that receives.", examples=["p1"])
+    route: Name | None = Field(
+        None,
+        description="Route whose replicas take turns, with the connections of one turn; null: all send at once.",
+        examples=[None],
+    )
+    connection: Connection = Field(description="How each GPU of a stage group sends.", examples=[{}])
+
+
+class ExchangeStep(Frozen):
+    """How a step of a ring of places travels: the narrowest of its tier stands for all of that tier."""
+
+    from_place: Name = Field(description="Place that sends.", examples=["b0"])
+    to_place: Name = Field(description="Place that receives.", examples=["b1"])
+    connection: Connection = Field(description="How each GPU of the place with fewest replicas sends.", examples=[{}])
+
+
+class ExchangeRing(Frozen):
+    """The ring of places that the exchanges of some stages travel, one copy of the gradients per place."""
+
+    stages: tuple[Count, ...] = Field(min_length=1, description="Stages whose exchange takes it.", examples=[[0, 1]])
+    steps: tuple[MessageSplit, ...] = Field(
+        min_length=2,
+        description="From each place to the next, in a circle from the first by name.",
+        examples=[[{}, {}]],
+    )
+    transports: tuple[ExchangeStep, ...] = Field(
+        min_length=1, description="The narrowest step of every tier that the ring crosses.", examples=[[{}]]
+    )
 
 
 class LinkFlow(Frozen):

@@ -27,7 +27,7 @@ from models.plan import (
 )
 from models.request import PlanRequest
 from models.schedule import PipelineProblem, PipelineRank, PipelineStage
-from models.transport import LinkFlow, LinkLoad, PlacePair, TransportChoice
+from models.transport import LinkFlow, LinkLoad, TransportChoice
 from solver.cost.flops import model_flops_per_iteration
 from tests.build_costs import MIXED, STACK, Costs, Forgery, Routes
 from tests.build_loads import valued
@@ -244,34 +244,12 @@ def _transport(costs: Costs) -> tuple[TransportChoice, ...]:
     choices = [
         _choice("tp", "all_reduce", "scale_up"),
         _choice("pp", "send_recv", "building", **message),
-        _choice("pp", "send_recv", "cross_building", place_pairs=_pairs(_message_ways(costs)), **message),
-        _choice(
-            "dp",
-            "all_reduce",
-            "cross_building",
-            num_ranks=4,
-            algorithm="hierarchical",
-            place_pairs=_pairs(_exchange_ways(costs)),
-        ),
+        _choice("pp", "send_recv", "cross_building", **message),
+        _choice("dp", "all_reduce", "cross_building", num_ranks=4, algorithm="hierarchical"),
     ]
     if degrees.ep > 1:
         choices.append(_choice("ep", "all_to_all", "building", num_ranks=degrees.ep, algorithm="direct"))
     return tuple(choices)
-
-
-def _message_ways(costs: Costs) -> set[tuple[str, str]]:
-    ways = {way for _, places, _ in costs.routes for way in pairwise(places) if way[0] != way[1]}
-    return ways | {way[::-1] for way in ways}
-
-
-def _exchange_ways(costs: Costs) -> set[tuple[str, str]]:
-    """Of a ring through the places of every rank."""
-    rings = [sorted(costs.num_replicas(rank)) for rank in range(costs.configuration.degrees.pp)]
-    return {way for ring in rings if len(ring) > 1 for way in pairwise([*ring, ring[0]])}
-
-
-def _pairs(ways: set[tuple[str, str]]) -> tuple[PlacePair, ...]:
-    return tuple(PlacePair(from_place=source, to_place=target) for source, target in sorted(ways))
 
 
 def _memory(costs: Costs, timelines: tuple[RouteTimeline, ...]) -> tuple[MemoryUse, ...]:

@@ -17,6 +17,7 @@ from models.schedule import (
     PipelineRank,
     PipelineStage,
 )
+from models.statements import EXCHANGE_LINK
 from solver.context import Context
 from solver.evaluation.candidate import Candidate
 from solver.evaluation.scheduling import Scheduler, Timing, sparing
@@ -29,8 +30,6 @@ from solver.transport.hops import HopDelay, queues_by_way, reserved_bytes_per_s,
 from solver.transport.message_paths import MessagePaths, split_paths
 from solver.transport.prices import Traffic
 from solver.transport.turns import Turns, in_turns
-
-EXCHANGE_LINK = "gradient exchange"
 
 
 @dataclass(frozen=True, eq=False)

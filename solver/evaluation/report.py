@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from models.plan import (
-    Assumption,
-    LayerSplit,
     MemoryUse,
     Metrics,
     OtherSharing,
@@ -19,6 +17,7 @@ from models.plan import (
     TimeBreakdown,
     Verdict,
 )
+from models.statements import assumptions_of
 from solver.context import Context
 from solver.cost.compute import matrix_peak
 from solver.cost.flops import model_flops_per_iteration
@@ -27,9 +26,11 @@ from solver.evaluation.scheduling import Timing
 from solver.evaluation.ways import TimedWay
 from solver.evaluation.where import placement_of
 from solver.transport.choose import transport_choices
-from solver.transport.hops import queues_by_way
+from solver.transport.hops import HopDelay, queues_by_way
 from solver.transport.loads import cross_building_bytes, egress_usd, link_loads, shortage_warnings
+from solver.transport.policy import POLICY
 from solver.transport.prices import link_prices
+from solver.transport.stated import exchange_rings, message_transports
 from solver.transport.turns import choices_between_places
 from solver.verify.joint_replay import joint_replay
 from solver.verify.pipeline_shape import PipelineOrder
@@ -68,6 +69,9 @@ def plan_of(context: Context, draft: Draft, proof: Proof) -> Plan:
             across=choices_between_places(draft.traffic),
         ),
         message_splits=draft.paths.stated(_message_ways(context, draft)),
+        message_transports=message_transports(context, placement.routes, _hops_of_both_ways(draft)),
+        exchange_rings=exchange_rings(context.topology, draft.costs),
+        transport_policy=POLICY,
         link_loads=loads,
         memory=memory_of(context, draft),
         time=time,
@@ -75,7 +79,11 @@ def plan_of(context: Context, draft: Draft, proof: Proof) -> Plan:
             context, draft, cross_bytes=cross_building_bytes(context, loads), egress=egress_usd(context, loads)
         ),
         proof=proof,
-        assumptions=assumptions_of(context, draft.candidate.configuration.layer_split),
+        assumptions=assumptions_of(
+            context.stack,
+            draft.candidate.configuration.layer_split,
+            measured=bool(context.request.workload.layer_profiles),
+        ),
         warnings=shortage_warnings(context, loads),
         verdict=UNJUDGED,
         stack_profile=context.stack.name,
@@ -87,6 +95,12 @@ def _message_ways(context: Context, draft: Draft) -> set[tuple[str, str]]:
     """Ways from place to place that stage messages take."""
     candidate = draft.candidate
     return set(queues_by_way(context, candidate.configuration, candidate.routes))
+
+
+def _hops_of_both_ways(draft: Draft) -> list[tuple[HopDelay, ...]]:
+    """Of every route, those of the way of sharing links that was taken, and of the other one."""
+    others = (() if one.other is None else one.other.way.delays for one in draft.timed)
+    return [(*own, *other) for own, other in zip(draft.hops, others, strict=True)]
 
 
 def _other_sharing(timed: TimedWay) -> OtherSharing | None:
@@ -160,7 +174,7 @@ def time_of(draft: Draft) -> TimeBreakdown:
         expert_parallel_s=busiest.expert_s,
         bubble_s=idle_s - waiting_s,
         pipeline_s=waiting_s,
-        data_parallel_s=busiest.data_s + max(draft.iteration_s - draft.optimizer_s - pipeline_end_s, 0.0),
+        data_parallel_s=busiest.data_s + max(0.0, *(one.end_s - pipeline_end_s for one in draft.exchanges)),
         optimizer_s=draft.optimizer_s,
         total_s=draft.iteration_s,
     )
@@ -246,30 +260,3 @@ def _usd_per_million_tokens(context: Context, gpus: dict[int, int], iteration_s:
             return None
         hourly += count * price
     return (hourly * iteration_s / SECONDS_PER_HOUR + egress) / context.request.workload.tokens_per_iteration * 1e6
-
-
-LAYER_RULES: dict[LayerSplit, str] = {
-    "even": "Layers are split over stages as evenly as the ends' extra work allows.",
-    "by_gpu_type": "Layers are shared out so that the slowest pipeline rank, each on its GPU type, takes least time "
-    "within memory.",
-}
-
-
-def assumptions_of(context: Context, layer_split: LayerSplit) -> tuple[Assumption, ...]:
-    """The constants of the stack profile with their evidence, and the rules of the model."""
-    constants = [
-        Assumption(what=f"{name} = {value.value:g}", origin=value.origin, source=value.source)
-        for name, value in context.stack
-        if hasattr(value, "origin")
-    ]
-    rules = [
-        Assumption(what=LAYER_RULES[layer_split], origin="derived"),
-        Assumption(
-            what="Every replica keeps an equal share of each link it uses for the whole iteration.", origin="derived"
-        ),
-        Assumption(what="Gradients leave with the last weight gradient, less the stack's overlap.", origin="derived"),
-        Assumption(what="GPU peaks and memory as the cluster states them.", origin="request"),
-    ]
-    if context.request.workload.layer_profiles:
-        rules.append(Assumption(what="Layer times measured by the user replace the formulas.", origin="measured"))
-    return (*rules, *constants)

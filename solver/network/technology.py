@@ -24,6 +24,8 @@ class Technology:
 
 
 CHUNK_BYTES = (131072, 524288, 1048576, 4194304)
+OUTSTANDING = (1, 4, 8, 32, 128)  # chunks in flight per queue pair
+QUEUE_PAIRS = (1, 2, 4, 8, 16, 32, 64, 128)  # per connection
 MAX_IN_FLIGHT_BYTES = 2.0**31  # per connection; 16 QPs x 128 x 1 MiB, the ceiling of a shipped RDMA transport (CTran)
 
 TECHNOLOGIES: dict[LinkTechnology, Technology] = {

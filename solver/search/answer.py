@@ -12,6 +12,7 @@ import numpy as np
 
 from models.outcome import Planned, Progress
 from models.plan import Plan, Proof
+from models.statements import PROVEN
 from solver.baselines.run import Tried, baseline_of
 from solver.context import Context
 from solver.evaluation.draft import Draft
@@ -21,7 +22,7 @@ from solver.explain.one_building import one_building_s
 from solver.frontier import Frontier
 from solver.search.history import History
 from solver.search.hooks import Hooks
-from solver.search.incumbent import PROVEN, Incumbent
+from solver.search.incumbent import Incumbent
 from solver.space.bounds import speed_of_light_s
 
 

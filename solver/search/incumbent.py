@@ -14,19 +14,6 @@ from solver.evaluation.report import draft_cross_building_bytes, exceeds_traffic
 from solver.objective import Goal
 from solver.verify.judge import judge
 
-PROVEN = {
-    "iteration_time": "No configuration of the space, on any placement, transport or schedule of the stated model, "
-    "beats the bound; of distance it counts the bytes and delays that no placement avoids.",
-    "cost_per_token": "The gap is that of the cost; the bound is the iteration time at which this plan would reach the "
-    "least cost that any configuration of the space may have.",
-    "fewest_gpus": "The gap is that of the number of GPUs; the bound is the iteration time scaled by the fewest GPUs "
-    "that may reach the target over those used.",
-    "least_cross_building_traffic": "The gap is that of the bytes between buildings; the bound is the iteration time "
-    "scaled by the fewest bytes that any configuration which may reach the target has to send: none if its GPUs fit "
-    "into one building, else the gradients or the stage messages over one boundary between two. More than two "
-    "buildings, detours and links that are too thin for the target are not in it.",
-}
-
 
 @dataclass
 class Incumbent:

@@ -13,12 +13,13 @@ import numpy as np
 
 from models.transport import Algorithm, Reliability, TransportChoice
 from solver.network import fabrics
+from solver.network.algorithms import NUM_SLICES, Communicator, Crossing, algorithm_s, algorithms
 from solver.network.balancing import balanced_efficiency, ecmp_efficiency
 from solver.network.collectives import bus_factor
+from solver.network.connection import Option, Wire, connection_rate_bytes_per_s, step_s
 from solver.network.technology import CHUNK_BYTES
 from solver.network.topology import PathFacts
 from solver.network.transfer import bandwidth_delay_product_bytes, windowed_rate_bytes_per_s
-from solver.transport.algorithms import NUM_SLICES, Communicator, Crossing, algorithm_s, algorithms
 from solver.transport.option_columns import (
     FloatArray,
     IntArray,
@@ -28,7 +29,7 @@ from solver.transport.option_columns import (
     rates_bytes_per_s,
     steps_s,
 )
-from solver.transport.options import Option, Wire, connection_rate_bytes_per_s, options, step_s
+from solver.transport.options import options
 
 # A plainer option (fewer queue pairs, smaller window) is taken when it costs less than this.
 _PLAINNESS = 2e-3
@@ -70,6 +71,7 @@ def choose_transport(
         load_balancing=best.option.load_balancing,
         reliability=best.option.reliability,
         expected_s=best.time_s,
+        num_slices=best.num_slices,
         effective_bytes_per_s=best.rate_bytes_per_s,
         reason=_reason(communicator, wire, best),
     )

@@ -7,21 +7,20 @@ Owns which communicators exist, how large their messages are and how many use a 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
 
 from models.cluster import Pool
 from models.plan import Configuration
-from models.transport import Collective, PlacePair, TransportChoice
+from models.transport import Collective, TransportChoice
 from solver.context import Context
 from solver.cost.data_parallel import WEIGHT_BYTES
 from solver.cost.fabric import fabric_of, share_place
+from solver.network.algorithms import Communicator
 from solver.network.collectives import Level
 from solver.network.topology import PathFacts
 from solver.placement.fill import PooledRoute
 from solver.space.stages import PoolStages
-from solver.transport.algorithms import Communicator
 from solver.transport.choices import choose_scale_up, choose_transport
 
 
@@ -40,20 +39,13 @@ def message_choice(
     """
     group = configuration.degrees.gpus_per_stage_group
     source, target = ends
-    slower = _slower_card(ends)
+    slower = min(source.nic_bytes_per_s_per_gpu, target.nic_bytes_per_s_per_gpu)
     tier = context.topology.tier(source.place, target.place)
     member = slower * context.stack.point_to_point_efficiency.value
     communicator = Communicator(
         "pp", "send_recv", tier, 2, Level(1, 0.0, member), message_bytes / group, max(sharers, 1) * group, member
     )
-    chosen = choose_transport(communicator, path or context.topology.path_facts(source.place, target.place))
-    return chosen if share_place(source, target) else between(chosen, [(source.place, target.place)])
-
-
-def between(choice: TransportChoice, ways: Iterable[tuple[str, str]]) -> TransportChoice:
-    """The choice with the places that it serves."""
-    pairs = tuple(PlacePair(from_place=source, to_place=target) for source, target in ways)
-    return choice.model_copy(update={"place_pairs": pairs})
+    return choose_transport(communicator, path or context.topology.path_facts(source.place, target.place))
 
 
 def exchange_choice(
@@ -87,23 +79,12 @@ def transport_choices(
     across: tuple[TransportChoice, ...],
 ) -> tuple[TransportChoice, ...]:
     """One choice per dimension, collective and tier: those between places as timed, and those inside."""
-    alike: dict[tuple[Any, ...], list[TransportChoice]] = {}
+    chosen: dict[tuple[str, str, str], TransportChoice] = {}
     for choice in (*across, *_inside(context, configuration, routes, stages)):
-        alike.setdefault(_settings(choice), []).append(choice)
-    return tuple(_one_of(alike[key]) for key in sorted(alike))
-
-
-def _settings(choice: TransportChoice) -> tuple[Any, ...]:
-    """What a communicator is told: choices that agree in it are stated as one."""
-    options = (choice.load_balancing, choice.reliability, choice.num_queue_pairs, choice.num_outstanding)
-    return (choice.dimension, choice.collective, choice.tier, choice.algorithm, choice.chunk_bytes, *options)
-
-
-def _one_of(alike: list[TransportChoice]) -> TransportChoice:
-    """The slowest of choices with the same settings, for all the places that they serve."""
-    slowest = max(alike, key=lambda choice: choice.expected_s)
-    pairs = {(pair.from_place, pair.to_place) for choice in alike for pair in choice.place_pairs}
-    return between(slowest, sorted(pairs))
+        key = (choice.dimension, choice.collective, choice.tier)
+        if key not in chosen or choice.expected_s > chosen[key].expected_s:
+            chosen[key] = choice
+    return tuple(chosen[key] for key in sorted(chosen))
 
 
 def _inside(
@@ -133,14 +114,10 @@ def _inside(
                 context, pool, "dp", collective, num_ranks=replicas, spacing=degrees.tp, message_bytes=size * share
             )
     ends = {pair for route in routes for pair in pairwise(context.pools[one] for one in route.pools)}
-    local = [pair for pair in ends if share_place(*pair)]
-    if local:
-        slowest = min(local, key=lambda pair: (_slower_card(pair), pair[0].id, pair[1].id))
-        yield message_choice(context, configuration, slowest, message_bytes=float(cost.boundary_bytes.max()), sharers=1)
-
-
-def _slower_card(ends: tuple[Pool, Pool]) -> float:
-    return min(pool.nic_bytes_per_s_per_gpu for pool in ends)
+    if any(share_place(*pair) for pair in ends):
+        yield message_choice(
+            context, configuration, (pool, pool), message_bytes=float(cost.boundary_bytes.max()), sharers=1
+        )
 
 
 def _gradient_collectives(configuration: Configuration, gradient_bytes: float) -> list[tuple[Collective, float]]:
@@ -172,6 +149,5 @@ def _local(
     level = Level(inside, fabric.scale_up_latency_s, fabric.scale_up_bytes_per_s)
     tier = context.topology.tier(pool.place, pool.place)
     places = -(-num_ranks // inside)
-    wide = Communicator(dimension, collective, tier, places, level, message_bytes, inside, member)  # type: ignore[arg-type]
-    chosen = choose_transport(wide, context.topology.path_facts(pool.place, pool.place))
-    return chosen.model_copy(update={"num_ranks": num_ranks})  # the last scale-up domain may hold fewer of them
+    wide = Communicator(dimension, collective, tier, places, level, message_bytes, inside, member, num_ranks)  # type: ignore[arg-type]
+    return choose_transport(wide, context.topology.path_facts(pool.place, pool.place))

@@ -1,7 +1,7 @@
 """The gradient exchange of every stage: inside places, across them, and when each takes the shared links.
 
 Inside a place the GPUs' own NICs work; across places one copy per place travels a ring of places, on the paths of least
-latency or, where that is faster, split over several. Eight chunks are pipelined over both. Owns these times and bytes;
+latency or, where that is faster, split over several. A few chunks are pipelined over both. Owns these times and bytes;
 never schedules an operation of the pipeline.
 """
 
@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
-from typing import Any
 
 import numpy as np
 
@@ -21,15 +20,30 @@ from solver.context import Context
 from solver.cost.columns import ZERO1, Columns, FloatArray, columns_of
 from solver.cost.data_parallel import crossing_bytes, step_traffic
 from solver.cost.fabric import fabric_of
-from solver.network.topology import PathFacts, Topology
+from solver.network.connection import Wire, option_of, step_s
+from solver.network.split import AlikeSteps, Step, alike_steps
 from solver.placement.fill import PooledRoute
 from solver.space.stages import PoolStages
-from solver.transport.choose import between, exchange_choice
-from solver.transport.options import Wire, option_of, step_s
-from solver.transport.ring import Ring, Step, ring_of, split_ring, step_facts
+from solver.transport.choose import exchange_choice
+from solver.transport.policy import POLICY
+from solver.transport.ring import Ring, ring_of, split_ring
 
-NUM_CHUNKS = 8
 LEAST_GAIN = 0.01  # of the time on the links, below which a split is not worth its paths
+
+
+@dataclass(frozen=True)
+class StepChoice:
+    """The transport of a step of a ring, which serves all steps whose paths are alike.
+
+    `num_connections` are busy at once; `reached` is the part of the rate that they reach after collisions, windows,
+    headers and codes; `delay_s` what a step takes beyond its bytes: distance, posting, waiting for what was lost.
+    """
+
+    step: Step
+    choice: TransportChoice
+    num_connections: int
+    reached: float
+    delay_s: float
 
 
 @dataclass(frozen=True)
@@ -45,7 +59,12 @@ class SharedWire:
     shared_s: float
     reached: float
     bottlenecks: frozenset[int]
-    choices: tuple[TransportChoice, ...]
+    steps: tuple[StepChoice, ...]
+
+    @property
+    def choices(self) -> tuple[TransportChoice, ...]:
+        """Transports of the narrowest step of every kind of path."""
+        return tuple(one.choice for one in self.steps)
 
     @property
     def edge_bytes(self) -> dict[int, float]:
@@ -67,7 +86,7 @@ class ExchangeCost:
     @property
     def duration_s(self) -> float:
         """From begin to end when the links are free."""
-        return max(self.private_s, self.shared_s) + min(self.private_s, self.shared_s) / NUM_CHUNKS
+        return max(self.private_s, self.shared_s) + min(self.private_s, self.shared_s) / POLICY.num_exchange_chunks
 
 
 def exchanging_edges(context: Context, configuration: Configuration, routes: tuple[PooledRoute, ...]) -> frozenset[int]:
@@ -188,20 +207,19 @@ def _wire(senders: _Senders, ring: Ring, sent_bytes: float, capacity: FloatArray
     cards_s = sent_bytes / senders.cards_bytes_per_s
     wire_s = max(cards_s, *fill.values())
     num_steps = 2 * (len(ring.steps) - 1)
-    chosen, slowest_s, delay_s = [], wire_s, ring.farthest_s(topology)
-    for steps in _steps_alike(topology, ring):
-        transport = _step_transport(senders, steps, sent_bytes / num_steps)
-        own_s = max(cards_s, *(fill[edge] for _, path in steps for edge in path.edges))
-        chosen.append(between(transport.choice, sorted(step for step, _ in steps)))
-        slowest_s = max(slowest_s, own_s / transport.reached)
-        delay_s = max(delay_s, transport.delay_s)
+    chosen, slowest_s, delay_s = [], wire_s, 0.0
+    for alike in alike_steps(topology, zip(ring.steps, ring.parts, strict=True)):
+        found = _step_choice(senders, alike, sent_bytes / num_steps)
+        own_s = max(cards_s, *(fill[edge] for path in alike.paths for edge in path.edges))
+        slowest_s, delay_s = max(slowest_s, own_s / found.reached), max(delay_s, found.delay_s)
+        chosen.append(found)
     return SharedWire(
         ring=ring,
         sent_bytes=sent_bytes,
         shared_s=slowest_s + num_steps * delay_s,
         reached=wire_s / slowest_s,
         bottlenecks=frozenset(edge for edge, time in fill.items() if time >= wire_s * (1.0 - 1e-6)),
-        choices=tuple(chosen),
+        steps=tuple(chosen),
     )
 
 
@@ -211,47 +229,18 @@ def _largest_local_bytes(context: Context, stages: PoolStages) -> float:
     return largest * context.job.optimizer.gradient_bytes_per_parameter
 
 
-def _steps_alike(topology: Topology, ring: Ring) -> list[list[tuple[Step, PathFacts]]]:
-    """The ring's steps by tier and by what their paths offer and lose: one transport serves the steps of a group."""
-    alike: dict[tuple[Any, ...], list[tuple[Step, PathFacts]]] = {}
-    for step, parts in zip(ring.steps, ring.parts, strict=True):
-        path = step_facts(topology, step, parts)
-        offers = (path.technology, path.load_balancing, path.out_of_order_receivers)
-        losses = (path.loss_probability, path.planes, path.mtu_bytes)
-        alike.setdefault((topology.tier(*step), *offers, *losses), []).append((step, path))
-    return list(alike.values())
-
-
-@dataclass(frozen=True)
-class _StepTransport:
-    """Transport of a step of the ring.
-
-    `reached` is the part of its rate that it reaches after collisions, windows, headers and codes; `delay_s` what a
-    step takes beyond its bytes: distance, posting, and waiting for what was lost.
-    """
-
-    choice: TransportChoice
-    reached: float
-    delay_s: float
-
-
-def _step_transport(senders: _Senders, steps: list[tuple[Step, PathFacts]], step_bytes: float) -> _StepTransport:
-    """Transport of steps whose paths are alike: chosen for the narrowest of them, over the longest round trip.
-
-    In every step a place sends `step_bytes` over all its connections together.
-    """
-    narrow, path = min(steps, key=lambda one: (one[1].capacity_bytes_per_s, one[0]))
-    farthest = max((other for _, other in steps), key=lambda other: other.round_trip_s)
-    path = replace(path, latency_s=farthest.latency_s, round_trip_s=farthest.round_trip_s)
+def _step_choice(senders: _Senders, alike: AlikeSteps, step_bytes: float) -> StepChoice:
+    """Transport of steps whose paths are alike; in every step a place sends so many bytes over all its connections."""
+    path, step = alike.path, alike.narrowest
     choice = exchange_choice(
-        senders.context, senders.configuration, senders.counts, narrow, path=path, local_bytes=senders.local_bytes
+        senders.context, senders.configuration, senders.counts, step, path=path, local_bytes=senders.local_bytes
     )
     connections = min(senders.counts.values()) * senders.configuration.degrees.gpus_per_stage_group
-    most = min(path.capacity_bytes_per_s, senders.cards_bytes_per_s)
     rate = choice.effective_bytes_per_s
     wire = Wire(path, senders.cards_bytes_per_s / connections, connections, path.capacity_bytes_per_s)
+    reached = min(1.0, rate * connections / min(path.capacity_bytes_per_s, senders.cards_bytes_per_s))
     delay_s = step_s(option_of(choice), wire, step_bytes / connections, rate)
-    return _StepTransport(choice, min(1.0, rate * connections / most), delay_s)
+    return StepChoice(step, choice, connections, reached, delay_s)
 
 
 def _overlap_s(context: Context, columns: Columns, stages: PoolStages, stage: int) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -22,11 +22,19 @@ from solver.cost.fabric import fabric_of, share_place
 from solver.placement.fill import PooledRoute
 from solver.transport.choose import message_choice
 from solver.transport.message_paths import MessagePaths
-
-EXCHANGE_PART = 0.5  # of an edge that carries both, what the gradient exchange keeps from stage messages
-
+from solver.transport.policy import POLICY
 
 EdgeParts = tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """How messages travel one way between two pools, by index: the transport, and connections busy at once."""
+
+    source: int
+    target: int
+    choice: TransportChoice
+    num_connections: int
 
 
 @dataclass(frozen=True)
@@ -35,10 +43,9 @@ class HopDelay:
 
     `there` and `back` are the directed edges of activations and gradients, with the part of a message that each
     carries; `upwards` says that the former go to a higher rank: a link name has one queue per direction along the
-    ranks. `choices` is their transport. `bottlenecks` are the edges whose share sets the rate, none where the GPUs' own
-    cards do;
-    `num_sharers` queues are on the fullest. With several `num_turns` the replicas of the route follow each other on
-    the links, `transfer_s` apart.
+    ranks. `bottlenecks` are the edges whose share sets the rate, none where the GPUs' own cards do;
+    `num_sharers` queues are on the fullest. `sent` is how it travels there and back. With several `num_turns` the
+    replicas of the route follow each other on the links, `transfer_s` apart, and travel as `turn` says.
     """
 
     stage: int
@@ -48,15 +55,16 @@ class HopDelay:
     there: EdgeParts = ()
     back: EdgeParts = ()
     upwards: bool = True
-    choices: tuple[TransportChoice, ...] = ()
+    choice: TransportChoice | None = None
     bottlenecks: tuple[int, ...] = ()
     num_sharers: int = 1
     num_turns: int = 1
+    sent: tuple[Sent, ...] = ()
+    turn: Sent | None = None
 
     def at(self, stage: int) -> HopDelay:
         """The same way from another stage."""
-        same = (self.latency_s, self.transfer_s, self.link, self.there, self.back, self.upwards, self.choices)
-        return HopDelay(stage, *same, self.bottlenecks, self.num_sharers, self.num_turns)
+        return replace(self, stage=stage)
 
     @property
     def streams(self) -> tuple[tuple[int, bool, float], ...]:
@@ -163,7 +171,7 @@ def _edge_sharers(
 
 def room_bytes_per_s(context: Context, edge: int, exchanging: frozenset[int]) -> float:
     """What stage messages may use of an edge."""
-    part = 1.0 - EXCHANGE_PART if edge in exchanging else 1.0
+    part = 1.0 - POLICY.exchange_share if edge in exchanging else 1.0
     return part * float(context.topology.capacity_bytes_per_s[edge])
 
 
@@ -195,10 +203,11 @@ class _Pricing:
             return HopDelay(leg.stage, local_s, 0.0, None)
         there, back = self.paths.edges(source.place, target.place), self.paths.edges(target.place, source.place)
         on_way = [edge for edge, _ in (*there, *back)]
-        choices = (self._choice(source, target, there), self._choice(target, source, back))
+        sent = self._sent(leg.source, leg.target, there), self._sent(leg.target, leg.source, back)
+        choices = [one.choice for one in sent]
+        slower = min(choices, key=lambda choice: choice.effective_bytes_per_s)
         group = self.configuration.degrees.gpus_per_stage_group
-        slower = min(choice.effective_bytes_per_s for choice in choices)
-        rate = min(group * slower, *(self.room[edge] for edge in on_way))
+        rate = min(group * slower.effective_bytes_per_s, *(self.room[edge] for edge in on_way))
         pace = min(group * self._card_bytes_per_s(source, target), *(self.room[edge] for edge in on_way))
         steps = [choice.expected_s - choice.message_bytes / choice.effective_bytes_per_s for choice in choices]
         return HopDelay(
@@ -209,24 +218,28 @@ class _Pricing:
             there=there,
             back=back,
             upwards=leg.upwards,
-            choices=choices,
+            choice=slower,
             bottlenecks=tuple(edge for edge in on_way if self.room[edge] <= pace * (1.0 + 1e-9)),
             num_sharers=max((self.sharers[edge] for edge in on_way), default=1),
+            sent=sent,
         )
 
     def _card_bytes_per_s(self, *ends: Pool) -> float:
         slower = min(pool.nic_bytes_per_s_per_gpu for pool in ends)
         return slower * self.context.stack.point_to_point_efficiency.value
 
-    def _choice(self, source: Pool, target: Pool, edges: EdgeParts) -> TransportChoice:
-        return message_choice(
+    def _sent(self, source: int, target: int, edges: EdgeParts) -> Sent:
+        ends = self.context.pools[source], self.context.pools[target]
+        sharers = max(self.sharers[edge] for edge, _ in edges)
+        choice = message_choice(
             self.context,
             self.configuration,
-            (source, target),
+            ends,
             message_bytes=self.message_bytes,
-            sharers=max(self.sharers[edge] for edge, _ in edges),
-            path=self.paths.facts(source.place, target.place),
+            sharers=sharers,
+            path=self.paths.facts(ends[0].place, ends[1].place),
         )
+        return Sent(source, target, choice, sharers * self.configuration.degrees.gpus_per_stage_group)
 
 
 def reserved_bytes_per_s(

@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from models.transport import LinkStep, MessagePath, MessageSplit
+from models.transport import MessageSplit
 from solver.context import Context
 from solver.cost.columns import FloatArray
+from solver.network.split import Parts, Step, step_facts
 from solver.network.topology import PathFacts, Topology
-from solver.transport.ring import STEP_BYTES, Parts, Ring, Step, split_steps, step_facts
+from solver.transport.ring import STEP_BYTES, Ring, split_steps, stated_split
 
 
 @dataclass(frozen=True)
@@ -41,20 +42,8 @@ class MessagePaths:
 
     def stated(self, used: Iterable[Step]) -> tuple[MessageSplit, ...]:
         """The splits of these ways, in the words of the contract."""
-        edges = self.topology.edges
         return tuple(
-            MessageSplit(
-                from_place=step[0],
-                to_place=step[1],
-                paths=tuple(
-                    MessagePath(
-                        part=part,
-                        steps=tuple(LinkStep(link=edges[edge].id, reverse=edges[edge].reverse) for edge in path),
-                    )
-                    for path, part in self.split[step]
-                ),
-            )
-            for step in sorted(set(used) & self.split.keys())
+            stated_split(self.topology, step, self.split[step]) for step in sorted(set(used) & self.split.keys())
         )
 
 

@@ -1,6 +1,7 @@
 """All options of a path at once, as columns: what rate and step delay each gives.
 
-Owns the same formulas as `options.py`, for arrays; its tests hold the two together. Never knows a collective.
+Owns the same formulas as `solver/network/connection.py`, for arrays; tests hold the two together. Never knows a
+collective.
 """
 
 from __future__ import annotations
@@ -14,19 +15,11 @@ from numpy.typing import NDArray
 
 from models.cluster import LoadBalancing
 from solver.network.balancing import balanced_efficiency
+from solver.network.connection import ERASURE_DATA, ERASURE_PARITY, QUEUE_PAIR_S, Option, Wire, recovery_wait_s
 from solver.network.technology import TECHNOLOGIES, payload_fraction
 from solver.network.topology import PathFacts
 from solver.network.transfer import mathis_rate_bytes_per_s
-from solver.transport.options import (
-    ERASURE_DATA,
-    ERASURE_PARITY,
-    QUEUE_PAIR_S,
-    Offers,
-    Option,
-    Wire,
-    options_of,
-    recovery_wait_s,
-)
+from solver.transport.options import Offers, options_of
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -19,9 +19,10 @@ from models.plan import Configuration, StageExchange
 from models.transport import Dimension
 from solver.context import Context
 from solver.placement.fill import PooledRoute
-from solver.transport.exchange import NUM_CHUNKS, ExchangeCost, SharedWire
+from solver.transport.exchange import ExchangeCost, SharedWire
 from solver.transport.flows import Demand, Phase
 from solver.transport.hops import HopDelay, Sharing, reserved_bytes_per_s, room_bytes_per_s
+from solver.transport.policy import POLICY
 from solver.transport.ring import Ring
 from solver.transport.routing import route
 
@@ -153,7 +154,7 @@ def delaying(exchanges: tuple[StageExchange, ...], pipeline_s: float) -> dict[in
     last = max(exchanges, key=lambda one: one.end_s, default=None)
     if last is None or last.shared_s == 0 or last.end_s <= max(pipeline_s, last.last_weight_grad_end_s):
         return {}
-    weights = {last.stage: 1.0 if last.shared_s >= last.private_s else 1.0 / NUM_CHUNKS}
+    weights = {last.stage: 1.0 if last.shared_s >= last.private_s else 1.0 / POLICY.num_exchange_chunks}
     before = sorted((one for one in exchanges if one.shared_s > 0), key=lambda one: one.start_s, reverse=True)
     start_s = last.start_s
     for one in before:

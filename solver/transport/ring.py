@@ -6,21 +6,20 @@ exchange: `exchange.py` compares the two.
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from models.transport import LinkStep, MessagePath, MessageSplit
 from solver.context import Context
-from solver.network.topology import Edge, PathFacts, Topology
+from solver.network.split import Parts, Step, part_by_edge
+from solver.network.topology import Edge, Topology
 from solver.transport.flows import Demand, Phase
 from solver.transport.routing import route
 
 FloatArray = NDArray[np.float64]
-Step = tuple[str, str]
-Parts = tuple[tuple[tuple[int, ...], float], ...]  # paths of one step and the part of its bytes that each takes
 
 PHASE = "exchange"
 STEP_BYTES = 1e9  # the split depends on ratios only
@@ -38,12 +37,7 @@ class Ring:
     @cached_property
     def load(self) -> dict[int, float]:
         """What each edge carries when every step sends one unit."""
-        carried: Counter[int] = Counter()
-        for parts in self.parts:
-            for path, part in parts:
-                for edge in path:
-                    carried[edge] += part  # type: ignore[assignment]
-        return dict(carried)
+        return part_by_edge(self.parts)
 
     def farthest_s(self, topology: Topology) -> float:
         """Longest one-way delay of a step, on the longest path that it takes."""
@@ -112,22 +106,16 @@ def _to_one(parts: list[tuple[tuple[int, ...], float]]) -> Parts:
     return tuple((path, size / total) for path, size in parts)
 
 
-def step_facts(topology: Topology, step: Step, parts: Parts) -> PathFacts:
-    """All paths of a step as one: rates add up as the parts allow, the worst of everything else counts."""
-    facts = [topology.path_facts(*step, along=path) for path, _ in parts]
-    if len(facts) == 1:
-        return facts[0]
-    alone = Ring((step,), (parts,)).load
-    rates = topology.capacity_bytes_per_s
-    narrow = {min(path, key=lambda edge: float(rates[edge])) for path, _ in parts}
-    longest = max(facts, key=lambda one: one.latency_s)
-    return replace(
-        longest,
-        edges=tuple(sorted(alone)),
-        capacity_bytes_per_s=min(float(rates[edge]) / part for edge, part in alone.items()),
-        loss_probability=max(one.loss_probability for one in facts),
-        planes=sum(topology.edges[edge].planes for edge in narrow),
-        load_balancing=tuple(way for way in longest.load_balancing if all(way in one.load_balancing for one in facts)),
-        out_of_order_receivers=all(one.out_of_order_receivers for one in facts),
-        mtu_bytes=min(one.mtu_bytes for one in facts),
+def stated_split(topology: Topology, step: Step, parts: Parts) -> MessageSplit:
+    """Paths of a step, in the words of the contract."""
+    edges = topology.edges
+    return MessageSplit(
+        from_place=step[0],
+        to_place=step[1],
+        paths=tuple(
+            MessagePath(
+                part=part, steps=tuple(LinkStep(link=edges[edge].id, reverse=edges[edge].reverse) for edge in path)
+            )
+            for path, part in parts
+        ),
     )

@@ -16,12 +16,11 @@ from models.transport import TransportChoice
 from solver.context import Context
 from solver.placement.fill import PooledRoute
 from solver.transport.choose import message_choice
-from solver.transport.hops import HopDelay, Sharing
+from solver.transport.hops import HopDelay, Sent, Sharing
 from solver.transport.message_paths import MessagePaths
 from solver.transport.prices import Traffic
 
 LEAST_GAIN = 1e-3  # of the end of a route, below which turns are not worth a shift
-SAME_TIME = 1e-9  # relative: two ways of adding up one time
 MAX_REASON = 600
 
 
@@ -57,74 +56,65 @@ def in_turns(
     if route.num_replicas < 2 or not shared:
         return None
     slowest = max(shared, key=lambda hop: hop.transfer_s)
-    senders = _Senders(context, configuration, route, message_bytes, paths)
-    at_once = senders.fewest(slowest)
+    at_once, sent = _senders(context, configuration, route, slowest, message_bytes=message_bytes, paths=paths)
+    choice = sent.choice
     num_turns = -(-route.num_replicas // at_once)
-    turn_s = senders.message_s(slowest, at_once)
+    turn_s = _turn_s(configuration, route, slowest, choice, at_once=at_once, message_bytes=message_bytes)
     if num_turns < 2 or turn_s >= slowest.transfer_s:
         return None
     paced = tuple(
-        replace(hop, transfer_s=turn_s, num_turns=num_turns, choices=senders.choices(hop, at_once))
-        if hop.link is not None
-        and turn_s < hop.transfer_s
-        and senders.message_s(hop, at_once) <= turn_s * (1.0 + SAME_TIME)
+        replace(hop, transfer_s=turn_s, num_turns=num_turns, choice=choice, turn=sent)
+        if hop.link is not None and turn_s < hop.transfer_s and _keeps_pace(route, hop, turn_s, at_once)
         else hop
         for hop in delays
     )
     return Turns(paced, num_turns, turn_s)
 
 
-@dataclass(frozen=True)
-class _Senders:
-    """The replicas of a route that send messages of `message_bytes` at the same time."""
+def _keeps_pace(route: PooledRoute, hop: HopDelay, turn_s: float, at_once: int) -> bool:
+    """Whether the route's share of the hop is enough for so many senders at that pace."""
+    return turn_s * route.num_replicas >= hop.transfer_s * at_once * (1.0 - 1e-9)
 
-    context: Context
-    configuration: Configuration
-    route: PooledRoute
-    message_bytes: float
-    paths: MessagePaths
 
-    def choices(self, hop: HopDelay, at_once: int) -> tuple[TransportChoice, ...]:
-        """Transport of a hop there and back while so many replicas of the route send."""
-        pools = self.context.pools
-        ranks = (self.configuration.rank_of_stage(stage) for stage in (hop.stage, hop.stage + 1))
-        there = tuple(pools[self.route.pools[rank]] for rank in ranks)
-        others = max(hop.num_sharers - self.route.num_replicas, 0)
-        return tuple(
-            message_choice(
-                self.context,
-                self.configuration,
-                ends,
-                message_bytes=self.message_bytes,
-                sharers=others + at_once,
-                path=self.paths.facts(ends[0].place, ends[1].place),
-            )
-            for ends in ((there[0], there[1]), (there[1], there[0]))
+def _senders(
+    context: Context,
+    configuration: Configuration,
+    route: PooledRoute,
+    hop: HopDelay,
+    *,
+    message_bytes: float,
+    paths: MessagePaths,
+) -> tuple[int, Sent]:
+    """How many replicas send at once, the fewest that fill the route's share, and the transport of their messages."""
+    source, target = (route.pools[configuration.rank_of_stage(hop.stage + step)] for step in (0, 1))
+    ends = context.pools[source], context.pools[target]
+    path = paths.facts(*(pool.place for pool in ends))
+    share = route.num_replicas * message_bytes / hop.transfer_s
+    others = hop.num_sharers - route.num_replicas
+    group, at_once = configuration.degrees.gpus_per_stage_group, 1
+    while True:
+        choice = message_choice(
+            context, configuration, ends, message_bytes=message_bytes, sharers=max(others, 0) + at_once, path=path
         )
+        sender = group * choice.effective_bytes_per_s
+        if at_once >= route.num_replicas or at_once * sender >= share:
+            return at_once, Sent(source, target, choice, (max(others, 0) + at_once) * group)
+        at_once = min(max(at_once + 1, int(share // sender)), route.num_replicas)
 
-    def sender_bytes_per_s(self, hop: HopDelay, at_once: int) -> float:
-        """Rate of the cards of one replica's stage group with that transport."""
-        slower = min(choice.effective_bytes_per_s for choice in self.choices(hop, at_once))
-        return self.configuration.degrees.gpus_per_stage_group * slower
 
-    def share_bytes_per_s(self, hop: HopDelay) -> float:
-        """What the route keeps of the links of a hop."""
-        return self.route.num_replicas * self.message_bytes / hop.transfer_s
-
-    def fewest(self, hop: HopDelay) -> int:
-        """Fewest replicas at once that fill the route's share of a hop, all of them where no number does."""
-        share, at_once = self.share_bytes_per_s(hop), 1
-        while at_once < self.route.num_replicas:
-            sender = self.sender_bytes_per_s(hop, at_once)
-            if at_once * sender >= share:
-                return at_once
-            at_once = min(max(at_once + 1, int(share // sender)), self.route.num_replicas)
-        return at_once
-
-    def message_s(self, hop: HopDelay, at_once: int) -> float:
-        """One message while so many replicas split the route's share: S / min(sender, share / at_once)."""
-        share = self.share_bytes_per_s(hop) / at_once
-        return self.message_bytes / min(self.sender_bytes_per_s(hop, at_once), share)
+def _turn_s(
+    configuration: Configuration,
+    route: PooledRoute,
+    hop: HopDelay,
+    choice: TransportChoice,
+    *,
+    at_once: int,
+    message_bytes: float,
+) -> float:
+    """One message while `at_once` replicas split the route's share: S / min(sender, share / at_once)."""
+    sender = configuration.degrees.gpus_per_stage_group * choice.effective_bytes_per_s
+    share = route.num_replicas * message_bytes / hop.transfer_s
+    return message_bytes / min(sender, share / at_once)
 
 
 def choices_between_places(traffic: Traffic) -> tuple[TransportChoice, ...]:
@@ -136,9 +126,10 @@ def choices_between_places(traffic: Traffic) -> tuple[TransportChoice, ...]:
 def _message_choices(traffic: Traffic) -> Iterator[TransportChoice]:
     for delays, sharing in zip(traffic.hops, traffic.sharing, strict=True):
         for hop in delays:
-            verdict = _split(hop) + (_verdict(hop, sharing) if hop.num_sharers > 1 else "")
-            for choice in hop.choices:
-                yield choice.model_copy(update={"reason": choice.reason[: MAX_REASON - len(verdict)] + verdict})
+            if hop.choice is not None:
+                verdict = _split(hop) + (_verdict(hop, sharing) if hop.num_sharers > 1 else "")
+                reason = hop.choice.reason[: MAX_REASON - len(verdict)] + verdict
+                yield hop.choice.model_copy(update={"reason": reason})
 
 
 def _split(hop: HopDelay) -> str:

@@ -100,6 +100,16 @@ def end_with_hops(timeline: RouteTimeline, hops: tuple[PipelineHop, ...]) -> flo
     return float(replay_shape(shape, order).end.max())
 
 
+def end_without_hops(timeline: RouteTimeline) -> float:
+    """End of the last operation when the timeline's order runs without any delay between its stages."""
+    silent = {"gradient_sync_s": 0.0, "gradient_sync_link": None}
+    stages = tuple(one.model_copy(update=silent) for one in timeline.problem.stages)
+    shape = shape_of(timeline.problem.model_copy(update={"hops": (), "stages": stages}))
+    numbers = shape.numbers()
+    own = (np.array([*map(numbers.__getitem__, one.operations)], dtype=np.int64) for one in timeline.schedule.ranks)
+    return float(replay_shape(shape, PipelineOrder(tuple(own), ())).end.max())
+
+
 class Work(NamedTuple):
     """The columns of `RouteColumns` over all routes; orders are flat, that of i between its offsets i and i + 1."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,15 +20,13 @@ import numpy as np
 from models.plan import Plan, StageExchange
 from models.request import PlanRequest
 from models.schedule import PipelineHop
-from solver.verify.case import Case
 from solver.verify.joint_columns import Network, Work, route_columns, work_of
 from solver.verify.joint_kernel import joint_kernel
 from solver.verify.message_paths import edge_parts
 from solver.verify.network_facts import Boundary
 from solver.verify.pipeline_shape import Floats, Ints, ragged
+from solver.verify.reading import Reading
 from solver.verify.sendings import stated_hops
-
-NUM_CHUNKS = 8
 
 
 @dataclass(frozen=True)
@@ -54,10 +52,10 @@ class JointReplay:
 
 def joint_replay(request: PlanRequest, plan: Plan) -> JointReplay:
     """The replay of a plan whose routes, timelines and pools belong together; ValueError where an order deadlocks."""
-    return replay_case(Case(request, plan))
+    return replay_case(Reading(request, plan))
 
 
-def replay_case(case: Case) -> JointReplay:
+def replay_case(case: Reading) -> JointReplay:
     """`joint_replay` for a case that exists already."""
     twins = _twins(case)
     routes = list(dict.fromkeys(twins.values()))
@@ -80,7 +78,7 @@ def replay_case(case: Case) -> JointReplay:
     return JointReplay(iteration_s, ends, exchange_end_s, _edges(case, peak, sent, iteration_s))
 
 
-def _twins(case: Case) -> dict[str, str]:
+def _twins(case: Reading) -> dict[str, str]:
     """For every route the first one that runs exactly as it does: the same schedule, and no message on any link."""
     known: defaultdict[int, list[str]] = defaultdict(list)
     twins: dict[str, str] = {}
@@ -104,7 +102,7 @@ def _last_gradients(work: Work, end: Floats, num_stages: int, stagger_s: Floats)
     return last
 
 
-def _exchange_ends(case: Case, last_s: Floats) -> tuple[float, ...]:
+def _exchange_ends(case: Reading, last_s: Floats) -> tuple[float, ...]:
     """Exchanges in the plan's turns, from when their gradients are ready."""
     ends: dict[int, float] = {}
     free_s = 0.0
@@ -115,15 +113,16 @@ def _exchange_ends(case: Case, last_s: Floats) -> tuple[float, ...]:
         start_s = min(start_s, one.start_s)
         if one.shared_s > 0:
             free_s = start_s + one.shared_s
-        ends[index] = max(float(last_s[one.stage]), start_s + _duration_s(one))
+        ends[index] = max(float(last_s[one.stage]), start_s + _duration_s(case, one))
     return tuple(ends[index] for index in range(len(ends)))
 
 
-def _duration_s(one: StageExchange) -> float:
-    return max(one.private_s, one.shared_s) + min(one.private_s, one.shared_s) / NUM_CHUNKS
+def _duration_s(case: Reading, one: StageExchange) -> float:
+    chunks = case.plan.transport_policy.num_exchange_chunks
+    return max(one.private_s, one.shared_s) + min(one.private_s, one.shared_s) / chunks
 
 
-def _network(case: Case, routes: list[str]) -> Network:
+def _network(case: Reading, routes: list[str]) -> Network:
     """Flows of every hop of these routes, both ways, and what exchanges take of the edges."""
     number, stages = {route: index for index, route in enumerate(routes)}, case.configuration.degrees.num_stages
     capacity = case.network.topology.capacity_bytes_per_s
@@ -155,10 +154,13 @@ def _network(case: Case, routes: list[str]) -> Network:
     return Network(weight, volume, tail, cap, floor, flat, part_of, offsets, capacity, hold, left, armed)
 
 
-def reserved_bytes_per_s(case: Case) -> Floats:
-    """Rate that message queues keep of every edge: of each link name and direction along the ranks the fastest."""
+def reserved_bytes_per_s(case: Reading, hops: Iterable[tuple[Boundary, PipelineHop]] | None = None) -> Floats:
+    """Rate that message queues keep of every edge: of each link name and direction along the ranks the fastest.
+
+    `hops` stand for the stated ones.
+    """
     queues: dict[tuple[int, str, str, bool], float] = {}
-    for boundary, hop in stated_hops(case):
+    for boundary, hop in stated_hops(case) if hops is None else hops:
         if hop.occupancy_s == 0:
             continue
         at_once = -(-case.route_by_id[boundary.route].num_replicas // hop.num_sharing_replicas)
@@ -175,7 +177,7 @@ def reserved_bytes_per_s(case: Case) -> Floats:
     return reserved
 
 
-def _cap_bytes_per_s(case: Case, boundary: Boundary, hop: PipelineHop) -> float:
+def _cap_bytes_per_s(case: Reading, boundary: Boundary, hop: PipelineHop) -> float:
     """Rate of one replica alone: cards of the stage group, at the pace of the transport that the plan chose.
 
     Replicas that take turns share the pace of those that send at once.
@@ -189,7 +191,7 @@ def _cap_bytes_per_s(case: Case, boundary: Boundary, hop: PipelineHop) -> float:
     return max(alone, stated) * -(-replicas // hop.num_sharing_replicas) / replicas
 
 
-def _held_bytes_per_s(case: Case) -> Floats:
+def _held_bytes_per_s(case: Reading) -> Floats:
     """Rate of the exchange of every stage on every edge: bytes that the plan routes there, by size of the stages."""
     network, stages = case.network, case.configuration.degrees.num_stages
     routed = np.zeros(len(network.topology.edges))
@@ -205,7 +207,7 @@ def _held_bytes_per_s(case: Case) -> Floats:
     return np.outer(parts, routed).astype(np.float64)
 
 
-def _arm_left(case: Case, routes: list[str], left: Ints) -> Ints:
+def _arm_left(case: Reading, routes: list[str], left: Ints) -> Ints:
     """Weight gradients still to end, on each route and stage, when the exchange may be about to start."""
     overlap = {one.stage: one.overlap_s for one in case.plan.exchanges}
     counts = []
@@ -217,7 +219,7 @@ def _arm_left(case: Case, routes: list[str], left: Ints) -> Ints:
     return np.minimum(np.array(counts, dtype=np.int64), left - 1)
 
 
-def _edges(case: Case, peak: Floats, sent: Floats, iteration_s: float) -> tuple[EdgeUse, ...]:
+def _edges(case: Reading, peak: Floats, sent: Floats, iteration_s: float) -> tuple[EdgeUse, ...]:
     """What every edge carries."""
     exchanged = (_held_bytes_per_s(case) * _shared_s(case)[:, None]).sum(axis=0)
     return tuple(
@@ -234,7 +236,7 @@ def _edges(case: Case, peak: Floats, sent: Floats, iteration_s: float) -> tuple[
     )
 
 
-def _shared_s(case: Case) -> Floats:
+def _shared_s(case: Reading) -> Floats:
     shared = np.zeros(case.configuration.degrees.num_stages)
     for one in case.plan.exchanges:
         shared[one.stage] = one.shared_s

@@ -15,18 +15,24 @@ from solver.verify.case import Case, Finding, Rule
 from solver.verify.rules import (
     configuration,
     exchange,
+    exchange_times,
     hops,
     links,
+    message_times,
     paths,
     placement,
     prices,
+    problems,
     rank_map,
     replay,
     schedule,
+    statements,
     timelines,
     totals,
     transport,
+    transport_times,
 )
+from solver.verify.unjudged import unjudged
 
 RULES: Mapping[str, Rule] = {
     **configuration.FAMILY,
@@ -42,6 +48,11 @@ RULES: Mapping[str, Rule] = {
     **prices.FAMILY,
     **totals.FAMILY,
     **replay.FAMILY,
+    **message_times.FAMILY,
+    **exchange_times.FAMILY,
+    **transport_times.FAMILY,
+    **problems.FAMILY,
+    **statements.FAMILY,
 }
 MAX_FINDINGS_PER_RULE = 25
 UNREADABLE = (LookupError, ArithmeticError, ValueError)
@@ -55,7 +66,12 @@ def judge(request: PlanRequest, plan: Plan, *, rules: Mapping[str, Rule] = RULES
         for name, rule in rules.items()
         for finding in islice(_findings(rule, case), MAX_FINDINGS_PER_RULE)
     )
-    return Verdict(accepted=not violations, rules_checked=tuple(rules), violations=violations[:1000])
+    return Verdict(
+        accepted=not violations,
+        rules_checked=tuple(rules),
+        violations=violations[:1000],
+        unjudged=() if violations else unjudged(case),
+    )
 
 
 def _findings(rule: Rule, case: Case) -> Iterator[Finding]:

@@ -9,14 +9,14 @@ import numpy as np
 
 from models.transport import MessagePath
 from solver.network.topology import Topology
-from solver.verify.case import Case
 from solver.verify.network_facts import Boundary
 from solver.verify.pipeline_shape import Floats, Ints
+from solver.verify.reading import Reading
 
 Parts = tuple[tuple[tuple[int, ...], float], ...]
 
 
-def message_parts(case: Case, source: str, target: str) -> Parts:
+def message_parts(case: Reading, source: str, target: str) -> Parts:
     """Paths from one place to another, with the part of every message that each takes."""
     split = case.message_splits.get((source, target))
     if split is None:
@@ -29,7 +29,7 @@ def edges_of(topology: Topology, path: MessagePath) -> tuple[int, ...]:
     return tuple(topology.edge_index[step.link, step.reverse] for step in path.steps)
 
 
-def edge_parts(case: Case, boundary: Boundary, *, back: bool) -> tuple[Ints, Floats]:
+def edge_parts(case: Reading, boundary: Boundary, *, back: bool) -> tuple[Ints, Floats]:
     """Edges that messages over a boundary take, with the part of a message on each."""
     ends = (boundary.sender.place, boundary.receiver.place)
     carried: dict[int, float] = {}

@@ -12,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from models.schedule import PipelineHop
-from solver.verify.case import Case
 from solver.verify.network_facts import Boundary
+from solver.verify.reading import Reading
 
 Rates = npt.NDArray[np.float64]  # start, end and rate of messages, one row each
 Way = tuple[str, str]  # places from and to
 
 
-def stated_hops(case: Case) -> Iterator[tuple[Boundary, PipelineHop]]:
+def stated_hops(case: Reading) -> Iterator[tuple[Boundary, PipelineHop]]:
     """Every boundary with its stated hop; one without delay where none is stated."""
     stated = {(route, hop.from_stage): hop for route, one in case.timeline_by_route.items() for hop in one.problem.hops}
     for boundary in case.network.boundaries:
@@ -28,7 +28,7 @@ def stated_hops(case: Case) -> Iterator[tuple[Boundary, PipelineHop]]:
             yield boundary, stated.get((boundary.route, boundary.from_stage), nothing)
 
 
-def sendings(case: Case) -> dict[Way, Rates]:
+def sendings(case: Reading) -> dict[Way, Rates]:
     """Every message between two places by its way, with the rate of all replicas that send it at once."""
     found: defaultdict[Way, list[Rates]] = defaultdict(list)
     for boundary, hop in stated_hops(case):

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.cluster import Cluster, Link, Place, Pool
+from solver.network.algorithms import Communicator, algorithms
 from solver.network.collectives import Level
+from solver.network.connection import Wire
 from solver.network.topology import build_topology
-from solver.transport.algorithms import Communicator, algorithms
 from solver.transport.choices import candidates, choose_transport
-from solver.transport.options import Wire
 
 NIC = 5e10
 NEEDS_REORDERING = {"selective_repeat", "selective_repeat_nack", "erasure_code"}

@@ -9,7 +9,7 @@ from typing import Any
 
 from models.plan import Alternative, Baseline, ConvergencePoint, Degrees, Plan
 from models.request import PlanRequest
-from models.transport import LinkFlow, LinkLoad, LinkStep, MessagePath, MessageSplit, PlacePair
+from models.transport import LinkFlow, LinkLoad, LinkStep, MessagePath, MessageSplit
 from tests.build_costs import Forgery
 from tests.sensitivity.forge import Corruption, demand, edit, lie, put, puts, settled
 
@@ -93,17 +93,8 @@ def _baseline(speed_up: float | None) -> tuple[Baseline, ...]:
     return (Baseline(name="nemo-like", assumptions="", iteration_s=0.2, speed_up=speed_up),)
 
 
-def _to_nowhere(pairs: tuple[PlacePair, ...]) -> tuple[PlacePair, ...]:
-    return (*pairs, PlacePair(from_place="east", to_place="atlantis"))
-
-
 TRANSPORT = (
     edit("no choice for the exchange across", "transport-complete", transport=lambda old: old[:-1]),
-    edit("no choice for a way of messages", "transport-complete", **{PP_ACROSS + "place_pairs": lambda old: old[:1]}),
-    edit(
-        "no choice for a place that exchanges", "transport-complete", **{DP_ACROSS + "place_pairs": lambda old: old[:1]}
-    ),
-    edit("a place that does not exist", "transport-meaningful", **{DP_ACROSS + "place_pairs": _to_nowhere}),
     edit("no choice for tensor parallelism", "transport-complete", transport=lambda old: old[1:]),
     edit("a collective that tp never does", "transport-meaningful", **{TP + "collective": "all_to_all"}),
     edit(

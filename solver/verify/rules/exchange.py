@@ -18,7 +18,6 @@ from solver.verify.case import Case, Finding, Rule, differs, exceeds
 from solver.verify.sendings import Rates, bytes_within, sendings, together
 
 LAST_OF_STAGE = (WEIGHT, FUSED)
-NUM_CHUNKS = 8
 
 
 def exchange_complete(case: Case) -> Iterator[Finding]:
@@ -115,7 +114,8 @@ def _messages_out_of_buildings(case: Case) -> dict[str, Rates]:
 def exchange_end(case: Case) -> Iterator[Finding]:
     """It ends after both parts, pipelined in chunks, and never before the last weight gradient."""
     for one in case.plan.exchanges:
-        both = max(one.private_s, one.shared_s) + min(one.private_s, one.shared_s) / NUM_CHUNKS
+        shorter_s, longer_s = sorted((one.private_s, one.shared_s))
+        both = longer_s + shorter_s / case.plan.transport_policy.num_exchange_chunks
         derived = max(one.last_weight_grad_end_s, one.start_s + both)
         if differs(one.end_s, derived):
             yield Finding(_name(one), f"end_s {one.end_s:.9g}, its parts end at {derived:.9g}")

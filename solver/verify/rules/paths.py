@@ -32,11 +32,11 @@ def message_paths(case: Case) -> Iterator[Finding]:
         if differs(total, 1.0):
             yield Finding(where, f"parts add up to {total:.9g}")
         for number, path in enumerate(split.paths):
-            yield from (Finding(f"{where}, path {number}", fault) for fault in _faults(case, split, path))
+            yield from (Finding(f"{where}, path {number}", fault) for fault in path_faults(case, split, path))
 
 
-def _faults(case: Case, split: MessageSplit, path: MessagePath) -> Iterator[str]:
-    """Where a path is none of the link graph from source to target."""
+def path_faults(case: Case, split: MessageSplit, path: MessagePath) -> Iterator[str]:
+    """Where a stated path is none of the link graph from source to target."""
     topology, at = case.network.topology, split.from_place
     seen = {at}
     for step in path.steps:

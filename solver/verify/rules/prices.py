@@ -20,9 +20,7 @@ from solver.verify.joint_replay import reserved_bytes_per_s
 from solver.verify.pipeline_shape import Floats
 
 BYTES_PER_GB = 1e9
-EXCHANGE_PART = 0.5  # of an edge that carries both causes, what messages leave to the exchange
 SAME_TIME = 1e-4
-NUM_CHUNKS = 8
 
 
 class OnEdge(NamedTuple):
@@ -77,7 +75,7 @@ def message_price(case: Case) -> Iterator[Finding]:
     carried = _carried(case, "pp")
     if not carried:
         return
-    room = [one.load.usable_bytes_per_s * _message_part(one.load) for one in carried]
+    room = [one.load.usable_bytes_per_s * _message_part(case, one.load) for one in carried]
     fill_s = [one.size_bytes / rate for one, rate in zip(carried, room, strict=True)]
     time_s = max(fill_s)
     hidden_s = _pipeline_end_s(case) - case.plan.time.pipeline_s
@@ -127,8 +125,9 @@ def _carried(case: Case, cause: Dimension) -> list[OnEdge]:
     ]
 
 
-def _message_part(load: LinkLoad) -> float:
-    return 1.0 - EXCHANGE_PART if any(flow.cause == "dp" for flow in load.flows) else 1.0
+def _message_part(case: Case, load: LinkLoad) -> float:
+    share = case.plan.transport_policy.exchange_share
+    return 1.0 - share if any(flow.cause == "dp" for flow in load.flows) else 1.0
 
 
 def _pipeline_end_s(case: Case) -> float:
@@ -190,7 +189,8 @@ def _delaying(case: Case) -> dict[int, float]:
     last = max(case.plan.exchanges, key=lambda one: one.end_s, default=None)
     if last is None or last.shared_s == 0 or last.end_s <= max(_pipeline_end_s(case), last.last_weight_grad_end_s):
         return {}
-    weight_of = {last.stage: 1.0 if last.shared_s >= last.private_s else 1.0 / NUM_CHUNKS}
+    chunk = 1.0 / case.plan.transport_policy.num_exchange_chunks
+    weight_of = {last.stage: 1.0 if last.shared_s >= last.private_s else chunk}
     at_s = last.start_s
     shared = [case.plan.exchanges[_index(case)[stage]] for stage in _shared(case)]
     for one in sorted(shared, key=lambda one: one.start_s, reverse=True):

@@ -29,7 +29,7 @@ def breakdown_work(case: Case) -> Iterator[Finding]:
     time = case.plan.time
     stated = (time.compute_s, time.tensor_parallel_s, time.context_parallel_s, time.expert_parallel_s)
     works = [
-        _work(case, route, pipeline_rank)
+        rank_work(case, route, pipeline_rank)[:4]
         for route, pools in case.pools_by_route.items()
         for pipeline_rank in range(len(pools))
     ]
@@ -107,7 +107,7 @@ def cost(case: Case) -> Iterator[Finding]:
 def speed_of_light(case: Case) -> Iterator[Finding]:
     """FLOPs over peak: no plan beats it on its GPUs, and the stated one is between all usable GPUs and those used."""
     stated, used = case.plan.proof.speed_of_light_s, _light_s(case)
-    usable = _usable_light_s(case)
+    usable = usable_light_s(case)
     if exceeds(used, case.plan.metrics.iteration_s):
         yield Finding("proof", f"iteration {case.plan.metrics.iteration_s:.9g} s is faster than light, {used:.9g} s")
     if exceeds(stated, used) or exceeds(usable, stated):
@@ -201,8 +201,8 @@ def one_building(case: Case) -> Iterator[Finding]:
         )
 
 
-def _work(case: Case, route: str, pipeline_rank: int) -> tuple[float, float, float, float]:
-    """Compute, tensor, context and expert parallel seconds of a rank over the iteration."""
+def rank_work(case: Case, route: str, pipeline_rank: int) -> tuple[float, float, float, float, float]:
+    """Compute, tensor, context and expert parallel and gathering seconds of a rank over the iteration."""
     pool = case.pools_by_route[route][pipeline_rank]
     costs = [case.derived.stage(pool, stage) for stage in case.derived.stages_of(pipeline_rank)]
     tensor = sum(float(one.tensor_parallel_s[0]) for one in costs)
@@ -211,7 +211,7 @@ def _work(case: Case, route: str, pipeline_rank: int) -> tuple[float, float, flo
     gathered = sum(float(one.data_parallel_s[0]) for one in costs)
     compute = sum(float(one.total_s[0]) for one in costs) - tensor - context - expert - gathered
     m = case.configuration.num_microbatches
-    return m * compute, m * tensor, m * context, m * expert
+    return m * compute, m * tensor, m * context, m * expert, m * gathered
 
 
 def _close(stated: tuple[float, ...], derived: tuple[float, ...]) -> bool:
@@ -229,13 +229,18 @@ def _light_s(case: Case) -> float:
     return model_flops_per_iteration(case.request.workload) / peak
 
 
-def _usable_light_s(case: Case) -> float:
-    """The model's FLOPs at the peak of every GPU that any plan could use."""
-    peak = sum(
-        pool.num_free_gpus * case.derived.peak_flops_per_s(pool)
+def usable_light_s(case: Case) -> float:
+    """The model's FLOPs at the peak of the fastest GPUs that a plan could use, as many as it may."""
+    constraints = case.request.constraints
+    pools = [
+        pool
         for pool in case.request.cluster.pools
-        if not any(case.is_inside(pool.place, place) for place in case.request.constraints.forbidden_places)
-    )
+        if not any(case.is_inside(pool.place, place) for place in constraints.forbidden_places)
+    ]
+    left, peak = constraints.max_gpus or sum(pool.num_free_gpus for pool in pools), 0.0
+    for pool in sorted(pools, key=case.derived.peak_flops_per_s, reverse=True):
+        peak += min(left, pool.num_free_gpus) * case.derived.peak_flops_per_s(pool)
+        left -= min(left, pool.num_free_gpus)
     return model_flops_per_iteration(case.request.workload) / peak
 
 

@@ -1,23 +1,17 @@
-"""Rules on transport choices: every communicator has one per tier, and each is possible on the links that it takes.
+"""Rules on transport choices: every communicator has one per tier, with a collective, size and rate that it can have.
 
 Owns `Plan.transport`. What the links carry is `links.py`, what messages cost is `hops.py` and `exchange.py`.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from models.cluster import Tier
-from models.transport import Dimension, PlacePair, TransportChoice
-from solver.network.technology import TECHNOLOGIES, load_balancing_options, reliability_options
-from solver.network.topology import PathFacts
+from models.transport import Dimension, TransportChoice
 from solver.network.transfer import windowed_rate_bytes_per_s
 from solver.verify.case import Case, Finding, Rule, differs, exceeds
-from solver.verify.message_paths import message_parts
 from solver.verify.network_facts import BETWEEN_BUILDINGS
-
-Ends = tuple[str, str]  # places from and to
 
 COLLECTIVES: Mapping[Dimension, tuple[str, ...]] = {
     "tp": ("all_reduce", "all_gather", "reduce_scatter"),
@@ -29,10 +23,7 @@ COLLECTIVES: Mapping[Dimension, tuple[str, ...]] = {
 
 
 def transport_complete(case: Case) -> Iterator[Finding]:
-    """Every dimension that communicates has a choice, on every tier between buildings that it has to cross.
-
-    Stage messages have one for every two places between which they travel, exchanges one for every place that sends.
-    """
+    """Every dimension that communicates has a choice, on every tier between buildings that it has to cross."""
     chosen = {(choice.dimension, choice.tier) for choice in case.plan.transport}
     degrees = case.configuration.degrees
     for dimension, degree in (("tp", degrees.tp), ("cp", degrees.cp), ("ep", degrees.ep), ("pp", degrees.pp)):
@@ -43,83 +34,22 @@ def transport_complete(case: Case) -> Iterator[Finding]:
     for dimension, tier, pair in sorted(case.network.crossings):
         if (dimension, tier) not in chosen:
             yield Finding(f"{dimension} on {tier}", f"{pair[0]} and {pair[1]} exchange {dimension} traffic, no choice")
-    yield from _unserved(case)
-
-
-def _unserved(case: Case) -> Iterator[Finding]:
-    """Places between which messages travel, and places that exchange with others, without a choice that names them."""
-    served: defaultdict[str, set[Ends]] = defaultdict(set)
-    for choice in case.plan.transport:
-        served[choice.dimension].update(map(_ends, choice.place_pairs))
-    ways = {(one.sender.place, one.receiver.place) for one in case.network.boundaries}
-    for source, target in sorted(ways | {way[::-1] for way in ways}):
-        if source != target and (source, target) not in served["pp"]:
-            yield Finding(f"pp from {source} to {target}", "messages travel this way, no choice names it")
-    senders = {source for source, _ in served["dp"]}
-    for rank in range(case.configuration.degrees.pp):
-        places = case.network.places_of_rank(rank)
-        for place in sorted(places - senders if len(places) > 1 else ()):
-            yield Finding(f"dp from {place}", f"rank {rank} is exchanged with other places, no choice names this one")
 
 
 def transport_meaningful(case: Case) -> Iterator[Finding]:
-    """A choice is for a dimension that communicates, with a collective of that dimension, stated once for its places.
-
-    The places that it names meet on its tier.
-    """
+    """A choice is for a dimension that communicates, with a collective of that dimension, stated once."""
     degrees = case.configuration.degrees
     sizes = {"tp": degrees.tp, "cp": degrees.cp, "ep": degrees.ep, "pp": degrees.pp, "dp": degrees.dp * degrees.cp}
-    seen: set[tuple[str, ...]] = set()
+    seen: set[tuple[str, str, str]] = set()
     for choice in case.plan.transport:
+        key = (choice.dimension, choice.tier, choice.collective)
         if choice.collective not in COLLECTIVES[choice.dimension]:
             yield Finding(_name(choice), f"{choice.dimension} does no {choice.collective}")
         if choice.num_ranks > max(sizes[choice.dimension], 1) or sizes[choice.dimension] == 1:
             yield Finding(_name(choice), f"{choice.num_ranks} members, the degree is {sizes[choice.dimension]}")
-        for ends in map(_ends, choice.place_pairs):
-            if any(place not in case.place_by_id for place in ends):
-                yield Finding(_name(choice), f"no places {ends[0]} and {ends[1]}")
-            elif case.network.topology.tier(*ends) != choice.tier or ends[0] == ends[1]:
-                yield Finding(_name(choice), f"{ends[0]} and {ends[1]} do not meet on {choice.tier}")
-        keys = {(choice.dimension, choice.collective, choice.tier, *ends) for ends in _pairs(choice)}
-        if keys & seen:
+        if key in seen:
             yield Finding(_name(choice), f"{choice.collective} is chosen twice")
-        seen |= keys
-
-
-def transport_supported(case: Case) -> Iterator[Finding]:
-    """Load balancing and loss recovery are possible end to end on every path that the choice serves."""
-    for choice in case.plan.transport:
-        for ends, path in _paths_of(case, choice):
-            balancing = load_balancing_options(
-                path.technology, path.load_balancing, out_of_order_receivers=path.out_of_order_receivers
-            )
-            if choice.load_balancing not in balancing:
-                yield Finding(
-                    _name(choice),
-                    f"{choice.load_balancing} from {ends[0]} to {ends[1]}, where {', '.join(balancing)} is on offer",
-                )
-            recovery = reliability_options(
-                path.technology, choice.load_balancing, out_of_order_receivers=path.out_of_order_receivers
-            )
-            if choice.reliability not in recovery:
-                yield Finding(
-                    _name(choice),
-                    f"{choice.reliability} with {choice.load_balancing} from {ends[0]} to {ends[1]}, possible are"
-                    f" {', '.join(recovery)}",
-                )
-
-
-def transport_limits(case: Case) -> Iterator[Finding]:
-    """Queue pairs and chunks in flight stay within what the technology of the paths takes."""
-    for choice in case.plan.transport:
-        for ends, path in _paths_of(case, choice):
-            limits = TECHNOLOGIES[path.technology]
-            if choice.num_queue_pairs > limits.max_queue_pairs or choice.num_outstanding > limits.max_outstanding:
-                yield Finding(
-                    _name(choice),
-                    f"{choice.num_queue_pairs} queue pairs with {choice.num_outstanding} chunks each from {ends[0]} to"
-                    f" {ends[1]}; {path.technology} takes {limits.max_queue_pairs} and {limits.max_outstanding}",
-                )
+        seen.add(key)
 
 
 def transport_rate(case: Case) -> Iterator[Finding]:
@@ -171,25 +101,6 @@ def _least_round_trips_s(case: Case) -> dict[tuple[Dimension, Tier], float]:
     return least
 
 
-def _paths_of(case: Case, choice: TransportChoice) -> Iterator[tuple[Ends, PathFacts]]:
-    """Paths end to end of what a choice serves: of messages those of the plan, of exchanges that of least latency."""
-    topology = case.network.topology
-    for ends in map(_ends, choice.place_pairs):
-        if any(place not in case.place_by_id for place in ends) or not topology.connected(*ends):
-            continue
-        paths = [path for path, _ in message_parts(case, *ends)] if choice.dimension == "pp" else [topology.path(*ends)]
-        yield from ((ends, topology.path_facts(*ends, along=path)) for path in paths)
-
-
-def _ends(pair: PlacePair) -> Ends:
-    return (pair.from_place, pair.to_place)
-
-
-def _pairs(choice: TransportChoice) -> list[tuple[str, ...]]:
-    """The places that a choice serves, or that it serves none by name."""
-    return [_ends(pair) for pair in choice.place_pairs] or [()]
-
-
 def _name(choice: TransportChoice) -> str:
     return f"{choice.dimension} on {choice.tier}"
 
@@ -197,8 +108,6 @@ def _name(choice: TransportChoice) -> str:
 FAMILY: Mapping[str, Rule] = {
     "transport-complete": transport_complete,
     "transport-meaningful": transport_meaningful,
-    "transport-supported": transport_supported,
-    "transport-limits": transport_limits,
     "transport-rate": transport_rate,
     "transport-message": transport_message,
     "transport-time": transport_time,

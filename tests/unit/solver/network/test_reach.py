@@ -7,9 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
+from solver.network.connection import Wire, connection_rate_bytes_per_s
 from solver.network.reach import connection_limit_bytes_per_s, largest_share
 from solver.network.topology import PathFacts
-from solver.transport.options import Wire, connection_rate_bytes_per_s, options
+from solver.transport.options import options
 
 
 def path_of(random: np.random.Generator) -> PathFacts:

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from solver.network.algorithms import Communicator, algorithms
 from solver.network.collectives import Level
+from solver.network.connection import Option, Wire, connection_rate_bytes_per_s, step_s
 from solver.network.topology import PathFacts
-from solver.transport.algorithms import Communicator, algorithms
 from solver.transport.choices import best_candidate, candidates, choose_scale_up, choose_transport
 from solver.transport.option_columns import columns_of, rates_bytes_per_s, steps_s
-from solver.transport.options import Option, Wire, connection_rate_bytes_per_s, options, step_s, window_shapes
+from solver.transport.options import options, window_shapes
 
 MIB = 2**20
 INSIDE = Level(64, 14e-6, 50e9)

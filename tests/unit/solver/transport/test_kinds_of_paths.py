@@ -10,6 +10,7 @@ import pytest
 from models.outcome import Planned
 from models.plan import Plan
 from models.request import PlanRequest
+from models.transport import Connection
 from solver.planner import plan
 from solver.verify.judge import judge
 
@@ -74,7 +75,8 @@ def test_two_gpu_types_of_one_place_make_a_pipeline():
     pools = {"new": ("B200-SXM", "a"), "old": ("H100-SXM-80G", "a")}
     found = planned(request_of(pools, [], pp=[2], dp=[1]))
     assert {pool for route in found.placement.routes for pool in route.pools} == {"new", "old"}
-    assert [(one.tier, one.place_pairs) for one in found.transport if one.dimension == "pp"] == [("building", ())]
+    assert [one.tier for one in found.transport if one.dimension == "pp"] == ["building"]
+    assert not found.message_transports
 
 
 def test_a_path_with_one_tcp_link_is_a_stream_from_end_to_end():
@@ -82,8 +84,15 @@ def test_a_path_with_one_tcp_link_is_a_stream_from_end_to_end():
     for one, other in itertools.product(("roce", "infiniband", "tcp"), repeat=2):
         links = chain(ab={"technology": one}, bc={"technology": other})
         for degrees in ({"pp": [2], "dp": [1]}, {"pp": [1], "dp": [2]}):
-            across = [choice for choice in planned(request_of(ends, links, **degrees)).transport if choice.place_pairs]
-            assert {choice.reliability == "tcp" for choice in across} == {"tcp" in (one, other)}
+            across = connections(planned(request_of(ends, links, **degrees)))
+            assert {kind.reliability == "tcp" for kind in across.values()} == {"tcp" in (one, other)}
+
+
+def connections(found: Plan) -> dict[tuple[str, str], Connection]:
+    """Of messages by pools, of exchanges by the places of the narrowest step of every kind."""
+    messages = {(one.from_pool, one.to_pool): one.connection for one in found.message_transports}
+    rings = {(one.from_place, one.to_place): one.connection for ring in found.exchange_rings for one in ring.transports}
+    return messages | rings
 
 
 @pytest.mark.parametrize("degrees", [{"pp": [4], "dp": [1]}, {"pp": [1], "dp": [4]}])
@@ -95,15 +104,10 @@ def test_every_kind_of_path_has_its_own_transport(degrees):
         "cd": {"planes": 8, "load_balancing": ["ecmp"], "loss_probability": 1e-5},
     }
     found = planned(request_of({f"p{one}": ("H100-SXM-80G", one) for one in "abcd"}, chain(**kinds), **degrees))
-    by_pair = {
-        (pair.from_place, pair.to_place): choice
-        for choice in found.transport
-        for pair in choice.place_pairs
-        if choice.tier == "cross_building"
-    }
-    streams = {pair: "a" in pair for pair in by_pair}
-    assert {pair: choice.reliability == "tcp" for pair, choice in by_pair.items()} == streams
-    assert all(choice.load_balancing != "spray" for (one, other), choice in by_pair.items() if "d" in (one, other))
+    by_pair = {(one[-1], other[-1]): kind for (one, other), kind in connections(found).items()}
+    assert {kind.reliability == "tcp" for pair, kind in by_pair.items() if "a" in pair} == {True}
+    assert {kind.reliability == "tcp" for pair, kind in by_pair.items() if "a" not in pair} == {False}
+    assert all(kind.load_balancing != "spray" for pair, kind in by_pair.items() if "d" in pair)
 
 
 def test_loss_costs_an_exchange_time():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from solver.transport.ring import ring_of, split_ring, step_facts
+from solver.network.split import step_facts
+from solver.transport.ring import ring_of, split_ring
 from tests.build_job import context_of, job
 from tests.unit.solver.transport.meshes import PARALLEL, THIN_TRIANGLE, meshed
 

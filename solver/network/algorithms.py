@@ -27,7 +27,7 @@ class Communicator:
 
     `message_bytes` is the whole array of an all-reduce, all-gather or reduce-scatter, what one member sends in an
     all-to-all, and the message of a send/receive. `num_connections` members use the path at the same time, those of
-    other communicators that do the same included.
+    other communicators that do the same included. `num_members` are fewer than groups hold where the last is not full.
     """
 
     dimension: Dimension
@@ -38,11 +38,12 @@ class Communicator:
     message_bytes: float
     num_connections: int
     member_bytes_per_s: float
+    num_members: int | None = None
 
     @property
     def num_ranks(self) -> int:
         """Members of the communicator."""
-        return self.num_places * self.inside.num_ranks
+        return self.num_places * self.inside.num_ranks if self.num_members is None else self.num_members
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,53 @@
+"""Sentences that every plan states word for word: what its model assumes, and what its bound covers.
+
+The planner writes them and the judge knows them, so that none can be left out or softened. Nothing here computes.
+"""
+
+from __future__ import annotations
+
+from models.plan import Assumption, LayerSplit
+from models.stack import StackProfile
+
+EXCHANGE_LINK = "gradient exchange"  # the link name under which a pipeline problem knows exchanges between places
+
+LAYER_RULES: dict[LayerSplit, str] = {
+    "even": "Layers are split over stages as evenly as the ends' extra work allows.",
+    "by_gpu_type": "Layers are shared out so that the slowest pipeline rank, each on its GPU type, takes least time "
+    "within memory.",
+}
+
+PROVEN = {
+    "iteration_time": "No configuration of the space, on any placement, transport or schedule of the stated model, "
+    "beats the bound; of distance it counts the bytes and delays that no placement avoids.",
+    "cost_per_token": "The gap is that of the cost; the bound is the iteration time at which this plan would reach the "
+    "least cost that any configuration of the space may have.",
+    "fewest_gpus": "The gap is that of the number of GPUs; the bound is the iteration time scaled by the fewest GPUs "
+    "that may reach the target over those used.",
+    "least_cross_building_traffic": "The gap is that of the bytes between buildings; the bound is the iteration time "
+    "scaled by the fewest bytes that any configuration which may reach the target has to send: none if its GPUs fit "
+    "into one building, else the gradients or the stage messages over one boundary between two. More than two "
+    "buildings, detours and links that are too thin for the target are not in it.",
+}
+
+
+def assumptions_of(stack: StackProfile, layer_split: LayerSplit, *, measured: bool) -> tuple[Assumption, ...]:
+    """The rules of the model, then the constants of the stack profile with their evidence.
+
+    `measured` says that the request brings layer profiles.
+    """
+    constants = [
+        Assumption(what=f"{name} = {value.value:g}", origin=value.origin, source=value.source)
+        for name, value in stack
+        if hasattr(value, "origin")
+    ]
+    rules = [
+        Assumption(what=LAYER_RULES[layer_split], origin="derived"),
+        Assumption(
+            what="Every replica keeps an equal share of each link it uses for the whole iteration.", origin="derived"
+        ),
+        Assumption(what="Gradients leave with the last weight gradient, less the stack's overlap.", origin="derived"),
+        Assumption(what="GPU peaks and memory as the cluster states them.", origin="request"),
+    ]
+    if measured:
+        rules.append(Assumption(what="Layer times measured by the user replace the formulas.", origin="measured"))
+    return (*rules, *constants)

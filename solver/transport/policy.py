@@ -1,0 +1,11 @@
+"""What the planner fixes in advance about sharing links; a plan states it, and the judge reads it there.
+
+Eight chunks hide all but an eighth of the shorter part of an exchange behind the longer one; half of a link for each of
+messages and gradients lets neither starve, whichever is first.
+"""
+
+from __future__ import annotations
+
+from models.plan import TransportPolicy
+
+POLICY = TransportPolicy(num_exchange_chunks=8, exchange_share=0.5)

@@ -1,0 +1,82 @@
+"""The transport between places in the words of the contract: every way of messages, every ring of exchanges.
+
+Owns the wording. Never chooses or times anything: `hops.py`, `turns.py` and `exchange.py` did.
+"""
+
+from __future__ import annotations
+
+from models.plan import Route
+from models.transport import (
+    Connection,
+    ExchangeRing,
+    ExchangeStep,
+    MessageTransport,
+    TransportChoice,
+)
+from solver.context import Context
+from solver.network.topology import Topology
+from solver.transport.exchange import ExchangeCost, SharedWire
+from solver.transport.hops import HopDelay
+from solver.transport.ring import stated_split
+
+
+def message_transports(
+    context: Context, routes: tuple[Route, ...], hops: list[tuple[HopDelay, ...]]
+) -> tuple[MessageTransport, ...]:
+    """Once per way between two pools, and once per route whose replicas take turns."""
+    found: dict[tuple[str, str, str], MessageTransport] = {}
+    for route, delays in zip(routes, hops, strict=True):
+        for hop in delays:
+            turn = () if hop.turn is None else ((route.id, hop.turn),)
+            for name, sent in (*((None, one) for one in hop.sent), *turn):
+                ends = context.pools[sent.source].id, context.pools[sent.target].id
+                found.setdefault(
+                    (*ends, name or ""),
+                    MessageTransport(
+                        from_pool=ends[0],
+                        to_pool=ends[1],
+                        route=name,
+                        connection=_connection(sent.choice, sent.num_connections),
+                    ),
+                )
+    return tuple(found[key] for key in sorted(found))
+
+
+def exchange_rings(topology: Topology, costs: tuple[ExchangeCost, ...]) -> tuple[ExchangeRing, ...]:
+    """One per ring with its transports, and the stages that take it. A ring is told from its first place by name."""
+    stages: dict[tuple[object, ...], list[int]] = {}
+    wires: dict[tuple[object, ...], SharedWire] = {}
+    for stage, cost in enumerate(costs):
+        if cost.wire is not None:
+            key = (cost.wire.ring, cost.wire.steps)
+            stages.setdefault(key, []).append(stage)
+            wires[key] = cost.wire
+    return tuple(_ring(topology, wires[key], own) for key, own in stages.items())
+
+
+def _ring(topology: Topology, wire: SharedWire, stages: list[int]) -> ExchangeRing:
+    steps = [stated_split(topology, *pair) for pair in zip(wire.ring.steps, wire.ring.parts, strict=True)]
+    first = min(range(len(steps)), key=lambda one: steps[one].from_place)
+    return ExchangeRing(
+        stages=tuple(stages),
+        steps=(*steps[first:], *steps[:first]),
+        transports=tuple(
+            ExchangeStep(
+                from_place=one.step[0],
+                to_place=one.step[1],
+                connection=_connection(one.choice, one.num_connections),
+            )
+            for one in wire.steps
+        ),
+    )
+
+
+def _connection(choice: TransportChoice, num_connections: int) -> Connection:
+    return Connection(
+        num_connections=num_connections,
+        load_balancing=choice.load_balancing,
+        reliability=choice.reliability,
+        num_queue_pairs=choice.num_queue_pairs,
+        chunk_bytes=int(choice.chunk_bytes),
+        num_outstanding=choice.num_outstanding,
+    )

@@ -1,0 +1,174 @@
+"""The communicators of a plan on every tier, as the judge derives them, and what a stated choice makes of each.
+
+Inside places the first stage of the first route's first pool stands for all. Never weighs one choice against another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from models.cluster import Pool, Tier
+from models.transport import Collective, Connection, Dimension, TransportChoice
+from solver.cost.data_parallel import WEIGHT_BYTES
+from solver.cost.fabric import fabric_of, share_place
+from solver.network import fabrics
+from solver.network.algorithms import Communicator, Crossing, algorithm_s, algorithms
+from solver.network.collectives import Level, bus_factor
+from solver.network.connection import Option, Wire, connection_rate_bytes_per_s, step_s
+from solver.network.technology import CHUNK_BYTES
+from solver.network.topology import PathFacts
+from solver.verify.reading import Reading
+
+Key = tuple[Dimension, Collective, Tier]
+SCALE_UP = Connection(
+    num_connections=1,
+    load_balancing="ecmp",
+    reliability="go_back_n",
+    num_queue_pairs=1,
+    chunk_bytes=min(CHUNK_BYTES),
+    num_outstanding=1,
+)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A communicator with its path, none in a scale-up domain; `connection` where the plan states one elsewhere."""
+
+    communicator: Communicator
+    path: PathFacts | None = None
+    connection: Connection | None = None
+    line_bytes_per_s: float = 0.0
+
+    @property
+    def key(self) -> Key:
+        """What a choice is for."""
+        return self.communicator.dimension, self.communicator.collective, self.communicator.tier
+
+    def objections(self, choice: TransportChoice) -> Iterator[str]:
+        """Where a stated choice is not what this communicator does with the stated options."""
+        communicator = self.communicator
+        if self.connection is not None:
+            for name, value in self.connection:
+                if name != "num_connections" and getattr(choice, name) != value:
+                    yield f"{name} {getattr(choice, name)}, its way has {value}"
+        if choice.algorithm not in self._algorithms():
+            yield f"{choice.algorithm} does no {choice.collective} there"
+            return
+        if choice.num_slices > 1 and choice.algorithm != "hierarchical":
+            yield f"{choice.num_slices} slices of a {choice.algorithm}"
+        expected_s, rate = self._times(choice)
+        for name, value in (
+            ("num_ranks", float(communicator.num_ranks)),
+            ("message_bytes", communicator.message_bytes),
+            ("expected_s", expected_s),
+            ("effective_bytes_per_s", rate),
+        ):
+            if abs(getattr(choice, name) - value) > 1e-6 * max(abs(value), abs(getattr(choice, name))):
+                yield f"{name} {getattr(choice, name):.9g}, it is {value:.9g}"
+
+    def _algorithms(self) -> tuple[str, ...]:
+        if self.path is not None:
+            return algorithms(self.communicator)
+        return ("direct",) if self.communicator.collective in ("send_recv", "all_to_all") else ("ring",)
+
+    def _times(self, choice: TransportChoice) -> tuple[float, float]:
+        """Time of one operation and the rate of a member."""
+        communicator = self.communicator
+        size, ranks, collective = communicator.message_bytes, communicator.num_ranks, communicator.collective
+        if self.path is None:
+            profile = fabrics.scale_up_profile(self.line_bytes_per_s)
+            seconds = profile.collective_s(collective, size, ranks, line_rate=self.line_bytes_per_s)
+            factor = bus_factor(collective, ranks) if ranks > 1 else 0.0
+            return seconds, factor * size / seconds if seconds > 0 else self.line_bytes_per_s
+        option = Option(
+            choice.load_balancing,
+            choice.reliability,
+            choice.num_queue_pairs,
+            int(choice.chunk_bytes),
+            choice.num_outstanding,
+        )
+        wire = Wire(
+            self.path,
+            communicator.member_bytes_per_s,
+            communicator.num_connections,
+            self.path.capacity_bytes_per_s,
+        )
+        rate = connection_rate_bytes_per_s(option, wire)
+        crossing = Crossing(rate, lambda one: step_s(option, wire, one, rate), option.in_flight_bytes)
+        return float(algorithm_s(choice.algorithm, communicator, crossing, choice.num_slices)), rate
+
+
+@dataclass(frozen=True)
+class Communicators:
+    """What communicates inside places."""
+
+    case: Reading
+
+    @cached_property
+    def _pool(self) -> Pool:
+        return self.case.pools_by_route[self.case.plan.placement.routes[0].id][0]
+
+    def inside(self) -> Iterator[Expected]:
+        """Communicators inside one place."""
+        degrees, job = self.case.configuration.degrees, self.case.derived.job
+        tokens = self.case.configuration.micro_batch_sequences * job.sequence_length / degrees.cp
+        hidden = 2.0 * tokens * job.hidden_size
+        if degrees.tp > 1:
+            yield self._local("tp", "all_reduce", num_ranks=degrees.tp, spacing=1, size_bytes=hidden)
+        if degrees.cp > 1:
+            yield self._local("cp", "all_gather", num_ranks=degrees.cp, spacing=degrees.tp, size_bytes=hidden)
+        if degrees.ep > 1:
+            copies = hidden * max(job.experts_per_token, 1) / degrees.tp
+            yield self._local("ep", "all_to_all", num_ranks=degrees.ep, spacing=degrees.tp, size_bytes=copies)
+        yield from self._gradients()
+        routes = self.case.plan.placement.routes
+        pools = (self.case.pools_by_route[route.id] for route in routes)
+        if any(share_place(*ends) for own in pools for ends in pairwise(own)):
+            yield self._message()
+
+    def _gradients(self) -> Iterator[Expected]:
+        """Reduction and gathering over the replicas of the first rank in the pool that holds most of them."""
+        replicas = max(self.case.network.replicas_by_pool[0].values()) * self.case.configuration.degrees.cp
+        if replicas < 2:
+            return
+        gradient = self.case.request.workload.optimizer.gradient_bytes_per_parameter
+        size = float(self.case.derived.stage(self._pool, 0).parameters[0]) * gradient
+        spacing = self.case.configuration.degrees.tp
+        if self.case.configuration.sharding == "ddp":
+            yield self._local("dp", "all_reduce", num_ranks=replicas, spacing=spacing, size_bytes=size)
+            return
+        yield self._local("dp", "reduce_scatter", num_ranks=replicas, spacing=spacing, size_bytes=size)
+        weights = size * WEIGHT_BYTES / gradient
+        yield self._local("dp", "all_gather", num_ranks=replicas, spacing=spacing, size_bytes=weights)
+
+    def _local(
+        self, dimension: Dimension, collective: Collective, *, num_ranks: int, spacing: int, size_bytes: float
+    ) -> Expected:
+        """Members `spacing` GPUs apart: in the scale-up domain, or over the place's network."""
+        fabric, place = fabric_of(self._pool), self._pool.place
+        inside = min(num_ranks, max(fabric.scale_up_domain_gpus // spacing, 1))
+        level = Level(inside, fabric.scale_up_latency_s, fabric.scale_up_bytes_per_s)
+        if inside == num_ranks:
+            alone = Communicator(dimension, collective, "scale_up", 1, level, size_bytes, 1, level.rate_bytes_per_s)
+            return Expected(alone, connection=SCALE_UP, line_bytes_per_s=fabric.scale_up_bytes_per_s)
+        topology = self.case.network.topology
+        member = fabric.nic_bytes_per_s * self.case.derived.stack.scale_out_efficiency.value
+        places = -(-num_ranks // inside)
+        wide = Communicator(
+            dimension, collective, topology.tier(place, place), places, level, size_bytes, inside, member, num_ranks
+        )
+        return Expected(wide, topology.path_facts(place, place))
+
+    def _message(self) -> Expected:
+        """A stage message inside the pool."""
+        topology, group, place = self.case.network.topology, self.case.gpus_per_group, self._pool.place
+        member = self._pool.nic_bytes_per_s_per_gpu * self.case.derived.stack.point_to_point_efficiency.value
+        stages = range(self.case.configuration.degrees.num_stages)
+        size = max(float(self.case.derived.stage(self._pool, stage).boundary_bytes[0]) for stage in stages)
+        inside = Level(1, 0.0, member)
+        tier = topology.tier(place, place)
+        whole = Communicator("pp", "send_recv", tier, 2, inside, size / group, group, member)
+        return Expected(whole, topology.path_facts(place, place))

@@ -1,0 +1,190 @@
+"""What the exchanges of gradients take, as the judge derives it from the rings and transports that a plan states.
+
+Inside a place the GPUs' own cards reduce and gather; between places one copy per place travels the stated ring at the
+rate that cards, links less the messages' reserve, and the stated transport allow. Never reads a time of the plan.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from models.cluster import Pool
+from models.schedule import PipelineHop
+from models.transport import Connection, ExchangeRing, ExchangeStep, MessageSplit
+from solver.cost.fabric import fabric_of
+from solver.network.algorithms import Communicator
+from solver.network.collectives import Level
+from solver.network.connection import Wire, connection_rate_bytes_per_s, option_of, step_s
+from solver.network.split import AlikeSteps, Parts, alike_steps, part_by_edge
+from solver.network.topology import PathFacts
+from solver.verify.joint_replay import reserved_bytes_per_s
+from solver.verify.message_paths import edges_of
+from solver.verify.network_facts import Boundary
+from solver.verify.reading import Reading
+
+SAME_FILL = 1e-6
+
+
+@dataclass(frozen=True)
+class OnRing:
+    """An exchange on its ring: bytes of every step, time, part of the rate reached, and the edges that set the pace."""
+
+    sent_bytes: float
+    shared_s: float
+    reached: float
+    load: Mapping[int, float]
+    bottlenecks: frozenset[int]
+
+
+@dataclass(frozen=True)
+class ExchangeWays:
+    """Times and bytes of the exchanges of a plan, beside the stated hops or others.
+
+    LookupError where the plan states no ring for a stage.
+    """
+
+    case: Reading
+    hops: tuple[tuple[Boundary, PipelineHop], ...] | None = None
+
+    def pools(self, stage: int) -> Mapping[str, int]:
+        """Replicas of a stage by pool."""
+        return self.case.network.replicas_by_pool[self.case.configuration.rank_of_stage(stage)]
+
+    def places(self, stage: int) -> frozenset[str]:
+        """Places that hold a stage."""
+        return self.case.network.places_of_rank(self.case.configuration.rank_of_stage(stage))
+
+    @cached_property
+    def shared_stages(self) -> tuple[int, ...]:
+        """Stages whose replicas are in several places."""
+        return tuple(s for s in range(self.case.configuration.degrees.num_stages) if len(self.places(s)) > 1)
+
+    def overlap_s(self, stage: int) -> float:
+        """Head start of an exchange."""
+        pools = self.pools(stage)
+        return max(self.case.derived.overlap_s(self.case.pool_by_id[pool], stage) for pool in pools)
+
+    def private_s(self, stage: int) -> float:
+        """Reduction and gathering inside the fullest place: pools of one place exchange inside it."""
+        here: Counter[str] = Counter()
+        pools = {self.case.pool_by_id[name]: count for name, count in self.pools(stage).items()}
+        for pool, count in pools.items():
+            here[pool.place] += count
+        return max(self.case.derived.private_exchange_s(pool, stage, here[pool.place]) for pool in pools)
+
+    @cached_property
+    def ring_of(self) -> Mapping[int, ExchangeRing]:
+        """Stated ring of every stage; of two the first."""
+        return {stage: ring for ring in reversed(self.case.plan.exchange_rings) for stage in ring.stages}
+
+    def parts(self, step: MessageSplit) -> Parts:
+        """Paths of a stated step; KeyError where an edge does not exist."""
+        topology = self.case.network.topology
+        return tuple((edges_of(topology, path), path.part) for path in step.paths)
+
+    def alike(self, ring: ExchangeRing) -> list[AlikeSteps]:
+        """The steps of a ring by kind of path."""
+        steps = (((step.from_place, step.to_place), self.parts(step)) for step in ring.steps)
+        return alike_steps(self.case.network.topology, steps)
+
+    def cards_bytes_per_s(self, stage: int) -> float:
+        """Rate of the GPUs of the weakest pool together."""
+        efficiency = self.case.derived.stack.scale_out_efficiency.value
+        return min(
+            count * self.case.gpus_per_group * self.case.pool_by_id[pool].nic_bytes_per_s_per_gpu * efficiency
+            for pool, count in self.pools(stage).items()
+        )
+
+    def fewest(self, stage: int) -> tuple[Pool, int]:
+        """The pool with the fewest replicas of a stage, of two the first, and how many."""
+        pool, count = min(self.pools(stage).items(), key=lambda item: item[1])
+        return self.case.pool_by_id[pool], count
+
+    def wire(self, stage: int, path: PathFacts, connection: Connection) -> Wire:
+        """The way of a step as one connection sees it."""
+        pool, _ = self.fewest(stage)
+        member = fabric_of(pool).nic_bytes_per_s * self.case.derived.stack.scale_out_efficiency.value
+        return Wire(path, member, connection.num_connections, path.capacity_bytes_per_s)
+
+    def path_of(self, stage: int, transport: ExchangeStep) -> PathFacts:
+        """The path that a stated transport is for; KeyError where it is for no kind of step of the ring."""
+        ends = (transport.from_place, transport.to_place)
+        return {one.narrowest: one.path for one in self.alike(self.ring_of[stage])}[ends]
+
+    @cached_property
+    def _left_bytes_per_s(self) -> list[float]:
+        """What the messages of all queues leave of every edge."""
+        capacity = self.case.network.topology.capacity_bytes_per_s
+        left: list[float] = (capacity - reserved_bytes_per_s(self.case, self.hops)).tolist()
+        return left
+
+    def left_bytes_per_s(self, edge: int) -> float:
+        """What stage messages leave of an edge."""
+        return self._left_bytes_per_s[edge]
+
+    @cached_property
+    def _rings(self) -> dict[int, OnRing]:
+        return {}
+
+    def on_ring(self, stage: int) -> OnRing:
+        """The exchange of a stage on its stated ring."""
+        if stage not in self._rings:
+            self._rings[stage] = self._on_ring(stage)
+        return self._rings[stage]
+
+    def _on_ring(self, stage: int) -> OnRing:
+        ring = self.ring_of[stage]
+        parts = [self.parts(step) for step in ring.steps]
+        load = part_by_edge(parts)
+        sent = self.case.network.exchange_bytes(stage, len(self.places(stage)))
+        fill = {edge: part * sent / self.left_bytes_per_s(edge) for edge, part in load.items()}
+        cards = self.cards_bytes_per_s(stage)
+        wire_s = max(sent / cards, *fill.values())
+        num_steps = 2 * (len(ring.steps) - 1)
+        slowest_s, delay_s = wire_s, 0.0
+        stated = {(one.from_place, one.to_place): one.connection for one in ring.transports}
+        for kind in self.alike(ring):
+            connection = stated[kind.narrowest]
+            wire, option = self.wire(stage, kind.path, connection), option_of(connection)
+            rate = connection_rate_bytes_per_s(option, wire)
+            narrow = min(kind.path.capacity_bytes_per_s, cards)
+            reached = min(1.0, rate * connection.num_connections / narrow)
+            own_s = max(sent / cards, *(fill[edge] for path in kind.paths for edge in path.edges))
+            slowest_s = max(slowest_s, own_s / reached)
+            delay_s = max(delay_s, step_s(option, wire, sent / num_steps / connection.num_connections, rate))
+        return OnRing(
+            sent_bytes=sent,
+            shared_s=slowest_s + num_steps * delay_s,
+            reached=wire_s / slowest_s,
+            load=load,
+            bottlenecks=frozenset(edge for edge, time in fill.items() if time >= wire_s * (1.0 - SAME_FILL)),
+        )
+
+    def communicator(self, stage: int, transport: ExchangeStep) -> Communicator:
+        """The all-reduce of the largest stage over a step of the ring."""
+        pool, fewest = self.fewest(stage)
+        connection, topology = transport.connection, self.case.network.topology
+        wire = self.wire(stage, self.path_of(stage, transport), connection)
+        inside = Level(
+            fewest * self.case.configuration.degrees.cp, fabric_of(pool).scale_out_latency_s, wire.member_bytes_per_s
+        )
+        return Communicator(
+            "dp",
+            "all_reduce",
+            topology.tier(transport.from_place, transport.to_place),
+            len(self.places(stage)),
+            inside,
+            self.largest_local_bytes(stage),
+            connection.num_connections,
+            wire.member_bytes_per_s,
+        )
+
+    def largest_local_bytes(self, stage: int) -> float:
+        """Gradients of the largest stage on one GPU, of the kind that holds this one."""
+        pool = self.case.pool_by_id[next(iter(self.pools(stage)))]
+        costs = (self.case.derived.stage(pool, one) for one in range(self.case.configuration.degrees.num_stages))
+        largest = max(float((one.parameters + one.expert_parameters)[0]) for one in costs)
+        return largest * self.case.request.workload.optimizer.gradient_bytes_per_parameter

@@ -1,0 +1,253 @@
+"""What messages between stages take, as the judge derives it from the transports that a plan states and the links.
+
+Every replica keeps an equal share of each link that it uses, less what the plan's policy leaves to the exchange; a
+connection reaches what its load balancing, window and loss recovery make of that. Never reads a time of the plan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from models.cluster import Pool
+from models.schedule import PipelineHop
+from models.transport import Connection, MessageTransport
+from solver.cost.collectives import boundary_message_s
+from solver.cost.fabric import fabric_of, share_place
+from solver.network.connection import Wire, connection_rate_bytes_per_s, option_of, step_s
+from solver.network.split import step_facts
+from solver.network.topology import PathFacts
+from solver.verify.message_paths import message_parts
+from solver.verify.network_facts import Boundary
+from solver.verify.reading import Reading
+
+SAME_PACE = 1e-9
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What one connection makes of its way: payload rate, delay of a message beyond its bytes, time of a message."""
+
+    connection: Connection
+    rate_bytes_per_s: float
+    step_s: float
+    message_s: float
+
+
+@dataclass(frozen=True)
+class AtOnce:
+    """A hop when all replicas send at once; `slower` is the slower of its two directions, None inside a place."""
+
+    latency_s: float
+    transfer_s: float
+    num_sharers: int = 1
+    bottlenecks: tuple[int, ...] = ()
+    slower: Sent | None = None
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One turn of a route: how long, of how many, and how its messages travel."""
+
+    turn_s: float
+    num_turns: int
+    at_once: int
+    sent: Sent
+
+    @property
+    def stagger_s(self) -> float:
+        """How much later the last replicas run."""
+        return (self.num_turns - 1) * self.turn_s
+
+
+@dataclass(frozen=True)
+class MessageWays:
+    """Times of the messages of a plan. LookupError where the plan states no transport for a way."""
+
+    case: Reading
+
+    @cached_property
+    def crossing(self) -> tuple[Boundary, ...]:
+        """Boundaries between two places."""
+        return tuple(one for one in self.case.network.boundaries if not self.is_local(one))
+
+    def is_local(self, boundary: Boundary) -> bool:
+        """Whether both stages are in one place, where bandwidth is full."""
+        return share_place(boundary.sender, boundary.receiver)
+
+    @cached_property
+    def transports(self) -> Mapping[tuple[str, str, str | None], MessageTransport]:
+        """Stated transports by pools and route; of two for one way the first."""
+        stated = reversed(self.case.plan.message_transports)
+        return {(one.from_pool, one.to_pool, one.route): one for one in stated}
+
+    @cached_property
+    def _loads(self) -> tuple[Counter[int], Mapping[int, float]]:
+        """Queues on every edge, and the parts of a message that they put on it together."""
+        queues: Counter[int] = Counter()
+        parts: dict[int, float] = {}
+        largest: dict[tuple[str, int, frozenset[str], bool], float] = {}
+        for one in self.crossing:
+            upwards = self._climbs(one)
+            pair = frozenset((one.sender.id, one.receiver.id))
+            for ends, way in ((self._ends(one), upwards), (self._ends(one)[::-1], not upwards)):
+                for edge, part in self._parts_by_edge(*ends).items():
+                    key = (one.route, edge, pair, way)
+                    largest[key] = max(largest.get(key, 0.0), part)
+        for (route, edge, _, _), part in largest.items():
+            replicas = self.case.route_by_id[route].num_replicas
+            queues[edge] += replicas
+            parts[edge] = parts.get(edge, 0.0) + part * replicas
+        return queues, parts
+
+    def _climbs(self, boundary: Boundary) -> bool:
+        ranks = [self.case.configuration.rank_of_stage(boundary.from_stage + step) for step in (0, 1)]
+        return ranks[1] > ranks[0]
+
+    def _ends(self, boundary: Boundary) -> tuple[str, str]:
+        return boundary.sender.place, boundary.receiver.place
+
+    def _parts_by_edge(self, source: str, target: str) -> dict[int, float]:
+        carried: dict[int, float] = {}
+        for path, part in message_parts(self.case, source, target):
+            for edge in path:
+                carried[edge] = carried.get(edge, 0.0) + part
+        return carried
+
+    @cached_property
+    def exchanging(self) -> frozenset[int]:
+        """Edges on the paths of least latency between neighbours of the rings that gradients travel."""
+        topology = self.case.network.topology
+        steps = {(step.from_place, step.to_place) for ring in self.case.plan.exchange_rings for step in ring.steps}
+        return frozenset(edge for step in steps for edge in topology.path(*step))
+
+    def room_bytes_per_s(self, edge: int) -> float:
+        """What one whole message may use of an edge, all queues on it sending at once."""
+        share = self.case.plan.transport_policy.exchange_share if edge in self.exchanging else 0.0
+        capacity = float(self.case.network.topology.capacity_bytes_per_s[edge])
+        return (1.0 - share) * capacity / self._loads[1][edge]
+
+    def facts(self, source: Pool, target: Pool) -> PathFacts:
+        """All paths from pool to pool as one."""
+        ends = source.place, target.place
+        return step_facts(self.case.network.topology, ends, message_parts(self.case, *ends))
+
+    def num_connections(self, source: Pool, target: Pool) -> int:
+        """Connections busy at once from pool to pool: the GPUs of all groups that share its fullest edge."""
+        queues = self._loads[0]
+        sharers = max(queues[edge] for edge in self._parts_by_edge(source.place, target.place))
+        return sharers * self.case.gpus_per_group
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, str, str | None, float], Sent]:
+        return {}
+
+    def sent(self, source: Pool, target: Pool, size_bytes: float, route: str | None = None) -> Sent:
+        """A message of a stage group of this size by the stated transport; KeyError where none is stated."""
+        key = (source.id, target.id, route, size_bytes)
+        if key not in self._known:
+            stated = self.transports[source.id, target.id, route].connection
+            self._known[key] = self.travels(source, target, size_bytes, stated)
+        return self._known[key]
+
+    def travels(self, source: Pool, target: Pool, size_bytes: float, connection: Connection) -> Sent:
+        """A message of a stage group by such connections, each of its GPUs sending its share."""
+        path, option = self.facts(source, target), option_of(connection)
+        member = min(source.nic_bytes_per_s_per_gpu, target.nic_bytes_per_s_per_gpu)
+        card = member * self.case.derived.stack.point_to_point_efficiency.value
+        wire = Wire(path, card, connection.num_connections, path.capacity_bytes_per_s)
+        rate, share = connection_rate_bytes_per_s(option, wire), size_bytes / self.case.gpus_per_group
+        delay = step_s(option, wire, share, rate)
+        return Sent(connection, rate, delay, delay + share / rate)
+
+    def at_once(self, boundary: Boundary) -> AtOnce:
+        """The hop of a boundary when all replicas send at once."""
+        size = self.case.network.boundary_bytes(boundary)
+        if self.is_local(boundary):
+            return AtOnce(max(self._local_s(pool, size) for pool in (boundary.sender, boundary.receiver)), 0.0)
+        ends = boundary.sender, boundary.receiver
+        both = self.sent(*ends, size), self.sent(*ends[::-1], size)
+        places = self._ends(boundary)
+        edges = list(self._parts_by_edge(*places)) + list(self._parts_by_edge(*places[::-1]))
+        room = {edge: self.room_bytes_per_s(edge) for edge in edges}
+        slower = min(both, key=lambda one: one.rate_bytes_per_s)
+        stack, group = self.case.derived.stack, self.case.gpus_per_group
+        cards = min(pool.nic_bytes_per_s_per_gpu for pool in ends) * stack.point_to_point_efficiency.value
+        pace = min(group * cards, *room.values())
+        return AtOnce(
+            latency_s=max(one.step_s for one in both) + stack.collective_latency_s.value,
+            transfer_s=size / min(group * slower.rate_bytes_per_s, *room.values()),
+            num_sharers=max(self._loads[0][edge] for edge in edges),
+            bottlenecks=tuple(edge for edge in room if room[edge] <= pace * (1.0 + SAME_PACE)),
+            slower=slower,
+        )
+
+    def _local_s(self, pool: Pool, size_bytes: float) -> float:
+        columns = self.case.derived.columns
+        size = np.array([size_bytes])
+        return float(boundary_message_s(size, columns.tp, columns.cp, fabric_of(pool), self.case.derived.stack)[0])
+
+    def turn(self, route: str) -> Turn | None:
+        """The turns of a route: those of its slowest hop; None where the plan states none."""
+        stated = [one for one in self.case.plan.message_transports if one.route == route]
+        if not stated:
+            return None
+        own = [one for one in self.crossing if one.route == route]
+        slowest = max(own, key=lambda one: self.at_once(one).transfer_s)
+        if len(stated) > 1 or (stated[0].from_pool, stated[0].to_pool) != (slowest.sender.id, slowest.receiver.id):
+            raise ValueError(f"the turns of {route} are not those of its slowest hop")
+        size, whole = self.case.network.boundary_bytes(slowest), self.at_once(slowest)
+        replicas, group = self.case.route_by_id[route].num_replicas, self.case.gpus_per_group
+        senders, rest = divmod(stated[0].connection.num_connections, group)
+        at_once = senders - max(whole.num_sharers - replicas, 0)
+        if rest or not 1 <= at_once <= replicas:
+            raise ValueError(f"{stated[0].connection.num_connections} connections are no turn of {route}")
+        sent = self.sent(slowest.sender, slowest.receiver, size, route)
+        share = replicas * size / whole.transfer_s
+        turn_s = size / min(group * sent.rate_bytes_per_s, share / at_once)
+        return Turn(turn_s, math.ceil(replicas / at_once), at_once, sent)
+
+    def hops(self, route: str, turn: Turn | None) -> tuple[PipelineHop, ...]:
+        """Hops of a route, all at once or with this turn."""
+        return tuple(self._hop(one, turn) for one in self.case.network.boundaries if one.route == route)
+
+    def takes_turns(self, boundary: Boundary, turn: Turn | None) -> bool:
+        """Whether a hop keeps the pace of the turns: where a message arrives earlier, and its share suffices."""
+        if turn is None or self.is_local(boundary):
+            return False
+        whole, replicas = self.at_once(boundary), self.case.route_by_id[boundary.route].num_replicas
+        enough = turn.turn_s * replicas >= whole.transfer_s * turn.at_once * (1.0 - SAME_PACE)
+        return turn.turn_s < whole.transfer_s and enough
+
+    def _hop(self, boundary: Boundary, turn: Turn | None) -> PipelineHop:
+        whole = self.at_once(boundary)
+        ends = (boundary.from_stage, boundary.from_stage + 1)
+        if self.is_local(boundary):
+            return PipelineHop(from_stage=ends[0], to_stage=ends[1], latency_s=whole.latency_s)
+        in_turns = turn is not None and self.takes_turns(boundary, turn)
+        return PipelineHop(
+            from_stage=ends[0],
+            to_stage=ends[1],
+            latency_s=whole.latency_s,
+            transfer_s=turn.turn_s if turn is not None and in_turns else whole.transfer_s,
+            link="~".join(sorted((boundary.sender.id, boundary.receiver.id))),
+            num_sharing_replicas=turn.num_turns if turn is not None and in_turns else 1,
+            staggered=in_turns,
+        )
+
+    def message_choices(self) -> Iterator[tuple[Boundary, Sent]]:
+        """How messages travel on every hop as taken: the slower direction, or that of the turns."""
+        for boundary in self.crossing:
+            timeline = self.case.timeline_by_route.get(boundary.route)
+            turn = self.turn(boundary.route) if timeline is not None and timeline.stagger_s > 0 else None
+            if turn is not None and self.takes_turns(boundary, turn):
+                yield boundary, turn.sent
+                continue
+            slower = self.at_once(boundary).slower
+            if slower is not None:
+                yield boundary, slower

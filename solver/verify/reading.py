@@ -1,0 +1,158 @@
+"""A request and a plan as the judge reads them: operations, messages and memory by route, each read once.
+
+Owns what is read off the plan's timelines. Never judges.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from models.plan import RouteTimeline
+from models.schedule import PipelineViolation
+from models.transport import MessagePath
+from solver.verify.activations import FORWARD, Timed, peak_activation_bytes, timed, timed_operations
+from solver.verify.derived import Derived
+from solver.verify.facts import Facts
+from solver.verify.network_facts import NetworkFacts
+from solver.verify.pipeline_judge import check_schedule
+from solver.verify.pipeline_shape import Floats
+
+Read = TypeVar("Read")
+# Start and end of every message, two columns, by kind and stage of the sender; B stands for BW as well.
+Messages = Mapping[tuple[str, int], Floats]
+
+
+class MemoryNeed(NamedTuple):
+    """Memory of one GPU of a pipeline rank of a route, by the names of the memory table."""
+
+    causes: Mapping[str, float]
+
+    @property
+    def limit_bytes(self) -> float:
+        """HBM less the headroom."""
+        return self.causes["limit_bytes"]
+
+    @property
+    def activations_bytes(self) -> float:
+        """Most activations held at one instant of the schedule."""
+        return self.causes["activations_bytes"]
+
+    @property
+    def static_bytes(self) -> float:
+        """What no schedule changes."""
+        return sum(self.causes.values()) - self.limit_bytes - self.activations_bytes
+
+    @property
+    def total_bytes(self) -> float:
+        """Peak over all causes."""
+        return self.static_bytes + self.activations_bytes
+
+
+@dataclass(frozen=True)
+class Reading(Facts):
+    """Facts and what the physics makes of them. Every derived value is computed once, when a rule first asks."""
+
+    @cached_property
+    def derived(self) -> Derived:
+        """Stage costs, memory and traffic of the configuration."""
+        return Derived(self)
+
+    @cached_property
+    def network(self) -> NetworkFacts:
+        """Demands between buildings and the capacity of cuts."""
+        return NetworkFacts(self, self.derived)
+
+    def _per_timeline(self, read: Callable[[RouteTimeline], Read]) -> dict[str, Read]:
+        """Something read off every timeline; routes with one schedule and equal problems share the reading."""
+        known: dict[int, list[tuple[RouteTimeline, Read]]] = defaultdict(list)
+        found: dict[str, Read] = {}
+        for timeline in self.timeline_by_route.values():
+            alike = known[id(timeline.schedule)]
+            result = next((result for one, result in alike if one.problem == timeline.problem), None)
+            if result is None:
+                result = read(timeline)
+                alike.append((timeline, result))
+            found[timeline.route] = result
+        return found
+
+    @cached_property
+    def operations(self) -> Mapping[str, list[Timed]]:
+        """Stated operations by route and pipeline rank."""
+        return self._per_timeline(lambda one: [timed_operations(rank) for rank in one.schedule.ranks])
+
+    @cached_property
+    def message_splits(self) -> Mapping[tuple[str, str], tuple[MessagePath, ...]]:
+        """Stated paths by the places that they join."""
+        return {(one.from_place, one.to_place): one.paths for one in self.plan.message_splits}
+
+    @cached_property
+    def message_times(self) -> Mapping[str, Messages]:
+        """Stated messages by route."""
+        return self._per_timeline(_message_times)
+
+    @cached_property
+    def schedule_objections(self) -> Mapping[str, list[PipelineViolation]]:
+        """What the pipeline judge objects to, by route."""
+        return self._per_timeline(lambda one: check_schedule(one.problem, one.schedule))
+
+    @cached_property
+    def memory_needs(self) -> Mapping[tuple[str, int], MemoryNeed]:
+        """Memory by route and pipeline rank, activations as the stated times hold them."""
+        return {
+            (route, pipeline_rank): self._memory_need(route, pipeline_rank)
+            for route in self.pools_by_route
+            if route in self.timeline_by_route
+            for pipeline_rank in range(
+                min(self.configuration.degrees.pp, len(self.timeline_by_route[route].schedule.ranks))
+            )
+        }
+
+    @cached_property
+    def _peaks(self) -> dict[tuple[int, tuple[tuple[int, tuple[float, float]], ...]], float]:
+        return {}
+
+    def _peak_bytes(self, operations: Timed, held: dict[int, tuple[float, float]]) -> float:
+        """Of one rank's operations, which routes with one schedule share."""
+        key = (id(operations), tuple(held.items()))
+        if key not in self._peaks:
+            self._peaks[key] = peak_activation_bytes(operations, held)
+        return self._peaks[key]
+
+    def _memory_need(self, route: str, pipeline_rank: int) -> MemoryNeed:
+        pool = self.pools_by_route[route][pipeline_rank]
+        static = self.derived.static_memory(pool, pipeline_rank)
+        held = {
+            stage: (float(cost.activation_bytes[0]), float(cost.weight_grad_context_bytes[0]))
+            for stage in self.derived.stages_of(pipeline_rank)
+            for cost in [self.derived.stage(pool, stage)]
+        }
+        return MemoryNeed(
+            {
+                "weights_bytes": float(static.weights_bytes[0]),
+                "gradients_bytes": float(static.gradients_bytes[0]),
+                "optimizer_bytes": float(static.optimizer_bytes[0]),
+                "activations_bytes": self._peak_bytes(self.operations[route][pipeline_rank], held),
+                "buffers_bytes": float(static.buffers_bytes[0]),
+                "framework_bytes": float(static.framework_bytes[0]),
+                "limit_bytes": self.derived.memory_limit_bytes(pool),
+            }
+        )
+
+
+def _message_times(timeline: RouteTimeline) -> Messages:
+    lines = [timed(line.transfers, line.start_s, line.end_s) for line in timeline.schedule.transfers]
+    if not lines:
+        return {}
+    all_lines = Timed(*(np.concatenate(column) for column in zip(*lines, strict=True)))
+    sender = 2 * all_lines.stage + (all_lines.kind != FORWARD)
+    order = np.argsort(sender, kind="stable")
+    times = np.stack([all_lines.start_s, all_lines.end_s], axis=1)[order]
+    senders, first = np.unique(sender[order], return_index=True)
+    parts = zip(senders.tolist(), np.split(times, first[1:]), strict=True)
+    return {("B" if one % 2 else "F", one // 2): part for one, part in parts}

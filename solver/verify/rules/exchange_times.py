@@ -1,0 +1,179 @@
+"""Rules on exchanges of gradients between places: rings that lead around, and times and bytes that follow from them.
+
+Owns `Plan.exchange_rings` and the exact times of `Plan.exchanges`. What no exchange could beat is `exchange.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from models.transport import Dimension, ExchangeRing
+from solver.verify.case import Case, Finding, Rule, differs
+from solver.verify.joint_replay import reserved_bytes_per_s
+from solver.verify.pipeline_shape import Floats
+from solver.verify.rules.message_times import unoffered
+from solver.verify.rules.paths import path_faults
+
+HALF_A_BYTE = 0.5
+
+
+def policy_possible(case: Case) -> Iterator[Finding]:
+    """What an exchange keeps of a link is at least a hundredth and leaves one to messages; chunks are few."""
+    policy = case.plan.transport_policy
+    if not 0.01 <= policy.exchange_share <= 0.99:
+        yield Finding("transport_policy", f"exchange_share {policy.exchange_share:g} leaves nothing to one of the two")
+
+
+def exchange_rings(case: Case) -> Iterator[Finding]:
+    """Every stage in several places has one ring, which leads through each of them once, by transports on offer."""
+    counted = Counter(stage for ring in case.plan.exchange_rings for stage in ring.stages)
+    wanted = set(case.exchanging.shared_stages)
+    for stage in sorted(wanted | counted.keys()):
+        if counted[stage] != int(stage in wanted):
+            yield Finding(f"exchange of stage {stage}", f"has {counted[stage]} rings")
+    for number, ring in enumerate(case.plan.exchange_rings):
+        faults = list(_faults(case, ring))
+        yield from (Finding(f"ring {number}", fault) for fault in faults)
+        if not faults and wanted.issuperset(ring.stages):
+            yield from (Finding(f"ring {number}", fault) for fault in _transport_faults(case, ring))
+
+
+def _faults(case: Case, ring: ExchangeRing) -> Iterator[str]:
+    """Where a ring does not lead around, or does not visit the places of its stages."""
+    starts = [step.from_place for step in ring.steps]
+    if [step.to_place for step in ring.steps] != [*starts[1:], starts[0]]:
+        yield "its steps do not follow each other"
+    if starts[0] != min(starts) or list(ring.stages) != sorted(ring.stages):
+        yield f"begins in {starts[0]}, with stage {ring.stages[0]}"
+    places = {case.exchanging.places(stage) for stage in ring.stages}
+    if places != {frozenset(starts)} or len(set(starts)) < len(starts):
+        yield f"visits {', '.join(starts)}"
+    for step in ring.steps:
+        total = sum(path.part for path in step.paths)
+        if differs(total, 1.0):
+            yield f"parts from {step.from_place} to {step.to_place} add up to {total:.9g}"
+        for path in step.paths:
+            yield from path_faults(case, step, path)
+
+
+def _transport_faults(case: Case, ring: ExchangeRing) -> Iterator[str]:
+    """Where its transports are not those of the narrowest step of every kind of path, or not on offer there."""
+    paths = {kind.narrowest: kind.path for kind in case.exchanging.alike(ring)}
+    stated = [(one.from_place, one.to_place) for one in ring.transports]
+    if sorted(stated) != sorted(paths):
+        yield f"transports of {stated}, the narrowest steps of every kind are {sorted(paths)}"
+        return
+    for stage in ring.stages:
+        _, fewest = case.exchanging.fewest(stage)
+        for one in ring.transports:
+            if one.connection.num_connections != fewest * case.gpus_per_group:
+                yield f"{one.connection.num_connections} connections, stage {stage} has {fewest * case.gpus_per_group}"
+    for one in ring.transports:
+        yield from unoffered(paths[one.from_place, one.to_place], one.connection)
+
+
+def exchange_times(case: Case) -> Iterator[Finding]:
+    """Head start, time inside places and time on the links are what physics, ring and transports make of them.
+
+    Those that share links follow each other without a break; every other one starts when it is ready.
+    """
+    free_s = 0.0
+    for one in sorted(case.plan.exchanges, key=lambda one: (one.start_s, one.stage)):
+        if one.stage >= case.configuration.degrees.num_stages:
+            continue
+        shared = one.stage in case.exchanging.shared_stages
+        start_s = max(one.last_weight_grad_end_s - one.overlap_s, 0.0)
+        derived = {
+            "overlap_s": case.exchanging.overlap_s(one.stage),
+            "private_s": case.exchanging.private_s(one.stage),
+            "shared_s": case.exchanging.on_ring(one.stage).shared_s if shared else 0.0,
+            "start_s": max(start_s, free_s) if shared else start_s,
+        }
+        free_s = one.start_s + one.shared_s if shared else free_s
+        for name, value in derived.items():
+            if differs(getattr(one, name), value):
+                yield Finding(f"exchange of stage {one.stage}", f"{name} {getattr(one, name):.9g}, it is {value:.9g}")
+
+
+def ring_bytes(case: Case) -> Iterator[Finding]:
+    """Exchange bytes of every link are what the rings of all stages put on it."""
+    topology = case.network.topology
+    carried, stated = _ring_bytes(case), np.zeros(len(topology.edges))
+    for load in case.plan.link_loads:
+        if (load.link, load.reverse) in topology.edge_index:
+            index = topology.edge_index[load.link, load.reverse]
+            stated[index] += sum(flow.bytes_per_iteration for flow in load.flows if flow.cause == "dp")
+    for edge, said, derived in zip(topology.edges, stated.tolist(), carried.tolist(), strict=True):
+        if differs(said, derived) and abs(said - derived) > HALF_A_BYTE:
+            way = " reverse" if edge.reverse else ""
+            yield Finding(f"link {edge.id}{way}", f"{said:.9g} B of dp, the rings put {derived:.9g}")
+
+
+def _ring_bytes(case: Case) -> Floats:
+    carried = np.zeros(len(case.network.topology.edges))
+    for stage in case.exchanging.shared_stages:
+        found = case.exchanging.on_ring(stage)
+        for edge, part in found.load.items():
+            carried[edge] += part * found.sent_bytes
+    return carried
+
+
+def load_facts(case: Case) -> Iterator[Finding]:
+    """A load says its flows once each, who sets its pace, its highest rate, and the flows of others on it."""
+    index, edges = case.network.topology.edge_index, case.network.topology.edges
+    reserved, fastest, pacing = reserved_bytes_per_s(case), _fastest_bytes_per_s(case), _pacing(case)
+    for load in case.plan.link_loads:
+        at = index.get((load.link, load.reverse))
+        if at is None:
+            continue
+        where = f"link {load.link}{' reverse' if load.reverse else ''}"
+        causes = [flow.cause for flow in load.flows]
+        if causes not in (["pp"], ["dp"], ["pp", "dp"]) or any(flow.bytes_per_iteration <= 0 for flow in load.flows):
+            yield Finding(where, f"flows of {', '.join(causes)}")
+        wanted = tuple(cause for cause in ("pp", "dp") if at in pacing[cause])
+        if load.bottleneck != wanted:
+            yield Finding(where, f"bottleneck {load.bottleneck}, it sets the pace of {wanted}")
+        peak = max((reserved[at] + fastest[at]) / edges[at].capacity_bytes_per_s, load.mean_utilisation)
+        if differs(load.peak_utilisation, peak):
+            yield Finding(where, f"peak_utilisation {load.peak_utilisation:.9g}, it is {peak:.9g}")
+        others = int(edges[at].background_bytes_per_s > 0)
+        if load.num_background_flows != others:
+            yield Finding(where, f"{load.num_background_flows} background flows, the request states {others}")
+
+
+def _fastest_bytes_per_s(case: Case) -> Floats:
+    """Highest rate of one exchange on every edge."""
+    fastest = np.zeros(len(case.network.topology.edges))
+    for stage in case.exchanging.shared_stages:
+        found = case.exchanging.on_ring(stage)
+        for edge, part in found.load.items():
+            fastest[edge] = max(fastest[edge], part * found.sent_bytes / found.shared_s)
+    return fastest
+
+
+def _pacing(case: Case) -> Mapping[Dimension, set[int]]:
+    """Edges that set the rate of some message or exchange."""
+    messages = {edge for one in case.messages.crossing for edge in case.messages.at_once(one).bottlenecks}
+    exchanges = {edge for stage in case.exchanging.shared_stages for edge in case.exchanging.on_ring(stage).bottlenecks}
+    return {"pp": messages, "dp": exchanges}
+
+
+def loads_in_order(case: Case) -> Iterator[Finding]:
+    """Loads stand in the order of the link graph: uplinks place by place, then links, each way up or forward first."""
+    index = case.network.topology.edge_index
+    order = [index[load.link, load.reverse] for load in case.plan.link_loads if (load.link, load.reverse) in index]
+    if order != sorted(order):
+        yield Finding("link_loads", "are not in the order of the cluster")
+
+
+FAMILY: Mapping[str, Rule] = {
+    "policy-possible": policy_possible,
+    "exchange-rings": exchange_rings,
+    "exchange-times": exchange_times,
+    "ring-bytes": ring_bytes,
+    "load-facts": load_facts,
+    "loads-in-order": loads_in_order,
+}

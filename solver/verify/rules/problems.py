@@ -1,0 +1,146 @@
+"""Rules on what the scheduler was told and what a schedule says of itself: budgets, exchanges, options, lines, order.
+
+Owns every field of a timeline that no other rule derives. How an order was found cannot be derived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from models.plan import RouteTimeline
+from models.schedule import PipelineOptions, PipelineProblem
+from models.statements import EXCHANGE_LINK
+from solver.verify.case import Case, Finding, Rule, differs
+
+PROVEN = 1e-6  # relative distance below which a bound and a value are the same number
+GAP_TOLERANCE = 1e-15  # both sides are the same formula of the same two stated numbers
+Line = tuple[str, str, frozenset[str]]  # link, direction and messages
+
+
+def problem_facts(case: Case) -> Iterator[Finding]:
+    """Memory left for activations, what is left of each exchange, fold and options of the search."""
+    options = case.request.options
+    wanted = PipelineOptions(time_limit_s=options.time_limit_s, seed=options.seed)
+    for route, pools in case.pools_by_route.items():
+        timeline = case.timeline_by_route.get(route)
+        if timeline is None:
+            continue
+        problem, where = timeline.problem, f"route {route}"
+        for name, value, derived in (
+            ("layout", problem.layout, case.configuration.family),
+            ("objective", problem.objective, "makespan"),
+            ("options", problem.options, wanted),
+            ("rank_of_stage", problem.rank_of_stage, None),
+        ):
+            if value != derived:
+                yield Finding(where, f"{name} {value}, the request and the configuration say {derived}")
+        for rank, pool in enumerate(pools[: len(problem.ranks)]):
+            left = case.derived.memory_limit_bytes(pool) - float(case.derived.static_memory(pool, rank).total_bytes[0])
+            stated = problem.ranks[rank].activation_budget_bytes
+            if stated is None or differs(stated, left):
+                yield Finding(f"{where}, rank {rank}", f"activation_budget_bytes {stated}, memory leaves {left:.9g}")
+        yield from _exchanges(case, where, problem)
+
+
+def _exchanges(case: Case, where: str, problem: PipelineProblem) -> Iterator[Finding]:
+    """What the scheduler sees of the exchanges: the time on links, else what is left after the head start."""
+    ways = case.exchanging_at_once
+    for number, stage in enumerate(problem.stages[: case.configuration.degrees.num_stages]):
+        shared = number in ways.shared_stages
+        left = max(ways.private_s(number) - ways.overlap_s(number), 0.0)
+        derived = ways.on_ring(number).shared_s if shared else left
+        link = EXCHANGE_LINK if shared else None
+        if differs(stage.gradient_sync_s, derived) or stage.gradient_sync_link != link:
+            stated = f"gradient_sync_s {stage.gradient_sync_s:.9g} on {stage.gradient_sync_link}"
+            yield Finding(f"{where}, stage {number}", f"{stated}, it is {derived:.9g} on {link}")
+
+
+def schedule_statement(case: Case) -> Iterator[Finding]:
+    """Gap and status follow from value and bound; no time of search is stated, and routes alike say the same."""
+    known: list[RouteTimeline] = []
+    for timeline in case.plan.timelines:
+        schedule, where = timeline.schedule, f"route {timeline.route}"
+        value_s = schedule.objective_value_s
+        gap = max(0.0, (value_s - schedule.lower_bound_s) / value_s) if value_s > 0 else 0.0
+        if abs(schedule.gap - gap) > GAP_TOLERANCE:
+            yield Finding(where, f"gap {schedule.gap:.9g}, value and bound give {gap:.9g}")
+        status = "optimal" if gap <= PROVEN else "feasible"
+        if schedule.status != status:
+            yield Finding(where, f"{schedule.status} at a gap of {gap:.3g}")
+        if schedule.seconds:
+            yield Finding(where, f"seconds {schedule.seconds:g}: a plan states no time of search of a schedule")
+        twin = next((one for one in known if alike(one, timeline)), None)
+        if twin is None:
+            known.append(timeline)
+        elif twin.schedule != schedule:
+            yield Finding(where, f"has the problem and the order of {twin.route}, and says something else of them")
+
+
+def alike(one: RouteTimeline, other: RouteTimeline) -> bool:
+    """Whether two routes run the same order of the same problem."""
+    if one.schedule is other.schedule and one.problem is other.problem:
+        return True
+    return one.problem == other.problem and one.schedule.ranks == other.schedule.ranks
+
+
+def schedule_lines(case: Case) -> Iterator[Finding]:
+    """Messages stand on the lines of their hops, up and down the ranks, in the order of hops; exchanges come last."""
+    for timeline in case.plan.timelines:
+        wanted = list(_lines(timeline.problem))
+        stated = [(line.link, line.direction) for line in timeline.schedule.transfers]
+        if stated != [line[:2] for line in wanted]:
+            yield Finding(f"route {timeline.route}", f"lines {stated}, its hops need {[line[:2] for line in wanted]}")
+            continue
+        for line, (_, _, texts) in zip(timeline.schedule.transfers, wanted, strict=True):
+            if frozenset(line.transfers) != texts:
+                yield Finding(f"route {timeline.route}", f"line {line.link} {line.direction} has other messages")
+
+
+def _lines(problem: PipelineProblem) -> Iterator[Line]:
+    """Messages of every line: hops that take a link by the link's name, then those of no duration, then exchanges."""
+    queues: dict[tuple[str, str], set[str]] = {}
+    for hop in sorted(problem.hops, key=lambda hop: hop.occupancy_s == 0):
+        against = problem.placement[hop.to_stage] < problem.placement[hop.from_stage]
+        if hop.occupancy_s > 0:
+            queues.setdefault((hop.link_name, "up"), set())
+            queues.setdefault((hop.link_name, "down"), set())
+        ways = ("down", "up") if against else ("up", "down")
+        backward = "BW" if problem.backward == "fused" else "B"
+        for way, stage, kind in ((ways[0], hop.from_stage, "F"), (ways[1], hop.to_stage, backward)):
+            texts = (f"{stage}{kind}{index}" for index in range(problem.num_microbatches))
+            queues.setdefault((hop.link_name, way), set()).update(texts)
+    yield from ((*line, frozenset(texts)) for line, texts in queues.items() if texts)
+    for stage, cost in enumerate(problem.stages):
+        if cost.gradient_sync_s > 0:
+            yield cost.gradient_sync_link or f"{EXCHANGE_LINK} of stage {stage}", "both", frozenset((f"{stage}SYNC",))
+
+
+def lists_in_order(case: Case) -> Iterator[Finding]:
+    """Timelines follow the routes, exchanges the stages, memory and ranges of ranks the ranks: nothing is hidden."""
+    plan = case.plan
+    for name, stated in (
+        ("placement.routes", [one.first_replica for one in plan.placement.routes]),
+        ("placement.rank_map", [one.first_rank for one in plan.placement.rank_map]),
+        ("exchanges", [one.stage for one in plan.exchanges]),
+        ("memory", [one.pipeline_rank for one in plan.memory]),
+    ):
+        if stated != sorted(stated):
+            yield Finding(name, "is not in order")
+    if [one.route for one in plan.timelines] != [one.id for one in plan.placement.routes]:
+        yield Finding("timelines", "are not in the order of the routes")
+
+
+def family_plain(case: Case) -> Iterator[Finding]:
+    """One chunk per rank is one_way: nothing folds."""
+    used = case.configuration
+    if used.degrees.vpp == 1 and used.family != "one_way":
+        yield Finding("configuration", f"{used.family} with one chunk per rank, which is one_way")
+
+
+FAMILY: Mapping[str, Rule] = {
+    "problem-facts": problem_facts,
+    "schedule-statement": schedule_statement,
+    "schedule-lines": schedule_lines,
+    "lists-in-order": lists_in_order,
+    "family-plain": family_plain,
+}

@@ -1,0 +1,162 @@
+"""Rules on what a plan says in words, on where its time goes, and on the counts and the claim of its proof.
+
+Owns assumptions, warnings, the idle parts of the breakdown, and what of the proof and of the rivals can be derived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+
+from models.statements import PROVEN, assumptions_of
+from solver.network.buffers import buffer_warnings
+from solver.verify.case import RELATIVE_TOLERANCE, Case, Finding, Rule, differs, exceeds
+from solver.verify.joint_columns import end_without_hops
+from solver.verify.rules.totals import rank_work, usable_light_s
+
+EXACT = 1e-9
+
+
+def assumptions_stated(case: Case) -> Iterator[Finding]:
+    """The rules of the model and every constant of the stack profile in use, with its evidence, in this order."""
+    measured = bool(case.request.workload.layer_profiles)
+    wanted = assumptions_of(case.derived.stack, case.configuration.layer_split, measured=measured)
+    stated = case.plan.assumptions
+    for one in wanted:
+        if one not in stated:
+            yield Finding("assumptions", f"do not state: {one.what} ({one.origin}, {one.source})")
+    for one in stated:
+        if one not in wanted:
+            yield Finding("assumptions", f"nothing rests on: {one.what} ({one.origin}, {one.source})")
+    if set(stated) == set(wanted) and stated != wanted:
+        yield Finding("assumptions", "are not in the order of the model, or stated twice")
+
+
+def warnings_stated(case: Case) -> Iterator[Finding]:
+    """Every warning about the switch buffers of a link in use, and no other."""
+    used, topology = {load.link for load in case.plan.link_loads}, case.network.topology
+    wanted = tuple(
+        warning
+        for link in case.request.cluster.links
+        if link.id in used
+        for warning in buffer_warnings(link, topology.edges[topology.edge_index[link.id, False]].latency_s)
+    )
+    if case.plan.warnings != wanted:
+        missing = [one for one in wanted if one not in case.plan.warnings]
+        yield Finding("warnings", f"not stated: {missing[0]}" if missing else "are not those of the links in use")
+
+
+def breakdown_idle(case: Case) -> Iterator[Finding]:
+    """Idle time of the busiest rank of the slowest route: what the same order without hops would not have is
+    pipeline_s, the rest bubble_s; what runs after the pipeline is data_parallel_s.
+    """
+    time, ends = case.plan.time, {route: one.end_s for route, one in case.timeline_by_route.items()}
+    end_s = max(ends.values())
+    faults: list[str] = []
+    for route in (route for route in ends if ends[route] >= end_s * (1.0 - EXACT)):
+        works = [rank_work(case, route, rank) for rank in range(len(case.pools_by_route[route]))]
+        most = max(sum(work) for work in works)
+        idle = max(end_s - most, 0.0)
+        waiting = min(max(end_s - end_without_hops(case.timeline_by_route[route]), 0.0), idle)
+        after = max(0.0, *(one.end_s - end_s for one in case.plan.exchanges))
+        for work in (work for work in works if sum(work) >= most * (1.0 - EXACT)):
+            derived = (*work[:4], idle - waiting, waiting, work[4] + after)
+            stated = (
+                time.compute_s,
+                time.tensor_parallel_s,
+                time.context_parallel_s,
+                time.expert_parallel_s,
+                time.bubble_s,
+                time.pipeline_s,
+                time.data_parallel_s,
+            )
+            if all(abs(one - other) <= EXACT * time.total_s for one, other in zip(stated, derived, strict=True)):
+                return
+            faults.append(", ".join(f"{value:.6g}" for value in derived))
+    yield Finding("time", f"work, bubble, pipeline and data parallel of the busiest rank are {faults[0]} s")
+
+
+def replay_stated(case: Case) -> Iterator[Finding]:
+    """A plan says what it takes with shared links."""
+    if case.plan.metrics.shared_replay_s is None:
+        yield Finding("metrics", "shared_replay_s is not stated")
+
+
+def proof_counts(case: Case) -> Iterator[Finding]:
+    """No more is pruned or explored than exists, and the sentence is that of the objective."""
+    proof = case.plan.proof
+    if max(proof.num_pruned, proof.num_explored) > proof.num_configurations:
+        yield Finding(
+            "proof",
+            f"{proof.num_pruned} pruned and {proof.num_explored} explored of {proof.num_configurations} configurations",
+        )
+    if proof.proven != PROVEN[case.request.objective.kind]:
+        yield Finding("proof", "does not say what the bound of this objective covers")
+
+
+def proof_status(case: Case) -> Iterator[Finding]:
+    """Optimal is said within the gap asked for, and only there."""
+    proof, asked = case.plan.proof, case.request.options.relative_gap
+    if proof.status == "feasible" and proof.relative_gap <= asked - EXACT:
+        yield Finding("proof", f"feasible is said at a gap of {proof.relative_gap:.6g}, asked was {asked:.6g}")
+
+
+def proof_light(case: Case) -> Iterator[Finding]:
+    """The speed of light is that of all usable GPUs, and a bound on the iteration time is not below it."""
+    stated, light = case.plan.proof.speed_of_light_s, usable_light_s(case)
+    if differs(stated, light):
+        yield Finding("proof", f"speed_of_light_s {stated:.9g}, all usable GPUs together take {light:.9g}")
+    bound = case.plan.proof.lower_bound_s
+    if case.request.objective.kind == "iteration_time" and exceeds(light, bound):
+        yield Finding("proof", f"lower_bound_s {bound:.9g} is below the speed of light {light:.9g}")
+
+
+def rivals_possible(case: Case) -> Iterator[Finding]:
+    """No rival is faster than light or, where time counts, than the plan; a baseline has a time or a reason."""
+    light, time = usable_light_s(case), case.plan.metrics.iteration_s
+    by_time = case.request.objective.kind == "iteration_time"
+    times = [(f"baseline {one.name}", one.iteration_s) for one in case.plan.baselines]
+    times += [(f"alternative {index}", one.iteration_s) for index, one in enumerate(case.plan.alternatives)]
+    for where, rival_s in times:
+        if rival_s is not None and exceeds(light, rival_s):
+            yield Finding(where, f"{rival_s:.9g} s is faster than light, {light:.9g} s")
+        if rival_s is not None and by_time and exceeds(time, rival_s):
+            yield Finding(where, f"{rival_s:.9g} s is faster than the plan, {time:.9g} s")
+    for one in case.plan.baselines:
+        if (one.iteration_s is None) != bool(one.reason):
+            yield Finding(f"baseline {one.name}", "has a time or a reason why it has none, not both or neither")
+    names = [one.name for one in case.plan.baselines]
+    if len(set(names)) < len(names):
+        yield Finding("baselines", "name one twice")
+
+
+def alternatives_differ(case: Case) -> Iterator[Finding]:
+    """Alternatives come best first, and use no more GPUs than there are."""
+    values = [one.slower_by for one in case.plan.alternatives]
+    if any(exceeds(before, after) and before - after > RELATIVE_TOLERANCE for before, after in pairwise(values)):
+        yield Finding("alternatives", "are not in order, best first")
+    free = sum(pool.num_free_gpus for pool in case.request.cluster.pools)
+    for index, one in enumerate(case.plan.alternatives):
+        if one.degrees.num_gpus > free:
+            yield Finding(f"alternative {index}", f"uses {one.degrees.num_gpus} GPUs, {free} are free")
+
+
+def near_stated(case: Case) -> Iterator[Finding]:
+    """Where nothing crosses buildings, one building takes as long as the plan."""
+    near, time = case.plan.one_building_s, case.plan.metrics.iteration_s
+    if near is not None and case.plan.placement.crossing == "none" and differs(near, time):
+        yield Finding("one_building_s", f"{near:.9g}, nothing crosses and the plan takes {time:.9g}")
+
+
+FAMILY: Mapping[str, Rule] = {
+    "assumptions-stated": assumptions_stated,
+    "warnings-stated": warnings_stated,
+    "breakdown-idle": breakdown_idle,
+    "replay-stated": replay_stated,
+    "proof-counts": proof_counts,
+    "proof-status": proof_status,
+    "proof-light": proof_light,
+    "rivals-possible": rivals_possible,
+    "alternatives-differ": alternatives_differ,
+    "near-stated": near_stated,
+}

@@ -1,0 +1,66 @@
+"""Rules on the figures of every transport choice: they are those of a communicator that the plan really has.
+
+Between places it is that of some stage message or ring, with the transport stated there; inside places, that of the
+first route's first pool. The list has one choice per dimension, collective and tier. Owns every figure of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+
+from solver.network.algorithms import Communicator
+from solver.network.collectives import Level
+from solver.verify.case import Case, Finding, Rule
+from solver.verify.communicators import Communicators, Expected, Key
+from solver.verify.rules.message_times import unoffered
+
+
+def transport_times(case: Case) -> Iterator[Finding]:
+    """Algorithm, sizes, rate and time of a choice follow from its options and the way that it is for."""
+    expected: defaultdict[Key, list[Expected]] = defaultdict(list)
+    for one in (*_across(case), *Communicators(case).inside()):
+        expected[one.key].append(one)
+    stated = Counter((one.dimension, one.collective, one.tier) for one in case.plan.transport)
+    for key in sorted(expected.keys() | stated.keys()):
+        if stated[key] != int(key in expected):
+            yield Finding(f"{key[0]} {key[1]} on {key[2]}", f"{stated[key]} choices, the plan has {len(expected[key])}")
+    keys = [(one.dimension, one.collective, one.tier) for one in case.plan.transport]
+    if keys != sorted(keys):
+        yield Finding("transport", "choices are not in the order of dimension, collective and tier")
+    for choice in case.plan.transport:
+        key = (choice.dimension, choice.collective, choice.tier)
+        faults = [list(one.objections(choice)) for one in expected[key]]
+        if faults and all(faults):
+            yield Finding(f"{choice.dimension} {choice.collective} on {choice.tier}", min(faults, key=len)[0])
+
+
+def transport_offered(case: Case) -> Iterator[Finding]:
+    """Inside places too a choice is one that the network there offers."""
+    for one in Communicators(case).inside():
+        for choice in case.plan.transport:
+            if one.path is not None and one.key == (choice.dimension, choice.collective, choice.tier):
+                for fault in unoffered(one.path, choice):
+                    yield Finding(f"{choice.dimension} on {choice.tier}", fault)
+
+
+def _across(case: Case) -> Iterator[Expected]:
+    """Stage messages and exchanges between places, by the transports that the plan states for them."""
+    group, topology = case.gpus_per_group, case.network.topology
+    efficiency = case.derived.stack.point_to_point_efficiency.value
+    for boundary, sent in case.messages.message_choices():
+        ends = boundary.sender, boundary.receiver
+        member = min(pool.nic_bytes_per_s_per_gpu for pool in ends) * efficiency
+        tier, size = topology.tier(ends[0].place, ends[1].place), case.network.boundary_bytes(boundary) / group
+        connections = sent.connection.num_connections
+        message = Communicator("pp", "send_recv", tier, 2, Level(1, 0.0, member), size, connections, member)
+        for source, target in (ends, ends[::-1]):
+            yield Expected(message, case.messages.facts(source, target), sent.connection)
+    for ring in case.plan.exchange_rings:
+        for transport in ring.transports:
+            whole = case.exchanging.communicator(ring.stages[0], transport)
+            path = case.exchanging.path_of(ring.stages[0], transport)
+            yield Expected(whole, path, transport.connection)
+
+
+FAMILY: Mapping[str, Rule] = {"transport-times": transport_times, "transport-offered": transport_offered}

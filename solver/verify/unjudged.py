@@ -1,0 +1,80 @@
+"""What the judge neither derives nor checks, field by field, with the reason.
+
+Owns the list. It is as short as honesty allows: a rule that derives a field takes it off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from models.plan import RouteTimeline, Unjudged
+from solver.verify.case import Case
+from solver.verify.derived import Derived
+from solver.verify.facts import Facts
+from solver.verify.rules.problems import alike
+from solver.verify.rules.totals import usable_light_s
+
+SEARCHED = "the search is not repeated"
+RIVAL = "only that it is not faster than light nor, by time, than the plan; `verify --deep` does more"
+
+
+def unjudged(case: Case) -> tuple[Unjudged, ...]:
+    """The fields of this plan that a person has to take on faith."""
+    return tuple(Unjudged(pointer=pointer, reason=reason) for pointer, reason in _fields(case))
+
+
+def _fields(case: Case) -> Iterator[tuple[str, str]]:
+    plan = case.plan
+    light = usable_light_s(case)
+    confirmed = max((bound for bound in (light,) if bound <= plan.metrics.iteration_s), default=0.0)
+    kind = case.request.objective.kind
+    confirms = f"the judge itself confirms {confirmed:.6g} s of iteration time, the speed of light"
+    objective = "" if kind == "iteration_time" else f"; the bound is one of {kind}, in seconds of this plan"
+    yield "/proof/lower_bound_s", f"{SEARCHED}; {confirms}{objective}"
+    yield "/proof/relative_gap", "follows from the time and /proof/lower_bound_s, which is not judged"
+    for name in ("num_configurations", "num_pruned", "num_explored"):
+        yield f"/proof/{name}", f"{SEARCHED}; only that none is above num_configurations"
+    yield "/convergence", f"{SEARCHED}; only that time goes on, no bound passes its incumbent, and it ends here"
+    yield "/baselines", RIVAL
+    yield "/alternatives", RIVAL
+    yield "/one_building_s", "its schedule is not stated; only that it lies between the speed of light and the plan"
+    if _recomputes_nothing(case):
+        yield "/configuration/recompute", "none and selective are the same here: attention keeps nothing to recompute"
+    yield from _policy(case)
+    for number, _ in enumerate(plan.transport):
+        yield f"/transport/{number}/reason", "words; every figure of the choice is derived, the road not taken is not"
+    known: list[RouteTimeline] = []
+    for number, timeline in enumerate(plan.timelines):
+        if any(alike(one, timeline) for one in known):
+            continue
+        known.append(timeline)
+        at = f"/timelines/{number}/schedule"
+        yield f"{at}/generator", "where an order came from cannot be seen from it"
+        yield f"{at}/lower_bound_s", f"{SEARCHED}; only that it is not above the value"
+
+
+def _recomputes_nothing(case: Case) -> bool:
+    """Whether none and selective recomputation cost the same time and memory on every stage."""
+    used = case.configuration
+    if used.recompute == "full":
+        return False
+    other = used.model_copy(update={"recompute": "selective" if used.recompute == "none" else "none"})
+    derived = Derived(Facts(case.request, case.plan.model_copy(update={"configuration": other})))
+    return all(
+        getattr(one, name)[0] == getattr(two, name)[0]
+        for group in case.groups
+        for stage in case.derived.stages_of(group.pipeline_rank)
+        for one, two in [(case.derived.stage(group.pool, stage), derived.stage(group.pool, stage))]
+        for name in ("forward_s", "input_grad_s", "weight_grad_s", "activation_bytes")
+    )
+
+
+def _policy(case: Case) -> Iterator[tuple[str, str]]:
+    """Parts of the policy that nothing in this plan depends on."""
+    in_two_parts = [one for one in case.plan.exchanges if one.private_s > 0 and one.shared_s > 0]
+    if not any(one.end_s > one.last_weight_grad_end_s for one in in_two_parts):
+        yield "/transport_policy/num_exchange_chunks", "no exchange of two parts ends after its stage's last backward"
+    sent = {(load.link, load.reverse) for load in case.plan.link_loads if any(one.cause == "pp" for one in load.flows)}
+    edges = case.network.topology.edges
+    if not any((edges[edge].id, edges[edge].reverse) in sent for edge in case.messages.exchanging):
+        yield "/transport_policy/exchange_share", "no link of this plan carries both messages and gradients"
