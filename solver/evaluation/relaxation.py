@@ -17,6 +17,7 @@ from solver.cost.columns import FloatArray, columns_of
 from solver.cost.fabric import fabric_of
 from solver.evaluation.slower_ranks import slower_ranks_s
 from solver.schedules.bounds import lower_bound
+from solver.space.bounded import ROUNDING
 from solver.space.exchange_floor import least_exchange_s
 from solver.space.line import line_bound_s
 from solver.space.stages import PoolStages, pool_stages
@@ -119,7 +120,7 @@ def _relaxation(
     held = [0.0] * configuration.degrees.pp
     for s, stage in enumerate(stages):
         held[configuration.rank_of_stage(s)] += stage.activation_bytes
-    if any(need > budget for need, budget in zip(held, budgets, strict=True)):
+    if any(need > budget + ROUNDING * abs(budget) for need, budget in zip(held, budgets, strict=True)):
         return None
     return PipelineProblem(
         num_microbatches=configuration.num_microbatches,
