@@ -108,7 +108,9 @@ def _relaxation(
             input_grad_s=min(float(one.cost.input_grad_s[s]) for one in options),
             weight_grad_s=min(float(one.cost.weight_grad_s[s]) for one in options),
             activation_bytes=min(float(one.cost.activation_bytes[s]) for one in options),
-            weight_grad_context_bytes=min(float(one.cost.weight_grad_context_bytes[s]) for one in options),
+            weight_grad_context_bytes=min(
+                float(min(one.cost.weight_grad_context_bytes[s], one.cost.activation_bytes[s])) for one in options
+            ),  # a fused backward keeps no context, and the bound has no use for more than the activation
             gradient_sync_s=float(exposed_s[s]),
         )
         for s in range(num_stages)
@@ -124,7 +126,9 @@ def _relaxation(
         return None
     return PipelineProblem(
         num_microbatches=configuration.num_microbatches,
-        ranks=tuple(PipelineRank(activation_budget_bytes=budget) for budget in budgets),
+        ranks=tuple(
+            PipelineRank(activation_budget_bytes=max(need, budget)) for need, budget in zip(held, budgets, strict=True)
+        ),
         layout=configuration.family,
         stages=stages,
     )

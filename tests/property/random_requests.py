@@ -49,7 +49,7 @@ def random_request(seed: int) -> PlanRequest:
     """The request of a seed; it may have no plan."""
     draw = Draw(seed)
     cluster = _cluster(draw)
-    workload = _workload(draw, sorted({pool["gpu"] for pool in cluster["pools"]}))
+    workload = _workload(draw, sorted({pool["gpu"]["name"] for pool in cluster["pools"]}))
     return PlanRequest.model_validate(
         {
             "workload": workload,
@@ -109,7 +109,7 @@ def _architecture(draw: Draw) -> dict[str, Any]:
 
 
 def _workload(draw: Draw, gpus: Sequence[str]) -> dict[str, Any]:
-    eight_bit = all(gpu not in ("A100-SXM-80G", "A100-SXM-40G") for gpu in gpus)
+    eight_bit = not any(gpu.startswith("A100") for gpu in gpus)
     profiles = [_profile(draw, gpus) for _ in range(draw.one((1, 4, 16)))] if draw.chance(0.4) else []
     return {
         "architecture": _architecture(draw),
@@ -190,7 +190,8 @@ def _cluster(draw: Draw) -> dict[str, Any]:
         zones = [f"{name}z{zone}" for zone in range(draw.one((0, 0, 1, 2)))]
         places += [_place(draw, zone, "zone", name) for zone in zones]
         sites += zones if zones and draw.chance(0.8) else [name, *zones]
-    gpus = draw.some(GPUS)[:3]
+    sites += ["r0"] if in_region and draw.chance(0.1) else []
+    gpus = [_gpu(draw, number) for number in range(draw.one((1, 1, 2, 3)))]
     pools = [_pool(draw, f"{site}p{number}", site, gpus) for site in sites for number in range(draw.one((1, 1, 2)))]
     pairs = [pair for pair in itertools.combinations(names, 2) if not in_region or draw.chance(0.7)]
     if in_region and num_buildings > 2:
@@ -199,7 +200,19 @@ def _cluster(draw: Draw) -> dict[str, Any]:
     return {"name": "drawn", "places": places, "pools": pools, "links": links}
 
 
-def _pool(draw: Draw, name: str, site: str, gpus: Sequence[str]) -> dict[str, Any]:
+def _gpu(draw: Draw, number: int) -> dict[str, Any]:
+    """A type of the catalogue, or one that differs from it, maybe in what matrix products do not need."""
+    gpu = {**named_entry("gpus", draw.one(GPUS)), "usd_per_gpu_hour": draw.one((None, 2.0, 5.0))}
+    gpu["name"] = f"{gpu['name']}-{number}"
+    if draw.chance(0.4):
+        for name in draw.some(("memory_bytes_per_s", "scale_up_bytes_per_s", "memory_bytes", "bf16_flops_per_s")):
+            gpu[name] *= draw.between(0.3, 3)
+        gpu["num_multiprocessors"] = draw.one((None, 64, 108))
+        gpu["scale_up_domain_gpus"] = draw.one((1, 4, 8, 72))
+    return gpu
+
+
+def _pool(draw: Draw, name: str, site: str, gpus: Sequence[dict[str, Any]]) -> dict[str, Any]:
     hosts, per_host = draw.one((1, 1, 2, 3)), draw.one((8, 8, 8, 4, 2))
     return {
         "id": name,

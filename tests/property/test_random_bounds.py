@@ -7,12 +7,13 @@ with every bound that the search may rule them out by.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
 
 from models.plan import Configuration
+from models.request import Objective
 from solver.context import Context
 from solver.evaluation.by_type import typed_placements
 from solver.evaluation.candidate import Candidate, configuration_of
@@ -20,13 +21,14 @@ from solver.evaluation.crossings import nominal_prices
 from solver.evaluation.draft import Draft, draft
 from solver.evaluation.places import by_island, placement_problem, placements, pooled
 from solver.evaluation.relaxation import relaxed_bound_s, sharper_bound_s
-from solver.evaluation.report import draft_cross_building_bytes
+from solver.evaluation.report import draft_cross_building_bytes, extra_usd
 from solver.evaluation.scheduling import portfolio_timing
 from solver.lint import lint
+from solver.objective import Goal
 from solver.placement.problem import RouteCount
 from solver.placement.routes import merged
 from solver.space.bounds import lower_bounds
-from solver.space.enumerate import BY_GPU_TYPE, Space, enumerate_space
+from solver.space.enumerate import enumerate_space
 from solver.space.framework import framework_reasons, within_framework
 from solver.space.least_traffic import least_crossing_bytes
 from solver.space.line import line_bound_s
@@ -110,36 +112,45 @@ def try_request(seed: int, most: int, tally: Tally) -> None:
     if not len(small):
         return
     tally.num_requests += 1
-    rows = random.choice(small, size=min(most, len(small)), replace=False)
-    for row in rows.tolist():
-        try_row(context, space.take(np.array([row])), random, tally, f"seed {seed} row {row}")
+    some = space.take(random.choice(small, size=min(most, len(small)), replace=False))
+    early_s, bounds = outlook(context, some).bound_s, lower_bounds(context, some)
+    bytes_least = least_crossing_bytes(context, some)
+    for row in range(len(some)):
+        configuration = configuration_of(context, some, row)
+        found = drafts(context, configuration, random)
+        if not found:
+            continue
+        tally.num_drafts += len(found)
+        where = f"seed {seed} {configuration}"
+        if not bounds.fits[row]:
+            tally.wrong.append(f"memory {bounds.least_memory_bytes[row]:.6g} B is too much: {where}")
+        quickest_s = min(draft.iteration_s for draft in found)
+        known = {"outlook": float(early_s[row]), "priced": float(bounds.iteration_s[row])}
+        for what, bound_s in (known | late_bounds_s(context, configuration, quickest_s)).items():
+            tally.compare(what, bound_s, quickest_s, where)
+        least = min(draft_cross_building_bytes(context, one) for one in found)
+        tally.compare("bytes", float(bytes_least[row]), least, where)
+        bound_usd, cost_usd = costs_usd(context, configuration, known["priced"], found)
+        tally.compare("cost", bound_usd, cost_usd, where)
 
 
-def try_row(context: Context, one: Space, random: np.random.Generator, tally: Tally, where: str) -> None:
-    """Compare the drafts of one configuration with all its bounds."""
-    configuration = configuration_of(context, one, 0)
-    found = drafts(context, configuration, random)
-    if not found:
-        return
-    quickest_s = min(draft.iteration_s for draft in found)
-    bounds = lower_bounds(context, one)
-    known = {
-        "outlook": float(outlook(context, one).bound_s[0]),
-        "priced": float(bounds.iteration_s[0]),
-        "sharper": sharper_bound_s(context, configuration, 4.0 * quickest_s),
-    }
-    if one.layer_split[0] == BY_GPU_TYPE:
-        known["line"] = line_bound_s(context, configuration, 0.0, 4.0 * quickest_s)
-    else:
-        known["relaxed"] = relaxed_bound_s(context, configuration)
-    where = f"{where} {configuration}"
-    if not bounds.fits[0]:
-        tally.wrong.append(f"memory {bounds.least_memory_bytes[0]:.6g} B is too much: {where}")
-    for what, bound_s in known.items():
-        tally.compare(what, bound_s, quickest_s, where)
-    least_bytes = min(draft_cross_building_bytes(context, draft) for draft in found)
-    tally.compare("bytes", float(least_crossing_bytes(context, one)[0]), least_bytes, where)
-    tally.num_drafts += len(found)
+def late_bounds_s(context: Context, configuration: Configuration, quickest_s: float) -> dict[str, float]:
+    """What the search sharpens the bound of a configuration to."""
+    found = {"sharper": sharper_bound_s(context, configuration, 4.0 * quickest_s)}
+    if configuration.layer_split == "by_gpu_type":
+        return found | {"line": line_bound_s(context, configuration, 0.0, 1.5 * quickest_s)}
+    return found | {"relaxed": relaxed_bound_s(context, configuration)}
+
+
+def costs_usd(
+    context: Context, configuration: Configuration, bound_s: float, found: list[Draft]
+) -> tuple[float, float]:
+    """The least cost that the bound allows, and that of the cheapest draft, egress included."""
+    goal = replace(Goal.of(context), objective=Objective(kind="cost_per_token"))
+    size = float(configuration.degrees.num_gpus)
+    extra = [extra_usd(context, one, goal.usd_per_gpu_s) if goal.priced else 0.0 for one in found]
+    cost = min(goal.value(one.iteration_s, size, usd) for one, usd in zip(found, extra, strict=True))
+    return goal.value(bound_s, size), cost
 
 
 @pytest.mark.parametrize("first", range(0, 40, 10))
