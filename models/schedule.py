@@ -7,6 +7,7 @@ time, and never rounds.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Annotated, Literal, NamedTuple, Self
 
@@ -20,6 +21,7 @@ MAX_STAGES = 4096
 Layout = Literal["one_way", "v", "loop", "custom"]
 OperationKind = Literal["F", "B", "W", "BW"]
 LinkDirection = Literal["up", "down", "both"]
+Backward = Literal["split_allowed", "fused"]
 ScheduleStatus = Literal["optimal", "feasible"]
 
 _OPERATION = re.compile(r"(\d{1,7})(BW|F|B|W)(\d{1,7})")
@@ -173,7 +175,7 @@ class PipelineProblem(Frozen):
     hops: tuple[PipelineHop, ...] = Field(
         default=(), description="Delays between consecutive stages; no hop means no delay.", examples=[[]]
     )
-    backward: Literal["split_allowed", "fused"] = Field(
+    backward: Backward = Field(
         default="split_allowed", description="fused: B and W are one operation BW.", examples=["fused"]
     )
     objective: Literal["makespan", "span"] = Field(
@@ -239,7 +241,7 @@ class PipelineProblem(Frozen):
 
     @model_validator(mode="after")
     def _budgets(self) -> Self:
-        for rank, need_bytes in enumerate(minimum_budget_bytes(self)):
+        for rank, need_bytes in enumerate(minimum_budget_bytes(self.placement, self.stages, self.backward)):
             budget_bytes = self.ranks[rank].activation_budget_bytes
             if budget_bytes is not None and budget_bytes < need_bytes:
                 raise ValueError(
@@ -338,16 +340,18 @@ def layout_placement(layout: str, num_stages: int, num_ranks: int) -> tuple[int,
     return tuple(place if turn % 2 == 0 else num_ranks - 1 - place for turn, place in turns)
 
 
-def minimum_budget_bytes(problem: PipelineProblem) -> tuple[float, ...]:
+def minimum_budget_bytes(
+    placement: Sequence[int], stages: Sequence[PipelineStage], backward: Backward
+) -> tuple[float, ...]:
     """Least memory per rank that lets one micro-batch through alone.
 
     All stages of the rank hold their activation when the last forward has run; then each context replaces its
     activation, later stages being gone already.
     """
-    held = [0.0] * len(problem.ranks)
-    peak = [0.0] * len(problem.ranks)
-    for rank, stage in zip(problem.placement, problem.stages, strict=True):
-        context_bytes = 0.0 if problem.backward == "fused" else stage.weight_grad_context_bytes
+    held = [0.0] * (max(placement) + 1)
+    peak = [0.0] * (max(placement) + 1)
+    for rank, stage in zip(placement, stages, strict=True):
+        context_bytes = 0.0 if backward == "fused" else stage.weight_grad_context_bytes
         peak[rank] = max(peak[rank], held[rank] + context_bytes)
         held[rank] += stage.activation_bytes
     return tuple(max(pair) for pair in zip(held, peak, strict=True))

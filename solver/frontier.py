@@ -11,6 +11,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
+from models.outcome import Reason
 from models.plan import Configuration
 from solver.context import Context
 from solver.cost.columns import FloatArray
@@ -19,6 +20,7 @@ from solver.evaluation.relaxation import sharper_bound_s
 from solver.objective import Goal
 from solver.space.bounds import lower_bounds
 from solver.space.enumerate import Space
+from solver.space.feasible import memory_too_small, target_reasons
 from solver.space.outlook import outlook
 
 IntArray = npt.NDArray[np.int64]
@@ -32,7 +34,8 @@ UNPLANNED = 4.0  # times the least bound: bounds need go no higher before there 
 class Frontier:
     """Rows of the space that fit into memory: bounds as values of the objective, guesses as what to go by, and times.
 
-    `pending_bound` is the least value that a configuration not yet priced may have.
+    `seconds` are the bounds as times. `pending_bound` is the least value that a configuration not yet priced may have.
+    `least_need` is the least memory that any priced one needs, and its row.
     """
 
     context: Context
@@ -40,21 +43,25 @@ class Frontier:
     goal: Goal
     rows: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     bound: FloatArray = field(default_factory=lambda: np.zeros(0))
+    seconds: FloatArray = field(default_factory=lambda: np.zeros(0))
     guess: FloatArray = field(default_factory=lambda: np.zeros(0))
     pace_s: FloatArray = field(default_factory=lambda: np.zeros(0))
     explored: set[int] = field(default_factory=set)
     sharpened: set[int] = field(default_factory=set)
     fastest_s: float = float("inf")
+    least_need: tuple[float, int] = (float("inf"), 0)
     pending_bound: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self._size = self.goal.sizes(self.context, self.space.columns)
+        self._size = self.goal.sizes(self.context, self.space)
         ahead = outlook(self.context, self.space)
-        self.cheapest_s = float(ahead.bound_s.min())
-        self._cheap = self.goal.values(ahead.bound_s, self._size)
+        self._ahead_s = ahead.bound_s
+        self._cheap = self.goal.least_values(ahead.bound_s, self._size)
         self._largest = max(float(self._size.max()), 1.0)
         self._promise = self.goal.promise(ahead.guess_s, self._size, self._largest)
-        self._pending = np.flatnonzero(np.isfinite(self._cheap))
+        in_time = np.isfinite(self._cheap)
+        self._missed_s = float(self._ahead_s[~in_time].min(initial=float("inf")))
+        self._pending = np.flatnonzero(in_time)
         self.pending_bound = self._least_pending()
 
     @property
@@ -66,6 +73,19 @@ class Frontier:
     def least_bound(self) -> float:
         """Least value that any configuration may have."""
         return min(float(self.bound.min(initial=float("inf"))), self.pending_bound)
+
+    @property
+    def least_s(self) -> float:
+        """No plan takes less than this, whether it reaches the target or not; infinite where nothing fits."""
+        pending_s = float(self._ahead_s[self._pending].min(initial=float("inf")))
+        return min(self._missed_s, float(self.seconds.min(initial=float("inf"))), pending_s)
+
+    def reasons(self) -> tuple[Reason, ...]:
+        """Why nothing is open where all is priced: the target, or memory where nothing fits."""
+        if np.isfinite(self.least_s):
+            return target_reasons(self.context, self.least_s)
+        need_bytes, row = self.least_need
+        return memory_too_small(self.context, self.space, row, need_bytes)
 
     def load(self, cut: float, *, planned: bool) -> int:
         """Price a portion if it may hold the least bound or nothing else is left; how many configurations it had.
@@ -108,13 +128,18 @@ class Frontier:
 
     def _price(self, rows: IntArray) -> None:
         bounds = lower_bounds(self.context, self.space.take(rows))
-        self.fastest_s = min(self.fastest_s, float(bounds.iteration_s[bounds.fits].min(initial=float("inf"))))
-        value = np.maximum(self.goal.values(bounds.iteration_s, self._size[rows]), self._cheap[rows])
+        seconds = np.maximum(bounds.iteration_s, self._ahead_s[rows])
+        value = self.goal.least_values(seconds, self._size[rows])
         keep = bounds.fits & np.isfinite(value)
+        self.fastest_s = min(self.fastest_s, float(seconds[bounds.fits].min(initial=float("inf"))))
+        self._missed_s = min(self._missed_s, float(seconds[bounds.fits & ~keep].min(initial=float("inf"))))
+        tightest = int(np.argmin(bounds.least_memory_bytes))
+        self.least_need = min(self.least_need, (float(bounds.least_memory_bytes[tightest]), int(rows[tightest])))
         kept = rows[keep]
         guess = self.goal.promise(bounds.guess_s[keep], self._size[kept], self._largest)
         self.rows = np.concatenate([self.rows, kept])
         self.bound = np.concatenate([self.bound, value[keep]])
+        self.seconds = np.concatenate([self.seconds, seconds[keep]])
         self.pace_s = np.concatenate([self.pace_s, bounds.guess_s[keep]])
         self.guess = np.concatenate([self.guess, guess * (1.0 + REPEAT_PENALTY * self._repeats(kept, guess))])
 
@@ -163,8 +188,9 @@ class Frontier:
 
     def raise_bound(self, index: int, seconds: float) -> None:
         """Some iteration time that the configuration cannot be below."""
-        value = float(self.goal.values(np.array([seconds]), self._size[self.rows[index : index + 1]])[0])
+        value = float(self.goal.least_values(np.array([seconds]), self._size[self.rows[index : index + 1]])[0])
         self.bound[index] = max(self.bound[index], value)
+        self.seconds[index] = max(self.seconds[index], seconds)
 
     def tighten(self, cut: float) -> bool:
         """Sharpen the least bound that is not sharp yet; false when none is left below the cut."""

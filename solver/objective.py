@@ -12,11 +12,12 @@ import numpy as np
 
 from models.request import Objective
 from solver.context import Context
-from solver.cost.columns import Columns, FloatArray
-from solver.cost.data_parallel import crossing_bytes
+from solver.cost.columns import FloatArray
+from solver.space.bounded import ROUNDING
+from solver.space.enumerate import Space
+from solver.space.least_traffic import least_crossing_bytes
 
 SECONDS_PER_HOUR = 3600.0
-BYTES_16_BIT = 2.0
 SHARPNESS = 16.0  # a guess 10 % below the target is met five times of six, one 10 % above once of six
 SLIGHT = 0.01  # of the largest size
 HOPELESS = 1e6  # times the target, where guesses no longer differ
@@ -38,11 +39,11 @@ class Goal:
         priced = len(known) == len(prices) and min(known, default=0.0) > 0
         return cls(context.request.objective, min(known) / SECONDS_PER_HOUR if priced else 1.0, priced)
 
-    def sizes(self, context: Context, columns: Columns) -> FloatArray:
+    def sizes(self, context: Context, space: Space) -> FloatArray:
         """What each configuration has to pay beside time: its GPUs, or the bytes that must leave a building."""
         if self.counts_bytes:
-            return least_crossing_bytes(context, columns)
-        return columns.num_gpus.astype(np.float64)
+            return least_crossing_bytes(context, space)
+        return space.columns.num_gpus.astype(np.float64)
 
     def values(self, iteration_s: FloatArray, sizes: FloatArray) -> FloatArray:
         """The least objective at these times; infinite where a target is missed."""
@@ -52,6 +53,10 @@ class Goal:
         if self.has_target:
             return np.where(iteration_s <= self.target_s, sizes, np.inf)
         return iteration_s
+
+    def least_values(self, bound_s: FloatArray, sizes: FloatArray) -> FloatArray:
+        """The least objective of plans that take no less. A target is missed by more than rounding only."""
+        return self.values(bound_s * (1.0 - ROUNDING) if self.has_target else bound_s, sizes)
 
     def value(self, iteration_s: float, size: float, extra_usd: float = 0.0) -> float:
         """The objective of one plan; `extra_usd` is egress and what dearer GPUs cost more."""
@@ -101,29 +106,3 @@ class Goal:
     def target_s(self) -> float:
         """The iteration time to reach; infinite where none is asked for."""
         return self.objective.target_iteration_s or float("inf")
-
-
-def least_crossing_bytes(context: Context, columns: Columns) -> FloatArray:
-    """Bytes that every plan of a configuration sends between buildings at least; none where one building holds it.
-
-    Beyond the largest building there are three cases. No replica spans buildings: every stage's gradients cross, from
-    one building at least to another and back. The replicas of every rank share a building: every replica's activations
-    cross some boundary once per micro-batch, and their gradients come back. Else one replica's do, and some rank's
-    gradients. More buildings and longer paths only add to it.
-    """
-    job, m = context.job, columns.num_microbatches
-    kinds = [(job.num_dense_layers, job.dense), (job.num_moe_layers, job.moe)]
-    layers = [(n, one.dense_parameters + job.num_experts * one.expert_parameters) for n, one in kinds if n]
-    tokens = columns.micro_batch.astype(np.float64) * job.sequence_length
-    there_and_back = 2.0 * m * tokens * job.hidden_size * BYTES_16_BIT
-    fewest = columns.vpp * (job.num_layers // (columns.pp * columns.vpp)) * min(size for _, size in layers)
-    gradient_bytes = job.optimizer.gradient_bytes_per_parameter
-    all_exchange, one_exchange = (
-        2.0 * crossing_bytes(parameters, columns, 2, gradient_bytes=gradient_bytes)
-        for parameters in (np.full(len(columns), sum(n * size for n, size in layers)), fewest.astype(np.float64))
-    )
-    split = np.where(columns.pp > 1, columns.dp * there_and_back, np.inf)
-    whole = np.where(columns.dp > 1, all_exchange, np.inf)
-    mixed = np.where((columns.pp > 1) & (columns.dp > 1), there_and_back + one_exchange, np.inf)
-    least: FloatArray = np.minimum.reduce([split, whole, mixed])
-    return np.where(columns.num_gpus > context.largest_building_gpus, least, 0.0)

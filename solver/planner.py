@@ -17,7 +17,7 @@ from solver.search.best_first import Search
 from solver.search.crew import Crew, NoCrew
 from solver.search.hooks import Hooks
 from solver.space.enumerate import enumerate_space
-from solver.space.feasible import memory_reasons, space_reasons, target_reasons
+from solver.space.feasible import memory_reasons, space_reasons
 from solver.space.framework import framework_reasons, within_framework
 
 
@@ -67,6 +67,5 @@ def plan(
     if best is not None:
         return Planned(plan=best, complete=search.complete, elapsed_s=elapsed)
     if search.nothing_open:
-        reasons = memory_reasons(context, space) or target_reasons(context, search.least_s)
-        return Infeasible(reasons=reasons, elapsed_s=clock() - started)
+        return Infeasible(reasons=search.frontier.reasons(), elapsed_s=clock() - started)
     return NotFound(lower_bound_s=search.least_s, detail=search.answer.account(), elapsed_s=elapsed)

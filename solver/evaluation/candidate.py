@@ -31,11 +31,15 @@ def bundle_of(configuration: Configuration) -> int:
     return max(1, configuration.degrees.ep // configuration.degrees.cp)
 
 
+def space_of(configuration: Configuration) -> Space:
+    """A space of one configuration."""
+    family, layer_split = FAMILY_CODES.index(configuration.family), LAYER_SPLIT_CODES.index(configuration.layer_split)
+    return Space(columns_of(configuration), np.array([family]), np.array([layer_split]))
+
+
 def pipeline_shape(configuration: Configuration) -> tuple[int, ...]:
     """The shape of one configuration's pipeline, as `Space.pipeline_shapes` has it."""
-    family, layer_split = FAMILY_CODES.index(configuration.family), LAYER_SPLIT_CODES.index(configuration.layer_split)
-    one = Space(columns_of(configuration), np.array([family]), np.array([layer_split]))
-    return tuple(one.pipeline_shapes()[0].tolist())
+    return tuple(space_of(configuration).pipeline_shapes()[0].tolist())
 
 
 def configuration_of(context: Context, space: Space, row: int) -> Configuration:

@@ -11,11 +11,13 @@ import numpy as np
 
 from models.plan import Configuration, StageExchange
 from models.schedule import (
+    Backward,
     PipelineHop,
     PipelineOptions,
     PipelineProblem,
     PipelineRank,
     PipelineStage,
+    minimum_budget_bytes,
 )
 from models.statements import EXCHANGE_LINK
 from solver.context import Context
@@ -220,8 +222,7 @@ class RankSide:
         ranks = [configuration.rank_of_stage(stage) for stage in range(configuration.degrees.num_stages)]
         budgets = _budgets(context, route, stages)
         own = tuple(_stage(stages[route.pools[rank]], stage, costs[stage]) for stage, rank in enumerate(ranks))
-        held = np.bincount(ranks, weights=[stage.activation_bytes for stage in own])
-        if np.any(held > budgets):
+        if np.any(np.array(minimum_budget_bytes(ranks, own, _backward(context))) > budgets):
             return cls((), (), fits=False)
         return cls(tuple(PipelineRank(activation_budget_bytes=float(one)) for one in budgets), own, fits=True)
 
@@ -232,16 +233,20 @@ def pipeline_problem(
     """The problem of one replica of a route; None when a rank has no room for one micro-batch."""
     if not side.fits:
         return None
-    framework = context.request.constraints.framework
     return PipelineProblem(
         num_microbatches=configuration.num_microbatches,
         ranks=side.ranks,
         layout="one_way" if configuration.family == "one_way" else configuration.family,
         stages=side.stages,
-        backward="fused" if framework is not None and framework.fused_backward else "split_allowed",
+        backward=_backward(context),
         hops=_hops(delays),
         options=PipelineOptions(time_limit_s=context.request.options.time_limit_s, seed=context.request.options.seed),
     )
+
+
+def _backward(context: Context) -> Backward:
+    framework = context.request.constraints.framework
+    return "fused" if framework is not None and framework.fused_backward else "split_allowed"
 
 
 def _hops(delays: tuple[HopDelay, ...]) -> tuple[PipelineHop, ...]:

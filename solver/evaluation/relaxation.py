@@ -17,6 +17,7 @@ from solver.cost.columns import FloatArray, columns_of
 from solver.cost.fabric import fabric_of
 from solver.evaluation.slower_ranks import slower_ranks_s
 from solver.schedules.bounds import lower_bound
+from solver.space.bounded import ROUNDING
 from solver.space.exchange_floor import least_exchange_s
 from solver.space.line import line_bound_s
 from solver.space.stages import PoolStages, pool_stages
@@ -107,7 +108,9 @@ def _relaxation(
             input_grad_s=min(float(one.cost.input_grad_s[s]) for one in options),
             weight_grad_s=min(float(one.cost.weight_grad_s[s]) for one in options),
             activation_bytes=min(float(one.cost.activation_bytes[s]) for one in options),
-            weight_grad_context_bytes=min(float(one.cost.weight_grad_context_bytes[s]) for one in options),
+            weight_grad_context_bytes=min(
+                float(min(one.cost.weight_grad_context_bytes[s], one.cost.activation_bytes[s])) for one in options
+            ),  # a fused backward keeps no context, and the bound has no use for more than the activation
             gradient_sync_s=float(exposed_s[s]),
         )
         for s in range(num_stages)
@@ -119,11 +122,13 @@ def _relaxation(
     held = [0.0] * configuration.degrees.pp
     for s, stage in enumerate(stages):
         held[configuration.rank_of_stage(s)] += stage.activation_bytes
-    if any(need > budget for need, budget in zip(held, budgets, strict=True)):
+    if any(need > budget + ROUNDING * abs(budget) for need, budget in zip(held, budgets, strict=True)):
         return None
     return PipelineProblem(
         num_microbatches=configuration.num_microbatches,
-        ranks=tuple(PipelineRank(activation_budget_bytes=budget) for budget in budgets),
+        ranks=tuple(
+            PipelineRank(activation_budget_bytes=max(need, budget)) for need, budget in zip(held, budgets, strict=True)
+        ),
         layout=configuration.family,
         stages=stages,
     )

@@ -14,6 +14,7 @@ from models.plan import Configuration
 from solver.context import Context
 from solver.cost.columns import FloatArray
 from solver.placement.units import groups_of
+from solver.space.bounded import ROUNDING
 from solver.space.line import least_time_s
 from solver.space.line_kernel import NEEDS, Options
 from solver.space.stages import PoolStages
@@ -100,7 +101,7 @@ def _needs(
     room = max(context.memory_limit_bytes(pool.gpu) - float(stages.static.total_bytes[rank]) for pool, stages in half)
     update = min(float(stages.optimizer_s[rank]) for _, stages in half)
     after = float(exposed_s[own].min()) + update
-    both, fits = forward + gradient, 0.0 < held.sum() <= room
+    both, fits = forward + gradient, held.sum() <= room + ROUNDING * abs(room)
     last = float(forward[-1] + gradient.sum())
     total = m * float((both + weights).sum())
     early = min(m * float(forward.sum()), max(room, 0.0) * float(np.max(forward / np.maximum(held, 1e-9))))
@@ -123,10 +124,12 @@ def _needs(
         "held_own": 0.0,
         "held_per_s": 0.0,
     }
-    if fits and len(own) == 1:
-        trips = float(np.ceil(m / np.floor(room / held[0] * (1 + 1e-9))))
+    if not fits or room <= 0 or not held.any():
+        return needs
+    if len(own) == 1:
+        trips = float(np.ceil(m / np.floor(room / held[0] * (1.0 + ROUNDING))))
         needs |= {"trips": trips, "held_own": (trips - 1.0) * float(weights[0]) * float(context_bytes[0] >= held[0])}
-    elif fits:
+    else:
         kept = held * both + np.minimum(context_bytes, held) * weights
         needs |= {"held_own": m * float(kept.sum()) / room, "held_per_s": m * float(held.min()) / room}
     return needs

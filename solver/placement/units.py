@@ -97,6 +97,6 @@ def groups_by_row(pools: Sequence[Pool], set_of_pool: Sequence[int], tp: IntArra
     distinct, row_of = np.unique(tp * widest + cp, return_inverse=True)
     held = np.zeros((len(distinct), max(set_of_pool, default=-1) + 1), dtype=np.int64)
     for pool, number in zip(pools, set_of_pool, strict=True):
-        held[:, number] += [groups_of(pool, *divmod(int(one), widest)) for one in distinct]
+        held[:, number] += np.array([groups_of(pool, *divmod(int(one), widest)) for one in distinct], dtype=np.int64)
     by_row: IntArray = held[row_of.ravel()]
     return by_row

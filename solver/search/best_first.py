@@ -16,8 +16,7 @@ from solver.baselines.policies import POLICIES
 from solver.baselines.run import Effort, Tried, configurations_for, try_policies
 from solver.clock import WORK_PER_DRAFT_S, WORK_PER_OPERATION_S, charge
 from solver.context import Context
-from solver.cost.columns import columns_of
-from solver.evaluation.candidate import Candidate
+from solver.evaluation.candidate import Candidate, space_of
 from solver.evaluation.draft import Draft
 from solver.evaluation.polish import polish
 from solver.evaluation.relaxation import relaxed_bound_s
@@ -41,7 +40,6 @@ from solver.search.errands import (
 from solver.search.hooks import Hooks
 from solver.search.incumbent import Incumbent
 from solver.search.team import TIGHTEN_SHARE, Team
-from solver.space.bounds import speed_of_light_s
 from solver.space.enumerate import Space
 
 # When the phases of `run` end, as shares of the time limit, in their order.
@@ -127,7 +125,7 @@ class Search:
     @property
     def least_s(self) -> float:
         """No plan can take less than this."""
-        return min(self.frontier.fastest_s, max(self.frontier.cheapest_s, speed_of_light_s(self.context)))
+        return self.frontier.least_s
 
     def _work(self, seconds: float) -> None:
         charge(self.hooks.clock, seconds)
@@ -320,7 +318,7 @@ class Search:
         """What a draft is worth and what its configuration may be worth at best, together: only the order counts."""
         value, found = pair
         best_s = relaxed_bound_s(self.context, found.candidate.configuration)
-        size = self.goal.sizes(self.context, columns_of(found.candidate.configuration))
+        size = self.goal.sizes(self.context, space_of(found.candidate.configuration))
         return value + self.goal.value(best_s, float(size[0]))
 
     def _attend(self, wait_s: float = 0.0) -> None:

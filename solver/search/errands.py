@@ -15,9 +15,8 @@ from solver.baselines.policies import POLICIES
 from solver.baselines.run import Effort, Tried, try_policy
 from solver.clock import WORK_PER_DRAFT_S, Clock, charge
 from solver.context import Context
-from solver.cost.columns import columns_of
 from solver.evaluation.by_type import typed_placements
-from solver.evaluation.candidate import Candidate
+from solver.evaluation.candidate import Candidate, space_of
 from solver.evaluation.draft import Draft, draft
 from solver.evaluation.places import Pattern, placements
 from solver.evaluation.polish import polish
@@ -50,7 +49,7 @@ class Bench:
 
     def cutoff_s(self, configuration: Configuration, cut: float) -> float:
         """The iteration time below which a configuration's value is below the cut."""
-        size = self.goal.sizes(self.context, columns_of(configuration))
+        size = self.goal.sizes(self.context, space_of(configuration))
         return self.goal.seconds(cut, float(size[0]))
 
     def effort(self, seconds: float) -> Effort:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from solver.cost.columns import FloatArray
 
 BoolArray = npt.NDArray[np.bool_]
+ROUNDING = 1e-9  # relative: sums of the same numbers in another order; no row is ruled out by less
 
 
 @dataclass(frozen=True)

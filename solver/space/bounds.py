@@ -11,17 +11,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from solver.context import Context, Machine, peak_flops_per_s
-from solver.cost.columns import RECOMPUTE_FULL, FloatArray
-from solver.cost.compute import matrix_peak
+from solver.context import Context, peak_flops_per_s
+from solver.cost.columns import FloatArray
 from solver.cost.data_parallel import step_traffic
 from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost
-from solver.space.bounded import Bounds, merged
+from solver.space.bounded import ROUNDING, Bounds, merged
 from solver.space.enumerate import BY_GPU_TYPE, Space
 from solver.space.guess import UNLIKELY, guess_s
 from solver.space.pricing import IntArray, Shares, StageCosts, kinds, least_of, rank_cost
-from solver.space.spanning import distance_s, inner_rank_s, least_parameters
+from solver.space.spanning import distance_s, heaviest_stage_s, inner_rank_s, least_parameters
 from solver.space.unequal import unequal_bounds
 
 
@@ -37,29 +36,6 @@ def speed_of_light_s(context: Context) -> float:
     return context.job.model_flops / rate
 
 
-def cheap_bounds(context: Context, space: Space) -> FloatArray:
-    """FLOPs over the best rates of as many GPUs as each configuration uses: costs nothing, orders the space.
-
-    No part of the model runs faster than the better of matrix products and attention core in this stack, and no n GPUs
-    are faster together than the n fastest: T >= FLOPs / (sum of the n best rates). Full recomputation runs the forward
-    twice: 4/3 of the FLOPs.
-    """
-    left = space.columns.num_gpus.astype(np.float64)
-    rate = np.zeros(len(left))
-    by_rate = sorted(context.machines.values(), key=lambda one: _best_rate(context, one), reverse=True)
-    for number, machine in enumerate(by_rate):
-        taken = left if number == len(by_rate) - 1 else np.minimum(left, machine.num_gpus)
-        rate, left = rate + taken * _best_rate(context, machine), left - taken
-    again = np.where(space.columns.recompute == RECOMPUTE_FULL, 4.0 / 3.0, 1.0)
-    bound: FloatArray = context.job.model_flops * again / rate
-    return bound
-
-
-def _best_rate(context: Context, machine: Machine) -> float:
-    matrix, share = matrix_peak(machine.gpu, context.stack, context.job.precision)
-    return max(matrix * share, machine.gpu.bf16_flops_per_s * context.stack.attention_efficiency.value)
-
-
 def lower_bounds(context: Context, space: Space) -> Bounds:
     """Bounds of all configurations, however they share out their layers."""
     by_type = space.layer_split == BY_GPU_TYPE
@@ -67,7 +43,6 @@ def lower_bounds(context: Context, space: Space) -> Bounds:
         return _even_bounds(context, space)
     some = space.take(by_type)
     unequal = unequal_bounds(context, some)
-    unequal = replace(unequal, iteration_s=np.maximum(unequal.iteration_s, cheap_bounds(context, some)))
     return unequal if by_type.all() else merged(by_type, unequal, _even_bounds(context, space.take(~by_type)))
 
 
@@ -92,7 +67,7 @@ def _even_bounds(context: Context, space: Space) -> Bounds:
         if place:
             bound = np.maximum(bound, _slower_s([prices[one] for one in order[place:]], shares, left))
         left = left + prices[number].machine.num_gpus
-    return replace(whole, iteration_s=np.maximum(bound, cheap_bounds(context, space)), guess_s=guess)
+    return replace(whole, iteration_s=bound, guess_s=guess)
 
 
 def _slower_s(slower: list[StageCosts], shares: Shares, num_faster: IntArray) -> FloatArray:
@@ -137,7 +112,7 @@ def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares) -> Bounds
         parts.append(_rank_s(price, shares, rank, cost))
         parts.append(_memory_seconds_s(price, shares, rank, room))
     parts.append(_round_trips_s(space, ends[0][1], whole, rooms[0]))
-    tail = _tail_s(prices, shares, [cost for _, cost in ends])
+    tail = _tail_s(prices, shares)
 
     def pipeline_s(delay_s: FloatArray) -> FloatArray:
         longest: FloatArray = np.maximum.reduce([one.with_delay(delay_s) for one in parts]) + tail.exposed_s
@@ -153,7 +128,7 @@ def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares) -> Bounds
         guess_s=guess_s(context, space, ends[0][1], whole, bound_s=bound_s, room=rooms[0]),
         lightest_s=columns.num_microbatches
         * np.minimum.reduce([inner_rank_s(price, shares), *(cost.total_s for _, cost in ends)]),
-        fits=lacking <= 0,
+        fits=lacking <= ROUNDING * limit,
         least_memory_bytes=limit + lacking,
     )
 
@@ -194,7 +169,7 @@ def _rank_s(price: StageCosts, shares: Shares, rank: IntArray, cost: StageCost) 
 def _round_trips_s(space: Space, first: StageCost, whole: StageCost, room: FloatArray) -> _Part:
     """With K micro-batches held at once on rank 0: ceil(m / K) round trips through all stages, one-way layouts only."""
     columns = space.columns
-    held = np.maximum(np.floor(room / np.maximum(first.activation_bytes, 1.0)), 1.0)
+    held = np.maximum(np.floor(room / np.maximum(first.activation_bytes, 1.0) * (1.0 + ROUNDING)), 1.0)
     trips = np.ceil(columns.num_microbatches / held)
     bound: FloatArray = np.where(columns.vpp == 1, trips * (whole.forward_s + whole.input_grad_s), 0.0)
     return _Part(bound, np.where(columns.vpp == 1, 2.0 * trips, 0.0))
@@ -230,7 +205,7 @@ class Tail:
     update_s: FloatArray
 
 
-def _tail_s(prices: list[StageCosts], shares: Shares, ends: list[StageCost]) -> Tail:
+def _tail_s(prices: list[StageCosts], shares: Shares) -> Tail:
     """The exchange of the smallest stage inside a place, the most that overlaps, the least update, over the types.
 
     Places hold at least dp / places replicas each; the stage is taken to have the fewest layers and no end.
@@ -249,13 +224,7 @@ def _tail_s(prices: list[StageCosts], shares: Shares, ends: list[StageCost]) -> 
         )
         for price in prices
     ]
-    beside = [np.maximum.reduce([cost.total_s for cost in ends]) + prices[0].of(1, 1).total_s]
-    if len(prices) > 1:
-        ranks = (np.zeros_like(columns.pp), columns.pp - 1)
-        beside = [
-            np.maximum.reduce([rank_cost(price, shares, rank).total_s for rank in ranks]) + price.of(1, 1).total_s
-            for price in prices
-        ]
+    beside = [heaviest_stage_s(price, shares) for price in prices]
     overlap = context.stack.data_parallel_overlap.value * np.maximum.reduce(beside)
     updates = [
         optimizer_s(

@@ -9,12 +9,12 @@ import numpy as np
 
 from models.outcome import Reason
 from solver.context import Context
-from solver.cost.columns import RECOMPUTE_CODES, SHARDING_CODES
+from solver.cost.columns import FSDP, RECOMPUTE_CODES, SHARDING_CODES, IntArray
 from solver.space.bounds import lower_bounds
 from solver.space.enumerate import Space
 
 GIB = 2.0**30
-MAX_ROWS = 200_000
+PORTION = 16_384  # rows that are bounded together
 
 
 def space_reasons(context: Context) -> tuple[Reason, ...]:
@@ -38,26 +38,36 @@ def space_reasons(context: Context) -> tuple[Reason, ...]:
 
 
 def memory_reasons(context: Context, space: Space) -> tuple[Reason, ...]:
-    """Empty when some configuration fits; otherwise the one that needs least, against the largest memory."""
-    rows = np.arange(len(space)) if len(space) <= MAX_ROWS else _thrifty_rows(space)
-    some = space.take(rows)
-    bounds = lower_bounds(context, some)
-    if bool(bounds.fits.any()):
-        return ()
-    least = int(np.argmin(bounds.least_memory_bytes))
-    need = float(bounds.least_memory_bytes[least])
+    """Empty when some configuration may fit; otherwise the one that needs least, against the largest memory.
+
+    Those that split the model most are looked at first, and all of them where none of these fits.
+    """
+    least_bytes, least_row = float("inf"), 0
+    order = _thriftiest_first(space)
+    for rows in np.array_split(order, -(-len(order) // PORTION)):
+        bounds = lower_bounds(context, space.take(rows))
+        if bool(bounds.fits.any()):
+            return ()
+        tightest = int(np.argmin(bounds.least_memory_bytes))
+        if bounds.least_memory_bytes[tightest] < least_bytes:
+            least_bytes, least_row = float(bounds.least_memory_bytes[tightest]), int(rows[tightest])
+    return memory_too_small(context, space, least_row, least_bytes)
+
+
+def memory_too_small(context: Context, space: Space, row: int, need_bytes: float) -> tuple[Reason, ...]:
+    """No configuration fits; that of `row` comes closest, whose first and last rank need so much (bytes)."""
     gpu = max((machine.gpu for machine in context.machines.values()), key=lambda one: one.memory_bytes)
-    columns = some.columns
-    shape = f"tp {columns.tp[least]}, cp {columns.cp[least]}, ep {columns.ep[least]}, pp {columns.pp[least]}"
+    limit_bytes, columns = context.memory_limit_bytes(gpu), space.take(np.array([row])).columns
+    shape = f"tp {columns.tp[0]}, cp {columns.cp[0]}, ep {columns.ep[0]}, pp {columns.pp[0]}"
+    where = "" if need_bytes > limit_bytes else " on the ends of the pipeline, and more between them"
     return (
         Reason(
             code="memory-too-small",
             pointer="/cluster/pools",
             detail=(
-                f"the smallest state needs {need / GIB:.1f} GiB per GPU ({shape}, "
-                f"{SHARDING_CODES[columns.sharding[least]]}, recompute {RECOMPUTE_CODES[columns.recompute[least]]}), "
-                f"{gpu.name} has {gpu.memory_bytes / GIB:.1f} GiB, "
-                f"{context.memory_limit_bytes(gpu) / GIB:.1f} after headroom"
+                f"the smallest state needs {need_bytes / GIB:.1f} GiB per GPU{where} ({shape}, "
+                f"{SHARDING_CODES[columns.sharding[0]]}, recompute {RECOMPUTE_CODES[columns.recompute[0]]}), "
+                f"{gpu.name} has {gpu.memory_bytes / GIB:.1f} GiB, {limit_bytes / GIB:.1f} after headroom"
             ),
             remedies=_remedies(context),
         ),
@@ -78,11 +88,12 @@ def target_reasons(context: Context, fastest_s: float) -> tuple[Reason, ...]:
     )
 
 
-def _thrifty_rows(space: Space) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Rows that split the model most, which is where the least memory is."""
+def _thriftiest_first(space: Space) -> IntArray:
+    """Rows that split model and activations most first, then those with small micro-batches and recomputation."""
     columns = space.columns
-    split = columns.tp * columns.pp * np.maximum(columns.ep, 1) * np.where(columns.sharding >= 2, columns.dp, 1)
-    return np.argsort(-split, kind="stable")[:MAX_ROWS]
+    shards = np.where(columns.sharding >= FSDP, columns.dp, 1)
+    split = columns.tp * columns.cp * columns.pp * columns.ep * shards
+    return np.lexsort((-columns.recompute, columns.micro_batch, -split))
 
 
 def _remedies(context: Context) -> tuple[str, ...]:

@@ -43,6 +43,7 @@ from solver.context import Context
 from solver.cost.columns import Columns, FloatArray, columns_of
 from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost
+from solver.space.bounded import ROUNDING
 from solver.space.enumerate import ranks_by_type
 from solver.space.exchange_floor import least_exchange_s
 from solver.space.line_kernel import BEFORE_LAST, BOTH, NEEDS, NUM_SUMS, Lines, Options, least_sums
@@ -51,7 +52,7 @@ from solver.space.pricing import StageCosts, kinds, least_of
 MOST_CELLS = 1_500_000  # of the tables of the search; beyond it types that are much alike count as one
 RESOLUTION = 0.002  # of the time asked for: how near the bound comes to what the lines give
 NUM_PASSES = 3
-SAFETY = 1 - 1e-9
+SAFETY = 1 - ROUNDING
 
 
 @dataclass(frozen=True)
@@ -297,8 +298,8 @@ class Rank:
         exchange, update = self.after_work_s
         held = layer.activation_bytes * n + ends.activation_bytes
         room = self.room_bytes
-        fits = (held <= room) & (room > 0)
-        safe = np.where(fits, room, 1.0)
+        fits = held <= room * (1.0 + ROUNDING)
+        safe = np.where(fits & (room > 0), room, 1.0)
         first_s, last_s = self._outside_s(safe)
         needs = {
             "work": np.where(fits, m * work + exchange + update, np.inf),
@@ -329,7 +330,7 @@ class Rank:
         n, layer = self.layers, self.kind.layer
         weights_s = n * layer.weight_grad_s
         if v == 1:
-            slots = np.maximum(np.floor(room / np.maximum(n * layer.activation_bytes, 1.0) * (1 + 1e-9)), 1.0)
+            slots = np.maximum(np.floor(room / np.maximum(n * layer.activation_bytes, 1.0) * (1.0 + ROUNDING)), 1.0)
             trips = np.where(n > 0, np.ceil(m / slots), 1.0)
             keeps = bool(layer.weight_grad_context_bytes[0] >= layer.activation_bytes[0])
             own = (trips - 1.0) * weights_s * keeps

@@ -17,7 +17,6 @@ from solver.cost.columns import FSDP, ZERO1, Columns, FloatArray, IntArray
 from solver.cost.data_parallel import WEIGHT_BYTES, layer_traffic
 from solver.cost.memory import peak_activations
 from solver.cost.stage import StageCost
-from solver.space.bounds import cheap_bounds
 from solver.space.distinct import distinct_rows
 from solver.space.enumerate import BY_GPU_TYPE, Space
 from solver.space.guess import CRAMPED, crossed_s
@@ -37,11 +36,14 @@ class Outlook:
 
 
 def outlook(context: Context, space: Space) -> Outlook:
-    """T >= dp m W_ref / sum over types of ratio_t groups_t.
+    """T >= dp m sum_k n_k u_k / sum_t r_t groups_t, r_t = max_k u_k / s_kt, for any worth u_k >= 0 of a part k.
 
-    Proof. dp m micro-batches run every layer once on some stage group. A group of type t that works T seconds does at
-    most ratio_t T seconds' worth of the reference type's work, ratio_t being the largest quotient of the two types'
-    times over the kinds of layers; sharding only adds to these times. No set of GPUs does more than the best ones.
+    s_kt is the time that the cost model gives part k (a layer of either kind, the embedding, the logits) on type t,
+    n_k how many of them the model has.
+
+    Proof. dp m micro-batches run every part once on some stage group. A group of type t that works T seconds gets parts
+    worth r_t T done at most; sharding only adds to these times. No set of GPUs does more than the best ones. Two worths
+    are tried: the times on the first type, and with it r_t that of the part which takes most (`_even_worth`).
     """
     distinct, row_of = _distinct(space.columns)
     prices = [StageCosts(context, machine, distinct) for machine in context.machines.values()]
@@ -54,11 +56,17 @@ def _block(context: Context, space: Space, prices: list[StageCosts], row_of: Int
     """Some rows, few enough that the processor's caches hold them."""
     whole = prices[0].of(*kinds(context, 0, context.job.num_layers), embedding=1.0, logits=1.0)
     columns = space.columns
-    ratios = [_ratio(prices[0], price)[row_of] for price in prices]
     limits = [context.memory_limit_bytes(price.machine.gpu) for price in prices]
-    rate, slowest, limit = _best_gpus(columns, ratios, [price.machine.num_gpus for price in prices], limits)
-    work_s = columns.dp.astype(np.float64) * columns.num_microbatches * whole.total_s[row_of]
-    bound_s: FloatArray = np.maximum(work_s * columns.tp * columns.cp / rate, cheap_bounds(context, space))
+    room = [price.machine.num_gpus for price in prices]
+    times_s = [np.stack([unit.total_s for unit in price.units]) for price in prices]
+    num_gpu_batches = (columns.dp * columns.num_microbatches * columns.tp * columns.cp).astype(np.float64)
+    rate, slowest, limit = _best_gpus(columns, [one[row_of] for one in _ratios(times_s[0], times_s)], room, limits)
+    bound_s: FloatArray = num_gpu_batches * whole.total_s[row_of] / rate
+    if len(prices) > 1:
+        worth = _even_worth(_num_parts(context), times_s)
+        even_rate = _best_gpus(columns, [one[row_of] for one in _ratios(worth, times_s)], room, limits)[0]
+        work = (_num_parts(context)[:, None] * worth).sum(axis=0)
+        bound_s = np.maximum(bound_s, num_gpu_batches * work[row_of] / even_rate)
     by_type = space.layer_split == BY_GPU_TYPE
     pace = np.where(by_type, 1.0, rate / (slowest * columns.num_gpus))
     limit = np.where(by_type, max(limits), limit)
@@ -80,14 +88,34 @@ def _taken(cost: StageCost, rows: IntArray) -> StageCost:
     return StageCost(**{one.name: getattr(cost, one.name)[rows] for one in fields(StageCost)})
 
 
-def _ratio(reference: StageCosts, price: StageCosts) -> FloatArray:
-    """How much faster a type is than the reference, at best over the kinds of layers that the model has."""
-    ratio = np.zeros(len(price.columns))
-    for known, own in zip(reference.units, price.units, strict=True):
-        quotient = np.full_like(ratio, np.inf)
-        np.divide(known.total_s, own.total_s, out=quotient, where=own.total_s > 0)
-        ratio = np.maximum(ratio, np.where(known.total_s > 0, quotient, 0.0))
-    return ratio
+def _num_parts(context: Context) -> FloatArray:
+    """Dense layers, MoE layers, embeddings and logits of the model, in the order of `StageCosts.units`."""
+    job = context.job
+    moe_rides = job.architecture.is_moe_layer(job.num_layers - 1)
+    dense, moe = job.num_dense_layers, job.num_moe_layers
+    riding = job.num_mtp_layers
+    return np.array([dense + riding * (not moe_rides), moe + riding * moe_rides, 1.0, 1.0 + riding])
+
+
+def _ratios(worth: FloatArray, times_s: list[FloatArray]) -> list[FloatArray]:
+    """Worth of what each type does in a second, at best over the parts of the model."""
+    found = []
+    for own_s in times_s:
+        quotient = np.full_like(own_s, np.inf)
+        np.divide(worth, own_s, out=quotient, where=own_s > 0)
+        found.append(np.where(worth > 0, quotient, 0.0).max(axis=0))
+    return found
+
+
+def _even_worth(num_parts: FloatArray, times_s: list[FloatArray]) -> FloatArray:
+    """The most that the parts may be worth where every type earns as much by any as by the one that takes most.
+
+    u_k = min_t s_kt s_h0 / s_ht for the part h with the largest n_h s_h0.
+    """
+    heaviest = np.argmax(num_parts[:, None] * times_s[0], axis=0)[None, :]
+    own_s = [np.take_along_axis(one, heaviest, axis=0) for one in times_s]
+    worth: FloatArray = np.minimum.reduce([one * (own_s[0] / own) for one, own in zip(times_s, own_s, strict=True)])
+    return np.where(num_parts[:, None] > 0, worth, 0.0)
 
 
 def _best_gpus(

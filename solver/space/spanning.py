@@ -138,10 +138,8 @@ def _lightest_rank_s(price: StageCosts, shares: Shares) -> FloatArray:
 
 def inner_rank_s(price: StageCosts, shares: Shares) -> FloatArray:
     """Work of one micro-batch on the lightest rank between the ends, of the cheaper kind; infinite without one."""
-    columns = price.columns
-    kinds_there = [price.of(1, 0).total_s, price.of(0, 1).total_s]
-    layer_s = np.minimum.reduce([one for one in kinds_there if not len(one) or float(one.max(initial=0.0)) > 0])
-    inner: FloatArray = np.where(columns.pp > 2, shares.inner_ranks()[0] * layer_s, np.inf)
+    layer_s = np.minimum.reduce(_layers_s(price))
+    inner: FloatArray = np.where(price.columns.pp > 2, shares.inner_ranks()[0] * layer_s, np.inf)
     return inner
 
 
@@ -232,12 +230,32 @@ def least_parameters(price: StageCosts, shares: Shares) -> tuple[FloatArray, Flo
 
 def _lightest_stage_s(price: StageCosts, shares: Shares) -> FloatArray:
     """Work of one micro-batch on the lightest stage: the first, the last, or one between of the cheaper kind."""
-    split, total = shares.split, shares.num_layers
-    first = price.of(*kinds(price.context, 0, split.first), embedding=1.0).total_s
-    last = price.of(*kinds(price.context, total - split.last, total), logits=1.0).total_s
-    job = price.context.job
-    per_kind = [(job.num_dense_layers, price.of(1, 0).total_s), (job.num_moe_layers, price.of(0, 1).total_s)]
-    layer_s = np.minimum.reduce([one for count, one in per_kind if count])
-    inner = np.where(price.columns.pp * price.columns.vpp > 2, split.middle * layer_s, np.inf)
+    first, last = _end_stages_s(price, shares)
+    layer_s = np.minimum.reduce(_layers_s(price))
+    inner = np.where(price.columns.pp * price.columns.vpp > 2, shares.split.middle * layer_s, np.inf)
     lightest: FloatArray = np.minimum.reduce([first, last, inner])
     return lightest
+
+
+def heaviest_stage_s(price: StageCosts, shares: Shares) -> FloatArray:
+    """No stage does more than this on one micro-batch: the first, the last, or one between of the dearer kind."""
+    first, last = _end_stages_s(price, shares)
+    layer_s, split = np.maximum.reduce(_layers_s(price)), shares.split
+    inner = np.where(price.columns.pp * price.columns.vpp > 2, (split.middle + (split.num_more > 0)) * layer_s, 0.0)
+    heaviest: FloatArray = np.maximum.reduce([first, last, inner])
+    return heaviest
+
+
+def _end_stages_s(price: StageCosts, shares: Shares) -> tuple[FloatArray, FloatArray]:
+    """Work of one micro-batch on the first and on the last stage; where there is only one it is both."""
+    split, total, alone = shares.split, shares.num_layers, price.columns.pp * price.columns.vpp == 1
+    first = price.of(*kinds(price.context, 0, split.first), embedding=1.0, logits=np.where(alone, 1.0, 0.0))
+    last = price.of(*kinds(price.context, total - split.last, total), embedding=np.where(alone, 1.0, 0.0), logits=1.0)
+    return first.total_s, last.total_s
+
+
+def _layers_s(price: StageCosts) -> list[FloatArray]:
+    """Work of one micro-batch on a layer of each kind that the model has."""
+    job = price.context.job
+    per_kind = [(job.num_dense_layers, price.of(1, 0).total_s), (job.num_moe_layers, price.of(0, 1).total_s)]
+    return [one for count, one in per_kind if count]

@@ -15,7 +15,7 @@ from solver.cost.columns import FloatArray
 from solver.cost.memory import peak_activations
 from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost
-from solver.space.bounded import BoolArray, Bounds
+from solver.space.bounded import ROUNDING, BoolArray, Bounds
 from solver.space.enumerate import Space, ranks_by_type
 from solver.space.guess import CRAMPED, crossed_s
 from solver.space.layers import LayerSplit
@@ -79,7 +79,7 @@ def unequal_bounds(context: Context, space: Space) -> Bounds:
         iteration_s=bound_s,
         guess_s=_guess_s(types, space, whole, bound_s=bound_s),
         lightest_s=np.zeros(len(columns)),
-        fits=lacking <= 0,
+        fits=lacking <= ROUNDING * limit,
         least_memory_bytes=limit + lacking,
     )
 

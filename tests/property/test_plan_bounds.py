@@ -20,7 +20,7 @@ from solver.evaluation.relaxation import relaxed_bound_s, sharper_bound_s
 from solver.evaluation.scheduling import portfolio_timing
 from solver.placement.problem import RouteCount
 from solver.placement.routes import merged
-from solver.space.bounds import cheap_bounds, lower_bounds
+from solver.space.bounds import lower_bounds
 from solver.space.enumerate import EVEN, enumerate_space
 from solver.space.outlook import outlook
 from tests.build_job import ARCHITECTURE, context_of
@@ -166,7 +166,7 @@ def violations(name: str, number: int, seed: int) -> tuple[int, list[str]]:
     """How many plans of a case were timed, and those below some bound."""
     context = context_of(request_of(name))
     space, random = enumerate_space(context.request), np.random.default_rng(seed)
-    bounds, cheap_s = lower_bounds(context, space), cheap_bounds(context, space)
+    bounds = lower_bounds(context, space)
     ahead_s = outlook(context, space).bound_s
     small = space.columns.num_microbatches * space.columns.pp <= 96
     rows = np.flatnonzero(bounds.fits & small & (space.layer_split == EVEN))  # others follow a placement by type
@@ -180,7 +180,6 @@ def violations(name: str, number: int, seed: int) -> tuple[int, list[str]]:
         for time_s in times:
             num_timed += 1
             known = {
-                "cheap": cheap_s[row],
                 "outlook": ahead_s[row],
                 "bound": bounds.iteration_s[row],
                 "relaxed": relaxed_s,

@@ -16,9 +16,10 @@ from solver.evaluation.crossings import nominal_prices
 from solver.evaluation.places import placement_problem, pooled
 from solver.placement.problem import RouteCount
 from solver.placement.routes import merged
-from solver.space.bounds import cheap_bounds, lower_bounds
+from solver.space.bounds import lower_bounds
 from solver.space.enumerate import BY_GPU_TYPE, enumerate_space
 from solver.space.line import line_bound_s
+from solver.space.outlook import outlook
 from tests.build_job import ARCHITECTURE, context_of
 from tests.property import test_plan_bounds
 from tests.property.test_plan_bounds import HEADROOM, SHORT, SLACK, campus, hosts, timed_s
@@ -109,7 +110,8 @@ def violations(name: str, number: int, seed: int) -> tuple[int, list[str]]:
     context = context_of(request_of(name))
     space, random = enumerate_space(context.request), np.random.default_rng(seed)
     assert set(space.layer_split.tolist()) == {BY_GPU_TYPE}
-    bounds, cheap_s = lower_bounds(context, space), cheap_bounds(context, space)
+    bounds = lower_bounds(context, space)
+    ahead_s = outlook(context, space).bound_s
     rows = np.flatnonzero(space.columns.num_microbatches * space.columns.pp <= 96)
     num_timed, below = 0, []
     for row in random.choice(rows, size=min(number, len(rows)), replace=False).tolist():
@@ -118,7 +120,7 @@ def violations(name: str, number: int, seed: int) -> tuple[int, list[str]]:
         line_s = line_bound_s(context, configuration, 0.0, 4.0 * min(times, default=0.0))
         for time_s in times:
             num_timed += 1
-            known = {"cheap": cheap_s[row], "bound": bounds.iteration_s[row], "line": line_s}
+            known = {"outlook": ahead_s[row], "bound": bounds.iteration_s[row], "line": line_s}
             for what, bound_s in known.items():
                 if bound_s > time_s * SLACK:
                     below.append(f"{what} {bound_s:.6g} above {time_s:.6g} s: {configuration}")

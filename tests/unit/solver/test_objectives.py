@@ -14,15 +14,14 @@ from models.outcome import Infeasible, Planned
 from models.plan import Plan
 from models.request import PlanRequest
 from solver.context import Context
-from solver.cost.columns import columns_of
 from solver.evaluation.candidate import configuration_of
 from solver.evaluation.draft import draft
 from solver.evaluation.places import placements
 from solver.evaluation.report import draft_cross_building_bytes
 from solver.evaluation.scheduling import portfolio_timing
-from solver.objective import least_crossing_bytes
 from solver.planner import plan, validate
 from solver.space.enumerate import enumerate_space
+from solver.space.least_traffic import least_crossing_bytes
 from solver.verify.judge import judge
 from tests.build_job import FIXED, context_of, job
 
@@ -76,8 +75,9 @@ def space_on(hosts: tuple[int, ...]) -> tuple[Context, Any]:
 def test_no_placement_sends_fewer_bytes_than_the_bound(hosts: tuple[int, ...], which: float) -> None:
     context, space = space_on(hosts)
     crossing = np.flatnonzero(space.columns.num_gpus > context.largest_building_gpus)
-    configuration = configuration_of(context, space, int(crossing[int(which * len(crossing))]))
-    bound = float(least_crossing_bytes(context, columns_of(configuration))[0])
+    row = crossing[int(which * len(crossing))]
+    configuration = configuration_of(context, space, int(row))
+    bound = float(least_crossing_bytes(context, space.take(np.array([row])))[0])
     assert bound > 0
     for candidate in placements(context, configuration, ("replicas_whole", "ranks_whole")):
         found = draft(context, candidate, lambda problem: portfolio_timing(problem, ("one_f_one_b", "greedy")))

@@ -1,0 +1,162 @@
+"""No bound, early or late, is above any draft of its configuration, whatever the request says.
+
+Requests are drawn at random; configurations of each are placed as the search would and anywhere, timed, and compared
+with every bound that the search may rule them out by.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+
+from models.plan import Configuration
+from models.request import Objective
+from solver.context import Context
+from solver.evaluation.by_type import typed_placements
+from solver.evaluation.candidate import Candidate, configuration_of
+from solver.evaluation.crossings import nominal_prices
+from solver.evaluation.draft import Draft, draft
+from solver.evaluation.places import by_island, placement_problem, placements, pooled
+from solver.evaluation.relaxation import relaxed_bound_s, sharper_bound_s
+from solver.evaluation.report import draft_cross_building_bytes, extra_usd
+from solver.evaluation.scheduling import portfolio_timing
+from solver.lint import lint
+from solver.objective import Goal
+from solver.placement.problem import RouteCount
+from solver.placement.routes import merged
+from solver.space.bounds import lower_bounds
+from solver.space.enumerate import enumerate_space
+from solver.space.framework import framework_reasons, within_framework
+from solver.space.least_traffic import least_crossing_bytes
+from solver.space.line import line_bound_s
+from solver.space.outlook import outlook
+from tests.build_job import context_of
+from tests.property.random_requests import random_request
+from tests.property.test_unequal_bounds import any_share
+
+SLACK = 1 + 1e-9
+MOST_OPERATIONS = 96  # micro-batches times ranks, so that a draft takes milliseconds
+
+
+@dataclass
+class Tally:
+    """What was tried: drafts, the tightest ratio of time to each bound, and what is wrong."""
+
+    num_requests: int = 0
+    num_drafts: int = 0
+    tightest: dict[str, float] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+    kinds: Counter[str] = field(default_factory=Counter)
+
+    def compare(self, what: str, bound: float, value: float, where: str) -> None:
+        """A bound and the value of a draft."""
+        if not bound <= value * SLACK:
+            self.wrong.append(f"{what} {bound:.9g} above {value:.9g}: {where}")
+        if bound > 0:
+            self.tightest[what] = min(self.tightest.get(what, np.inf), value / bound)
+
+
+def anywhere(context: Context, configuration: Configuration, random: np.random.Generator) -> list[Candidate]:
+    """Every stage group somewhere on an island; one GPU type per rank where layers are shared out by type."""
+    found = []
+    by_type = configuration.layer_split == "by_gpu_type"
+    gpus = np.array([unit.gpu for unit in context.units])
+    for problem in by_island(
+        context, placement_problem(context, configuration, nominal_prices(context, configuration))
+    ):
+        left, ranks, replicas = np.array(problem.capacity_u), problem.num_ranks, problem.num_replicas
+        units = np.zeros((ranks, replicas), dtype=np.int64)
+        for rank in random.permutation(ranks):
+            types = [gpu for gpu in sorted(set(gpus.tolist())) if left[gpus == gpu].sum() >= replicas]
+            open_u = gpus == random.choice(types) if by_type and types else np.full(len(left), not by_type)
+            slots = np.repeat(np.arange(len(left)), np.where(open_u, left, 0))
+            if len(slots) < replicas:
+                break
+            units[rank] = random.choice(slots, size=replicas, replace=False)
+            np.subtract.at(left, units[rank], 1)
+        else:
+            columns = np.sort(units, axis=1) if random.random() < 0.5 else units
+            columns = np.sort(columns, axis=0) if random.random() < 0.3 and not by_type else columns
+            routes = merged([RouteCount(tuple(one), 1) for one in columns.T.tolist()])
+            found.append(Candidate(configuration, pooled(context, configuration, routes)))
+    return found
+
+
+def drafts(context: Context, configuration: Configuration, random: np.random.Generator) -> list[Draft]:
+    """Timed placements of a configuration, ours and any, with layers shared out in our way and in any."""
+    if configuration.layer_split == "by_gpu_type":
+        found = list(typed_placements(context, configuration))
+        shares = [any_share(context, configuration, random) for _ in range(2)]
+    else:
+        found = list(placements(context, configuration, ("replicas_whole", "ranks_whole")))
+        shares = [configuration] * 2
+    found += [one for share in shares for one in anywhere(context, share, random)]
+    names = ("zb_h1", "greedy") if configuration.family == "one_way" else ("interleaved", "greedy")
+    if context.request.constraints.framework is not None:
+        names = ("one_f_one_b", "gpipe")
+    timed = [draft(context, one, lambda problem: portfolio_timing(problem, names)) for one in found]
+    return [one for one in timed if one is not None]
+
+
+def try_request(seed: int, most: int, tally: Tally) -> None:
+    """Time some configurations of one random request and compare them with their bounds."""
+    request, random = random_request(seed), np.random.default_rng(seed)
+    if lint(request) or framework_reasons(request):
+        return
+    context = context_of(within_framework(request))
+    space = enumerate_space(context.request)
+    small = np.flatnonzero(space.columns.num_microbatches * space.columns.pp * space.columns.vpp <= MOST_OPERATIONS)
+    if not len(small):
+        return
+    tally.num_requests += 1
+    some = space.take(random.choice(small, size=min(most, len(small)), replace=False))
+    early_s, bounds = outlook(context, some).bound_s, lower_bounds(context, some)
+    bytes_least = least_crossing_bytes(context, some)
+    for row in range(len(some)):
+        configuration = configuration_of(context, some, row)
+        found = drafts(context, configuration, random)
+        if not found:
+            continue
+        tally.num_drafts += len(found)
+        where = f"seed {seed} {configuration}"
+        if not bounds.fits[row]:
+            tally.wrong.append(f"memory {bounds.least_memory_bytes[row]:.6g} B is too much: {where}")
+        quickest_s = min(draft.iteration_s for draft in found)
+        known = {"outlook": float(early_s[row]), "priced": float(bounds.iteration_s[row])}
+        for what, bound_s in (known | late_bounds_s(context, configuration, quickest_s)).items():
+            tally.compare(what, bound_s, quickest_s, where)
+        least = min(draft_cross_building_bytes(context, one) for one in found)
+        tally.compare("bytes", float(bytes_least[row]), least, where)
+        bound_usd, cost_usd = costs_usd(context, configuration, known["priced"], found)
+        tally.compare("cost", bound_usd, cost_usd, where)
+
+
+def late_bounds_s(context: Context, configuration: Configuration, quickest_s: float) -> dict[str, float]:
+    """What the search sharpens the bound of a configuration to."""
+    found = {"sharper": sharper_bound_s(context, configuration, 4.0 * quickest_s)}
+    if configuration.layer_split == "by_gpu_type":
+        return found | {"line": line_bound_s(context, configuration, 0.0, 1.5 * quickest_s)}
+    return found | {"relaxed": relaxed_bound_s(context, configuration)}
+
+
+def costs_usd(
+    context: Context, configuration: Configuration, bound_s: float, found: list[Draft]
+) -> tuple[float, float]:
+    """The least cost that the bound allows, and that of the cheapest draft, egress included."""
+    goal = replace(Goal.of(context), objective=Objective(kind="cost_per_token"))
+    size = float(configuration.degrees.num_gpus)
+    extra = [extra_usd(context, one, goal.usd_per_gpu_s) if goal.priced else 0.0 for one in found]
+    cost = min(goal.value(one.iteration_s, size, usd) for one, usd in zip(found, extra, strict=True))
+    return goal.value(bound_s, size), cost
+
+
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_no_bound_is_above_a_draft_of_a_random_request(first: int) -> None:
+    tally = Tally()
+    for seed in range(first, first + 10):
+        try_request(seed, 4, tally)
+    assert tally.num_drafts > 20
+    assert not tally.wrong, "\n".join(tally.wrong[:5])
