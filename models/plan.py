@@ -366,8 +366,14 @@ class Plan(Frozen):
     one_building_s: Seconds | None = Field(
         None,
         description="Iteration time of the same configuration with all its GPUs in one building: what distance costs "
-        "is the difference. Null where nobody computed it.",
+        "is the difference. Null where it was not determined; then `notes` says why.",
         examples=[6.31],
+    )
+    notes: tuple[Annotated[str, Field(max_length=400)], ...] = Field(
+        (),
+        description="What the search says of its own answer: limits of the request that a faster plan would break, and "
+        "figures that were not determined.",
+        examples=[["one_building_s is not determined: no time was left to time the configuration in one building"]],
     )
     assumptions: tuple[Assumption, ...] = Field((), description="What the numbers rest on.", examples=[[]])
     warnings: tuple[Annotated[str, Field(max_length=600)], ...] = Field(

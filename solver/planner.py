@@ -66,7 +66,7 @@ def plan(
     elapsed = clock() - started
     if best is not None:
         return Planned(plan=best, complete=search.complete, elapsed_s=elapsed)
-    if search.nothing_open:
-        reasons = memory_reasons(context, space) or target_reasons(context, search.least_s)
+    if search.answer.nothing_open:
+        reasons = memory_reasons(context, space) or target_reasons(context, search.answer.least_s)
         return Infeasible(reasons=reasons, elapsed_s=clock() - started)
-    return NotFound(lower_bound_s=search.least_s, detail=search.answer.account(), elapsed_s=elapsed)
+    return NotFound(lower_bound_s=search.answer.least_s, detail=search.answer.account(), elapsed_s=elapsed)
