@@ -5,6 +5,7 @@ Owns the order of exploration and the least open bound, in the unit of the objec
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -39,6 +40,7 @@ class Frontier:
     context: Context
     space: Space
     goal: Goal
+    late: Callable[[], bool] = lambda: False  # no time is left to look at all of the space before the first plan
     rows: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     bound: FloatArray = field(default_factory=lambda: np.zeros(0))
     guess: FloatArray = field(default_factory=lambda: np.zeros(0))
@@ -51,7 +53,7 @@ class Frontier:
 
     def __post_init__(self) -> None:
         self._size = self.goal.sizes(self.context, self.space.columns)
-        ahead = outlook(self.context, self.space)
+        ahead = outlook(self.context, self.space, late=self.late)
         self.cheapest_s = float(ahead.bound_s.min())
         self._cheap = self.goal.values(ahead.bound_s, self._size)
         self._largest = max(float(self._size.max()), 1.0)

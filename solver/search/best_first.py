@@ -24,6 +24,7 @@ from solver.evaluation.relaxation import relaxed_bound_s
 from solver.evaluation.scheduling import Schedulers
 from solver.frontier import Frontier
 from solver.objective import Goal
+from solver.search import phases
 from solver.search.answer import Answer
 from solver.search.crew import Crew, NoCrew
 from solver.search.errands import (
@@ -40,7 +41,7 @@ from solver.search.errands import (
 )
 from solver.search.hooks import Hooks
 from solver.search.incumbent import Incumbent
-from solver.search.phases import COMPARE_SHARE, EXPLORE_SHARE, FIRST_SHARE, LAST_SHARE, POLISH_SHARE, TIES_SHARE, Phases
+from solver.search.phases import Phases
 from solver.search.pricing import Pricing
 from solver.search.team import TIGHTEN_SHARE, Team
 from solver.space.enumerate import Space
@@ -71,10 +72,12 @@ class Search:
     def __post_init__(self) -> None:
         self._work(WORK_PER_ROW_S * len(self.space))
         self.goal = Goal.of(self.context)
-        self.frontier = Frontier(self.context, self.space, self.goal)
+        self._phases = Phases(self.hooks, self.context.request.options.time_limit_s)
+        self.frontier = Frontier(
+            self.context, self.space, self.goal, lambda: not self._phases.has_room(phases.LOOK_SHARE)
+        )
         self.best = Incumbent(self.context, self.goal)
         self.answer = Answer(self.context, self.hooks, self.frontier, self.best)
-        self._phases = Phases(self.hooks, self.context.request.options.time_limit_s)
         self._pricing = Pricing(self.frontier, self._phases)
         self._schedulers = Schedulers(self.context, self.hooks.clock, self.hooks.cancelled, self._phases.ends_s)
         self._bench = Bench(self.context, self.goal, self._schedulers)
@@ -97,14 +100,14 @@ class Search:
 
     def _search(self) -> None:
         try:
-            self._explore(self._phases.deadline(EXPLORE_SHARE))
+            self._explore(self._phases.deadline(phases.EXPLORE_SHARE))
             if self.best.plan is None:
-                self._explore(self._phases.deadline(FIRST_SHARE), until_planned=True)
-            self._compare(self._phases.deadline(COMPARE_SHARE))
-            self._break_ties(TIES_SHARE)
-            self._polish(self._phases.deadline(POLISH_SHARE))
+                self._explore(self._phases.deadline(phases.FIRST_SHARE), until_planned=True)
+            self._compare(self._phases.deadline(phases.COMPARE_SHARE))
+            self._break_ties(phases.TIES_SHARE)
+            self._polish(self._phases.deadline(phases.POLISH_SHARE))
             self._explore(self._phases.ends_s)
-            self._break_ties(LAST_SHARE)
+            self._break_ties(phases.LAST_SHARE)
             self._take_in_news()
             self._phases.only_short_steps(WORK_PER_DRAFT_S)  # until the end bounds are sharpened
             self._load()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from solver.search.hooks import Hooks
 
 # When the phases end, as shares of the time limit, in their order.
+LOOK_SHARE = 0.2  # the whole space is looked over before anything is priced
 EXPLORE_SHARE = 0.25  # the most promising configurations are placed and timed
 FIRST_SHARE = 0.85  # the same, while there is no plan at all
 COMPARE_SHARE = 0.45  # baselines, whose drafts are candidates too

@@ -7,6 +7,7 @@ orders and proves nothing. `bounds.py` is sharper and dearer.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -36,18 +37,28 @@ class Outlook:
     guess_s: FloatArray
 
 
-def outlook(context: Context, space: Space) -> Outlook:
+def outlook(context: Context, space: Space, *, late: Callable[[], bool] = lambda: False) -> Outlook:
     """T >= dp m W_ref / sum over types of ratio_t groups_t.
 
     Proof. dp m micro-batches run every layer once on some stage group. A group of type t that works T seconds does at
     most ratio_t T seconds' worth of the reference type's work, ratio_t being the largest quotient of the two types'
     times over the kinds of layers; sharding only adds to these times. No set of GPUs does more than the best ones.
+
+    Once it is `late`, all other rows have their bound by FLOPs alone and wait behind those that were looked at. Those
+    are every so many-th row, so that they stand for all.
     """
     distinct, row_of = _distinct(space.columns)
     prices = [StageCosts(context, machine, distinct) for machine in context.machines.values()]
-    blocks = np.array_split(np.arange(len(space)), -(-len(space) // BLOCK))
-    parts = [_block(context, space.take(rows), prices, row_of[rows]) for rows in blocks]
-    return Outlook(np.concatenate([one.bound_s for one in parts]), np.concatenate([one.guess_s for one in parts]))
+    bound_s = cheap_bounds(context, space)
+    found = Outlook(bound_s, HOPELESS * bound_s)
+    num_blocks = -(-len(space) // BLOCK)
+    for block in range(num_blocks):
+        if block and late():
+            break
+        rows = np.arange(block, len(space), num_blocks)
+        part = _block(context, space.take(rows), prices, row_of[rows])
+        found.bound_s[rows], found.guess_s[rows] = part.bound_s, part.guess_s
+    return found
 
 
 def _block(context: Context, space: Space, prices: list[StageCosts], row_of: IntArray) -> Outlook:
