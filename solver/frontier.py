@@ -48,6 +48,8 @@ class Frontier:
     explored: set[int] = field(default_factory=set)
     sharpened: set[int] = field(default_factory=set)
     fastest_s: float = float("inf")
+    any_fits: bool = False
+    thriftiest: tuple[float, int] = (float("inf"), -1)  # bytes and row of what was priced and needs least memory
     pending_bound: float = field(init=False)
     _portion: int = field(default_factory=lambda: FIRST_PORTION)
 
@@ -56,6 +58,7 @@ class Frontier:
         ahead = outlook(self.context, self.space, late=self.late)
         self.cheapest_s = float(ahead.bound_s.min())
         self._cheap = self.goal.values(ahead.bound_s, self._size)
+        self.target_rules_out = bool(np.isinf(self._cheap).any())
         self._largest = max(float(self._size.max()), 1.0)
         self._promise = self.goal.promise(ahead.guess_s, self._size, self._largest)
         self._pending = np.flatnonzero(np.isfinite(self._cheap))
@@ -119,6 +122,9 @@ class Frontier:
         self.fastest_s = min(self.fastest_s, float(bounds.iteration_s[bounds.fits].min(initial=float("inf"))))
         value = np.maximum(self.goal.values(bounds.iteration_s, self._size[rows]), self._cheap[rows])
         keep = bounds.fits & np.isfinite(value)
+        self.any_fits = self.any_fits or bool(bounds.fits.any())
+        least = int(np.argmin(bounds.least_memory_bytes))
+        self.thriftiest = min(self.thriftiest, (float(bounds.least_memory_bytes[least]), int(rows[least])))
         kept = rows[keep]
         guess = self.goal.promise(bounds.guess_s[keep], self._size[kept], self._largest)
         self.rows = np.concatenate([self.rows, kept])

@@ -109,13 +109,14 @@ class Answer:
         assert self.best.draft is not None
         plan = self.current_plan()
         near = one_building(self.context, self.best.draft, scheduler, late=late)
+        assumed = self.best.goal.assumed(self.context)
         undetermined = "" if near.seconds is not None else f"one_building_s is not determined: {near.reason}"
         return plan.model_copy(
             update={
                 "alternatives": alternatives(self.kinds, plan, self.best.draft, self.best.value),
                 "convergence": self._history.points(),
                 "one_building_s": near.seconds,
-                "notes": tuple(note for note in (self.best.binding_limit(), undetermined) if note),
+                "notes": tuple(note for note in (assumed, self.best.binding_limit(), undetermined) if note),
             }
         )
 

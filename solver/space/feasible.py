@@ -1,25 +1,41 @@
-"""Why nothing fits: the numbers of the configuration that comes closest, and what would help.
+"""Why nothing fits: the numbers of the configuration that comes closest, and what was checked to help.
 
-Owns the explanation of an empty or too large space. Never searches.
+Owns the explanation of an empty or too large space. Never searches; a remedy is offered only where the same arithmetic
+finds a configuration that fits once it is applied.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from math import floor
+
 import numpy as np
 
+from models.cluster import GpuType
 from models.outcome import Reason
-from solver.context import Context
+from models.request import PlanRequest
+from solver.context import Context, stack_for
 from solver.cost.columns import RECOMPUTE_CODES, SHARDING_CODES
 from solver.space.bounds import lower_bounds
-from solver.space.enumerate import Space
+from solver.space.enumerate import IntArray, Space, enumerate_space
+from solver.space.framework import within_framework
 
 GIB = 2.0**30
-MAX_ROWS = 200_000
+MAX_ROWS = 200_000  # of a larger space nothing is said before a search has priced it
+PORTION = 8_192
+LOOKED_AT = 512  # the thriftiest configurations that a remedy is checked on
+MORE_GPUS = (2, 4, 16)  # times as many hosts, tried in this order
+RESTRICTED = ("tp", "cp", "ep", "pp", "dp", "vpp", "micro_batch_sequences", "sharding", "recompute", "family")
+Late = Callable[[], bool]
+Offer = tuple[str, PlanRequest]
 
 
-def space_reasons(context: Context) -> tuple[Reason, ...]:
+def space_reasons(context: Context, late: Late = lambda: False) -> tuple[Reason, ...]:
     """The allowed values leave no configuration at all."""
-    batch = context.request.workload.global_batch_sequences
+    request = context.request
+    batch = request.workload.global_batch_sequences
+    offers = [*_lifted(request), *_more_gpus(request)]
+    remedies = _checked(offers, lambda changed: bool(len(enumerate_space(changed))), late)
     return (
         Reason(
             code="nothing-allowed",
@@ -29,37 +45,53 @@ def space_reasons(context: Context) -> tuple[Reason, ...]:
                 f"{context.job.num_heads} heads, {context.job.num_experts} experts and a batch of {batch} sequences on "
                 f"{context.usable_gpus} GPUs"
             ),
-            remedies=(
-                "allow more values of tp, pp, dp or micro_batch_sequences",
-                "set a value to null to leave it open",
-            ),
+            remedies=remedies or ("change several of constraints.allowed, the batch and the GPUs together",),
         ),
     )
 
 
-def memory_reasons(context: Context, space: Space) -> tuple[Reason, ...]:
-    """Empty when some configuration fits; otherwise the one that needs least, against the largest memory."""
-    rows = np.arange(len(space)) if len(space) <= MAX_ROWS else _thrifty_rows(space)
-    some = space.take(rows)
-    bounds = lower_bounds(context, some)
-    if bool(bounds.fits.any()):
+def memory_reasons(context: Context, space: Space, late: Late = lambda: False) -> tuple[Reason, ...]:
+    """Empty when some configuration fits, or where the space is too large to say; else the one that needs least."""
+    if len(space) > MAX_ROWS:
         return ()
-    least = int(np.argmin(bounds.least_memory_bytes))
-    need = float(bounds.least_memory_bytes[least])
+    least = (float("inf"), 0)
+    for rows in np.array_split(_thrifty_rows(space), -(-len(space) // PORTION)):
+        bounds = lower_bounds(context, space.take(rows))
+        if bool(bounds.fits.any()):
+            return ()
+        place = int(np.argmin(bounds.least_memory_bytes))
+        least = min(least, (float(bounds.least_memory_bytes[place]), int(rows[place])))
+    return memory_reason(context, space, *least, late=late)
+
+
+def memory_reason(
+    context: Context, space: Space, need_bytes: float, row: int, *, late: Late = lambda: False
+) -> tuple[Reason, ...]:
+    """Nothing fits; this row of the space needs least, so many bytes, against the largest memory."""
     gpu = max((machine.gpu for machine in context.machines.values()), key=lambda one: one.memory_bytes)
-    columns = some.columns
-    shape = f"tp {columns.tp[least]}, cp {columns.cp[least]}, ep {columns.ep[least]}, pp {columns.pp[least]}"
+    columns = space.columns
+    shape = f"tp {columns.tp[row]}, cp {columns.cp[row]}, ep {columns.ep[row]}, pp {columns.pp[row]}"
+    offers = [
+        *_allowing(context.request),
+        *_lower_headroom(context.request, gpu, need_bytes),
+        *_lifted(context.request),
+        *_more_gpus(context.request),
+    ]
+    headroom = context.request.constraints.memory_headroom_fraction
     return (
         Reason(
             code="memory-too-small",
             pointer="/cluster/pools",
             detail=(
-                f"the smallest state needs {need / GIB:.1f} GiB per GPU ({shape}, "
-                f"{SHARDING_CODES[columns.sharding[least]]}, recompute {RECOMPUTE_CODES[columns.recompute[least]]}), "
+                f"the smallest state needs {need_bytes / GIB:.1f} GiB per GPU ({shape}, "
+                f"{SHARDING_CODES[columns.sharding[row]]}, recompute {RECOMPUTE_CODES[columns.recompute[row]]}), "
                 f"{gpu.name} has {gpu.memory_bytes / GIB:.1f} GiB, "
                 f"{context.memory_limit_bytes(gpu) / GIB:.1f} after headroom"
             ),
-            remedies=_remedies(context),
+            remedies=(
+                *_checked(offers, _fits, late),
+                f"use GPUs with {need_bytes / (1.0 - headroom) / GIB + 0.05:.1f} GiB or more",
+            ),
         ),
     )
 
@@ -73,28 +105,86 @@ def target_reasons(context: Context, fastest_s: float) -> tuple[Reason, ...]:
             pointer="/objective/target_iteration_s",
             detail=f"the target is {target_s:.4g} s, no configuration of the {context.usable_gpus} GPUs takes less "
             f"than {fastest_s:.4g} s",
-            remedies=(f"set target_iteration_s to {fastest_s * 1.1:.3g} or more", "add GPUs"),
+            remedies=(
+                f"set target_iteration_s above {fastest_s:.4g}; the objective iteration_time finds what is reached",
+            ),
         ),
     )
 
 
-def _thrifty_rows(space: Space) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Rows that split the model most, which is where the least memory is."""
+def _thrifty_rows(space: Space) -> IntArray:
+    """All rows; first those that split the model most, which is where the least memory is."""
     columns = space.columns
     split = columns.tp * columns.pp * np.maximum(columns.ep, 1) * np.where(columns.sharding >= 2, columns.dp, 1)
-    return np.argsort(-split, kind="stable")[:MAX_ROWS]
+    again = columns.recompute == RECOMPUTE_CODES.index("full")
+    rows: IntArray = np.lexsort((columns.micro_batch, ~again, -split))
+    return rows
 
 
-def _remedies(context: Context) -> tuple[str, ...]:
-    allowed = context.request.constraints.allowed
-    offers = [
-        (allowed.recompute is not None and "full" not in allowed.recompute, "allow recompute full"),
-        (allowed.sharding is not None and "fsdp" not in allowed.sharding, "allow sharding fsdp"),
-        (allowed.tp is not None, "allow a larger tp"),
-        (allowed.pp is not None, "allow a larger pp"),
-        (allowed.micro_batch_sequences is not None, "allow micro_batch_sequences 1"),
-        (context.request.constraints.memory_headroom_fraction > 0.02, "lower constraints.memory_headroom_fraction"),
-        (context.request.constraints.max_gpus is not None, "raise constraints.max_gpus"),
-    ]
-    found = tuple(text for applies, text in offers if applies)
-    return (*found, "add GPUs, or GPUs with more memory")
+def _fits(request: PlanRequest) -> bool:
+    """Some configuration of the request fits into memory; only the thriftiest are looked at."""
+    space = enumerate_space(request)
+    if not len(space):
+        return False
+    some = space.take(_thrifty_rows(space)[:LOOKED_AT])
+    return bool(lower_bounds(Context(request, stack_for(request)), some).fits.any())
+
+
+def _checked(offers: list[Offer], helps: Callable[[PlanRequest], bool], late: Late) -> tuple[str, ...]:
+    """The offers that help, of those that there is time to check."""
+    found = []
+    for text, changed in offers:
+        if late():
+            break
+        if helps(within_framework(changed)):
+            found.append(text)
+    return tuple(found)
+
+
+def _with_constraints(request: PlanRequest, **changes: object) -> PlanRequest:
+    return request.model_copy(update={"constraints": request.constraints.model_copy(update=changes)})
+
+
+def _with_allowed(request: PlanRequest, **changes: object) -> PlanRequest:
+    return _with_constraints(request, allowed=request.constraints.allowed.model_copy(update=changes))
+
+
+def _allowing(request: PlanRequest) -> Iterator[Offer]:
+    """One more value where a choice is restricted."""
+    allowed = request.constraints.allowed
+    for name, value in (("recompute", "full"), ("sharding", "fsdp"), ("micro_batch_sequences", 1)):
+        values = getattr(allowed, name)
+        if values is not None and value not in values:
+            yield f"allow {name} {value}", _with_allowed(request, **{name: (*values, value)})
+
+
+def _lifted(request: PlanRequest) -> Iterator[Offer]:
+    """Each restriction lifted alone, then all of them."""
+    allowed = request.constraints.allowed
+    named = [name for name in RESTRICTED if getattr(allowed, name) is not None]
+    for name in named:
+        yield f"set constraints.allowed.{name} to null", _with_allowed(request, **{name: None})
+    if request.constraints.max_gpus is not None:
+        yield "set constraints.max_gpus to null", _with_constraints(request, max_gpus=None)
+    if request.constraints.use_all_gpus:
+        yield "set constraints.use_all_gpus to false", _with_constraints(request, use_all_gpus=False)
+    if len(named) > 1:
+        free = _with_allowed(request, **dict.fromkeys(named))
+        yield "leave all of constraints.allowed open", _with_constraints(free, max_gpus=None)
+
+
+def _lower_headroom(request: PlanRequest, gpu: GpuType, need_bytes: float) -> Iterator[Offer]:
+    """The largest headroom under which the least state fits, where the memory itself is large enough."""
+    fraction = floor(1_000 * (1.0 - need_bytes / gpu.memory_bytes)) / 1_000
+    if 0.0 <= fraction < request.constraints.memory_headroom_fraction:
+        text = f"lower constraints.memory_headroom_fraction to {fraction:g}"
+        yield text, _with_constraints(request, memory_headroom_fraction=fraction)
+
+
+def _more_gpus(request: PlanRequest) -> Iterator[Offer]:
+    """The same pools with more hosts, at most as many as help."""
+    for times in MORE_GPUS:
+        pools = tuple(pool.model_copy(update={"num_hosts": times * pool.num_hosts}) for pool in request.cluster.pools)
+        cluster = request.cluster.model_copy(update={"pools": pools})
+        text = f"use {times} times as many GPUs"
+        yield text, _with_constraints(request.model_copy(update={"cluster": cluster}), max_gpus=None)
