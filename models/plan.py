@@ -182,7 +182,9 @@ class StageExchange(Frozen):
     start_s: Seconds = Field(description="When it begins.", examples=[6.15])
     private_s: Seconds = Field(description="Time inside places, on the GPUs' own network cards.", examples=[0.08])
     shared_s: Seconds = Field(
-        description="Time on links between places, taken alone; 0 if it leaves none.", examples=[0.06]
+        description="Time on links between places, taken alone; 0 if it leaves none. Not the `expected_s` of its "
+        "transport, which is the whole operation of the largest stage, parts inside places included.",
+        examples=[0.06],
     )
     end_s: Seconds = Field(
         description="max(last_weight_grad_end_s, start_s + max(private_s, shared_s) + min(private_s, shared_s) / 8): "

@@ -7,6 +7,7 @@ finds a configuration that fits once it is applied.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain, islice
 from math import floor
 
 import numpy as np
@@ -27,6 +28,7 @@ LOOKED_AT = 512  # the thriftiest configurations that a remedy is checked on
 MORE_GPUS = (2, 4, 16)  # times as many hosts, tried in this order
 RESTRICTED = ("tp", "cp", "ep", "pp", "dp", "vpp", "micro_batch_sequences", "sharding", "recompute", "family")
 Late = Callable[[], bool]
+Helps = Callable[[PlanRequest], bool]
 Offer = tuple[str, PlanRequest]
 
 
@@ -34,8 +36,7 @@ def space_reasons(context: Context, late: Late = lambda: False) -> tuple[Reason,
     """The allowed values leave no configuration at all."""
     request = context.request
     batch = request.workload.global_batch_sequences
-    offers = [*_lifted(request), *_more_gpus(request)]
-    remedies = _checked(offers, lambda changed: bool(len(enumerate_space(changed))), late)
+    remedies = _checked(request, _lifted(request), lambda changed: bool(len(enumerate_space(changed))), late)
     return (
         Reason(
             code="nothing-allowed",
@@ -71,13 +72,9 @@ def memory_reason(
     gpu = max((machine.gpu for machine in context.machines.values()), key=lambda one: one.memory_bytes)
     columns = space.columns
     shape = f"tp {columns.tp[row]}, cp {columns.cp[row]}, ep {columns.ep[row]}, pp {columns.pp[row]}"
-    offers = [
-        *_allowing(context.request),
-        *_lower_headroom(context.request, gpu, need_bytes),
-        *_lifted(context.request),
-        *_more_gpus(context.request),
-    ]
-    headroom = context.request.constraints.memory_headroom_fraction
+    request = context.request
+    offers = chain(_allowing(request), _lower_headroom(request, gpu, need_bytes), _lifted(request))
+    headroom = request.constraints.memory_headroom_fraction
     return (
         Reason(
             code="memory-too-small",
@@ -89,7 +86,7 @@ def memory_reason(
                 f"{context.memory_limit_bytes(gpu) / GIB:.1f} after headroom"
             ),
             remedies=(
-                *_checked(offers, _fits, late),
+                *_checked(request, offers, _fits, late),
                 f"use GPUs with {need_bytes / (1.0 - headroom) / GIB + 0.05:.1f} GiB or more",
             ),
         ),
@@ -130,15 +127,13 @@ def _fits(request: PlanRequest) -> bool:
     return bool(lower_bounds(Context(request, stack_for(request)), some).fits.any())
 
 
-def _checked(offers: list[Offer], helps: Callable[[PlanRequest], bool], late: Late) -> tuple[str, ...]:
-    """The offers that help, of those that there is time to check."""
-    found = []
-    for text, changed in offers:
-        if late():
-            break
-        if helps(within_framework(changed)):
-            found.append(text)
-    return tuple(found)
+def _checked(request: PlanRequest, offers: Iterator[Offer], helps: Helps, late: Late) -> tuple[str, ...]:
+    """The offers that help, of those that there is time to check, and the fewest GPUs more that do."""
+
+    def checked(some: Iterator[Offer]) -> Iterator[str]:
+        return (text for text, changed in some if not late() and helps(within_framework(changed)))
+
+    return (*checked(offers), *islice(checked(_more_gpus(request)), 1))
 
 
 def _with_constraints(request: PlanRequest, **changes: object) -> PlanRequest:

@@ -11,7 +11,8 @@ from solver.planner import validate
 from tests.build_job import FIXED, job
 
 LARGE = {"architecture": "llama-3.1-405b"}
-SMALL_ROOM = {"memory_headroom_fraction": 0.85}
+MIDDLE = {"architecture": "llama-3.1-70b"}
+HALF = {"memory_headroom_fraction": 0.5}
 
 
 def remedies(request: PlanRequest) -> tuple[str, ...]:
@@ -37,7 +38,7 @@ def applied(request: PlanRequest, remedy: str) -> PlanRequest | None:
     elif remedy.startswith("use GPUs with"):
         for pool in document["cluster"]["pools"]:
             pool["gpu"]["memory_bytes"] = float(words[3]) * 2**30
-    elif remedy.startswith("allow "):
+    elif remedy.startswith("allow ") and words[1] in constraints["allowed"]:
         value: Any = int(words[2]) if words[2].isdigit() else words[2]
         constraints["allowed"][words[1]] = [*constraints["allowed"][words[1]], value]
     else:
@@ -50,9 +51,9 @@ def applied(request: PlanRequest, remedy: str) -> PlanRequest | None:
     [
         job(workload=LARGE),
         job(workload=LARGE, allowed={}),
-        job(allowed=FIXED, constraints=SMALL_ROOM),
-        job(allowed={}, constraints={"memory_headroom_fraction": 0.89}, workload={"sequence_length": 131072}),
-        job(allowed={"recompute": ["none"], "sharding": ["zero1"]}, constraints=SMALL_ROOM, hosts=(1, 1)),
+        job(workload=MIDDLE, allowed=FIXED, hosts=(1, 1)),
+        job(workload=MIDDLE, allowed=FIXED, constraints={"memory_headroom_fraction": 0.6}, hosts=(2, 2)),
+        job(workload=MIDDLE, allowed={"recompute": ["none"], "sharding": ["zero1"]}, hosts=(1, 1), constraints=HALF),
         job(allowed={"pp": [16], "tp": [8], "dp": [1]}, hosts=(8, 8), constraints={"max_gpus": 64}),
         job(allowed={"tp": [4], "cp": [8]}, workload={"sequence_length": 4100}),
     ],
