@@ -35,8 +35,8 @@ class TransportChoice(Frozen):
     load_balancing: LoadBalancing = Field(description="How flows are spread over planes.", examples=["spray"])
     reliability: Reliability = Field(description="Loss recovery.", examples=["selective_repeat"])
     expected_s: Seconds = Field(
-        description="Time of one operation by itself, which is what options were weighed by: of an all_reduce of gradients "
-        "that of the largest stage, its parts inside and between places one after another. The iteration waits for "
+        description="Time of one operation by itself, which is what options were weighed by: of an all_reduce of "
+        "gradients that of the largest stage, its parts inside and between places one after another. The iteration waits for "
         "`exchanges`, where chunks overlap both parts, every stage has its own size and backward hides a head start.",
         examples=[0.012],
     )
