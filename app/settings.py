@@ -76,8 +76,8 @@ class Settings(BaseModel):
     event_poll_s: Positive = Field(0.1, description="How often a waiting client's plan is looked up.")
     progress_interval_s: Positive = Field(0.2, description="Least time between two stored progress events.")
     max_time_limit_s: Positive = Field(3600.0, description="Longest options.time_limit_s accepted.")
-    soft_grace_s: Positive = Field(3.0, description="Overrun of the time limit before SIGTERM.")
-    kill_grace_s: Positive = Field(4.0, description="Time between SIGTERM and SIGKILL.")
+    soft_grace_s: Positive = Field(0.25, description="Overrun of the time limit before SIGTERM; more for long limits.")
+    kill_grace_s: Positive = Field(0.75, description="Time between SIGTERM and SIGKILL; more for long limits.")
     cancel_grace_s: Positive = Field(1.0, description="Time between a client's cancel and SIGKILL.")
     drain_s: float = Field(10.0, ge=0, description="Time that running searches get to end when the service stops.")
     child_memory_bytes: PositiveInt = Field(

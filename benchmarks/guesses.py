@@ -38,6 +38,7 @@ from solver.space.framework import within_framework
 from solver.space.outlook import outlook
 
 FIRST = (1, 3, 10)
+NUM_PORTIONS = 4  # what a search prices first
 NEAR = 2.5  # configurations with a bound of more than this times the least are not drawn
 NUM_POINTS, NUM_DRAWN = 24, 12  # of the grid of `benchmarks.headline`
 TOO_LARGE = "64-buildings-1048576"  # one draft takes longer than the other cases together
@@ -120,8 +121,8 @@ def measured(name: str, request: PlanRequest, number: int, known: Drafts) -> Row
     request = within_framework(request)
     context = Context(request, stack_for(request))
     frontier = Frontier(context, enumerate_space(request), Goal.of(context))
-    frontier.load(float("inf"), planned=False)
-    frontier.load(float("inf"), planned=True)
+    for _ in range(NUM_PORTIONS):
+        frontier.load(float("inf"), planned=True)
     keys = {_key(name, frontier.configuration(index)): index for index in sampled(frontier, number)}
     if not keys:
         return None

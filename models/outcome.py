@@ -27,6 +27,7 @@ class Reason(Frozen):
         "target-out-of-reach",
         "precision-unsupported",
         "nothing-allowed",
+        "no-price",
     ] = Field(description="Kind of contradiction.", examples=["memory-too-small"])
     pointer: str = Field(
         "", max_length=300, description="JSON Pointer of the field to change.", examples=["/cluster/pools/0"]

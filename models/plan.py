@@ -182,7 +182,9 @@ class StageExchange(Frozen):
     start_s: Seconds = Field(description="When it begins.", examples=[6.15])
     private_s: Seconds = Field(description="Time inside places, on the GPUs' own network cards.", examples=[0.08])
     shared_s: Seconds = Field(
-        description="Time on links between places, taken alone; 0 if it leaves none.", examples=[0.06]
+        description="Time on links between places, taken alone; 0 if it leaves none. Not the `expected_s` of its "
+        "transport, which is the whole operation of the largest stage, parts inside places included.",
+        examples=[0.06],
     )
     end_s: Seconds = Field(
         description="max(last_weight_grad_end_s, start_s + max(private_s, shared_s) + min(private_s, shared_s) / "
@@ -408,8 +410,14 @@ class Plan(Frozen):
     one_building_s: Seconds | None = Field(
         None,
         description="Iteration time of the same configuration with all its GPUs in one building: what distance costs "
-        "is the difference. Null where nobody computed it.",
+        "is the difference. Null where it was not determined; then `notes` says why.",
         examples=[6.31],
+    )
+    notes: tuple[Annotated[str, Field(max_length=400)], ...] = Field(
+        (),
+        description="What the search says of its own answer: limits of the request that a faster plan would break, and "
+        "figures that were not determined.",
+        examples=[["one_building_s is not determined: no time was left to time the configuration in one building"]],
     )
     assumptions: tuple[Assumption, ...] = Field((), description="What the numbers rest on.", examples=[[]])
     warnings: tuple[Annotated[str, Field(max_length=600)], ...] = Field(

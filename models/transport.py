@@ -34,7 +34,12 @@ class TransportChoice(Frozen):
     num_outstanding: PositiveCount = Field(description="Chunks in flight per queue pair.", examples=[32])
     load_balancing: LoadBalancing = Field(description="How flows are spread over planes.", examples=["spray"])
     reliability: Reliability = Field(description="Loss recovery.", examples=["selective_repeat"])
-    expected_s: Seconds = Field(description="Time of one operation under the plan's loads.", examples=[0.012])
+    expected_s: Seconds = Field(
+        description="Time of one operation by itself, which is what options were weighed by: of an all_reduce of "
+        "gradients that of the largest stage, its parts inside and between places one after another. The iteration waits for "
+        "`exchanges`, where chunks overlap both parts, every stage has its own size and backward hides a head start.",
+        examples=[0.012],
+    )
     effective_bytes_per_s: Rate = Field(description="Rate that one member sees.", examples=[4.2e10])
     num_slices: PositiveCount = Field(
         1, description="Slices that a hierarchical algorithm pipelines over its two levels.", examples=[8]

@@ -5,13 +5,13 @@ Owns the order of exploration and the least open bound, in the unit of the objec
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 
-from models.outcome import Reason
 from models.plan import Configuration
 from solver.context import Context
 from solver.cost.columns import FloatArray
@@ -20,12 +20,12 @@ from solver.evaluation.relaxation import sharper_bound_s
 from solver.objective import Goal
 from solver.space.bounds import lower_bounds
 from solver.space.enumerate import Space
-from solver.space.feasible import memory_too_small, target_reasons
 from solver.space.outlook import outlook
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-FIRST_PORTION, PORTION, SAMPLE = 4_096, 16_384, 1_024  # configurations priced together: the most promising first
+FIRST_PORTION, PORTION, SAMPLE = 512, 16_384, 1_024  # configurations priced together: the most promising first,
+GROWTH = 4  # and so many times the portion before, so that the first plan waits for few of them
 REPEAT_PENALTY = 0.02  # each further configuration of one pipeline shape waits a little longer
 UNPLANNED = 4.0  # times the least bound: bounds need go no higher before there is a plan
 
@@ -41,6 +41,7 @@ class Frontier:
     context: Context
     space: Space
     goal: Goal
+    late: Callable[[], bool] = lambda: False  # no time is left to look at all of the space before the first plan
     rows: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     bound: FloatArray = field(default_factory=lambda: np.zeros(0))
     seconds: FloatArray = field(default_factory=lambda: np.zeros(0))
@@ -49,14 +50,17 @@ class Frontier:
     explored: set[int] = field(default_factory=set)
     sharpened: set[int] = field(default_factory=set)
     fastest_s: float = float("inf")
-    least_need: tuple[float, int] = (float("inf"), 0)
+    any_fits: bool = False
+    least_need: tuple[float, int] = (float("inf"), -1)  # bytes and row of what was priced and needs least memory
     pending_bound: float = field(init=False)
+    _portion: int = field(default_factory=lambda: FIRST_PORTION)
 
     def __post_init__(self) -> None:
         self._size = self.goal.sizes(self.context, self.space)
-        ahead = outlook(self.context, self.space)
+        ahead = outlook(self.context, self.space, late=self.late)
         self._ahead_s = ahead.bound_s
         self._cheap = self.goal.least_values(ahead.bound_s, self._size)
+        self.target_rules_out = bool(np.isinf(self._cheap).any())
         self._largest = max(float(self._size.max()), 1.0)
         self._promise = self.goal.promise(ahead.guess_s, self._size, self._largest)
         in_time = np.isfinite(self._cheap)
@@ -80,40 +84,37 @@ class Frontier:
         pending_s = float(self._ahead_s[self._pending].min(initial=float("inf")))
         return min(self._missed_s, float(self.seconds.min(initial=float("inf"))), pending_s)
 
-    def reasons(self) -> tuple[Reason, ...]:
-        """Why nothing is open where all is priced: the target, or memory where nothing fits."""
-        if np.isfinite(self.least_s):
-            return target_reasons(self.context, self.least_s)
-        need_bytes, row = self.least_need
-        return memory_too_small(self.context, self.space, row, need_bytes)
-
-    def load(self, cut: float, *, planned: bool) -> int:
-        """Price a portion if it may hold the least bound or nothing else is left; how many configurations it had.
+    def load(self, cut: float, *, planned: bool, most: int = PORTION) -> int:
+        """Price a portion of at most so many configurations if it may hold the least bound or nothing else is left;
+        how many it had.
 
         Before there is a plan these are the most promising, so that it does not wait for the rest.
         """
         if not len(self._pending) or (len(self.rows) and not self._must_load(cut, planned=planned)):
             return 0
+        most = min(most, self._portion)
+        self._portion = min(GROWTH * self._portion, PORTION)
         if not planned:
-            return self._price_at(_least(self._promise[self._pending], FIRST_PORTION))
+            return self._price_at(_least(self._promise[self._pending], most))
         values = (self._promise[self._pending], self._cheap[self._pending])
-        return self._price_at(np.concatenate([_least(value, PORTION // 2) for value in values]))
+        return self._price_at(np.concatenate([_least(value, -(-most // 2)) for value in values]))
 
-    def load_for(self, considered: BoolArray) -> int:
-        """Price the most promising of these configurations, and go on until one fits; how many that were."""
-        total = 0
-        while not total or not considered[self.rows].any():
-            places = np.flatnonzero(considered[self._pending])
-            if not len(places):
-                break
-            total += self._price_at(places[_least(self._promise[self._pending[places]], SAMPLE)])
-        return total
+    def load_for(self, considered: BoolArray, *, most: int = SAMPLE) -> int:
+        """Price the most promising of these configurations, at most so many; how many that were."""
+        places = np.flatnonzero(considered[self._pending])
+        return self._price_at(places[_least(self._promise[self._pending[places]], min(most, SAMPLE))])
+
+    def is_pending(self, considered: BoolArray) -> bool:
+        """Some of these configurations have not been priced yet."""
+        return bool(considered[self._pending].any())
 
     def _least_pending(self) -> float:
         return float(self._cheap[self._pending].min(initial=float("inf")))
 
     def _price_at(self, places: IntArray) -> int:
         """Price what is pending at these places."""
+        if not len(places):
+            return 0
         chosen = np.zeros(len(self._pending), dtype=np.bool_)
         chosen[places] = True
         rows, self._pending = self._pending[chosen], self._pending[~chosen]
@@ -131,6 +132,7 @@ class Frontier:
         seconds = np.maximum(bounds.iteration_s, self._ahead_s[rows])
         value = self.goal.least_values(seconds, self._size[rows])
         keep = bounds.fits & np.isfinite(value)
+        self.any_fits = self.any_fits or bool(bounds.fits.any())
         self.fastest_s = min(self.fastest_s, float(seconds[bounds.fits].min(initial=float("inf"))))
         self._missed_s = min(self._missed_s, float(seconds[bounds.fits & ~keep].min(initial=float("inf"))))
         tightest = int(np.argmin(bounds.least_memory_bytes))
@@ -164,6 +166,12 @@ class Frontier:
         order = self.pace_s if likeliest else self.guess
         promising = open_rows[np.argsort(order[open_rows], kind="stable")][: len(self.explored) + 1]
         return next((int(index) for index in promising if int(index) not in self.explored), None)
+
+    def tied(self, value: float, most: int) -> list[int]:
+        """Unexplored configurations that may be as good as this value and no better, the fastest guesses first."""
+        alike = np.flatnonzero(self.bound == value)
+        order = alike[np.argsort(self.pace_s[alike], kind="stable")]
+        return list(islice((int(index) for index in order if int(index) not in self.explored), most))
 
     def num_ruled_out(self, cut: float) -> int:
         """Configurations that do not fit or cannot improve on the cut."""

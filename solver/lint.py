@@ -34,7 +34,7 @@ def _gpus_exist(request: PlanRequest) -> list[Reason]:
             code="too-few-gpus",
             pointer="/constraints/forbidden_places" if free else "/cluster/pools",
             detail=f"no GPU is left to plan on: {free} are free in the cluster, {where}",
-            remedies=("free GPUs, or forbid fewer places",),
+            remedies=("forbid fewer places",) if free else ("free reserved or unhealthy GPUs", "add GPUs"),
         )
     ]
 
@@ -69,8 +69,11 @@ def _tensor_degrees_fit(request: PlanRequest) -> list[Reason]:
     attention = request.workload.architecture.attention
     heads = attention.num_heads
     keys = heads if isinstance(attention, LatentAttention) else attention.num_kv_heads
-    fits = [tp for tp in wanted if domain % tp == 0 and heads % tp == 0 and (keys % tp == 0 or tp % keys == 0)]
-    if fits:
+
+    def divides(tp: int) -> bool:
+        return domain % tp == 0 and heads % tp == 0 and (keys % tp == 0 or tp % keys == 0)
+
+    if any(divides(tp) for tp in wanted):
         return []
     return [
         Reason(
@@ -80,9 +83,7 @@ def _tensor_degrees_fit(request: PlanRequest) -> list[Reason]:
                 f"no allowed tp of {list(wanted)} divides the scale-up domain of {domain} GPUs, the {heads} heads and "
                 f"the {keys} key/value heads"
             ),
-            remedies=(
-                f"allow tp {', '.join(str(tp) for tp in range(1, domain + 1) if domain % tp == 0 == heads % tp)}",
-            ),
+            remedies=(f"allow tp {', '.join(str(tp) for tp in range(1, domain + 1) if divides(tp))}",),
         )
     ]
 
@@ -96,7 +97,7 @@ def _replicas_divide_batch(request: PlanRequest) -> list[Reason]:
             code="batch-too-small" if min(wanted) > batch else "degrees-do-not-divide",
             pointer="/constraints/allowed/dp",
             detail=f"no allowed dp of {list(wanted)} divides the global batch of {batch} sequences",
-            remedies=("allow another dp", f"set global_batch_sequences to a multiple of {min(wanted)}"),
+            remedies=("allow dp 1", f"set global_batch_sequences to a multiple of {min(wanted)}"),
         )
     ]
 
@@ -156,7 +157,10 @@ def _fixed_degrees_fit(request: PlanRequest) -> list[Reason]:
             code="too-few-gpus",
             pointer="/constraints/max_gpus" if limit < free else "/constraints/allowed",
             detail=f"the smallest allowed tp * cp * pp * dp is {least} GPUs, but {limit} may be used ({free} are free)",
-            remedies=("allow smaller degrees", "raise max_gpus" if limit < free else "add GPUs or free reserved ones"),
+            remedies=(
+                "allow smaller degrees",
+                f"set max_gpus to {least} or more" if least <= free else f"add GPUs: at least {least} have to be free",
+            ),
         )
     ]
 
@@ -181,7 +185,11 @@ def _pins_hold(request: PlanRequest) -> list[Reason]:
                     pointer=f"/constraints/pins/{index}",
                     detail=f"{ranks} pipeline ranks of {replicas} replicas need at least {least} GPUs in "
                     f"{pin.place!r}, which has {free} to use",
-                    remedies=("pin fewer ranks or replicas", "pin to a larger place", "forbid fewer places"),
+                    remedies=(
+                        "pin fewer ranks or replicas",
+                        "pin to a larger place",
+                        *(("forbid fewer places",) if request.constraints.forbidden_places else ()),
+                    ),
                 )
             )
     return reasons
@@ -196,7 +204,10 @@ def _pinned_ranks_exist(request: PlanRequest) -> list[Reason]:
             code="pins-contradict",
             pointer=f"/constraints/pins/{index}/last_pipeline_rank",
             detail=f"pipeline rank {pin.last_pipeline_rank} is pinned, but {ranks} never has it",
-            remedies=("lower last_pipeline_rank", "allow a larger pp"),
+            remedies=(
+                f"lower last_pipeline_rank to {most - 1} or less",
+                *((f"allow pp {pin.last_pipeline_rank + 1}",) if pin.last_pipeline_rank < layers else ()),
+            ),
         )
         for index, pin in enumerate(request.constraints.pins)
         if most <= pin.last_pipeline_rank
@@ -224,6 +235,24 @@ def _pins_agree(request: PlanRequest) -> list[Reason]:
     return reasons
 
 
+def _cost_has_prices(request: PlanRequest) -> list[Reason]:
+    """Least cost is asked for, and no GPU that may be used states a price."""
+    pools = usable_pools(request)
+    if request.objective.kind != "cost_per_token" or not pools or any(one.gpu.usd_per_gpu_hour for one in pools):
+        return []
+    return [
+        Reason(
+            code="no-price",
+            pointer="/objective/kind",
+            detail="the objective is cost_per_token, but no GPU that may be used states a usd_per_gpu_hour above 0",
+            remedies=(
+                "give the GPU types their usd_per_gpu_hour",
+                "set the objective to fewest_gpus with a target_iteration_s, or to iteration_time",
+            ),
+        )
+    ]
+
+
 CHECKS: tuple[Check, ...] = (
     _gpus_exist,
     _precision_exists,
@@ -236,4 +265,5 @@ CHECKS: tuple[Check, ...] = (
     _pins_hold,
     _pinned_ranks_exist,
     _pins_agree,
+    _cost_has_prices,
 )

@@ -79,6 +79,17 @@ class Goal:
         tried: FloatArray = (sizes + SLIGHT * largest) * (1.0 + late**SHARPNESS)
         return tried
 
+    def assumed(self, context: Context) -> str:
+        """What is assumed of prices that are not stated, in one sentence; empty where nothing is.
+
+        The cost is then counted in GPU-seconds, as if all GPUs had one price.
+        """
+        unpriced = [m.gpu.name for m in context.machines.values() if not m.gpu.usd_per_gpu_hour]
+        if self.objective.kind != "cost_per_token" or self.priced or not unpriced:
+            return ""
+        names = ", ".join(dict.fromkeys(unpriced))
+        return f"{names} state no price: the least cost is that in GPU-seconds, as if all GPUs cost the same"[:400]
+
     @property
     def counts_usd(self) -> bool:
         """Egress and dearer GPUs count."""

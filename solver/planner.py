@@ -17,7 +17,7 @@ from solver.search.best_first import Search
 from solver.search.crew import Crew, NoCrew
 from solver.search.hooks import Hooks
 from solver.space.enumerate import enumerate_space
-from solver.space.feasible import memory_reasons, space_reasons
+from solver.space.feasible import memory_reason, memory_reasons, space_reasons, target_reasons
 from solver.space.framework import framework_reasons, within_framework
 
 
@@ -55,8 +55,12 @@ def plan(
     request = within_framework(request)
     context = Context(request, stack_for(request))
     space = enumerate_space(request)
+
+    def late() -> bool:
+        return clock() - started >= request.options.time_limit_s
+
     if not len(space):
-        return Infeasible(reasons=space_reasons(context), elapsed_s=clock() - started)
+        return Infeasible(reasons=space_reasons(context, late), elapsed_s=clock() - started)
     hooks = Hooks(progress=progress, incumbent=incumbent, cancelled=cancelled, clock=clock, started_s=started)
     if request.options.reproducible:
         hooks = hooks.counting_work(request.options.time_limit_s)
@@ -66,6 +70,19 @@ def plan(
     elapsed = clock() - started
     if best is not None:
         return Planned(plan=best, complete=search.complete, elapsed_s=elapsed)
-    if search.nothing_open:
-        return Infeasible(reasons=search.frontier.reasons(), elapsed_s=clock() - started)
-    return NotFound(lower_bound_s=search.least_s, detail=search.answer.account(), elapsed_s=elapsed)
+    if search.answer.nothing_open:
+        return Infeasible(reasons=_reasons(search, late), elapsed_s=clock() - started)
+    return NotFound(lower_bound_s=search.answer.least_s, detail=search.answer.account(), elapsed_s=elapsed)
+
+
+def _reasons(search: Search, late: Callable[[], bool]) -> tuple[Reason, ...]:
+    """Why a search that priced everything found nothing: no memory, no time, or what fits is late and the rest too big.
+
+    What the target alone rules out is never priced, so nothing is known of its memory.
+    """
+    context, frontier = search.context, search.frontier
+    need_bytes, row = frontier.least_need
+    reasons = () if frontier.any_fits or row < 0 else memory_reason(context, search.space, need_bytes, row, late=late)
+    if not reasons or frontier.target_rules_out:
+        return (*reasons, *target_reasons(context, search.answer.least_s))
+    return reasons

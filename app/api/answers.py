@@ -18,7 +18,7 @@ from models.outcome import Outcome, Progress, Reason
 from models.plan import Crossing, Degrees, Plan, TokensPerSecond, Verdict
 from models.request import PlanRequest
 
-StateName = Literal["queued", "running", "succeeded", "incomplete", "cancelled", "failed"]
+StateName = Literal["queued", "running", "succeeded", "infeasible", "not_found", "incomplete", "cancelled", "failed"]
 StopReasonName = Literal["finished", "cancelled", "time", "memory", "killed", "crashed", "refused", "attempts"]
 
 
@@ -75,9 +75,10 @@ class PlanHead(Answer):
 
     id: str = Field(description="Name of the plan; sorts by time.", examples=["plan_019da1b2c3d4"])
     state: StateName = Field(
-        description="succeeded: the search ended by itself, outcome says with what. incomplete: it was stopped from "
-        "outside, outcome is the best so far. cancelled: at a client's wish, outcome is the best so far or null. "
-        "failed: nothing to show, fault says why.",
+        description="succeeded: the search ended by itself with a plan. infeasible: no plan obeys the request, "
+        "which is proven, outcome says why. not_found: neither a plan nor such a proof within the time. incomplete: it "
+        "was stopped from outside, outcome is the best plan so far. cancelled: at a client's wish, outcome is the best "
+        "so far or null. failed: nothing to show, fault says why.",
         examples=["succeeded"],
     )
     stop_reason: StopReasonName | None = Field(

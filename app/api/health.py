@@ -20,11 +20,10 @@ from app.api.headers import Service
 from app.api.problems import Rejected, documented
 from app.faults import Fault
 from app.jobs.service import PlanService
-from app.storage.plans import State
+from app.storage.plans import STATES
 
 router = APIRouter(tags=["operations"])
 METRICS_EXAMPLE = 'isthmus_plans{state="queued"} 3.0\nisthmus_oldest_queued_seconds 12.5\nisthmus_workers 2.0\n'
-STATES: tuple[State, ...] = ("queued", "running", "succeeded", "incomplete", "cancelled", "failed")
 
 
 class Health(BaseModel):

@@ -27,7 +27,7 @@ from models.errors import PlannerError
 from models.outcome import Outcome, Planned, Progress, Reason
 from models.plan import Plan, Verdict
 from models.request import PlanRequest
-from models.schedule import PipelineProblem, ScheduleProgress
+from models.schedule import PipelineProblem, PipelineSchedule, ScheduleProgress
 
 OUTCOME: TypeAdapter[Outcome] = TypeAdapter(Outcome)
 REASONS: TypeAdapter[tuple[Reason, ...]] = TypeAdapter(tuple[Reason, ...])
@@ -163,9 +163,13 @@ def _schedule(task: Task, channel: Channel) -> bytes:
     def progress(news: ScheduleProgress) -> None:
         channel.send("progress", news.model_dump_json().encode())
 
+    def incumbent(found: PipelineSchedule) -> None:
+        channel.send("incumbent", found.model_dump_json().encode())
+
     answer = load(task.function)(
         PipelineProblem.model_validate_json(task.documents[0]),
         progress=progress,
+        incumbent=incumbent,
         cancelled=channel.cancelled,
         clock=time.monotonic,
     )

@@ -19,10 +19,14 @@ from typing import Literal
 from app.jobs.child import Task, run_child
 from app.jobs.crew import Openings
 from app.jobs.processes import end, kill, start
+from app.settings import Settings
 
 POLL_S = 0.05
 
 Ending = Literal["answered", "refused", "memory", "crashed", "killed", "timed_out"]
+
+
+OVERRUN_SHARE = 0.1  # of a long time limit may pass before a child is killed, however short the graces are
 
 
 @dataclass(frozen=True)
@@ -34,15 +38,32 @@ class Limits:
     kill_grace_s: float
     memory_bytes: int
 
+    @classmethod
+    def of(cls, limit_s: float, settings: Settings) -> Limits:
+        """A time limit with the graces of the settings, which grow with a long limit: overrun <= max(graces, 10 %).
+
+        >>> Limits.of(2.0, Settings()).overrun_s, Limits.of(60.0, Settings()).overrun_s
+        (1.0, 6.0)
+        """
+        graces_s = settings.soft_grace_s + settings.kill_grace_s
+        more = max(1.0, OVERRUN_SHARE * limit_s / graces_s) if graces_s > 0 else 1.0
+        return cls(limit_s, more * settings.soft_grace_s, more * settings.kill_grace_s, settings.child_memory_bytes)
+
+    @property
+    def overrun_s(self) -> float:
+        """From the time limit to the kill."""
+        return self.term_grace_s + self.kill_grace_s
+
 
 @dataclass(frozen=True)
 class Ended:
-    """How a child ended, its answer if it gave one, and what it said of its failure."""
+    """How a child ended, its answer if it gave one, the best it had reported, and what it said of its failure."""
 
     ending: Ending
     answer: bytes = b""
     detail: bytes = b""
     elapsed_s: float = 0.0
+    best: bytes | None = None
 
 
 def run_in_child(
@@ -106,7 +127,8 @@ class _Watch:
         self._told_at: float | None = None
         self._patience_s = patience_s or (lambda: limits.kill_grace_s)
         self._last: tuple[str, bytes] = ("killed", b"")
-        hard_s = limits.soft_s + limits.term_grace_s + limits.kill_grace_s
+        self._best: bytes | None = None
+        hard_s = limits.soft_s + limits.overrun_s
         # A timer of its own, because a child that hangs in the middle of a message blocks the reader.
         self._timer = threading.Timer(hard_s, self._kill_late)
         self._timed_out = False
@@ -133,6 +155,8 @@ class _Watch:
         if kind in (b"answer", b"refused", b"memory", b"crashed"):
             self._last = (kind.decode(), text)
             return True
+        if kind == b"incumbent":
+            self._best = text
         on_message(kind.decode(), text)
         return False
 
@@ -161,7 +185,7 @@ class _Watch:
         kind, text = self._last
         elapsed_s = time.monotonic() - self._started
         if kind == "answer":
-            return Ended("answered", answer=text, elapsed_s=elapsed_s)
+            return Ended("answered", answer=text, elapsed_s=elapsed_s, best=self._best)
         endings: dict[str, Ending] = {"refused": "refused", "memory": "memory", "crashed": "crashed",
                                       "timed_out": "timed_out"}  # fmt: skip
-        return Ended(endings.get(kind, "killed"), detail=text, elapsed_s=elapsed_s)
+        return Ended(endings.get(kind, "killed"), detail=text, elapsed_s=elapsed_s, best=self._best)

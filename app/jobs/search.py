@@ -23,6 +23,7 @@ from app.storage.attempts import AttemptStore
 from app.storage.plans import State, StopReason
 from app.storage.tables import is_outage
 from app.telemetry import TRACER
+from models.outcome import NotFound
 
 LOG = logging.getLogger("isthmus.search")
 EVENTS_PER_DOUBLING = 50.0  # a search of any length stores some hundreds of events, not one per tick
@@ -62,6 +63,7 @@ class _News:
     stored_at: float = -1e9
     phase: str = ""
     held_back: bytes | None = None
+    latest: bytes | None = None
 
     def take(self, kind: str, text: bytes) -> None:
         """One message of the child."""
@@ -75,7 +77,7 @@ class _News:
         now = time.monotonic()
         phase = str(json.loads(text).get("phase", ""))
         interval_s = max(self.interval_s, (now - self.started) / EVENTS_PER_DOUBLING)
-        self.held_back = text
+        self.held_back = self.latest = text
         if phase != self.phase:
             trace.get_current_span().add_event(phase)
         if phase != self.phase or now - self.stored_at >= interval_s:
@@ -89,8 +91,8 @@ class _News:
                 self.store.record(self.plan_id, self.attempt, "progress", self.held_back)
                 self.stored_at, self.held_back = time.monotonic(), None
             if self.unsaved is not None:
-                plan = _unfinished(self.unsaved)
-                self.store.record(self.plan_id, self.attempt, "incumbent", headline_of(self.unsaved), outcome=plan)
+                figures = headline_of(self.unsaved)
+                self.store.record(self.plan_id, self.attempt, "incumbent", figures, outcome=self.unsaved)
                 self.unsaved = None
         except sa.exc.SQLAlchemyError as error:
             if not is_outage(error):
@@ -111,7 +113,7 @@ def search(
     ) as span:
         ended = run_in_child(
             Task("plan", settings.solvers.plan, (request,), settings.child_memory_bytes, crew_size(request)),
-            Limits(time_limit_s, settings.soft_grace_s, settings.kill_grace_s, settings.child_memory_bytes),
+            Limits.of(time_limit_s, settings),
             on_message=news.take,
             stop_asked=asked,
             # The best so far is stored already; what a search would still say is seldom worth the wait.
@@ -123,7 +125,7 @@ def search(
     if asked.reason == "leaving":
         return None
     cancelled = asked.reason == "cancelled"
-    return end_state_of(ended, best=news.best, cancelled=cancelled)
+    return end_state_of(ended, best=news.best, cancelled=cancelled, progress=news.latest)
 
 
 @dataclass
@@ -166,37 +168,42 @@ _REASONS: dict[str, StopReason] = {
 }
 
 
-def end_state_of(ended: Ended, *, best: bytes | None, cancelled: bool) -> EndState:
-    """What a child's end means for its plan; `best` is the last plan it reported.
+_STATES: dict[str, State] = {"planned": "succeeded", "infeasible": "infeasible", "not_found": "not_found"}
+
+
+def end_state_of(ended: Ended, *, best: bytes | None, cancelled: bool, progress: bytes | None = None) -> EndState:
+    """What a child's end means for its plan; `best` is the last plan that it reported, `progress` its last news.
+
+    A plan that was reported as complete is the finished answer, however the process ended after it.
 
     >>> end_state_of(Ended("killed"), best=None, cancelled=True)
     EndState(state='cancelled', reason='cancelled', outcome=None, fault=None)
     """
-    if ended.ending == "answered":
-        outcome = _better(ended.answer, best)
-        if cancelled:
-            kept = outcome if json.loads(outcome)["status"] != "not_found" else None
-            return EndState("cancelled", "cancelled", outcome=kept)
-        return EndState("succeeded", "finished", outcome=outcome)
-    kept = None if best is None else _unfinished(best)
+    answered = ended.ending == "answered"
+    outcome = _better(ended.answer, best) if answered else best
+    document = {} if outcome is None else json.loads(outcome)
     if cancelled:
+        kept = None if document.get("status") == "not_found" else outcome
         return EndState("cancelled", "cancelled", outcome=kept)
-    state: State = "failed" if kept is None else "incomplete"
-    return EndState(state, _REASONS[ended.ending], outcome=kept, fault=fault_of(ended))
+    if answered or document.get("complete"):
+        return EndState(_STATES[document["status"]], "finished", outcome=outcome)
+    if outcome is not None:
+        return EndState("incomplete", _REASONS[ended.ending], outcome=outcome, fault=fault_of(ended))
+    if ended.ending == "timed_out":
+        return EndState("not_found", "time", outcome=_nothing_found(ended, progress), fault=fault_of(ended))
+    return EndState("failed", _REASONS[ended.ending], fault=fault_of(ended))
 
 
 def _better(answer: bytes, best: bytes | None) -> bytes:
     """The answer, unless it says that nothing was found although a plan was reported."""
-    if best is not None and json.loads(answer)["status"] == "not_found":
-        return _unfinished(best)
-    return answer
+    return best if best is not None and json.loads(answer)["status"] == "not_found" else answer
 
 
-def _unfinished(planned: bytes) -> bytes:
-    """A reported plan, marked as what a search had when it was stopped."""
-    document = json.loads(planned)
-    document["complete"] = False
-    return json.dumps(document, separators=(",", ":")).encode()
+def _nothing_found(ended: Ended, progress: bytes | None) -> bytes:
+    """What a search that was killed at its limit had proven."""
+    bound_s = 0.0 if progress is None else json.loads(progress).get("lower_bound_s") or 0.0
+    detail = "the search was killed at its time limit before it had a plan"
+    return NotFound(lower_bound_s=bound_s, detail=detail, elapsed_s=ended.elapsed_s).model_dump_json().encode()
 
 
 def headline_of(planned: bytes) -> bytes:

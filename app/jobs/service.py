@@ -221,7 +221,7 @@ class PlanService:
             )
         try:
             settings = self.settings
-            limits = Limits(limit_s, settings.soft_grace_s, settings.kill_grace_s, settings.child_memory_bytes)
+            limits = Limits.of(limit_s, settings)
             return _answer(run_in_child(task, limits, stop_asked=stop_asked))
         finally:
             self._direct.release()
@@ -249,4 +249,6 @@ def _answer(ended: Ended) -> bytes:
         return ended.answer
     if ended.ending == "refused":
         raise DirectFailure(json.loads(ended.detail))
+    if ended.best is not None:
+        return ended.best
     raise DirectFailure(json.loads(fault_of(ended)))

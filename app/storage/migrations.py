@@ -5,14 +5,16 @@ Owns the schema version and the steps. Never takes data away; a newer database t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from contextlib import suppress
 
 import sqlalchemy as sa
 
-from app.storage.tables import METADATA, PLANS, SCHEMA
+from app.storage.plans import done_event
+from app.storage.tables import EVENTS, METADATA, PLANS, SCHEMA
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 # Statements that SQLite and Postgres both understand, by the version they lead to. Whole tables that a version adds
 # need no statement: they are created after the last step.
@@ -33,6 +35,7 @@ STEPS: Mapping[int, tuple[str, ...]] = {
     ),
     # Null: any workflow of the plan may run it, as it was before.
     3: ("ALTER TABLE isthmus_plans ADD COLUMN ticket VARCHAR(60)",),
+    4: (),
 }
 
 
@@ -83,7 +86,23 @@ def _migrate(engine: sa.Engine) -> None:
         for step in range(version + 1, SCHEMA_VERSION + 1):
             for statement in STEPS[step]:
                 connection.execute(sa.text(statement.replace(" BYTEA", _binary(engine))))
+            if step == 4:
+                _name_endings(connection)
         connection.execute(sa.update(SCHEMA).values(version=SCHEMA_VERSION))
+
+
+def _name_endings(connection: sa.Connection) -> None:
+    """Up to version 3 a search that ended without a plan had succeeded; it gets the state of its outcome."""
+    without_figures = sa.and_(PLANS.c.state == "succeeded", PLANS.c.headline.is_(None))
+    for plan_id in connection.execute(sa.select(PLANS.c.id).where(without_figures)).scalars().all():
+        outcome = connection.execute(sa.select(PLANS.c.outcome).where(PLANS.c.id == plan_id)).scalar_one()
+        status = json.loads(outcome or b"{}").get("status")
+        if status not in ("infeasible", "not_found"):
+            continue
+        changed = sa.update(PLANS).where(PLANS.c.id == plan_id).values(state=status, revision=PLANS.c.revision + 1)
+        connection.execute(changed)
+        done = sa.and_(EVENTS.c.plan_id == plan_id, EVENTS.c.kind == "done")
+        connection.execute(sa.update(EVENTS).where(done).values(data=done_event(status, "finished")))
 
 
 def _binary(engine: sa.Engine) -> str:

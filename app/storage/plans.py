@@ -10,15 +10,16 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import sqlalchemy as sa
 
 from app.storage.tables import EVENTS, PLANS
 
-State = Literal["queued", "running", "succeeded", "incomplete", "cancelled", "failed"]
+State = Literal["queued", "running", "succeeded", "infeasible", "not_found", "incomplete", "cancelled", "failed"]
 StopReason = Literal["finished", "cancelled", "time", "memory", "killed", "crashed", "refused", "attempts"]
-TERMINAL: frozenset[str] = frozenset({"succeeded", "incomplete", "cancelled", "failed"})
+STATES: tuple[State, ...] = get_args(State)
+TERMINAL: frozenset[str] = frozenset(STATES) - {"queued", "running"}
 
 
 @dataclass(frozen=True)

@@ -207,6 +207,8 @@ def _distance(console: Console, plan: Plan) -> None:
             f"In one building the same configuration would take {near_s:.4f} s: distance costs "
             f"{100 * (time_s - near_s) / near_s:.1f} %."
         )
+    for note in plan.notes:
+        console.print(f"Note: {escape(note)}.", highlight=False)
 
 
 def _proof(console: Console, plan: Plan) -> None:

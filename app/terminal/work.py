@@ -24,7 +24,7 @@ from app.jobs.rehearsal import rehearse
 from app.jobs.search import end_state_of, fault_of
 from app.settings import Settings
 from app.terminal.progress import ProgressLine
-from models.outcome import NotFound, Outcome, Progress
+from models.outcome import Outcome
 from models.request import PlanRequest
 
 
@@ -55,7 +55,7 @@ def run_task(
 ) -> Ended:
     """Run in a child; the first Ctrl-C asks it to stop and keep its best."""
     stop = threading.Event()
-    limits = Limits(limit_s, settings.soft_grace_s, settings.kill_grace_s, settings.child_memory_bytes)
+    limits = Limits.of(limit_s, settings)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(run_in_child, task, limits, on_message=on_message, stop_asked=stop.is_set)
         while not running.done():
@@ -68,14 +68,11 @@ def run_task(
 
 def search(request: PlanRequest, settings: Settings, console: Console) -> Outcome:
     """The outcome of a request; a search that is killed gives the best that it had reported."""
-    best: list[bytes] = []
-    bounds_s = [0.0]
+    news: list[bytes] = []
 
     def take(kind: str, text: bytes) -> None:
-        if kind == "incumbent":
-            best[:] = [text]
         if kind == "progress":
-            bounds_s.append(Progress.model_validate_json(text).lower_bound_s or 0.0)
+            news[:] = [text]
         line.take(kind, text)
 
     rehearse(settings, partial(console.print, highlight=False))
@@ -84,13 +81,10 @@ def search(request: PlanRequest, settings: Settings, console: Console) -> Outcom
     with ProgressLine(console) as line:
         ended = run_task(task, settings, request.options.time_limit_s, take)
     check_refusal(ended)
-    found = end_state_of(ended, best=best[0] if best else None, cancelled=False)
-    if found.outcome is not None:
-        return OUTCOME.validate_json(found.outcome)
-    if ended.ending == "timed_out":
-        killed = "the search was killed at its time limit"
-        return NotFound(lower_bound_s=max(bounds_s), detail=killed, elapsed_s=ended.elapsed_s)
-    raise Failed(_words(ended))
+    found = end_state_of(ended, best=ended.best, cancelled=False, progress=news[0] if news else None)
+    if found.outcome is None:
+        raise Failed(_words(ended))
+    return OUTCOME.validate_json(found.outcome)
 
 
 def answer_of(task: Task, settings: Settings, console: Console, limit_s: float = SHORT_TASK_S) -> bytes:
@@ -99,9 +93,12 @@ def answer_of(task: Task, settings: Settings, console: Console, limit_s: float =
     with ProgressLine(console) as line:
         ended = run_task(task, settings, limit_s, line.take)
     check_refusal(ended)
-    if ended.ending != "answered":
+    if ended.ending == "answered":
+        return ended.answer
+    if ended.best is None:
         raise Failed(_words(ended))
-    return ended.answer
+    console.print(f"{json.loads(fault_of(ended))['what']} This is the best it had found.", highlight=False)
+    return ended.best
 
 
 def check_refusal(ended: Ended) -> None:

@@ -55,22 +55,21 @@ class Effort:
         now = self.clock()
         return now + max(self.deadline - now, 0.0) / num_left
 
-    def over(self) -> bool:
-        """No more of anything."""
-        return self.clock() >= self.ends_s or self.cancelled()
+    def over(self, step_s: float = 0.0) -> bool:
+        """No more of anything, or of what takes so long."""
+        return self.clock() + step_s >= self.ends_s or self.cancelled()
 
 
-def try_policies(context: Context, space: Space, guess: FloatArray, effort: Effort) -> list[Tried]:
-    """Every policy on its most promising configurations; `space` holds only what fits into memory."""
-    tried = []
+def try_policies(context: Context, space: Space, guess: FloatArray, effort: Effort) -> Iterator[Tried]:
+    """Every policy on its most promising configurations while there is time; `space` holds only what fits into memory.
+
+    Nothing is said of a policy that considers nothing in the space, or that time was too short for.
+    """
     for index, policy in enumerate(POLICIES):
-        if effort.over():
-            tried.append(Tried(policy, None, "no time was left to try it"))
-        else:
+        if policy.considers(space).any() and not effort.over():
             until_s = effort.share(len(POLICIES) - index)
             considered = configurations_for(context, policy, space, guess)
-            tried.append(try_policy(context, policy, considered, replace(effort, deadline=until_s)))
-    return tried
+            yield try_policy(context, policy, considered, replace(effort, deadline=until_s))
 
 
 def configurations_for(context: Context, policy: Policy, space: Space, guess: FloatArray) -> Iterator[Configuration]:
@@ -112,22 +111,23 @@ def try_policy(context: Context, policy: Policy, configurations: Iterable[Config
     """The policy on one configuration after the other, until it has its share or enough of them."""
     own = restricted(context, policy)
     drafts: list[Draft] = []
-    considered = num_candidates = 0
+    num_candidates, longest_s = 0, 0.0
     scheduler = policy.scheduler(effort.over)
     for configuration in configurations:
-        considered += 1
         for candidate in _placed(own, configuration, policy.pattern):
+            began_s = effort.clock()
+            if effort.over(longest_s):
+                break
             operations = 3 * configuration.degrees.num_stages * configuration.num_microbatches
             charge(effort.clock, WORK_PER_DRAFT_S + len(policy.generators) * operations * WORK_PER_OPERATION_S)
             num_candidates += 1
             found = draft(own, candidate, scheduler)
+            longest_s = max(longest_s, effort.clock() - began_s)
             if found is not None:
                 drafts.append(found)
         enough = drafts or num_candidates >= PATIENCE
-        if len(drafts) >= NUM_TRIED or effort.over() or (enough and effort.clock() >= effort.deadline):
+        if len(drafts) >= NUM_TRIED or effort.over(longest_s) or (enough and effort.clock() >= effort.deadline):
             break
-    if not considered:
-        return Tried(policy, None, "no configuration that it considers fits into memory")
     if not drafts:
         return Tried(policy, None, "its placement or its schedules fit none of the configurations tried")
     as_it_is = not policy.plain_ecmp and not policy.fused_backward

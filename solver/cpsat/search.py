@@ -29,6 +29,7 @@ class Search:
     clock: Callable[[], float]
     progress: Callable[[ScheduleProgress], None] | None = None
     cancelled: Callable[[], bool] | None = None
+    found: Callable[[Search], None] = lambda _: None
     order: PipelineOrder | None = None
     value_s: float = np.inf
     bound_s: float = 0.0
@@ -75,6 +76,8 @@ class Search:
 
     def report(self, phase: str) -> None:
         """Tell whoever listens."""
+        if self.order is not None:
+            self.found(self)
         if self.progress is not None and np.isfinite(self.value_s):
             self.progress(
                 ScheduleProgress(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from models.schedule import PipelineProblem, PipelineSchedule, ScheduleProgress
 from solver.cpsat.corridor import close
@@ -26,6 +27,7 @@ QUICK_OPERATIONS, LATTICE_OPERATIONS, EXACT_OPERATIONS = 400, 2_000, 8_000
 WINDOW_TICKS = 50
 TUNING_SHARE, LARGE_TUNING_SHARE = 0.04, 0.2
 DESCENT_SHARE = 0.15
+HAND_OUT_SHARE = 0.05  # of the time may go into writing out schedules that are not the last
 LATTICE_SHARE, STEADY_SHARE = 0.8, 0.1
 
 
@@ -33,15 +35,19 @@ def solve_pipeline(
     problem: PipelineProblem,
     *,
     progress: Callable[[ScheduleProgress], None] | None = None,
+    incumbent: Callable[[PipelineSchedule], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> PipelineSchedule:
     """The best schedule found within the limits, with its bound, gap and status; always judged.
 
+    `incumbent` gets the first schedule as soon as there is one, and better ones while writing them out costs little.
+
     The search stops when value and bound meet, when the gap is at most `relative_gap`, when the time is up, or when
     `cancelled` says so.
     """
-    return finish(search_pipeline(problem, progress=progress, cancelled=cancelled, clock=clock))
+    found = None if incumbent is None else HandOut(incumbent)
+    return finish(search_pipeline(problem, progress=progress, cancelled=cancelled, clock=clock, found=found))
 
 
 def search_pipeline(
@@ -50,9 +56,12 @@ def search_pipeline(
     progress: Callable[[ScheduleProgress], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
     clock: Callable[[], float] = time.monotonic,
+    found: Callable[[Search], None] | None = None,
 ) -> Search:
     """What `solve_pipeline` searches, as it stands at the end: the order, its value and the proven bound."""
     search = Search(problem, clock, progress, cancelled)
+    if found is not None:
+        search.found = found
     search.bound_s = lower_bound(problem)
     start(search)
     share = 1.0 if problem.num_operations <= LATTICE_OPERATIONS else LATTICE_SHARE
@@ -65,6 +74,25 @@ def search_pipeline(
     if not search.over and problem.objective == "makespan" and not (search.shape.sync_s > 0).any():
         improve(search, quantise(search.shape, coarse_tick_s(search.shape, WINDOW_TICKS), "up"))
     return search
+
+
+@dataclass
+class HandOut:
+    """Hands out schedules as they are found, written out and judged, for a small part of the time."""
+
+    incumbent: Callable[[PipelineSchedule], None]
+    spent_s: float = 0.0
+    _last: tuple[float, float] | None = None
+
+    def __call__(self, search: Search) -> None:
+        """The order and the bound as they stand, if they are new and there is time to write them out."""
+        began_s, stands = search.elapsed_s, (search.value_s, search.bound_s)
+        dear = self._last is not None and self.spent_s > HAND_OUT_SHARE * began_s and not search.proven
+        if dear or stands == self._last:
+            return
+        self._last = stands
+        self.incumbent(finish(search))
+        self.spent_s += search.elapsed_s - began_s
 
 
 def tune(search: Search) -> None:

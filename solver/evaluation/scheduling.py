@@ -20,7 +20,7 @@ from solver.cpsat.solve import search_pipeline
 from solver.schedules.assemble import assemble
 from solver.schedules.bounds import lower_bound
 from solver.schedules.portfolio import TOLERANCE, Candidate, best_of, candidates
-from solver.verify.pipeline_shape import Ints, PipelineOrder, ragged, shape_of
+from solver.verify.pipeline_shape import Ints, PipelineOrder, PipelineShape, ragged, shape_of
 from solver.verify.replay import PipelineReplay, channel_messages, replay_complete, replay_shape
 
 ONE_WAY = ("one_f_one_b", "eager_one_f_one_b", "zb_h1", "greedy", "cross_greedy")
@@ -105,16 +105,22 @@ class _Orders:
     def for_problem(self, problem: PipelineProblem) -> Timing | None:
         """The first order of the same layout that fits into memory here and ends no later than the latest of all."""
         shape = shape_of(problem)
-        alike = (one for one in self.timings.values() if _same_operations(one.problem, problem))
+        alike = (one for one in self.timings.values() if same_operations(one.problem, problem))
         for one in islice(alike, MOST_TAKEN_OVER):
-            order = PipelineOrder(one.order.rank_ops, _as_ready(one, channel_messages(shape)))
-            found = Timing(problem, order, replay_complete(shape, order), one.generator)
-            if found.end_s <= self.latest_s and np.all(found.replay.peak_memory_bytes <= shape.budget_r * TOLERANCE):
+            found = taken_over(one, problem, shape)
+            if found is not None and found.end_s <= self.latest_s:
                 return found
         return None
 
 
-def _same_operations(one: PipelineProblem, other: PipelineProblem) -> bool:
+def taken_over(timing: Timing, problem: PipelineProblem, shape: PipelineShape) -> Timing | None:
+    """The order of a timing in another problem of the same operations; None where memory has no room for it."""
+    order = PipelineOrder(timing.order.rank_ops, _as_ready(timing, channel_messages(shape)))
+    found = Timing(problem, order, replay_complete(shape, order), timing.generator)
+    return found if np.all(found.replay.peak_memory_bytes <= shape.budget_r * TOLERANCE) else None
+
+
+def same_operations(one: PipelineProblem, other: PipelineProblem) -> bool:
     """Whether an order of the operations of one problem is one of the other's."""
     sizes = [(problem.num_microbatches, problem.backward, problem.placement) for problem in (one, other)]
     return sizes[0] == sizes[1]

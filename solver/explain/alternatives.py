@@ -40,10 +40,10 @@ class Kinds:
         """Remember a draft if it is the best of its kind."""
         configuration = found.candidate.configuration
         kind = (*pipeline_shape(configuration), configuration.sharding, crossing_of(context, found.candidate))
-        if kind not in self._best or value < self._best[kind][0]:
+        if kind not in self._best or _rank((value, found)) < _rank(self._best[kind]):
             self._best[kind] = (value, found)
         if len(self._best) > MAX_KEPT:
-            del self._best[max(self._best, key=lambda one: self._best[one][0])]
+            del self._best[max(self._best, key=lambda one: _rank(self._best[one]))]
 
     def drop(self, found: Draft) -> None:
         """Forget a draft that the judge rejected."""
@@ -51,7 +51,7 @@ class Kinds:
 
     def ranked(self) -> list[tuple[float, Draft]]:
         """All kinds, best first."""
-        return sorted(self._best.values(), key=lambda pair: pair[0])
+        return sorted(self._best.values(), key=_rank)
 
     def per_shape(self) -> list[tuple[float, Draft]]:
         """The best of every pipeline shape, best first."""
@@ -63,6 +63,12 @@ class Kinds:
     def crossing(self, found: Draft) -> str:
         """Which dimension of a remembered draft crosses buildings."""
         return next(str(kind[-1]) for kind, pair in self._best.items() if pair[1] is found)
+
+
+def _rank(pair: tuple[float, Draft]) -> tuple[float, float]:
+    """By value; the faster first of those that are equally good."""
+    value, found = pair
+    return value, found.iteration_s
 
 
 def alternatives(kinds: Kinds, plan: Plan, best: Draft, value: float) -> tuple[Alternative, ...]:

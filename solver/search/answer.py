@@ -13,13 +13,14 @@ import numpy as np
 from models.outcome import Planned, Progress
 from models.plan import Plan, Proof
 from models.statements import PROVEN
-from solver.baselines.run import Tried, baseline_of
+from solver.baselines.run import baseline_of
 from solver.context import Context
 from solver.evaluation.draft import Draft
 from solver.evaluation.scheduling import Scheduler
 from solver.explain.alternatives import Kinds, alternatives
-from solver.explain.one_building import one_building_s
+from solver.explain.one_building import one_building
 from solver.frontier import Frontier
+from solver.search.comparison import Comparison
 from solver.search.history import History
 from solver.search.hooks import Hooks
 from solver.search.incumbent import Incumbent
@@ -37,8 +38,11 @@ class Answer:
     open_bound: float = 0.0
     num_underway: Callable[[], int] = lambda: 0  # configurations that count as explored, but are still being tried
     kinds: Kinds = field(default_factory=Kinds)
-    tried: list[Tried] = field(default_factory=list)
+    comparison: Comparison = field(init=False)
     _history: History = field(default_factory=History)
+
+    def __post_init__(self) -> None:
+        self.comparison = Comparison(self.frontier)
 
     def gap(self) -> float:
         """Of the incumbent, against everything not yet ruled out."""
@@ -61,11 +65,22 @@ class Answer:
         """Configurations placed and timed."""
         return len(self.frontier.explored) - self.num_underway()
 
+    @property
+    def nothing_open(self) -> bool:
+        """Every configuration is priced, and none fits into memory and may reach the target."""
+        return self.frontier.exhausted and not np.isfinite(self.frontier.bound).any()
+
+    @property
+    def least_s(self) -> float:
+        """No plan can take less than this."""
+        return self.frontier.least_s
+
     def account(self) -> str:
         """What was tried, in one sentence."""
+        limit = self.best.binding_limit()
         return (
             f"{self.num_explored} of {len(self.frontier.space)} configurations placed and timed, "
-            f"{self.best.num_rejected} rejected by the judge"
+            f"{self.best.num_rejected} rejected by the judge{'; ' if limit else ''}{limit}"
         )
 
     def proof(self, found: Draft, value: float) -> Proof:
@@ -86,26 +101,35 @@ class Answer:
         """The incumbent with the proof and the baselines as they stand."""
         assert self.best.draft is not None
         assert self.best.plan is not None
-        baselines = tuple(baseline_of(tried, self.best.draft.iteration_s) for tried in self.tried)
+        baselines = tuple(baseline_of(tried, self.best.draft.iteration_s) for tried in self.comparison.tried)
         proof = self.proof(self.best.draft, self.best.value)
         return self.best.plan.model_copy(update={"proof": proof, "baselines": baselines})
 
-    def finished_plan(self, scheduler: Scheduler) -> Plan:
+    def finished_plan(self, scheduler: Scheduler, late: Callable[[], bool]) -> Plan:
         """The answer: what came second and why, how the search went, what distance costs."""
         assert self.best.draft is not None
         plan = self.current_plan()
+        near = one_building(self.context, self.best.draft, scheduler, late=late)
+        assumed = self.best.goal.assumed(self.context)
+        undetermined = "" if near.seconds is not None else f"one_building_s is not determined: {near.reason}"
         return plan.model_copy(
             update={
                 "alternatives": alternatives(self.kinds, plan, self.best.draft, self.best.value),
                 "convergence": self._history.points(),
-                "one_building_s": one_building_s(self.context, self.best.draft, scheduler),
+                "one_building_s": near.seconds,
+                "notes": tuple(note for note in (assumed, self.best.binding_limit(), undetermined) if note),
             }
         )
 
+    def hand_out(self, *, complete: bool = False) -> None:
+        """The incumbent with its proof as it stands, so that nothing that ends this process can take it away."""
+        self.hooks.incumbent(Planned(plan=self.current_plan(), complete=complete, elapsed_s=self.hooks.elapsed_s))
+
     def show(self, phase: str) -> None:
         """Hand out the incumbent, which is new, and say what it is."""
-        plan = self.current_plan()
-        self.hooks.incumbent(Planned(plan=plan, complete=False, elapsed_s=self.hooks.elapsed_s))
+        self.hand_out()
+        assert self.best.plan is not None
+        plan = self.best.plan
         degrees = plan.configuration.degrees
         self.tell(phase, f"{plan.placement.crossing}, tp {degrees.tp} pp {degrees.pp} dp {degrees.dp}")
 

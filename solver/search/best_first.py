@@ -14,7 +14,7 @@ import numpy as np
 from models.plan import Plan
 from solver.baselines.policies import POLICIES
 from solver.baselines.run import Effort, Tried, configurations_for, try_policies
-from solver.clock import WORK_PER_DRAFT_S, WORK_PER_OPERATION_S, charge
+from solver.clock import WORK_PER_DRAFT_S, WORK_PER_OPERATION_S, WORK_PER_PLAN_S, WORK_PER_ROW_S, charge
 from solver.context import Context
 from solver.evaluation.candidate import Candidate, space_of
 from solver.evaluation.draft import Draft
@@ -23,6 +23,7 @@ from solver.evaluation.relaxation import relaxed_bound_s
 from solver.evaluation.scheduling import Schedulers
 from solver.frontier import Frontier
 from solver.objective import Goal
+from solver.search import phases
 from solver.search.answer import Answer
 from solver.search.crew import Crew, NoCrew
 from solver.search.errands import (
@@ -39,29 +40,20 @@ from solver.search.errands import (
 )
 from solver.search.hooks import Hooks
 from solver.search.incumbent import Incumbent
+from solver.search.phases import Phases
+from solver.search.pricing import Pricing
 from solver.search.team import TIGHTEN_SHARE, Team
 from solver.space.enumerate import Space
-
-# When the phases of `run` end, as shares of the time limit, in their order.
-EXPLORE_SHARE = 0.25  # the most promising configurations are placed and timed
-FIRST_SHARE = 0.85  # the same, while there is no plan at all
-COMPARE_SHARE = 0.45  # baselines, whose drafts are candidates too
-POLISH_SHARE = 0.8  # thorough schedules and priced placements of the best drafts
-LAST_SHARE = 0.96  # exploring again, which above all raises the bound; what is left is for writing out the answer
 
 ALONE_S = 1.0  # a search is alone for so long, and when no more is left: most small ones are over by then
 MOST_COMPARED = 40  # configurations of which a baseline tries some, where somebody else tries it
 WAIT_S = 0.05  # for news, when there is nothing else to do
 PORTIONS_AT_ONCE = 4  # priced before something else has its turn
 TIGHTENED_PER_TRY = 8  # bounds sharpened after a configuration was tried, at least
+MOST_TIED = 24  # configurations as good as the plan that are tried for a faster one
 NUM_PROMISING = 12  # drafts of different pipeline shapes that are weighed for polishing,
 NUM_POLISHED = 3  # and those of them that are polished
 WORTH_JUDGING = {"search": 0.01, "polish": 1e-9}  # relative improvement that makes a draft the incumbent
-
-# Counted work, for a clock that counts: about what each takes on a core of 2020.
-WORK_PER_ROW_S = 4e-6
-WORK_PER_PRICED_ROW_S = 2e-5
-WORK_PER_PLAN_S = 0.8
 
 
 @dataclass
@@ -75,82 +67,74 @@ class Search:
     complete: bool = False
     _first: set[Candidate] = field(default_factory=set)
     _wanted: deque[Errand] = field(default_factory=deque)
-    _steps_s: deque[float] = field(default_factory=lambda: deque([0.0], maxlen=4))
 
     def __post_init__(self) -> None:
         self._work(WORK_PER_ROW_S * len(self.space))
         self.goal = Goal.of(self.context)
-        self.frontier = Frontier(self.context, self.space, self.goal)
+        self._phases = Phases(self.hooks, self.context.request.options.time_limit_s)
+        self.frontier = Frontier(
+            self.context, self.space, self.goal, lambda: not self._phases.has_room(phases.LOOK_SHARE)
+        )
         self.best = Incumbent(self.context, self.goal)
         self.answer = Answer(self.context, self.hooks, self.frontier, self.best)
-        limit_s = self.context.request.options.time_limit_s
-        self._ends_s = self.hooks.started_s + LAST_SHARE * limit_s
-        self._schedulers = Schedulers(self.context, self.hooks.clock, self.hooks.cancelled, self._ends_s)
+        self._pricing = Pricing(self.frontier, self._phases)
+        self._schedulers = Schedulers(self.context, self.hooks.clock, self.hooks.cancelled, self._phases.ends_s)
         self._bench = Bench(self.context, self.goal, self._schedulers)
         self.team = Team(self.crew, lambda message: self.answer.tell("search", message), self._take_back)
         self.answer.num_underway = lambda: self.team.num_underway(Explore)
 
     def run(self) -> Plan | None:
         """Explore, polish the best, explore and tighten on; the best judged plan, or None."""
-        self._load()
+        while self._load() and not len(self.frontier.rows):
+            pass
         if len(self.frontier.rows):
             self._search()
             self._settle()
         self.complete = self.complete or self.answer.good_enough()
         self.answer.tell("done", "")
-        return None if self.best.plan is None else self.answer.finished_plan(self._schedulers.quick)
+        if self.best.plan is None:
+            return None
+        self.answer.hand_out(complete=self.complete)
+        return self.answer.finished_plan(self._schedulers.quick, lambda: not self._phases.has_room(1.0))
 
     def _search(self) -> None:
         try:
-            self._explore(self._deadline(EXPLORE_SHARE))
+            self._explore(self._phases.deadline(phases.EXPLORE_SHARE))
             if self.best.plan is None:
-                self._explore(self._deadline(FIRST_SHARE), until_planned=True)
-            self._compare(self._deadline(COMPARE_SHARE))
-            self._polish(self._deadline(POLISH_SHARE))
-            self._explore(self._deadline(LAST_SHARE))
+                self._explore(self._phases.deadline(phases.FIRST_SHARE), until_planned=True)
+            self._compare(self._phases.deadline(phases.COMPARE_SHARE))
+            self._break_ties(phases.TIES_SHARE)
+            self._polish(self._phases.deadline(phases.POLISH_SHARE))
+            self._explore(self._phases.ends_s)
+            self._break_ties(phases.LAST_SHARE)
             self._take_in_news()
-            self._steps_s = deque([WORK_PER_DRAFT_S])  # until the end bounds are sharpened, which takes little time
+            self._phases.only_short_steps(WORK_PER_DRAFT_S)  # until the end bounds are sharpened
             self._load()
-            self._tighten(self._ends_s)
+            self._tighten(self._phases.ends_s)
             self.answer.update_bound()
             self._compare_no_more()
         finally:
             self.crew.dismiss()
 
-    @property
-    def nothing_open(self) -> bool:
-        """Every configuration is priced, and none fits into memory and may reach the target."""
-        return self.frontier.exhausted and not np.isfinite(self.frontier.bound).any()
-
-    @property
-    def least_s(self) -> float:
-        """No plan can take less than this."""
-        return self.frontier.least_s
-
     def _work(self, seconds: float) -> None:
         charge(self.hooks.clock, seconds)
 
-    def _deadline(self, share: float) -> float:
-        return self.hooks.started_s + share * self.context.request.options.time_limit_s
-
     def _stopped(self, deadline: float) -> bool:
         """Time is up, or would be before another step ends, or nothing more is wanted."""
-        now = self.hooks.clock()
-        late = now >= deadline or (self.best.plan is not None and now + max(self._steps_s) >= self._ends_s)
+        planned = self.best.plan is not None
+        late = self.hooks.clock() >= deadline or (planned and not self._phases.has_room())
         return late or self.hooks.cancelled() or self.answer.good_enough()
 
-    def _load(self) -> None:
-        """Price what may hold the least bound, a few portions before something else has its turn."""
-        late = self._deadline(LAST_SHARE)
-        for _ in range(PORTIONS_AT_ONCE):
-            num_priced = self.frontier.load(self.answer.cut(), planned=self.best.plan is not None)
-            if not num_priced:
-                return
-            self._work(WORK_PER_PRICED_ROW_S * num_priced * len(self.context.machines))
+    def _load(self) -> bool:
+        """Price what may hold the least bound, a few portions before something else has its turn; whether any was."""
+        for portion in range(PORTIONS_AT_ONCE):
+            planned = self.best.plan is not None
+            late = self._stopped(self._phases.ends_s) and portion
+            if late or not self._pricing.load(self.answer.cut(), planned=planned, until_s=self._phases.ends_s):
+                return portion > 0
             self.answer.update_bound()
             self.answer.tell("bounds", f"{len(self.frontier.rows)} configurations fit")
-            if self._stopped(late):
-                return
+        return True
 
     def _explore(self, deadline: float, *, until_planned: bool = False) -> None:
         """Explore until it is late, or nothing is left to explore and to sharpen."""
@@ -178,7 +162,7 @@ class Search:
             return False
         if index is not None:
             self._explore_one(index)
-        self._tighten(min(deadline, self.hooks.clock() + TIGHTEN_SHARE * self._steps_s[-1]))
+        self._tighten(min(deadline, self.hooks.clock() + TIGHTEN_SHARE * self._phases.last_step_s))
         self.answer.update_bound()
         return True
 
@@ -197,7 +181,7 @@ class Search:
         for number in count():
             self._attend()
             late = number >= TIGHTENED_PER_TRY and self.hooks.clock() >= until_s
-            if late or self._stopped(self._ends_s) or not self._tightened():
+            if late or self._stopped(self._phases.ends_s) or not self._tightened():
                 self.team.spend(Sharpen, self.hooks.clock() - began_s)
                 return
 
@@ -226,16 +210,28 @@ class Search:
                     if self.best.plan is not None:
                         self.frontier.explored.discard(index)
                         break
-        self._steps_s.append(self.hooks.clock() - began_s)
-        self.team.spend(Explore, self._steps_s[-1])
+        self._phases.took(self.hooks.clock() - began_s)
+        self.team.spend(Explore, self._phases.last_step_s)
+
+    def _break_ties(self, share: float) -> None:
+        """Where time only has to reach a target: of the configurations that are as good, those that may be faster."""
+        if self.best.draft is None or not self.goal.has_target:
+            return
+        for index in self.frontier.tied(self.best.value, MOST_TIED):
+            if not self._phases.has_room(share) or self.hooks.cancelled():
+                return
+            began_s = self.hooks.clock()
+            self.frontier.explored.add(index)
+            for candidate in placed(self.context, self.frontier.configuration(index)):
+                self._consider(self._bench.timed_within(candidate, self.best.draft.iteration_s), "polish")
+            self._phases.took(self.hooks.clock() - began_s)
 
     def _compare(self, deadline: float) -> None:
         """Baselines: their best drafts are candidates like any other, so no plan is worse than a baseline."""
-        for policy in POLICIES:
-            self._work(WORK_PER_PRICED_ROW_S * self.frontier.load_for(policy.considers(self.space)))
+        self.answer.comparison.price(self._pricing, deadline, self.hooks.cancelled)
         priced, guess = self.frontier.taken(), self.frontier.guess
         if not self.team.num_members:
-            effort = Effort(self.hooks.clock, self.hooks.cancelled, deadline, self._deadline(LAST_SHARE))
+            effort = Effort(self.hooks.clock, self.hooks.cancelled, deadline, self._phases.ends_s)
             for tried in try_policies(self.context, priced, guess, effort):
                 for found in rivals(self._bench, tried, effort, cut=self.answer.cut, stopped=self._late):
                     self._consider(found, "polish")
@@ -244,25 +240,27 @@ class Search:
         seconds = self.team.share_s(len(POLICIES), deadline - self.hooks.clock())
         for number, policy in enumerate(POLICIES):
             considered = tuple(islice(configurations_for(self.context, policy, priced, guess), MOST_COMPARED))
-            self._wanted.append(Compare(number, considered, seconds, self.answer.cut()))
+            if considered:
+                self._wanted.append(Compare(number, considered, seconds, self.answer.cut()))
         self._see_done(Compare, deadline)
 
     def _late(self) -> bool:
-        return self._stopped(self._ends_s)
+        return self._stopped(self._phases.ends_s)
 
     def _compared(self, tried: Tried) -> None:
         """A baseline that the search had its turn with. A time of a plan that the judge rejects is none."""
         own = None if tried.best is None else self.best.value_of(tried.best)
-        if own is not None and own < self.best.value * (1.0 - WORTH_JUDGING["polish"]):
+        if tried.best is not None and own is not None and self.best.is_better(tried.best, own, WORTH_JUDGING["polish"]):
+            tried = replace(tried, best=None, reason="no time was left to judge its best plan")
+        elif own is not None and own < self.best.value * (1.0 - WORTH_JUDGING["polish"]):
             tried = replace(tried, best=None, reason="the judge rejects its best plan")
-        self.answer.tried = sorted([*self.answer.tried, tried], key=lambda one: POLICIES.index(one.policy))
+        self.answer.comparison.add(tried)
 
     def _compare_no_more(self) -> None:
-        """Baselines that did not come back."""
-        known = [one.policy for one in self.answer.tried]
-        for policy in POLICIES:
-            if policy not in known:
-                self._compared(Tried(policy, None, "no time was left to try it"))
+        """Baselines that are still tried elsewhere have the time that is left; then what is true of the others."""
+        self._see_done(Compare, self._phases.ends_s)
+        for policy in self.answer.comparison.missing():
+            self._compared(Tried(policy, None, self.answer.comparison.why_untried(policy)))
 
     def _consider(self, found: Draft | None, phase: str) -> None:
         """Keep the draft among the best; a new incumbent is written out and judged first."""
@@ -276,10 +274,15 @@ class Search:
             self._submit(found, value, phase)
 
     def _submit(self, found: Draft, value: float, phase: str) -> None:
+        """Have the draft judged, unless there is a plan and writing another one out would take too long."""
+        began_s = self.hooks.clock()
+        if self.best.plan is not None and not self._phases.has_room_for_plan():
+            return
         operations = sum(problem.num_operations for problem in set(found.problems))
         self._work(WORK_PER_PLAN_S + 10 * WORK_PER_OPERATION_S * operations)
         self._hand_out(for_long=True)
         verdict = self.best.submit(found, value, self.answer.proof(found, value))
+        self._phases.plan_s = self.hooks.clock() - began_s
         if not verdict.accepted:
             self.answer.kinds.drop(found)
             first = verdict.violations[0]
@@ -327,7 +330,7 @@ class Search:
         self._hand_out()
 
     def _hand_out(self, *, for_long: bool = False) -> None:
-        left_s = self._ends_s - self.hooks.clock()
+        left_s = self._phases.ends_s - self.hooks.clock()
         if self.hooks.elapsed_s >= ALONE_S and left_s >= ALONE_S:
             self.team.begin(self._bench)
         num_members = self.team.num_members

@@ -43,8 +43,11 @@ class Bench:
 
     def timed(self, candidate: Candidate, cut: float) -> Draft | None:
         """A candidate with quick schedules, unless a bound shows that its value is not below the cut."""
+        return self.timed_within(candidate, self.cutoff_s(candidate.configuration, cut))
+
+    def timed_within(self, candidate: Candidate, cutoff_s: float) -> Draft | None:
+        """A candidate with quick schedules, unless a bound shows that its iteration takes so long."""
         charge(self.clock, WORK_PER_DRAFT_S)
-        cutoff_s = self.cutoff_s(candidate.configuration, cut)
         return draft(self.context, candidate, self.schedulers.quick, cutoff_s=cutoff_s)
 
     def cutoff_s(self, configuration: Configuration, cut: float) -> float:
@@ -193,7 +196,7 @@ def rivals(
     own = tried.best
     if own is None:
         return
-    if not tried.as_it_is:
+    if not tried.as_it_is and not stopped():
         first = draft(bench.context, own.candidate, tried.policy.scheduler(effort.over))
         if first is not None:
             yield first

@@ -25,11 +25,31 @@ class Incumbent:
     value: float = float("inf")
     plan: Plan | None = None
     num_rejected: int = 0
+    over_limit: Draft | None = None
     _rejected: set[Draft] = field(default_factory=set)
+
+    def _keep_over_limit(self, found: Draft) -> None:
+        """The fastest draft that sends more between buildings than the request allows."""
+        if self.over_limit is None or found.iteration_s < self.over_limit.iteration_s:
+            self.over_limit = found
+
+    def binding_limit(self) -> str:
+        """What the limit on traffic between buildings costs, in one sentence; empty where nothing is known of it."""
+        limit = self.context.request.constraints.max_cross_building_bytes_per_iteration
+        over = self.over_limit
+        if over is None or limit is None or (self.draft and self.draft.iteration_s <= over.iteration_s):
+            return ""
+        sent = draft_cross_building_bytes(self.context, over)
+        beyond = f"{100 * (sent / limit - 1):.2g} % more than" if limit else "beyond"
+        return (
+            f"max_cross_building_bytes_per_iteration binds: a plan that takes {over.iteration_s:.4g} s would send "
+            f"{sent:.6g} bytes, {beyond} the {limit:.6g} allowed"
+        )
 
     def value_of(self, found: Draft) -> float:
         """The objective of a draft; infinite where it misses the target or sends more than the request allows."""
         if exceeds_traffic_limit(self.context, found):
+            self._keep_over_limit(found)
             return float("inf")
         num_gpus = found.candidate.configuration.degrees.num_gpus
         if self.goal.counts_bytes:
@@ -38,8 +58,12 @@ class Incumbent:
         return self.goal.value(found.iteration_s, num_gpus, extra)
 
     def is_better(self, found: Draft, value: float, least_gain: float) -> bool:
-        """Better by at least this part of the value, and not rejected before."""
-        return value < self.value * (1 - least_gain) and found not in self._rejected
+        """Better by at least this part of the value, or as good and that much faster, and not rejected before."""
+        if found in self._rejected:
+            return False
+        if self.goal.has_target and self.draft is not None and value == self.value:
+            return found.iteration_s < self.draft.iteration_s * (1 - least_gain)
+        return value < self.value * (1 - least_gain)
 
     def submit(self, found: Draft, value: float, proof: Proof) -> Verdict:
         """Write the draft out and have it judged; it is the incumbent if the judge accepts it."""

@@ -1,25 +1,42 @@
-"""Why nothing fits: the numbers of the configuration that comes closest, and what would help.
+"""Why nothing fits: the numbers of the configuration that comes closest, and what was checked to help.
 
-Owns the explanation of an empty or too large space. Never searches.
+Owns the explanation of an empty or too large space. Never searches; a remedy is offered only where the same arithmetic
+finds a configuration that fits once it is applied.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
+from math import floor
+
 import numpy as np
 
+from models.cluster import GpuType
 from models.outcome import Reason
-from solver.context import Context
-from solver.cost.columns import FSDP, RECOMPUTE_CODES, SHARDING_CODES, IntArray
+from models.request import PlanRequest
+from solver.context import Context, stack_for
+from solver.cost.columns import FSDP, RECOMPUTE_CODES, SHARDING_CODES
 from solver.space.bounds import lower_bounds
-from solver.space.enumerate import Space
+from solver.space.enumerate import IntArray, Space, enumerate_space
+from solver.space.framework import within_framework
 
 GIB = 2.0**30
-PORTION = 16_384  # rows that are bounded together
+MAX_ROWS = 200_000  # of a larger space nothing is said before a search has priced it
+PORTION = 8_192
+LOOKED_AT = 512  # the thriftiest configurations that a remedy is checked on
+MORE_GPUS = (2, 4, 16)  # times as many hosts, tried in this order
+RESTRICTED = ("tp", "cp", "ep", "pp", "dp", "vpp", "micro_batch_sequences", "sharding", "recompute", "family")
+Late = Callable[[], bool]
+Helps = Callable[[PlanRequest], bool]
+Offer = tuple[str, PlanRequest]
 
 
-def space_reasons(context: Context) -> tuple[Reason, ...]:
+def space_reasons(context: Context, late: Late = lambda: False) -> tuple[Reason, ...]:
     """The allowed values leave no configuration at all."""
-    batch = context.request.workload.global_batch_sequences
+    request = context.request
+    batch = request.workload.global_batch_sequences
+    remedies = _checked(request, _lifted(request), lambda changed: bool(len(enumerate_space(changed))), late)
     return (
         Reason(
             code="nothing-allowed",
@@ -29,47 +46,49 @@ def space_reasons(context: Context) -> tuple[Reason, ...]:
                 f"{context.job.num_heads} heads, {context.job.num_experts} experts and a batch of {batch} sequences on "
                 f"{context.usable_gpus} GPUs"
             ),
-            remedies=(
-                "allow more values of tp, pp, dp or micro_batch_sequences",
-                "set a value to null to leave it open",
-            ),
+            remedies=remedies or ("change several of constraints.allowed, the batch and the GPUs together",),
         ),
     )
 
 
-def memory_reasons(context: Context, space: Space) -> tuple[Reason, ...]:
-    """Empty when some configuration may fit; otherwise the one that needs least, against the largest memory.
-
-    Those that split the model most are looked at first, and all of them where none of these fits.
-    """
-    least_bytes, least_row = float("inf"), 0
-    order = _thriftiest_first(space)
-    for rows in np.array_split(order, -(-len(order) // PORTION)):
+def memory_reasons(context: Context, space: Space, late: Late = lambda: False) -> tuple[Reason, ...]:
+    """Empty when some configuration fits, or where the space is too large to say; else the one that needs least."""
+    if len(space) > MAX_ROWS:
+        return ()
+    least = (float("inf"), 0)
+    for rows in np.array_split(_thriftiest_first(space), -(-len(space) // PORTION)):
         bounds = lower_bounds(context, space.take(rows))
         if bool(bounds.fits.any()):
             return ()
-        tightest = int(np.argmin(bounds.least_memory_bytes))
-        if bounds.least_memory_bytes[tightest] < least_bytes:
-            least_bytes, least_row = float(bounds.least_memory_bytes[tightest]), int(rows[tightest])
-    return memory_too_small(context, space, least_row, least_bytes)
+        place = int(np.argmin(bounds.least_memory_bytes))
+        least = min(least, (float(bounds.least_memory_bytes[place]), int(rows[place])))
+    return memory_reason(context, space, *least, late=late)
 
 
-def memory_too_small(context: Context, space: Space, row: int, need_bytes: float) -> tuple[Reason, ...]:
-    """No configuration fits; that of `row` comes closest, whose first and last rank need so much (bytes)."""
+def memory_reason(
+    context: Context, space: Space, need_bytes: float, row: int, *, late: Late = lambda: False
+) -> tuple[Reason, ...]:
+    """Nothing fits; this row of the space needs least, so many bytes, against the largest memory."""
     gpu = max((machine.gpu for machine in context.machines.values()), key=lambda one: one.memory_bytes)
-    limit_bytes, columns = context.memory_limit_bytes(gpu), space.take(np.array([row])).columns
-    shape = f"tp {columns.tp[0]}, cp {columns.cp[0]}, ep {columns.ep[0]}, pp {columns.pp[0]}"
+    columns, limit_bytes = space.columns, context.memory_limit_bytes(gpu)
     where = "" if need_bytes > limit_bytes else " on the ends of the pipeline, and more between them"
+    shape = f"tp {columns.tp[row]}, cp {columns.cp[row]}, ep {columns.ep[row]}, pp {columns.pp[row]}"
+    request = context.request
+    offers = chain(_allowing(request), _lower_headroom(request, gpu, need_bytes), _lifted(request))
+    headroom = request.constraints.memory_headroom_fraction
     return (
         Reason(
             code="memory-too-small",
             pointer="/cluster/pools",
             detail=(
                 f"the smallest state needs {need_bytes / GIB:.1f} GiB per GPU{where} ({shape}, "
-                f"{SHARDING_CODES[columns.sharding[0]]}, recompute {RECOMPUTE_CODES[columns.recompute[0]]}), "
+                f"{SHARDING_CODES[columns.sharding[row]]}, recompute {RECOMPUTE_CODES[columns.recompute[row]]}), "
                 f"{gpu.name} has {gpu.memory_bytes / GIB:.1f} GiB, {limit_bytes / GIB:.1f} after headroom"
             ),
-            remedies=_remedies(context),
+            remedies=(
+                *_checked(request, offers, _fits, late),
+                f"use GPUs with {need_bytes / (1.0 - headroom) / GIB + 0.05:.1f} GiB or more",
+            ),
         ),
     )
 
@@ -83,7 +102,9 @@ def target_reasons(context: Context, fastest_s: float) -> tuple[Reason, ...]:
             pointer="/objective/target_iteration_s",
             detail=f"the target is {target_s:.4g} s, no configuration of the {context.usable_gpus} GPUs takes less "
             f"than {fastest_s:.4g} s",
-            remedies=(f"set target_iteration_s to {fastest_s * 1.1:.3g} or more", "add GPUs"),
+            remedies=(
+                f"set target_iteration_s above {fastest_s:.4g}; the objective iteration_time finds what is reached",
+            ),
         ),
     )
 
@@ -96,16 +117,68 @@ def _thriftiest_first(space: Space) -> IntArray:
     return np.lexsort((-columns.recompute, columns.micro_batch, -split))
 
 
-def _remedies(context: Context) -> tuple[str, ...]:
-    allowed = context.request.constraints.allowed
-    offers = [
-        (allowed.recompute is not None and "full" not in allowed.recompute, "allow recompute full"),
-        (allowed.sharding is not None and "fsdp" not in allowed.sharding, "allow sharding fsdp"),
-        (allowed.tp is not None, "allow a larger tp"),
-        (allowed.pp is not None, "allow a larger pp"),
-        (allowed.micro_batch_sequences is not None, "allow micro_batch_sequences 1"),
-        (context.request.constraints.memory_headroom_fraction > 0.02, "lower constraints.memory_headroom_fraction"),
-        (context.request.constraints.max_gpus is not None, "raise constraints.max_gpus"),
-    ]
-    found = tuple(text for applies, text in offers if applies)
-    return (*found, "add GPUs, or GPUs with more memory")
+def _fits(request: PlanRequest) -> bool:
+    """Some configuration of the request fits into memory; only the thriftiest are looked at."""
+    space = enumerate_space(request)
+    if not len(space):
+        return False
+    some = space.take(_thriftiest_first(space)[:LOOKED_AT])
+    return bool(lower_bounds(Context(request, stack_for(request)), some).fits.any())
+
+
+def _checked(request: PlanRequest, offers: Iterator[Offer], helps: Helps, late: Late) -> tuple[str, ...]:
+    """The offers that help, of those that there is time to check, and the fewest GPUs more that do."""
+
+    def checked(some: Iterator[Offer]) -> Iterator[str]:
+        return (text for text, changed in some if not late() and helps(within_framework(changed)))
+
+    return (*checked(offers), *islice(checked(_more_gpus(request)), 1))
+
+
+def _with_constraints(request: PlanRequest, **changes: object) -> PlanRequest:
+    return request.model_copy(update={"constraints": request.constraints.model_copy(update=changes)})
+
+
+def _with_allowed(request: PlanRequest, **changes: object) -> PlanRequest:
+    return _with_constraints(request, allowed=request.constraints.allowed.model_copy(update=changes))
+
+
+def _allowing(request: PlanRequest) -> Iterator[Offer]:
+    """One more value where a choice is restricted."""
+    allowed = request.constraints.allowed
+    for name, value in (("recompute", "full"), ("sharding", "fsdp"), ("micro_batch_sequences", 1)):
+        values = getattr(allowed, name)
+        if values is not None and value not in values:
+            yield f"allow {name} {value}", _with_allowed(request, **{name: (*values, value)})
+
+
+def _lifted(request: PlanRequest) -> Iterator[Offer]:
+    """Each restriction lifted alone, then all of them."""
+    allowed = request.constraints.allowed
+    named = [name for name in RESTRICTED if getattr(allowed, name) is not None]
+    for name in named:
+        yield f"set constraints.allowed.{name} to null", _with_allowed(request, **{name: None})
+    if request.constraints.max_gpus is not None:
+        yield "set constraints.max_gpus to null", _with_constraints(request, max_gpus=None)
+    if request.constraints.use_all_gpus:
+        yield "set constraints.use_all_gpus to false", _with_constraints(request, use_all_gpus=False)
+    if len(named) > 1:
+        free = _with_allowed(request, **dict.fromkeys(named))
+        yield "leave all of constraints.allowed open", _with_constraints(free, max_gpus=None)
+
+
+def _lower_headroom(request: PlanRequest, gpu: GpuType, need_bytes: float) -> Iterator[Offer]:
+    """The largest headroom under which the least state fits, where the memory itself is large enough."""
+    fraction = floor(1_000 * (1.0 - need_bytes / gpu.memory_bytes)) / 1_000
+    if 0.0 <= fraction < request.constraints.memory_headroom_fraction:
+        text = f"lower constraints.memory_headroom_fraction to {fraction:g}"
+        yield text, _with_constraints(request, memory_headroom_fraction=fraction)
+
+
+def _more_gpus(request: PlanRequest) -> Iterator[Offer]:
+    """The same pools with more hosts, at most as many as help."""
+    for times in MORE_GPUS:
+        pools = tuple(pool.model_copy(update={"num_hosts": times * pool.num_hosts}) for pool in request.cluster.pools)
+        cluster = request.cluster.model_copy(update={"pools": pools})
+        text = f"use {times} times as many GPUs"
+        yield text, _with_constraints(request.model_copy(update={"cluster": cluster}), max_gpus=None)

@@ -7,6 +7,7 @@ orders and proves nothing. `bounds.py` is sharper and dearer.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -35,7 +36,7 @@ class Outlook:
     guess_s: FloatArray
 
 
-def outlook(context: Context, space: Space) -> Outlook:
+def outlook(context: Context, space: Space, *, late: Callable[[], bool] = lambda: False) -> Outlook:
     """T >= dp m sum_k n_k u_k / sum_t r_t groups_t, r_t = max_k u_k / s_kt, for any worth u_k >= 0 of a part k.
 
     s_kt is the time that the cost model gives part k (a layer of either kind, the embedding, the logits) on type t,
@@ -44,15 +45,22 @@ def outlook(context: Context, space: Space) -> Outlook:
     Proof. dp m micro-batches run every part once on some stage group. A group of type t that works T seconds gets parts
     worth r_t T done at most; sharding only adds to these times. No set of GPUs does more than the best ones. Two worths
     are tried: the times on the first type, and with it r_t that of the part which takes most (`_even_worth`).
+
+    Once it is `late`, all other rows have their bound alone and wait behind those that were looked at. Those are every
+    so many-th row, so that they stand for all.
     """
     distinct, row_of = _distinct(space.columns)
     prices = [StageCosts(context, machine, distinct) for machine in context.machines.values()]
-    blocks = np.array_split(np.arange(len(space)), -(-len(space) // BLOCK))
-    parts = [_block(context, space.take(rows), prices, row_of[rows]) for rows in blocks]
-    return Outlook(np.concatenate([one.bound_s for one in parts]), np.concatenate([one.guess_s for one in parts]))
+    found = Outlook(np.zeros(len(space)), np.zeros(len(space)))
+    num_blocks = -(-len(space) // BLOCK)
+    for block in range(num_blocks):
+        rows = np.arange(block, len(space), num_blocks)
+        part = _block(context, space.take(rows), prices, row_of[rows], guessed=not block or not late())
+        found.bound_s[rows], found.guess_s[rows] = part.bound_s, part.guess_s
+    return found
 
 
-def _block(context: Context, space: Space, prices: list[StageCosts], row_of: IntArray) -> Outlook:
+def _block(context: Context, space: Space, prices: list[StageCosts], row_of: IntArray, *, guessed: bool) -> Outlook:
     """Some rows, few enough that the processor's caches hold them."""
     whole = prices[0].of(*kinds(context, 0, context.job.num_layers), embedding=1.0, logits=1.0)
     columns = space.columns
@@ -67,6 +75,8 @@ def _block(context: Context, space: Space, prices: list[StageCosts], row_of: Int
         even_rate = _best_gpus(columns, [one[row_of] for one in _ratios(worth, times_s)], room, limits)[0]
         work = (_num_parts(context)[:, None] * worth).sum(axis=0)
         bound_s = np.maximum(bound_s, num_gpu_batches * work[row_of] / even_rate)
+    if not guessed:
+        return Outlook(bound_s, HOPELESS * bound_s)
     by_type = space.layer_split == BY_GPU_TYPE
     pace = np.where(by_type, 1.0, rate / (slowest * columns.num_gpus))
     limit = np.where(by_type, max(limits), limit)

@@ -26,7 +26,7 @@ submitted = submit_plan.sync(client=client, body=request, idempotency_key="gener
 assert isinstance(submitted, PlanStatus), submitted
 for _ in range(600):
     status = read_status.sync(submitted.id, client=client)
-    if status.state in ("succeeded", "failed", "incomplete", "cancelled"):
+    if status.state not in ("queued", "running"):
         break
     time.sleep(0.1)
 envelope = read_plan_envelope.sync(submitted.id, client=client)

@@ -21,8 +21,8 @@ from tests.unit.app import fake_solver
 OWN_ENDS: dict[int, set[tuple[str, str]]] = {
     fake_solver.FINDS: {("succeeded", "finished")},
     fake_solver.TAKES_ITS_TIME: {("succeeded", "finished")},
-    fake_solver.INFEASIBLE: {("succeeded", "finished")},
-    fake_solver.NOT_FOUND: {("succeeded", "finished")},
+    fake_solver.INFEASIBLE: {("infeasible", "finished")},
+    fake_solver.NOT_FOUND: {("not_found", "finished")},
     fake_solver.MEMORY_BOMB: {("incomplete", "memory"), ("incomplete", "time")},  # whichever limit it meets first
     fake_solver.CRASHES: {("incomplete", "crashed")},
     fake_solver.HALF_MESSAGE: {("incomplete", "killed")},

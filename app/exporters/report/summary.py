@@ -127,9 +127,10 @@ def _proof(plan: Plan) -> Iterator[Markup]:
 
 
 def _warnings(plan: Plan) -> Markup:
-    if not plan.warnings:
+    told = (*plan.warnings, *plan.notes)
+    if not told:
         return paragraph("None.")
-    return tag("ul", *(tag("li", tag("bdi", one)) for one in plan.warnings), class_="warnings")
+    return tag("ul", *(tag("li", tag("bdi", one)) for one in told), class_="warnings")
 
 
 def _verdict(plan: Plan) -> Markup:

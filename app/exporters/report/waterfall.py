@@ -104,7 +104,7 @@ def _bound(plan: Plan, scale: Scale, bottom: float) -> Iterator[Markup]:
 def _geography(plan: Plan) -> Markup:
     """What distance costs, where somebody has computed it."""
     if plan.one_building_s is None:
-        return paragraph("What distance costs was not computed for this plan.", class_="note")
+        return paragraph("What distance costs was not determined for this plan.", class_="note")
     tax_s = plan.metrics.iteration_s - plan.one_building_s
     share = tax_s / plan.one_building_s if plan.one_building_s else 0.0
     return paragraph(

@@ -172,6 +172,12 @@ def alternatives_second(case: Case) -> Iterator[Finding]:
             yield Finding(f"alternative {index}", f"slower_by {one.slower_by:.9g}, it is {ratios[kind] - 1.0:.9g}")
         if one.slower_by < -RELATIVE_TOLERANCE:
             yield Finding(f"alternative {index}", f"slower_by {one.slower_by:.9g}: it is better than the plan")
+        if (
+            kind == "fewest_gpus"
+            and one.degrees.num_gpus == ours.num_gpus
+            and exceeds(ours.iteration_s, one.iteration_s)
+        ):
+            yield Finding(f"alternative {index}", f"iteration_s {one.iteration_s:.9g} on as many GPUs: it is faster")
 
 
 def convergence_ends(case: Case) -> Iterator[Finding]:

@@ -36,7 +36,7 @@ from models.schedule import LinkTimeline, PipelineProblem, PipelineSchedule, Ran
 FINDS, INFEASIBLE, NOT_FOUND, UNTIL_STOPPED, IGNORES_STOP, MEMORY_BOMB, CRASHES, KILLED, REFUSES, NOTHING_YET = range(
     10
 )
-TAKES_ITS_TIME, HALF_MESSAGE, KILLS_WORKER = range(10, 13)
+TAKES_ITS_TIME, HALF_MESSAGE, KILLS_WORKER, PROVES, STUCK = range(10, 15)
 
 PROBLEM = PipelineProblem.model_validate(
     {
@@ -161,9 +161,9 @@ def plan(
         return NotFound(lower_bound_s=1.0, detail="0 of 3 tried", elapsed_s=0.0)
     if case == REFUSES:
         raise InvalidRequest("no such thing", pointer="/workload", remedy="ask for another")
-    if case != NOTHING_YET:
+    if case not in (NOTHING_YET, STUCK):
         for iteration_s in (3.0, 2.0):
-            incumbent(Planned(plan=tiny_plan(iteration_s), elapsed_s=clock() - started))
+            incumbent(Planned(plan=tiny_plan(iteration_s), complete=case == PROVES, elapsed_s=clock() - started))
     progress(
         Progress(phase="search", elapsed_s=clock() - started, incumbent_s=2.0, lower_bound_s=1.0, relative_gap=0.5)
     )
@@ -197,7 +197,9 @@ def _fail(case: int, cancelled: Callable[[], bool]) -> None:
     if case == KILLS_WORKER:
         # The parent of a child is the fork server; the worker is above it.
         os.kill(psutil.Process().parents()[1].pid, signal.SIGKILL)
-    while case == IGNORES_STOP or (case in (UNTIL_STOPPED, NOTHING_YET, KILLS_WORKER) and not cancelled()):
+    while case in (IGNORES_STOP, PROVES, STUCK) or (
+        case in (UNTIL_STOPPED, NOTHING_YET, KILLS_WORKER) and not cancelled()
+    ):
         time.sleep(0.01)
 
 
@@ -223,15 +225,19 @@ def schedule(
     problem: PipelineProblem,
     *,
     progress: Callable[[ScheduleProgress], None],
+    incumbent: Callable[[PipelineSchedule], None],
     cancelled: Callable[[], bool],
     clock: Callable[[], float],
 ) -> PipelineSchedule:
-    """The one schedule there is; seed 3 takes as long as it may."""
+    """The one schedule there is; seed 3 takes as long as it may, seed 4 longer."""
     started = clock()
+    incumbent(SCHEDULE)
     progress(ScheduleProgress(phase="x", objective_value_s=9.0, lower_bound_s=8.0, generator="zb_h1", seconds=0.0))
     while (
         problem.options.seed == UNTIL_STOPPED and not cancelled() and clock() - started < problem.options.time_limit_s
     ):
+        time.sleep(0.01)
+    while problem.options.seed == IGNORES_STOP:
         time.sleep(0.01)
     return SCHEDULE
 

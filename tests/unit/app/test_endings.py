@@ -34,8 +34,8 @@ def _until(client: TestClient, location: str, state: str) -> None:
     ("case", "state", "reason", "status"),
     [
         (fake_solver.FINDS, "succeeded", "finished", "planned"),
-        (fake_solver.INFEASIBLE, "succeeded", "finished", "infeasible"),
-        (fake_solver.NOT_FOUND, "succeeded", "finished", "not_found"),
+        (fake_solver.INFEASIBLE, "infeasible", "finished", "infeasible"),
+        (fake_solver.NOT_FOUND, "not_found", "finished", "not_found"),
         (fake_solver.REFUSES, "failed", "refused", None),
         (fake_solver.MEMORY_BOMB, "incomplete", "memory", "planned"),
         (fake_solver.CRASHES, "incomplete", "crashed", "planned"),
@@ -52,7 +52,7 @@ def test_every_way_to_end_by_itself(client: TestClient, case: int, state: str, r
     if state == "incomplete":
         assert plan["outcome"]["complete"] is False
         assert plan["outcome"]["plan"]["metrics"]["iteration_s"] == 2.0, "the best of those reported"
-    assert (plan["fault"] is None) == (state == "succeeded")
+    assert (plan["fault"] is None) == (reason == "finished")
     if plan["fault"]:
         assert all(plan["fault"][key] for key in ("code", "what", "where", "remedy"))
 
@@ -61,6 +61,48 @@ def test_a_solver_that_ignores_its_limit_is_killed_and_its_best_plan_kept(client
     plan = submit(client, fake_solver.IGNORES_STOP, wait_s=30, time_limit_s=0.3).json()
     assert (plan["state"], plan["stop_reason"]) == ("incomplete", "time")
     assert plan["outcome"]["plan"]["metrics"]["iteration_s"] == 2.0
+
+
+def test_a_finished_proof_outlives_an_overrun(client: TestClient) -> None:
+    plan = submit(client, fake_solver.PROVES, wait_s=30, time_limit_s=0.3).json()
+    assert (plan["state"], plan["stop_reason"], plan["fault"]) == ("succeeded", "finished", None)
+    assert plan["outcome"]["complete"] is True
+
+
+def test_nothing_found_until_the_kill_is_said_and_is_no_defect(client: TestClient) -> None:
+    plan = submit(client, fake_solver.STUCK, wait_s=30, time_limit_s=0.3).json()
+    assert (plan["state"], plan["stop_reason"]) == ("not_found", "time")
+    assert plan["outcome"]["status"] == "not_found"
+    assert plan["outcome"]["lower_bound_s"] == 1.0, "what was proven until then"
+
+
+def _counted(client: TestClient, state: str) -> float:
+    (line,) = [
+        one for one in client.get("/metrics").text.splitlines() if one.startswith(f'isthmus_plans{{state="{state}"')
+    ]
+    return float(line.split()[-1])
+
+
+@pytest.mark.parametrize(
+    ("case", "state"), [(fake_solver.INFEASIBLE, "infeasible"), (fake_solver.NOT_FOUND, "not_found")]
+)
+def test_no_list_and_no_metric_counts_an_end_without_a_plan_as_a_success(
+    client: TestClient, case: int, state: str
+) -> None:
+    successes, others = _counted(client, "succeeded"), _counted(client, state)
+    plan = submit(client, case, wait_s=30).json()
+    assert (_counted(client, "succeeded"), _counted(client, state)) == (successes, others + 1)
+    for listed, expected in ((state, True), ("succeeded", False)):
+        ids = [one["id"] for one in client.get(f"/v1/plans?state={listed}").json()["items"]]
+        assert (plan["id"] in ids) is expected
+
+
+def test_a_schedule_that_was_found_survives_a_kill(client: TestClient) -> None:
+    problem = fake_solver.PROBLEM.model_dump(mode="json", exclude_none=True)
+    problem["options"] = {"time_limit_s": 0.3, "seed": fake_solver.IGNORES_STOP}
+    answer = client.post("/v1/schedules", json=problem)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["makespan_s"] == 9.0
 
 
 def test_cancel_keeps_the_best_plan_so_far(client: TestClient) -> None:

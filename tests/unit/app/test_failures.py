@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from app.storage.plans import TERMINAL
 from app.terminal.client import Client
 from tests.unit.app import fake_solver
 from tests.unit.app.programs import HOST, await_, free_port, program, ready, searching, sqlite, started, state_of
@@ -169,4 +170,4 @@ def test_a_cancel_that_races_the_end_is_answered_truly(client: TestClient) -> No
     assert "cancelled" in seen
 
 
-ENDS = ("succeeded", "incomplete", "cancelled", "failed")
+ENDS = tuple(TERMINAL)

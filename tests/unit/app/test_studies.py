@@ -33,7 +33,7 @@ def test_a_grid_is_planned_and_told_as_a_table(client: TestClient) -> None:
         {"/options/seed": 0, "/options/time_limit_s": 5.0},
         {"/options/seed": 0, "/options/time_limit_s": 6.0},
     ]
-    assert body["counts"] == {"succeeded": 4, "refused": 1}
+    assert body["counts"] == {"succeeded": 2, "infeasible": 2, "refused": 1}
     assert [one["figures"] and one["figures"]["iteration_s"] for one in body["members"]] == [2.0, 2.0, None, None, None]
     (fault,) = body["members"][4]["faults"]
     assert (fault["code"], fault["pointer"]) == ("too-few-gpus", "/constraints/max_gpus")

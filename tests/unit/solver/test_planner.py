@@ -203,11 +203,33 @@ def test_a_target_nobody_reaches_is_a_reason() -> None:
     assert reason(job(objective={"kind": "fewest_gpus", "target_iteration_s": 1e-4})) == "target-out-of-reach"
 
 
-@pytest.mark.parametrize("price", [None, 3.0])
-def test_the_cheapest_plan_costs_no_more_than_the_fastest(price: float | None) -> None:
-    gpu = GPU | {"usd_per_gpu_hour": price}
+def test_the_cheapest_plan_costs_no_more_than_the_fastest() -> None:
+    gpu = GPU | {"usd_per_gpu_hour": 3.0}
     fast = planned(job(allowed=FIXED, pool={"gpu": gpu}))
     cheap = planned(job(allowed=FIXED, pool={"gpu": gpu}, objective={"kind": "cost_per_token"}))
     assert cheap.metrics.num_gpus * cheap.metrics.iteration_s <= fast.metrics.num_gpus * fast.metrics.iteration_s
     assert cheap.metrics.iteration_s >= fast.metrics.iteration_s
-    assert (cheap.metrics.usd_per_million_tokens is None) == (price is None)
+    assert cheap.metrics.usd_per_million_tokens is not None
+    assert not any("price" in note for note in cheap.notes)
+
+
+def test_least_cost_without_any_price_is_refused_and_with_some_the_plan_says_what_is_assumed() -> None:
+    document = job(
+        allowed=ONE_DP, pool={"gpu": GPU | {"usd_per_gpu_hour": None}}, objective={"kind": "cost_per_token"}
+    ).model_dump(mode="json")
+    assert reason(PlanRequest.model_validate(document)) == "no-price"
+    document["cluster"]["pools"][0]["gpu"] |= {"usd_per_gpu_hour": 3.0, "name": "priced"}
+    found = planned(PlanRequest.model_validate(document))
+    assert any("state no price" in note and GPU["name"] in note for note in found.notes)
+    assert found.metrics.usd_per_million_tokens is None
+
+
+def test_a_limit_that_costs_time_is_named_and_one_that_does_not_is_not() -> None:
+    free = planned(job(allowed=FIXED))
+    sent = free.metrics.cross_building_bytes
+    assert sent > 0
+    tight = planned(job(allowed=FIXED, constraints={"max_cross_building_bytes_per_iteration": 0.9995 * sent}))
+    assert tight.metrics.iteration_s > free.metrics.iteration_s
+    assert any("max_cross_building_bytes_per_iteration binds" in note and "0.05 %" in note for note in tight.notes)
+    wide = planned(job(allowed=FIXED, constraints={"max_cross_building_bytes_per_iteration": 10 * sent}))
+    assert not any("binds" in note for note in wide.notes)

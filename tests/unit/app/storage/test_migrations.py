@@ -66,6 +66,23 @@ def test_an_old_database_comes_forward_with_its_plans(old: sa.Engine) -> None:
     old.dispose()
 
 
+@pytest.mark.parametrize("status", ["infeasible", "not_found"])
+def test_a_search_that_ended_without_a_plan_gets_the_state_of_its_outcome(old: sa.Engine, status: str) -> None:
+    with old.begin() as connection:
+        connection.execute(
+            sa.text("UPDATE isthmus_plans SET outcome = :outcome"), {"outcome": f'{{"status":"{status}"}}'}
+        )
+    create_tables(old)
+    store = PlanStore(old)
+    row = store.get("plan_old")
+    assert row is not None
+    assert (row.state, row.stop_reason, row.revision) == (status, "finished", 8)
+    assert store.count("succeeded") == 0
+    (event,) = store.events("plan_old", after=0)
+    assert status.encode() in bytes(event[3])
+    old.dispose()
+
+
 def test_it_has_every_column_and_index_of_a_new_one(old: sa.Engine, tmp_path: Path) -> None:
     create_tables(old)
     fresh = create_engine(f"sqlite:///{tmp_path / 'new.sqlite'}")

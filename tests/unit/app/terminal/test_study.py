@@ -58,14 +58,14 @@ def test_a_grid_is_shown_as_a_table_and_written(
     study = json.loads(out.read_text())
     assert [(one["state"], one["figures"] is None) for one in study["members"]] == [
         ("succeeded", False),
-        ("succeeded", True),
+        ("infeasible", True),
         ("refused", True),
     ]
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.out.splitlines() if "│" in line]
     first, second = (one["plan_id"] for one in study["members"][:2])
     assert rows[:2] == [
         ["0", "2.000", "1.000", "50.0", "2", "pp_out", "succeeded", first, "seed 0"],
-        ["1", "", "", "", "", "", "succeeded", second, "seed 1"],
+        ["1", "", "", "", "", "", "infeasible", second, "seed 1"],
     ]
     assert rows[2][:8] == ["2", "", "", "", "", "", "refused", ""]
     assert "[b]corners" in shown.out

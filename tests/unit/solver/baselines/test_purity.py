@@ -22,9 +22,10 @@ def tried_on(hosts: tuple[int, ...]) -> tuple[Context, list[Tried]]:
 def tried_of(request: PlanRequest) -> tuple[Context, list[Tried]]:
     context = context_of(request)
     frontier = Frontier(context, enumerate_space(context.request), Goal.of(context))
-    frontier.load(float("inf"), planned=False)
+    while frontier.load(float("inf"), planned=True):
+        pass
     effort = Effort(lambda: 0.0, lambda: False, deadline=float("inf"), ends_s=float("inf"))
-    return context, try_policies(context, frontier.taken(), frontier.guess, effort)
+    return context, list(try_policies(context, frontier.taken(), frontier.guess, effort))
 
 
 @pytest.mark.parametrize("hosts", [(4, 2), (3, 3), (5, 3, 2)])

@@ -6,9 +6,10 @@ from itertools import count
 
 import pytest
 
-from models.schedule import PipelineProblem, ScheduleProgress
-from solver.cpsat.solve import solve_pipeline
+from models.schedule import PipelineProblem, PipelineSchedule, ScheduleProgress
+from solver.cpsat.solve import HAND_OUT_SHARE, HandOut, search_pipeline, solve_pipeline
 from solver.schedules.portfolio import quick_schedule
+from solver.verify.pipeline_judge import check_schedule
 from tests.pipelines import budget, cut, pipeline
 
 
@@ -95,3 +96,31 @@ def test_one_context_at_a_time_where_the_room_is_for_no_more() -> None:
     stages = [{"forward_s": 1, "input_grad_s": 1, "weight_grad_s": 1, "weight_grad_context_bytes": 3}] * 4
     problem = pipeline(2, 2, chunks=2, stages=stages, ranks=budget(2, 3))
     assert solve_pipeline(problem).objective_value_s > 0
+
+
+def test_the_first_schedule_leaves_before_anybody_hears_of_it() -> None:
+    problem = pipeline(4, 8, ranks=budget(4, 4), hops=[cut(1, 3.0)])
+    handed: list[PipelineSchedule] = []
+    num_handed: list[int] = []
+    answer = solve_pipeline(problem, incumbent=handed.append, progress=lambda _: num_handed.append(len(handed)))
+    assert num_handed[0] == 1, "it is out before anybody hears of it"
+    assert [one.objective_value_s for one in handed] == sorted((one.objective_value_s for one in handed), reverse=True)
+    assert all(not check_schedule(problem, one) for one in handed)
+    assert handed[-1].objective_value_s >= answer.objective_value_s
+
+
+def test_handing_out_takes_a_small_part_of_the_time() -> None:
+    """A clock on which writing out takes a tenth of a second: no more than a part of a long search goes into it."""
+    problem = pipeline(2, 4)
+    now_s = [0.0]
+    search = search_pipeline(problem, clock=lambda: now_s[0], cancelled=lambda: True)
+
+    def slow(_: PipelineSchedule) -> None:
+        now_s[0] += 0.1
+
+    hand_out = HandOut(slow)
+    for _ in range(1_000):
+        now_s[0] += 0.01
+        search.bound_s = 0.5 * search.bound_s  # something new to say, and nothing proven
+        hand_out(search)
+    assert hand_out.spent_s == pytest.approx(HAND_OUT_SHARE * now_s[0], rel=0.2)

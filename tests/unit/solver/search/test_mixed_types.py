@@ -83,7 +83,7 @@ def test_the_judge_looks_at_the_layers_not_at_the_label() -> None:
     relabelled = found.configuration.model_copy(update={"layer_split": "even"})
     open_request = mixed("A100-SXM-80G", "H100-SXM-80G", hosts=(3, 2))
     verdict = judge(open_request, found.model_copy(update={"configuration": relabelled}))
-    assert {one.rule for one in verdict.violations} == {"layer-split"}
+    assert {one.rule for one in verdict.violations} == {"layer-split", "assumptions-stated"}
 
 
 def test_a_framework_that_splits_evenly_gets_no_other_split(request_: PlanRequest) -> None:

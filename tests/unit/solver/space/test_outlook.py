@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+import solver.space.outlook
 from models.catalogue import named_entry
 from models.request import PlanRequest
 from solver.context import Context
@@ -55,3 +57,14 @@ def test_rows_that_agree_share_one() -> None:
     assert len(first) == len(set(zip(columns.tp.tolist(), columns.micro_batch.tolist(), strict=True)))
     assert np.all(columns.tp[first][row_of] == columns.tp)
     assert np.all(columns.micro_batch[first][row_of] == columns.micro_batch)
+
+
+def test_a_late_outlook_bounds_every_row_and_puts_those_not_looked_at_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solver.space.outlook, "BLOCK", 200)
+    context = context_of(job(allowed={}))
+    space = enumerate_space(context.request)
+    whole, early = outlook(context, space), outlook(context, space, late=lambda: True)
+    looked_at = early.guess_s == whole.guess_s
+    assert 0 < looked_at.sum() <= 201
+    assert np.all(early.bound_s <= whole.bound_s * (1 + 1e-9))
+    assert early.guess_s[looked_at].min() < early.guess_s[~looked_at].min()

@@ -1,0 +1,68 @@
+"""Prices configurations in portions that end in time.
+
+Owns how many configurations a portion may have: the pace of those before says how long it takes. The frontier chooses
+which they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from solver.clock import Clock, charge
+from solver.frontier import PORTION, BoolArray, Frontier
+from solver.search.phases import Phases
+
+WORK_PER_PRICED_ROW_S = 2e-5  # and per GPU type, for a clock that counts: about what it takes on a core of 2020
+SLICE_SHARE, LEAST_SLICE_S = 0.02, 0.2  # of the time limit, and in any case: the longest that one portion may take
+FEWEST = 64  # below so many a portion costs little less
+
+
+@dataclass
+class Pricing:
+    """The pace of pricing so far, in seconds per configuration; 0 before the first portion."""
+
+    frontier: Frontier
+    phases: Phases
+    row_s: float = 0.0
+
+    def load(self, cut: float, *, planned: bool, until_s: float) -> int:
+        """Price the next portion of the frontier, if it can be done by then; how many configurations it had."""
+        return self._timed(until_s, lambda most: self.frontier.load(cut, planned=planned, most=most))
+
+    def load_for(self, considered: BoolArray, until_s: float) -> int:
+        """The same with these configurations only."""
+        return self._timed(until_s, lambda most: self.frontier.load_for(considered, most=most))
+
+    def portion(self, until_s: float) -> int:
+        """Configurations that can be priced by then, at most as many as one look at the clock may cost; 0 if too few.
+
+        n = min(slice, time left) / (seconds per configuration).
+        """
+        left_s = until_s - self._clock()
+        if left_s <= 0:
+            return 0
+        if not self.row_s:
+            return PORTION
+        if left_s < FEWEST * self.row_s:
+            return 0
+        return max(FEWEST, min(PORTION, int(min(self._slice_s, left_s) / self.row_s)))
+
+    @property
+    def _clock(self) -> Clock:
+        return self.phases.hooks.clock
+
+    @property
+    def _slice_s(self) -> float:
+        return max(SLICE_SHARE * self.phases.limit_s, LEAST_SLICE_S)
+
+    def _timed(self, until_s: float, price: Callable[[int], int]) -> int:
+        most = self.portion(until_s)
+        if not most:
+            return 0
+        began_s = self._clock()
+        num_priced = price(most)
+        charge(self._clock, WORK_PER_PRICED_ROW_S * num_priced * len(self.frontier.context.machines))
+        if num_priced:
+            self.row_s = (self._clock() - began_s) / num_priced
+        return num_priced

@@ -1,0 +1,75 @@
+"""What is offered against an infeasible request helps, and what would not help is not offered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from models.request import PlanRequest
+from solver.planner import validate
+from tests.build_job import FIXED, job
+
+LARGE = {"architecture": "llama-3.1-405b"}
+MIDDLE = {"architecture": "llama-3.1-70b"}
+HALF = {"memory_headroom_fraction": 0.5}
+
+
+def remedies(request: PlanRequest) -> tuple[str, ...]:
+    (found,) = validate(request)
+    assert found.remedies
+    return found.remedies
+
+
+def applied(request: PlanRequest, remedy: str) -> PlanRequest | None:
+    """The request with a remedy that a program can read applied to it."""
+    document: dict[str, Any] = request.model_dump(mode="json")
+    constraints, words = document["constraints"], remedy.split()
+    if remedy.startswith("set constraints.allowed."):
+        constraints["allowed"][words[1].rpartition(".")[2]] = None
+    elif remedy.startswith("leave all of constraints.allowed"):
+        constraints["allowed"], constraints["max_gpus"] = {}, None
+    elif remedy.startswith("lower constraints.memory_headroom_fraction"):
+        constraints["memory_headroom_fraction"] = float(words[-1])
+    elif remedy.startswith("use ") and "times as many" in remedy:
+        constraints["max_gpus"] = None
+        for pool in document["cluster"]["pools"]:
+            pool["num_hosts"] *= int(words[1])
+    elif remedy.startswith("use GPUs with"):
+        for pool in document["cluster"]["pools"]:
+            pool["gpu"]["memory_bytes"] = float(words[3]) * 2**30
+    elif remedy.startswith("allow ") and words[1] in constraints["allowed"]:
+        value: Any = int(words[2]) if words[2].isdigit() else words[2]
+        constraints["allowed"][words[1]] = [*constraints["allowed"][words[1]], value]
+    else:
+        return None
+    return PlanRequest.model_validate(document)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        job(workload=LARGE),
+        job(workload=LARGE, allowed={}),
+        job(workload=MIDDLE, allowed=FIXED, hosts=(1, 1)),
+        job(workload=MIDDLE, allowed=FIXED, constraints={"memory_headroom_fraction": 0.6}, hosts=(2, 2)),
+        job(workload=MIDDLE, allowed={"recompute": ["none"], "sharding": ["zero1"]}, hosts=(1, 1), constraints=HALF),
+        job(allowed={"pp": [16], "tp": [8], "dp": [1]}, hosts=(8, 8), constraints={"max_gpus": 64}),
+        job(allowed={"tp": [4], "cp": [8]}, workload={"sequence_length": 4100}),
+    ],
+)
+def test_every_remedy_that_is_offered_helps(request_: PlanRequest) -> None:
+    for remedy in remedies(request_):
+        changed = applied(request_, remedy)
+        if changed is not None:
+            assert validate(changed) == (), remedy
+
+
+def test_headroom_is_not_blamed_where_the_memory_itself_is_too_small() -> None:
+    offered = remedies(job(workload=LARGE, allowed=FIXED, constraints={"memory_headroom_fraction": 0.1}))
+    assert not any("headroom" in one for one in offered)
+
+
+def test_nothing_is_to_be_allowed_where_nothing_was_restricted() -> None:
+    offered = remedies(job(workload=LARGE, allowed={}, hosts=(1,)))
+    assert not any("allow" in one for one in offered), offered
