@@ -5,13 +5,27 @@ Owns the constants and their provenance. Never holds a formula: `solver/cost` sa
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from models.base import Frozen, Name
 
 Origin = Literal["measured", "fitted", "datasheet", "guessed"]
+DIVISORS = frozenset(
+    {
+        "gemm_efficiency",
+        "gemm_efficiency_fp8",
+        "gemm_efficiency_fp4",
+        "attention_efficiency",
+        "memory_efficiency",
+        "expert_gemm_share",
+        "expert_imbalance",
+        "scale_up_efficiency",
+        "scale_out_efficiency",
+        "point_to_point_efficiency",
+    }
+)  # constants that some time is divided by; tokens of the busiest expert are a dimension of a product
 
 
 class Constant(Frozen):
@@ -123,3 +137,17 @@ class StackProfile(Frozen):
     optimizer_traffic: Constant = _constant("Memory traffic of the optimizer step over the least possible.", "1", 1.0)
     framework_bytes: Constant = _constant("Memory of context, libraries and communicators.", "B", 1.5e9)
     activation_overhead: Constant = _constant("Activation memory held over the closed form.", "1", 1.0)
+
+    @model_validator(mode="after")
+    def _constants_have_a_meaning(self) -> Self:
+        for name in type(self).model_fields:
+            constant = getattr(self, name)
+            if not isinstance(constant, Constant):
+                continue
+            if name.endswith("_overlap") and constant.value > 1:
+                raise ValueError(
+                    f"{name} is {constant.value:g}, but no more than all traffic can be hidden: state 0 to 1"
+                )
+            if name in DIVISORS and constant.value == 0:
+                raise ValueError(f"{name} is 0, but work is divided by this rate: state a positive number")
+        return self

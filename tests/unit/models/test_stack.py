@@ -1,0 +1,27 @@
+"""A software stack whose constants say nothing is refused."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from models.stack import DIVISORS, Constant, StackProfile
+
+OVERLAPS = tuple(name for name in StackProfile.model_fields if name.endswith("_overlap"))
+
+
+def constant(value: float) -> Constant:
+    return Constant(value=value, origin="guessed")
+
+
+@pytest.mark.parametrize("name", OVERLAPS)
+def test_no_more_than_all_traffic_is_hidden(name: str) -> None:
+    assert StackProfile.model_validate({"name": "any", name: constant(1.0)})
+    with pytest.raises(ValidationError, match=f"{name} is 1.5"):
+        StackProfile.model_validate({"name": "any", name: constant(1.5)})
+
+
+@pytest.mark.parametrize("name", sorted(DIVISORS))
+def test_no_work_is_divided_by_nothing(name: str) -> None:
+    with pytest.raises(ValidationError, match=f"{name} is 0"):
+        StackProfile.model_validate({"name": "any", name: constant(0.0)})
