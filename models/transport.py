@@ -35,9 +35,9 @@ class TransportChoice(Frozen):
     load_balancing: LoadBalancing = Field(description="How flows are spread over planes.", examples=["spray"])
     reliability: Reliability = Field(description="Loss recovery.", examples=["selective_repeat"])
     expected_s: Seconds = Field(
-        description="Time of one operation by itself, which is what options were weighed by: of an all_reduce of "
-        "gradients that of the largest stage, its parts inside and between places one after another. The iteration waits for "
-        "`exchanges`, where chunks overlap both parts, every stage has its own size and backward hides a head start.",
+        description="Time of one operation by itself, by which options were weighed: of an all_reduce of gradients "
+        "that of the largest stage, its parts inside and between places one after another. The iteration waits for "
+        "`exchanges`: chunks overlap both parts there, and each stage has its own size.",
         examples=[0.012],
     )
     effective_bytes_per_s: Rate = Field(description="Rate that one member sees.", examples=[4.2e10])

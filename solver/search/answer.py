@@ -24,6 +24,7 @@ from solver.search.comparison import Comparison
 from solver.search.history import History
 from solver.search.hooks import Hooks
 from solver.search.incumbent import Incumbent
+from solver.search.phases import Phases
 from solver.space.bounds import speed_of_light_s
 
 
@@ -105,11 +106,14 @@ class Answer:
         proof = self.proof(self.best.draft, self.best.value)
         return self.best.plan.model_copy(update={"proof": proof, "baselines": baselines})
 
-    def finished_plan(self, scheduler: Scheduler, late: Callable[[], bool]) -> Plan:
-        """The answer: what came second and why, how the search went, what distance costs."""
-        assert self.best.draft is not None
+    def finished_plan(self, scheduler: Scheduler, phases: Phases, *, complete: bool) -> Plan | None:
+        """The answer, if there is one: what came second and why, how the search went, what distance costs."""
+        self.tell("done", "")
+        if self.best.draft is None:
+            return None
+        self.hand_out(complete=complete)
         plan = self.current_plan()
-        near = one_building(self.context, self.best.draft, scheduler, late=late)
+        near = one_building(self.context, self.best.draft, scheduler, late=lambda: not phases.has_room(1.0))
         assumed = self.best.goal.assumed(self.context)
         undetermined = "" if near.seconds is not None else f"one_building_s is not determined: {near.reason}"
         return plan.model_copy(

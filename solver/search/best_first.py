@@ -85,28 +85,27 @@ class Search:
 
     def run(self) -> Plan | None:
         """Explore, polish the best, explore and tighten on; the best judged plan, or None."""
-        while self._load() and not len(self.frontier.rows):
-            pass
+        while not len(self.frontier.rows) and self._load():
+            continue
         if len(self.frontier.rows):
             self._search()
             self._settle()
         self.complete = self.complete or self.answer.good_enough()
-        self.answer.tell("done", "")
-        if self.best.plan is None:
-            return None
-        self.answer.hand_out(complete=self.complete)
-        return self.answer.finished_plan(self._schedulers.quick, lambda: not self._phases.has_room(1.0))
+        return self.answer.finished_plan(self._schedulers.quick, self._phases, complete=self.complete)
 
     def _search(self) -> None:
         try:
             self._explore(self._phases.deadline(phases.EXPLORE_SHARE))
             if self.best.plan is None:
                 self._explore(self._phases.deadline(phases.FIRST_SHARE), until_planned=True)
+            if self.answer.good_enough():
+                self._break_ties(phases.TIES_SHARE)
             self._compare(self._phases.deadline(phases.COMPARE_SHARE))
-            self._break_ties(phases.TIES_SHARE)
-            self._polish(self._phases.deadline(phases.POLISH_SHARE))
-            self._explore(self._phases.ends_s)
+            # A better schedule or placement changes nothing of how many GPUs a plan has.
+            improve = self._explore if self.goal.objective.kind == "fewest_gpus" else self._polish
+            improve(self._phases.deadline(phases.POLISH_SHARE))
             self._break_ties(phases.LAST_SHARE)
+            self._explore(self._phases.ends_s)
             self._take_in_news()
             self._phases.only_short_steps(WORK_PER_DRAFT_S)  # until the end bounds are sharpened
             self._load()
@@ -129,8 +128,9 @@ class Search:
         """Price what may hold the least bound, a few portions before something else has its turn; whether any was."""
         for portion in range(PORTIONS_AT_ONCE):
             planned = self.best.plan is not None
-            late = self._stopped(self._phases.ends_s) and portion
-            if late or not self._pricing.load(self.answer.cut(), planned=planned, until_s=self._phases.ends_s):
+            if (portion and self._late()) or not self._pricing.load(
+                self.answer.cut(), planned=planned, until_s=self._phases.ends_s
+            ):
                 return portion > 0
             self.answer.update_bound()
             self.answer.tell("bounds", f"{len(self.frontier.rows)} configurations fit")
@@ -215,10 +215,9 @@ class Search:
 
     def _break_ties(self, share: float) -> None:
         """Where time only has to reach a target: of the configurations that are as good, those that may be faster."""
-        if self.best.draft is None or not self.goal.has_target:
-            return
-        for index in self.frontier.tied(self.best.value, MOST_TIED):
-            if not self._phases.has_room(share) or self.hooks.cancelled():
+        wanted = self.best.draft is not None and self.goal.has_target
+        for index in self.frontier.tied(self.best.value, MOST_TIED) if wanted else ():
+            if self.best.draft is None or not self._phases.has_room(share) or self.hooks.cancelled():
                 return
             began_s = self.hooks.clock()
             self.frontier.explored.add(index)
