@@ -1,0 +1,247 @@
+"""A request changed into another one of which something is known: more of a resource, other names, another order."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from models.plan import Configuration
+from models.request import PlanRequest
+from solver.context import stack_for
+from tests.laws.dice import Dice
+
+Json = dict[str, Any]
+Change = Callable[[Dice, Json], Json | None]
+FREE = "spare"
+
+
+def limits(document: Json) -> Json:
+    """The constraints of a document, which are made where there are none."""
+    found: Json = document.setdefault("constraints", {})
+    return found
+
+
+def with_fixed_stack(document: Json) -> Json:
+    """The same with the stack profile named, which would otherwise follow the commonest GPU type."""
+    changed = copy.deepcopy(document)
+    request = PlanRequest.model_validate(document)
+    if request.options.stack_profile == "auto":
+        changed.setdefault("options", {})["stack_profile"] = stack_for(request).name
+    return changed
+
+
+def restricted_to(document: Json, configuration: Configuration) -> Json:
+    """Only this configuration's degrees are allowed."""
+    changed = copy.deepcopy(document)
+    one = configuration.degrees
+    limits(changed)["allowed"] = {
+        **{name: [getattr(one, name)] for name in ("tp", "cp", "ep", "pp", "dp", "vpp")},
+        "micro_batch_sequences": [configuration.micro_batch_sequences],
+        "sharding": [configuration.sharding],
+        "recompute": [configuration.recompute],
+        "family": [configuration.family],
+        "layer_split": [configuration.layer_split],
+    }
+    return changed
+
+
+# Changes that only add: nobody is worse off.
+
+
+def another_pool(dice: Dice, document: Json) -> Json | None:
+    """A copy of a pool beside it, in the same place."""
+    changed = copy.deepcopy(document)
+    twin = {**dice.pick(changed["cluster"]["pools"]), "id": FREE}
+    twin.pop("host_names", None)
+    changed["cluster"]["pools"].append(twin)
+    return changed
+
+
+def another_building(dice: Dice, document: Json) -> Json | None:
+    """A building with a copy of a pool, linked to a place."""
+    changed = copy.deepcopy(document)
+    hardware = changed["cluster"]
+    twin = {**dice.pick(hardware["pools"]), "id": FREE, "place": FREE}
+    twin.pop("host_names", None)
+    near = dice.pick(hardware["places"])["id"]
+    hardware["pools"].append(twin)
+    hardware["places"].append({"id": FREE, "level": "building"})
+    cable = {"id": FREE, "from_place": near, "to_place": FREE, "capacity_bytes_per_s": 1e12}
+    hardware["links"] = [*hardware.get("links", []), cable]
+    return changed
+
+
+def another_host(dice: Dice, document: Json) -> Json | None:
+    """One host more in a pool."""
+    changed = copy.deepcopy(document)
+    pool = dice.pick(changed["cluster"]["pools"])
+    pool["num_hosts"] += 1
+    pool.pop("host_names", None)
+    return changed
+
+
+def wider_links(dice: Dice, document: Json) -> Json | None:
+    """Some links with several times their capacity."""
+    changed = copy.deepcopy(document)
+    some = [link for link in changed["cluster"].get("links", []) if dice.chance(0.7)]
+    for link in some:
+        for name in ("capacity_bytes_per_s", "reverse_capacity_bytes_per_s"):
+            if name in link:
+                link[name] *= 4.0
+    return changed if some else None
+
+
+def zero_distance(_: Dice, document: Json) -> Json | None:
+    """No delay and no loss on any link."""
+    changed = copy.deepcopy(document)
+    for link in changed["cluster"].get("links", []):
+        link |= {"latency_s": 0.0, "loss_probability": 0.0}
+        link.pop("distance_km", None)
+    return changed if changed["cluster"].get("links") else None
+
+
+def no_loss(_: Dice, document: Json) -> Json | None:
+    """No loss anywhere."""
+    changed = copy.deepcopy(document)
+    places = [place["uplink"] for place in changed["cluster"]["places"] if "uplink" in place]
+    lossy = [one for one in [*places, *changed["cluster"].get("links", [])] if one.pop("loss_probability", 0.0)]
+    return changed if lossy else None
+
+
+def less_headroom(_: Dice, document: Json) -> Json | None:
+    """All memory may be used."""
+    changed = copy.deepcopy(document)
+    limits(changed)["memory_headroom_fraction"] = 0.0
+    return changed
+
+
+def more_memory(dice: Dice, document: Json) -> Json | None:
+    """Some made-up GPU type with more memory."""
+    changed = copy.deepcopy(document)
+    own = [pool["gpu"] for pool in changed["cluster"]["pools"] if isinstance(pool["gpu"], dict)]
+    if not own:
+        return None
+    name = dice.pick(own)["name"]
+    for gpu in own:
+        if gpu["name"] == name:
+            gpu["memory_bytes"] = min(gpu["memory_bytes"] * 2.0, 1e14)
+    return changed
+
+
+def nothing_forbidden(_: Dice, document: Json) -> Json | None:
+    """Places, crossings and traffic that were forbidden are not."""
+    changed = copy.deepcopy(document)
+    names = (
+        "forbidden_places",
+        "pins",
+        "max_gpus",
+        "pipeline_may_cross_buildings",
+        "data_parallel_may_cross_buildings",
+        "max_cross_building_bytes_per_iteration",
+    )
+    dropped = [name for name in names if changed.get("constraints", {}).pop(name, None) is not None]
+    return changed if dropped else None
+
+
+ADDITIONS: tuple[Change, ...] = (
+    another_pool,
+    another_building,
+    another_host,
+    wider_links,
+    zero_distance,
+    no_loss,
+    less_headroom,
+    more_memory,
+    nothing_forbidden,
+)
+
+# Changes that change nothing.
+
+
+def other_names(_: Dice, document: Json) -> Json | None:
+    """Every place, pool and link under a name that sorts the other way round."""
+    changed = copy.deepcopy(document)
+    hardware = changed["cluster"]
+    for kind in ("pools", "links"):
+        for number, one in enumerate(hardware.get(kind, [])):
+            one["id"] = f"{kind}-{999 - number}"
+    names = {place["id"]: f"place-{999 - number}" for number, place in enumerate(hardware["places"])}
+    for place in hardware["places"]:
+        place["id"] = names[place["id"]]
+        if place.get("parent"):
+            place["parent"] = names[place["parent"]]
+    for pool in hardware["pools"]:
+        pool["place"] = names[pool["place"]]
+    for link in hardware.get("links", []):
+        link |= {end: names[link[end]] for end in ("from_place", "to_place")}
+    wanted = changed.get("constraints", {})
+    for pin in wanted.get("pins", []):
+        pin["place"] = names[pin["place"]]
+    if "forbidden_places" in wanted:
+        wanted["forbidden_places"] = [names[one] for one in wanted["forbidden_places"]]
+    return changed
+
+
+def another_order(dice: Dice, document: Json) -> Json | None:
+    """Places, pools and links in another order."""
+    changed = copy.deepcopy(document)
+    for kind in ("places", "pools", "links"):
+        dice.random.shuffle(changed["cluster"].get(kind, []))
+    return changed
+
+
+def unused_building(dice: Dice, document: Json) -> Json | None:
+    """A building with GPUs of a type that is there, which may not be used and which nothing reaches."""
+    changed = copy.deepcopy(document)
+    twin = {**dice.pick(changed["cluster"]["pools"]), "id": FREE, "place": FREE}
+    twin.pop("host_names", None)
+    changed["cluster"]["pools"].append(twin)
+    changed["cluster"]["places"].append({"id": FREE, "level": "building"})
+    wanted = limits(changed)
+    wanted["forbidden_places"] = [*wanted.get("forbidden_places", []), FREE]
+    return changed
+
+
+SAME: tuple[Change, ...] = (other_names, another_order, unused_building)
+
+
+def split_pool(dice: Dice, document: Json) -> Json | None:
+    """A pool of several hosts as two pools in the same place."""
+    changed = copy.deepcopy(document)
+    large = [
+        pool
+        for pool in changed["cluster"]["pools"]
+        if pool["num_hosts"] > 1 and "num_reserved_gpus" not in pool and "num_unhealthy_gpus" not in pool
+    ]
+    if not large:
+        return None
+    pool = dice.pick(large)
+    names = pool.pop("host_names", None)
+    first = dice.whole(1, pool["num_hosts"] - 1)
+    other = {**pool, "id": FREE, "num_hosts": pool["num_hosts"] - first}
+    pool["num_hosts"] = first
+    if names:
+        pool["host_names"], other["host_names"] = names[:first], names[first:]
+    changed["cluster"]["pools"].append(other)
+    return changed
+
+
+def restriction(dice: Dice, document: Json) -> Json:
+    """The request with one dimension of its degrees narrowed to one value, which it left open or allowed."""
+    changed = copy.deepcopy(document)
+    wanted = limits(changed).setdefault("allowed", {})
+    values: Json = {
+        "tp": (1, 2, 4, 8),
+        "cp": (1, 2),
+        "pp": (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12),
+        "dp": (1, 2, 3, 4, 6, 8, 16),
+        "ep": (1, 2, 4),
+        "vpp": (1, 2, 3),
+        "micro_batch_sequences": (1, 2, 3, 4, 8, 32),
+        "sharding": ("ddp", "zero1", "fsdp", "hsdp"),
+        "recompute": ("none", "selective", "full"),
+    }
+    for name in dice.some(list(values), least=1)[:4]:
+        wanted[name] = [dice.pick(wanted.get(name) or values[name])]
+    return changed

@@ -1,0 +1,105 @@
+"""Random drafts: random configurations of a request on the usual placements and on random ones, timed end to end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from models.plan import Configuration
+from solver.context import Context
+from solver.evaluation.by_type import typed_placements
+from solver.evaluation.candidate import Candidate, configuration_of
+from solver.evaluation.crossings import nominal_prices
+from solver.evaluation.draft import Draft, draft
+from solver.evaluation.places import by_island, placement_problem, placements, pooled
+from solver.evaluation.scheduling import portfolio_timing
+from solver.placement.problem import PlacementProblem, RouteCount
+from solver.placement.routes import merged
+from solver.space.enumerate import BY_GPU_TYPE, Space
+
+MOST_OPERATIONS = 1500  # forwards, input and weight gradients of one replica; larger ones take longer and say no more
+MOST_ANYWHERE = 2
+MOST_USUAL = 3
+ORDERS = (("greedy",), ("one_f_one_b", "interleaved"), ("gpipe",))
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A draft with the row of the space that its configuration is."""
+
+    row: int
+    configuration: Configuration
+    draft: Draft
+
+
+def random_drafts(
+    context: Context, space: Space, random: np.random.Generator, num_configurations: int
+) -> Iterator[Drawn]:
+    """Drafts of so many random configurations; those that fit into no memory yield none."""
+    columns = space.columns
+    operations = 3 * columns.num_microbatches * columns.pp * columns.vpp
+    rows = np.flatnonzero(operations <= MOST_OPERATIONS)
+    for row in random.choice(rows, size=min(num_configurations, len(rows)), replace=False).tolist():
+        configuration = configuration_of(context, space, row)
+        for candidate in _candidates(context, space, configuration, row, random):
+            found = draft(context, candidate, partial(portfolio_timing, names=_orders(context, random)))
+            if found is not None:
+                yield Drawn(row, configuration, found)
+
+
+def _orders(context: Context, random: np.random.Generator) -> tuple[str, ...]:
+    """Generators to time with: those of the framework where it names them."""
+    framework = context.request.constraints.framework
+    if framework is not None and framework.schedules is not None:
+        return framework.schedules
+    return ORDERS[int(random.integers(len(ORDERS)))]
+
+
+def _candidates(
+    context: Context, space: Space, configuration: Configuration, row: int, random: np.random.Generator
+) -> Iterator[Candidate]:
+    """The usual placements, and random ones; layers by GPU type follow a placement of their own."""
+    if space.layer_split[row] == BY_GPU_TYPE:
+        yield from typed_placements(context, configuration)
+        return
+    usual = list(placements(context, configuration, ("replicas_whole", "ranks_whole", "ranks_in_groups")))
+    yield from usual[:MOST_USUAL]
+    whole = placement_problem(context, configuration, nominal_prices(context, configuration))
+    if not whole.minimums:
+        for problem in list(by_island(context, whole))[:MOST_ANYWHERE]:
+            for _ in range(MOST_ANYWHERE):
+                routes = _anywhere(problem, random)
+                if routes is not None:
+                    yield Candidate(configuration, pooled(context, configuration, routes))
+
+
+def _anywhere(problem: PlacementProblem, random: np.random.Generator) -> tuple[RouteCount, ...] | None:
+    """Every stage group on a random unit that has room and may hold it; None where that ends in a dead end."""
+    left = np.array(problem.capacity_u)
+    building = np.array(problem.building_u)
+    allowed = np.array(problem.allowed_pu)
+    home_p = np.full(problem.num_ranks, -1)
+    routes = []
+    for _ in range(problem.num_replicas):
+        units: list[int] = []
+        home = -1
+        for rank in range(problem.num_ranks):
+            may = allowed[rank] & (left > 0)
+            if not problem.ranks_may_cross and home >= 0:
+                may &= building == home
+            if not problem.replicas_may_cross and home_p[rank] >= 0:
+                may &= building == home_p[rank]
+            options = np.flatnonzero(may)
+            if not len(options):
+                return None
+            weights = left[options] / left[options].sum()
+            unit = units[-1] if units and units[-1] in options and random.random() < 0.4 else None
+            unit = int(random.choice(options, p=weights)) if unit is None else unit
+            left[unit] -= 1
+            units.append(unit)
+            home = home_p[rank] = int(building[unit])
+        routes.append(RouteCount(tuple(units), 1))
+    return merged(routes)
