@@ -174,7 +174,7 @@ def time_of(draft: Draft) -> TimeBreakdown:
         expert_parallel_s=busiest.expert_s,
         bubble_s=idle_s - waiting_s,
         pipeline_s=waiting_s,
-        data_parallel_s=busiest.data_s + max(0.0, *(one.end_s - pipeline_end_s for one in draft.exchanges)),
+        data_parallel_s=busiest.data_s + max(max(0.0, one.end_s - pipeline_end_s) for one in draft.exchanges),
         optimizer_s=draft.optimizer_s,
         total_s=draft.iteration_s,
     )

@@ -34,7 +34,8 @@ from solver.verify.rules import (
 )
 from solver.verify.unjudged import unjudged
 
-RULES: Mapping[str, Rule] = {
+# What no plan can break, whoever made it and however much slower than possible it is.
+LIMITS: Mapping[str, Rule] = {
     **configuration.FAMILY,
     **placement.FAMILY,
     **rank_map.FAMILY,
@@ -48,18 +49,22 @@ RULES: Mapping[str, Rule] = {
     **prices.FAMILY,
     **totals.FAMILY,
     **replay.FAMILY,
+}
+# What follows, figure by figure, from the decisions that the plan states.
+DERIVATIONS: Mapping[str, Rule] = {
     **message_times.FAMILY,
     **exchange_times.FAMILY,
     **transport_times.FAMILY,
     **problems.FAMILY,
     **statements.FAMILY,
 }
+RULES: Mapping[str, Rule] = {**LIMITS, **DERIVATIONS}
 MAX_FINDINGS_PER_RULE = 25
 UNREADABLE = (LookupError, ArithmeticError, ValueError)
 
 
 def judge(request: PlanRequest, plan: Plan, *, rules: Mapping[str, Rule] = RULES) -> Verdict:
-    """What the rules say of a plan. Its own verdict is not read."""
+    """What the rules say of a plan, and with all of them what they leave out. Its own verdict is not read."""
     case = Case(request, plan)
     violations = tuple(
         Violation(rule=name, where=finding.where[:300], detail=finding.detail[:600])
@@ -70,7 +75,7 @@ def judge(request: PlanRequest, plan: Plan, *, rules: Mapping[str, Rule] = RULES
         accepted=not violations,
         rules_checked=tuple(rules),
         violations=violations[:1000],
-        unjudged=() if violations else unjudged(case),
+        unjudged=unjudged(case) if rules is RULES and not violations else (),
     )
 
 

@@ -1,4 +1,8 @@
-"""Corrupt a valid plan in every way the judge knows: it must object by name, and each rule must matter."""
+"""Corrupt a valid plan in every way that its limits know: the judge must object by name, and each rule must matter.
+
+The plan is made by hand and slower than possible, so that its figures follow from no stated transport: rules that
+derive them are tested on plans of the planner, in `test_corruptions.py`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ import pytest
 from models.plan import Plan, Verdict
 from models.request import PlanRequest
 from solver.verify.case import Rule
-from solver.verify.judge import RULES, judge
+from solver.verify.judge import LIMITS, judge
 from tests.build_plan import build_plan
 from tests.build_request import build_request
 from tests.sensitivity.forge import Corruption, put
@@ -21,27 +25,27 @@ from tests.sensitivity.where import WHERE
 CORRUPTIONS: tuple[Corruption, ...] = WHERE + WHEN + HOW
 
 
-def objections(request: PlanRequest, plan: Plan, rules: Mapping[str, Rule] = RULES) -> dict[str, str]:
+def objections(request: PlanRequest, plan: Plan, rules: Mapping[str, Rule] = LIMITS) -> dict[str, str]:
     """Rules that object, each with one finding."""
     return {one.rule: f"{one.where}: {one.detail}" for one in judge(request, plan, rules=rules).violations}
 
 
 def without(dropped: AbstractSet[str]) -> dict[str, Rule]:
     """A judge that has forgotten some rules."""
-    return {name: rule for name, rule in RULES.items() if name not in dropped}
+    return {name: rule for name, rule in LIMITS.items() if name not in dropped}
 
 
 def test_the_valid_plan_is_accepted():
-    verdict = judge(build_request(), build_plan(build_request()))
+    verdict = judge(build_request(), build_plan(build_request()), rules=LIMITS)
     assert verdict.violations == ()
     assert verdict.accepted
-    assert verdict.rules_checked == tuple(RULES)
+    assert verdict.rules_checked == tuple(LIMITS)
 
 
 @pytest.mark.parametrize("corruption", CORRUPTIONS, ids=lambda one: one.name)
 def test_a_corrupted_plan_is_convicted_by_name(corruption):
     """By exactly the rules it breaks; and without these it passes, so that each objection is that rule's own work."""
-    assert judge(*corruption.valid()).accepted
+    assert judge(*corruption.valid(), rules=LIMITS).accepted
     broken = corruption.broken()
     found = objections(*broken)
     assert found.keys() == corruption.rules, found
@@ -51,7 +55,7 @@ def test_a_corrupted_plan_is_convicted_by_name(corruption):
 def test_every_rule_convicts_somebody_alone():
     alone = {name for one in CORRUPTIONS if len(one.rules) == 1 for name in one.rules}
     backed = {name for one in CORRUPTIONS for name in one.rules} - alone
-    assert set(RULES) == alone | backed
+    assert set(LIMITS) == alone | backed
     implied = {"pool-capacity": "a rank map within the free GPUs", "link-capacity": "peaks and bytes that are true"}
     assert backed == implied.keys(), "these follow from others, and are kept for their plain message"
 

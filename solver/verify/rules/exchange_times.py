@@ -20,13 +20,6 @@ from solver.verify.rules.paths import path_faults
 HALF_A_BYTE = 0.5
 
 
-def policy_possible(case: Case) -> Iterator[Finding]:
-    """What an exchange keeps of a link is at least a hundredth and leaves one to messages; chunks are few."""
-    policy = case.plan.transport_policy
-    if not 0.01 <= policy.exchange_share <= 0.99:
-        yield Finding("transport_policy", f"exchange_share {policy.exchange_share:g} leaves nothing to one of the two")
-
-
 def exchange_rings(case: Case) -> Iterator[Finding]:
     """Every stage in several places has one ring, which leads through each of them once, by transports on offer."""
     counted = Counter(stage for ring in case.plan.exchange_rings for stage in ring.stages)
@@ -170,7 +163,6 @@ def loads_in_order(case: Case) -> Iterator[Finding]:
 
 
 FAMILY: Mapping[str, Rule] = {
-    "policy-possible": policy_possible,
     "exchange-rings": exchange_rings,
     "exchange-times": exchange_times,
     "ring-bytes": ring_bytes,

@@ -58,7 +58,7 @@ def breakdown_idle(case: Case) -> Iterator[Finding]:
         most = max(sum(work) for work in works)
         idle = max(end_s - most, 0.0)
         waiting = min(max(end_s - end_without_hops(case.timeline_by_route[route]), 0.0), idle)
-        after = max(0.0, *(one.end_s - end_s for one in case.plan.exchanges))
+        after = max((max(0.0, one.end_s - end_s) for one in case.plan.exchanges), default=0.0)
         for work in (work for work in works if sum(work) >= most * (1.0 - EXACT)):
             derived = (*work[:4], idle - waiting, waiting, work[4] + after)
             stated = (

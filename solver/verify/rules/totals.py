@@ -107,7 +107,7 @@ def cost(case: Case) -> Iterator[Finding]:
 def speed_of_light(case: Case) -> Iterator[Finding]:
     """FLOPs over peak: no plan beats it on its GPUs, and the stated one is between all usable GPUs and those used."""
     stated, used = case.plan.proof.speed_of_light_s, _light_s(case)
-    usable = usable_light_s(case)
+    usable = min(usable_light_s(case), used)
     if exceeds(used, case.plan.metrics.iteration_s):
         yield Finding("proof", f"iteration {case.plan.metrics.iteration_s:.9g} s is faster than light, {used:.9g} s")
     if exceeds(stated, used) or exceeds(usable, stated):

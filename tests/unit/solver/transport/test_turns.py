@@ -14,7 +14,7 @@ from solver.evaluation import draft
 from solver.planner import plan
 from solver.verify.case import Case
 from solver.verify.joint_replay import joint_replay
-from solver.verify.judge import judge
+from solver.verify.judge import LIMITS, judge
 from solver.verify.sendings import stated_hops
 from tests.build_costs import Forgery, Routes
 from tests.build_job import FIXED, job
@@ -115,7 +115,7 @@ def test_the_judge_accepts_turns_and_the_joint_replay_keeps_their_pace():
     waiting = build_plan(request, routes=ONE_ROUTE, forgery=Forgery(**how))
     found = build_plan(request, routes=ONE_ROUTE, forgery=Forgery(**how, staggered=True))
     for one in (waiting, found):
-        assert judge(request, one).violations == ()
+        assert judge(request, one, rules=LIMITS).violations == ()
     assert found.timelines[0].end_s < waiting.timelines[0].end_s
     again = joint_replay(request, found)
     assert again.route_end_s == pytest.approx({"across": found.timelines[0].end_s}, rel=1e-9)

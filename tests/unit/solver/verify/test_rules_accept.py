@@ -8,7 +8,7 @@ import pytest
 
 from models.plan import Degrees, Plan
 from models.request import PlanRequest
-from solver.verify.judge import judge
+from solver.verify.judge import LIMITS, judge
 from tests.build_costs import CROSSED, INSIDE, MARGIN, Forgery
 from tests.build_plan import build_plan
 from tests.build_request import GPU, build_request, cluster, link, pool, workload
@@ -20,7 +20,7 @@ JUST_BELOW = 0.999 / MARGIN
 
 def objections(request: PlanRequest, plan: Plan) -> set[str]:
     """Names of the rules that object."""
-    return {one.rule for one in judge(request, plan).violations}
+    return {one.rule for one in judge(request, plan, rules=LIMITS).violations}
 
 
 def check_built(*, objected: set[str], request: PlanRequest | None = None, **built: Any) -> None:
