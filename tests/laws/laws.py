@@ -19,7 +19,7 @@ from solver.evaluation.report import draft_cross_building_bytes, plan_of
 from solver.objective import Goal, least_crossing_bytes
 from solver.planner import validate
 from solver.search.incumbent import Incumbent
-from solver.space.bounds import cheap_bounds, lower_bounds, speed_of_light_s
+from solver.space.bounds import lower_bounds, speed_of_light_s
 from solver.space.outlook import outlook
 from solver.verify.judge import judge
 from tests.laws import changes, hand
@@ -89,13 +89,12 @@ def no_bound_is_above_a_draft_of_its_configuration(trial: Trial) -> Iterator[Bre
         return
     context, rows = trial.context, sorted({one.row for one in trial.drawn})
     space = trial.space.take(np.array(rows))
-    cheap_s, ahead_s = cheap_bounds(context, space), outlook(context, space).bound_s
-    bounds = lower_bounds(context, space)
+    ahead_s, bounds = outlook(context, space).bound_s, lower_bounds(context, space)
     weigh, dice = Incumbent(context, Goal.of(context)).value_of, trial.dice("bounds")
     for place, row in enumerate(rows):
         some = [one for one in trial.drawn if one.row == row]
         own = some[0].configuration
-        known = {"cheap": cheap_s[place], "outlook": ahead_s[place], "lower": bounds.iteration_s[place]}
+        known = {"outlook": ahead_s[place], "lower": bounds.iteration_s[place]}
         known["speed of light"] = speed_of_light_s(context)
         known["sharper"] = sharper_bound_s(context, own, dice.pick(UNTIL) * min(one.draft.iteration_s for one in some))
         if own.layer_split == "even":
