@@ -69,19 +69,25 @@ def _judged(trial: Trial) -> Iterator[tuple[Any, Any]]:
     weigh = Incumbent(trial.context, Goal.of(trial.context)).value_of
     valid = [one.draft for one in trial.drawn if weigh(one.draft) < float("inf")]
     sample = trial.dice("judged").some(valid)[:JUDGED] if valid else []
-    proof = Proof(
-        lower_bound_s=0.0,
-        relative_gap=1.0,
-        status="feasible",
-        speed_of_light_s=speed_of_light_s(trial.context),
+    for found in sample:
+        trial.counts["plans judged"] += 1
+        yield found, judge(trial.request, plan_of(trial.context, found, _modest_proof(trial, found.iteration_s)))
+
+
+def _modest_proof(trial: Trial, time_s: float) -> Proof:
+    """What can be said of a draft that nobody searched for: it is no faster than light."""
+    light_s = speed_of_light_s(trial.context)
+    gap = max(0.0, 1.0 - light_s / time_s)
+    return Proof(
+        lower_bound_s=time_s * (1.0 - gap),
+        relative_gap=gap,
+        status="optimal" if gap <= trial.request.options.relative_gap else "feasible",
+        speed_of_light_s=light_s,
         num_configurations=len(trial.space),
         num_pruned=0,
         num_explored=0,
         proven=PROVEN[trial.request.objective.kind],
     )
-    for found in sample:
-        trial.counts["plans judged"] += 1
-        yield found, judge(trial.request, plan_of(trial.context, found, proof))
 
 
 def no_bound_is_above_a_draft_of_its_configuration(trial: Trial) -> Iterator[Breach]:
