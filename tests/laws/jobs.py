@@ -123,6 +123,9 @@ def profile(dice: Dice, gpus: list[str]) -> Json:
         "weight_grad_s": float(f"{forward * dice.log(0.1, 2.0):.3e}"),
         "activation_bytes": dice.log(1e5, 5e9),
     }
+    for degree in ("cp", "ep"):
+        if dice.chance(0.2):
+            found[degree] = dice.pick((1, 2))
     if dice.chance(0.3):
         found["recompute"] = dice.pick(("selective", "full"))
     if dice.chance(0.3):

@@ -11,15 +11,15 @@ import numpy as np
 
 from models.outcome import Infeasible, NotFound, Outcome, Planned
 from models.plan import Plan, Proof
-from models.request import PlanRequest
+from models.request import Objective, PlanRequest
 from solver.context import Context
-from solver.cost.columns import columns_of
 from solver.evaluation.relaxation import relaxed_bound_s, sharper_bound_s
 from solver.evaluation.report import draft_cross_building_bytes, plan_of
-from solver.objective import Goal, least_crossing_bytes
+from solver.objective import Goal
 from solver.planner import validate
+from solver.search.answer import PROVEN
 from solver.search.incumbent import Incumbent
-from solver.space.bounds import cheap_bounds, lower_bounds, speed_of_light_s
+from solver.space.bounds import lower_bounds, speed_of_light_s
 from solver.space.outlook import outlook
 from solver.verify.judge import judge
 from tests.laws import changes, hand
@@ -31,6 +31,7 @@ SLACK = 1.0 + 1e-9
 CLOSE = 1e-6
 SHORT_S, OVERRUN_S = 2.0, 1.0
 JUDGED = 4  # of the random drafts of a request
+TRAFFIC = Goal(Objective(kind="least_cross_building_traffic", target_iteration_s=1.0), 1.0, priced=False)
 UNTIL = (1.0, 4.0)  # times a draft's own time: how far a bound is sharpened
 
 
@@ -68,19 +69,25 @@ def _judged(trial: Trial) -> Iterator[tuple[Any, Any]]:
     weigh = Incumbent(trial.context, Goal.of(trial.context)).value_of
     valid = [one.draft for one in trial.drawn if weigh(one.draft) < float("inf")]
     sample = trial.dice("judged").some(valid)[:JUDGED] if valid else []
-    proof = Proof(
-        lower_bound_s=0.0,
-        relative_gap=1.0,
-        status="feasible",
-        speed_of_light_s=speed_of_light_s(trial.context),
+    for found in sample:
+        trial.counts["plans judged"] += 1
+        yield found, judge(trial.request, plan_of(trial.context, found, _modest_proof(trial, found.iteration_s)))
+
+
+def _modest_proof(trial: Trial, time_s: float) -> Proof:
+    """What can be said of a draft that nobody searched for: it is no faster than light."""
+    light_s = speed_of_light_s(trial.context)
+    gap = max(0.0, 1.0 - light_s / time_s)
+    return Proof(
+        lower_bound_s=time_s * (1.0 - gap),
+        relative_gap=gap,
+        status="optimal" if gap <= trial.request.options.relative_gap else "feasible",
+        speed_of_light_s=light_s,
         num_configurations=len(trial.space),
         num_pruned=0,
         num_explored=0,
-        proven="",
+        proven=PROVEN[trial.request.objective.kind],
     )
-    for found in sample:
-        trial.counts["plans judged"] += 1
-        yield found, judge(trial.request, plan_of(trial.context, found, proof))
 
 
 def no_bound_is_above_a_draft_of_its_configuration(trial: Trial) -> Iterator[Breach]:
@@ -89,13 +96,13 @@ def no_bound_is_above_a_draft_of_its_configuration(trial: Trial) -> Iterator[Bre
         return
     context, rows = trial.context, sorted({one.row for one in trial.drawn})
     space = trial.space.take(np.array(rows))
-    cheap_s, ahead_s = cheap_bounds(context, space), outlook(context, space).bound_s
-    bounds = lower_bounds(context, space)
+    ahead_s, bounds = outlook(context, space).bound_s, lower_bounds(context, space)
     weigh, dice = Incumbent(context, Goal.of(context)).value_of, trial.dice("bounds")
+    least_bytes = TRAFFIC.sizes(context, space)
     for place, row in enumerate(rows):
         some = [one for one in trial.drawn if one.row == row]
         own = some[0].configuration
-        known = {"cheap": cheap_s[place], "outlook": ahead_s[place], "lower": bounds.iteration_s[place]}
+        known = {"outlook": ahead_s[place], "lower": bounds.iteration_s[place]}
         known["speed of light"] = speed_of_light_s(context)
         known["sharper"] = sharper_bound_s(context, own, dice.pick(UNTIL) * min(one.draft.iteration_s for one in some))
         if own.layer_split == "even":
@@ -104,20 +111,20 @@ def no_bound_is_above_a_draft_of_its_configuration(trial: Trial) -> Iterator[Bre
             yield Breach("memory", f"does not fit, yet takes {some[0].draft.iteration_s:.9g} s: {own}")
         for one in some:
             yield from _below_a_bound(context, one, known, weigh(one.draft))
+            sent = draft_cross_building_bytes(context, one.draft)
+            if least_bytes[place] > sent * SLACK:
+                yield Breach("traffic", f"{least_bytes[place]:.9g} above {sent:.9g} B: {own}")
 
 
 def _below_a_bound(context: Context, one: Drawn, known: Mapping[str, float], value: float) -> Iterator[Breach]:
-    """A draft faster than a bound of its configuration, sending less than it must, or worth more than it can."""
-    goal, columns, time_s = Goal.of(context), columns_of(one.configuration), one.draft.iteration_s
+    """A draft faster than a bound of its configuration, or cheaper than that time at the least price."""
+    goal, time_s = Goal.of(context), one.draft.iteration_s
     where = f"{one.configuration} on {one.draft.candidate.routes}"
     for name, bound_s in known.items():
         if bound_s > time_s * SLACK:
             yield Breach(name, f"{bound_s:.9g} above {time_s:.9g} s: {where}")
-    sent, least = draft_cross_building_bytes(context, one.draft), float(least_crossing_bytes(context, columns)[0])
-    if least > sent * SLACK:
-        yield Breach("traffic", f"{least:.9g} above {sent:.9g} B: {where}")
     most_s = min(float(max(known.values())), time_s)
-    bound = goal.value(most_s, float(goal.sizes(context, columns)[0]))
+    bound = goal.value(most_s, float(one.configuration.degrees.num_gpus))
     if goal.objective.kind == "cost_per_token" and bound > value * SLACK:
         yield Breach("cost", f"{bound:.9g} above {value:.9g}: {where}")
 

@@ -82,7 +82,7 @@ def constraints(dice: Dice, document: Json) -> Json:
 
 def allowed(dice: Dice, request: PlanRequest) -> Json:
     """Degrees that are fixed or left to a few values, mostly such as divide what they have to."""
-    share = dice.pick((0.0, 0.1, 0.2, 0.35))
+    share = dice.pick((0.05, 0.25, 0.4, 0.5))
     divided, found = _divided(request), dict[str, Any]()
     for name, values in DEGREES.items():
         whole = divided.get(name)

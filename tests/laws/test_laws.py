@@ -1,0 +1,110 @@
+"""A fixed slice of the campaign, and proofs that the generator is broad and that the laws convict."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from models.cluster import GpuType, Link, Place, Pool, Uplink
+from models.request import AllowedDegrees, Constraints, Objective, Options, PlanRequest
+from models.workload import Architecture, LayerProfile, MixtureOfExperts, Optimizer, Workload
+from tests.laws import laws
+from tests.laws.campaign import RAISES, Campaign
+from tests.laws.requests import random_request
+from tests.laws.shrink import shrunk
+from tests.laws.trial import Trial, is_valid
+
+SEED = 14
+NUM_REQUESTS = 40  # about a minute on one core; campaigns take thousands
+NUM_GENERATED = 400
+SILENT = {"source"}
+SAID = (
+    *(PlanRequest, Workload, Architecture, MixtureOfExperts, Optimizer, LayerProfile, Place, Uplink, Pool, GpuType),
+    *(Link, Constraints, AllowedDegrees, Objective, Options),
+)
+
+
+@pytest.fixture(scope="module")
+def documents() -> list[dict[str, Any]]:
+    """Random requests."""
+    return [random_request(f"{SEED}/{number}") for number in range(NUM_GENERATED)]
+
+
+@pytest.mark.parametrize("number", range(NUM_REQUESTS))
+def test_no_law_is_broken(number: int) -> None:
+    found = Campaign(SEED, shrink_s=0.0, timed=False).run(number)
+    assert not found, "\n".join(f"{one.law}: {one.what}: {one.detail}" for one in found)
+
+
+def test_every_generated_request_is_valid(documents: list[dict[str, Any]]) -> None:
+    assert all(map(is_valid, documents))
+
+
+def test_a_seed_is_a_request() -> None:
+    assert random_request("3/5") == random_request("3/5") != random_request("3/6")
+
+
+def test_the_generator_says_everything_that_a_request_can_say(documents: list[dict[str, Any]]) -> None:
+    said = Counter[tuple[type, str]]()
+    for document in documents:
+        _count(PlanRequest.model_validate(document), said)
+    wanted = {(model, name) for model in SAID for name in model.model_fields if name not in SILENT}
+    assert sorted(f"{model.__name__}.{name}" for model, name in wanted - set(said)) == []
+
+
+def _count(value: Any, said: Counter[tuple[type, str]]) -> None:
+    """Fields that were set in a value and in all that it holds."""
+    if isinstance(value, BaseModel):
+        for name in value.model_fields_set:
+            said[type(value), name] += 1
+            _count(getattr(value, name), said)
+    elif isinstance(value, tuple | list):
+        for one in value:
+            _count(one, said)
+
+
+def test_the_generator_reaches_what_broke_before(documents: list[dict[str, Any]]) -> None:
+    requests = [PlanRequest.model_validate(one) for one in documents]
+    places = [[pool.place for pool in one.cluster.pools] for one in requests]
+    reached = {
+        "two pools in a place": sum(len(set(one)) < len(one) for one in places),
+        "two types in a cluster": sum(len({pool.gpu.name for pool in one.cluster.pools}) > 1 for one in requests),
+        "two technologies": sum(len({link.technology for link in one.cluster.links}) > 1 for one in requests),
+        "failed planes": sum(any(link.num_failed_planes for link in one.cluster.links) for one in requests),
+        "measured layers": sum(bool(one.workload.layer_profiles) for one in requests),
+        "an own stack": sum(not isinstance(one.options.stack_profile, str) for one in requests),
+        "experts": sum(one.workload.architecture.moe is not None for one in requests),
+        "a target": sum(one.objective.target_iteration_s is not None for one in requests),
+        "pins": sum(bool(one.constraints.pins) for one in requests),
+    }
+    assert {name: count for name, count in reached.items() if count < NUM_GENERATED // 50} == {}
+
+
+def test_a_false_bound_is_convicted_and_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(laws, "speed_of_light_s", lambda _: 1e9)
+    law = laws.no_bound_is_above_a_draft_of_its_configuration
+    number = next(n for n in range(NUM_GENERATED) if Trial(random_request(f"{SEED}/{n}"), f"{SEED}/{n}").drawn)
+    ours = Campaign(SEED, shrink_s=3.0)
+    found = ours.run(number, law.__name__)
+    assert [(one.law, one.what) for one in found] == [(law.__name__, "speed of light")]
+    assert len(str(found[0].document)) < len(str(random_request(f"{SEED}/{number}")))
+    assert ours.counts["findings"] == 1
+
+
+def test_what_is_raised_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("on purpose")
+
+    monkeypatch.setattr("tests.laws.trial.plan", broken)
+    found = Campaign(SEED, shrink_s=0.0, timed=False).run(0)
+    assert {one.law for one in found} == {RAISES}
+
+
+def test_shrinking_keeps_what_fails_and_drops_the_rest() -> None:
+    document = random_request("1/1")
+    least = shrunk(document, lambda one: is_valid(one) and len(one["cluster"]["pools"]) >= 1, goes_on=lambda: True)
+    assert len(least["cluster"]["pools"]) == len(least["cluster"]["places"]) == 1
+    assert "constraints" not in least
