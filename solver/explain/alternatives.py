@@ -73,11 +73,13 @@ def _rank(pair: tuple[float, Draft]) -> tuple[float, float]:
 
 def alternatives(kinds: Kinds, plan: Plan, best: Draft, value: float) -> tuple[Alternative, ...]:
     """Up to five drafts that differ from the plan and from each other in what crosses, how the pipeline folds, how the
-    state is sharded, how layers are shared out, or in two degrees; best first.
+    state is sharded, how layers are shared out, or in two degrees; best first. A draft that is better than the plan was
+    not judged, for lack of time: it is no plan and is left out.
     """
     taken = [_traits(best.candidate.configuration, plan.placement.crossing)]
     chosen = []
-    for other_value, found in kinds.ranked():
+    judged = (pair for pair in kinds.ranked() if _rank(pair) >= _rank((value, best)))
+    for other_value, found in judged:
         traits = _traits(found.candidate.configuration, kinds.crossing(found))
         if found is not best and all(_differ(traits, one) for one in taken):
             taken.append(traits)

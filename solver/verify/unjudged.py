@@ -38,6 +38,7 @@ def _fields(case: Case) -> Iterator[tuple[str, str]]:
     yield "/baselines", RIVAL
     yield "/alternatives", RIVAL
     yield "/one_building_s", "its schedule is not stated; only that it lies between the speed of light and the plan"
+    yield "/notes", "what the search says of its own answer, in words"
     if _recomputes_nothing(case):
         yield "/configuration/recompute", "none and selective are the same here: attention keeps nothing to recompute"
     yield from _policy(case)

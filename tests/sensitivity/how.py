@@ -97,13 +97,6 @@ TRANSPORT = (
     edit("no choice for the exchange across", "transport-complete", transport=lambda old: old[:-1]),
     edit("no choice for tensor parallelism", "transport-complete", transport=lambda old: old[1:]),
     edit("a collective that tp never does", "transport-meaningful", **{TP + "collective": "all_to_all"}),
-    edit(
-        "unsupported load balancing",
-        "transport-supported",
-        **{PP_ACROSS + "load_balancing": "spray", PP_ACROSS + "reliability": "selective_repeat"},
-    ),
-    edit("recovery that receivers lack", "transport-supported", **{DP_ACROSS + "reliability": "selective_repeat"}),
-    edit("too many queue pairs", "transport-limits", **{DP_ACROSS + "num_queue_pairs": 4096}),
     edit("a member faster than its card", "transport-rate", **{DP_ACROSS + "effective_bytes_per_s": 9e10}),
     edit("a rate that the window does not fill", "transport-rate", **{DP_ACROSS + "num_outstanding": 1}),
     edit("half a message", "transport-message", **{PP_ACROSS + "message_bytes": lambda old: old / 2}),
