@@ -43,8 +43,8 @@ class Comparison:
         if not considered.any():
             return "the request allows no configuration that it considers"
         if considered[self.frontier.rows].any():
-            return "no time was left to try it"
+            return "the search ended before its turn"
         if self.frontier.is_pending(considered):
-            return "no time was left to look for a configuration that fits into memory"
+            return "the search ended before it knew a configuration for it that fits into memory"
         may_be_late = " and may reach the target" if self.frontier.goal.has_target else ""
         return f"no configuration that it considers fits into memory{may_be_late}"

@@ -122,7 +122,7 @@ def test_a_plan_that_carries_less_says_so() -> None:
                              transport=[], link_loads=[], assumptions=[], exchanges=[])  # fmt: skip
     page = read(report_html(bare, None))
     notes = " ".join(one.whole_text for one in page.every("p", class_="note"))
-    for words in ("does not carry alternatives", "does not carry the course", "was not computed", "No other way",
+    for words in ("does not carry alternatives", "does not carry the course", "was not determined", "No other way",
                   "No communicator", "states no assumptions"):  # fmt: skip
         assert words in notes
     assert [one.attributes["id"] for one in page.every("section")] == SECTIONS
