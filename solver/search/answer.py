@@ -86,7 +86,7 @@ class Answer:
         """The incumbent with the proof and the baselines as they stand."""
         assert self.best.draft is not None
         assert self.best.plan is not None
-        baselines = tuple(baseline_of(tried, self.best.draft.iteration_s) for tried in self.tried)
+        baselines = tuple(baseline_of(self.context, tried, self.best.draft.iteration_s) for tried in self.tried)
         proof = self.proof(self.best.draft, self.best.value)
         return self.best.plan.model_copy(update={"proof": proof, "baselines": baselines})
 
@@ -96,7 +96,7 @@ class Answer:
         plan = self.current_plan()
         return plan.model_copy(
             update={
-                "alternatives": alternatives(self.kinds, plan, self.best.draft, self.best.value),
+                "alternatives": alternatives(self.context, self.kinds, plan, self.best.draft, self.best.value),
                 "convergence": self._history.points(),
                 "one_building_s": one_building_s(self.context, self.best.draft, scheduler),
             }

@@ -111,8 +111,11 @@ class ExchangeWays:
 
     def rate_bytes_per_s(self, stage: int, step: ExchangeStep) -> float:
         """Payload rate of one connection of a stated transport."""
-        path = self.facts(self.step_between(stage, step))
-        return connection_rate_bytes_per_s(option_of(step.connection), self.wire(stage, path, step.connection))
+        return self.connection_bytes_per_s(stage, self.facts(self.step_between(stage, step)), step.connection)
+
+    def connection_bytes_per_s(self, stage: int, path: PathFacts, connection: Connection) -> float:
+        """Payload rate of one connection over a path."""
+        return connection_rate_bytes_per_s(option_of(connection), self.wire(stage, path, connection))
 
     def step_between(self, stage: int, transport: ExchangeStep) -> MessageSplit:
         """The step of the ring that a transport is for."""
