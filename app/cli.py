@@ -99,7 +99,14 @@ def schedule(context: typer.Context, problem: File, out: OutFile = None) -> None
 
 
 @cli.command()
-def verify(context: typer.Context, request: Source, plan_file: Annotated[str, typer.Argument(metavar="PLAN")]) -> None:
+def verify(
+    context: typer.Context,
+    request: Source,
+    plan_file: Annotated[str, typer.Argument(metavar="PLAN")],
+    deep: Annotated[
+        bool, typer.Option(help="Also time rivals and random configurations with pipelines of its own.")
+    ] = False,
+) -> None:
     """Judge a plan, whoever made it; exit code 3 when the judge rejects it."""
     from app.documents import canonical, read_plan, read_request
     from app.jobs.child import Task
@@ -110,7 +117,8 @@ def verify(context: typer.Context, request: Source, plan_file: Annotated[str, ty
 
     settings = _settings(context)
     documents = (canonical(read_request(read_source(request))), canonical(read_plan(read_source(plan_file))))
-    task = Task("evaluate", settings.solvers.judge, documents, settings.child_memory_bytes)
+    judge = settings.solvers.deep_judge if deep else settings.solvers.judge
+    task = Task("evaluate", judge, documents, settings.child_memory_bytes)
     verdict = Verdict.model_validate_json(answer_of(task, settings, ERR))
     print_verdict(OUT, verdict)
     raise typer.Exit(ExitCode.PLANNED if verdict.accepted else ExitCode.INFEASIBLE)

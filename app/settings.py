@@ -48,6 +48,7 @@ class Solvers(BaseModel):
     lint: str = "solver.lint:lint"
     validate_request: str = "solver.planner:validate"
     judge: str = "solver.verify.judge:judge"
+    deep_judge: str = "solver.verify.deep.judge:deep_judge"
     replay: str = "solver.verify.joint_replay:joint_replay"
     calibrate: str = "app.jobs.calibration:calibration"
     schedule: str = "solver.cpsat.solve:solve_pipeline"

@@ -273,6 +273,10 @@ class Baseline(Frozen):
     )
     speed_up: Ratio | None = Field(None, description="Its time over ours.", examples=[1.1])
     reason: str = Field("", max_length=400, description="Why it has no plan, if so.", examples=[""])
+    configuration: Configuration | None = Field(
+        None, description="Its best configuration, so that anyone can time it again.", examples=[None]
+    )
+    routes: tuple[Route, ...] = Field((), description="Where its replicas are.", examples=[[]])
 
 
 class Alternative(Frozen):
@@ -293,6 +297,10 @@ class Alternative(Frozen):
         description="What costs it the difference, largest part first.",
         examples=["bubble +0.21 s, data parallel +0.05 s"],
     )
+    configuration: Configuration | None = Field(
+        None, description="All of its configuration, so that anyone can time it again.", examples=[None]
+    )
+    routes: tuple[Route, ...] = Field((), description="Where its replicas are.", examples=[[]])
 
 
 class ConvergencePoint(Frozen):

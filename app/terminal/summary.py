@@ -225,6 +225,8 @@ def print_verdict(console: Console, verdict: Verdict) -> None:
     """What the judge says."""
     if verdict.accepted:
         console.print(f"[bold green]Accepted[/] by the judge; {len(verdict.rules_checked)} rules checked.")
+        for one in verdict.unjudged:
+            console.print(f"  not judged: [bold]{escape(one.pointer)}[/] {escape(one.reason)}", highlight=False)
         return
     console.print(f"[bold red]Rejected[/] by the judge: {len(verdict.violations)} violations.")
     for violation in verdict.violations[:20]:

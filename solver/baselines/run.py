@@ -24,6 +24,7 @@ from solver.evaluation.by_type import typed_placements
 from solver.evaluation.candidate import Candidate, configuration_of
 from solver.evaluation.draft import Draft, draft
 from solver.evaluation.places import Pattern, pure_placements
+from solver.evaluation.where import placement_of
 from solver.space.enumerate import Space
 
 NUM_TRIED, NUM_SHAPES, MOST_ROWS = 24, 200, 20_000
@@ -167,7 +168,7 @@ def _exchange_s(context: Context, space: Space, rows: npt.NDArray[np.int64]) -> 
     return size / cut.bytes_per_s
 
 
-def baseline_of(tried: Tried, iteration_s: float) -> Baseline:
+def baseline_of(context: Context, tried: Tried, iteration_s: float) -> Baseline:
     """The row of the plan's comparison table."""
     time_s = None if tried.best is None else tried.best.iteration_s
     return Baseline(
@@ -176,4 +177,6 @@ def baseline_of(tried: Tried, iteration_s: float) -> Baseline:
         iteration_s=time_s,
         speed_up=None if time_s is None else time_s / iteration_s,
         reason=tried.reason,
+        configuration=None if tried.best is None else tried.best.candidate.configuration,
+        routes=() if tried.best is None else placement_of(context, tried.best.candidate).routes,
     )

@@ -12,7 +12,7 @@ from solver.context import Context
 from solver.evaluation.candidate import pipeline_shape
 from solver.evaluation.draft import Draft
 from solver.evaluation.report import time_of
-from solver.evaluation.where import crossing_of
+from solver.evaluation.where import crossing_of, placement_of
 
 MAX_ALTERNATIVES = 5
 MAX_KEPT = 40
@@ -71,7 +71,7 @@ def _rank(pair: tuple[float, Draft]) -> tuple[float, float]:
     return value, found.iteration_s
 
 
-def alternatives(kinds: Kinds, plan: Plan, best: Draft, value: float) -> tuple[Alternative, ...]:
+def alternatives(context: Context, kinds: Kinds, plan: Plan, best: Draft, value: float) -> tuple[Alternative, ...]:
     """Up to five drafts that differ from the plan and from each other in what crosses, how the pipeline folds, how the
     state is sharded, how layers are shared out, or in two degrees; best first. A draft that is better than the plan was
     not judged, for lack of time: it is no plan and is left out.
@@ -83,7 +83,8 @@ def alternatives(kinds: Kinds, plan: Plan, best: Draft, value: float) -> tuple[A
         traits = _traits(found.candidate.configuration, kinds.crossing(found))
         if found is not best and all(_differ(traits, one) for one in taken):
             taken.append(traits)
-            chosen.append(_alternative(found, kinds.crossing(found), plan.time, other_value / value if value else 1.0))
+            ratio = other_value / value if value else 1.0
+            chosen.append(_alternative(context, found, kinds.crossing(found), plan.time, ratio))
         if len(chosen) == MAX_ALTERNATIVES:
             break
     return tuple(chosen)
@@ -105,7 +106,7 @@ def _differ(one: tuple[Shape, Shape], other: tuple[Shape, Shape]) -> bool:
     return one[0] != other[0] or sum(a != b for a, b in zip(one[1], other[1], strict=True)) >= 2
 
 
-def _alternative(found: Draft, crossing: str, best: TimeBreakdown, ratio: float) -> Alternative:
+def _alternative(context: Context, found: Draft, crossing: str, best: TimeBreakdown, ratio: float) -> Alternative:
     configuration = found.candidate.configuration
     return Alternative.model_validate(
         {
@@ -118,6 +119,8 @@ def _alternative(found: Draft, crossing: str, best: TimeBreakdown, ratio: float)
             "iteration_s": found.iteration_s,
             "slower_by": ratio - 1.0,
             "why_second": why_second(best, time_of(found)),
+            "configuration": configuration,
+            "routes": placement_of(context, found.candidate).routes,
         }
     )
 

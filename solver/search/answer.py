@@ -102,7 +102,8 @@ class Answer:
         """The incumbent with the proof and the baselines as they stand."""
         assert self.best.draft is not None
         assert self.best.plan is not None
-        baselines = tuple(baseline_of(tried, self.best.draft.iteration_s) for tried in self.comparison.tried)
+        tried = self.comparison.tried
+        baselines = tuple(baseline_of(self.context, one, self.best.draft.iteration_s) for one in tried)
         proof = self.proof(self.best.draft, self.best.value)
         return self.best.plan.model_copy(update={"proof": proof, "baselines": baselines})
 
@@ -118,7 +119,7 @@ class Answer:
         undetermined = "" if near.seconds is not None else f"one_building_s is not determined: {near.reason}"
         return plan.model_copy(
             update={
-                "alternatives": alternatives(self.kinds, plan, self.best.draft, self.best.value),
+                "alternatives": alternatives(self.context, self.kinds, plan, self.best.draft, self.best.value),
                 "convergence": self._history.points(),
                 "one_building_s": near.seconds,
                 "notes": tuple(note for note in (assumed, self.best.binding_limit(), undetermined) if note),

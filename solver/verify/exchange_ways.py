@@ -7,7 +7,7 @@ rate that cards, links less the messages' reserve, and the stated transport allo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -85,9 +85,9 @@ class ExchangeWays:
         topology = self.case.network.topology
         return tuple((edges_of(topology, path), path.part) for path in step.paths)
 
-    def alike(self, ring: ExchangeRing) -> list[AlikeSteps]:
+    def alike(self, ring: Sequence[MessageSplit]) -> list[AlikeSteps]:
         """The steps of a ring by kind of path."""
-        steps = (((step.from_place, step.to_place), self.parts(step)) for step in ring.steps)
+        steps = (((step.from_place, step.to_place), self.parts(step)) for step in ring)
         return alike_steps(self.case.network.topology, steps)
 
     def cards_bytes_per_s(self, stage: int) -> float:
@@ -109,10 +109,14 @@ class ExchangeWays:
         member = fabric_of(pool).nic_bytes_per_s * self.case.derived.stack.scale_out_efficiency.value
         return Wire(path, member, connection.num_connections, path.capacity_bytes_per_s)
 
+    def connection_bytes_per_s(self, stage: int, path: PathFacts, connection: Connection) -> float:
+        """Payload rate of one connection over a path."""
+        return connection_rate_bytes_per_s(option_of(connection), self.wire(stage, path, connection))
+
     def path_of(self, stage: int, transport: ExchangeStep) -> PathFacts:
         """The path that a stated transport is for; KeyError where it is for no kind of step of the ring."""
         ends = (transport.from_place, transport.to_place)
-        return {one.narrowest: one.path for one in self.alike(self.ring_of[stage])}[ends]
+        return {one.narrowest: one.path for one in self.alike(self.ring_of[stage].steps)}[ends]
 
     @cached_property
     def _left_bytes_per_s(self) -> list[float]:
@@ -146,7 +150,7 @@ class ExchangeWays:
         num_steps = 2 * (len(ring.steps) - 1)
         slowest_s, delay_s = wire_s, 0.0
         stated = {(one.from_place, one.to_place): one.connection for one in ring.transports}
-        for kind in self.alike(ring):
+        for kind in self.alike(ring.steps):
             connection = stated[kind.narrowest]
             wire, option = self.wire(stage, kind.path, connection), option_of(connection)
             rate = connection_rate_bytes_per_s(option, wire)

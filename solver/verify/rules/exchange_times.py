@@ -54,7 +54,7 @@ def _faults(case: Case, ring: ExchangeRing) -> Iterator[str]:
 
 def _transport_faults(case: Case, ring: ExchangeRing) -> Iterator[str]:
     """Where its transports are not those of the narrowest step of every kind of path, or not on offer there."""
-    paths = {kind.narrowest: kind.path for kind in case.exchanging.alike(ring)}
+    paths = {kind.narrowest: kind.path for kind in case.exchanging.alike(ring.steps)}
     stated = [(one.from_place, one.to_place) for one in ring.transports]
     if sorted(stated) != sorted(paths):
         yield f"transports of {stated}, the narrowest steps of every kind are {sorted(paths)}"

@@ -125,6 +125,11 @@ def rivals_possible(case: Case) -> Iterator[Finding]:
     for one in case.plan.baselines:
         if (one.iteration_s is None) != bool(one.reason):
             yield Finding(f"baseline {one.name}", "has a time or a reason why it has none, not both or neither")
+    for index, other in enumerate(case.plan.alternatives):
+        whole = other.configuration
+        shared = ("degrees", "sharding", "recompute", "family", "layer_split")
+        if whole is not None and any(getattr(other, name) != getattr(whole, name) for name in shared):
+            yield Finding(f"alternative {index}", "is not the configuration that it states")
     names = [one.name for one in case.plan.baselines]
     if len(set(names)) < len(names):
         yield Finding("baselines", "name one twice")

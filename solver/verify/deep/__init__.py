@@ -1,0 +1,1 @@
+"""The judge at its most thorough: pipelines of its own, against which bounds and rivals are held. Knows no search."""

@@ -1,0 +1,133 @@
+"""Bounds and pipelines of the judge's own over the whole space of a request, without any of the search.
+
+Owns a bound that holds for every configuration, and random configurations that are certainly plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from math import inf
+from random import Random
+
+import numpy as np
+
+from models.cluster import Pool
+from models.plan import Configuration, Degrees, Route
+from solver.cost.columns import RECOMPUTE_CODES, ZERO1, columns_from
+from solver.cost.fabric import fabric_of
+from solver.cost.stage import stage_cost
+from solver.verify.case import Case
+from solver.verify.deep.trial import Trial
+from solver.verify.rules import configuration as rules
+
+MOST_MICRO_BATCH = 64
+MOST_GPUS = 1 << 40  # where the request sets no limit
+
+
+def usable_pools(case: Case) -> list[Pool]:
+    """Pools that a plan may use."""
+    forbidden = case.request.constraints.forbidden_places
+    return [
+        pool
+        for pool in case.request.cluster.pools
+        if pool.num_free_gpus and not any(case.is_inside(pool.place, place) for place in forbidden)
+    ]
+
+
+def bound_of_space_s(case: Case) -> float:
+    """No plan is faster than all of its work shared out evenly over all GPUs that may be used.
+
+    A replica of tp x cp GPUs per stage takes t for F, B and W of one micro-batch of b sequences through all layers, the
+    best over experts' degrees, recomputation and GPU types. N GPUs do N / (tp cp) of these at once at most:
+    T >= min over tp, cp, b of (batch / b) t tp cp / N. Gathering and gradients count as free.
+    """
+    workload, constraints = case.request.workload, case.request.constraints
+    architecture, allowed = workload.architecture, constraints.allowed
+    pools = usable_pools(case)
+    num_gpus = min(sum(pool.num_free_gpus for pool in pools), constraints.max_gpus or MOST_GPUS)
+    batch = workload.global_batch_sequences
+    experts = 1 if architecture.moe is None else architecture.moe.num_experts
+    axes = (
+        allowed.tp or _divisors(architecture.attention.num_heads),
+        allowed.cp or _divisors(64),
+        allowed.ep or _divisors(experts),
+        allowed.micro_batch_sequences or [one for one in _divisors(batch) if one <= MOST_MICRO_BATCH],
+        [RECOMPUTE_CODES.index(one) for one in allowed.recompute or RECOMPUTE_CODES],
+    )
+    names = ("tp", "cp", "ep", "micro_batch", "recompute")
+    same = {"pp": 1, "dp": 1, "vpp": 1, "num_microbatches": 1, "sharding": ZERO1, "shard_group": 1}
+    columns = columns_from([same | dict(zip(names, row, strict=True)) for row in product(*axes)])
+    moe = sum(architecture.is_moe_layer(layer) for layer in range(architecture.num_layers))
+    least = inf
+    for pool in pools:
+        cost = stage_cost(
+            case.derived.job,
+            pool.gpu,
+            fabric_of(pool),
+            case.derived.stack,
+            columns,
+            num_dense_layers=architecture.num_layers - moe,
+            num_moe_layers=moe,
+            has_embedding=1,
+            has_logits=1,
+            layer_profiles=workload.layer_profiles,
+        )
+        work = cost.total_s - cost.data_parallel_s
+        least = min(least, float(np.min(work * batch / columns.micro_batch * columns.tp * columns.cp)))
+    return least / num_gpus
+
+
+def _divisors(number: int) -> list[int]:
+    return [one for one in range(1, number + 1) if number % one == 0]
+
+
+def trials(case: Case, random: Random, wanted: int) -> Iterator[Trial]:
+    """Random configurations inside one pool that obey every rule on configurations; none where pins bind places."""
+    constraints = case.request.constraints
+    if constraints.pins or constraints.use_all_gpus:
+        return
+    pools = usable_pools(case)
+    for _ in range(40 * wanted):
+        pool = random.choice(pools)
+        found = _drawn(case, random, pool)
+        if found is None:
+            continue
+        used = found.degrees
+        route = Route(
+            id="r0", places=(pool.place,) * used.pp, pools=(pool.id,) * used.pp, num_replicas=used.dp, first_replica=0
+        )
+        trial = Trial(case.request, case.plan, found, (route,))
+        if not any(True for rule in rules.FAMILY.values() for _ in rule(trial.bare)):
+            yield trial
+            wanted -= 1
+        if not wanted:
+            return
+
+
+def _drawn(case: Case, random: Random, pool: Pool) -> Configuration | None:
+    """One configuration of one chunk per rank whose numbers divide, or None."""
+    workload, allowed = case.request.workload, case.request.constraints.allowed
+    gpus = min(pool.num_free_gpus, case.request.constraints.max_gpus or pool.num_free_gpus)
+    layers = workload.architecture.num_layers
+    tp = random.choice(allowed.tp or [one for one in (1, 2, 4, 8) if one <= pool.gpus_per_host])
+    pp = random.choice(allowed.pp or [one for one in (1, 2, 4, 8, 16, 32) if one <= layers])
+    cp, ep = random.choice(allowed.cp or (1,)), random.choice(allowed.ep or (1, 2, 4, 8))
+    size = random.choice(allowed.micro_batch_sequences or (1, 2, 4))
+    replicas = [dp for dp in allowed.dp or range(1, gpus + 1) if tp * cp * pp * dp <= gpus]
+    replicas = [dp for dp in replicas if workload.global_batch_sequences % (dp * size) == 0]
+    if not replicas or layers < pp or 1 not in (allowed.vpp or (1,)):
+        return None
+    dp = max(replicas)
+    sharding = random.choice([one for one in allowed.sharding or ("zero1",) if one in ("zero1", "ddp")] or ["zero1"])
+    few, more = divmod(layers, pp)
+    spread = [few] * (pp - more) + [few + 1] * more
+    return Configuration(
+        degrees=Degrees(tp=tp, cp=cp, ep=ep, pp=pp, dp=dp),
+        micro_batch_sequences=size,
+        num_microbatches=workload.global_batch_sequences // (dp * size),
+        sharding=sharding,
+        shard_group_replicas=dp if sharding == "zero1" else 1,
+        recompute=random.choice(allowed.recompute or RECOMPUTE_CODES),
+        layers_per_stage=tuple(sorted(spread, reverse=True)),
+    )
