@@ -6,8 +6,11 @@ from math import gcd
 from typing import Any
 
 from models.request import PlanRequest
-from models.stack import Constant, StackProfile
+from models.stack import DIVISORS, Constant, StackProfile
 from models.workload import GroupedQueryAttention
+from solver.lint import lint
+from solver.space.enumerate import enumerate_space
+from solver.space.framework import framework_reasons, within_framework
 from tests.laws.clusters import cluster
 from tests.laws.dice import Dice
 from tests.laws.jobs import workload
@@ -43,6 +46,7 @@ def random_request(seed: str) -> Json:
     limits = constraints(dice, document)
     if limits:
         document["constraints"] = limits
+    _open_up(dice, document)
     document["options"] = options(dice)
     document["objective"] = objective(dice, document)
     return document
@@ -55,6 +59,20 @@ def _soften(dice: Dice, document: Json) -> None:
     lacking = any(getattr(pool.gpu, peak, 1.0) is None for pool in read.cluster.pools)
     if lacking and dice.chance(MOSTLY):
         del document["workload"]["precision"]
+
+
+def _open_up(dice: Dice, document: Json) -> None:
+    """Fewer constraints where they leave no configuration: mostly, for a refusal is soon told."""
+    while document.get("constraints") and dice.chance(MOSTLY) and _is_empty(document):
+        limits = document["constraints"]
+        part = limits["allowed"] if limits.get("allowed") else limits
+        del part[dice.pick(sorted(part))]
+
+
+def _is_empty(document: Json) -> bool:
+    read = PlanRequest.model_validate(document)
+    refused = lint(read) or framework_reasons(read)
+    return bool(refused) or not len(enumerate_space(within_framework(read)))
 
 
 def constraints(dice: Dice, document: Json) -> Json:
@@ -162,7 +180,8 @@ def constant(dice: Dice, name: str, usual: float) -> float:
         return dice.pick((0.0, 1e-6, usual * 3, 0.05))
     if "efficiency" in name or name == "expert_gemm_share":
         return dice.pick((0.05, 0.3, 0.6, 1.0, 1.0, 1.6))
-    return float(f"{dice.pick((0.0, 0.25, 0.9, 1.0, 1.5, 4.0)) * (usual or 0.2):.3g}")
+    least = 0.05 if name in DIVISORS else 0.0
+    return float(f"{dice.pick((least, 0.25, 0.9, 1.0, 1.5, 4.0)) * (usual or 0.2):.3g}")
 
 
 def objective(dice: Dice, document: Json) -> Json:

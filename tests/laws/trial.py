@@ -31,7 +31,7 @@ from tests.laws.drafts import Drawn, random_drafts
 
 Json = dict[str, Any]
 MOST_CPU_S = 120.0  # of one law on one request, which usually takes one: what takes longer hangs
-NUM_CONFIGURATIONS = 12  # of a request that random drafts are made of
+NUM_CONFIGURATIONS = 20  # of a request that random drafts are made of
 
 
 @dataclass
