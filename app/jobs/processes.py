@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
+import resource
 import signal
 import sys
 import threading
@@ -35,7 +36,14 @@ def warm_up(modules: Sequence[str] = PRELOADED) -> None:
 
 
 def start(target: Callable[..., None], args: tuple[object, ...]) -> ForkServerProcess:
-    """A process of the fork server's that calls `target`."""
+    """A process of the fork server's that calls `target`. Where that one is killed meanwhile, the next one tries."""
+    try:
+        return _start(target, args)
+    except (EOFError, ConnectionError):
+        return _start(target, args)
+
+
+def _start(target: Callable[..., None], args: tuple[object, ...]) -> ForkServerProcess:
     warm_up()
     process = multiprocessing.get_context("forkserver").Process(target=target, args=args, daemon=True)
     with _hidden_main():
@@ -70,6 +78,13 @@ def settle_in() -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def limit_memory(num_bytes: int) -> None:
+    """Let this process have so much data, or what the system allows if that is less."""
+    _, allowed = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = num_bytes if allowed == resource.RLIM_INFINITY else min(num_bytes, allowed)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
 _START = threading.Lock()

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from app.storage.tables import METADATA, PLANS, SCHEMA
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 # Statements that SQLite and Postgres both understand, by the version they lead to. Whole tables that a version adds
 # need no statement: they are created after the last step.
@@ -33,6 +33,19 @@ STEPS: Mapping[int, tuple[str, ...]] = {
     ),
     # Null: any workflow of the plan may run it, as it was before.
     3: ("ALTER TABLE isthmus_plans ADD COLUMN ticket VARCHAR(60)",),
+    # The queue is these rows alone from here on. What older programs needed to begin a plan is gone, so that one which
+    # still runs begins nothing more; what such programs ran waits again, and their late writes find no running plan.
+    4: (
+        "ALTER TABLE isthmus_plans RENAME COLUMN ticket TO holder",
+        "ALTER TABLE isthmus_plans ADD COLUMN lease INTEGER DEFAULT 0 NOT NULL",
+        "UPDATE isthmus_plans SET holder = NULL, lease = attempt",
+        "UPDATE isthmus_plans SET state = 'queued', revision = revision + 1 WHERE state = 'running'",
+        "ALTER TABLE isthmus_workers ADD COLUMN name VARCHAR(120) DEFAULT '' NOT NULL",
+        "ALTER TABLE isthmus_workers ADD COLUMN beat INTEGER DEFAULT 0 NOT NULL",
+        "DELETE FROM isthmus_workers",
+        "DROP INDEX ix_isthmus_plans_state",
+        "CREATE INDEX ix_isthmus_plans_turn ON isthmus_plans (state, key_id, urgency, id)",
+    ),
 }
 
 
