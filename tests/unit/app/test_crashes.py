@@ -11,8 +11,8 @@ import pytest
 from app.jobs.worker import Worker
 from app.storage.migrations import create_tables
 from app.storage.plans import NewPlan, PlanStore
-from app.storage.workers import WorkerStore
 from app.storage.tables import create_engine
+from app.storage.workers import WorkerStore
 from app.terminal.client import Client
 from tests.unit.app import fake_solver
 from tests.unit.app.programs import HOST, await_, descendants, free_port, program, ready, searching, sqlite, state_of
