@@ -53,7 +53,7 @@ class WorkerStore:
         """Forget a worker that stops in good order; what it still holds waits again."""
         with writing(self._engine) as connection:
             connection.execute(sa.delete(WORKERS).where(WORKERS.c.id == holder))
-            self._queue.take_from(connection, holder, why="its worker left")
+            self._queue.take_from(connection, holder, why="its worker left it behind")
 
     def num_living(self, silent_s: float) -> int:
         """Workers heard of lately: for people to read, no plan changes hands for it."""

@@ -40,6 +40,7 @@ class Promise:
 
     key: str
     kind: int
+    time_limit_s: float
     plan_id: str = ""
     cancelled: bool = False
 
@@ -74,8 +75,9 @@ class Load:
     def _client(self, dice: random.Random) -> None:
         while not self.enough.is_set():
             (kind,) = dice.choices(list(KINDS), list(KINDS.values()))
-            promise = Promise(str(uuid.UUID(int=dice.getrandbits(128))), kind)
-            body = request_for(kind, round(dice.uniform(0.2, 3.0), 2))
+            limit_s = round(dice.uniform(0.2, 3.0), 2)
+            promise = Promise(str(uuid.UUID(int=dice.getrandbits(128))), kind, limit_s)
+            body = request_for(kind, limit_s)
             answer = self._until_answered(dice, "POST", "/v1/plans", body, key=promise.key)
             if answer is None:
                 continue

@@ -145,15 +145,18 @@ def _at_version(folder: Path, version: int, rows: str) -> sa.Engine:
     return create_engine(f"sqlite:///{path}")
 
 
-COLUMNS = "id, state, revision, request, request_digest, created_at, started_at, attempt, worker_id, cancel_requested, num_events"
+COLUMNS = (
+    "id, state, revision, request, request_digest, created_at, started_at, attempt, worker_id, cancel_requested, "
+    "num_events"
+)
 
 
 @pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
 def test_plans_that_waited_or_ran_under_an_older_program_are_carried_over(tmp_path: Path, version: int) -> None:
     request = canonical(PlanRequest.model_validate(request_for(fake_solver.FINDS))).hex()
     rows = "".join(
-        f"INSERT INTO isthmus_plans ({COLUMNS}) VALUES ('{plan}', '{state}', 4, x'{request}', 'd', 1.0, {began}, {attempt},"
-        f" '{worker}', {cancelled}, 1);\n"
+        f"INSERT INTO isthmus_plans ({COLUMNS}) VALUES "
+        f"('{plan}', '{state}', 4, x'{request}', 'd', 1.0, {began}, {attempt}, '{worker}', {cancelled}, 1);\n"
         f"INSERT INTO isthmus_events VALUES ('{plan}', 1, 'state', 1.0, '{{}}');\n"
         for plan, state, began, attempt, worker, cancelled in (
             ("plan_waits", "queued", "NULL", 0, "", 0),
