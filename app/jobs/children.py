@@ -20,12 +20,11 @@ from typing import Literal
 
 from app.jobs.child import OUT_OF_MEMORY, Task, run_child
 from app.jobs.crew import Openings
-from app.jobs.processes import end, kill, start
+from app.jobs.processes import GONE, end, exit_status, kill, start
 
 POLL_S = 0.05
 START_S = 60.0  # a child starts in milliseconds; on a machine with ten times too much to do it took seconds
 STATUS_S = 10.0  # the exit status comes from the fork server, which may be as slow
-GONE = 255  # the status of a process whose fork server is gone, which ends its processes with SIGKILL
 DEFECTS = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}  # nobody sends these
 
 Ending = Literal["answered", "refused", "memory", "crashed", "killed", "timed_out"]
@@ -89,7 +88,7 @@ def _child(task: Task) -> Iterator[tuple[ForkServerProcess, Connection, Openings
         openings.hand_over()
         yield process, ours, openings
     except BaseException:
-        if process is not None and process.pid is not None and process.is_alive():
+        if process is not None and process.pid is not None and exit_status(process, 0.0) is None:
             kill(process.pid)
         raise
     finally:
@@ -183,8 +182,7 @@ class _Watch:
 
     def _ending_of_the_silent(self) -> Ended:
         """How a child ended that closed its pipe without a last word."""
-        self._process.join(STATUS_S)
-        status = self._process.exitcode
+        status = exit_status(self._process, STATUS_S)
         if self._was_killed_by_us or (self._told_at is not None and status == -signal.SIGTERM):
             return self._ended("timed_out")
         if status == OUT_OF_MEMORY:

@@ -14,11 +14,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerProcess
 from types import ModuleType
 
 PRELOADED = ("app.jobs.child", "app.jobs.member", "solver.planner", "solver.verify.judge", "solver.cpsat.solve")
 PR_SET_PDEATHSIG = 1
+GONE = 255  # the status of a process whose fork server is gone, which ends its processes with SIGKILL
 EXIT_S = 0.5  # a process that has answered leaves at once; one that has not is killed
 
 
@@ -51,15 +53,22 @@ def _start(target: Callable[..., None], args: tuple[object, ...]) -> ForkServerP
     return process
 
 
+def exit_status(process: ForkServerProcess, patience_s: float | None = None) -> int | None:
+    """How a process ended: its status, minus a signal's number, or GONE; None when it has not within so long."""
+    wait([process.sentinel], patience_s)
+    with _PROCESSES:
+        return process.exitcode
+
+
 def end(process: ForkServerProcess, patience_s: float = EXIT_S) -> None:
     """Wait so long for a process, then kill it."""
     if process.pid is None:
         return
-    process.join(patience_s)
-    if process.is_alive():
+    if exit_status(process, patience_s) is None:
         kill(process.pid)
-        process.join()
-    process.close()
+        exit_status(process)
+    with _PROCESSES:
+        process.close()
 
 
 def kill(pid: int) -> None:
@@ -87,7 +96,9 @@ def limit_memory(num_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
-_START = threading.Lock()
+# A start looks at every process of this program; two threads that look at one would read its status once, and one of
+# them would read GONE, or wait for what never comes.
+_PROCESSES = threading.Lock()
 
 
 @contextmanager
@@ -97,7 +108,7 @@ def _hidden_main() -> Iterator[None]:
     It looks the script up in `sys.modules`; what a process runs lives in modules of ours and needs nothing of it. So
     a script needs no guard around its main part.
     """
-    with _START:
+    with _PROCESSES:
         main = sys.modules["__main__"]
         sys.modules["__main__"] = ModuleType("__main__")
         try:

@@ -12,12 +12,13 @@ import random
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 from tests.soak.audit import Audit, audit, num_held, stuck_plans
 from tests.soak.fleet import SETTINGS, Fleet, fleet
-from tests.soak.load import Load
+from tests.soak.load import PATIENCE_S, Load
 from tests.unit.app.postgres import postgres
 
 SETTLE_S = 120.0
@@ -41,8 +42,10 @@ def main() -> int:
         _wait(lambda: all(one.is_up for one in ships.members), 120.0)
         load.start()
         _kill_at_random(ships, load, options.kills, options.plans)
-        load.join()
-        _wait(lambda: not stuck_plans(url), SETTLE_S)
+        # What ends by itself is started again until everything has ended: a search can bring its worker down.
+        load.enough.set()
+        _wait(lambda: load.has_ended, 2 * PATIENCE_S, meanwhile=ships.restart_the_dead)
+        _wait(lambda: not stuck_plans(url), SETTLE_S, meanwhile=ships.restart_the_dead)
         if stuck_plans(url):
             ships.ask_what_they_do()
         found = audit(url, load.promises, killed=ships.killed_searches, settings=SETTINGS)
@@ -67,9 +70,10 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _wait(condition: object, limit_s: float) -> None:
+def _wait(condition: Callable[[], bool], limit_s: float, *, meanwhile: Callable[[], None] = lambda: None) -> None:
     deadline = time.monotonic() + limit_s
-    while not condition() and time.monotonic() < deadline:  # type: ignore[operator]
+    while not condition() and time.monotonic() < deadline:
+        meanwhile()
         time.sleep(0.5)
 
 

@@ -137,7 +137,7 @@ class Reasons:
         most_s = promise.time_limit_s + self._settings["soft_grace_s"]
         if end[1] == "killed" and not processes:
             self._nameless.append(row.id)
-        truths = {
+        truths: dict[str, bool] = {
             "killed": not processes or processes[-1] in self._killed,
             "cancelled": promise.cancelled,
             "attempts": row.attempt > self._settings["max_attempts"],

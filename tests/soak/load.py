@@ -66,11 +66,10 @@ class Load:
         for one in self._threads:
             one.start()
 
-    def join(self) -> None:
-        """Wait until every client has ended its last plan."""
-        self.enough.set()
-        for one in self._threads:
-            one.join(timeout=2 * PATIENCE_S)
+    @property
+    def has_ended(self) -> bool:
+        """Whether every client has ended its last plan."""
+        return not any(one.is_alive() for one in self._threads)
 
     def _client(self, dice: random.Random) -> None:
         while not self.enough.is_set():
