@@ -123,9 +123,11 @@ class Reasons:
     def wrong(self, promise: Promise, row: PlanRow, events: Sequence[Event]) -> Iterator[str]:
         """What a plan says of its end and is not so."""
         end = (row.state, str(row.stop_reason))
-        processes = [int(data["message"].split()[1]) for _, kind, _, data in events
-                     if kind == "progress" and str(data.get("message", "")).startswith("process ")]  # fmt: skip
-        self._seen |= set(processes)
+        last = max((number for number, _, _, data in events if data.get("state") == "running"), default=0)
+        named = {number: int(data["message"].split()[1]) for number, kind, _, data in events
+                 if kind == "progress" and str(data.get("message", "")).startswith("process ")}  # fmt: skip
+        self._seen |= set(named.values())
+        processes = sorted({process for number, process in named.items() if number > last})
         if end not in OWN_ENDS[promise.kind] and not self._happened(end, promise, row, processes):
             yield f"kind {promise.kind} ended {end}, attempt {row.attempt}, processes {processes}"
         losses = [data for _, kind, _, data in events if kind == "state" and data.get("reason") in LOSSES]
@@ -138,7 +140,7 @@ class Reasons:
         if end[1] == "killed" and not processes:
             self._nameless.append(row.id)
         truths: dict[str, bool] = {
-            "killed": not processes or processes[-1] in self._killed,
+            "killed": set(processes) <= self._killed,
             "cancelled": promise.cancelled,
             "attempts": row.attempt > self._settings["max_attempts"],
             "time": row.elapsed_s(0.0) >= most_s,
