@@ -44,6 +44,7 @@ STEPS: Mapping[int, tuple[str, ...]] = {
         "ALTER TABLE isthmus_workers ADD COLUMN beat INTEGER DEFAULT 0 NOT NULL",
         "DELETE FROM isthmus_workers",
         "DROP INDEX ix_isthmus_plans_state",
+        "DROP INDEX ix_isthmus_plans_key_state",
         "CREATE INDEX ix_isthmus_plans_turn ON isthmus_plans (state, key_id, urgency, id)",
     ),
 }

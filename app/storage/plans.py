@@ -78,6 +78,8 @@ class NewPlan:
 
 Admit = Callable[[sa.Connection], None]
 
+_INSERT_PLAN, _INSERT_EVENT = sa.insert(PLANS), sa.insert(EVENTS)
+
 _LIGHT = [
     column for column in PLANS.c if column.name not in ("request", "idempotency_key", "worker_id", "holder", "lease")
 ]
@@ -115,29 +117,29 @@ class PlanStore:
         """The same inside a transaction of the caller."""
         now = self._clock()
         plan_id = new_id(now)
-        connection.execute(
-            sa.insert(PLANS).values(
-                id=plan_id,
-                state="queued",
-                revision=1,
-                request=new.request,
-                request_digest=new.request_digest,
-                idempotency_key=scoped_key(new.owner, new.idempotency_key),
-                created_at=now,
-                attempt=0,
-                cancel_requested=False,
-                num_events=1,
-                owner=new.owner,
-                key_id=new.key_id,
-                urgency=new.urgency,
-                parent_id=new.parent_id,
-                study_id=new.study_id,
-                member=new.member,
-                lease=0,
-            )
-        )
+        # Values apart from the statement: SQLAlchemy then builds and compiles it once, not at every submission.
+        row = {
+            "id": plan_id,
+            "state": "queued",
+            "revision": 1,
+            "request": new.request,
+            "request_digest": new.request_digest,
+            "idempotency_key": scoped_key(new.owner, new.idempotency_key),
+            "created_at": now,
+            "attempt": 0,
+            "lease": 0,
+            "cancel_requested": False,
+            "num_events": 1,
+            "owner": new.owner,
+            "key_id": new.key_id,
+            "urgency": new.urgency,
+            "parent_id": new.parent_id,
+            "study_id": new.study_id,
+            "member": new.member,
+        }
+        connection.execute(_INSERT_PLAN, row)
         first = {"plan_id": plan_id, "sequence": 1, "kind": "state", "at": now, "data": b'{"state":"queued"}'}
-        connection.execute(sa.insert(EVENTS).values(first))
+        connection.execute(_INSERT_EVENT, first)
         return plan_id
 
     def get(self, plan_id: str, *, with_outcome: bool = True, owner: str | None = None) -> PlanRow | None:
@@ -206,7 +208,7 @@ class PlanStore:
         """How many queued plans of the same key go first; None once it is not queued."""
         if row.state != "queued":
             return None
-        first = sa.or_(PLANS.c.urgency < row.urgency, sa.and_(PLANS.c.urgency == row.urgency, PLANS.c.id < row.id))
+        first = sa.tuple_(PLANS.c.urgency, PLANS.c.id) < sa.tuple_(row.urgency, row.id)
         query = sa.select(sa.func.count()).where(PLANS.c.state == "queued", PLANS.c.key_id == row.key_id, first)
         with self._engine.connect() as connection:
             return int(connection.execute(query).scalar_one())

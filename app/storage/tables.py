@@ -70,7 +70,6 @@ PLANS = sa.Table(
     sa.Column("headline", sa.LargeBinary),
     sa.Column("holder", sa.String(60)),
     sa.Column("lease", sa.Integer, nullable=False, server_default="0"),
-    sa.Index("ix_isthmus_plans_key_state", "key_id", "state"),
     sa.Index("ix_isthmus_plans_turn", "state", "key_id", "urgency", "id"),
 )
 
