@@ -8,6 +8,7 @@ be left, and a client may cancel. So whoever explores the graph has seen every i
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -228,3 +229,21 @@ def explore(explorer: Explorer, num_faults: int) -> tuple[int, list[str]]:
                 seen.add(after)
                 todo.append(after)
     return len(seen), []
+
+
+def histories(explorer: Explorer, *, num_faults: int, number: int, seed: int) -> list[str]:
+    """What is broken in so many random walks with more faults than can be explored; the first fault found ends it."""
+    dice = random.Random(seed)
+    for _ in range(number):
+        world = World(faults_left=num_faults)
+        while ways := list(explorer.next_states(world)):
+            after = dice.choice(ways)
+            if found := violations(world, after):
+                return found
+            world = after
+            if world.hold.has_ended:
+                break
+            for index, run in enumerate(world.runs):
+                if run.lives and not explorer.alone(world, index).hold.has_ended:
+                    return [f"stuck although {run.name} lives: {world}"]
+    return []

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.storage import lease as steps
 from app.storage.lease import Hold, Silence
-from tests.unit.app.storage.lease_model import Explorer, Rules, explore
+from tests.unit.app.storage.lease_model import Explorer, Rules, explore, histories
 
 
 def test_two_faults_anywhere_lose_double_or_hang_nothing() -> None:
@@ -20,10 +20,19 @@ def test_two_faults_anywhere_lose_double_or_hang_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_four_faults_anywhere_lose_double_or_hang_nothing() -> None:
-    num_states, found = explore(Explorer(), 4)
+def test_three_faults_anywhere_lose_double_or_hang_nothing() -> None:
+    num_states, found = explore(Explorer(), 3)
     assert found == []
-    assert num_states > 50_000
+    assert num_states > 20_000
+
+
+def test_long_histories_with_many_faults_lose_double_or_hang_nothing() -> None:
+    assert histories(Explorer(), num_faults=10, number=60, seed=1) == []
+
+
+@pytest.mark.slow
+def test_very_many_histories_lose_double_or_hang_nothing() -> None:
+    assert histories(Explorer(), num_faults=12, number=5000, seed=2) == []
 
 
 def _unfenced_give_back(hold: Hold, _lease: int, *, counts: bool) -> Hold | None:
