@@ -35,7 +35,3 @@ def configure(level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    # The queue library brings a format of its own unless it finds a handler, and tells every migration at INFO.
-    queue = logging.getLogger("dbos")
-    queue.handlers, queue.propagate = [handler], False
-    queue.setLevel(max(logging.getLevelNamesMapping()[level], logging.WARNING))

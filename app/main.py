@@ -73,7 +73,7 @@ def _lifespan(settings: Settings, registry: CollectorRegistry) -> Any:
         check_openness(settings, service.keys)
         app.state.service = service
         registry.register(health.ServiceCollector(service))
-        worker = Worker(settings, service.engine, service.client) if settings.run_worker else None
+        worker = Worker(settings, service.engine) if settings.run_worker else None
         await run_sync(worker.start if worker is not None else warm_up)
         try:
             yield

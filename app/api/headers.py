@@ -14,8 +14,9 @@ from fastapi import Depends, Header, Request
 from app.api.guard import CALLER
 from app.api.problems import Rejected
 from app.faults import Fault
-from app.jobs.access import LEAST_URGENT, MOST_URGENT, Caller
+from app.jobs.access import LEAST_URGENT, Caller
 from app.jobs.service import PlanService
+from app.storage.queue import MOST_URGENT
 
 _WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,6})\"?\s*(?:$|[,;])", re.IGNORECASE)
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")

@@ -15,9 +15,10 @@ import sqlalchemy as sa
 from app.faults import Fault
 from app.settings import Settings
 from app.storage.keys import SCOPES, KeyRow, KeyStore
+from app.storage.queue import MOST_URGENT
 from app.storage.tables import PLANS
 
-MOST_URGENT, USUAL_URGENCY, STUDY_URGENCY, LEAST_URGENT = 0, 3, 6, 7
+USUAL_URGENCY, STUDY_URGENCY, LEAST_URGENT = 3, 6, 7
 
 
 class Busy(Exception):

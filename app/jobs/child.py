@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import resource
 import signal
 import threading
 import time
@@ -22,12 +21,14 @@ from pydantic import TypeAdapter
 
 from app.faults import Fault, Refused, from_planner_error
 from app.jobs.crew import Crew
-from app.jobs.processes import settle_in
+from app.jobs.processes import limit_memory, settle_in
 from models.errors import PlannerError
 from models.outcome import Outcome, Planned, Progress, Reason
 from models.plan import Plan, Verdict
 from models.request import PlanRequest
 from models.schedule import PipelineProblem, PipelineSchedule, ScheduleProgress
+
+OUT_OF_MEMORY = 5  # the exit status of a child that has not even the memory to say so
 
 OUTCOME: TypeAdapter[Outcome] = TypeAdapter(Outcome)
 REASONS: TypeAdapter[tuple[Reason, ...]] = TypeAdapter(tuple[Reason, ...])
@@ -85,20 +86,28 @@ def run_child(task: Task, pipe: Connection, members: Sequence[Connection] = ()) 
     channel = Channel(pipe, members)
     signal.signal(signal.SIGTERM, lambda _number, _frame: channel.stop())
     threading.Thread(target=channel.watch_parent, daemon=True).start()
-    resource.setrlimit(resource.RLIMIT_DATA, (task.memory_bytes, task.memory_bytes))
-    channel.send("started", b"{}")
     try:
-        channel.send("answer", TASKS[task.kind](task, channel))
-    except PlannerError as error:
-        channel.send("refused", _refusal(from_planner_error(error)))
-    except Refused as refused:
-        channel.send("refused", _refusal(refused.faults[0]))
+        limit_memory(task.memory_bytes)
+        channel.send("started", b"{}")
+        channel.send(*_result(task, channel))
     except MemoryError:
-        channel.send("memory", b"{}")
-    except Exception:
-        channel.send("crashed", _text({"traceback": traceback.format_exc(limit=20)}))
+        os._exit(OUT_OF_MEMORY)
     # Threads of a solver that ignores its limit must not keep this process alive.
     os._exit(0)
+
+
+def _result(task: Task, channel: Channel) -> tuple[str, bytes]:
+    """What the child says last."""
+    try:
+        return "answer", TASKS[task.kind](task, channel)
+    except PlannerError as error:
+        return "refused", _refusal(from_planner_error(error))
+    except Refused as refused:
+        return "refused", _refusal(refused.faults[0])
+    except MemoryError:
+        return "memory", b"{}"
+    except Exception:
+        return "crashed", _text({"traceback": traceback.format_exc(limit=20)})
 
 
 def _refusal(fault: Fault) -> bytes:

@@ -1,6 +1,7 @@
 """Starts child processes and stops them for certain: soft limit, SIGTERM, SIGKILL, and what was left behind.
 
-Owns the watch over one child. Never decides what an ended child means for a plan.
+Owns the watch over one child, and how it ended: by what it said last, or else by its exit status and by what this
+process did to it. Being slow is never taken for being killed. Never decides what an ended child means for a plan.
 """
 
 from __future__ import annotations
@@ -14,14 +15,18 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
 from typing import Literal
 
-from app.jobs.child import Task, run_child
+from app.jobs.child import OUT_OF_MEMORY, Task, run_child
 from app.jobs.crew import Openings
-from app.jobs.processes import end, kill, start
+from app.jobs.processes import GONE, end, exit_status, kill, start
 from app.settings import Settings
 
 POLL_S = 0.05
+START_S = 60.0  # a child starts in milliseconds; on a machine with ten times too much to do it took seconds
+STATUS_S = 10.0  # the exit status comes from the fork server, which may be as slow
+DEFECTS = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}  # nobody sends these
 
 Ending = Literal["answered", "refused", "memory", "crashed", "killed", "timed_out"]
 
@@ -31,7 +36,7 @@ OVERRUN_SHARE = 0.1  # of a long time limit may pass before a child is killed, h
 
 @dataclass(frozen=True)
 class Limits:
-    """When a child is told to stop, and when it is killed; counted from its start."""
+    """When a child is told to stop, and when it is killed; counted from when it says that it has started."""
 
     soft_s: float
     term_grace_s: float
@@ -79,11 +84,12 @@ def run_in_child(
     `on_message` gets every progress and incumbent as it arrives. Once `stop_asked` is true the child has
     `patience_s`, by default `kill_grace_s`, to answer with the best it has.
     """
-    started = time.monotonic()
-    with _child(task) as (pid, pipe, openings):
-        watch = _Watch(pid, pipe, limits, started, patience_s=patience_s)
+    with _child(task) as (process, pipe, openings):
+        watch = _Watch(process, pipe, limits, patience_s=patience_s)
 
         def relay(kind: str, text: bytes) -> None:
+            if kind == "started":
+                watch.start_clock()
             if kind == "member":
                 openings.start(int(text))
             else:
@@ -93,7 +99,7 @@ def run_in_child(
 
 
 @contextmanager
-def _child(task: Task) -> Iterator[tuple[int, Connection, Openings]]:
+def _child(task: Task) -> Iterator[tuple[ForkServerProcess, Connection, Openings]]:
     ours, theirs = Pipe()
     openings = Openings(task.num_members, task.memory_bytes)
     process = None
@@ -101,10 +107,9 @@ def _child(task: Task) -> Iterator[tuple[int, Connection, Openings]]:
         process = start(run_child, (task, theirs, openings.ends))
         theirs.close()
         openings.hand_over()
-        assert process.pid is not None
-        yield process.pid, ours, openings
+        yield process, ours, openings
     except BaseException:
-        if process is not None and process.pid is not None and process.is_alive():
+        if process is not None and process.pid is not None and exit_status(process, 0.0) is None:
             kill(process.pid)
         raise
     finally:
@@ -118,52 +123,65 @@ class _Watch:
     """The watch over one child: relays its messages, tells it to stop, kills it."""
 
     def __init__(
-        self, pid: int, pipe: Connection, limits: Limits, started: float, *, patience_s: Callable[[], float] | None
+        self,
+        process: ForkServerProcess,
+        pipe: Connection,
+        limits: Limits,
+        *,
+        patience_s: Callable[[], float] | None,
     ) -> None:
-        self._pid = pid
+        assert process.pid is not None
+        self._process = process
+        self._pid = process.pid
         self._pipe = pipe
         self._limits = limits
-        self._started = started
+        self._began = time.monotonic()
+        self._late_at = self._began + START_S
         self._told_at: float | None = None
         self._patience_s = patience_s or (lambda: limits.kill_grace_s)
-        self._last: tuple[str, bytes] = ("killed", b"")
         self._best: bytes | None = None
-        hard_s = limits.soft_s + limits.overrun_s
+        self._was_killed_by_us = False
         # A timer of its own, because a child that hangs in the middle of a message blocks the reader.
-        self._timer = threading.Timer(hard_s, self._kill_late)
-        self._timed_out = False
+        self._timer = self._timer_of(START_S + limits.kill_grace_s)
+
+    def start_clock(self) -> None:
+        """The child has started: its limits count from now on."""
+        limits = self._limits
+        self._timer.cancel()
+        self._late_at = time.monotonic() + limits.soft_s + limits.term_grace_s
+        self._timer = self._timer_of(limits.soft_s + limits.term_grace_s + limits.kill_grace_s)
 
     def until_ended(self, on_message: Callable[[str, bytes], None], stop_asked: Callable[[], bool]) -> Ended:
         """Relay until the child has answered or is gone."""
-        self._timer.daemon = True
-        self._timer.start()
         try:
-            while not self._received(on_message):
+            while (said := self._next(on_message))[0] not in _SAID:
                 self._stop_in_time(stop_asked)
         except (EOFError, OSError):
-            # OSError: the child was killed in the middle of a message.
-            self._last = ("timed_out" if self._timed_out else "killed", b"")
+            # OSError: the child ended in the middle of a message.
+            return self._ending_of_the_silent()
         finally:
             self._timer.cancel()
-        return self._ended()
+        kind, text = said
+        if kind == "answer":
+            return Ended("answered", answer=text, elapsed_s=time.monotonic() - self._began, best=self._best)
+        return self._ended(_SAID[kind], text)
 
-    def _received(self, on_message: Callable[[str, bytes], None]) -> bool:
-        """Take one message if there is one; true when it was the last."""
+    def _next(self, on_message: Callable[[str, bytes], None]) -> tuple[str, bytes]:
+        """The next message, if there is one soon; the last one is not passed on."""
         if not self._pipe.poll(POLL_S):
-            return False
+            return "", b""
         kind, _, text = self._pipe.recv_bytes().partition(b"\n")
-        if kind in (b"answer", b"refused", b"memory", b"crashed"):
-            self._last = (kind.decode(), text)
-            return True
-        if kind == b"incumbent":
+        said = kind.decode()
+        if said == "incumbent":
             self._best = text
-        on_message(kind.decode(), text)
-        return False
+        if said not in _SAID:
+            on_message(said, text)
+        return said, text
 
     def _stop_in_time(self, stop_asked: Callable[[], bool]) -> None:
         now = time.monotonic()
         if self._told_at is None:
-            is_late = now - self._started > self._limits.soft_s + self._limits.term_grace_s
+            is_late = now > self._late_at
             if is_late:
                 self._patience_s = lambda: self._limits.kill_grace_s
             if is_late or stop_asked():
@@ -177,15 +195,30 @@ class _Watch:
             self._pipe.send_bytes(b"stop")
             os.kill(self._pid, signal.SIGTERM)
 
+    def _timer_of(self, seconds: float) -> threading.Timer:
+        timer = threading.Timer(seconds, self._kill_late)
+        timer.daemon = True
+        timer.start()
+        return timer
+
     def _kill_late(self) -> None:
-        self._timed_out = True
+        self._was_killed_by_us = True
         kill(self._pid)
 
-    def _ended(self) -> Ended:
-        kind, text = self._last
-        elapsed_s = time.monotonic() - self._started
-        if kind == "answer":
-            return Ended("answered", answer=text, elapsed_s=elapsed_s, best=self._best)
-        endings: dict[str, Ending] = {"refused": "refused", "memory": "memory", "crashed": "crashed",
-                                      "timed_out": "timed_out"}  # fmt: skip
-        return Ended(endings.get(kind, "killed"), detail=text, elapsed_s=elapsed_s, best=self._best)
+    def _ending_of_the_silent(self) -> Ended:
+        """How a child ended that closed its pipe without a last word."""
+        status = exit_status(self._process, STATUS_S)
+        if self._was_killed_by_us or (self._told_at is not None and status == -signal.SIGTERM):
+            return self._ended("timed_out")
+        if status == OUT_OF_MEMORY:
+            return self._ended("memory")
+        if status == GONE or (status is not None and status < 0 and -status not in DEFECTS):
+            return self._ended("killed")
+        return self._ended("crashed", b'{"traceback":"no last word, exit status %d"}' % (status or 0))
+
+    def _ended(self, ending: Ending, detail: bytes = b"") -> Ended:
+        return Ended(ending, detail=detail, elapsed_s=time.monotonic() - self._began, best=self._best)
+
+
+# What a child says last, and how it ended then.
+_SAID: dict[str, Ending] = {"answer": "answered", "refused": "refused", "memory": "memory", "crashed": "crashed"}

@@ -8,16 +8,19 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
+import resource
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerProcess
 from types import ModuleType
 
 PRELOADED = ("app.jobs.child", "app.jobs.member", "solver.planner", "solver.verify.judge", "solver.cpsat.solve")
 PR_SET_PDEATHSIG = 1
+GONE = 255  # the status of a process whose fork server is gone, which ends its processes with SIGKILL
 EXIT_S = 0.5  # a process that has answered leaves at once; one that has not is killed
 
 
@@ -35,7 +38,14 @@ def warm_up(modules: Sequence[str] = PRELOADED) -> None:
 
 
 def start(target: Callable[..., None], args: tuple[object, ...]) -> ForkServerProcess:
-    """A process of the fork server's that calls `target`."""
+    """A process of the fork server's that calls `target`. Where that one is killed meanwhile, the next one tries."""
+    try:
+        return _start(target, args)
+    except (EOFError, ConnectionError):
+        return _start(target, args)
+
+
+def _start(target: Callable[..., None], args: tuple[object, ...]) -> ForkServerProcess:
     warm_up()
     process = multiprocessing.get_context("forkserver").Process(target=target, args=args, daemon=True)
     with _hidden_main():
@@ -43,15 +53,22 @@ def start(target: Callable[..., None], args: tuple[object, ...]) -> ForkServerPr
     return process
 
 
+def exit_status(process: ForkServerProcess, patience_s: float | None = None) -> int | None:
+    """How a process ended: its status, minus a signal's number, or GONE; None when it has not within so long."""
+    wait([process.sentinel], patience_s)
+    with _PROCESSES:
+        return process.exitcode
+
+
 def end(process: ForkServerProcess, patience_s: float = EXIT_S) -> None:
     """Wait so long for a process, then kill it."""
     if process.pid is None:
         return
-    process.join(patience_s)
-    if process.is_alive():
+    if exit_status(process, patience_s) is None:
         kill(process.pid)
-        process.join()
-    process.close()
+        exit_status(process)
+    with _PROCESSES:
+        process.close()
 
 
 def kill(pid: int) -> None:
@@ -72,7 +89,16 @@ def settle_in() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-_START = threading.Lock()
+def limit_memory(num_bytes: int) -> None:
+    """Let this process have so much data, or what the system allows if that is less."""
+    _, allowed = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = num_bytes if allowed == resource.RLIM_INFINITY else min(num_bytes, allowed)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
+# A start looks at every process of this program; two threads that look at one would read its status once, and one of
+# them would read GONE, or wait for what never comes.
+_PROCESSES = threading.Lock()
 
 
 @contextmanager
@@ -82,7 +108,7 @@ def _hidden_main() -> Iterator[None]:
     It looks the script up in `sys.modules`; what a process runs lives in modules of ours and needs nothing of it. So
     a script needs no guard around its main part.
     """
-    with _START:
+    with _PROCESSES:
         main = sys.modules["__main__"]
         sys.modules["__main__"] = ModuleType("__main__")
         try:

@@ -19,8 +19,8 @@ from app.jobs.child import Task
 from app.jobs.children import Ended, Limits, run_in_child
 from app.jobs.crew import crew_size
 from app.settings import Settings
-from app.storage.attempts import AttemptStore
 from app.storage.plans import State, StopReason
+from app.storage.queue import Claim, PlanQueue
 from app.storage.tables import is_outage
 from app.telemetry import TRACER
 from models.outcome import NotFound
@@ -39,23 +39,12 @@ class EndState:
     fault: bytes | None = None
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """One attempt, counted from 1, at the plan of a request; `best` is the plan that an earlier attempt left."""
-
-    plan_id: str
-    number: int
-    request: bytes
-    best: bytes | None = None
-
-
 @dataclass
 class _News:
     """Stores what a child reports, at most so often, and remembers its best plan."""
 
-    store: AttemptStore
-    plan_id: str
-    attempt: int
+    queue: PlanQueue
+    claim: Claim
     interval_s: float
     best: bytes | None = None
     unsaved: bytes | None = None
@@ -88,26 +77,26 @@ class _News:
         """Store what was held back: the latest progress and a plan; both wait while the database does not answer."""
         try:
             if self.held_back is not None:
-                self.store.record(self.plan_id, self.attempt, "progress", self.held_back)
+                self.queue.record(self.claim.plan_id, self.claim.lease, "progress", self.held_back)
                 self.stored_at, self.held_back = time.monotonic(), None
             if self.unsaved is not None:
                 figures = headline_of(self.unsaved)
-                self.store.record(self.plan_id, self.attempt, "incumbent", figures, outcome=self.unsaved)
+                self.queue.record(self.claim.plan_id, self.claim.lease, "incumbent", figures, outcome=self.unsaved)
                 self.unsaved = None
         except sa.exc.SQLAlchemyError as error:
             if not is_outage(error):
                 raise
-            LOG.warning("news waits for the database", extra={"plan_id": self.plan_id, "detail": str(error)[:200]})
+            LOG.warning(
+                "news waits for the database", extra={"plan_id": self.claim.plan_id, "detail": str(error)[:200]}
+            )
 
 
-def search(
-    store: AttemptStore, settings: Settings, attempt: Attempt, *, leaving: Callable[[], bool]
-) -> EndState | None:
-    """Run one attempt; None when it was left for another worker."""
-    plan_id, number, request = attempt.plan_id, attempt.number, attempt.request
+def search(queue: PlanQueue, settings: Settings, claim: Claim, *, leaving: Callable[[], bool]) -> EndState | None:
+    """Search a plan that is held; None when it was left for another worker."""
+    plan_id, number, request = claim.plan_id, claim.attempt, claim.request
     time_limit_s = float(json.loads(request)["options"]["time_limit_s"])
-    news = _News(store, plan_id, number, settings.progress_interval_s, best=attempt.best)
-    asked = _Asked(store, plan_id, number, leaving, settings.event_poll_s)
+    news = _News(queue, claim, settings.progress_interval_s, best=claim.best)
+    asked = _Asked(queue, claim, leaving, settings.event_poll_s)
     with TRACER.start_as_current_span(
         "solve", attributes={"isthmus.plan_id": plan_id, "isthmus.attempt": number}
     ) as span:
@@ -132,9 +121,8 @@ def search(
 class _Asked:
     """Whether the child should stop, and why; asks the database only so often."""
 
-    store: AttemptStore
-    plan_id: str
-    attempt: int
+    queue: PlanQueue
+    claim: Claim
     leaving: Callable[[], bool]
     interval_s: float
     reason: str = ""
@@ -152,7 +140,7 @@ class _Asked:
 
     def _is_wanted(self) -> bool:
         try:
-            return self.store.is_wanted(self.plan_id, self.attempt)
+            return self.queue.is_wanted(self.claim.plan_id, self.claim.lease)
         except sa.exc.SQLAlchemyError as error:
             if not is_outage(error):
                 raise
@@ -238,11 +226,13 @@ _ADVICE: dict[str, tuple[str, str, str]] = {
                "Narrow the search by constraints.allowed, or raise the memory of a search."),
     "time": ("solver-stopped", "The search did not end in time and was killed.",
              "Send the request again with a longer options.time_limit_s."),
-    "killed": ("solver-failed", "The process of the search was killed from outside.", "Send the request again."),
+    "killed": ("solver-failed",
+               "The process of the search was killed from outside: by somebody, or by a system out of memory.",
+               "Send the request again; if it happens again, look for what kills processes on the worker's machine."),
     "crashed": ("solver-failed", "The search ended by a defect of this program.",
                 "Report the request and the plan id to whoever runs the service."),
     "refused": ("invalid-request", "The search refused the request.", "Change the value that the message names."),
-    "attempts": ("solver-failed", "The search brought down its worker again and again and was given up.",
+    "attempts": ("solver-failed", "The search was given up: in each attempt its worker went silent or met a defect.",
                  "Report the request and the plan id to whoever runs the service."),
 }  # fmt: skip
 

@@ -19,13 +19,12 @@ from app.jobs.access import ANYBODY, USUAL_URGENCY, Busy, Caller, Quotas, Waitin
 from app.jobs.child import Task, load
 from app.jobs.children import Ended, Limits, run_in_child
 from app.jobs.kept import KeptAnswers
-from app.jobs.queue import enqueue_plan, open_queue
 from app.jobs.search import fault_of
 from app.settings import Settings
 from app.storage.calibrations import CALIBRATION_PREFIX, CalibrationStore
 from app.storage.keys import KeyStore
 from app.storage.migrations import create_tables
-from app.storage.plans import Lane, NewPlan, PlanStore, scoped_key
+from app.storage.plans import NewPlan, PlanStore, scoped_key
 from app.storage.studies import StudyStore
 from app.storage.tables import create_engine
 from app.storage.workers import WorkerStore
@@ -64,13 +63,12 @@ class Submitted:
 
 
 class PlanService:
-    """One open database with its queue, shared by all requests of a process."""
+    """One open database, shared by all requests of a process."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.engine = create_engine(settings.database_url)
         create_tables(self.engine)
-        self.client = open_queue(self.engine)
         self.plans = PlanStore(self.engine)
         self.workers = WorkerStore(self.engine)
         self.keys = KeyStore(self.engine)
@@ -88,7 +86,6 @@ class PlanService:
     def close(self) -> None:
         """Let go of the database."""
         self.closing.set()
-        self.client.destroy()
         self.engine.dispose()
 
     def submit(
@@ -109,9 +106,7 @@ class PlanService:
         if key is not None and (found := self._replay(new)) is not None:
             return found
         try:
-            plan_id = self.plans.insert(
-                new, self.enqueue, admit=lambda connection: self.quotas.admit(connection, caller)
-            )
+            plan_id = self.plans.insert(new, admit=lambda connection: self.quotas.admit(connection, caller))
         except sa.exc.IntegrityError:
             found = self._replay(new)
             if found is None:
@@ -125,10 +120,6 @@ class PlanService:
         reasons: tuple[Reason, ...] = self._lint(request)
         if reasons:
             raise Refused([from_reason(reason) for reason in reasons])
-
-    def enqueue(self, connection: sa.Connection, plan_id: str, lane: Lane) -> None:
-        """Put a stored plan on its queue, inside the transaction that stored it."""
-        enqueue_plan(self.client, connection, plan_id, lane)
 
     @contextmanager
     def holding_key(self, idempotency_key: str | None, owner: str = "") -> Iterator[None]:

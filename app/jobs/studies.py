@@ -69,7 +69,6 @@ def submit_study(
         service.studies.insert(
             row,
             plans,
-            service.enqueue,
             lambda connection: service.quotas.admit(connection, caller, len(plans)),
             idempotency_key=key,
         )

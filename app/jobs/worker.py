@@ -1,151 +1,184 @@
-"""A worker: takes queued plans from the durable queue and searches.
+"""A worker: takes queued plans while it has places, and searches each in a thread that watches a child process.
 
-Owns the only use of the DBOS runtime. One worker per process, because DBOS keeps one runtime per process. What keeps
-the queue whole while programs die is in `upkeep`.
+Owns its places and what it does about plans that it holds. Who holds what is decided by `storage.lease`; silent workers
+are the business of `upkeep`.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
 
 import sqlalchemy as sa
-from dbos import DBOS, DBOSClient, DBOSConfig
 
 from app.jobs.processes import warm_up
-from app.jobs.queue import APPLICATION, QUEUE, URGENT_QUEUE, VERSION, WORKFLOW, register_queues
 from app.jobs.rehearsal import rehearse
-from app.jobs.search import Attempt, fault_text, headline, search
+from app.jobs.search import EndState, fault_text, headline, search
 from app.jobs.upkeep import Upkeep
 from app.settings import Settings
-from app.storage.attempts import AttemptStore, Requeue
-from app.storage.plans import PlanStore, State
+from app.storage.lease import unknown
+from app.storage.plans import State
+from app.storage.queue import MOST_URGENT, Claim, PlanQueue
 from app.storage.tables import is_outage
-from app.storage.workers import WorkerStore
+from app.storage.workers import WorkerStore, new_holder
 
 LOG = logging.getLogger("isthmus.worker")
-_Result = TypeVar("_Result")
 
 
 class Worker:
     """Takes plans from the queue until it is stopped."""
 
-    def __init__(self, settings: Settings, engine: sa.Engine, client: DBOSClient) -> None:
+    def __init__(self, settings: Settings, engine: sa.Engine) -> None:
         self._settings = settings
-        self._engine = engine
-        self._client = client
-        self._plans = PlanStore(engine)
-        self._attempts = AttemptStore(engine)
+        self._queue = PlanQueue(engine)
         self._workers = WorkerStore(engine)
-        self._upkeep = Upkeep(settings, engine, client, is_running=lambda ticket: ticket in self._running)
+        self._holder = new_holder()
+        self._upkeep = Upkeep(settings, engine, self._holder)
         self._stopping = threading.Event()
         self._leaving = threading.Event()
-        self._idle = threading.Condition()
-        self._running: set[str] = set()
-        self._supervisor = threading.Thread(target=self._supervise, name="isthmus-supervisor", daemon=True)
+        self._changed = threading.Condition()  # of what follows
+        self._running: dict[tuple[str, int], Claim] = {}
+        self._failed: set[tuple[str, int]] = set()
+        self._served: dict[str, int] = {}
+        self._dispatcher = threading.Thread(target=self._dispatch, name="isthmus-dispatcher", daemon=True)
 
     def start(self) -> None:
-        """Begin to take plans, first of all those that this worker held when it ended last."""
+        """Begin to take plans, first of all those that an earlier run of this worker left behind."""
         warm_up()
         rehearse(self._settings)
-        self._workers.beat(self._settings.worker_id)
-        # Before the launch: a queue that is registered later is noticed only by the next look, a second on.
-        register_queues(self._client, self._settings)
-        self._runtime = DBOS(config=self._config())
-
-        @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=1000)  # type: ignore[untyped-decorator,unused-ignore]
-        def search_plan(plan_id: str) -> str:
-            return self._run(plan_id)
-
-        DBOS.listen_queues([URGENT_QUEUE, QUEUE])
-        DBOS.launch()
-        self._supervisor.start()
+        freed = self._workers.enter(self._holder, self._settings.worker_id)
+        if freed:
+            LOG.warning("plans of an earlier run of this worker wait again", extra={"plans": freed})
+        self._upkeep.start()
+        self._dispatcher.start()
 
     def stop(self) -> None:
         """Take nothing more; let searches end for `drain_s`, then give their plans back to the queue."""
+        settings = self._settings
         self._stopping.set()
-        # The threads that take from the queue end first: what they took from here on would only go back.
-        for event in self._runtime.background_thread_stop_events:
-            event.set()
-        with self._idle:
-            self._idle.wait_for(lambda: not self._running, timeout=self._settings.drain_s)
+        with self._changed:
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._running, timeout=settings.drain_s)
             self._leaving.set()
-            limit_s = self._settings.soft_grace_s + self._settings.kill_grace_s + 5.0
-            self._idle.wait_for(lambda: not self._running, timeout=limit_s)
-        self._supervisor.join(timeout=10.0)
+            limit_s = settings.soft_grace_s + settings.kill_grace_s + 5.0
+            self._changed.wait_for(lambda: not self._running, timeout=limit_s)
+        self._dispatcher.join(timeout=5.0)
+        self._upkeep.stop()
         with suppress(sa.exc.SQLAlchemyError):
-            self._workers.leave(self._settings.worker_id)
-        DBOS.destroy(destroy_registry=True)
+            self._workers.leave(self._holder)
 
-    def _config(self) -> DBOSConfig:
-        return DBOSConfig(
-            name=APPLICATION,
-            system_database_url=self._settings.database_url,
-            system_database_engine=self._engine,
-            application_version=VERSION,
-            executor_id=self._settings.worker_id,
-            log_level="WARNING",
-            enable_otlp=False,
-            notification_listener_polling_interval_sec=1.0,
+    def _dispatch(self) -> None:
+        """Fill the free places, again and again. After a failure this worker may hold what it does not know of."""
+        settings, looked_at = self._settings, -1e9
+        while not self._stopping.is_set():
+            pause_s = settings.queue_poll_s
+            try:
+                if time.monotonic() - looked_at >= settings.heartbeat_s:
+                    self._return_unknown()
+                    looked_at = time.monotonic()
+                self._fill()
+            except sa.exc.SQLAlchemyError as error:
+                LOG.warning("nothing is taken without the database", extra={"detail": str(error)[:200]})
+                looked_at, pause_s = -1e9, settings.heartbeat_s
+            except Exception:
+                LOG.exception("a defect in the dispatcher; trying again")
+                looked_at, pause_s = -1e9, settings.heartbeat_s
+            self._rest(pause_s)
+
+    def _rest(self, pause_s: float) -> None:
+        """Wait so long, or until there is a free place."""
+        with self._changed:
+            before = set(self._running)
+            self._changed.wait_for(lambda: self._stopping.is_set() or before != set(self._running), timeout=pause_s)
+
+    def _return_unknown(self) -> None:
+        """Give back what this worker holds and does not search."""
+        with self._changed:
+            running = set(self._running)
+        for plan_id, lease in unknown(self._queue.held_by(self._holder), running):
+            counts = (plan_id, lease) in self._failed
+            why = "its worker met a defect" if counts else "its worker had not heard of it"
+            LOG.warning("a plan is given back: %s", why, extra={"plan_id": plan_id})
+            self._queue.give_back(plan_id, lease, counts=counts, why=why)
+            self._failed.discard((plan_id, lease))
+
+    def _fill(self) -> None:
+        """Take plans while there are places for them."""
+        places = {True: self._settings.num_urgent_solves, False: self._settings.num_concurrent_solves}
+        waiting: tuple[bool, bool] | None = None
+        for urgent, number in places.items():
+            while self._num_running(urgent=urgent) < number and not self._stopping.is_set():
+                waiting = waiting or self._queue.waiting()
+                claim = self._claim(urgent=urgent) if waiting[not urgent] else None
+                if claim is None:
+                    break
+                self._begin(claim)
+
+    def _num_running(self, *, urgent: bool) -> int:
+        with self._changed:
+            return sum((one.urgency == MOST_URGENT) == urgent for one in self._running.values())
+
+    def _claim(self, *, urgent: bool) -> Claim | None:
+        settings = self._settings
+        claim = self._queue.claim(
+            self._holder,
+            settings.worker_id,
+            urgent=urgent,
+            max_per_key=settings.max_running_per_key,
+            served=self._served,
         )
+        if claim is not None and not urgent:
+            self._served[claim.key_id] = max(self._served.values(), default=0) + 1
+        return claim
 
-    def _run(self, plan_id: str) -> str:
-        """The workflow: it may run again after a crash, so it starts by taking the plan for a new attempt."""
-        ticket = str(DBOS.workflow_id)
-        with self._idle:
-            self._running.add(ticket)
+    def _begin(self, claim: Claim) -> None:
+        thread = threading.Thread(target=self._work, args=(claim,), name=f"isthmus-{claim.plan_id}", daemon=True)
+        with self._changed:
+            self._running[claim.plan_id, claim.lease] = claim
         try:
-            if self._stopping.is_set():
-                return self._hand_on(plan_id, ticket)
-            return self._attempt(plan_id, ticket)
-        finally:
-            with self._idle:
-                self._running.discard(ticket)
-                self._idle.notify_all()
+            thread.start()
+        except RuntimeError:
+            self._end(claim)  # no thread to be had; the plan is given back like one that was never heard of
+            raise
 
-    def _hand_on(self, plan_id: str, ticket: str) -> str:
-        self._patiently(lambda: self._attempts.hand_on(plan_id, ticket, self._requeue(plan_id)))
-        return "given back"
+    def _end(self, claim: Claim) -> None:
+        with self._changed:
+            del self._running[claim.plan_id, claim.lease]
+            self._changed.notify_all()
 
-    def _attempt(self, plan_id: str, ticket: str) -> str:
-        attempt = self._patiently(lambda: self._attempts.begin(plan_id, self._settings.worker_id, ticket))
-        if attempt is None:
-            return "nothing to do"
+    def _work(self, claim: Claim) -> None:
+        """Search a plan and say how it ended; what cannot be said is found by `_return_unknown`, or by others."""
         try:
-            return self._search(plan_id, attempt)
+            self._search(claim)
         except Exception as error:
-            if is_outage(error):
-                raise
-            # A workflow that ends by an exception is over for the queue, and its plan would seem to run for ever.
-            LOG.exception("an attempt ended by a defect", extra={"plan_id": plan_id})
-            requeue = self._requeue(plan_id)
-            self._patiently(lambda: self._attempts.give_back(plan_id, attempt, requeue, counts=True))
-            return "given back"
+            if not is_outage(error):
+                LOG.exception("a search ended by a defect", extra={"plan_id": claim.plan_id})
+                self._failed.add((claim.plan_id, claim.lease))
+        finally:
+            self._end(claim)
 
-    def _search(self, plan_id: str, attempt: int) -> str:
-        if attempt > self._settings.max_attempts:
-            return self._give_up(plan_id, attempt)
-        request = self._patiently(lambda: self._plans.request(plan_id))
-        row = self._patiently(lambda: self._plans.get(plan_id))
-        if request is None or row is None:
-            return "deleted"
-        found = search(
-            self._attempts,
-            self._settings,
-            Attempt(plan_id, attempt, request, row.outcome),
-            leaving=self._leaving.is_set,
-        )
+    def _search(self, claim: Claim) -> None:
+        if claim.attempt > self._settings.max_attempts:
+            state: State = "failed" if claim.best is None else "incomplete"
+            self._finish(claim, EndState(state, "attempts", fault=fault_text("attempts", {})))
+            return
+        found = search(self._queue, self._settings, claim, leaving=self._leaving.is_set)
         if found is None:
-            self._patiently(lambda: self._attempts.give_back(plan_id, attempt, self._requeue(plan_id)))
-            return "given back"
+            self._patiently(
+                lambda: self._queue.give_back(claim.plan_id, claim.lease, counts=False, why="its worker left")
+            )
+            return
+        self._finish(claim, found)
+
+    def _finish(self, claim: Claim, found: EndState) -> None:
         figures = headline(found.outcome)
         self._patiently(
-            lambda: self._attempts.finish(
-                plan_id,
-                attempt,
+            lambda: self._queue.finish(
+                claim.plan_id,
+                claim.lease,
                 found.state,
                 found.reason,
                 outcome=found.outcome,
@@ -153,23 +186,11 @@ class Worker:
                 headline=figures,
             )
         )
-        return found.state
 
-    def _give_up(self, plan_id: str, attempt: int) -> str:
-        row = self._patiently(lambda: self._plans.get(plan_id))
-        kept = None if row is None else row.outcome
-        state: State = "failed" if kept is None else "incomplete"
-        fault = fault_text("attempts", {})
-        self._patiently(lambda: self._attempts.finish(plan_id, attempt, state, "attempts", outcome=None, fault=fault))
-        return state
-
-    def _requeue(self, plan_id: str) -> Requeue:
-        return self._patiently(lambda: self._upkeep.requeue(plan_id))
-
-    def _patiently(self, action: Callable[[], _Result]) -> _Result:
+    def _patiently(self, action: Callable[[], bool]) -> bool:
         """Repeat what the database did not answer, or had no room for, until it does.
 
-        A worker that has to leave before raises: its workflow stays in the queue's hands and goes to another worker.
+        A worker that has to leave before raises: what it still holds is taken over by another.
         """
         while True:
             try:
@@ -180,13 +201,3 @@ class Worker:
                 LOG.warning("waiting for the database", extra={"detail": str(error)[:200]})
                 if self._leaving.wait(self._settings.heartbeat_s):
                     raise
-
-    def _supervise(self) -> None:
-        while not self._stopping.wait(self._settings.heartbeat_s):
-            try:
-                self._upkeep.once()
-            except sa.exc.SQLAlchemyError as error:
-                LOG.warning("no upkeep without the database; trying again", extra={"detail": str(error)[:200]})
-            except Exception:
-                # A worker without heartbeats loses its plans to others; one without the rest only helps them less.
-                LOG.exception("a defect in the upkeep; trying again")

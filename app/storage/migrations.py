@@ -11,10 +11,10 @@ from contextlib import suppress
 
 import sqlalchemy as sa
 
-from app.storage.plans import done_event
+from app.storage.holds import done_event
 from app.storage.tables import EVENTS, METADATA, PLANS, SCHEMA
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 # Statements that SQLite and Postgres both understand, by the version they lead to. Whole tables that a version adds
 # need no statement: they are created after the last step.
@@ -36,6 +36,20 @@ STEPS: Mapping[int, tuple[str, ...]] = {
     # Null: any workflow of the plan may run it, as it was before.
     3: ("ALTER TABLE isthmus_plans ADD COLUMN ticket VARCHAR(60)",),
     4: (),
+    # The queue is these rows alone from here on. What older programs needed to begin a plan is gone, so that one which
+    # still runs begins nothing more; what such programs ran waits again, and their late writes find no running plan.
+    5: (
+        "ALTER TABLE isthmus_plans RENAME COLUMN ticket TO holder",
+        "ALTER TABLE isthmus_plans ADD COLUMN lease INTEGER DEFAULT 0 NOT NULL",
+        "UPDATE isthmus_plans SET holder = NULL, lease = attempt",
+        "UPDATE isthmus_plans SET state = 'queued', revision = revision + 1 WHERE state = 'running'",
+        "ALTER TABLE isthmus_workers ADD COLUMN name VARCHAR(120) DEFAULT '' NOT NULL",
+        "ALTER TABLE isthmus_workers ADD COLUMN beat INTEGER DEFAULT 0 NOT NULL",
+        "DELETE FROM isthmus_workers",
+        "DROP INDEX ix_isthmus_plans_state",
+        "DROP INDEX ix_isthmus_plans_key_state",
+        "CREATE INDEX ix_isthmus_plans_turn ON isthmus_plans (state, key_id, urgency, id)",
+    ),
 }
 
 

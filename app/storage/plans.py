@@ -1,7 +1,7 @@
 """Plan rows as clients see and change them: submit, read, cancel, delete.
 
-Owns the states of a plan. Every change of state is one conditional statement, so that two processes can never both
-make it. What workers write is in `attempts`. Never runs anything.
+Owns what a plan shows. How it changes hands is in `lease` and `holds`, what workers write in `queue`. Never runs
+anything.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import Literal, get_args
 
 import sqlalchemy as sa
 
-from app.storage.tables import EVENTS, PLANS
+from app.storage.holds import change
+from app.storage.lease import ask_to_stop
+from app.storage.tables import EVENTS, PLANS, writing
 
 State = Literal["queued", "running", "succeeded", "infeasible", "not_found", "incomplete", "cancelled", "failed"]
 StopReason = Literal["finished", "cancelled", "time", "memory", "killed", "crashed", "refused", "attempts"]
@@ -74,24 +76,14 @@ class NewPlan:
     study_id: str | None = None
     member: int | None = None
 
-    @property
-    def lane(self) -> Lane:
-        """Where it queues."""
-        return Lane(self.key_id, self.urgency)
 
-
-@dataclass(frozen=True)
-class Lane:
-    """What decides a plan's turn: whose it is and how urgent, 0 being the most."""
-
-    key_id: str = ""
-    urgency: int = 3
-
-
-Enqueue = Callable[[sa.Connection, str, Lane], None]
 Admit = Callable[[sa.Connection], None]
 
-_LIGHT = [column for column in PLANS.c if column.name not in ("request", "idempotency_key", "worker_id", "ticket")]
+_INSERT_PLAN, _INSERT_EVENT = sa.insert(PLANS), sa.insert(EVENTS)
+
+_LIGHT = [
+    column for column in PLANS.c if column.name not in ("request", "idempotency_key", "worker_id", "holder", "lease")
+]
 STATUS_COLUMNS = [column for column in _LIGHT if column.name != "outcome"]
 
 
@@ -111,44 +103,44 @@ class PlanStore:
         self._engine = engine
         self._clock = clock
 
-    def insert(self, new: NewPlan, enqueue: Enqueue, admit: Admit | None = None) -> str:
-        """Store and enqueue in one transaction: after a crash both are there, or neither.
+    def insert(self, new: NewPlan, admit: Admit | None = None) -> str:
+        """Store a plan, which is then queued.
 
         `admit` may refuse by raising, in the same transaction. Raises sqlalchemy's IntegrityError when the
         idempotency key exists.
         """
-        with self._engine.begin() as connection:
+        with writing(self._engine) as connection:
             if admit is not None:
                 admit(connection)
-            return self.insert_in(connection, new, enqueue)
+            return self.insert_in(connection, new)
 
-    def insert_in(self, connection: sa.Connection, new: NewPlan, enqueue: Enqueue) -> str:
+    def insert_in(self, connection: sa.Connection, new: NewPlan) -> str:
         """The same inside a transaction of the caller."""
         now = self._clock()
         plan_id = new_id(now)
-        connection.execute(
-            sa.insert(PLANS).values(
-                id=plan_id,
-                state="queued",
-                revision=1,
-                request=new.request,
-                request_digest=new.request_digest,
-                idempotency_key=scoped_key(new.owner, new.idempotency_key),
-                created_at=now,
-                attempt=0,
-                cancel_requested=False,
-                num_events=0,
-                owner=new.owner,
-                key_id=new.key_id,
-                urgency=new.urgency,
-                parent_id=new.parent_id,
-                study_id=new.study_id,
-                member=new.member,
-                ticket=plan_id,
-            )
-        )
-        append_event(connection, plan_id, self._clock(), "state", b'{"state":"queued"}')
-        enqueue(connection, plan_id, new.lane)
+        # Values apart from the statement: SQLAlchemy then builds and compiles it once, not at every submission.
+        row = {
+            "id": plan_id,
+            "state": "queued",
+            "revision": 1,
+            "request": new.request,
+            "request_digest": new.request_digest,
+            "idempotency_key": scoped_key(new.owner, new.idempotency_key),
+            "created_at": now,
+            "attempt": 0,
+            "lease": 0,
+            "cancel_requested": False,
+            "num_events": 1,
+            "owner": new.owner,
+            "key_id": new.key_id,
+            "urgency": new.urgency,
+            "parent_id": new.parent_id,
+            "study_id": new.study_id,
+            "member": new.member,
+        }
+        connection.execute(_INSERT_PLAN, row)
+        first = {"plan_id": plan_id, "sequence": 1, "kind": "state", "at": now, "data": b'{"state":"queued"}'}
+        connection.execute(_INSERT_EVENT, first)
         return plan_id
 
     def get(self, plan_id: str, *, with_outcome: bool = True, owner: str | None = None) -> PlanRow | None:
@@ -167,12 +159,6 @@ class PlanStore:
         """The request of a plan, as JSON text."""
         with self._engine.connect() as connection:
             return connection.execute(sa.select(PLANS.c.request).where(*_owned(plan_id, owner))).scalar()
-
-    def lane(self, plan_id: str) -> Lane | None:
-        """Where a plan queues, or None when there is no such plan."""
-        with self._engine.connect() as connection:
-            row = connection.execute(sa.select(PLANS.c.key_id, PLANS.c.urgency).where(PLANS.c.id == plan_id)).first()
-        return None if row is None else Lane(row[0], row[1])
 
     def by_key(self, owner: str, key: str) -> tuple[str, str] | None:
         """Id and request digest of the plan that came with an owner's idempotency key."""
@@ -223,39 +209,20 @@ class PlanStore:
         """How many queued plans of the same key go first; None once it is not queued."""
         if row.state != "queued":
             return None
-        first = sa.or_(PLANS.c.urgency < row.urgency, sa.and_(PLANS.c.urgency == row.urgency, PLANS.c.id < row.id))
+        first = sa.tuple_(PLANS.c.urgency, PLANS.c.id) < sa.tuple_(row.urgency, row.id)
         query = sa.select(sa.func.count()).where(PLANS.c.state == "queued", PLANS.c.key_id == row.key_id, first)
         with self._engine.connect() as connection:
             return int(connection.execute(query).scalar_one())
 
     def cancel(self, plan_id: str, *, owner: str | None = None) -> PlanRow | None:
         """Stop a plan and keep its best: at once if it only waits, soon if it runs; a finished one stays as it is."""
-        now = self._clock()
-        with self._engine.begin() as connection:
-            waiting = connection.execute(
-                sa.update(PLANS)
-                .where(*_owned(plan_id, owner), PLANS.c.state == "queued")
-                .values(
-                    state="cancelled",
-                    stop_reason="cancelled",
-                    cancel_requested=True,
-                    finished_at=now,
-                    revision=PLANS.c.revision + 1,
-                )
-            )
-            if waiting.rowcount:
-                append_event(connection, plan_id, self._clock(), "done", done_event("cancelled", "cancelled"))
-            else:
-                connection.execute(
-                    sa.update(PLANS)
-                    .where(*_owned(plan_id, owner), PLANS.c.state == "running", PLANS.c.cancel_requested.is_(False))
-                    .values(cancel_requested=True, revision=PLANS.c.revision + 1)
-                )
+        with writing(self._engine) as connection:
+            change(connection, _owned(plan_id, owner), ask_to_stop, self._clock())
         return self.get(plan_id, owner=owner)
 
     def delete(self, plan_id: str, *, owner: str | None = None) -> bool:
         """Remove a plan and its events; a running attempt notices that it is not wanted any more."""
-        with self._engine.begin() as connection:
+        with writing(self._engine) as connection:
             removed = connection.execute(sa.delete(PLANS).where(*_owned(plan_id, owner))).rowcount
             if removed:
                 connection.execute(sa.delete(EVENTS).where(EVENTS.c.plan_id == plan_id))
@@ -279,19 +246,6 @@ class PlanStore:
         with self._engine.connect() as connection:
             return [(row[0], row[1], row[2], row[3]) for row in connection.execute(query)]
 
-    def open_plans(self) -> dict[str, int]:
-        """Every plan that has not ended, with its revision."""
-        query = sa.select(PLANS.c.id, PLANS.c.revision).where(PLANS.c.state.in_(("queued", "running")))
-        with self._engine.connect() as connection:
-            return {str(row[0]): int(row[1]) for row in connection.execute(query)}
-
-
-def append_event(connection: sa.Connection, plan_id: str, at: float, kind: str, data: bytes) -> None:
-    """Add the next event of a plan."""
-    connection.execute(sa.update(PLANS).where(PLANS.c.id == plan_id).values(num_events=PLANS.c.num_events + 1))
-    number = sa.select(PLANS.c.num_events).where(PLANS.c.id == plan_id).scalar_subquery()
-    connection.execute(sa.insert(EVENTS).values(plan_id=plan_id, sequence=number, kind=kind, at=at, data=data))
-
 
 def scoped_key(owner: str, key: str | None) -> str | None:
     """An idempotency key as stored: two owners may choose the same one.
@@ -305,11 +259,6 @@ def scoped_key(owner: str, key: str | None) -> str | None:
 def _owned(plan_id: str, owner: str | None) -> tuple[sa.ColumnElement[bool], ...]:
     """A plan by id; another owner's is treated as one that does not exist."""
     return (PLANS.c.id == plan_id,) if owner is None else (PLANS.c.id == plan_id, PLANS.c.owner == owner)
-
-
-def done_event(state: str, reason: str) -> bytes:
-    """What the last event of a plan says."""
-    return f'{{"state":"{state}","stop_reason":"{reason}"}}'.encode()
 
 
 def row_of(values: sa.RowMapping) -> PlanRow:

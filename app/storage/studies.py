@@ -14,8 +14,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.storage.plans import STATUS_COLUMNS, TERMINAL, Admit, Enqueue, NewPlan, PlanRow, PlanStore, row_of, scoped_key
-from app.storage.tables import EVENTS, PLANS, STUDIES
+from app.storage.plans import STATUS_COLUMNS, TERMINAL, Admit, NewPlan, PlanRow, PlanStore, row_of, scoped_key
+from app.storage.tables import EVENTS, PLANS, STUDIES, writing
 
 
 @dataclass(frozen=True)
@@ -50,19 +50,17 @@ class StudyStore:
         """An id that sorts by time."""
         return f"study_{int(self._clock() * 1000):012x}{os.urandom(8).hex()}"
 
-    def insert(
-        self, row: StudyRow, plans: Sequence[NewPlan], enqueue: Enqueue, admit: Admit, *, idempotency_key: str | None
-    ) -> None:
+    def insert(self, row: StudyRow, plans: Sequence[NewPlan], admit: Admit, *, idempotency_key: str | None) -> None:
         """Store a study and queue its plans in one transaction.
 
         Raises sqlalchemy's IntegrityError when the idempotency key exists.
         """
-        with self._engine.begin() as connection:
+        with writing(self._engine) as connection:
             admit(connection)
             key = scoped_key(row.owner, idempotency_key)
             connection.execute(sa.insert(STUDIES).values(**vars(row), idempotency_key=key))
             for plan in plans:
-                self._plans.insert_in(connection, plan, enqueue)
+                self._plans.insert_in(connection, plan)
 
     def now(self) -> float:
         """The time that rows of this moment carry."""
@@ -120,12 +118,14 @@ class StudyStore:
 
     def delete(self, study_id: str, *, owner: str | None) -> bool:
         """Remove a study with its plans; running ones notice that they are not wanted any more."""
-        members = sa.select(PLANS.c.id).where(PLANS.c.study_id == study_id)
-        with self._engine.begin() as connection:
+        members = PLANS.c.study_id == study_id
+        with writing(self._engine) as connection:
             if connection.execute(sa.delete(STUDIES).where(*_owned(study_id, owner))).rowcount == 0:
                 return False
-            connection.execute(sa.delete(EVENTS).where(EVENTS.c.plan_id.in_(members)))
-            connection.execute(sa.delete(PLANS).where(PLANS.c.study_id == study_id))
+            plan_ids = [str(row[0]) for row in connection.execute(sa.select(PLANS.c.id).where(members))]
+            # In this order: a search that still tells news waits for its plan, and then finds none to tell it of.
+            connection.execute(sa.delete(PLANS).where(members))
+            connection.execute(sa.delete(EVENTS).where(EVENTS.c.plan_id.in_(plan_ids)))
         return True
 
     def delete_older_than(self, at: float) -> int:

@@ -1,12 +1,16 @@
 """The tables of the service as the current program version has them, and the engine that reaches them.
 
-Owns the shape of the tables. Never holds a query, and never changes a database: `migrations` does.
+Owns the shape of the tables and how a transaction begins. Never changes the shape of a database: `migrations` does.
 """
 
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +28,11 @@ POSTGRES_PATIENCE = {
     "tcp_user_timeout": 30_000,
 }
 
+# The same the other way round: a program that is gone in the middle of a transaction holds its locks no longer.
+POSTGRES_LEAST_PATIENCE = "SET idle_in_transaction_session_timeout = '15s'"
+
+CLAIMS = 0x15733A5  # the number of our advisory lock; any that other programs of the database do not use
+
 WAL_ATTEMPTS, WAL_PAUSE_S = 500, 0.02  # as long as a program that starts beside may need, ten seconds
 
 SCHEMA = sa.Table(
@@ -36,7 +45,7 @@ PLANS = sa.Table(
     "isthmus_plans",
     METADATA,
     sa.Column("id", sa.String(40), primary_key=True),
-    sa.Column("state", sa.String(16), nullable=False, index=True),
+    sa.Column("state", sa.String(16), nullable=False),
     sa.Column("stop_reason", sa.String(32)),
     sa.Column("revision", sa.Integer, nullable=False),
     sa.Column("request", sa.LargeBinary, nullable=False),
@@ -59,8 +68,9 @@ PLANS = sa.Table(
     sa.Column("study_id", sa.String(40), index=True),
     sa.Column("member", sa.Integer),
     sa.Column("headline", sa.LargeBinary),
-    sa.Column("ticket", sa.String(60)),
-    sa.Index("ix_isthmus_plans_key_state", "key_id", "state"),
+    sa.Column("holder", sa.String(60)),
+    sa.Column("lease", sa.Integer, nullable=False, server_default="0"),
+    sa.Index("ix_isthmus_plans_turn", "state", "key_id", "urgency", "id"),
 )
 
 EVENTS = sa.Table(
@@ -78,6 +88,8 @@ WORKERS = sa.Table(
     METADATA,
     sa.Column("id", sa.String(120), primary_key=True),
     sa.Column("seen_at", sa.Float, nullable=False),
+    sa.Column("name", sa.String(120), nullable=False, server_default=""),
+    sa.Column("beat", sa.Integer, nullable=False, server_default="0"),
 )
 
 KEYS = sa.Table(
@@ -129,12 +141,35 @@ def create_engine(database_url: str) -> sa.Engine:
     if url.get_backend_name() != "sqlite":
         if url.drivername == "postgresql":
             url = url.set(drivername="postgresql+psycopg")
-        return sa.create_engine(url, pool_pre_ping=True, pool_size=20, connect_args=dict(POSTGRES_PATIENCE))
+        engine = sa.create_engine(url, pool_pre_ping=True, pool_size=20, connect_args=dict(POSTGRES_PATIENCE))
+        event.listen(engine, "connect", _prepare_postgres)
+        return engine
     if url.database:
         Path(url.database).parent.mkdir(parents=True, exist_ok=True)
     engine = sa.create_engine(url, pool_size=20, connect_args={"check_same_thread": False})
     event.listen(engine, "connect", _prepare_sqlite)
     return engine
+
+
+_WRITERS: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+
+
+@contextmanager
+def writing(engine: sa.Engine, *, claims: bool = False) -> Iterator[sa.Connection]:
+    """A transaction that writes; one that `claims` plans sees no other such transaction under way.
+
+    SQLite has one writer at a time, whoever writes; the threads of this process wait for each other by a lock, because
+    SQLite itself makes them sleep and look again.
+    """
+    if engine.dialect.name == "sqlite":
+        with _WRITERS[str(engine.url)], engine.begin() as connection:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            yield connection
+        return
+    with engine.begin() as connection:
+        if claims:
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(CLAIMS)))
+        yield connection
 
 
 def is_outage(error: BaseException) -> bool:
@@ -148,6 +183,12 @@ def is_outage(error: BaseException) -> bool:
     if isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError | sa.exc.TimeoutError):
         return True
     return isinstance(error, sa.exc.DBAPIError) and error.connection_invalidated
+
+
+def _prepare_postgres(connection: Any, _record: Any) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(POSTGRES_LEAST_PATIENCE)
+    connection.commit()
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:

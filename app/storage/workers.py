@@ -1,17 +1,28 @@
-"""Which workers live: a heartbeat row each.
+"""Which workers live: one row for each run of a worker, with a number that grows while it lives.
 
-Owns the heartbeats. Never moves work; the worker that finds another one dead does.
+Owns the rows. Who is silent is decided by `lease.Silence`, and what that means for plans by `queue`.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import Any
 
 import sqlalchemy as sa
 
-from app.storage.tables import WORKERS
+from app.storage.queue import PlanQueue
+from app.storage.tables import WORKERS, writing
+
+
+def new_holder() -> str:
+    """A name for one run of a worker that no other run has.
+
+    >>> len(new_holder())
+    26
+    """
+    return f"run_{os.urandom(11).hex()}"
 
 
 class WorkerStore:
@@ -20,35 +31,40 @@ class WorkerStore:
     def __init__(self, engine: sa.Engine, *, clock: Callable[[], float] = time.time) -> None:
         self._engine = engine
         self._clock = clock
+        self._queue = PlanQueue(engine, clock=clock)
 
-    def beat(self, worker_id: str) -> None:
-        """Show that a worker lives."""
-        with self._engine.begin() as connection:
-            changed = connection.execute(
-                sa.update(WORKERS).where(WORKERS.c.id == worker_id).values(seen_at=self._now())
-            )
-            if changed.rowcount == 0:
-                connection.execute(sa.insert(WORKERS).values(id=worker_id, seen_at=self._now()))
+    def enter(self, holder: str, name: str) -> list[str]:
+        """Show a new run of a worker. What earlier runs of the same name held waits again, and is returned."""
+        with writing(self._engine) as connection:
+            query = sa.select(WORKERS.c.id).where(WORKERS.c.name == name, WORKERS.c.id != holder)
+            earlier = [str(row[0]) for row in connection.execute(query)]
+            connection.execute(sa.delete(WORKERS).where(WORKERS.c.id.in_(earlier)))
+            why = "its worker was started anew"
+            freed = [one for run in earlier for one in self._queue.take_from(connection, run, why=why)]
+            self._show(connection, holder, name, 0)
+        return freed
 
-    def leave(self, worker_id: str) -> None:
-        """Forget a worker that stops in good order."""
-        with self._engine.begin() as connection:
-            connection.execute(sa.delete(WORKERS).where(WORKERS.c.id == worker_id))
+    def beat(self, holder: str, name: str, number: int) -> None:
+        """Show that a worker lives, by a number that is greater each time."""
+        with writing(self._engine) as connection:
+            self._show(connection, holder, name, number)
 
-    def living(self, silent_s: float) -> frozenset[str]:
-        """Workers heard of lately."""
-        query = sa.select(WORKERS.c.id).where(WORKERS.c.seen_at >= self._now() - silent_s)
-        with self._engine.connect() as connection:
-            return frozenset(str(row[0]) for row in connection.execute(query))
-
-    def forget_silent(self, silent_s: float) -> None:
-        """Remove the rows of workers that have been silent for so long."""
-        with self._engine.begin() as connection:
-            connection.execute(sa.delete(WORKERS).where(WORKERS.c.seen_at < self._now() - silent_s))
+    def leave(self, holder: str) -> None:
+        """Forget a worker that stops in good order; what it still holds waits again."""
+        with writing(self._engine) as connection:
+            connection.execute(sa.delete(WORKERS).where(WORKERS.c.id == holder))
+            self._queue.take_from(connection, holder, why="its worker left it behind")
 
     def num_living(self, silent_s: float) -> int:
-        """Workers heard of lately."""
-        return len(self.living(silent_s))
+        """Workers heard of lately: for people to read, no plan changes hands for it."""
+        query = sa.select(sa.func.count()).select_from(WORKERS).where(WORKERS.c.seen_at >= self._now() - silent_s)
+        with self._engine.connect() as connection:
+            return int(connection.execute(query).scalar_one())
+
+    def _show(self, connection: sa.Connection, holder: str, name: str, number: int) -> None:
+        values = {"name": name, "beat": number, "seen_at": self._now()}
+        if connection.execute(sa.update(WORKERS).where(WORKERS.c.id == holder).values(**values)).rowcount == 0:
+            connection.execute(sa.insert(WORKERS).values(id=holder, **values))
 
     def _now(self) -> Any:
         """The time of the database where machines share one: their own clocks differ."""

@@ -22,7 +22,7 @@ from app.storage.tables import create_engine
 from models.catalogue import entry_names, named_entry
 from models.request import PlanRequest
 
-PACKAGES = ("isthmus", "ortools", "pulp", "highspy", "numpy", "numba", "scipy", "pydantic", "fastapi", "dbos")
+PACKAGES = ("isthmus", "ortools", "pulp", "highspy", "numpy", "numba", "scipy", "pydantic", "fastapi", "sqlalchemy")
 
 
 def run_doctor(console: Console, settings: Settings) -> bool:

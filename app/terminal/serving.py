@@ -81,7 +81,7 @@ def work(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
     service = PlanService(settings)
-    worker = Worker(settings, service.engine, service.client)
+    worker = Worker(settings, service.engine)
     worker.start()
     stop.wait()
     worker.stop()
@@ -92,7 +92,7 @@ def work(settings: Settings) -> None:
 def _end_for_certain() -> None:
     """A thread that waits for a database that is gone would keep this process from ending for ever.
 
-    What such a thread would still have written is in the queue's hands: another worker takes the plan over.
+    What such a thread would still have written, another worker finds again: it takes the plan over.
     """
     last_resort = threading.Timer(END_S, os._exit, (0,))
     last_resort.daemon = True

@@ -7,7 +7,6 @@ import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ import sqlalchemy as sa
 
 from app.documents import canonical
 from app.jobs.access import Busy, Caller
-from app.jobs.queue import enqueue_plan, open_queue
 from app.jobs.service import PlanService
 from app.storage.migrations import SCHEMA_VERSION, create_tables
 from app.storage.plans import NewPlan, PlanStore
@@ -113,12 +111,9 @@ def test_a_backup_restored_into_an_empty_database_goes_on(server: Postgres, data
 
 
 def _submit(engine: sa.Engine, *lanes: tuple[str, int], case: int, limit_s: float) -> list[str]:
-    client = open_queue(engine)
     text = canonical(PlanRequest.model_validate(request_for(case, limit_s)))
     new = [NewPlan(text, "d", None, key_id=key, urgency=urgency) for key, urgency in lanes]
-    plan_ids = [PlanStore(engine).insert(one, partial(enqueue_plan, client)) for one in new]
-    client.destroy()
-    return plan_ids
+    return [PlanStore(engine).insert(one) for one in new]
 
 
 def _spans(engine: sa.Engine, plan_ids: list[str]) -> list[tuple[float, float]]:
@@ -152,7 +147,7 @@ def test_forty_plans_and_two_workers_give_forty_attempts(database: str) -> None:
     plan_ids = _submit(engine, *[("", 3)] * 40, case=fake_solver.FINDS, limit_s=20.0)
     store, limits = PlanStore(engine), {"num_concurrent_solves": 4, "dead_worker_s": 20.0}
     with program("work", 0, database, "one", **limits), program("work", 0, database, "two", **limits):
-        await_(lambda: not store.open_plans(), "all ended")
+        await_(lambda: store.count("succeeded") == len(plan_ids), "all ended")
     assert len(_spans(engine, plan_ids)) == 40
     with engine.connect() as connection:
         count = "SELECT worker_id, count(*) FROM isthmus_plans GROUP BY worker_id"

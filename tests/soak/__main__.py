@@ -12,12 +12,13 @@ import random
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.soak.audit import Audit, audit, num_sessions, stuck_plans
+from tests.soak.audit import Audit, audit, num_held, stuck_plans
 from tests.soak.fleet import SETTINGS, Fleet, fleet
-from tests.soak.load import Load
+from tests.soak.load import PATIENCE_S, Load
 from tests.unit.app.postgres import postgres
 
 SETTLE_S = 120.0
@@ -41,12 +42,14 @@ def main() -> int:
         _wait(lambda: all(one.is_up for one in ships.members), 120.0)
         load.start()
         _kill_at_random(ships, load, options.kills, options.plans)
-        load.join()
-        _wait(lambda: not stuck_plans(url), SETTLE_S)
-        found = audit(url, load.promises, num_child_kills=ships.kills["child"] + 4 * ships.kills["fork server"],
-                      max_attempts=SETTINGS["max_attempts"])  # fmt: skip
-        _wait(lambda: num_sessions(url) == 0, 30.0)
-        leftovers = num_sessions(url)
+        # What ends by itself is started again until everything has ended: a search can bring its worker down.
+        load.enough.set()
+        _wait(lambda: load.has_ended, 2 * PATIENCE_S, meanwhile=ships.restart_the_dead)
+        _wait(lambda: not stuck_plans(url), SETTLE_S, meanwhile=ships.restart_the_dead)
+        if stuck_plans(url):
+            ships.ask_what_they_do()
+        found = audit(url, load.promises, killed=ships.killed_searches, settings=SETTINGS)
+        leftovers = num_held(url)
     _report(ships, load, found, leftovers, time.monotonic() - started)
     return 0 if found.is_clean and not load.complaints and leftovers == 0 else 1
 
@@ -67,9 +70,10 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _wait(condition: object, limit_s: float) -> None:
+def _wait(condition: Callable[[], bool], limit_s: float, *, meanwhile: Callable[[], None] = lambda: None) -> None:
     deadline = time.monotonic() + limit_s
-    while not condition() and time.monotonic() < deadline:  # type: ignore[operator]
+    while not condition() and time.monotonic() < deadline:
+        meanwhile()
         time.sleep(0.5)
 
 
@@ -85,10 +89,11 @@ def _report(ships: Fleet, load: Load, found: Audit, leftovers: int, seconds: flo
     _say(f"killed: {', '.join(f'{kind} {number}' for kind, number in sorted(ships.kills.items()))}")
     _say(f"plans: {len(load.promises)} submitted; requests repeated: {load.num_repeated}; {seconds:.0f} s")
     _say(f"ends: {', '.join(f'{end} {number}' for end, number in sorted(found.ends.items()))}")
-    _say(f"most attempts of one plan: {found.max_attempt}; open rows of the queue: {leftovers}")
+    _say(f"most attempts of one plan: {found.max_attempt}; plans still held: {leftovers}")
     _say(f"lost {len(found.lost)}, doubled {len(found.doubled)}, stuck {len(found.stuck)}, "
-          f"dishonest {len(found.dishonest)}, complaints {len(load.complaints)}")  # fmt: skip
-    for kind in ("lost", "doubled", "stuck", "dishonest"):
+          f"wrong reasons {len(found.wrong_reasons)}, dishonest {len(found.dishonest)}, "
+          f"complaints {len(load.complaints)}")  # fmt: skip
+    for kind in ("lost", "doubled", "stuck", "wrong_reasons", "dishonest"):
         for line in getattr(found, kind)[:20]:
             _say(f"  {kind}: {line}")
     for line in load.complaints[:20]:

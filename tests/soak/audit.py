@@ -1,4 +1,4 @@
-"""What the database says after a soak: every promise kept once, every end honest, nothing left over.
+"""What the database says after a soak: every promise kept once, every end with its true reason, nothing left over.
 
 Owns the rules. Reads the tables directly, so that a wrong answer of the service cannot hide a wrong row.
 """
@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
-from app.jobs.queue import open_queue
 from app.storage.plans import PlanRow, PlanStore
-from app.storage.tables import create_engine
+from app.storage.tables import PLANS, create_engine
 from tests.soak.load import Promise
 from tests.unit.app import fake_solver
 
@@ -23,13 +23,24 @@ OWN_ENDS: dict[int, set[tuple[str, str]]] = {
     fake_solver.TAKES_ITS_TIME: {("succeeded", "finished")},
     fake_solver.INFEASIBLE: {("infeasible", "finished")},
     fake_solver.NOT_FOUND: {("not_found", "finished")},
-    fake_solver.MEMORY_BOMB: {("incomplete", "memory"), ("incomplete", "time")},  # whichever limit it meets first
+    fake_solver.MEMORY_BOMB: {("incomplete", "memory")},
     fake_solver.CRASHES: {("incomplete", "crashed")},
     fake_solver.HALF_MESSAGE: {("incomplete", "killed")},
     fake_solver.REFUSES: {("failed", "refused")},
     fake_solver.IGNORES_STOP: {("incomplete", "time")},
     fake_solver.KILLS_WORKER: {("incomplete", "attempts"), ("failed", "attempts"), ("succeeded", "finished")},
 }
+
+
+# Why a plan waits again, where that counts as an attempt.
+LOSSES = {
+    "its worker went silent",
+    "its worker was started anew",
+    "its worker left it behind",
+    "its worker met a defect",
+}
+
+Event = tuple[int, str, float, dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -39,6 +50,7 @@ class Audit:
     lost: list[str]
     doubled: list[str]
     stuck: list[str]
+    wrong_reasons: list[str]
     dishonest: list[str]
     ends: Counter[str]
     max_attempt: int
@@ -46,72 +58,116 @@ class Audit:
     @property
     def is_clean(self) -> bool:
         """Whether nothing was found."""
-        return not (self.lost or self.doubled or self.stuck or self.dishonest)
+        return not (self.lost or self.doubled or self.stuck or self.wrong_reasons or self.dishonest)
 
 
 def stuck_plans(database_url: str) -> list[str]:
     """Plans that have not ended, with what the queue knows of them."""
+    columns = [PLANS.c[name] for name in ("id", "state", "attempt", "lease", "holder", "worker_id", "cancel_requested")]
     engine = create_engine(database_url)
-    client = open_queue(engine)
-    try:
-        open_plans = [row for row in _rows(PlanStore(engine)) if not row.is_terminal]
-        return [f"{row.id} {row.state}, attempt {row.attempt}: {_queued(client, row)}" for row in open_plans]
-    finally:
-        client.destroy()
-        engine.dispose()
+    query = sa.select(*columns).where(PLANS.c.state.in_(("queued", "running")))
+    with engine.connect() as connection:
+        found = [str(dict(row)) for row in connection.execute(query).mappings()]
+    engine.dispose()
+    return found
 
 
-def _queued(client: object, row: PlanRow) -> list[tuple[str, str | None]]:
-    found = client.list_workflows(workflow_id_prefix=row.id, load_input=False)  # type: ignore[attr-defined]
-    return [(one.status, one.executor_id) for one in found]
+def num_held(database_url: str) -> int:
+    """Plans that somebody is still said to hold."""
+    engine = create_engine(database_url)
+    query = sa.select(sa.func.count()).select_from(PLANS).where(PLANS.c.holder.is_not(None))
+    with engine.connect() as connection:
+        found = int(connection.execute(query).scalar_one())
+    engine.dispose()
+    return found
 
 
-def audit(database_url: str, promises: Sequence[Promise], *, num_child_kills: int, max_attempts: int) -> Audit:
-    """Compare what was promised with what there is."""
+def audit(
+    database_url: str, promises: Sequence[Promise], *, killed: Collection[int], settings: Mapping[str, Any]
+) -> Audit:
+    """Compare what was promised with what there is; `killed` are the processes of searches that were killed."""
     stuck = stuck_plans(database_url)
     engine = create_engine(database_url)
     store = PlanStore(engine)
     rows = {row.id: row for row in _rows(store)}
     promised = {one.plan_id: one for one in promises}
+    reasons = Reasons(killed, settings)
     dishonest: list[str] = []
+    wrong: list[str] = []
     doubled = [f"{plan_id}: nobody asked for it" for plan_id in rows.keys() - promised.keys()]
     doubled += [f"{key}: {number} plans" for key, number in Counter(one.key for one in promises).items() if number > 1]
     for plan_id, row in rows.items():
-        events = store.events(plan_id, after=0, limit=1_000_000)
-        numbers, kinds = [event[0] for event in events], [event[1] for event in events]
-        if numbers != list(range(1, row.num_events + 1)):
-            dishonest.append(f"{plan_id}: events {numbers}")
+        events = [(*one[:3], json.loads(one[3])) for one in store.events(plan_id, after=0, limit=1_000_000)]
+        kinds = [event[1] for event in events]
         if kinds.count("done") > 1:
             doubled.append(f"{plan_id}: ended {kinds.count('done')} times")
-        if row.is_terminal and kinds[-1] != "done":
-            dishonest.append(f"{plan_id}: its last event is {kinds[-1]}")
+        dishonest += [f"{plan_id}: {fault}" for fault in _dishonesty(row, events)]
         if row.is_terminal and plan_id in promised:
-            dishonest += _dishonesty(promised[plan_id], row, max_attempts)
-    killed = [row.id for row in rows.values() if row.stop_reason == "killed" and plan_id in promised
-              and promised[row.id].kind != fake_solver.HALF_MESSAGE]  # fmt: skip
-    if len(killed) > num_child_kills:
-        dishonest.append(f"{len(killed)} plans say that their search was killed, {num_child_kills} were")
+            wrong += [f"{plan_id}: {fault}" for fault in reasons.wrong(promised[plan_id], row, events)]
+    wrong += reasons.too_many()
     engine.dispose()
     ends = Counter(f"{row.state} ({row.stop_reason})" for row in rows.values())
     most = max((row.attempt for row in rows.values()), default=0)
-    return Audit(sorted(promised.keys() - rows.keys()), doubled, stuck, dishonest, ends, most)
+    return Audit(sorted(promised.keys() - rows.keys()), doubled, stuck, wrong, dishonest, ends, most)
 
 
-def _dishonesty(promise: Promise, row: PlanRow, max_attempts: int) -> list[str]:
-    end = (row.state, str(row.stop_reason))
-    explained = end in OWN_ENDS[promise.kind]
-    explained |= end[1] == "killed"
-    explained |= end == ("cancelled", "cancelled") and promise.cancelled
-    explained |= end[1] == "attempts" and row.attempt > max_attempts
-    faults = [] if explained else [f"{row.id}: kind {promise.kind} ended {end}, attempt {row.attempt}"]
+class Reasons:
+    """What really happened, to hold beside what plans say."""
+
+    def __init__(self, killed: Collection[int], settings: Mapping[str, Any]) -> None:
+        self._killed = set(killed)
+        self._settings = settings
+        self._seen: set[int] = set()
+        self._nameless: list[str] = []
+
+    def wrong(self, promise: Promise, row: PlanRow, events: Sequence[Event]) -> Iterator[str]:
+        """What a plan says of its end and is not so."""
+        end = (row.state, str(row.stop_reason))
+        last = max((number for number, _, _, data in events if data.get("state") == "running"), default=0)
+        named = {number: int(data["message"].split()[1]) for number, kind, _, data in events
+                 if kind == "progress" and str(data.get("message", "")).startswith("process ")}  # fmt: skip
+        self._seen |= set(named.values())
+        processes = sorted({process for number, process in named.items() if number > last})
+        if end not in OWN_ENDS[promise.kind] and not self._happened(end, promise, row, processes):
+            yield f"kind {promise.kind} ended {end}, attempt {row.attempt}, processes {processes}"
+        losses = [data for _, kind, _, data in events if kind == "state" and data.get("reason") in LOSSES]
+        begun = sum(kind == "state" and data["state"] == "running" for _, kind, _, data in events)
+        if row.attempt != len(losses) + (1 if begun and row.attempt > len(losses) else 0):
+            yield f"attempt {row.attempt} after {len(losses)} losses: {[one['reason'] for one in losses]}"
+
+    def _happened(self, end: tuple[str, str], promise: Promise, row: PlanRow, processes: Sequence[int]) -> bool:
+        most_s = promise.time_limit_s + self._settings["soft_grace_s"]
+        if end[1] == "killed" and not processes:
+            self._nameless.append(row.id)
+        truths: dict[str, bool] = {
+            "killed": set(processes) <= self._killed,
+            "cancelled": promise.cancelled,
+            "attempts": row.attempt > self._settings["max_attempts"],
+            "time": row.elapsed_s(0.0) >= most_s,
+        }
+        return truths.get(end[1], False)
+
+    def too_many(self) -> list[str]:
+        """Searches that say they were killed before they said who they were; so many must have been."""
+        unseen = self._killed - self._seen
+        return [f"{self._nameless}: of {len(unseen)} processes"] if len(self._nameless) > len(unseen) else []
+
+
+def _dishonesty(row: PlanRow, events: Sequence[Event]) -> Iterator[str]:
+    numbers, kinds = [event[0] for event in events], [event[1] for event in events]
+    if numbers != list(range(1, row.num_events + 1)):
+        yield f"events {numbers}"
+    if not row.is_terminal:
+        return
+    if kinds[-1] != "done":
+        yield f"its last event is {kinds[-1]}"
     outcome = None if row.outcome is None else json.loads(row.outcome)
     if row.state == "succeeded" and outcome is None:
-        faults.append(f"{row.id}: succeeded with nothing")
+        yield "succeeded with nothing"
     if row.state == "incomplete" and (outcome is None or outcome.get("complete") is not False):
-        faults.append(f"{row.id}: incomplete, and its plan does not say so")
+        yield "incomplete, and its plan does not say so"
     if row.state == "failed" and outcome is not None:
-        faults.append(f"{row.id}: failed, and shows a plan")
-    return faults
+        yield "failed, and shows a plan"
 
 
 def _rows(store: PlanStore) -> list[PlanRow]:
@@ -119,16 +175,3 @@ def _rows(store: PlanStore) -> list[PlanRow]:
     while page := store.page(limit=500, before=rows[-1].id if rows else None, state=None):
         rows += [row for row in (store.get(one.id) for one in page) if row is not None]
     return rows
-
-
-def num_sessions(database_url: str) -> int:
-    """Rows of the queue that are still open."""
-    engine = create_engine(database_url)
-    client = open_queue(engine)
-    try:
-        return len(client.list_workflows(status=["ENQUEUED", "PENDING"], load_input=False, load_output=False))
-    except sa.exc.SQLAlchemyError:
-        return -1
-    finally:
-        client.destroy()
-        engine.dispose()

@@ -62,6 +62,7 @@ class Fleet:
     nursery: Nursery
     members: list[Member] = field(default_factory=list)
     kills: Counter[str] = field(default_factory=Counter)
+    killed_searches: set[int] = field(default_factory=set)
     _num_names: int = 0
 
     def start(self) -> None:
@@ -82,6 +83,12 @@ class Fleet:
             one.process.signal(signal.SIGTERM)
         for one in self.members:
             one.process.wait(30.0)
+
+    def ask_what_they_do(self) -> None:
+        """Let every program write its threads to the log: see `--log`."""
+        for one in self.members:
+            one.process.signal(signal.SIGUSR1)
+        time.sleep(1.0)
 
     def kill_something(self) -> str:
         """One random failure; what it hit."""
@@ -153,7 +160,10 @@ class Fleet:
             with suppress(psutil.NoSuchProcess):
                 found = [one for member in self._living("work") for one in below(member)]
                 if found:
-                    self.dice.choice(found).kill()
+                    victim = self.dice.choice(found)
+                    victim.suspend()  # a fork server starts nothing any more, so that these are all who die with it
+                    self.killed_searches |= {victim.pid, *(one.pid for one in victim.children())}
+                    victim.kill()
                     return True
             time.sleep(0.05)
         return False

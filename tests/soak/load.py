@@ -40,6 +40,7 @@ class Promise:
 
     key: str
     kind: int
+    time_limit_s: float
     plan_id: str = ""
     cancelled: bool = False
 
@@ -65,17 +66,17 @@ class Load:
         for one in self._threads:
             one.start()
 
-    def join(self) -> None:
-        """Wait until every client has ended its last plan."""
-        self.enough.set()
-        for one in self._threads:
-            one.join(timeout=2 * PATIENCE_S)
+    @property
+    def has_ended(self) -> bool:
+        """Whether every client has ended its last plan."""
+        return not any(one.is_alive() for one in self._threads)
 
     def _client(self, dice: random.Random) -> None:
         while not self.enough.is_set():
             (kind,) = dice.choices(list(KINDS), list(KINDS.values()))
-            promise = Promise(str(uuid.UUID(int=dice.getrandbits(128))), kind)
-            body = request_for(kind, round(dice.uniform(0.2, 3.0), 2))
+            limit_s = round(dice.uniform(0.2, 3.0), 2)
+            promise = Promise(str(uuid.UUID(int=dice.getrandbits(128))), kind, limit_s)
+            body = request_for(kind, limit_s)
             answer = self._until_answered(dice, "POST", "/v1/plans", body, key=promise.key)
             if answer is None:
                 continue

@@ -154,7 +154,8 @@ def plan(
     """The outcome that options.seed chooses."""
     started = clock()
     case = request.options.seed
-    progress(Progress(phase="lint", elapsed_s=0.0))
+    who = f"process {os.getpid()}"  # so that a test which kills processes knows whose search it was
+    progress(Progress(phase="lint", elapsed_s=0.0, message=who))
     if case == INFEASIBLE:
         return Infeasible(reasons=(Reason(code="too-few-gpus", detail="needs 2, has 1"),), elapsed_s=0.0)
     if case == NOT_FOUND:
@@ -165,7 +166,14 @@ def plan(
         for iteration_s in (3.0, 2.0):
             incumbent(Planned(plan=tiny_plan(iteration_s), complete=case == PROVES, elapsed_s=clock() - started))
     progress(
-        Progress(phase="search", elapsed_s=clock() - started, incumbent_s=2.0, lower_bound_s=1.0, relative_gap=0.5)
+        Progress(
+            phase="search",
+            elapsed_s=clock() - started,
+            incumbent_s=2.0,
+            lower_bound_s=1.0,
+            relative_gap=0.5,
+            message=who,
+        )
     )
     if case == HALF_MESSAGE:
         _die_in_the_middle_of(incumbent)

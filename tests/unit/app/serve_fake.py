@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from tests.unit.app.service_fixture import FAKE, FAKE_SOLVERS
 
 def main() -> None:
     """Role (serve, api or work), port, database, worker id, and other settings as JSON; and when to die."""
+    faulthandler.register(signal.SIGUSR1)  # tells on standard error what every thread does
     role, port, database, worker_id, changes = sys.argv[1:6]
     warm_up(("app.jobs.child", FAKE))
     values: dict[str, Any] = {

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import signal
-from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
 
-from app.jobs.queue import enqueue_plan, open_queue
 from app.jobs.worker import Worker
-from app.storage.attempts import AttemptStore
 from app.storage.migrations import create_tables
 from app.storage.plans import NewPlan, PlanStore
 from app.storage.tables import create_engine
+from app.storage.workers import WorkerStore
 from app.terminal.client import Client
 from tests.unit.app import fake_solver
 from tests.unit.app.programs import HOST, await_, descendants, free_port, program, ready, searching, sqlite, state_of
 from tests.unit.app.service_fixture import request_for, settings_for
+from tests.unit.app.taking import take
 
 
 def test_a_killed_service_goes_on_with_what_it_had(tmp_path: Path) -> None:
@@ -94,16 +93,16 @@ def test_a_plan_that_kills_its_worker_is_given_up_after_so_many_attempts(tmp_pat
     settings = settings_for(tmp_path, max_attempts=max_attempts)
     engine = create_engine(settings.database_url)
     create_tables(engine)
-    client, store = open_queue(engine), PlanStore(engine)
-    plan_id = store.insert(NewPlan(b"{}", "", None), partial(enqueue_plan, client))
-    for _ in range(max_attempts):
-        assert AttemptStore(engine).begin(plan_id, "a worker that died") is not None
-    worker = Worker(settings, engine, client)
+    store = PlanStore(engine)
+    plan_id = store.insert(NewPlan(b"{}", "", None))
+    for number in range(max_attempts):
+        WorkerStore(engine).enter(f"run {number}", settings.worker_id)
+        assert take(engine, f"run {number}").plan_id == plan_id
+    worker = Worker(settings, engine)
     worker.start()
     try:
         row = await_(lambda: (found := store.get(plan_id)) and found.is_terminal and found, "given up")
     finally:
         worker.stop()
-        client.destroy()
         engine.dispose()
     assert (row.state, row.stop_reason) == ("failed", "attempts")

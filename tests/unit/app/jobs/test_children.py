@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import psutil
 import pytest
 
-from app.jobs.child import Task
+from app.jobs.child import OUT_OF_MEMORY, Task
 from app.jobs.children import Ended, Limits, run_in_child
+from app.jobs.processes import start
 from tests.unit.app import fake_solver
+from tests.unit.app.jobs import endings
+from tests.unit.app.programs import ROOT, await_
 from tests.unit.app.service_fixture import FAKE_SOLVERS, request_for
 
 MEMORY_BYTES = 256 * 1024**2
@@ -42,6 +52,79 @@ def _run(case: int, soft_s: float = 30.0, stop_after_s: float = 1e9, grace_s: fl
 )
 def test_every_ending_is_told_apart(case: int, ending: str) -> None:
     assert _run(case)[0].ending == ending
+
+
+def _ends(seed: int, soft_s: float = 30.0) -> Ended:
+    document = json.dumps(request_for(seed)).encode()
+    task = Task("plan", "tests.unit.app.jobs.endings:ends", (document,), MEMORY_BYTES)
+    return run_in_child(task, Limits(soft_s, 0.1, 10.0, MEMORY_BYTES))
+
+
+@pytest.mark.parametrize(
+    ("seed", "ending"),
+    [
+        (int(signal.SIGKILL), "killed"),
+        (int(signal.SIGTERM), "killed"),
+        (int(signal.SIGHUP), "killed"),
+        (int(signal.SIGSEGV), "crashed"),
+        (int(signal.SIGABRT), "crashed"),
+        (endings.STATUS, "crashed"),
+        (endings.STATUS + 1, "crashed"),
+        (endings.STATUS + OUT_OF_MEMORY, "memory"),
+    ],
+)
+def test_a_child_that_says_nothing_is_judged_by_its_exit_status(seed: int, ending: str) -> None:
+    assert _ends(seed).ending == ending
+
+
+def test_a_child_that_we_end_was_not_killed_from_outside() -> None:
+    assert _ends(endings.STILL, soft_s=0.1).ending == "timed_out"
+
+
+def test_a_fork_server_that_is_killed_takes_its_children_along_and_the_next_one_goes_on() -> None:
+    found: list[Ended] = []
+    ends = [threading.Thread(target=lambda: found.append(_run(fake_solver.UNTIL_STOPPED)[0])) for _ in range(2)]
+    for one in ends:
+        one.start()
+    (fork,) = await_(lambda: [one for one in psutil.Process().children() if len(one.children()) == 2], "searching")
+    fork.kill()
+    for one in ends:
+        one.join()
+    assert [one.ending for one in found] == ["killed", "killed"]
+    assert _run(fake_solver.FINDS)[0].ending == "answered"
+
+
+def test_a_child_that_is_slow_to_start_loses_none_of_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start_slowly(*args: Any) -> Any:
+        process = start(*args)
+        os.kill(process.pid or 0, signal.SIGSTOP)
+        threading.Timer(1.5, os.kill, (process.pid, signal.SIGCONT)).start()
+        return process
+
+    monkeypatch.setattr("app.jobs.children.start", start_slowly)
+    ended, _ = _run(fake_solver.FINDS, soft_s=0.5, grace_s=0.5)
+    assert ended.ending == "answered"
+
+
+def test_threads_that_end_children_at_once_mistake_no_status() -> None:
+    """Each start looks at all children; a status that two threads read is lost for one of them."""
+    cases = {int(signal.SIGKILL): "killed", int(signal.SIGSEGV): "crashed", endings.STATUS: "crashed", 0: "answered"}
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda seed: (_ends(seed).ending, cases[seed]), [*cases] * 8))
+    assert all(said == so for said, so in found), found
+
+
+def test_a_child_lives_with_a_lower_limit_of_the_system() -> None:
+    """A hard limit below ours would make every search fail."""
+    program = (
+        "import resource, json\n"
+        "resource.setrlimit(resource.RLIMIT_DATA, (2**29, 2**29))\n"
+        "from tests.unit.app.jobs.test_children import *\n"
+        "task = Task('plan', FAKE_SOLVERS.plan, (json.dumps(request_for(fake_solver.FINDS)).encode(),), 2**40)\n"
+        "print(run_in_child(task, Limits(30.0, 1.0, 1.0, 2**40)).ending)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["answered"]
 
 
 def test_a_child_that_overruns_is_first_told_then_killed() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +12,17 @@ import pytest
 import sqlalchemy as sa
 
 from app.documents import canonical
-from app.jobs.queue import enqueue_plan, open_queue
-from app.jobs.search import Attempt, search
+from app.jobs.search import search
 from app.jobs.worker import Worker
-from app.storage.attempts import AttemptStore
 from app.storage.migrations import create_tables
 from app.storage.plans import NewPlan, PlanStore
+from app.storage.queue import Claim, PlanQueue
 from app.storage.tables import create_engine
 from models.request import PlanRequest
 from tests.unit.app import fake_solver
 from tests.unit.app.programs import await_
 from tests.unit.app.service_fixture import request_for, running, settings_for, submit
+from tests.unit.app.taking import take
 
 OUTAGE = sa.exc.OperationalError("any statement", {}, Exception("the server is gone"))
 
@@ -55,13 +55,12 @@ def engine(tmp_path: Path) -> Iterator[sa.Engine]:
 def test_a_search_goes_on_without_the_database_and_keeps_its_news(
     engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, attempts = PlanStore(engine), AttemptStore(engine)
-    plan_id = store.insert(NewPlan(b"{}", "d", None), lambda *_: None)
-    attempts.begin(plan_id, "w")
-    monkeypatch.setattr(attempts, "record", _failing(3, attempts.record))
-    monkeypatch.setattr(attempts, "is_wanted", _failing(2, attempts.is_wanted))
-    attempt = Attempt(plan_id, 1, _text(fake_solver.CRASHES))
-    ended = search(attempts, settings_for(tmp_path), attempt, leaving=lambda: False)
+    store, queue = PlanStore(engine), PlanQueue(engine)
+    plan_id = store.insert(NewPlan(_text(fake_solver.CRASHES), "d", None))
+    claim = take(engine, "w")
+    monkeypatch.setattr(queue, "record", _failing(3, queue.record))
+    monkeypatch.setattr(queue, "is_wanted", _failing(2, queue.is_wanted))
+    ended = search(queue, settings_for(tmp_path), claim, leaving=lambda: False)
     assert ended is not None
     assert (ended.state, ended.reason) == ("incomplete", "crashed")
     assert b'"iteration_s":2.0' in (ended.outcome or b"")
@@ -71,52 +70,50 @@ def test_a_search_goes_on_without_the_database_and_keeps_its_news(
 
 
 def test_a_defect_is_no_outage(engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    attempts = AttemptStore(engine)
+    queue = PlanQueue(engine)
     wrong = sa.exc.ProgrammingError("any statement", {}, Exception("no such column"))
-    monkeypatch.setattr(attempts, "record", lambda *_args, **_kwargs: (_ for _ in ()).throw(wrong))
-    attempt = Attempt("plan_1", 1, _text(fake_solver.FINDS))
+    monkeypatch.setattr(queue, "record", lambda *_args, **_kwargs: (_ for _ in ()).throw(wrong))
+    claim = Claim("plan_1", 1, 1, _text(fake_solver.FINDS))
     with pytest.raises(sa.exc.ProgrammingError):
-        search(attempts, settings_for(tmp_path), attempt, leaving=lambda: False)
+        search(queue, settings_for(tmp_path), claim, leaving=lambda: False)
 
 
-@pytest.mark.parametrize("method", ["begin", "finish", "record", "is_wanted"])
+@pytest.mark.parametrize("method", ["claim", "waiting", "held_by", "finish", "record", "is_wanted"])
 def test_a_statement_that_fails_for_a_while_costs_no_attempt(
     engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     settings = settings_for(tmp_path, heartbeat_s=0.05)
-    plan_id, store = None, PlanStore(engine)
-    monkeypatch.setattr(AttemptStore, method, _failing(3, getattr(AttemptStore, method)))
-    with _working(settings, engine) as client:
-        plan_id = store.insert(NewPlan(_text(fake_solver.FINDS), "d", None), partial(enqueue_plan, client))
+    store = PlanStore(engine)
+    monkeypatch.setattr(PlanQueue, method, _failing(3, getattr(PlanQueue, method)))
+    with _working(settings, engine):
+        plan_id = store.insert(NewPlan(_text(fake_solver.FINDS), "d", None))
         row = await_(lambda: (found := store.get(plan_id)) and found.is_terminal and found, "ended")
     assert (row.state, row.attempt) == ("succeeded", 1)
     assert [kind for _, kind, _, _ in store.events(plan_id, after=0)].count("done") == 1
 
 
 def test_what_an_earlier_attempt_found_is_kept_by_one_that_finds_nothing(engine: sa.Engine, tmp_path: Path) -> None:
-    store, attempts = PlanStore(engine), AttemptStore(engine)
-    plan_id = store.insert(NewPlan(b"{}", "d", None), lambda *_: None)
-    attempts.begin(plan_id, "w")
-    settings = settings_for(tmp_path)
-    search(attempts, settings, Attempt(plan_id, 1, _text(fake_solver.CRASHES)), leaving=lambda: False)
-    found = store.get(plan_id)
-    assert found is not None
-    attempt = Attempt(plan_id, 2, _text(fake_solver.NOT_FOUND), found.outcome)
-    ended = search(attempts, settings, attempt, leaving=lambda: False)
+    queue, settings = PlanQueue(engine), settings_for(tmp_path)
+    PlanStore(engine).insert(NewPlan(_text(fake_solver.CRASHES), "d", None))
+    first = take(engine, "w")
+    search(queue, settings, first, leaving=lambda: False)
+    assert queue.give_back(first.plan_id, first.lease, counts=True, why="a test")
+    second = take(engine, "w")
+    assert (second.lease, second.attempt) == (2, 2)
+    attempt = replace(second, request=_text(fake_solver.NOT_FOUND))
+    ended = search(queue, settings, attempt, leaving=lambda: False)
     assert ended is not None
     assert b'"complete":false' in (ended.outcome or b""), "a plan, and not the end of the search that found it"
 
 
 @contextmanager
-def _working(settings: Any, engine: sa.Engine) -> Iterator[Any]:
-    client = open_queue(engine)
-    worker = Worker(settings, engine, client)
+def _working(settings: Any, engine: sa.Engine) -> Iterator[None]:
+    worker = Worker(settings, engine)
     worker.start()
     try:
-        yield client
+        yield
     finally:
         worker.stop()
-        client.destroy()
 
 
 def test_a_full_disk_is_told_and_survived(tmp_path: Path) -> None:

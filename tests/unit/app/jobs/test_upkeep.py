@@ -1,39 +1,43 @@
-"""Whatever the queue and the plans disagree about is found and mended: a plan is never left where nobody runs it."""
+"""Whoever held a plan and lost it, however it was lost: it is searched again, and never by two who may write."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from dbos import DBOSClient
 
 from app.documents import canonical
-from app.jobs.queue import enqueue_plan, open_queue
 from app.jobs.upkeep import Upkeep
 from app.jobs.worker import Worker
 from app.settings import Settings
-from app.storage.attempts import AttemptStore
 from app.storage.migrations import create_tables
 from app.storage.plans import NewPlan, PlanRow, PlanStore
+from app.storage.queue import PlanQueue
 from app.storage.tables import create_engine
 from app.storage.workers import WorkerStore
 from models.request import PlanRequest
 from tests.unit.app import fake_solver
 from tests.unit.app.programs import await_
 from tests.unit.app.service_fixture import request_for, settings_for
+from tests.unit.app.taking import take
 
-REQUEST = canonical(PlanRequest.model_validate(request_for(fake_solver.FINDS)))
+
+def _request(case: int) -> bytes:
+    return canonical(PlanRequest.model_validate(request_for(case)))
+
+
+REQUEST = _request(fake_solver.FINDS)
+LOST = sa.exc.OperationalError("commit", {}, Exception("the answer was lost"))
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """Short times; the name of the worker is test-worker."""
+    """Short times: a worker is silent after eight looks."""
     return settings_for(tmp_path, heartbeat_s=0.05, dead_worker_s=0.4)
 
 
@@ -46,29 +50,14 @@ def engine(settings: Settings) -> Iterator[sa.Engine]:
     made.dispose()
 
 
-@pytest.fixture
-def client(engine: sa.Engine) -> Iterator[DBOSClient]:
-    """The queue in it."""
-    opened = open_queue(engine)
-    yield opened
-    opened.destroy()
-
-
 @contextmanager
-def _working(settings: Settings, engine: sa.Engine, client: DBOSClient) -> Iterator[None]:
-    worker = Worker(settings, engine, client)
+def _working(settings: Settings, engine: sa.Engine) -> Iterator[Worker]:
+    worker = Worker(settings, engine)
     worker.start()
     try:
-        yield
+        yield worker
     finally:
         worker.stop()
-
-
-def _claim(engine: sa.Engine, plan_id: str, holder: str) -> None:
-    """What a worker writes when it takes a plan from the queue."""
-    claim = "UPDATE workflow_status SET status = 'PENDING', executor_id = :holder WHERE workflow_uuid = :plan_id"
-    with engine.begin() as connection:
-        assert connection.execute(sa.text(claim), {"holder": holder, "plan_id": plan_id}).rowcount == 1
 
 
 def _ended(store: PlanStore, plan_id: str) -> PlanRow:
@@ -77,107 +66,146 @@ def _ended(store: PlanStore, plan_id: str) -> PlanRow:
     return row
 
 
-def _queued(engine: sa.Engine, client: DBOSClient) -> str:
-    return PlanStore(engine).insert(NewPlan(REQUEST, "d", None), partial(enqueue_plan, client))
+def _reasons(store: PlanStore, plan_id: str) -> list[bytes]:
+    return [data for _, kind, _, data in store.events(plan_id, after=1) if kind == "state" and b"queued" in data]
 
 
-def test_a_plan_without_a_place_in_the_queue_gets_one(
-    settings: Settings, engine: sa.Engine, client: DBOSClient
+def test_a_claim_whose_answer_was_lost_is_given_back_and_costs_no_attempt(
+    settings: Settings, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    claim, lost = PlanQueue.claim, []
+
+    def claim_and_lose(*args: Any, **kwargs: Any) -> Any:
+        found = claim(*args, **kwargs)
+        if found is not None and not lost:
+            lost.append(found)
+            raise LOST
+        return found
+
+    monkeypatch.setattr(PlanQueue, "claim", claim_and_lose)
     store = PlanStore(engine)
-    plan_id = store.insert(NewPlan(REQUEST, "d", None), lambda *_: None)
-    with _working(settings, engine, client):
-        assert _ended(store, plan_id).state == "succeeded"
+    plan_id = store.insert(NewPlan(REQUEST, "d", None))
+    with _working(settings, engine):
+        row = _ended(store, plan_id)
+    assert (len(lost), row.state, row.attempt) == (1, "succeeded", 1)
+    assert _reasons(store, plan_id) == [b'{"state":"queued","reason":"its worker had not heard of it"}']
 
 
-def test_a_plan_whose_workflow_failed_is_searched_again(
-    settings: Settings, engine: sa.Engine, client: DBOSClient
+def test_an_end_whose_answer_was_lost_is_stored_once(
+    settings: Settings, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, plan_id = PlanStore(engine), _queued(engine, client)
-    AttemptStore(engine).begin(plan_id, "somebody", plan_id)
-    with engine.begin() as connection:
-        connection.execute(sa.text("UPDATE workflow_status SET status = 'ERROR'"))
-    with _working(settings, engine, client):
+    finish, answers = PlanQueue.finish, []
+
+    def finish_and_lose(*args: Any, **kwargs: Any) -> bool:
+        answers.append(finish(*args, **kwargs))
+        if len(answers) == 1:
+            raise LOST
+        return answers[-1]
+
+    monkeypatch.setattr(PlanQueue, "finish", finish_and_lose)
+    store = PlanStore(engine)
+    plan_id = store.insert(NewPlan(REQUEST, "d", None))
+    with _working(settings, engine):
+        row = _ended(store, plan_id)
+        await_(lambda: len(answers) == 2, "repeated")
+    assert (row.state, row.attempt, answers) == ("succeeded", 1, [True, False])
+
+
+def test_a_search_that_meets_a_defect_is_given_back_and_counts(
+    settings: Settings, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_args: Any, **_kwargs: Any) -> Any:
+        raise ZeroDivisionError("a defect of ours")
+
+    monkeypatch.setattr("app.jobs.worker.search", fail)
+    store = PlanStore(engine)
+    plan_id = store.insert(NewPlan(REQUEST, "d", None))
+    with _working(settings.model_copy(update={"max_attempts": 2}), engine):
+        row = _ended(store, plan_id)
+    assert (row.state, row.stop_reason, row.attempt) == ("failed", "attempts", 3)
+    assert _reasons(store, plan_id) == [b'{"state":"queued","reason":"its worker met a defect"}'] * 2
+
+
+def test_what_a_run_without_heartbeats_holds_is_taken_over(settings: Settings, engine: sa.Engine) -> None:
+    """It left in good order, and its last claim arrived after that."""
+    store = PlanStore(engine)
+    plan_id = store.insert(NewPlan(REQUEST, "d", None))
+    take(engine, "left for good")
+    with _working(settings, engine):
         row = _ended(store, plan_id)
     assert (row.state, row.attempt) == ("succeeded", 2)
+    assert _reasons(store, plan_id) == [b'{"state":"queued","reason":"its worker went silent"}']
 
 
-def test_a_claim_that_this_worker_never_heard_of_is_queued_again(
-    settings: Settings, engine: sa.Engine, client: DBOSClient
+def test_a_worker_that_is_started_anew_goes_on_at_once(settings: Settings, engine: sa.Engine) -> None:
+    store, patient = PlanStore(engine), settings.model_copy(update={"dead_worker_s": 1e6})
+    plan_id = store.insert(NewPlan(REQUEST, "d", None))
+    WorkerStore(engine).enter("an earlier run", settings.worker_id)
+    take(engine, "an earlier run")
+    with _working(patient, engine):
+        assert _ended(store, plan_id).attempt == 2
+    assert _reasons(store, plan_id) == [b'{"state":"queued","reason":"its worker was started anew"}']
+
+
+def test_the_plan_of_a_living_worker_is_left_alone_whatever_the_clocks_say(
+    settings: Settings, engine: sa.Engine
 ) -> None:
-    store = PlanStore(engine)
-    with _working(settings, engine, client):
-        plan_id = _queued(engine, client)
-        done = _ended(store, plan_id)
-        lost = store.insert(NewPlan(REQUEST, "d", None), lambda *_: None)
-        # The answer to a claim that the database has written does not arrive: the row is ours and nothing runs.
-        with engine.begin() as connection:
-            enqueue_plan(client, connection, lost, NewPlan(REQUEST, "d", None).lane)
-            claim = (
-                "UPDATE workflow_status SET status = 'PENDING', executor_id = 'test-worker' WHERE workflow_uuid = :id"
-            )
-            connection.execute(sa.text(claim), {"id": lost})
-        row = _ended(store, lost)
-    assert (done.attempt, row.state, row.attempt) == (1, "succeeded", 1)
-
-
-def test_the_claim_of_a_worker_that_left_in_good_order_is_taken_over(
-    settings: Settings, engine: sa.Engine, client: DBOSClient
-) -> None:
-    """A worker that leaves has no heartbeat that could grow old; what it claimed in its last moment is still its."""
-    store, plan_id = PlanStore(engine), _queued(engine, client)
-    _claim(engine, plan_id, "left-for-good")
-    with _working(settings, engine, client):
-        assert _ended(store, plan_id).state == "succeeded"
-
-
-def test_the_claim_of_a_living_worker_is_left_alone(
-    settings: Settings, engine: sa.Engine, client: DBOSClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan_id = _queued(engine, client)
-    _claim(engine, plan_id, "neighbour")
-    WorkerStore(engine).beat("neighbour")
-    taken: list[Any] = []
-    monkeypatch.setattr("dbos.DBOS._recover_pending_workflows", taken.append)
-    upkeep = Upkeep(settings, engine, client, is_running=lambda _: False)
-    upkeep.once()
-    assert taken == []
-    with engine.begin() as connection:
-        connection.execute(sa.text("UPDATE isthmus_workers SET seen_at = seen_at - 60 WHERE id = 'neighbour'"))
-    upkeep.once()
-    assert taken == [["neighbour"]]
-
-
-def test_after_a_silence_of_its_own_a_worker_gives_the_others_time(
-    settings: Settings, engine: sa.Engine, client: DBOSClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan_id = _queued(engine, client)
-    _claim(engine, plan_id, "neighbour")
-    now, taken = [1000.0], []
-    monkeypatch.setattr("app.jobs.upkeep.time.monotonic", lambda: now[0])
-    monkeypatch.setattr("dbos.DBOS._recover_pending_workflows", taken.append)
-    patient = settings.model_copy(update={"dead_worker_s": 30.0})
-    upkeep = Upkeep(patient, engine, client, is_running=lambda _: False)
-    WorkerStore(engine).beat("neighbour")
-    upkeep.once()
-    now[0] += 60.0  # the database was away for both of them, and this one is the first to be back
-    with engine.begin() as connection:
-        connection.execute(sa.text("UPDATE isthmus_workers SET seen_at = seen_at - 60"))
-    upkeep.once()
-    assert taken == []
-    for _ in range(16):
-        now[0] += 2.0
+    store, workers = PlanStore(engine), WorkerStore(engine, clock=lambda: -1e9)  # its clock is decades behind
+    plan_id = store.insert(NewPlan(REQUEST, "d", None))
+    workers.enter("run n", "neighbour")
+    take(engine, "run n")
+    upkeep = Upkeep(settings, engine, "an observer")
+    for number in range(1, 40):
+        workers.beat("run n", "neighbour", number)
         upkeep.once()
-    assert taken[0] == ["neighbour"], "it did not show up in that time"
+    held = store.get(plan_id)
+    assert held is not None
+    assert held.state == "running"
+    for _ in range(8):
+        upkeep.once()
+    row = store.get(plan_id)
+    assert row is not None
+    assert row.state == "queued"
 
 
-def test_ended_workflows_are_forgotten_and_plans_kept(
-    settings: Settings, engine: sa.Engine, client: DBOSClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("app.jobs.upkeep.KEPT_WORKFLOWS", timedelta(hours=-1))
+def test_an_observer_that_was_away_has_not_looked_meanwhile(settings: Settings, engine: sa.Engine) -> None:
     store = PlanStore(engine)
-    with _working(settings, engine, client):
-        plan_id = _queued(engine, client)
-        _ended(store, plan_id)
-        await_(lambda: not client.list_workflows(load_input=False), "forgotten")
-    assert store.get(plan_id) is not None
+    plan_id = store.insert(NewPlan(REQUEST, "d", None))
+    WorkerStore(engine).enter("run n", "neighbour")
+    take(engine, "run n")
+    upkeep = Upkeep(settings, engine, "an observer")
+    upkeep.once()
+    upkeep.once()  # an hour later: both were away, and the neighbour is the second to be back
+    row = store.get(plan_id)
+    assert row is not None
+    assert row.state == "running"
+
+
+def test_a_heartbeat_that_arrives_at_the_last_moment_counts(engine: sa.Engine) -> None:
+    store, queue, workers = PlanStore(engine), PlanQueue(engine), WorkerStore(engine)
+    store.insert(NewPlan(REQUEST, "d", None))
+    workers.enter("run n", "neighbour")
+    take(engine, "run n")
+    seen = queue.beats()["run n"]
+    workers.beat("run n", "neighbour", 1)
+    assert queue.take_over("run n", seen) == []
+    assert queue.take_over("run n", 1) != []
+
+
+def test_a_worker_that_drains_goes_on_showing_that_it_lives(settings: Settings, engine: sa.Engine) -> None:
+    """Its plans would be taken over otherwise, however long it was allowed to take."""
+    draining, store, queue = settings.model_copy(update={"drain_s": 60.0}), PlanStore(engine), PlanQueue(engine)
+    plan_id = store.insert(NewPlan(_request(fake_solver.UNTIL_STOPPED), "d", None))
+    worker = Worker(draining, engine)
+    worker.start()
+    await_(lambda: (found := store.get(plan_id)) and found.headline, "searching")
+    stopping = threading.Thread(target=worker.stop)
+    stopping.start()
+    (before,) = queue.beats().values()
+    await_(lambda: next(iter(queue.beats().values())) >= (before or 0) + 3, "three heartbeats later")
+    store.cancel(plan_id)
+    stopping.join()
+    row = store.get(plan_id)
+    assert row is not None
+    assert (row.state, row.attempt) == ("cancelled", 1)
+    assert queue.beats() == {}

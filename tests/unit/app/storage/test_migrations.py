@@ -10,9 +10,15 @@ from threading import Barrier
 import pytest
 import sqlalchemy as sa
 
-from app.storage.migrations import SCHEMA_VERSION, IncompatibleDatabase, create_tables
+from app.documents import canonical
+from app.jobs.worker import Worker
+from app.storage.migrations import SCHEMA_VERSION, STEPS, IncompatibleDatabase, create_tables
 from app.storage.plans import PlanStore
 from app.storage.tables import METADATA, SCHEMA, create_engine
+from models.request import PlanRequest
+from tests.unit.app import fake_solver
+from tests.unit.app.programs import await_
+from tests.unit.app.service_fixture import request_for, settings_for
 
 # The tables as release 0.1.0 created them.
 VERSION_1 = """
@@ -142,4 +148,66 @@ def test_programs_that_start_together_create_one_database(tmp_path: Path, _turn:
         list(pool.map(start, range(4)))
     engine = create_engine(f"sqlite:///{tmp_path / 'new.sqlite'}")
     assert set(METADATA.tables) <= set(sa.inspect(engine).get_table_names())
+    engine.dispose()
+
+
+def _at_version(folder: Path, version: int, rows: str) -> sa.Engine:
+    """A database as a release with that schema left it, with rows of a plan that waits and of two that run."""
+    path = folder / f"version-{version}.sqlite"
+    steps = [statement for step in range(2, version + 1) for statement in STEPS[step]]
+    with sqlite3.connect(path) as connection:
+        connection.executescript(VERSION_1 + ";\n".join([*steps, f"UPDATE isthmus_schema SET version = {version}"]))
+        connection.executescript(rows)
+    connection.close()
+    return create_engine(f"sqlite:///{path}")
+
+
+COLUMNS = (
+    "id, state, revision, request, request_digest, created_at, started_at, attempt, worker_id, cancel_requested, "
+    "num_events"
+)
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
+def test_plans_that_waited_or_ran_under_an_older_program_are_carried_over(tmp_path: Path, version: int) -> None:
+    request = canonical(PlanRequest.model_validate(request_for(fake_solver.FINDS))).hex()
+    rows = "".join(
+        f"INSERT INTO isthmus_plans ({COLUMNS}) VALUES "
+        f"('{plan}', '{state}', 4, x'{request}', 'd', 1.0, {began}, {attempt}, '{worker}', {cancelled}, 1);\n"
+        f"INSERT INTO isthmus_events VALUES ('{plan}', 1, 'state', 1.0, '{{}}');\n"
+        for plan, state, began, attempt, worker, cancelled in (
+            ("plan_waits", "queued", "NULL", 0, "", 0),
+            ("plan_runs", "running", 2.0, 1, "test-worker", 0),
+            ("plan_stops", "running", 2.0, 1, "another", 1),
+        )
+    )
+    engine = _at_version(tmp_path, version, rows + "INSERT INTO isthmus_workers VALUES ('test-worker', 1e12);")
+    create_tables(engine)
+    store = PlanStore(engine)
+    worker = Worker(settings_for(tmp_path), engine)
+    worker.start()
+    try:
+        await_(lambda: store.count("queued") + store.count("running") == 0, "all ended")
+    finally:
+        worker.stop()
+    found = {row.id: row for row in store.page(limit=10, before=None, state=None)}
+    ends = {name: (row.state, row.attempt) for name, row in found.items() if name != "plan_old"}
+    assert ends == {"plan_waits": ("succeeded", 1), "plan_runs": ("succeeded", 2), "plan_stops": ("cancelled", 2)}
+    assert all(
+        [one[0] for one in store.events(row.id, after=0)] == list(range(1, row.num_events + 1))
+        for row in found.values()
+    )
+    engine.dispose()
+
+
+def test_a_program_of_the_version_before_can_begin_nothing_any_more(tmp_path: Path) -> None:
+    """Its statements that begin a plan, or submit one, name a column that is gone."""
+    engine = _at_version(tmp_path, 3, "")
+    create_tables(engine)
+    for statement in (
+        "UPDATE isthmus_plans SET state = 'running' WHERE ticket = 'plan_old'",
+        "INSERT INTO isthmus_plans (id, ticket) VALUES ('plan_new', 'plan_new')",
+    ):
+        with pytest.raises(sa.exc.OperationalError, match="ticket"), engine.begin() as connection:
+            connection.execute(sa.text(statement))
     engine.dispose()

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from app.storage.attempts import AttemptStore
 from app.storage.migrations import IncompatibleDatabase, create_tables
-from app.storage.plans import Lane, NewPlan, PlanStore
+from app.storage.plans import NewPlan, PlanStore
+from app.storage.queue import PlanQueue
 from app.storage.tables import SCHEMA, create_engine
-from app.storage.workers import WorkerStore
+from tests.unit.app.taking import take
 
 
 @pytest.fixture
@@ -25,43 +25,17 @@ def engine(tmp_path: Path) -> Iterator[sa.Engine]:
 
 
 def _new(store: PlanStore, key: str | None = None) -> str:
-    return store.insert(NewPlan(b"{}", "d", key), lambda _connection, _plan_id, _lane: None)
+    return store.insert(NewPlan(b"{}", "d", key))
 
 
-def test_only_the_current_attempt_may_write(engine: sa.Engine) -> None:
-    plan_id, store = _new(PlanStore(engine)), AttemptStore(engine)
-    first, second = store.begin(plan_id, "a"), store.begin(plan_id, "b")
-    assert (first, second) == (1, 2)
-    assert not store.record(plan_id, 1, "progress", b"{}")
-    assert not store.finish(plan_id, 1, "succeeded", "finished", outcome=b"{}", fault=None)
-    assert not store.is_wanted(plan_id, 1)
-    assert store.finish(plan_id, 2, "succeeded", "finished", outcome=b"{}", fault=None)
-    assert not store.finish(plan_id, 2, "failed", "crashed", outcome=None, fault=None), "an end is final"
-    assert store.begin(plan_id, "c") is None
-
-
-def test_a_cancel_that_races_the_end_leaves_one_end(engine: sa.Engine) -> None:
-    store, attempts = PlanStore(engine), AttemptStore(engine)
-    plan_id = _new(store)
-    attempt = attempts.begin(plan_id, "a")
-    assert attempt == 1
-    store.cancel(plan_id)
-    attempts.finish(plan_id, 1, "succeeded", "finished", outcome=b"{}", fault=None)
-    store.cancel(plan_id)
-    row = store.get(plan_id)
-    assert row is not None
-    assert (row.state, row.cancel_requested) == ("succeeded", True)
-    assert [kind for _, kind, _, _ in store.events(plan_id, after=0)].count("done") == 1
-
-
-def test_a_plan_and_its_place_in_the_queue_are_stored_together_or_not_at_all(engine: sa.Engine) -> None:
+def test_a_plan_that_is_not_admitted_is_not_there(engine: sa.Engine) -> None:
     store = PlanStore(engine)
 
-    def fail(_connection: sa.Connection, _plan_id: str, _lane: Lane) -> None:
-        raise RuntimeError("the queue is gone")
+    def refuse(_connection: sa.Connection) -> None:
+        raise RuntimeError("too much is under way")
 
     with pytest.raises(RuntimeError):
-        store.insert(NewPlan(b"{}", "d", None), fail)
+        store.insert(NewPlan(b"{}", "d", None), refuse)
     assert store.page(limit=10, before=None, state=None) == []
 
 
@@ -75,28 +49,15 @@ def test_a_key_belongs_to_one_plan(engine: sa.Engine) -> None:
 
 def test_finished_plans_are_removed_by_age(engine: sa.Engine) -> None:
     now = [100.0]
-    store, attempts = PlanStore(engine, clock=lambda: now[0]), AttemptStore(engine, clock=lambda: now[0])
+    store, queue = PlanStore(engine, clock=lambda: now[0]), PlanQueue(engine, clock=lambda: now[0])
     old, running = _new(store), _new(store)
-    for plan_id in (old, running):
-        attempts.begin(plan_id, "a")
-    attempts.finish(old, 1, "succeeded", "finished", outcome=None, fault=None)
+    take(engine, "a")
+    take(engine, "a")
+    queue.finish(old, 1, "succeeded", "finished", outcome=None, fault=None)
     assert store.delete_finished_before(100.0) == 0
     assert store.delete_finished_before(101.0) == 1
     assert store.get(running) is not None
     assert store.events(old, after=0) == []
-
-
-def test_silent_workers_are_found(engine: sa.Engine) -> None:
-    now = [100.0]
-    workers = WorkerStore(engine, clock=lambda: now[0])
-    workers.beat("a")
-    now[0] = 120.0
-    workers.beat("b")
-    assert (workers.living(30.0), workers.living(10.0), workers.num_living(10.0)) == ({"a", "b"}, {"b"}, 1)
-    workers.forget_silent(10.0)
-    assert workers.living(30.0) == {"b"}
-    workers.leave("b")
-    assert workers.living(30.0) == frozenset()
 
 
 def test_a_database_of_another_version_is_refused(engine: sa.Engine) -> None:
