@@ -26,12 +26,13 @@ POLL_S = 0.05
 Ending = Literal["answered", "refused", "memory", "crashed", "killed", "timed_out"]
 
 
+STARTING_S = 60.0  # a busy machine may need many seconds to import this program; the search has not begun by then
 OVERRUN_SHARE = 0.1  # of a long time limit may pass before a child is killed, however short the graces are
 
 
 @dataclass(frozen=True)
 class Limits:
-    """When a child is told to stop, and when it is killed; counted from its start."""
+    """When a child is told to stop, and when it is killed; counted from when it says that it has started."""
 
     soft_s: float
     term_grace_s: float
@@ -74,7 +75,7 @@ def run_in_child(
     stop_asked: Callable[[], bool] = lambda: False,
     patience_s: Callable[[], float] | None = None,
 ) -> Ended:
-    """Run `task` in a process of its own and return how it ended, at the latest after all three limits.
+    """Run `task` in a process of its own and return how it ended, at the latest all three limits after it has started.
 
     `on_message` gets every progress and incumbent as it arrives. Once `stop_asked` is true the child has
     `patience_s`, by default `kill_grace_s`, to answer with the best it has.
@@ -128,9 +129,9 @@ class _Watch:
         self._patience_s = patience_s or (lambda: limits.kill_grace_s)
         self._last: tuple[str, bytes] = ("killed", b"")
         self._best: bytes | None = None
-        hard_s = limits.soft_s + limits.overrun_s
+        self._begun_at: float | None = None
         # A timer of its own, because a child that hangs in the middle of a message blocks the reader.
-        self._timer = threading.Timer(hard_s, self._kill_late)
+        self._timer = threading.Timer(STARTING_S, self._kill_late)
         self._timed_out = False
 
     def until_ended(self, on_message: Callable[[str, bytes], None], stop_asked: Callable[[], bool]) -> Ended:
@@ -157,13 +158,24 @@ class _Watch:
             return True
         if kind == b"incumbent":
             self._best = text
+        if kind == b"started":
+            self._begin()
         on_message(kind.decode(), text)
         return False
+
+    def _begin(self) -> None:
+        """The child has imported what it needs: its limits count from here."""
+        self._begun_at = time.monotonic()
+        self._timer.cancel()
+        self._timer = threading.Timer(self._limits.soft_s + self._limits.overrun_s, self._kill_late)
+        self._timer.daemon = True
+        self._timer.start()
 
     def _stop_in_time(self, stop_asked: Callable[[], bool]) -> None:
         now = time.monotonic()
         if self._told_at is None:
-            is_late = now - self._started > self._limits.soft_s + self._limits.term_grace_s
+            begun_at = now if self._begun_at is None else self._begun_at
+            is_late = now - begun_at > self._limits.soft_s + self._limits.term_grace_s
             if is_late:
                 self._patience_s = lambda: self._limits.kill_grace_s
             if is_late or stop_asked():

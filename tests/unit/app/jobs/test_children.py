@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from types import SimpleNamespace
+from typing import Any, cast
 
 import psutil
 import pytest
 
+from app.jobs import children
 from app.jobs.child import Task
 from app.jobs.children import Ended, Limits, run_in_child
 from tests.unit.app import fake_solver
@@ -64,3 +67,31 @@ def test_nothing_is_left_of_a_child() -> None:
     left = [one for one in psutil.Process().children(recursive=True) if one.pid not in before]
     names = [" ".join(one.cmdline()) for one in left]
     assert all("forkserver" in name or "resource_tracker" in name for name in names), names
+
+
+class _SlowStart:
+    """A pipe from a child that takes a hundred looks, of a second each, to start, and five more to answer."""
+
+    def __init__(self, clock: list[float]) -> None:
+        self._clock, self._sent = clock, list[bytes]()
+        self.told = list[bytes]()
+
+    def poll(self, _wait_s: float) -> bool:
+        self._clock[0] += 1.0
+        return self._clock[0] in (100.0, 105.0)
+
+    def recv_bytes(self) -> bytes:
+        return b"started\n{}" if self._clock[0] == 100.0 else b"answer\nit"
+
+    def send_bytes(self, text: bytes) -> None:
+        self.told.append(text)
+
+
+def test_a_limit_counts_from_when_the_child_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(children, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    pipe = _SlowStart(clock)
+    watch = children._Watch(0, cast(Any, pipe), Limits(10.0, 1.0, 1.0, 0), 0.0, patience_s=None)  # noqa: SLF001
+    ended = watch.until_ended(lambda _kind, _text: None, lambda: False)
+    assert (ended.ending, ended.answer) == ("answered", b"it")
+    assert pipe.told == []
