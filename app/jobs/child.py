@@ -25,9 +25,10 @@ from app.jobs.crew import Crew
 from app.jobs.processes import settle_in
 from models.errors import PlannerError
 from models.outcome import Outcome, Planned, Progress, Reason
-from models.plan import Plan, Verdict
+from models.plan import Plan
 from models.request import PlanRequest
 from models.schedule import PipelineProblem, ScheduleProgress
+from models.verdict import Verdict
 
 OUTCOME: TypeAdapter[Outcome] = TypeAdapter(Outcome)
 REASONS: TypeAdapter[tuple[Reason, ...]] = TypeAdapter(tuple[Reason, ...])

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
+from numpy.random import default_rng
 
 from models.plan import Plan
 from solver.verify.case import Case
@@ -43,7 +42,7 @@ def test_no_bound_of_the_judge_is_above_a_plan(name):
 def test_the_judges_own_pipelines_are_no_faster_than_a_true_bound():
     name = "replicas across"
     plan = plan_called(name)
-    times = [one.time_s() for one in trials(Case(request_called(name), plan), Random(1), 8)]
+    times = [one.time_s() for one in trials(Case(request_called(name), plan), default_rng(1), 8)]
     found = [one for one in times if one is not None]
     assert found
     assert min(found) >= plan.proof.lower_bound_s

@@ -8,11 +8,13 @@ pipelines beats is refuted. Owns these comparisons; what is left is named with w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from random import Random
 from typing import NamedTuple
 
-from models.plan import Alternative, Baseline, Plan, Unjudged, Verdict, Violation
+from numpy.random import default_rng
+
+from models.plan import Alternative, Baseline, Plan
 from models.request import PlanRequest
+from models.verdict import Unjudged, Verdict, Violation
 from solver.verify.case import Case, exceeds
 from solver.verify.deep.space import bound_of_space_s, trials
 from solver.verify.deep.trial import Trial
@@ -39,7 +41,9 @@ def deep_judge(request: PlanRequest, plan: Plan) -> Verdict:
         return verdict
     case, seed = Case(request, plan), request.options.seed
     rivals = list(_rivals(case))
-    own = [time for trial in trials(case, Random(seed), NUM_TRIALS) for time in [_time_s(trial)] if time is not None]
+    own = [
+        time for trial in trials(case, default_rng(seed), NUM_TRIALS) for time in [_time_s(trial)] if time is not None
+    ]
     times = own + [one.own_s for one in rivals if one.own_s is not None]
     space_s = min(bound_of_space_s(case), plan.metrics.iteration_s)
     violations = (*_own_bound(case), *bound_refuted(case, times), *_impossible(rivals))
