@@ -113,7 +113,7 @@ def verify(
     from app.terminal.inputs import read_source
     from app.terminal.summary import print_verdict
     from app.terminal.work import ExitCode, answer_of
-    from models.plan import Verdict
+    from models.verdict import Verdict
 
     settings = _settings(context)
     documents = (canonical(read_request(read_source(request))), canonical(read_plan(read_source(plan_file))))

@@ -23,11 +23,11 @@ from models.plan import (
     RouteTimeline,
     StageExchange,
     TimeBreakdown,
-    Verdict,
 )
 from models.request import PlanRequest
 from models.schedule import PipelineProblem, PipelineRank, PipelineStage
 from models.transport import LinkFlow, LinkLoad, TransportChoice
+from models.verdict import Verdict
 from solver.cost.flops import model_flops_per_iteration
 from tests.build_costs import MIXED, STACK, Costs, Forgery, Routes
 from tests.build_loads import valued

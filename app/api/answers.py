@@ -15,8 +15,9 @@ from app.api.problems import ProblemItem
 from app.storage.plans import PlanRow
 from models.base import Seconds, Usd
 from models.outcome import Outcome, Progress, Reason
-from models.plan import Crossing, Degrees, Plan, TokensPerSecond, Verdict
+from models.plan import Crossing, Degrees, Plan, TokensPerSecond
 from models.request import PlanRequest
+from models.verdict import Verdict
 
 StateName = Literal["queued", "running", "succeeded", "infeasible", "not_found", "incomplete", "cancelled", "failed"]
 StopReasonName = Literal["finished", "cancelled", "time", "memory", "killed", "crashed", "refused", "attempts"]

@@ -24,9 +24,10 @@ from app.jobs.crew import Crew
 from app.jobs.processes import limit_memory, settle_in
 from models.errors import PlannerError
 from models.outcome import Outcome, Planned, Progress, Reason
-from models.plan import Plan, Verdict
+from models.plan import Plan
 from models.request import PlanRequest
 from models.schedule import PipelineProblem, PipelineSchedule, ScheduleProgress
+from models.verdict import Verdict
 
 OUT_OF_MEMORY = 5  # the exit status of a child that has not even the memory to say so
 

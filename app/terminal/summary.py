@@ -13,8 +13,9 @@ from rich.table import Table
 
 from app.exporters.report.words import TIME_PARTS
 from models.outcome import Infeasible, NotFound, Outcome
-from models.plan import Configuration, MemoryUse, Plan, Route, Verdict
+from models.plan import Configuration, MemoryUse, Plan, Route
 from models.schedule import PipelineSchedule
+from models.verdict import Verdict
 
 BAR_WIDTH = 40
 GB = 1e9

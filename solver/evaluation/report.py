@@ -7,17 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from models.plan import (
-    MemoryUse,
-    Metrics,
-    OtherSharing,
-    Plan,
-    Proof,
-    RouteTimeline,
-    TimeBreakdown,
-    Verdict,
-)
+from models.plan import MemoryUse, Metrics, OtherSharing, Plan, Proof, RouteTimeline, TimeBreakdown
 from models.statements import assumptions_of
+from models.verdict import Verdict
 from solver.context import Context
 from solver.cost.compute import matrix_peak
 from solver.cost.flops import model_flops_per_iteration

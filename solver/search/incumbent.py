@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from models.plan import Plan, Proof, Verdict
+from models.plan import Plan, Proof
+from models.verdict import Verdict
 from solver.context import Context
 from solver.evaluation.draft import Draft
 from solver.evaluation.report import draft_cross_building_bytes, exceeds_traffic_limit, extra_usd, plan_of

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-from models.plan import Plan, Verdict, Violation
+from models.plan import Plan
 from models.request import PlanRequest
+from models.verdict import Verdict, Violation
 from solver.verify.case import Case, Finding, Rule
 from solver.verify.rules import (
     configuration,

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from models.plan import RouteTimeline, Unjudged
+from models.plan import RouteTimeline
+from models.verdict import Unjudged
 from solver.verify.case import Case
 from solver.verify.derived import Derived
 from solver.verify.facts import Facts

@@ -11,8 +11,9 @@ from collections.abc import Set as AbstractSet
 
 import pytest
 
-from models.plan import Plan, Verdict
+from models.plan import Plan
 from models.request import PlanRequest
+from models.verdict import Verdict
 from solver.verify.case import Rule
 from solver.verify.judge import LIMITS, judge
 from tests.build_plan import build_plan

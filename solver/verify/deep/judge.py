@@ -8,11 +8,13 @@ pipelines beats is refuted. Owns these comparisons; what is left is named with w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from random import Random
 from typing import NamedTuple
 
-from models.plan import Alternative, Baseline, Plan, Unjudged, Verdict, Violation
+from numpy.random import default_rng
+
+from models.plan import Alternative, Baseline, Plan
 from models.request import PlanRequest
+from models.verdict import Unjudged, Verdict, Violation
 from solver.verify.case import Case, exceeds
 from solver.verify.deep.space import bound_of_space_s, trials
 from solver.verify.deep.trial import Trial
@@ -39,9 +41,12 @@ def deep_judge(request: PlanRequest, plan: Plan) -> Verdict:
         return verdict
     case, seed = Case(request, plan), request.options.seed
     rivals = list(_rivals(case))
-    own = [time for trial in trials(case, Random(seed), NUM_TRIALS) for time in [_time_s(trial)] if time is not None]
+    own = [
+        time for trial in trials(case, default_rng(seed), NUM_TRIALS) for time in [_time_s(trial)] if time is not None
+    ]
+    times = own + [one.own_s for one in rivals if one.own_s is not None]
     space_s = min(bound_of_space_s(case), plan.metrics.iteration_s)
-    violations = (*_own_bound(case), *_refuted(case, own, rivals), *_impossible(rivals))
+    violations = (*_own_bound(case), *bound_refuted(case, times), *_impossible(rivals))
     return verdict.model_copy(
         update={
             "accepted": not violations,
@@ -82,12 +87,11 @@ def _own_bound(case: Case) -> Iterator[Violation]:
         yield Violation(rule="deep-own-bound", where="metrics", detail=detail)
 
 
-def _refuted(case: Case, own: list[float], rivals: list[Rival]) -> Iterator[Violation]:
-    """A bound on the time of all plans is above none that the judge makes itself."""
+def bound_refuted(case: Case, times_s: list[float]) -> Iterator[Violation]:
+    """A bound on the time of all plans is above none of these, which pipelines of the judge take."""
     proof = case.plan.proof
-    times = own + [one.own_s for one in rivals if one.own_s is not None]
-    if case.request.objective.kind == "iteration_time" and times and exceeds(proof.lower_bound_s, min(times)):
-        detail = f"lower_bound_s {proof.lower_bound_s:.9g}, a plain 1F1B of the judge takes {min(times):.9g}"
+    if case.request.objective.kind == "iteration_time" and times_s and exceeds(proof.lower_bound_s, min(times_s)):
+        detail = f"lower_bound_s {proof.lower_bound_s:.9g}, a plain 1F1B of the judge takes {min(times_s):.9g}"
         yield Violation(rule="deep-bound", where="proof", detail=detail)
 
 

@@ -5,12 +5,13 @@ Owns a bound that holds for every configuration, and random configurations that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from math import inf
-from random import Random
+from typing import TypeVar
 
 import numpy as np
+from numpy.random import Generator
 
 from models.cluster import Pool
 from models.plan import Configuration, Degrees, Route
@@ -21,6 +22,7 @@ from solver.verify.case import Case
 from solver.verify.deep.trial import Trial
 from solver.verify.rules import configuration as rules
 
+Drawn = TypeVar("Drawn")
 MOST_MICRO_BATCH = 64
 MOST_GPUS = 1 << 40  # where the request sets no limit
 
@@ -78,18 +80,22 @@ def bound_of_space_s(case: Case) -> float:
     return least / num_gpus
 
 
+def _one_of(random: Generator, values: Sequence[Drawn]) -> Drawn:
+    return values[int(random.integers(len(values)))]
+
+
 def _divisors(number: int) -> list[int]:
     return [one for one in range(1, number + 1) if number % one == 0]
 
 
-def trials(case: Case, random: Random, wanted: int) -> Iterator[Trial]:
+def trials(case: Case, random: Generator, wanted: int) -> Iterator[Trial]:
     """Random configurations inside one pool that obey every rule on configurations; none where pins bind places."""
     constraints = case.request.constraints
     if constraints.pins or constraints.use_all_gpus:
         return
     pools = usable_pools(case)
     for _ in range(40 * wanted):
-        pool = random.choice(pools)
+        pool = _one_of(random, pools)
         found = _drawn(case, random, pool)
         if found is None:
             continue
@@ -105,21 +111,21 @@ def trials(case: Case, random: Random, wanted: int) -> Iterator[Trial]:
             return
 
 
-def _drawn(case: Case, random: Random, pool: Pool) -> Configuration | None:
+def _drawn(case: Case, random: Generator, pool: Pool) -> Configuration | None:
     """One configuration of one chunk per rank whose numbers divide, or None."""
     workload, allowed = case.request.workload, case.request.constraints.allowed
     gpus = min(pool.num_free_gpus, case.request.constraints.max_gpus or pool.num_free_gpus)
     layers = workload.architecture.num_layers
-    tp = random.choice(allowed.tp or [one for one in (1, 2, 4, 8) if one <= pool.gpus_per_host])
-    pp = random.choice(allowed.pp or [one for one in (1, 2, 4, 8, 16, 32) if one <= layers])
-    cp, ep = random.choice(allowed.cp or (1,)), random.choice(allowed.ep or (1, 2, 4, 8))
-    size = random.choice(allowed.micro_batch_sequences or (1, 2, 4))
+    tp = _one_of(random, allowed.tp or [one for one in (1, 2, 4, 8) if one <= pool.gpus_per_host])
+    pp = _one_of(random, allowed.pp or [one for one in (1, 2, 4, 8, 16, 32) if one <= layers])
+    cp, ep = _one_of(random, allowed.cp or (1,)), _one_of(random, allowed.ep or (1, 2, 4, 8))
+    size = _one_of(random, allowed.micro_batch_sequences or (1, 2, 4))
     replicas = [dp for dp in allowed.dp or range(1, gpus + 1) if tp * cp * pp * dp <= gpus]
     replicas = [dp for dp in replicas if workload.global_batch_sequences % (dp * size) == 0]
     if not replicas or layers < pp or 1 not in (allowed.vpp or (1,)):
         return None
     dp = max(replicas)
-    sharding = random.choice([one for one in allowed.sharding or ("zero1",) if one in ("zero1", "ddp")] or ["zero1"])
+    sharding = _one_of(random, [one for one in allowed.sharding or ("zero1",) if one in ("zero1", "ddp")] or ["zero1"])
     few, more = divmod(layers, pp)
     spread = [few] * (pp - more) + [few + 1] * more
     return Configuration(
@@ -128,6 +134,6 @@ def _drawn(case: Case, random: Random, pool: Pool) -> Configuration | None:
         num_microbatches=workload.global_batch_sequences // (dp * size),
         sharding=sharding,
         shard_group_replicas=dp if sharding == "zero1" else 1,
-        recompute=random.choice(allowed.recompute or RECOMPUTE_CODES),
+        recompute=_one_of(random, allowed.recompute or RECOMPUTE_CODES),
         layers_per_stage=tuple(sorted(spread, reverse=True)),
     )

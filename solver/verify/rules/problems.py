@@ -21,6 +21,7 @@ def problem_facts(case: Case) -> Iterator[Finding]:
     """Memory left for activations, what is left of each exchange, fold and options of the search."""
     options = case.request.options
     wanted = PipelineOptions(time_limit_s=options.time_limit_s, seed=options.seed)
+    expected = _expected_exchanges(case)
     for route, pools in case.pools_by_route.items():
         timeline = case.timeline_by_route.get(route)
         if timeline is None:
@@ -39,17 +40,23 @@ def problem_facts(case: Case) -> Iterator[Finding]:
             stated = problem.ranks[rank].activation_budget_bytes
             if stated is None or differs(stated, left):
                 yield Finding(f"{where}, rank {rank}", f"activation_budget_bytes {stated}, memory leaves {left:.9g}")
-        yield from _exchanges(case, where, problem)
+        yield from _exchanges(where, problem, expected)
 
 
-def _exchanges(case: Case, where: str, problem: PipelineProblem) -> Iterator[Finding]:
-    """What the scheduler sees of the exchanges: the time on links, else what is left after the head start."""
-    ways = case.exchanging_at_once
-    for number, stage in enumerate(problem.stages[: case.configuration.degrees.num_stages]):
-        shared = number in ways.shared_stages
-        left = max(ways.private_s(number) - ways.overlap_s(number), 0.0)
-        derived = ways.on_ring(number).shared_s if shared else left
-        link = EXCHANGE_LINK if shared else None
+def _expected_exchanges(case: Case) -> list[tuple[float, str | None]]:
+    """What the scheduler sees of every exchange: the time on links, else what is left after the head start."""
+    ways, expected = case.exchanging_at_once, list[tuple[float, str | None]]()
+    for stage in range(case.configuration.degrees.num_stages):
+        if stage in ways.shared_stages:
+            expected.append((ways.on_ring(stage).shared_s, EXCHANGE_LINK))
+        else:
+            expected.append((max(ways.private_s(stage) - ways.overlap_s(stage), 0.0), None))
+    return expected
+
+
+def _exchanges(where: str, problem: PipelineProblem, expected: list[tuple[float, str | None]]) -> Iterator[Finding]:
+    """Exchanges that are not as expected."""
+    for number, (stage, (derived, link)) in enumerate(zip(problem.stages, expected, strict=False)):
         if differs(stage.gradient_sync_s, derived) or stage.gradient_sync_link != link:
             stated = f"gradient_sync_s {stage.gradient_sync_s:.9g} on {stage.gradient_sync_link}"
             yield Finding(f"{where}, stage {number}", f"{stated}, it is {derived:.9g} on {link}")

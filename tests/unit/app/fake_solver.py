@@ -27,11 +27,10 @@ from models.plan import (
     Route,
     RouteTimeline,
     TimeBreakdown,
-    Verdict,
-    Violation,
 )
 from models.request import PlanRequest
 from models.schedule import LinkTimeline, PipelineProblem, PipelineSchedule, RankTimeline, ScheduleProgress
+from models.verdict import Verdict, Violation
 
 FINDS, INFEASIBLE, NOT_FOUND, UNTIL_STOPPED, IGNORES_STOP, MEMORY_BOMB, CRASHES, KILLED, REFUSES, NOTHING_YET = range(
     10
