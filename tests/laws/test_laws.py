@@ -18,7 +18,7 @@ from tests.laws.shrink import shrunk
 from tests.laws.trial import Trial, is_valid
 
 SEED = 14
-NUM_REQUESTS = 24  # about a minute on one core; campaigns take thousands
+NUM_REQUESTS = 16  # about a minute on one core; campaigns take thousands
 NUM_GENERATED = 400
 SILENT = {"source"}
 SAID = (
