@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from solver.context import Context
 from solver.cost.columns import FSDP, HSDP, RECOMPUTE_FULL, ZERO1
 from solver.evaluation.places import Pattern
 from solver.evaluation.scheduling import Scheduler, portfolio_timing
@@ -47,9 +48,13 @@ class Policy:
         """Gradients cross buildings, whatever else might be cheaper."""
         return self.pattern == "replicas_whole"
 
-    def scheduler(self, stopped: Callable[[], bool]) -> Scheduler:
-        """The policy's own schedules."""
-        return lambda problem: portfolio_timing(problem, self.generators, stopped=stopped)
+    def scheduler(self, context: Context, stopped: Callable[[], bool]) -> Scheduler:
+        """The policy's own schedules, of these what the framework of the request has, or else all that it has."""
+        framework = context.request.constraints.framework
+        names, able = self.generators, None if framework is None else framework.schedules
+        if able is not None:
+            names = tuple(name for name in names if name in able) or able
+        return lambda problem: portfolio_timing(problem, names, stopped=stopped)
 
 
 def _sharded(space: Space, *codes: int) -> Mask:

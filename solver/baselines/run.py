@@ -113,7 +113,7 @@ def try_policy(context: Context, policy: Policy, configurations: Iterable[Config
     own = restricted(context, policy)
     drafts: list[Draft] = []
     num_candidates, longest_s = 0, 0.0
-    scheduler = policy.scheduler(effort.over)
+    scheduler = policy.scheduler(context, effort.over)
     for configuration in configurations:
         for candidate in _placed(own, configuration, policy.pattern):
             began_s = effort.clock()

@@ -197,7 +197,7 @@ def rivals(
     if own is None:
         return
     if not tried.as_it_is and not stopped():
-        first = draft(bench.context, own.candidate, tried.policy.scheduler(effort.over))
+        first = draft(bench.context, own.candidate, tried.policy.scheduler(bench.context, effort.over))
         if first is not None:
             yield first
     yield own

@@ -103,10 +103,11 @@ def _inside(
     if degrees.ep > 1:
         copies = hidden * max(job.experts_per_token, 1) / degrees.tp
         yield _local(context, pool, "ep", "all_to_all", num_ranks=degrees.ep, spacing=degrees.tp, message_bytes=copies)
-    counts = Counter({pool: 0 for route in routes for pool in route.pools})
+    here = Counter[tuple[int, str]]()
     for route in routes:
-        counts[route.pools[0]] += route.num_replicas
-    replicas = max(counts.values()) * degrees.cp
+        for rank, one in enumerate(route.pools):
+            here[rank, context.pools[one].place] += route.num_replicas
+    replicas = max(here.values()) * degrees.cp
     if replicas > 1:
         size = float(cost.parameters[0]) * job.optimizer.gradient_bytes_per_parameter
         for collective, share in _gradient_collectives(configuration, job.optimizer.gradient_bytes_per_parameter):

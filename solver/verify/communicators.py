@@ -5,6 +5,7 @@ Inside places the first stage of the first route's first pool stands for all. Ne
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -130,8 +131,11 @@ class Communicators:
             yield self._message()
 
     def _gradients(self) -> Iterator[Expected]:
-        """Reduction and gathering over the replicas of the first rank in the pool that holds most of them."""
-        replicas = max(self.case.network.replicas_by_pool[0].values()) * self.case.configuration.degrees.cp
+        """Reduction and gathering over the replicas of a rank in the place that holds most of them."""
+        here: Counter[tuple[int, str]] = Counter()
+        for group in self.case.groups:
+            here[group.pipeline_rank, group.pool.place] += group.route.num_replicas
+        replicas = max(here.values()) * self.case.configuration.degrees.cp
         if replicas < 2:
             return
         gradient = self.case.request.workload.optimizer.gradient_bytes_per_parameter

@@ -11,13 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-import numpy as np
-
 from models.plan import StageExchange
 from models.transport import Dimension, LinkLoad
 from solver.verify.case import Case, Finding, Rule, differs, exceeds
 from solver.verify.joint_replay import reserved_bytes_per_s
-from solver.verify.pipeline_shape import Floats
 
 BYTES_PER_GB = 1e9
 SAME_TIME = 1e-4
@@ -105,7 +102,7 @@ def exchange_price(case: Case) -> Iterator[Finding]:
     own = _size(case, weight_of) / max(_size(case, _shared(case)), 1.0)
     worth_s = sum(one.price_s_per_byte * own * one.size_bytes for one in carried)
     wire_s = max(weight_of.values()) * sum(case.plan.exchanges[_index(case)[stage]].shared_s for stage in weight_of)
-    delay_s = max(weight_of.values()) * _most_delay_s(case, weight_of)
+    delay_s = max(weight_of.values()) * sum(case.exchanging.on_ring(stage).delay_s for stage in weight_of)
     named = any("dp" in one.load.bottleneck for one in carried)
     if exceeds(worth_s, wire_s) or (named and exceeds(wire_s - delay_s, worth_s)):
         yield Finding(
@@ -201,16 +198,6 @@ def _delaying(case: Case) -> dict[int, float]:
 
 def _until(one: StageExchange) -> float:
     return one.start_s + one.shared_s
-
-
-def _most_delay_s(case: Case, stages: Mapping[int, float]) -> float:
-    """Distance that the steps of these exchanges can have waited for, on the longest way over links in use."""
-    latency: Floats = case.network.topology.latency_s
-    over_all_s = float(np.sum([latency[one.edge] for one in _carried(case, "dp")]))
-    return sum(
-        2.0 * (len(_places(case, stage)) - 1) * (over_all_s + case.network.farthest_s(_places(case, stage)))
-        for stage in stages
-    )
 
 
 def _name(load: LinkLoad) -> str:
