@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
+from models.transport import TransportChoice
 from solver.network.algorithms import Communicator
 from solver.network.collectives import Level
 from solver.verify.case import Case, Finding, Rule
@@ -30,18 +31,16 @@ def transport_times(case: Case) -> Iterator[Finding]:
         yield Finding("transport", "choices are not in the order of dimension, collective and tier")
     for choice in case.plan.transport:
         key = (choice.dimension, choice.collective, choice.tier)
-        faults = [list(one.objections(choice)) for one in expected[key]]
+        faults = [list(_objections(one, choice)) for one in expected[key]]
         if faults and all(faults):
             yield Finding(f"{choice.dimension} {choice.collective} on {choice.tier}", min(faults, key=len)[0])
 
 
-def transport_offered(case: Case) -> Iterator[Finding]:
-    """Inside places too a choice is one that the network there offers."""
-    for one in Communicators(case).inside():
-        for choice in case.plan.transport:
-            if one.path is not None and one.key == (choice.dimension, choice.collective, choice.tier):
-                for fault in unoffered(one.path, choice):
-                    yield Finding(f"{choice.dimension} on {choice.tier}", fault)
+def _objections(one: Expected, choice: TransportChoice) -> Iterator[str]:
+    """Where a choice is not what a communicator does; inside places it is also one that the network there offers."""
+    yield from one.objections(choice)
+    if one.path is not None and one.connection is None:
+        yield from unoffered(one.path, choice)
 
 
 def _across(case: Case) -> Iterator[Expected]:
@@ -63,4 +62,4 @@ def _across(case: Case) -> Iterator[Expected]:
             yield Expected(whole, path, transport.connection)
 
 
-FAMILY: Mapping[str, Rule] = {"transport-times": transport_times, "transport-offered": transport_offered}
+FAMILY: Mapping[str, Rule] = {"transport-times": transport_times}
