@@ -27,6 +27,11 @@ from solver.search.incumbent import Incumbent
 from solver.search.phases import Phases
 from solver.space.bounds import speed_of_light_s
 
+TOO_FAST = (
+    "the plan is faster than the peak of its GPUs allows: measured layer times, constants of the stack profile or the "
+    "stated peaks are wrong"
+)
+
 
 @dataclass
 class Answer:
@@ -116,13 +121,14 @@ class Answer:
         plan = self.current_plan()
         near = one_building(self.context, self.best.draft, scheduler, late=lambda: not phases.has_room(1.0))
         assumed = self.best.goal.assumed(self.context)
+        too_fast = TOO_FAST if plan.metrics.model_flops_utilisation > 1.0 else ""
         undetermined = "" if near.seconds is not None else f"one_building_s is not determined: {near.reason}"
         return plan.model_copy(
             update={
                 "alternatives": alternatives(self.context, self.kinds, plan, self.best.draft, self.best.value),
                 "convergence": self._history.points(),
                 "one_building_s": near.seconds,
-                "notes": tuple(note for note in (assumed, self.best.binding_limit(), undetermined) if note),
+                "notes": tuple(note for note in (assumed, self.best.binding_limit(), undetermined, too_fast) if note),
             }
         )
 

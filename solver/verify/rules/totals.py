@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 
+from models.stack import StackProfile
 from solver.cost.flops import model_flops_per_iteration
 from solver.verify.case import RELATIVE_TOLERANCE, Case, Finding, Rule, differs, exceeds
 
@@ -108,7 +109,7 @@ def speed_of_light(case: Case) -> Iterator[Finding]:
     """FLOPs over peak: no plan beats it on its GPUs, and the stated one is between all usable GPUs and those used."""
     stated, used = case.plan.proof.speed_of_light_s, _light_s(case)
     usable = min(usable_light_s(case), used)
-    if exceeds(used, case.plan.metrics.iteration_s):
+    if exceeds(binding_light_s(case, used), case.plan.metrics.iteration_s):
         yield Finding("proof", f"iteration {case.plan.metrics.iteration_s:.9g} s is faster than light, {used:.9g} s")
     if exceeds(stated, used) or exceeds(usable, stated):
         yield Finding(
@@ -200,7 +201,9 @@ def convergence_ends(case: Case) -> Iterator[Finding]:
 def one_building(case: Case) -> Iterator[Finding]:
     """Without distance the same configuration is no slower than the plan and no faster than light."""
     near = case.plan.one_building_s
-    if near is not None and (exceeds(near, case.plan.metrics.iteration_s) or exceeds(_light_s(case), near)):
+    if near is not None and (
+        exceeds(near, case.plan.metrics.iteration_s) or exceeds(binding_light_s(case, _light_s(case)), near)
+    ):
         yield Finding(
             "one_building_s",
             f"{near:.9g} is not between {_light_s(case):.9g} (speed of light) and {case.plan.metrics.iteration_s:.9g}",
@@ -233,6 +236,15 @@ def _light_s(case: Case) -> float:
         for group in case.groups
     )
     return model_flops_per_iteration(case.request.workload) / peak
+
+
+def binding_light_s(case: Case, light_s: float) -> float:
+    """The speed of light where peaks bind: nothing where the request brings layer times or constants of its own.
+
+    A user's measurements may beat a peak that is stated too low; the plan then says so in its notes.
+    """
+    own = case.request.workload.layer_profiles or isinstance(case.request.options.stack_profile, StackProfile)
+    return 0.0 if own else light_s
 
 
 def usable_light_s(case: Case) -> float:

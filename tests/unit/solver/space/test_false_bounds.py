@@ -26,6 +26,7 @@ from solver.space.outlook import outlook
 from solver.space.pricing import Shares, StageCosts
 from solver.space.spanning import heaviest_stage_s
 from solver.space.stages import pool_stages
+from solver.verify.judge import judge
 from tests.build_job import ARCHITECTURE, context_of, job
 
 SLACK = 1 + 1e-9
@@ -176,3 +177,13 @@ def test_a_target_that_a_plan_just_reaches_is_reached() -> None:
 def test_mixed_types_without_any_configuration_are_no_crash() -> None:
     request = two_types(allowed={"tp": [1], "pp": [3], "dp": [64]})
     assert not len(enumerate_space(request))
+
+
+def test_layers_measured_faster_than_the_peak_are_planned_and_said_to_be() -> None:
+    quick = {**MEASURED, **{name: MEASURED[name] / 20 for name in ("forward_s", "input_grad_s", "weight_grad_s")}}
+    request = job(hosts=(1,), allowed=ALONE, workload={"layer_profiles": [quick]})
+    outcome = plan(request)
+    assert isinstance(outcome, Planned), outcome
+    assert judge(request, outcome.plan).accepted
+    assert outcome.plan.metrics.model_flops_utilisation > 1
+    assert any("faster than the peak" in note for note in outcome.plan.notes)
