@@ -84,8 +84,8 @@ class PlanHead(Answer):
     )
     stop_reason: StopReasonName | None = Field(
         description="Why it ended: finished by itself; cancelled by a client; stopped at its limit of time or memory; "
-        "killed from outside; crashed by a defect; refused by the search; attempts: it brought its worker down each "
-        "time. Null before.",
+        "killed from outside by a signal; crashed by a defect; refused by the search; attempts: each time its worker "
+        "went silent or met a defect. Null before.",
         examples=["finished"],
     )
     request_digest: str = Field(

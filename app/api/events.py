@@ -25,7 +25,10 @@ router = APIRouter(prefix="/v1/plans", tags=["plans"])
 KEEP_ALIVE_S = 15.0
 LAST_EVENT = 10**12 - 1
 MEDIA_TYPE = "text/event-stream"
-STREAM = "Events of four kinds: `state`, `progress`, `incumbent` (a better plan is stored) and, at last, `done`."
+STREAM = (
+    "Events of four kinds: `state` (with a `reason` when a plan waits again), `progress`, `incumbent` (a better plan "
+    "is stored) and, at last, `done`."
+)
 # Before OpenAPI 3.2 the schema of an event stream is that of one event, its fields as text.
 EVENT_SCHEMA = {
     "type": "object",

@@ -98,6 +98,8 @@ class Fleet:
             "child": (28, self._kill_child),
             "fork server": (3, self._kill_fork_server),
             "worker frozen": (3, self._freeze_worker),
+            "search frozen": (4, self._freeze_child),
+            "fork server frozen": (2, self._freeze_fork_server),
             "worker told to stop": (3, self._drain_worker),
             "database": (3 if self.server else 0, self._kill_database),
         }
@@ -150,23 +152,38 @@ class Fleet:
         return bool(living)
 
     def _kill_child(self) -> bool:
-        return self._kill_one(lambda member: [child for fork in _forks(member) for child in fork.children()])
+        return self._hit(_searches, self._kill_one)
 
     def _kill_fork_server(self) -> bool:
-        return self._kill_one(_forks)
+        return self._hit(_forks, self._kill_one)
 
-    def _kill_one(self, below: Callable[[Member], list[psutil.Process]]) -> bool:
+    def _freeze_child(self) -> bool:
+        return self._hit(_searches, self._freeze_one)
+
+    def _freeze_fork_server(self) -> bool:
+        return self._hit(_forks, self._freeze_one)
+
+    def _hit(self, below: Callable[[Member], list[psutil.Process]], how: Callable[[psutil.Process], None]) -> bool:
         for _ in range(40):
             with suppress(psutil.NoSuchProcess):
                 found = [one for member in self._living("work") for one in below(member)]
                 if found:
-                    victim = self.dice.choice(found)
-                    victim.suspend()  # a fork server starts nothing any more, so that these are all who die with it
-                    self.killed_searches |= {victim.pid, *(one.pid for one in victim.children())}
-                    victim.kill()
+                    how(self.dice.choice(found))
                     return True
             time.sleep(0.05)
         return False
+
+    def _kill_one(self, victim: psutil.Process) -> None:
+        victim.suspend()  # a fork server starts nothing any more, so that these are all who die with it
+        self.killed_searches |= {victim.pid, *(one.pid for one in victim.children())}
+        victim.kill()
+
+    def _freeze_one(self, victim: psutil.Process) -> None:
+        """A process that gets no time, as on a machine with far too much to do: slow is not killed."""
+        victim.suspend()
+        time.sleep(self.dice.uniform(1.0, SETTINGS["soft_grace_s"] + 3.0))
+        with suppress(psutil.NoSuchProcess):
+            victim.resume()
 
     def _kill_database(self) -> bool:
         assert self.server is not None
@@ -177,6 +194,11 @@ class Fleet:
         time.sleep(self.dice.uniform(0.0, 2.0))
         self.server.start()
         return True
+
+
+def _searches(member: Member) -> list[psutil.Process]:
+    """The processes that search for a worker."""
+    return [child for fork in _forks(member) for child in fork.children()]
 
 
 def _forks(member: Member) -> list[psutil.Process]:

@@ -202,8 +202,10 @@ def _fail(case: int, cancelled: Callable[[], bool]) -> None:
     if case == KILLED:
         os.kill(os.getpid(), signal.SIGKILL)
     if case == KILLS_WORKER:
-        # The parent of a child is the fork server; the worker is above it.
-        os.kill(psutil.Process().parents()[1].pid, signal.SIGKILL)
+        # The parent of a child is the fork server; the worker is above it, or the first process if it is gone already.
+        worker = psutil.Process(os.getppid()).ppid()
+        if worker > 1:
+            os.kill(worker, signal.SIGKILL)
     while case in (IGNORES_STOP, PROVES, STUCK) or (
         case in (UNTIL_STOPPED, NOTHING_YET, KILLS_WORKER) and not cancelled()
     ):
