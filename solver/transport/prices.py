@@ -127,18 +127,21 @@ def message_demands(context: Context, traffic: Traffic) -> list[Demand]:
 
 
 def exchange_phases(context: Context, traffic: Traffic) -> list[PricedPhase]:
-    """Ring steps of the exchanges that delay the end of the iteration, one phase per ring: exchanges take turns."""
-    weights: dict[Ring, float] = {}
+    """Ring steps of the exchanges that delay the end of the iteration, one phase per ring: exchanges take turns.
+
+    Its weight is the mean over their bytes: those of ranks on other cards may reach another part of the same links.
+    """
+    weighted: defaultdict[Ring, float] = defaultdict(float)
     wires: defaultdict[Ring, list[SharedWire]] = defaultdict(list)
     for stage, weight in delaying(traffic.exchanges, traffic.pipeline_s).items():
         wire = traffic.costs[stage].wire
         if wire is not None and wire.bottlenecks:
             wires[wire.ring].append(wire)
-            weights[wire.ring] = max(weights.get(wire.ring, 0.0), weight / wire.reached)
+            weighted[wire.ring] += wire.sent_bytes * weight / wire.reached
     phases = []
     for number, (ring, own) in enumerate(wires.items()):
-        phase = Phase(f"exchange {number}", weight=weights[ring])
         sent_bytes = sum(wire.sent_bytes for wire in own)
+        phase = Phase(f"exchange {number}", weight=weighted[ring] / sent_bytes)
         load_e = np.zeros(len(context.topology.edges))
         for edge, part in ring.load.items():
             load_e[edge] = part * sent_bytes

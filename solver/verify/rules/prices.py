@@ -101,8 +101,9 @@ def exchange_price(case: Case) -> Iterator[Finding]:
         return
     own = _size(case, weight_of) / max(_size(case, _shared(case)), 1.0)
     worth_s = sum(one.price_s_per_byte * own * one.size_bytes for one in carried)
-    wire_s = max(weight_of.values()) * sum(case.plan.exchanges[_index(case)[stage]].shared_s for stage in weight_of)
-    delay_s = max(weight_of.values()) * sum(case.exchanging.on_ring(stage).delay_s for stage in weight_of)
+    stated = {stage: case.plan.exchanges[_index(case)[stage]].shared_s for stage in weight_of}
+    wire_s = sum(weight * stated[stage] for stage, weight in weight_of.items())
+    delay_s = sum(weight * case.exchanging.on_ring(stage).delay_s for stage, weight in weight_of.items())
     named = any("dp" in one.load.bottleneck for one in carried)
     if exceeds(worth_s, wire_s) or (named and exceeds(wire_s - delay_s, worth_s)):
         yield Finding(

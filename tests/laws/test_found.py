@@ -1,0 +1,26 @@
+"""Requests that once broke a law: planned without an exception, and every plan accepted by the judge."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from models.outcome import Infeasible, NotFound, Planned
+from models.request import PlanRequest
+from solver.planner import plan
+from solver.verify.judge import judge
+
+FOUND = sorted((Path(__file__).parent / "found").glob("*.json"))
+IMPOSSIBLE = {"no-configuration-of-two-types"}
+
+
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
+def test_what_broke_a_law_once_does_not_any_more(path: Path) -> None:
+    request = PlanRequest.model_validate(json.loads(path.read_text()))
+    outcome = plan(request)
+    assert isinstance(outcome, Infeasible) == (path.stem in IMPOSSIBLE)
+    assert not isinstance(outcome, NotFound)
+    if isinstance(outcome, Planned):
+        assert judge(request, outcome.plan).violations == ()
