@@ -7,12 +7,14 @@ from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
 
+from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from app.api import calibrations, catalogue, direct, events, health, plans, problems, replans, studies
 from app.api.admission import Admission
+from app.api.bodies import LARGE_AT_ONCE
 from app.api.guard import Guard, check_openness
 from app.api.observe import Observe
 from app.api.openapi import document_of
@@ -51,6 +53,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.metrics = registry
+    app.state.large_readers = CapacityLimiter(LARGE_AT_ONCE)
     problems.install(app)
     for router in ROUTERS:
         app.include_router(router)

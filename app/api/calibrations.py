@@ -10,6 +10,8 @@ import io
 import json
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
+from itertools import islice
 from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
@@ -18,6 +20,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
 from app.api.answers import Answer, when
+from app.api.bodies import in_time, whole_body
 from app.api.examples import CALIBRATION_EXAMPLES, MEASURED_RUNS_CSV
 from app.api.headers import Asking, Service
 from app.api.problems import Rejected, documented, not_found
@@ -30,6 +33,7 @@ from solver.validation.columns import COLUMNS, NEEDED
 
 router = APIRouter(prefix="/v1/calibrations", tags=["calibrations"])
 CalibrationId = Annotated[str, Path(pattern=r"^cal_[0-9a-f]{32}$", description="Name of the calibration.")]
+MAX_COLUMNS = 1000  # of a CSV table
 Cell = (
     Annotated[str, Field(max_length=2000)]
     | Annotated[int, Field(strict=True, ge=-MOST, le=MOST)]
@@ -101,7 +105,7 @@ class CalibrationPage(Answer):
 
 
 @router.post("", status_code=201, response_model=Calibration,
-             responses=documented(400, 408, 413, 415, 422, 500, 503), summary="Fit a profile to measured runs",
+             responses=documented(400, 408, 413, 415, 422, 429, 500, 503), summary="Fit a profile to measured runs",
              response_description="The fitted profile with its errors; it will be at `Location`.",
              openapi_extra={"requestBody": {"required": True, "content": {
                  "application/json": {"schema": {"$ref": "#/components/schemas/CalibrationRequest"},
@@ -112,12 +116,14 @@ async def calibrate(http: Request, service: Service, caller: Asking) -> Response
 
     A body of `text/csv` is the table alone: it has no place for a name, constants or a profile.
     """
-    asked = await run_sync(_read, http.headers.get("content-type", ""), await http.body())
-    if len(asked.rows) > service.settings.max_calibration_rows:
-        raise Refused((_too_many(len(asked.rows), service.settings.max_calibration_rows),))
+    body, kind = await whole_body(http), http.headers.get("content-type", "")
+    limit = service.settings.max_calibration_rows
+    asked = await in_time(http, len(body), partial(_read, kind, body, limit))
+    if len(asked.rows) > limit:
+        raise Refused((_too_many(len(asked.rows), limit),))
     order = {"rows": [_as_text(row) for row in asked.rows], "name": asked.name, "constants": asked.constants,
              "profile": asked.profile}  # fmt: skip
-    text = await run_sync(service.calibrate, json.dumps(order).encode())
+    text = await run_sync(service.calibrate, json.dumps(order).encode(), caller)
     row = await run_sync(service.calibrations.insert, caller.owner, text)
     return JSONResponse(_answer(row), status_code=201, headers={"Location": f"/v1/calibrations/{row.id}"})
 
@@ -157,11 +163,11 @@ def delete_calibration(calibration_id: CalibrationId, service: Service, caller: 
     return Response(status_code=204)
 
 
-def _read(content_type: str, body: bytes) -> CalibrationRequest:
+def _read(content_type: str, body: bytes, max_rows: int) -> CalibrationRequest:
     if content_type.partition(";")[0].strip().lower() != "text/csv":
         return read_model(CalibrationRequest, parse_json(body))
     try:
-        rows = list(_rows(body.decode("utf-8-sig")))
+        rows = list(islice(_rows(body.decode("utf-8-sig")), max_rows + 1))
     except (UnicodeDecodeError, csv.Error) as error:
         raise Refused((Fault("invalid-request", f"the body is not CSV: {error}", "", "CSV in UTF-8 with a header",
                              "Correct the line."),)) from None  # fmt: skip
@@ -169,6 +175,8 @@ def _read(content_type: str, body: bytes) -> CalibrationRequest:
 
 
 def _rows(text: str) -> Iterator[dict[str, str]]:
+    if text.partition("\n")[0].count(",") >= MAX_COLUMNS:
+        raise csv.Error(f"the header has more than {MAX_COLUMNS} columns")
     for number, row in enumerate(csv.DictReader(io.StringIO(text, newline=""), strict=True), start=2):
         if None in row or None in row.values():
             raise csv.Error(f"row {number} has another number of cells than the header")

@@ -16,6 +16,7 @@ from fastapi import APIRouter, Body, Header, Path, Query
 from fastapi.responses import JSONResponse, Response
 
 from app.api.answers import PlanEnvelope, PlanPage, PlanStatus, StateName, envelope, etag, status
+from app.api.bodies import BodyRoute
 from app.api.examples import PLAN_CONTENT, REQUEST_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency, WaitS, matches
 from app.api.problems import Rejected, documented, not_found
@@ -28,7 +29,7 @@ from app.jobs.service import PlanService, Submitted
 from app.storage.plans import PlanRow
 from models.request import PlanRequest
 
-router = APIRouter(prefix="/v1/plans", tags=["plans"])
+router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=BodyRoute)
 PlanId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_]{1,40}$", description="Name of the plan.")]
 IfNoneMatch = Annotated[str | None, Header(description="Entity tags that the client has.")]
 JSON = "application/json"

@@ -36,6 +36,7 @@ STATUSES: Mapping[str, int] = {
     "idempotency-key-missing": 400,
     "idempotency-key-malformed": 400,
     "invalid-http": 400,
+    "invalid-coding": 400,
     "ambiguous-headers": 400,
     "head-too-slow": 408,
     "not-found": 404,
@@ -45,6 +46,7 @@ STATUSES: Mapping[str, int] = {
     "not-finished": 409,
     "body-too-large": 413,
     "unsupported-media-type": 415,
+    "host-not-allowed": 421,
     "queue-full": 429,
     "too-many-waiting": 429,
     "rate-exceeded": 429,
@@ -107,7 +109,8 @@ MEANINGS: Mapping[int, str] = {
     408: "The body did not arrive in time.",
     409: "Not now: the first request with this Idempotency-Key is still being answered, or the plan is not there yet.",
     413: "The body has more bytes than this service reads.",
-    415: "The body is not declared as JSON.",
+    415: "The body is not declared as JSON, or has a content coding that is not known here.",
+    421: "The Host header names something that this service is not called.",
     422: "Refused. Every fault is listed with its pointer into the body, what is allowed and what to do.",
     429: "As much is queued, running or waiting as may be. Send it again after the time in `Retry-After`.",
     500: "A defect of this program.",
@@ -118,7 +121,7 @@ MEANINGS: Mapping[int, str] = {
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """What the OpenAPI document says of the errors of a route."""
     # Every route behind the guard can ask for a key, and refuses a head that two readers would read differently.
-    known = sorted({400, 401, 403, *statuses})
+    known = sorted({400, 401, 403, 421, *statuses})
     return {status: {"description": MEANINGS[status], "content": {MEDIA_TYPE: _documented(status)}} for status in known}
 
 

@@ -16,6 +16,7 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from app.api.answers import Answer, PlanEnvelope, PlanStatus
+from app.api.bodies import BodyRoute
 from app.api.examples import PLAN_CONTENT, REPLAN_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency, WaitS
 from app.api.plans import PlanId, answer_of, found, gone
@@ -28,7 +29,7 @@ from app.jobs.patches import merged
 from app.storage.plans import PlanRow
 from models.request import PlanRequest
 
-router = APIRouter(prefix="/v1/plans", tags=["plans"])
+router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=BodyRoute)
 
 
 class Replan(Answer):

@@ -16,6 +16,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
 from app.api.answers import Answer, Figures, StateName, StopReasonName, when
+from app.api.bodies import BodyRoute
 from app.api.examples import STUDY_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency
 from app.api.problems import ProblemItem, Rejected, documented, not_found
@@ -26,7 +27,7 @@ from app.storage.plans import PlanRow
 from app.storage.studies import StudyRow
 from models.base import PLAIN_TEXT
 
-router = APIRouter(prefix="/v1/studies", tags=["studies"])
+router = APIRouter(prefix="/v1/studies", tags=["studies"], route_class=BodyRoute)
 StudyId = Annotated[str, Path(pattern=r"^study_[0-9a-f]{28}$", description="Name of the study.")]
 StudyState = Literal["queued", "running", "done"]
 MAX_AXES = 8
