@@ -69,7 +69,7 @@ ISSUE_TYPES: Mapping[str, str] = {
     "credentials-invalid": "The API key is unknown, revoked or malformed.",
     "not-allowed": "The API key may not do this.",
     "rate-exceeded": "This key has submitted as often in this minute as it may.",
-    "quota-exceeded": "This key has as many plans queued or running as it may.",
+    "quota-exceeded": "This key has as many plans under way, or this owner as many calibrations, as it may.",
     "queue-full": "As many plans wait as this service accepts.",
     "too-busy": "As many direct computations run as this service accepts.",
     "solver-stopped": "The computation was stopped by its time or memory limit.",

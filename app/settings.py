@@ -94,6 +94,9 @@ class Settings(BaseModel):
     child_memory_bytes: PositiveInt = Field(
         8192 * MIB, description="RLIMIT_DATA of one child process. Those that share its search have as much together."
     )
+    memory_bytes: PositiveInt = Field(
+        4096 * MIB, description="RLIMIT_DATA of the service or worker itself, beside its child processes."
+    )
     max_attempts: PositiveInt = Field(3, description="Starts of one plan before it is given up.")
     dead_worker_s: Positive = Field(30.0, description="Silence after which the work of a worker is taken over.")
     heartbeat_s: Positive = Field(3.0, description="How often a worker shows that it lives.")
@@ -129,12 +132,15 @@ class Settings(BaseModel):
     num_urgent_solves: PositiveInt = Field(1, description="Plans of urgency 0 that this worker searches besides.")
     max_study_plans: PositiveInt = Field(256, description="Largest study, in plans.")
     max_calibration_rows: PositiveInt = Field(2000, description="Largest calibration, in rows.")
+    max_calibrations: PositiveInt = Field(1000, description="Stored calibrations of one owner before 429.")
     calibration_limit_s: Positive = Field(60.0, description="Longest time of one calibration.")
     otel_enabled: bool = Field(
         False, description="Whether traces are sent; so they are when OTEL_EXPORTER_OTLP_ENDPOINT is set."
     )
     require_idempotency_key: bool = Field(False, description="Refuse POST /v1/plans without Idempotency-Key.")
-    retention_s: float = Field(0.0, ge=0, description="Age at which finished plans are removed; 0 keeps them.")
+    retention_s: float = Field(
+        0.0, ge=0, description="Age at which finished plans, studies and calibrations are removed; 0 keeps them."
+    )
     log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Least level that is logged.")
     solvers: Solvers = Field(default_factory=Solvers, description="What child processes run.")
 

@@ -20,18 +20,19 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
 from app.api.answers import Answer, when
-from app.api.bodies import in_time, whole_body
 from app.api.examples import CALIBRATION_EXAMPLES, MEASURED_RUNS_CSV
 from app.api.headers import Asking, Service
 from app.api.problems import Rejected, documented, not_found
+from app.api.strict import StrictRoute, in_time, whole_body
 from app.documents import parse_json, read_model
 from app.faults import Fault, Refused
+from app.jobs.access import Busy
 from app.storage.calibrations import CalibrationRow
 from models.base import MOST
 from models.stack import StackProfile
 from solver.validation.columns import COLUMNS, NEEDED
 
-router = APIRouter(prefix="/v1/calibrations", tags=["calibrations"])
+router = APIRouter(prefix="/v1/calibrations", tags=["calibrations"], route_class=StrictRoute)
 CalibrationId = Annotated[str, Path(pattern=r"^cal_[0-9a-f]{32}$", description="Name of the calibration.")]
 MAX_COLUMNS = 1000  # of a CSV table
 Cell = (
@@ -104,7 +105,7 @@ class CalibrationPage(Answer):
     )
 
 
-@router.post("", status_code=201, response_model=Calibration,
+@router.post("", name="create_calibration", status_code=201, response_model=Calibration,
              responses=documented(400, 408, 413, 415, 422, 429, 500, 503), summary="Fit a profile to measured runs",
              response_description="The fitted profile with its errors; it will be at `Location`.",
              openapi_extra={"requestBody": {"required": True, "content": {
@@ -124,7 +125,10 @@ async def calibrate(http: Request, service: Service, caller: Asking) -> Response
     order = {"rows": [_as_text(row) for row in asked.rows], "name": asked.name, "constants": asked.constants,
              "profile": asked.profile}  # fmt: skip
     text = await run_sync(service.calibrate, json.dumps(order).encode(), caller)
-    row = await run_sync(service.calibrations.insert, caller.owner, text)
+    most = service.settings.max_calibrations
+    row = await run_sync(partial(service.calibrations.insert, caller.owner, text, most=most))
+    if row is None:
+        raise Busy(_full(most), retry_after_s=60)
     return JSONResponse(_answer(row), status_code=201, headers={"Location": f"/v1/calibrations/{row.id}"})
 
 
@@ -195,6 +199,11 @@ def _too_many(number: int, limit: int) -> Fault:
     return Fault("limit-exceeded", f"{number:,} rows, the limit of this service is {limit:,}", "/rows",
                  f"at most {limit:,} rows", "Send the rows of one stack and GPU type.", limit=limit,
                  value=number)  # fmt: skip
+
+
+def _full(limit: int) -> Fault:
+    return Fault("quota-exceeded", f"there are {limit} calibrations of this owner, which is the limit", "",
+                 f"at most {limit} calibrations of one owner", "Delete a calibration.", limit=limit)  # fmt: skip
 
 
 def _gone(calibration_id: str) -> Rejected:

@@ -13,10 +13,11 @@ from pydantic import BaseModel, Field
 from app.api.answers import IssueType
 from app.api.examples import title
 from app.api.problems import DEFAULT_STATUS, STATUSES, documented, not_found
+from app.api.strict import StrictRoute
 from app.faults import ISSUE_TYPES
 from models.catalogue import Kind, entry_names, named_entry
 
-router = APIRouter(prefix="/v1", tags=["catalogue"])
+router = APIRouter(prefix="/v1", tags=["catalogue"], route_class=StrictRoute)
 PublicKind = Annotated[
     Literal["gpus", "models", "clusters", "frameworks", "stacks"],
     Path(

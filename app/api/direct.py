@@ -17,17 +17,17 @@ from fastapi.responses import Response
 from pydantic import TypeAdapter
 
 from app.api.answers import Evaluation, EvaluationRequest, Validation
-from app.api.bodies import BodyRoute
 from app.api.examples import EVALUATION_EXAMPLES, REQUEST_EXAMPLES, SCHEDULE_EXAMPLES
 from app.api.headers import Asking, Service
 from app.api.problems import documented
+from app.api.strict import StrictRoute
 from app.documents import canonical, digest
 from app.storage.plans import PlanRow
 from models.outcome import Reason
 from models.request import PlanRequest
 from models.schedule import PipelineProblem, PipelineSchedule
 
-router = APIRouter(prefix="/v1", tags=["direct"], route_class=BodyRoute)
+router = APIRouter(prefix="/v1", tags=["direct"], route_class=StrictRoute)
 REASONS = TypeAdapter(list[Reason])
 ERRORS = documented(400, 408, 413, 415, 422, 429, 500, 503)
 JSON = "application/json"

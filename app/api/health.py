@@ -20,6 +20,7 @@ from app.api.headers import Service
 from app.api.problems import Rejected, documented
 from app.faults import Fault
 from app.jobs.service import PlanService
+from app.storage.migrations import SCHEMA_VERSION
 from app.storage.plans import State
 
 router = APIRouter(tags=["operations"])
@@ -52,15 +53,30 @@ class ServiceCollector(Collector):
         yield GaugeMetricFamily("isthmus_workers", "Workers heard of lately.", value=living)
 
 
-@router.get("/healthz/live", response_model=Health, summary="Is this process alive?",
+class Version(BaseModel):
+    """What runs here."""
+
+    version: str = Field(description="Version of the program.", examples=["0.1.0"])
+    api: str = Field(description="Version of the paths below `/v1`.", examples=["v1"])
+    schema_version: int = Field(description="Version of the database's tables.", examples=[4])
+
+
+@router.get("/version", response_model=Version, summary="Read the version", response_description="What runs here.",
+            name="read_version", responses=documented())  # fmt: skip
+async def version(request: Request) -> Version:
+    """The program's version, that of its paths and that of its database."""
+    return Version(version=request.app.version, api="v1", schema_version=SCHEMA_VERSION)
+
+
+@router.get("/healthz/live", name="read_liveness", response_model=Health, summary="Is this process alive?",
             response_description="It is.")  # fmt: skip
 async def live() -> Health:
     """Answers as long as the process can."""
     return Health()
 
 
-@router.get("/healthz/ready", response_model=Health, responses=documented(503), summary="Can the service take work?",
-            response_description="It can.")  # fmt: skip
+@router.get("/healthz/ready", name="read_readiness", response_model=Health, responses=documented(503),
+            summary="Can the service take work?", response_description="It can.")  # fmt: skip
 def ready(service: Service) -> Health:
     """The database answers and at least one worker has shown itself lately."""
     if service.closing.is_set():
@@ -80,7 +96,7 @@ async def _registry(request: Request) -> CollectorRegistry:
     return registry
 
 
-@router.get("/metrics", response_class=PlainTextResponse, summary="Figures for Prometheus",
+@router.get("/metrics", name="read_metrics", response_class=PlainTextResponse, summary="Figures for Prometheus",
             responses={200: {"content": {"text/plain": {"example": METRICS_EXAMPLE}}}, **documented(503)},
             response_description="One figure per line.")  # fmt: skip
 def metrics(registry: Annotated[CollectorRegistry, Depends(_registry)]) -> Response:

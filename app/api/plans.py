@@ -16,10 +16,10 @@ from fastapi import APIRouter, Body, Header, Path, Query
 from fastapi.responses import JSONResponse, Response
 
 from app.api.answers import PlanEnvelope, PlanPage, PlanStatus, StateName, envelope, etag, status
-from app.api.bodies import BodyRoute
 from app.api.examples import PLAN_CONTENT, REQUEST_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency, WaitS, matches
 from app.api.problems import Rejected, documented, not_found
+from app.api.strict import StrictRoute
 from app.documents import read_plan, read_request
 from app.exporters.registry import EXPORTERS, ArtifactKind
 from app.faults import Fault
@@ -29,7 +29,7 @@ from app.jobs.service import PlanService, Submitted
 from app.storage.plans import PlanRow
 from models.request import PlanRequest
 
-router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=BodyRoute)
+router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=StrictRoute)
 PlanId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_]{1,40}$", description="Name of the plan.")]
 IfNoneMatch = Annotated[str | None, Header(description="Entity tags that the client has.")]
 JSON = "application/json"
@@ -96,7 +96,7 @@ def list_plans(
     return JSONResponse({"items": items, "next_cursor": more}, headers=headers)
 
 
-@router.get("/{plan_id}", response_model=PlanEnvelope,
+@router.get("/{plan_id}", name="read_plan", response_model=PlanEnvelope,
             responses={200: {"content": PLAN_CONTENT},
                        304: {"description": "The plan is still what `If-None-Match` names."},
                        **documented(400, 404, 503)},
@@ -121,8 +121,14 @@ async def read_plan_envelope(
     return Response(kept.body, media_type=JSON, headers={"ETag": kept.etag})
 
 
-@router.get("/{plan_id}/status", response_model=PlanStatus, responses=documented(400, 404, 503),
-            response_description="State and headline figures.", summary="Read the light status of a plan")  # fmt: skip
+@router.get(
+    "/{plan_id}/status",
+    name="read_plan_status",
+    response_model=PlanStatus,
+    responses=documented(400, 404, 503),
+    response_description="State and headline figures.",
+    summary="Read the light status of a plan",
+)
 def read_status(plan_id: PlanId, service: Service, caller: Asking) -> Response:
     """State, incumbent, bound, gap and queue position, without the plan itself."""
     row = found(service, plan_id, caller, with_outcome=False)
@@ -168,7 +174,7 @@ async def delete_plan(plan_id: PlanId, service: Service, caller: Asking) -> Resp
     return Response(status_code=204)
 
 
-@router.get("/{plan_id}/artifacts/{kind}",
+@router.get("/{plan_id}/artifacts/{kind}", name="read_plan_artifact",
             responses={200: {"description": "The plan in the chosen form, as a file to download.", "content": {
                 "application/json": {}, "application/yaml": {}, "text/csv": {}, "text/html": {}, "text/plain": {}}},
                 **documented(400, 404, 409, 422, 503)},

@@ -16,11 +16,11 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from app.api.answers import Answer, PlanEnvelope, PlanStatus
-from app.api.bodies import BodyRoute
 from app.api.examples import PLAN_CONTENT, REPLAN_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency, WaitS
 from app.api.plans import PlanId, answer_of, found, gone
 from app.api.problems import Rejected, documented
+from app.api.strict import StrictRoute
 from app.documents import read_model, read_plan
 from app.faults import Fault
 from app.jobs.access import USUAL_URGENCY
@@ -29,7 +29,7 @@ from app.jobs.patches import merged
 from app.storage.plans import PlanRow
 from models.request import PlanRequest
 
-router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=BodyRoute)
+router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=StrictRoute)
 
 
 class Replan(Answer):
@@ -102,9 +102,14 @@ async def replan(
         return await answer_of(service, submitted, wait_s)
 
 
-@router.get("/{plan_id}/moves", response_model=MoveReport, responses=documented(400, 404, 409, 503),
-            response_description="How many stage groups change place, from where to where.",
-            summary="Read what moved against the parent")  # fmt: skip
+@router.get(
+    "/{plan_id}/moves",
+    name="read_plan_moves",
+    response_model=MoveReport,
+    responses=documented(400, 404, 409, 503),
+    response_description="How many stage groups change place, from where to where.",
+    summary="Read what moved against the parent",
+)
 def read_moves(plan_id: PlanId, service: Service, caller: Asking) -> MoveReport:
     """The least number of stage groups that change place between a plan of `:replan` and the plan it was made from."""
     row = found(service, plan_id, caller)

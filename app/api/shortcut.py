@@ -47,6 +47,8 @@ class Shortcut:
 def _kept(scope: Scope) -> Kept | None:
     if scope["type"] != "http" or scope["method"] != "GET" or not scope["path"].startswith(FOLDER):
         return None
+    if scope["query_string"]:  # which the route refuses
+        return None
     service: PlanService = scope["app"].state.service
     caller: Caller = scope[CALLER]
     return service.kept.get(scope["path"][len(FOLDER) :], caller.sees)

@@ -16,10 +16,10 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
 from app.api.answers import Answer, Figures, StateName, StopReasonName, when
-from app.api.bodies import BodyRoute
 from app.api.examples import STUDY_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency
 from app.api.problems import ProblemItem, Rejected, documented, not_found
+from app.api.strict import StrictRoute
 from app.jobs.access import STUDY_URGENCY, Caller
 from app.jobs.service import PlanService
 from app.jobs.studies import StudyOrder, submit_study
@@ -27,7 +27,7 @@ from app.storage.plans import PlanRow
 from app.storage.studies import StudyRow
 from models.base import PLAIN_TEXT
 
-router = APIRouter(prefix="/v1/studies", tags=["studies"], route_class=BodyRoute)
+router = APIRouter(prefix="/v1/studies", tags=["studies"], route_class=StrictRoute)
 StudyId = Annotated[str, Path(pattern=r"^study_[0-9a-f]{28}$", description="Name of the study.")]
 StudyState = Literal["queued", "running", "done"]
 MAX_AXES = 8
@@ -110,7 +110,7 @@ class StudyPage(Answer):
     )
 
 
-@router.post("", status_code=202, response_model=Study,
+@router.post("", name="submit_study", status_code=202, response_model=Study,
              responses=documented(400, 408, 409, 413, 415, 422, 429, 503),
              response_description="Queued; the study will be at `Location`.",
              summary="Plan a grid of requests")  # fmt: skip

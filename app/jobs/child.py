@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import resource
 import signal
 import threading
 import time
@@ -22,7 +21,7 @@ from pydantic import TypeAdapter
 
 from app.faults import Fault, Refused, from_planner_error
 from app.jobs.crew import Crew
-from app.jobs.processes import settle_in
+from app.jobs.processes import limit_memory, settle_in
 from models.errors import PlannerError
 from models.outcome import Outcome, Planned, Progress, Reason
 from models.plan import Plan, Verdict
@@ -85,7 +84,7 @@ def run_child(task: Task, pipe: Connection, members: Sequence[Connection] = ()) 
     channel = Channel(pipe, members)
     signal.signal(signal.SIGTERM, lambda _number, _frame: channel.stop())
     threading.Thread(target=channel.watch_parent, daemon=True).start()
-    resource.setrlimit(resource.RLIMIT_DATA, (task.memory_bytes, task.memory_bytes))
+    limit_memory(task.memory_bytes)
     channel.send("started", b"{}")
     try:
         channel.send("answer", TASKS[task.kind](task, channel))

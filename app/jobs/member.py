@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import pickle
-import resource
 import threading
 import time
 import traceback
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 
-from app.jobs.processes import settle_in
+from app.jobs.processes import limit_memory, settle_in
 
 LEAVE = b""
 
@@ -25,7 +24,7 @@ def run_member(pipe: Connection, memory_bytes: int) -> None:
     settle_in()
     inbox: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, inbox), daemon=True).start()
-    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+    limit_memory(memory_bytes)
     try:
         bench = pickle.loads(inbox.get()).bench(time.monotonic)
         _say(pipe, "ready", os.getpid())

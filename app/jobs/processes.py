@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
+import resource
 import signal
 import sys
 import threading
@@ -61,6 +62,16 @@ def kill(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
+
+
+def limit_memory(num_bytes: int) -> None:
+    """Let this process, and those that it starts from here on, have so much memory, or less where that is the rule.
+
+    The hard limit stays: who may have more than this process asks for it later.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    soft = num_bytes if hard == resource.RLIM_INFINITY else min(num_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def settle_in() -> None:

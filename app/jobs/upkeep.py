@@ -18,6 +18,7 @@ from dbos import DBOS, DBOSClient, WorkflowStatus
 from app.jobs.queue import QUEUE, WORKFLOW, enqueue_again, plan_of
 from app.settings import Settings
 from app.storage.attempts import AttemptStore, Requeue
+from app.storage.calibrations import CalibrationStore
 from app.storage.plans import Lane, PlanStore
 from app.storage.studies import StudyStore
 from app.storage.workers import WorkerStore
@@ -39,6 +40,7 @@ class Upkeep:
         self._plans = PlanStore(engine)
         self._attempts = AttemptStore(engine)
         self._studies = StudyStore(engine)
+        self._calibrations = CalibrationStore(engine)
         self._workers = WorkerStore(engine)
         self._beat_at: float | None = None
         self._patient_until = 0.0
@@ -111,6 +113,7 @@ class Upkeep:
             oldest_at = time.time() - self._settings.retention_s
             self._plans.delete_finished_before(oldest_at)
             self._studies.delete_older_than(oldest_at)
+            self._calibrations.delete_older_than(oldest_at)
         before = (datetime.now(UTC) - KEPT_WORKFLOWS).isoformat()
         ended = self._client.list_workflows(
             status=["SUCCESS", "ERROR", "CANCELLED"],

@@ -50,9 +50,10 @@ def create_tables(engine: sa.Engine) -> None:
         _migrate(engine)
     _create_missing(engine)
     # Another process may have written the same row in between.
-    with suppress(sa.exc.IntegrityError), engine.begin() as connection:
+    with suppress(sa.exc.IntegrityError), engine.connect() as connection:
         if connection.execute(sa.select(SCHEMA.c.version)).scalar() is None:
             connection.execute(sa.insert(SCHEMA).values(version=SCHEMA_VERSION))
+            connection.commit()
 
 
 def _create_missing(engine: sa.Engine) -> None:
@@ -70,6 +71,9 @@ def _create_missing(engine: sa.Engine) -> None:
 
 
 def _migrate(engine: sa.Engine) -> None:
+    with engine.connect() as connection:
+        if connection.execute(sa.select(SCHEMA.c.version)).scalar() == SCHEMA_VERSION:
+            return  # without a write: a full disk does not keep a service from starting
     with engine.begin() as connection:
         # A statement that writes takes the lock: a second process that migrates waits here and finds the work done.
         connection.execute(sa.update(SCHEMA).values(version=SCHEMA.c.version))

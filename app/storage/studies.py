@@ -120,12 +120,13 @@ class StudyStore:
 
     def delete(self, study_id: str, *, owner: str | None) -> bool:
         """Remove a study with its plans; running ones notice that they are not wanted any more."""
-        members = sa.select(PLANS.c.id).where(PLANS.c.study_id == study_id)
+        members = sa.delete(PLANS).where(PLANS.c.study_id == study_id).returning(PLANS.c.id)
         with self._engine.begin() as connection:
             if connection.execute(sa.delete(STUDIES).where(*_owned(study_id, owner))).rowcount == 0:
                 return False
-            connection.execute(sa.delete(EVENTS).where(EVENTS.c.plan_id.in_(members)))
-            connection.execute(sa.delete(PLANS).where(PLANS.c.study_id == study_id))
+            # Plans first: that waits for whoever is writing an event of one, and its events are then all there.
+            ids = [str(row[0]) for row in connection.execute(members)]
+            connection.execute(sa.delete(EVENTS).where(EVENTS.c.plan_id.in_(ids)))
         return True
 
     def delete_older_than(self, at: float) -> int:

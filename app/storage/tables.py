@@ -5,8 +5,10 @@ Owns the shape of the tables. Never holds a query, and never changes a database:
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -131,10 +133,18 @@ def create_engine(database_url: str) -> sa.Engine:
             url = url.set(drivername="postgresql+psycopg")
         return sa.create_engine(url, pool_pre_ping=True, pool_size=20, connect_args=dict(POSTGRES_PATIENCE))
     if url.database:
-        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+        _create_privately(Path(url.database))
     engine = sa.create_engine(url, pool_size=20, connect_args={"check_same_thread": False})
     event.listen(engine, "connect", _prepare_sqlite)
     return engine
+
+
+def _create_privately(path: Path) -> None:
+    """A new file for its owner alone: it holds what everybody has planned. SQLite gives its logs the same mode."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Where the folder cannot be written to, SQLite says so in its own words.
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 
 def is_outage(error: BaseException) -> bool:
@@ -148,6 +158,18 @@ def is_outage(error: BaseException) -> bool:
     if isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError | sa.exc.TimeoutError):
         return True
     return isinstance(error, sa.exc.DBAPIError) and error.connection_invalidated
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether SQLite has no room, be it for the file or for the logs beside it, whose lack is an I/O error to it.
+
+    >>> is_disk_full(sa.exc.OperationalError("select 1", {}, sqlite3.OperationalError("disk I/O error")))
+    True
+    """
+    cause = getattr(error, "orig", None)
+    return isinstance(cause, sqlite3.OperationalError) and any(
+        words in str(cause) for words in ("disk is full", "disk I/O error")
+    )
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
