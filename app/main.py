@@ -53,7 +53,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,  # it would send the client wherever its Host header says
-        lifespan=_lifespan(chosen, registry),
+        lifespan=_lifespan(chosen),
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.metrics = registry
@@ -75,14 +75,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     return app
 
 
-def _lifespan(settings: Settings, registry: CollectorRegistry) -> Any:
+def _lifespan(settings: Settings) -> Any:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service = await run_sync(PlanService, settings)
         check_openness(settings, service.keys)
         app.state.service = service
         app.state.description.begin()
-        registry.register(health.ServiceCollector(service))
         worker = Worker(settings, service.engine, service.client) if settings.run_worker else None
         beginning = Beginning(worker, settings.heartbeat_s) if worker is not None else None
         await run_sync(beginning.begin if beginning is not None else warm_up)

@@ -12,20 +12,22 @@ from typing import Annotated
 
 import anyio
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Body, Header, Path, Query
+from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
 
-from app.api.answers import PlanEnvelope, PlanPage, PlanStatus, StateName, envelope, etag, status
+from app.api.answers import PlanEnvelope, PlanPage, PlanStatus, envelope, etag, status
 from app.api.examples import PLAN_CONTENT, REQUEST_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency, WaitS, matches
 from app.api.problems import Rejected, documented, not_found
 from app.api.strict import StrictRoute
+from app.api.tags import PlanSubmission, next_page, wanted_plans
 from app.documents import read_plan, read_request
 from app.exporters.registry import EXPORTERS, ArtifactKind
 from app.faults import Fault
 from app.jobs.access import USUAL_URGENCY, Caller
 from app.jobs.kept import Kept
 from app.jobs.service import PlanService, Submitted
+from app.storage.listing import Wanted
 from app.storage.plans import PlanRow
 from models.request import PlanRequest
 
@@ -46,7 +48,7 @@ JSON = "application/json"
     summary="Ask for a plan",
 )  # fmt: skip
 async def submit_plan(
-    request: Annotated[PlanRequest, Body(openapi_examples=REQUEST_EXAMPLES)],
+    body: Annotated[PlanSubmission, Body(openapi_examples=REQUEST_EXAMPLES)],
     service: Service,
     caller: Asking,
     wait_s: WaitS,
@@ -56,7 +58,8 @@ async def submit_plan(
     """Queue the request and answer 202 with its `Location`; with `Prefer: wait=N`, 200 if it ends in time."""
     chosen = USUAL_URGENCY if urgency is None else urgency
     with service.holding_key(key, caller.owner):
-        submitted = await run_sync(partial(service.submit, request, key, caller=caller, urgency=chosen))
+        submit = partial(service.submit, body.request, key, caller=caller, urgency=chosen, tag=body.tag)
+        submitted = await run_sync(submit)
         return await answer_of(service, submitted, wait_s)
 
 
@@ -81,18 +84,18 @@ async def answer_of(service: PlanService, submitted: Submitted, wait_s: float | 
 def list_plans(
     service: Service,
     caller: Asking,
+    http: Request,
+    wanted: Annotated[Wanted, Depends(wanted_plans)],
     limit: Annotated[int, Query(ge=1, le=200, description="Plans of a page.")] = 50,
     cursor: Annotated[
         str | None, Query(pattern=r"^plan_[0-9a-f]{32}$", description="`next_cursor` of the page before.")
     ] = None,
-    state: Annotated[StateName | None, Query(description="Only plans in this state.")] = None,
 ) -> Response:
     """A page of light views; `next_cursor` leads to the next one."""
-    rows = service.plans.page(limit=limit + 1, before=cursor, state=state, owner=caller.sees)
+    rows = service.plans.page(limit=limit + 1, before=cursor, owner=caller.sees, wanted=wanted)
     items = [_status(service, row) for row in rows[:limit]]
     more = rows[limit - 1].id if len(rows) > limit else None
-    only = "" if state is None else f"&state={state}"
-    headers = {"Link": f'</v1/plans?limit={limit}&cursor={more}{only}>; rel="next"'} if more else {}
+    headers = next_page("/v1/plans", http.query_params, more)
     return JSONResponse({"items": items, "next_cursor": more}, headers=headers)
 
 

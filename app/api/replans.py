@@ -21,18 +21,20 @@ from app.api.headers import Asking, IdempotencyKey, Service, Urgency, WaitS
 from app.api.plans import PlanId, answer_of, found, gone
 from app.api.problems import Rejected, documented
 from app.api.strict import StrictRoute
+from app.api.tags import Tagged
 from app.documents import read_model, read_plan
 from app.faults import Fault
 from app.jobs.access import USUAL_URGENCY
 from app.jobs.moves import moves_between
 from app.jobs.patches import merged
+from app.jobs.service import Tag
 from app.storage.plans import PlanRow
 from models.request import PlanRequest
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=StrictRoute)
 
 
-class Replan(Answer):
+class Replan(Tagged, Answer):
     """What has changed since a plan was made."""
 
     patch: dict[str, Any] = Field(
@@ -97,7 +99,15 @@ async def replan(
             raise gone(plan_id)
         request = await run_sync(_changed, text, body)
         submitted = await run_sync(
-            partial(service.submit, request, key, caller=caller, urgency=chosen, parent_id=plan_id)
+            partial(
+                service.submit,
+                request,
+                key,
+                caller=caller,
+                urgency=chosen,
+                parent_id=plan_id,
+                tag=Tag(body.name, body.labels),
+            )
         )
         return await answer_of(service, submitted, wait_s)
 

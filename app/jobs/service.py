@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 
@@ -24,6 +24,7 @@ from app.jobs.search import fault_of
 from app.settings import Settings
 from app.storage.calibrations import CALIBRATION_PREFIX, CalibrationStore
 from app.storage.keys import KeyStore
+from app.storage.listing import stored_labels
 from app.storage.migrations import create_tables
 from app.storage.plans import Lane, NewPlan, PlanStore, scoped_key
 from app.storage.studies import StudyStore
@@ -53,6 +54,14 @@ class DirectFailure(Exception):
     def __init__(self, fault: dict[str, str]) -> None:
         super().__init__(fault["what"])
         self.fault = fault
+
+
+@dataclass(frozen=True)
+class Tag:
+    """What a client calls a plan or a study, for itself to find it by; it changes nothing else."""
+
+    name: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -100,13 +109,16 @@ class PlanService:
         caller: Caller = ANYBODY,
         urgency: int = USUAL_URGENCY,
         parent_id: str | None = None,
+        tag: Tag = Tag(),
     ) -> Submitted:
         """Queue a request, or find the plan that the same key already made."""
         check_urgency(caller, urgency)
         request = self.with_profile(request, caller)
         self.check(request)
         text = canonical(request)
-        new = NewPlan(text, digest(text), key, caller.owner, caller.key_id, urgency, parent_id)
+        labels, model = stored_labels(tag.labels), request.workload.architecture.name
+        new = NewPlan(text, digest(text), key, caller.owner, caller.key_id, urgency, parent_id,
+                      name=tag.name, labels=labels, model=model)  # fmt: skip
         if key is not None and (found := self._replay(new)) is not None:
             return found
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,6 +17,7 @@ from app.faults import Fault, Refused
 from app.jobs.access import Caller, check_urgency
 from app.jobs.patches import grid, merged, with_value
 from app.jobs.service import PlanService, Submitted, replayed
+from app.storage.listing import stored_labels
 from app.storage.plans import NewPlan
 from app.storage.studies import StudyRow
 from models.request import PlanRequest
@@ -30,6 +31,7 @@ class StudyOrder:
     base: Any
     axes: Mapping[str, Sequence[Any]]
     patches: Sequence[Any]
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class _Member:
     changes: Any
     request: bytes | None
     faults: tuple[Fault, ...] = ()
+    model: str = ""
 
 
 def submit_study(
@@ -52,7 +55,8 @@ def submit_study(
     check_urgency(caller, urgency)
     _check_pointers(order)
     _check_size(order, service.settings.max_study_plans)
-    spec = json.dumps([order.name, order.base, order.axes, order.patches], sort_keys=True).encode()
+    parts = [order.name, order.base, order.axes, order.patches, *([order.labels] if order.labels else [])]
+    spec = json.dumps(parts, sort_keys=True).encode()
     if key is not None and (found := service.studies.by_key(caller.owner, key)) is not None:
         return replayed(found, digest(spec))
     members = [_member(service, order.base, changes, caller) for changes in _changes(order)]
@@ -61,7 +65,20 @@ def submit_study(
         raise Refused(members[0].faults)
     row = _row(service, order, members, caller, digest(spec))
     plans = [
-        NewPlan(one.request, digest(one.request), None, caller.owner, caller.key_id, urgency, None, row.id, number)
+        NewPlan(
+            one.request,
+            digest(one.request),
+            None,
+            caller.owner,
+            caller.key_id,
+            urgency,
+            None,
+            row.id,
+            number,
+            name=order.name,
+            labels=row.labels,
+            model=one.model,
+        )
         for number, one in enumerate(members)
         if one.request is not None
     ]
@@ -87,7 +104,9 @@ def _row(
     listed = [{"changes": one.changes, "faults": [fault.to_dict() for fault in one.faults]} for one in members]
     studies = service.studies
     text = json.dumps(listed, separators=(",", ":")).encode()
-    return StudyRow(studies.new_id(), caller.owner, spec_digest, order.name, text, studies.now())
+    return StudyRow(
+        studies.new_id(), caller.owner, spec_digest, order.name, text, studies.now(), stored_labels(order.labels)
+    )
 
 
 def _changes(order: StudyOrder) -> Iterator[Any]:
@@ -133,4 +152,4 @@ def _member(service: PlanService, base: Any, changes: Any, caller: Caller) -> _M
         service.check(request)
     except Refused as refusal:
         return _Member(changes, None, refusal.faults[:10])
-    return _Member(changes, canonical(request))
+    return _Member(changes, canonical(request), model=request.workload.architecture.name)

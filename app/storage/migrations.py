@@ -10,9 +10,9 @@ from contextlib import suppress
 
 import sqlalchemy as sa
 
-from app.storage.tables import METADATA, PLANS, SCHEMA
+from app.storage.tables import METADATA, PLANS, SCHEMA, STUDIES
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 # Statements that SQLite and Postgres both understand, by the version they lead to. Whole tables that a version adds
 # need no statement: they are created after the last step.
@@ -33,6 +33,12 @@ STEPS: Mapping[int, tuple[str, ...]] = {
     ),
     # Null: any workflow of the plan may run it, as it was before.
     3: ("ALTER TABLE isthmus_plans ADD COLUMN ticket VARCHAR(60)",),
+    4: (
+        "ALTER TABLE isthmus_plans ADD COLUMN name VARCHAR(120) DEFAULT '' NOT NULL",
+        "ALTER TABLE isthmus_plans ADD COLUMN labels TEXT DEFAULT '' NOT NULL",
+        "ALTER TABLE isthmus_plans ADD COLUMN model VARCHAR(120) DEFAULT '' NOT NULL",
+        "ALTER TABLE isthmus_studies ADD COLUMN labels TEXT DEFAULT '' NOT NULL",
+    ),
 }
 
 
@@ -84,9 +90,11 @@ def _migrate(engine: sa.Engine) -> None:
                 f"the database has schema version {version}, this program knows up to {SCHEMA_VERSION}: "
                 "use another database_url or the program version that wrote it"
             )
+        has_studies = sa.inspect(connection).has_table(STUDIES.name)
         for step in range(version + 1, SCHEMA_VERSION + 1):
             for statement in STEPS[step]:
-                connection.execute(sa.text(statement.replace(" BYTEA", _binary(engine))))
+                if has_studies or STUDIES.name not in statement:
+                    connection.execute(sa.text(statement.replace(" BYTEA", _binary(engine))))
         connection.execute(sa.update(SCHEMA).values(version=SCHEMA_VERSION))
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import sqlalchemy as sa
 
+from app.storage.listing import EVERYTHING, Wanted, conditions, ordered
 from app.storage.tables import EVENTS, PLANS
 
 State = Literal["queued", "running", "succeeded", "incomplete", "cancelled", "failed"]
@@ -46,6 +47,9 @@ class PlanRow:
     study_id: str | None = None
     member: int | None = None
     headline: bytes | None = None
+    name: str = ""
+    labels: str = ""
+    model: str = ""
 
     @property
     def is_terminal(self) -> bool:
@@ -72,6 +76,9 @@ class NewPlan:
     parent_id: str | None = None
     study_id: str | None = None
     member: int | None = None
+    name: str = ""
+    labels: str = ""
+    model: str = ""
 
     @property
     def lane(self) -> Lane:
@@ -144,6 +151,9 @@ class PlanStore:
                 study_id=new.study_id,
                 member=new.member,
                 ticket=plan_id,
+                name=new.name,
+                labels=new.labels,
+                model=new.model,
             )
         )
         append_event(connection, plan_id, self._clock(), "state", b'{"state":"queued"}')
@@ -194,27 +204,34 @@ class PlanStore:
             row = found.first()
         return None if row is None else row_of(row)
 
-    def page(self, *, limit: int, before: str | None, state: str | None, owner: str | None = None) -> list[PlanRow]:
-        """Plans without their outcomes, newest first, older than `before`."""
-        query = sa.select(*STATUS_COLUMNS).order_by(PLANS.c.id.desc()).limit(limit)
-        if before is not None:
-            query = query.where(PLANS.c.id < before)
-        if state is not None:
-            query = query.where(PLANS.c.state == state)
+    def page(
+        self,
+        *,
+        limit: int,
+        before: str | None,
+        state: str | None = None,
+        owner: str | None = None,
+        wanted: Wanted = EVERYTHING,
+    ) -> list[PlanRow]:
+        """Plans without their outcomes, newest first or as is wanted, beginning behind `before`."""
+        query = ordered(sa.select(*STATUS_COLUMNS), wanted.sort, before).limit(limit)
+        query = query.where(*conditions(PLANS, replace(wanted, state=state or wanted.state)))
         if owner is not None:
             query = query.where(PLANS.c.owner == owner)
         with self._engine.connect() as connection:
             return [row_of(row) for row in connection.execute(query).mappings()]
 
-    def count(self, state: State) -> int:
-        """Plans in a state."""
+    def count(self, state: State, *, owner: str | None = None) -> int:
+        """Plans in a state; of this owner only, when one is named."""
         query = sa.select(sa.func.count()).select_from(PLANS).where(PLANS.c.state == state)
         with self._engine.connect() as connection:
-            return int(connection.execute(query).scalar_one())
+            return int(connection.execute(query if owner is None else query.where(PLANS.c.owner == owner)).scalar_one())
 
-    def oldest_queued_at(self) -> float | None:
-        """When the plan that waits longest was submitted."""
+    def oldest_queued_at(self, *, owner: str | None = None) -> float | None:
+        """When the plan that waits longest was submitted; of this owner only, when one is named."""
         query = sa.select(sa.func.min(PLANS.c.created_at)).where(PLANS.c.state == "queued")
+        if owner is not None:
+            query = query.where(PLANS.c.owner == owner)
         with self._engine.connect() as connection:
             return connection.execute(query).scalar()
 

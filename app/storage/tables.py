@@ -62,6 +62,9 @@ PLANS = sa.Table(
     sa.Column("member", sa.Integer),
     sa.Column("headline", sa.LargeBinary),
     sa.Column("ticket", sa.String(60)),
+    sa.Column("name", sa.String(120), nullable=False, server_default=""),
+    sa.Column("labels", sa.Text, nullable=False, server_default=""),
+    sa.Column("model", sa.String(120), nullable=False, server_default=""),
     sa.Index("ix_isthmus_plans_key_state", "key_id", "state"),
 )
 
@@ -113,6 +116,7 @@ STUDIES = sa.Table(
     sa.Column("name", sa.String(120), nullable=False),
     sa.Column("members", sa.LargeBinary, nullable=False),
     sa.Column("created_at", sa.Float, nullable=False),
+    sa.Column("labels", sa.Text, nullable=False, server_default=""),
 )
 
 CALIBRATIONS = sa.Table(
