@@ -74,7 +74,13 @@ def _check_size(data: bytes) -> None:
     if marks.count(b"[") + marks.count(b"{") > MAX_JSON_CONTAINERS:
         # Who nests too deeply is told so, however much there is.
         is_deep = _deepest(islice(_BRACKETS.finditer(data), MAX_JSON_CONTAINERS)) > MAX_JSON_DEPTH
-        raise Refused((_too_deep() if is_deep else _too_many(MAX_JSON_CONTAINERS, "arrays and objects"),))
+        raise Refused(
+            (
+                _too_deep(f"more than {MAX_JSON_DEPTH}")
+                if is_deep
+                else _too_many(MAX_JSON_CONTAINERS, "arrays and objects"),
+            )
+        )
     if len(marks) > MAX_JSON_VALUES:
         raise Refused((_too_many(MAX_JSON_VALUES, "values"),))
 
@@ -157,7 +163,7 @@ def _duplicate_fault(pointer: str) -> Fault:
 
 def _syntax_fault(data: bytes, message: str) -> Fault:
     if "recursion limit" in message:
-        return _too_deep()
+        return _too_deep(str(json_depth(data)))
     wants_value = message.startswith(("expected value", "invalid number"))
     if wants_value and _NOT_FINITE.match(data, _offset(data, message)):
         return Fault(
@@ -174,10 +180,10 @@ def _syntax_fault(data: bytes, message: str) -> Fault:
     )
 
 
-def _too_deep() -> Fault:
+def _too_deep(depth: str) -> Fault:
     return Fault(
         code="limit-exceeded",
-        what=f"the document nests more than {MAX_JSON_DEPTH} levels deep",
+        what=f"the document nests {depth} levels deep, the limit is {MAX_JSON_DEPTH}",
         allowed=f"at most {MAX_JSON_DEPTH} levels of arrays and objects",
         remedy="Flatten the document; a plan request needs fewer than 10 levels.",
         limit=MAX_JSON_DEPTH,

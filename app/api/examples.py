@@ -29,8 +29,36 @@ def title(name: str) -> str:
     return name.replace("-", " ").capitalize()
 
 
+def num_gpus(name: str) -> int:
+    """GPUs that an example may use.
+
+    >>> num_gpus("llama-8b-single-building")
+    2048
+    """
+    request = named_entry("examples", name)
+    cluster = request["cluster"]
+    pools = (named_entry("clusters", cluster) if isinstance(cluster, str) else cluster)["pools"]
+    total: int = sum(pool["num_hosts"] * pool.get("gpus_per_host", 8) for pool in pools)
+    most: int | None = request.get("constraints", {}).get("max_gpus")
+    return total if most is None else min(total, most)
+
+
+def about(name: str) -> str:
+    """What an example plans, and how large that is.
+
+    >>> about("llama-8b-single-building")
+    'llama-3.1-8b on up to 2,048 GPUs of cluster h100-single-building.'
+    """
+    request = named_entry("examples", name)
+    parts = (request["workload"]["architecture"], request["cluster"])
+    architecture, cluster = (one if isinstance(one, str) else one["name"] for one in parts)
+    return f"{architecture} on up to {num_gpus(name):,} GPUs of cluster {cluster}."
+
+
+# From small to large: the first is the one that a page offers.
 REQUEST_EXAMPLES: dict[str, Example] = {
-    name: Example(summary=title(name), value=named_entry("examples", name)) for name in entry_names("examples")
+    name: Example(summary=title(name), description=about(name), value=named_entry("examples", name))
+    for name in sorted(entry_names("examples"), key=lambda name: (num_gpus(name), name))
 }
 REPLAN_EXAMPLES: dict[str, Example] = {
     "building-lost": Example(summary="A building is lost: move out of it", value={"lost_places": ["west"]}),

@@ -19,6 +19,7 @@ from app.api.answers import PlanEnvelope, PlanPage, PlanStatus, envelope, etag, 
 from app.api.examples import PLAN_CONTENT, REQUEST_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency, WaitS, matches
 from app.api.problems import Rejected, documented, not_found
+from app.api.shortcut import RUNS, status_headers, together
 from app.api.strict import StrictRoute
 from app.api.tags import PlanSubmission, next_page, wanted_plans
 from app.documents import read_plan, read_request
@@ -76,7 +77,8 @@ async def answer_of(service: PlanService, submitted: Submitted, wait_s: float | 
     if row.is_terminal and wait_s is not None:
         return Response(envelope(row), media_type=JSON, headers=headers)
     headers["Retry-After"] = "1"
-    return JSONResponse(await run_sync(_status, service, row), status_code=202, headers=headers)
+    body = await run_sync(lambda: _compact(_status(service, row)))
+    return Response(body, status_code=202, headers=headers, media_type=JSON)
 
 
 @router.get("", response_model=PlanPage, responses=documented(400, 503), summary="List plans, newest first",
@@ -93,10 +95,12 @@ def list_plans(
 ) -> Response:
     """A page of light views; `next_cursor` leads to the next one."""
     rows = service.plans.page(limit=limit + 1, before=cursor, owner=caller.sees, wanted=wanted)
-    items = [_status(service, row) for row in rows[:limit]]
+    positions = service.plans.queue_positions(rows[:limit])
+    now = time.time()
+    items = [status(row, queue_position=positions.get(row.id), now=now) for row in rows[:limit]]
     more = rows[limit - 1].id if len(rows) > limit else None
     headers = next_page("/v1/plans", http.query_params, more)
-    return JSONResponse({"items": items, "next_cursor": more}, headers=headers)
+    return Response(_compact({"items": items, "next_cursor": more}), headers=headers, media_type=JSON)
 
 
 @router.get("/{plan_id}", name="read_plan", response_model=PlanEnvelope,
@@ -109,19 +113,31 @@ async def read_plan_envelope(
 ) -> Response:
     """Everything about a plan, its outcome included."""
     kept = service.kept.get(plan_id, caller.sees)
-    if kept is None and if_none_match is not None:
+    if kept is None and if_none_match is not None and service.kept.known(plan_id, caller.sees) is None:
         revision = await run_sync(partial(service.plans.revision, plan_id, owner=caller.sees))
         if revision is not None and matches(if_none_match, etag(plan_id, revision)):
-            service.kept.renew(plan_id, etag(plan_id, revision))
             return Response(status_code=304, headers={"ETag": etag(plan_id, revision)})
     if kept is None:
-        row = await run_sync(found, service, plan_id, caller)
-        kept = Kept(row.owner, etag(row.id, row.revision), envelope(row))
-        if row.is_terminal:
-            service.kept.put(plan_id, kept)
+        kept = await together(("plan", plan_id, caller.sees), lambda: _looked_up(service, plan_id, caller))
     if if_none_match is not None and matches(if_none_match, kept.etag):
         return Response(status_code=304, headers={"ETag": kept.etag})
     return Response(kept.body, media_type=JSON, headers={"ETag": kept.etag})
+
+
+async def _looked_up(service: PlanService, plan_id: str, caller: Caller) -> Kept:
+    """The plan as the database has it now; one that is known and has not changed is not read again."""
+    known = service.kept.known(plan_id, caller.sees)
+    if known is not None:
+        revision = await run_sync(partial(service.plans.revision, plan_id, owner=caller.sees))
+        if revision is not None and etag(plan_id, revision) == known.etag:
+            service.kept.renew(plan_id, known.etag)
+            return known
+        service.kept.forget(plan_id)
+    row = await run_sync(found, service, plan_id, caller)
+    kept = Kept(row.owner, etag(row.id, row.revision), envelope(row))
+    if row.is_terminal:
+        service.kept.put(plan_id, kept)
+    return kept
 
 
 @router.get(
@@ -132,11 +148,22 @@ async def read_plan_envelope(
     response_description="State and headline figures.",
     summary="Read the light status of a plan",
 )
-def read_status(plan_id: PlanId, service: Service, caller: Asking) -> Response:
+async def read_status(plan_id: PlanId, service: Service, caller: Asking) -> Response:
     """State, incumbent, bound, gap and queue position, without the plan itself."""
-    row = found(service, plan_id, caller, with_outcome=False)
-    headers = {} if row.is_terminal else {"Retry-After": "1"}
-    return JSONResponse(_status(service, row), headers=headers)
+    kept = service.kept_statuses.get(plan_id, caller.sees)
+    if kept is None:
+        kept = await together(("status", plan_id, caller.sees), lambda: _status_looked_up(service, plan_id, caller))
+    return Response(kept.body, media_type=JSON, headers=status_headers(kept))
+
+
+async def _status_looked_up(service: PlanService, plan_id: str, caller: Caller) -> Kept:
+    def look() -> Kept:
+        row = found(service, plan_id, caller, with_outcome=False)
+        return Kept(row.owner, RUNS if not row.is_terminal else "", _compact(_status(service, row)))
+
+    kept = await run_sync(look)
+    service.kept_statuses.put(plan_id, kept)
+    return kept
 
 
 @router.get("/{plan_id}/request", response_model=PlanRequest, responses=documented(400, 404, 503),
@@ -158,6 +185,7 @@ def read_plan_request(plan_id: PlanId, service: Service, caller: Asking) -> Resp
 async def cancel_plan(plan_id: PlanId, service: Service, caller: Asking, wait_s: WaitS) -> Response:
     """A queued plan ends at once, a running one soon; a finished one stays as it is."""
     row = await run_sync(partial(service.plans.cancel, plan_id, owner=caller.sees))
+    service.kept_statuses.forget(plan_id)
     if row is not None and wait_s:
         row = await _ended(service, plan_id, wait_s)
     if row is None:
@@ -172,6 +200,7 @@ async def delete_plan(plan_id: PlanId, service: Service, caller: Asking) -> Resp
     """Remove the plan, its request and its events; a running search is stopped and forgotten."""
     is_gone = await run_sync(partial(service.plans.delete, plan_id, owner=caller.sees))
     service.kept.forget(plan_id)
+    service.kept_statuses.forget(plan_id)
     if not is_gone:
         raise gone(plan_id)
     return Response(status_code=204)
@@ -212,6 +241,10 @@ def found(service: PlanService, plan_id: str, caller: Caller, *, with_outcome: b
 def gone(plan_id: str) -> Rejected:
     """The 404 of a plan."""
     return not_found(f"there is no plan {plan_id!r}", "Use an id that GET /v1/plans lists.")
+
+
+def _compact(document: dict[str, object]) -> bytes:
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _status(service: PlanService, row: PlanRow) -> dict[str, object]:

@@ -265,7 +265,7 @@ def methods_of(path: str, paths: Mapping[str, Iterable[str]]) -> str:
     for template, known in paths.items():
         pattern = re.sub(r"\\{\w+\\}", "[^/:]+", re.escape(template))
         if re.fullmatch(pattern, path):
-            methods.update(known)
+            methods.update(name.upper() for name in known)
     return ", ".join(sorted(methods))
 
 

@@ -168,6 +168,7 @@ def cancel_study(study_id: StudyId, service: Service, caller: Asking) -> Respons
     """Queued plans end at once, running ones soon, each with the best it has; finished ones stay."""
     row = _found(service, study_id, caller)
     service.studies.cancel(row.id)
+    service.kept_statuses.clear()
     return JSONResponse(_study(service, row))
 
 
@@ -177,6 +178,7 @@ async def delete_study(study_id: StudyId, service: Service, caller: Asking) -> R
     """Remove the study and all its plans; running searches are stopped and forgotten."""
     is_gone = await run_sync(partial(service.studies.delete, study_id, owner=caller.sees))
     service.kept.clear()
+    service.kept_statuses.clear()
     if not is_gone:
         raise _gone(study_id)
     return Response(status_code=204)

@@ -72,6 +72,7 @@ SinceQuery = Annotated[datetime | None, Query(description="Only those submitted 
 
 
 def wanted_plans(
+    *,
     name: NameQuery = "",
     label: LabelQuery = "",
     state: Annotated[StateName | None, Query(description="Only plans in this state.")] = None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import sqlalchemy as sa
@@ -18,7 +18,7 @@ from app.faults import Fault, Refused, from_reason
 from app.jobs.access import ANYBODY, USUAL_URGENCY, Busy, Caller, Quotas, Shares, check_urgency
 from app.jobs.child import Task, load
 from app.jobs.children import Ended, Limits, run_in_child
-from app.jobs.kept import KeptAnswers
+from app.jobs.kept import STATUS_FRESH_S, KeptAnswers
 from app.jobs.queue import enqueue_plan, open_queue
 from app.jobs.search import fault_of
 from app.settings import Settings
@@ -89,6 +89,12 @@ class PlanService:
         self.waiting = Shares(settings.max_waiting_clients, settings.max_waiting_per_key)
         self.body_bytes = Shares(settings.max_body_bytes_at_once, settings.max_body_bytes_per_key)
         self.kept = KeptAnswers()
+        self.kept_statuses = KeptAnswers(fresh_s=STATUS_FRESH_S)
+        # SQLite has one writer at a time, and who waits for it sleeps and looks again: of fifty some wait for seconds.
+        # Those of one process go one after the other, without sleeping.
+        self.writing: AbstractContextManager[object] = (
+            threading.Lock() if self.engine.dialect.name == "sqlite" else nullcontext()
+        )
         self.closing = threading.Event()
         self._lint = load(settings.solvers.lint)
         self._keys_in_use: set[str] = set()
@@ -122,9 +128,10 @@ class PlanService:
         if key is not None and (found := self._replay(new)) is not None:
             return found
         try:
-            plan_id = self.plans.insert(
-                new, self.enqueue, admit=lambda connection: self.quotas.admit(connection, caller)
-            )
+            with self.writing:
+                plan_id = self.plans.insert(
+                    new, self.enqueue, admit=lambda connection: self.quotas.admit(connection, caller)
+                )
         except sa.exc.IntegrityError:
             found = self._replay(new)
             if found is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -237,12 +237,27 @@ class PlanStore:
 
     def queue_position(self, row: PlanRow) -> int | None:
         """How many queued plans of the same key go first; None once it is not queued."""
-        if row.state != "queued":
-            return None
-        first = sa.or_(PLANS.c.urgency < row.urgency, sa.and_(PLANS.c.urgency == row.urgency, PLANS.c.id < row.id))
-        query = sa.select(sa.func.count()).where(PLANS.c.state == "queued", PLANS.c.key_id == row.key_id, first)
+        return self.queue_positions([row]).get(row.id)
+
+    def queue_positions(self, rows: Sequence[PlanRow]) -> dict[str, int]:
+        """The same for several plans at once; those that are not queued are left out."""
+        queued = {row.id: row for row in rows if row.state == "queued"}
+        if not queued:
+            return {}
+        first = PLANS.alias()
+        goes_first = sa.or_(
+            first.c.urgency < PLANS.c.urgency,
+            sa.and_(first.c.urgency == PLANS.c.urgency, first.c.id < PLANS.c.id),
+        )
+        count = (
+            sa.select(sa.func.count())
+            .select_from(first)
+            .where(first.c.state == "queued", first.c.key_id == PLANS.c.key_id, goes_first)
+            .scalar_subquery()
+        )
+        query = sa.select(PLANS.c.id, count).where(PLANS.c.id.in_(list(queued)))
         with self._engine.connect() as connection:
-            return int(connection.execute(query).scalar_one())
+            return {str(row[0]): int(row[1]) for row in connection.execute(query)}
 
     def cancel(self, plan_id: str, *, owner: str | None = None) -> PlanRow | None:
         """Stop a plan and keep its best: at once if it only waits, soon if it runs; a finished one stays as it is."""
