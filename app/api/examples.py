@@ -47,7 +47,7 @@ def about(name: str) -> str:
     """What an example plans, and how large that is.
 
     >>> about("llama-8b-single-building")
-    'llama-3.1-8b on up to 2,048 GPUs of cluster h100-single-building.'
+    'llama-3.1-8b on up to 2,048 GPUs of cluster single-building.'
     """
     request = named_entry("examples", name)
     parts = (request["workload"]["architecture"], request["cluster"])
