@@ -81,8 +81,8 @@ def _lifespan(settings: Settings) -> Any:
         service = await run_sync(PlanService, settings)
         check_openness(settings, service.keys)
         app.state.service = service
-        await run_sync(problems.methods_by_path, app)  # else the first request would make every route ready
-        app.state.description.begin()
+        await run_sync(app.state.description.prepare_routes)
+        app.state.description.begin(service.closing)
         worker = Worker(settings, service.engine, service.client) if settings.run_worker else None
         beginning = Beginning(worker, settings.heartbeat_s) if worker is not None else None
         await run_sync(beginning.begin if beginning is not None else warm_up)

@@ -15,8 +15,11 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import Response
 
 from app.api.openapi import document_of
+from app.api.problems import methods_by_path
 
 router = APIRouter(include_in_schema=False)
+SOON_S = 1.0
+MAKING = threading.Lock()  # the framework changes the filters of warnings while it makes routes and documents
 
 
 class Description:
@@ -24,16 +27,15 @@ class Description:
 
     def __init__(self, app: FastAPI) -> None:
         self._app = app
-        self._lock = threading.Lock()
 
     def document(self) -> dict[str, Any]:
         """The document as plain values."""
-        with self._lock:
+        with MAKING:
             return self._document
 
     def text(self) -> bytes:
         """The document as JSON text."""
-        with self._lock:
+        with MAKING:
             return self._text
 
     @cached_property
@@ -44,9 +46,19 @@ class Description:
     def _text(self) -> bytes:
         return json.dumps(self._document, separators=(",", ":")).encode()
 
-    def begin(self) -> None:
-        """Make it now, without waiting for it."""
-        threading.Thread(target=self.text, name="isthmus-openapi", daemon=True).start()
+    def begin(self, closing: threading.Event) -> None:
+        """Make it soon, without waiting for it, unless the service closes before."""
+
+        def make() -> None:
+            if not closing.wait(SOON_S):
+                self.text()
+
+        threading.Thread(target=make, name="isthmus-openapi", daemon=True).start()
+
+    def prepare_routes(self) -> None:
+        """Let the framework make every route ready, which it would do at the first request."""
+        with MAKING:
+            methods_by_path(self._app)
 
 
 def describe(app: FastAPI) -> Description:

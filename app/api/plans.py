@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated
 
@@ -60,13 +61,21 @@ async def submit_plan(
     chosen = USUAL_URGENCY if urgency is None else urgency
     with service.holding_key(key, caller.owner):
         submit = partial(service.submit, body.request, key, caller=caller, urgency=chosen, tag=body.tag)
-        submitted = await run_sync(submit)
-        return await answer_of(service, submitted, wait_s)
+        return await answer_of(service, submit, wait_s)
 
 
-async def answer_of(service: PlanService, submitted: Submitted, wait_s: float | None) -> Response:
+async def answer_of(service: PlanService, submit: Callable[[], Submitted], wait_s: float | None) -> Response:
     """The answer to a submission: 202, or 200 with the whole plan when it ends in the time that the client waits."""
-    row = await _ended(service, submitted.plan_id, wait_s or 0.0)
+
+    def submit_and_look() -> tuple[Submitted, PlanRow | None, bytes]:
+        submitted = submit()
+        row = service.plans.get(submitted.plan_id)
+        return submitted, row, b"" if row is None else _compact(_status(service, row))
+
+    submitted, row, body = await run_sync(submit_and_look, limiter=service.writers)
+    if wait_s:
+        row = await _ended(service, submitted.plan_id, wait_s)
+        body = b"" if row is None else await run_sync(lambda: _compact(_status(service, row)))
     if row is None:
         raise gone(submitted.plan_id)
     headers = {"Location": f"/v1/plans/{row.id}", "ETag": etag(row.id, row.revision)}
@@ -76,14 +85,12 @@ async def answer_of(service: PlanService, submitted: Submitted, wait_s: float | 
         headers["Idempotency-Replayed"] = "true"
     if row.is_terminal and wait_s is not None:
         return Response(envelope(row), media_type=JSON, headers=headers)
-    headers["Retry-After"] = "1"
-    body = await run_sync(lambda: _compact(_status(service, row)))
-    return Response(body, status_code=202, headers=headers, media_type=JSON)
+    return Response(body, status_code=202, headers={**headers, "Retry-After": "1"}, media_type=JSON)
 
 
 @router.get("", response_model=PlanPage, responses=documented(400, 503), summary="List plans, newest first",
             response_description="One page of light views.")  # fmt: skip
-def list_plans(
+async def list_plans(
     service: Service,
     caller: Asking,
     http: Request,
@@ -94,13 +101,22 @@ def list_plans(
     ] = None,
 ) -> Response:
     """A page of light views; `next_cursor` leads to the next one."""
-    rows = service.plans.page(limit=limit + 1, before=cursor, owner=caller.sees, wanted=wanted)
+    question = ("plans", service, caller.sees, wanted, limit, cursor)
+    look = partial(run_sync, partial(_page, service, caller.sees, wanted, limit, cursor))
+    text, more = await together(question, look)
+    return Response(text, headers=next_page("/v1/plans", http.query_params, more), media_type=JSON)
+
+
+def _page(
+    service: PlanService, owner: str | None, wanted: Wanted, limit: int, cursor: str | None
+) -> tuple[bytes, str | None]:
+    """One page as it is sent, and where the next one begins."""
+    rows = service.plans.page(limit=limit + 1, before=cursor, owner=owner, wanted=wanted)
     positions = service.plans.queue_positions(rows[:limit])
     now = time.time()
     items = [status(row, queue_position=positions.get(row.id), now=now) for row in rows[:limit]]
     more = rows[limit - 1].id if len(rows) > limit else None
-    headers = next_page("/v1/plans", http.query_params, more)
-    return Response(_compact({"items": items, "next_cursor": more}), headers=headers, media_type=JSON)
+    return _compact({"items": items, "next_cursor": more}), more
 
 
 @router.get("/{plan_id}", name="read_plan", response_model=PlanEnvelope,

@@ -98,18 +98,9 @@ async def replan(
         if text is None:
             raise gone(plan_id)
         request = await run_sync(_changed, text, body)
-        submitted = await run_sync(
-            partial(
-                service.submit,
-                request,
-                key,
-                caller=caller,
-                urgency=chosen,
-                parent_id=plan_id,
-                tag=Tag(body.name, body.labels),
-            )
-        )
-        return await answer_of(service, submitted, wait_s)
+        tag = Tag(body.name, body.labels)
+        submit = partial(service.submit, request, key, caller=caller, urgency=chosen, parent_id=plan_id, tag=tag)
+        return await answer_of(service, submit, wait_s)
 
 
 @router.get(

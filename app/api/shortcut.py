@@ -24,20 +24,42 @@ RUNS = "runs"  # in place of a tag: the status will change
 ROUTE = SimpleNamespace(path="/v1/plans/{plan_id}")  # under which the request is counted
 STATUS_ROUTE = SimpleNamespace(path="/v1/plans/{plan_id}/status")
 Answer = TypeVar("Answer")
-_ASKED: dict[Hashable, asyncio.Task[object]] = {}
+
+
+class _Turn:
+    """One look on behalf of all who asked before it began."""
+
+    def __init__(self, before: _Turn | None) -> None:
+        self._before = before
+        self.has_begun = False
+        self.task: asyncio.Task[object]
+
+    async def take(self, question: Hashable, look_up: Callable[[], Awaitable[object]]) -> object:
+        if self._before is not None:
+            await asyncio.wait([self._before.task])
+            self._before = None
+        self.has_begun = True
+        try:
+            return await look_up()
+        finally:
+            if _TURNS.get(question) is self:
+                del _TURNS[question]
+
+
+_TURNS: dict[Hashable, _Turn] = {}
 
 
 async def together(question: Hashable, look_up: Callable[[], Awaitable[Answer]]) -> Answer:
-    """The answer to a question that several may be asking at this moment; it is looked up once for all of them."""
-    task = _ASKED.get(question)
-    if task is None:
-        task = _ASKED[question] = asyncio.ensure_future(_awaited(look_up))
-        task.add_done_callback(lambda _: _ASKED.pop(question, None))
-    return cast(Answer, await asyncio.shield(task))
+    """The answer to a question that several may be asking at this moment; it is looked up once for all of them.
 
-
-async def _awaited(look_up: Callable[[], Awaitable[Answer]]) -> object:
-    return await look_up()
+    A look that has begun may miss what the asker has just done. So whoever comes meanwhile waits for the next one, with
+    all others who do.
+    """
+    turn = _TURNS.get(question)
+    if turn is None or turn.has_begun:
+        turn = _TURNS[question] = _Turn(turn)
+        turn.task = asyncio.ensure_future(turn.take(question, look_up))
+    return cast(Answer, await asyncio.shield(turn.task))
 
 
 def status_headers(kept: Kept) -> dict[str, str]:

@@ -125,7 +125,8 @@ async def submit_a_study(
     chosen = STUDY_URGENCY if urgency is None else urgency
     held = None if key is None else f"study:{key}"
     with service.holding_key(held, caller.owner):
-        submitted = await run_sync(partial(submit_study, service, order, caller=caller, urgency=chosen, key=key))
+        submit = partial(submit_study, service, order, caller=caller, urgency=chosen, key=key)
+        submitted = await run_sync(submit)
     row = await run_sync(_found, service, submitted.plan_id, caller)
     headers = {"Location": f"/v1/studies/{row.id}", "Retry-After": "5"}
     if not submitted.is_new:

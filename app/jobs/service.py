@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import sqlalchemy as sa
+from anyio import CapacityLimiter
 
 from app.documents import canonical, check_request_limits, check_schedule_limits, digest
 from app.faults import Fault, Refused, from_reason
@@ -37,6 +38,7 @@ from models.request import PlanRequest
 from models.schedule import PipelineProblem
 from models.stack import StackProfile
 
+POSTGRES_WRITERS = 8  # submissions of one process at once; each waits for the disk, which takes several together
 DIRECT_LIMIT_S = 20.0  # validations and evaluations are arithmetic; this stops what is not
 
 
@@ -91,10 +93,8 @@ class PlanService:
         self.kept = KeptAnswers()
         self.kept_statuses = KeptAnswers(fresh_s=STATUS_FRESH_S)
         # SQLite has one writer at a time, and who waits for it sleeps and looks again: of fifty some wait for seconds.
-        # Those of one process go one after the other, without sleeping.
-        self.writing: AbstractContextManager[object] = (
-            threading.Lock() if self.engine.dialect.name == "sqlite" else nullcontext()
-        )
+        # Here they wait in line, without a thread each.
+        self.writers = CapacityLimiter(1 if self.engine.dialect.name == "sqlite" else POSTGRES_WRITERS)
         self.closing = threading.Event()
         self._lint = load(settings.solvers.lint)
         self._keys_in_use: set[str] = set()
@@ -128,10 +128,9 @@ class PlanService:
         if key is not None and (found := self._replay(new)) is not None:
             return found
         try:
-            with self.writing:
-                plan_id = self.plans.insert(
-                    new, self.enqueue, admit=lambda connection: self.quotas.admit(connection, caller)
-                )
+            plan_id = self.plans.insert(
+                new, self.enqueue, admit=lambda connection: self.quotas.admit(connection, caller)
+            )
         except sa.exc.IntegrityError:
             found = self._replay(new)
             if found is None:

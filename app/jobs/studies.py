@@ -83,14 +83,13 @@ def submit_study(
         if one.request is not None
     ]
     try:
-        with service.writing:
-            service.studies.insert(
-                row,
-                plans,
-                service.enqueue,
-                lambda connection: service.quotas.admit(connection, caller, len(plans)),
-                idempotency_key=key,
-            )
+        service.studies.insert(
+            row,
+            plans,
+            service.enqueue,
+            lambda connection: service.quotas.admit(connection, caller, len(plans)),
+            idempotency_key=key,
+        )
     except sa.exc.IntegrityError:
         found = service.studies.by_key(caller.owner, key or "")
         if found is None:

@@ -38,6 +38,7 @@ STEPS: Mapping[int, tuple[str, ...]] = {
         "ALTER TABLE isthmus_plans ADD COLUMN labels TEXT DEFAULT '' NOT NULL",
         "ALTER TABLE isthmus_plans ADD COLUMN model VARCHAR(120) DEFAULT '' NOT NULL",
         "ALTER TABLE isthmus_studies ADD COLUMN labels TEXT DEFAULT '' NOT NULL",
+        "CREATE INDEX ix_isthmus_plans_turn ON isthmus_plans (state, key_id, urgency, id)",
     ),
 }
 

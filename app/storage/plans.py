@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
@@ -143,7 +143,7 @@ class PlanStore:
                 created_at=now,
                 attempt=0,
                 cancel_requested=False,
-                num_events=0,
+                num_events=1,
                 owner=new.owner,
                 key_id=new.key_id,
                 urgency=new.urgency,
@@ -156,7 +156,8 @@ class PlanStore:
                 model=new.model,
             )
         )
-        append_event(connection, plan_id, self._clock(), "state", b'{"state":"queued"}')
+        first = {"plan_id": plan_id, "sequence": 1, "kind": "state", "at": now, "data": b'{"state":"queued"}'}
+        connection.execute(sa.insert(EVENTS).values(first))
         enqueue(connection, plan_id, new.lane)
         return plan_id
 
@@ -218,8 +219,9 @@ class PlanStore:
         query = query.where(*conditions(PLANS, replace(wanted, state=state or wanted.state)))
         if owner is not None:
             query = query.where(PLANS.c.owner == owner)
+        names = [column.name for column in STATUS_COLUMNS]
         with self._engine.connect() as connection:
-            return [row_of(row) for row in connection.execute(query).mappings()]
+            return [row_of(dict(zip(names, row, strict=True))) for row in connection.execute(query)]
 
     def count(self, state: State, *, owner: str | None = None) -> int:
         """Plans in a state; of this owner only, when one is named."""
@@ -237,25 +239,23 @@ class PlanStore:
 
     def queue_position(self, row: PlanRow) -> int | None:
         """How many queued plans of the same key go first; None once it is not queued."""
-        return self.queue_positions([row]).get(row.id)
+        if row.state != "queued":
+            return None
+        first = sa.or_(PLANS.c.urgency < row.urgency, sa.and_(PLANS.c.urgency == row.urgency, PLANS.c.id < row.id))
+        query = sa.select(sa.func.count()).where(PLANS.c.state == "queued", PLANS.c.key_id == row.key_id, first)
+        with self._engine.connect() as connection:
+            return int(connection.execute(query).scalar_one())
 
     def queue_positions(self, rows: Sequence[PlanRow]) -> dict[str, int]:
         """The same for several plans at once; those that are not queued are left out."""
         queued = {row.id: row for row in rows if row.state == "queued"}
         if not queued:
             return {}
-        first = PLANS.alias()
-        goes_first = sa.or_(
-            first.c.urgency < PLANS.c.urgency,
-            sa.and_(first.c.urgency == PLANS.c.urgency, first.c.id < PLANS.c.id),
-        )
-        count = (
-            sa.select(sa.func.count())
-            .select_from(first)
-            .where(first.c.state == "queued", first.c.key_id == PLANS.c.key_id, goes_first)
-            .scalar_subquery()
-        )
-        query = sa.select(PLANS.c.id, count).where(PLANS.c.id.in_(list(queued)))
+        place = sa.func.row_number().over(partition_by=PLANS.c.key_id, order_by=(PLANS.c.urgency, PLANS.c.id))
+        keys = sorted({row.key_id for row in queued.values()})
+        line = sa.select(PLANS.c.id, place.label("place")).where(PLANS.c.state == "queued", PLANS.c.key_id.in_(keys))
+        places = line.subquery()
+        query = sa.select(places.c.id, places.c.place - 1).where(places.c.id.in_(list(queued)))
         with self._engine.connect() as connection:
             return {str(row[0]): int(row[1]) for row in connection.execute(query)}
 
@@ -343,6 +343,6 @@ def done_event(state: str, reason: str) -> bytes:
     return f'{{"state":"{state}","stop_reason":"{reason}"}}'.encode()
 
 
-def row_of(values: sa.RowMapping) -> PlanRow:
+def row_of(values: Mapping[Any, Any]) -> PlanRow:
     """The plan that a row of the table holds."""
     return PlanRow(**{"outcome": None, **values})

@@ -66,6 +66,7 @@ PLANS = sa.Table(
     sa.Column("labels", sa.Text, nullable=False, server_default=""),
     sa.Column("model", sa.String(120), nullable=False, server_default=""),
     sa.Index("ix_isthmus_plans_key_state", "key_id", "state"),
+    sa.Index("ix_isthmus_plans_turn", "state", "key_id", "urgency", "id"),
 )
 
 EVENTS = sa.Table(
