@@ -233,7 +233,7 @@ def read_model(model: type[AnyModel], document: Any) -> AnyModel:
     try:
         return cast(AnyModel, _hasty(model).validate_python(document))
     except ValidationError as failure:
-        if not _is_small(document):
+        if has_more_values(document, MOST_TOLD_VALUES):
             raise Refused(from_validation(failure, document)) from None
     try:
         return model.model_validate(document)
@@ -259,15 +259,19 @@ def _leaving_lists_early(node: Any) -> Any:
     return node
 
 
-def _is_small(document: Any) -> bool:
-    """Whether a document has so few values that every fault of each can be told."""
+def has_more_values(document: Any, most: int) -> bool:
+    """Whether a document has more values than that; looks no further.
+
+    >>> has_more_values({"a": [1, 2]}, 4), has_more_values({"a": [1, 2]}, 3)
+    (False, True)
+    """
     num_values, pending = 0, [document]
-    while pending and num_values <= MOST_TOLD_VALUES:
+    while pending and num_values <= most:
         here = pending.pop()
         inside = here.values() if isinstance(here, dict) else here if isinstance(here, list) else ()
         num_values += 1
-        pending.extend(islice(inside, MOST_TOLD_VALUES))
-    return num_values <= MOST_TOLD_VALUES
+        pending.extend(islice(inside, most))
+    return num_values > most
 
 
 def read_request(data: bytes) -> PlanRequest:

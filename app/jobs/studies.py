@@ -12,7 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.documents import canonical, digest, read_model
+from app.documents import canonical, digest, has_more_values, read_model
 from app.faults import Fault, Refused
 from app.jobs.access import Caller, check_urgency
 from app.jobs.patches import grid, merged, with_value
@@ -21,6 +21,8 @@ from app.storage.listing import stored_labels
 from app.storage.plans import NewPlan
 from app.storage.studies import StudyRow
 from models.request import PlanRequest
+
+MAX_STUDY_VALUES = 2_000_000  # of the documents of all members: reading them takes half a second
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,20 @@ def _check_pointers(order: StudyOrder) -> None:
 
 
 def _check_size(order: StudyOrder, limit: int) -> None:
+    number = _num_members(order)
+    if number > limit:
+        raise Refused((Fault("limit-exceeded", f"{number:,} plans, the limit of this service is {limit:,}", "/axes",
+                             f"at most {limit:,} plans", "Give fewer values, or send several studies.",
+                             limit=limit, value=number),))  # fmt: skip
+    most = MAX_STUDY_VALUES // number
+    if has_more_values(order.base, most):
+        what = f"the base has more than {most:,} values, and each of the {number:,} plans has them all"
+        raise Refused((Fault("limit-exceeded", what, "/base", f"at most {MAX_STUDY_VALUES:,} values of all together",
+                             "Name a catalogue cluster in the base, or send several studies.",
+                             limit=MAX_STUDY_VALUES),))  # fmt: skip
+
+
+def _num_members(order: StudyOrder) -> int:
     number = len(order.patches)
     if order.axes:
         combinations = 1
@@ -133,10 +149,7 @@ def _check_size(order: StudyOrder, limit: int) -> None:
     if number == 0:
         raise Refused((Fault("empty-study", "the study has neither axes with values nor patches", "",
                              "axes, patches or both", "Add what is to vary."),))  # fmt: skip
-    if number > limit:
-        raise Refused((Fault("limit-exceeded", f"{number:,} plans, the limit of this service is {limit:,}", "/axes",
-                             f"at most {limit:,} plans", "Give fewer values, or send several studies.",
-                             limit=limit, value=number),))  # fmt: skip
+    return number
 
 
 def _member(service: PlanService, base: Any, changes: Any, caller: Caller) -> _Member:

@@ -1,8 +1,8 @@
 """Sends grown bodies to a running service and asks meanwhile whether it lives: `python -m tests.bodies --seeds 300`.
 
 Prints, for the worst body of each kind: processor seconds of the service, growth of its memory, and the longest time
-that a probe of /healthz/live took. Exit status 1: a body cost more than a second or 200 MiB, or a probe took 100 ms. On a
-busy machine the probes are late by themselves, so their time without bodies is printed first.
+that a probe of /healthz/live took. Exit status 1: a body cost more than a second or 200 MiB, or a probe took 100 ms. On
+a busy machine the probes are late by themselves, so their time without bodies is printed first.
 """
 
 from __future__ import annotations
