@@ -1,7 +1,7 @@
 """Reads JSON documents as strictly as the API promises: bytes in, frozen models or faults out.
 
-Owns what counts as a JSON document (depth, NaN, trailing text) and the limits on what a request may describe.
-Never opens a file.
+Owns what counts as a JSON document (depth, size, NaN, repeated keys, trailing text) and the limits on what a request
+may describe. Reading costs time in proportion to the text, whatever is in it. Never opens a file.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from functools import cache
+from itertools import islice
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import from_json
+from pydantic_core import SchemaValidator, from_json
 
 from app.faults import Fault, Refused, escaped, from_validation
 from app.settings import Settings
@@ -21,8 +24,27 @@ from models.request import PlanRequest
 from models.schedule import PipelineProblem
 
 MAX_JSON_DEPTH = 201  # what the parser in use goes down to; a test holds it to that
-_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
-_NOT_FINITE = re.compile(rb'"(?:[^"\\]|\\.)*"|(-?(?:NaN|Infinity|inf))')
+# The largest document so far, a plan of 1,048,576 GPUs in 64 buildings, has 338,964 values, 30,267 of them arrays and
+# objects.
+MAX_JSON_VALUES = 1_000_000
+MAX_JSON_CONTAINERS = 100_000
+# Wrong members are told one by one. An object of ours has at most 30 members.
+CROWDED, MAX_CROWDED_MEMBERS = 100, 10_000
+
+# A document of so many values is told all its faults; each value can have several, of which 100 are told in the end.
+MOST_TOLD_VALUES = 10_000
+_OPAQUE = ("cls", "metadata", "config", "serialization", "function", "default")  # parts of a core schema
+
+# Possessive, and an unterminated string counts to the end of the text: no byte is looked at twice.
+_OUTSIDE = rb'(?:"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[^"%b]++)*+([%b]|\Z)'
+_VALUES, _BRACKETS = (re.compile(_OUTSIDE.replace(b"%b", marks), re.DOTALL) for marks in (rb"\[{,", rb"\[\]{}"))
+_KEYS = re.compile(rb'"[ \t\r\n]*+:')
+_BLOCK = 65_536  # bytes whose lines are counted at once
+_PLACE = re.compile(r"line (\d+) column (\d+)")
+_NOT_FINITE = re.compile(rb"-?(?:NaN|Infinity|inf)\b")
+
+# A place in a document: the key or index, and the place of what holds it.
+_Place = tuple[Any, str | int]
 
 AnyModel = TypeVar("AnyModel", bound=BaseModel)
 
@@ -33,14 +55,60 @@ def parse_json(data: bytes) -> Any:
     >>> parse_json(b'{"a": [1]}')
     {'a': [1]}
     """
+    _check_size(data)
     try:
-        document = from_json(data, allow_inf_nan=False)
+        document = from_json(data, allow_inf_nan=False, cache_strings="keys")
     except ValueError as error:
         raise Refused((_syntax_fault(data, str(error)),)) from None
-    pointer = duplicate_key(data)
-    if pointer is not None:
-        raise Refused((_duplicate_fault(pointer),))
+    _check_members(data, document)
     return document
+
+
+def _check_size(data: bytes) -> None:
+    """Refuse what would become too many objects in memory, before any of them is made."""
+    # Counted in the whole text, in no time; marks inside strings are told apart only when that is too many.
+    num_containers = data.count(b"[") + data.count(b"{")
+    if num_containers <= MAX_JSON_CONTAINERS and num_containers + data.count(b",") <= MAX_JSON_VALUES:
+        return
+    marks = b"".join(found.group(1) for found in islice(_VALUES.finditer(data), MAX_JSON_VALUES + 1))
+    if marks.count(b"[") + marks.count(b"{") > MAX_JSON_CONTAINERS:
+        # Who nests too deeply is told so, however much there is.
+        is_deep = _deepest(islice(_BRACKETS.finditer(data), MAX_JSON_CONTAINERS)) > MAX_JSON_DEPTH
+        raise Refused(
+            (
+                _too_deep(f"more than {MAX_JSON_DEPTH}")
+                if is_deep
+                else _too_many(MAX_JSON_CONTAINERS, "arrays and objects"),
+            )
+        )
+    if len(marks) > MAX_JSON_VALUES:
+        raise Refused((_too_many(MAX_JSON_VALUES, "values"),))
+
+
+def _too_many(limit: int, of_what: str) -> Fault:
+    allowed = f"at most {limit:,} {of_what}"
+    return Fault("limit-exceeded", f"the document has more than {limit:,} {of_what}", "", allowed,
+                 "Merge equal pools, places and links, or leave out what repeats a default.", limit=limit)  # fmt: skip
+
+
+def _check_members(data: bytes, document: Any) -> None:
+    """Refuse an object with a key twice, and objects that together have very many members."""
+    num_members = num_crowded = 0
+    pending = [document]
+    while pending:
+        here = pending.pop()
+        if isinstance(here, dict):
+            num_members += len(here)
+            num_crowded += len(here) if len(here) > CROWDED else 0
+            here = here.values()
+        elif not isinstance(here, list):
+            continue
+        pending.extend(value for value in here if value.__class__ is dict or value.__class__ is list)
+    if num_crowded > MAX_CROWDED_MEMBERS:
+        raise Refused((_too_many(MAX_CROWDED_MEMBERS, f"members in objects of more than {CROWDED}"),))
+    # As many members as keys: none came twice. A text with escaped quotes may seem to have more keys.
+    if sum(1 for _ in _KEYS.finditer(data)) != num_members and (pointer := duplicate_key(data)) is not None:
+        raise Refused((_duplicate_fault(pointer),))
 
 
 class _Twice(dict[str, Any]):
@@ -60,20 +128,27 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def duplicate_key(data: bytes) -> str | None:
-    """JSON Pointer of the first key that comes twice in its object; readers differ on which of the two counts.
+    """JSON Pointer of a key that comes twice in its object; readers differ on which of the two counts.
 
     >>> duplicate_key(b'{"a": [{"b": 1, "b": 2}]}')
     '/a/0/b'
     """
-    pending: list[tuple[str, Any]] = [("", json.loads(data, object_pairs_hook=_object, parse_int=float))]
+    pending: list[tuple[_Place | None, Any]] = [(None, json.loads(data, object_pairs_hook=_object, parse_int=float))]
     while pending:
-        pointer, here = pending.pop()
+        place, here = pending.pop()
         if isinstance(here, _Twice):
-            return f"{pointer}/{escaped(here.key)}"
+            return _pointer((place, here.key))
         inside = here.items() if isinstance(here, dict) else enumerate(here) if isinstance(here, list) else ()
-        pending.extend((f"{pointer}/{escaped(str(key))}", value) for key, value in inside
-                       if isinstance(value, dict | list))  # fmt: skip
+        pending.extend(((place, key), value) for key, value in inside if isinstance(value, dict | list))
     return None
+
+
+def _pointer(place: _Place | None) -> str:
+    parts: list[str] = []
+    while place is not None:
+        place, key = place
+        parts.append(escaped(str(key)))
+    return "".join(f"/{part}" for part in reversed(parts))
 
 
 def _duplicate_fault(pointer: str) -> Fault:
@@ -88,13 +163,9 @@ def _duplicate_fault(pointer: str) -> Fault:
 
 def _syntax_fault(data: bytes, message: str) -> Fault:
     if "recursion limit" in message:
-        return Fault(
-            code="limit-exceeded",
-            what=f"the document nests {json_depth(data)} levels deep, the limit is {MAX_JSON_DEPTH}",
-            allowed=f"at most {MAX_JSON_DEPTH} levels of arrays and objects",
-            remedy="Flatten the document; a plan request needs fewer than 10 levels.",
-        )
-    if any(found.group(1) for found in _NOT_FINITE.finditer(data)):
+        return _too_deep(str(json_depth(data)))
+    wants_value = message.startswith(("expected value", "invalid number"))
+    if wants_value and _NOT_FINITE.match(data, _offset(data, message)):
         return Fault(
             code="not-finite",
             what=f"NaN and Infinity are not JSON: {message}",
@@ -109,28 +180,98 @@ def _syntax_fault(data: bytes, message: str) -> Fault:
     )
 
 
+def _too_deep(depth: str) -> Fault:
+    return Fault(
+        code="limit-exceeded",
+        what=f"the document nests {depth} levels deep, the limit is {MAX_JSON_DEPTH}",
+        allowed=f"at most {MAX_JSON_DEPTH} levels of arrays and objects",
+        remedy="Flatten the document; a plan request needs fewer than 10 levels.",
+        limit=MAX_JSON_DEPTH,
+    )
+
+
+def _offset(data: bytes, message: str) -> int:
+    """Where in the text the parser stopped: its columns count bytes from 1.
+
+    >>> _offset(b"[\\n 1,]", "trailing comma at line 2 column 4")
+    5
+    """
+    found = _PLACE.search(message)
+    if found is None:
+        return len(data)
+    line, column = int(found.group(1)), int(found.group(2))
+    start, num_before = 0, line - 1
+    while num_before > (num_here := data.count(b"\n", start, start + _BLOCK)):
+        start, num_before = start + _BLOCK, num_before - num_here
+    for _ in range(num_before):
+        start = data.find(b"\n", start) + 1
+    return start + max(column, 1) - 1
+
+
 def json_depth(data: bytes) -> int:
     """Deepest nesting of brackets outside strings.
 
     >>> json_depth(b'[{"a": "[["}]')
     2
     """
+    return _deepest(_BRACKETS.finditer(data))
+
+
+def _deepest(brackets: Iterable[re.Match[bytes]]) -> int:
     depth = deepest = 0
-    for token in _TOKENS.finditer(data):
-        if token.group() in (b"[", b"{"):
+    for found in brackets:
+        if found.group(1) in (b"[", b"{"):
             depth += 1
             deepest = max(deepest, depth)
-        elif token.group() in (b"]", b"}"):
+        else:
             depth -= 1
     return deepest
 
 
 def read_model(model: type[AnyModel], document: Any) -> AnyModel:
-    """`document` as a validated `model`, or every fault it has."""
+    """`document` as a validated `model`, or its faults: all of a small document, of a large one those met first."""
+    try:
+        return cast(AnyModel, _hasty(model).validate_python(document))
+    except ValidationError as failure:
+        if has_more_values(document, MOST_TOLD_VALUES):
+            raise Refused(from_validation(failure, document)) from None
     try:
         return model.model_validate(document)
     except ValidationError as failure:
         raise Refused(from_validation(failure, document)) from None
+
+
+@cache
+def _hasty(model: type[BaseModel]) -> SchemaValidator:
+    """The validator of a model, but that it leaves a list at its first wrong member.
+
+    To tell all that is wrong with a long list takes a hundred times the memory of the document.
+    """
+    return SchemaValidator(_leaving_lists_early(model.__pydantic_core_schema__), _use_prebuilt=False)
+
+
+def _leaving_lists_early(node: Any) -> Any:
+    if isinstance(node, dict):
+        changed = {key: value if key in _OPAQUE else _leaving_lists_early(value) for key, value in node.items()}
+        return {**changed, "fail_fast": True} if node.get("type") in ("list", "tuple") else changed
+    if isinstance(node, list | tuple):
+        return type(node)(_leaving_lists_early(one) for one in node)
+    return node
+
+
+def has_more_values(document: Any, most: int) -> bool:
+    """Whether a document has more values than that; looks no further.
+
+    >>> has_more_values({"a": [1, 2]}, 4), has_more_values({"a": [1, 2]}, 3)
+    (False, True)
+    """
+    num_values, pending = 0, [document]
+    while pending and num_values <= most:
+        here = pending.pop()
+        inside = here.values() if isinstance(here, dict) else here if isinstance(here, list) else ()
+        num_values += 1
+        pending.extend(islice(inside, most))
+    return num_values > most
 
 
 def read_request(data: bytes) -> PlanRequest:

@@ -50,6 +50,8 @@ ISSUE_TYPES: Mapping[str, str] = {
     "limit-exceeded": "Larger than what this service accepts.",
     "invalid-parameter": "A query parameter, path parameter or header is not acceptable.",
     "unsupported-media-type": "The body is not declared as JSON.",
+    "invalid-coding": "The body is not what its Content-Encoding says.",
+    "host-not-allowed": "The Host header names something that this service is not called.",
     "body-too-large": "The body has more bytes than this service reads.",
     "body-too-slow": "The body did not arrive in time.",
     "invalid-http": "What came is not a request of HTTP/1.1.",
@@ -68,7 +70,7 @@ ISSUE_TYPES: Mapping[str, str] = {
     "credentials-invalid": "The API key is unknown, revoked or malformed.",
     "not-allowed": "The API key may not do this.",
     "rate-exceeded": "This key has submitted as often in this minute as it may.",
-    "quota-exceeded": "This key has as many plans queued or running as it may.",
+    "quota-exceeded": "This key has as many plans under way, or this owner as many calibrations, as it may.",
     "queue-full": "As many plans wait as this service accepts.",
     "too-busy": "As many direct computations run as this service accepts.",
     "solver-stopped": "The computation was stopped by its time or memory limit.",
@@ -79,6 +81,9 @@ ISSUE_TYPES: Mapping[str, str] = {
 
 
 MAX_FAULTS = 100  # of one document that are told; who has corrected these asks again
+
+
+MAX_KEY = 200  # characters of a key in a pointer: a hundred faults are told in one answer
 
 
 @dataclass(frozen=True)
@@ -162,6 +167,11 @@ _CODES: Mapping[str, str] = {
     "value_error": "contradiction",
     "json_invalid": "invalid-json",
 }
+# What a writer of JSON calls what the validator calls a dictionary, an instance or a tuple.
+_MESSAGES: Mapping[str, str] = {
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "Input should be an object"),
+    **dict.fromkeys(("list_type", "tuple_type"), "Input should be an array"),
+}
 _RANGE = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "multiple_of")
 _LENGTH = ("too_short", "too_long", "string_too_short", "string_too_long")
 _BOUNDS: Mapping[str, str] = {
@@ -200,7 +210,7 @@ def _code(kind: str) -> str:
 def _fault(error: Mapping[str, Any], document: Any) -> Fault:
     kind = str(error["type"])
     code = _code(kind)
-    message = str(error["msg"]).removeprefix("Value error, ")
+    message = _MESSAGES.get(kind, str(error["msg"]).removeprefix("Value error, "))
     pointer = pointer_of(error["loc"], document)
     if kind == "value_error":
         pointer = _sharper_pointer(pointer, message, document)
@@ -266,12 +276,13 @@ def pointer_of(location: Sequence[str | int], document: Any) -> str:
 
 
 def escaped(key: str) -> str:
-    """A key as a part of a JSON Pointer.
+    """A key as a part of a JSON Pointer; a very long one is cut, and the pointer then leads nowhere.
 
     >>> escaped("a/b~c")
     'a~1b~0c'
     """
-    return key.replace("~", "~0").replace("/", "~1")
+    shown = key if len(key) <= MAX_KEY else key[:MAX_KEY] + "..."
+    return shown.replace("~", "~0").replace("/", "~1")
 
 
 def _has(here: Any, key: str | int) -> bool:

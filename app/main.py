@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import cache
+from importlib.metadata import version
 from typing import Any
 
+from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from app.api import calibrations, catalogue, direct, events, health, plans, problems, replans, studies
 from app.api.admission import Admission
+from app.api.codings import Compress
+from app.api.described import describe
 from app.api.guard import Guard, check_openness
+from app.api.heads import Heads
 from app.api.observe import Observe
-from app.api.openapi import document_of
 from app.api.shortcut import Shortcut
+from app.api.strict import LARGE_AT_ONCE
 from app.api.traces import trace_requests
+from app.jobs.beginning import Beginning
 from app.jobs.processes import warm_up
 from app.jobs.service import PlanService
 from app.jobs.worker import Worker
@@ -43,44 +48,50 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     registry = CollectorRegistry()
     app = FastAPI(
         title="Isthmus",
-        version="1",
+        version=version("isthmus"),
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,  # it would send the client wherever its Host header says
-        lifespan=_lifespan(chosen, registry),
+        lifespan=_lifespan(chosen),
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.metrics = registry
+    app.state.large_readers = CapacityLimiter(LARGE_AT_ONCE)
     problems.install(app)
     for router in ROUTERS:
         app.include_router(router)
     pages.install(app)
     app.add_middleware(Shortcut)
+    app.add_middleware(Compress)
     app.add_middleware(Admission, settings=chosen)
     app.add_middleware(Guard, settings=chosen)
+    app.add_middleware(Heads)
     app.add_middleware(Observe, registry=registry)
     start_traces(chosen)
     if chosen.otel_enabled:
         trace_requests(app)
-    app.openapi = cache(lambda: document_of(app))  # type: ignore[method-assign]
+    describe(app)
     return app
 
 
-def _lifespan(settings: Settings, registry: CollectorRegistry) -> Any:
+def _lifespan(settings: Settings) -> Any:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service = await run_sync(PlanService, settings)
         check_openness(settings, service.keys)
         app.state.service = service
-        registry.register(health.ServiceCollector(service))
+        await run_sync(app.state.description.prepare_routes)
+        app.state.description.begin(service.closing)
         worker = Worker(settings, service.engine) if settings.run_worker else None
-        await run_sync(worker.start if worker is not None else warm_up)
+        beginning = Beginning(worker, settings.heartbeat_s) if worker is not None else None
+        await run_sync(beginning.begin if beginning is not None else warm_up)
         try:
             yield
         finally:
             service.closing.set()
-            if worker is not None:
-                await run_sync(worker.stop)
+            if beginning is not None:
+                await run_sync(beginning.end)
             await run_sync(service.close)
 
     return lifespan

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 PREFIX = "ISTHMUS_"
 MIB = 1024 * 1024
@@ -32,6 +32,11 @@ def _words(message: str) -> str:
     return message.removeprefix("Value error, ")
 
 
+def _host_names(value: object) -> object:
+    return tuple(one.strip().lower() for one in value.split(",") if one.strip()) if isinstance(value, str) else value
+
+
+Hosts = Annotated[tuple[str, ...], BeforeValidator(_host_names)]
 DatabaseUrl = Annotated[str, AfterValidator(_database_url)]
 
 
@@ -64,6 +69,12 @@ class Settings(BaseModel):
         "sqlite:///var/isthmus.sqlite", description="SQLAlchemy URL: an SQLite file, or Postgres when shared."
     )
     host: str = Field("127.0.0.1", description="Address the service listens on.")
+    allowed_hosts: Hosts = Field(
+        (),
+        description="Names that a Host header may have, comma separated; *.NAME stands for all below it. Empty: any "
+        "where callers need a key, and else the names of this machine itself: a page elsewhere whose name leads here "
+        "could otherwise ask in the name of who looks at it.",
+    )
     port: int = Field(8000, ge=0, le=65535, description="Port the service listens on; 0 takes a free one.")
     worker_id: str = Field(
         default_factory=socket.gethostname,
@@ -84,14 +95,23 @@ class Settings(BaseModel):
     child_memory_bytes: PositiveInt = Field(
         8192 * MIB, description="RLIMIT_DATA of one child process. Those that share its search have as much together."
     )
+    memory_bytes: PositiveInt = Field(
+        4096 * MIB, description="RLIMIT_DATA of the service or worker itself, beside its child processes."
+    )
     max_attempts: PositiveInt = Field(3, description="Starts of one plan before it is given up.")
     dead_worker_s: Positive = Field(30.0, description="Silence after which the work of a worker is taken over.")
     heartbeat_s: Positive = Field(3.0, description="How often a worker shows that it lives.")
     max_queued_plans: PositiveInt = Field(1000, description="Queued plans accepted before 429.")
     num_direct_solves: PositiveInt = Field(2, description="Validations, evaluations and schedules answered at once.")
+    max_direct_per_key: PositiveInt = Field(1, description="The same of one key.")
     max_schedule_time_limit_s: Positive = Field(60.0, description="Longest time limit of a direct schedule.")
     max_wait_s: Positive = Field(60.0, description="Longest `Prefer: wait` honoured.")
-    max_body_bytes: PositiveInt = Field(32 * MIB, description="Largest request body.")
+    # The plan of 1,048,576 GPUs in 64 buildings and its request, to be evaluated, have 5.6 MB.
+    max_body_bytes: PositiveInt = Field(16 * MIB, description="Largest request body, once it is decompressed.")
+    max_body_bytes_at_once: PositiveInt = Field(
+        128 * MIB, description="Request bodies that one process holds at once, together."
+    )
+    max_body_bytes_per_key: PositiveInt = Field(48 * MIB, description="The same of one key.")
     body_timeout_s: Positive = Field(30.0, description="Time a client has to send its body.")
     head_timeout_s: Positive = Field(20.0, description="Time a client has to send the head of a request.")
     max_connections: PositiveInt = Field(1000, description="Open connections of one process; more are turned away.")
@@ -113,12 +133,15 @@ class Settings(BaseModel):
     num_urgent_solves: PositiveInt = Field(1, description="Plans of urgency 0 that this worker searches besides.")
     max_study_plans: PositiveInt = Field(256, description="Largest study, in plans.")
     max_calibration_rows: PositiveInt = Field(2000, description="Largest calibration, in rows.")
+    max_calibrations: PositiveInt = Field(1000, description="Stored calibrations of one owner before 429.")
     calibration_limit_s: Positive = Field(60.0, description="Longest time of one calibration.")
     otel_enabled: bool = Field(
         False, description="Whether traces are sent; so they are when OTEL_EXPORTER_OTLP_ENDPOINT is set."
     )
     require_idempotency_key: bool = Field(False, description="Refuse POST /v1/plans without Idempotency-Key.")
-    retention_s: float = Field(0.0, ge=0, description="Age at which finished plans are removed; 0 keeps them.")
+    retention_s: float = Field(
+        0.0, ge=0, description="Age at which finished plans, studies and calibrations are removed; 0 keeps them."
+    )
     log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Least level that is logged.")
     solvers: Solvers = Field(default_factory=Solvers, description="What child processes run.")
 

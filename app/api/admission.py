@@ -1,4 +1,4 @@
-"""What a request body must be before anything looks at its meaning: small, in time, JSON, strict.
+"""What a request body must be before anything looks into it: small, in time, of a known type and coding.
 
 Owns the ASGI middleware that reads bodies. Never knows what a body describes.
 """
@@ -6,14 +6,19 @@ Owns the ASGI middleware that reads bodies. Never knows what a body describes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from email.message import Message as MimeHeader
 
+from anyio.to_thread import run_sync
+from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.api.codings import decompressed, too_large
+from app.api.guard import CALLER
 from app.api.problems import problem
-from app.documents import parse_json
 from app.faults import Fault, Refused
+from app.jobs.access import Busy, Shares
 from app.settings import Settings
 
 METHODS_WITH_BODY = ("POST", "PUT", "PATCH")
@@ -25,7 +30,7 @@ SINGLE_HEADERS = frozenset(
 
 
 class Admission:
-    """Reads the body once, within limits; the application behind it gets it whole."""
+    """Receives the body once, within limits, and decompresses it; the application behind it gets it whole."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
@@ -36,36 +41,51 @@ class Admission:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        try:
-            _check_head(scope["http_version"], scope["headers"])
-            if scope["method"] in METHODS_WITH_BODY:
-                body = await self._body(scope, receive)
-                if body is None:
-                    return
-                receive = _replay(body, receive)
-        except Refused as refusal:
-            await problem(scope["path"], refusal.faults, headers={"Connection": "close"})(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
+        with ExitStack() as held:
+            try:
+                _check_head(scope["http_version"], scope["headers"])
+                if scope["method"] in METHODS_WITH_BODY:
+                    body = await self._body(scope, receive, held)
+                    if body is None:
+                        return
+                    receive = _replay([body], receive)
+                    del body
+            except (Refused, Busy) as refusal:
+                await _refusal(scope["path"], refusal)(scope, receive, send)
+                return
+            await self._app(scope, receive, send)
 
-    async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
-        """The checked body; None when the client went away."""
+    async def _body(self, scope: Scope, receive: Receive, held: ExitStack) -> bytes | None:
+        """The checked body; None when the client went away. Its bytes are held until the request has been answered."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         self._check_size(_declared_length(headers))
+        shares, caller = scope["app"].state.service.body_bytes, scope[CALLER]
+
+        def hold(num_bytes: int) -> None:
+            if not shares.take(caller, num_bytes):
+                raise _too_many_bytes(shares)
+            held.callback(shares.give_back, caller, num_bytes)
+
         try:
             async with asyncio.timeout(self._settings.body_timeout_s):
-                body = await self._read(receive)
+                body = await self._read(receive, hold)
         except TimeoutError:
             limit_s = self._settings.body_timeout_s
             raise Refused((Fault("body-too-slow", f"the body did not arrive within {limit_s:g} s", "",
                                  f"at most {limit_s:g} s", "Send the request again over a faster connection."),
                            )) from None  # fmt: skip
-        if body and not (scope["path"] in CSV_PATHS and _subtype(headers) == ("text", "csv")):
+        if not body:
+            return body
+        if not (scope["path"] in CSV_PATHS and _subtype(headers) == ("text", "csv")):
             _check_media_type(headers)
-            await asyncio.to_thread(parse_json, body)
+        coding = headers.get("content-encoding", "identity").strip().lower()
+        if coding == "identity":
+            return body
+        body = await run_sync(decompressed, body, coding, self._settings.max_body_bytes)
+        hold(len(body))
         return body
 
-    async def _read(self, receive: Receive) -> bytes | None:
+    async def _read(self, receive: Receive, hold: Callable[[int], None]) -> bytes | None:
         chunks: list[bytes] = []
         num_bytes = 0
         while True:
@@ -75,17 +95,31 @@ class Admission:
             chunk = message.get("body", b"")
             num_bytes += len(chunk)
             self._check_size(num_bytes)
-            chunks.append(chunk)
+            if chunk:
+                hold(len(chunk))
+                chunks.append(chunk)
             if not message.get("more_body", False):
                 return b"".join(chunks)
 
     def _check_size(self, num_bytes: int) -> None:
         limit = self._settings.max_body_bytes
         if num_bytes > limit:
-            raise Refused((Fault("body-too-large", f"the body has {num_bytes:,} bytes or more, the limit is {limit:,}",
-                                 "", f"at most {limit:,} bytes",
-                                 "Name catalogue entries instead of whole objects, or merge equal pools."),
-                           ))  # fmt: skip
+            raise Refused((too_large(num_bytes, limit),))
+
+
+def _refusal(path: str, refusal: Refused | Busy) -> JSONResponse:
+    """The answer to a body that is not read to its end: the connection cannot be used again."""
+    if isinstance(refusal, Refused):
+        return problem(path, refusal.faults, headers={"Connection": "close"})
+    headers = {"Connection": "close", "Retry-After": str(refusal.retry_after_s)}
+    return problem(path, [refusal.fault], headers=headers)
+
+
+def _too_many_bytes(shares: Shares) -> Busy:
+    fault = Fault("too-busy", "the bodies of requests that are being read are as large together as may be", "",
+                  f"{shares.total:,} bytes of this process, {shares.per_key:,} of one key",
+                  "Send the request again after the time in Retry-After.", "the service")  # fmt: skip
+    return Busy(fault, retry_after_s=2)
 
 
 def _check_head(version: str, headers: Iterable[tuple[bytes, bytes]]) -> None:
@@ -121,32 +155,18 @@ def _subtype(headers: dict[str, str]) -> tuple[str, str]:
 
 def _check_media_type(headers: dict[str, str]) -> None:
     main, subtype = _subtype(headers)
-    is_json = main == "application" and (subtype == "json" or subtype.endswith("+json"))
-    if is_json and headers.get("content-encoding", "identity") == "identity":
+    if main == "application" and (subtype == "json" or subtype.endswith("+json")):
         return
     shown = headers.get("content-type", "no Content-Type")[:80]
-    raise Refused(
-        (
-            Fault(
-                "unsupported-media-type",
-                f"the body is declared as {shown!r}, content encoding {headers.get('content-encoding', 'none')[:40]!r}",
-                allowed="Content-Type: application/json without Content-Encoding",
-                remedy="Send JSON, uncompressed, and say so in Content-Type.",
-                where="header Content-Type",
-            ),
-        )
-    )
+    raise Refused((Fault("unsupported-media-type", f"the body is declared as {shown!r}", "",
+                         "Content-Type: application/json", "Send JSON, and say so in Content-Type.",
+                         "header Content-Type"),))  # fmt: skip
 
 
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """A receive that gives the body once and then the connection's own messages."""
-    given = False
+def _replay(body: list[bytes], receive: Receive) -> Receive:
+    """A receive that gives the body away, once, and then the connection's own messages."""
 
     async def replayed() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
+        return {"type": "http.request", "body": body.pop(), "more_body": False} if body else await receive()
 
     return replayed

@@ -12,6 +12,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.api.problems import ProblemItem
+from app.storage.listing import labels_of
 from app.storage.plans import PlanRow
 from models.base import Seconds, Usd
 from models.outcome import Outcome, Progress, Reason
@@ -75,6 +76,9 @@ class PlanHead(Answer):
     """What every view of a plan begins with."""
 
     id: str = Field(description="Name of the plan; sorts by time.", examples=["plan_019da1b2c3d4"])
+    name: str = Field(description="What its client calls it; may be empty.", examples=["405B, spring order"])
+    labels: dict[str, str] = Field(description="Its client's labels.", examples=[{"team": "search"}])
+    model: str = Field(description="Name of the architecture that is planned.", examples=["llama-3.1-405b"])
     state: StateName = Field(
         description="succeeded: the search ended by itself with a plan. infeasible: no plan obeys the request, "
         "which is proven, outcome says why. not_found: neither a plan nor such a proof within the time. incomplete: it "
@@ -202,6 +206,9 @@ def _head(row: PlanRow) -> dict[str, object]:
     base = f"/v1/plans/{row.id}"
     return {
         "id": row.id,
+        "name": row.name,
+        "labels": labels_of(row.labels),
+        "model": row.model,
         "state": row.state,
         "stop_reason": row.stop_reason,
         "request_digest": row.request_digest,

@@ -10,6 +10,8 @@ import io
 import json
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
+from itertools import islice
 from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
@@ -21,15 +23,18 @@ from app.api.answers import Answer, when
 from app.api.examples import CALIBRATION_EXAMPLES, MEASURED_RUNS_CSV
 from app.api.headers import Asking, Service
 from app.api.problems import Rejected, documented, not_found
+from app.api.strict import StrictRoute, in_time, whole_body
 from app.documents import parse_json, read_model
 from app.faults import Fault, Refused
+from app.jobs.access import Busy
 from app.storage.calibrations import CalibrationRow
 from models.base import MOST
 from models.stack import StackProfile
 from solver.validation.columns import COLUMNS, NEEDED
 
-router = APIRouter(prefix="/v1/calibrations", tags=["calibrations"])
+router = APIRouter(prefix="/v1/calibrations", tags=["calibrations"], route_class=StrictRoute)
 CalibrationId = Annotated[str, Path(pattern=r"^cal_[0-9a-f]{32}$", description="Name of the calibration.")]
+MAX_COLUMNS = 1000  # of a CSV table
 Cell = (
     Annotated[str, Field(max_length=2000)]
     | Annotated[int, Field(strict=True, ge=-MOST, le=MOST)]
@@ -100,8 +105,8 @@ class CalibrationPage(Answer):
     )
 
 
-@router.post("", status_code=201, response_model=Calibration,
-             responses=documented(400, 408, 413, 415, 422, 500, 503), summary="Fit a profile to measured runs",
+@router.post("", name="create_calibration", status_code=201, response_model=Calibration,
+             responses=documented(400, 408, 413, 415, 422, 429, 500, 503), summary="Fit a profile to measured runs",
              response_description="The fitted profile with its errors; it will be at `Location`.",
              openapi_extra={"requestBody": {"required": True, "content": {
                  "application/json": {"schema": {"$ref": "#/components/schemas/CalibrationRequest"},
@@ -112,13 +117,18 @@ async def calibrate(http: Request, service: Service, caller: Asking) -> Response
 
     A body of `text/csv` is the table alone: it has no place for a name, constants or a profile.
     """
-    asked = await run_sync(_read, http.headers.get("content-type", ""), await http.body())
-    if len(asked.rows) > service.settings.max_calibration_rows:
-        raise Refused((_too_many(len(asked.rows), service.settings.max_calibration_rows),))
+    body, kind = await whole_body(http), http.headers.get("content-type", "")
+    limit = service.settings.max_calibration_rows
+    asked = await in_time(http, len(body), partial(_read, kind, body, limit))
+    if len(asked.rows) > limit:
+        raise Refused((_too_many(len(asked.rows), limit),))
     order = {"rows": [_as_text(row) for row in asked.rows], "name": asked.name, "constants": asked.constants,
              "profile": asked.profile}  # fmt: skip
-    text = await run_sync(service.calibrate, json.dumps(order).encode())
-    row = await run_sync(service.calibrations.insert, caller.owner, text)
+    text = await run_sync(service.calibrate, json.dumps(order).encode(), caller)
+    most = service.settings.max_calibrations
+    row = await run_sync(partial(service.calibrations.insert, caller.owner, text, most=most))
+    if row is None:
+        raise Busy(_full(most), retry_after_s=60)
     return JSONResponse(_answer(row), status_code=201, headers={"Location": f"/v1/calibrations/{row.id}"})
 
 
@@ -157,11 +167,11 @@ def delete_calibration(calibration_id: CalibrationId, service: Service, caller: 
     return Response(status_code=204)
 
 
-def _read(content_type: str, body: bytes) -> CalibrationRequest:
+def _read(content_type: str, body: bytes, max_rows: int) -> CalibrationRequest:
     if content_type.partition(";")[0].strip().lower() != "text/csv":
         return read_model(CalibrationRequest, parse_json(body))
     try:
-        rows = list(_rows(body.decode("utf-8-sig")))
+        rows = list(islice(_rows(body.decode("utf-8-sig")), max_rows + 1))
     except (UnicodeDecodeError, csv.Error) as error:
         raise Refused((Fault("invalid-request", f"the body is not CSV: {error}", "", "CSV in UTF-8 with a header",
                              "Correct the line."),)) from None  # fmt: skip
@@ -169,6 +179,8 @@ def _read(content_type: str, body: bytes) -> CalibrationRequest:
 
 
 def _rows(text: str) -> Iterator[dict[str, str]]:
+    if text.partition("\n")[0].count(",") >= MAX_COLUMNS:
+        raise csv.Error(f"the header has more than {MAX_COLUMNS} columns")
     for number, row in enumerate(csv.DictReader(io.StringIO(text, newline=""), strict=True), start=2):
         if None in row or None in row.values():
             raise csv.Error(f"row {number} has another number of cells than the header")
@@ -187,6 +199,11 @@ def _too_many(number: int, limit: int) -> Fault:
     return Fault("limit-exceeded", f"{number:,} rows, the limit of this service is {limit:,}", "/rows",
                  f"at most {limit:,} rows", "Send the rows of one stack and GPU type.", limit=limit,
                  value=number)  # fmt: skip
+
+
+def _full(limit: int) -> Fault:
+    return Fault("quota-exceeded", f"there are {limit} calibrations of this owner, which is the limit", "",
+                 f"at most {limit} calibrations of one owner", "Delete a calibration.", limit=limit)  # fmt: skip
 
 
 def _gone(calibration_id: str) -> Rejected:

@@ -11,12 +11,13 @@ from fastapi import APIRouter, Path
 from pydantic import BaseModel, Field
 
 from app.api.answers import IssueType
-from app.api.examples import title
+from app.api.examples import REQUEST_EXAMPLES, about, title
 from app.api.problems import DEFAULT_STATUS, STATUSES, documented, not_found
+from app.api.strict import StrictRoute
 from app.faults import ISSUE_TYPES
 from models.catalogue import Kind, entry_names, named_entry
 
-router = APIRouter(prefix="/v1", tags=["catalogue"])
+router = APIRouter(prefix="/v1", tags=["catalogue"], route_class=StrictRoute)
 PublicKind = Annotated[
     Literal["gpus", "models", "clusters", "frameworks", "stacks"],
     Path(
@@ -37,14 +38,21 @@ class ExampleLink(BaseModel):
 
     id: str = Field(description="Name of the example.", examples=["llama-405b-two-buildings"])
     title: str = Field(description="The name in words.", examples=["Llama 405b two buildings"])
+    description: str = Field(
+        description="What it plans, and how large that is.",
+        examples=["llama-3.1-405b on up to 16,384 GPUs of cluster two-buildings."],
+    )
     href: str = Field(description="Where the body is.", examples=["/v1/examples/llama-405b-two-buildings"])
 
 
 @router.get("/examples", response_model=list[ExampleLink], summary="List requests that are ready to post",
             response_description="Names and addresses of the examples.")  # fmt: skip
 def list_examples() -> list[ExampleLink]:
-    """Each can be sent to POST /v1/plans as it is."""
-    return [ExampleLink(id=name, title=title(name), href=f"/v1/examples/{name}") for name in entry_names("examples")]
+    """Each can be sent to POST /v1/plans as it is; from small to large."""
+    return [
+        ExampleLink(id=name, title=title(name), description=about(name), href=f"/v1/examples/{name}")
+        for name in REQUEST_EXAMPLES
+    ]
 
 
 @router.get("/examples/{name}", response_model=dict[str, Any],

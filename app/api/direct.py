@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
+from functools import partial
 from typing import Annotated
 
 import anyio
@@ -19,15 +20,16 @@ from app.api.answers import Evaluation, EvaluationRequest, Validation
 from app.api.examples import EVALUATION_EXAMPLES, REQUEST_EXAMPLES, SCHEDULE_EXAMPLES
 from app.api.headers import Asking, Service
 from app.api.problems import documented
+from app.api.strict import StrictRoute
 from app.documents import canonical, digest
 from app.storage.plans import PlanRow
 from models.outcome import Reason
 from models.request import PlanRequest
 from models.schedule import PipelineProblem, PipelineSchedule
 
-router = APIRouter(prefix="/v1", tags=["direct"])
+router = APIRouter(prefix="/v1", tags=["direct"], route_class=StrictRoute)
 REASONS = TypeAdapter(list[Reason])
-ERRORS = documented(400, 408, 413, 415, 422, 500, 503)
+ERRORS = documented(400, 408, 413, 415, 422, 429, 500, 503)
 JSON = "application/json"
 
 
@@ -37,7 +39,7 @@ def validate_request(
     request: Annotated[PlanRequest, Body(openapi_examples=REQUEST_EXAMPLES)], service: Service, caller: Asking
 ) -> Validation:
     """Contradictions and capacity arithmetic: typed reasons with the numbers that clash, or none."""
-    reasons = REASONS.validate_json(service.validate(service.with_profile(request, caller)))
+    reasons = REASONS.validate_json(service.validate(service.with_profile(request, caller), caller))
     return Validation(feasible=not reasons, reasons=reasons)
 
 
@@ -52,7 +54,7 @@ def evaluate_plan(
     `outcome.plan` of `GET /v1/plans/{plan_id}`, its request `GET /v1/plans/{plan_id}/request`.
     """
     request = service.with_profile(body.request, caller)
-    verdict, replayed = service.evaluate(request, body.plan)
+    verdict, replayed = service.evaluate(request, body.plan, caller)
     ours = service.plans.latest_of(digest(canonical(request)), owner=caller.sees)
     stated_s = body.plan.metrics.iteration_s
     comparison = None if ours is None else json.dumps(_comparison(ours, json.loads(replayed) or stated_s)).encode()
@@ -74,7 +76,10 @@ def _comparison(ours: PlanRow, given_s: float) -> dict[str, object]:
 @router.post("/schedules", response_model=PipelineSchedule, responses=ERRORS, summary="Time a placed pipeline",
              response_description="The schedule with its bound.")  # fmt: skip
 async def schedule_pipeline(
-    problem: Annotated[PipelineProblem, Body(openapi_examples=SCHEDULE_EXAMPLES)], service: Service, http: Request
+    problem: Annotated[PipelineProblem, Body(openapi_examples=SCHEDULE_EXAMPLES)],
+    service: Service,
+    caller: Asking,
+    http: Request,
 ) -> Response:
     """The best order and start of every operation of one pipeline, with its bound; ends early if the client leaves."""
     gone = threading.Event()
@@ -89,7 +94,7 @@ async def schedule_pipeline(
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watch_client)
         try:
-            answer.append(await run_sync(lambda: service.schedule(problem, stop_asked=gone.is_set)))
+            answer.append(await run_sync(partial(service.schedule, problem, caller, stop_asked=gone.is_set)))
         except Exception as error:
             # Raised below: a task group would wrap it, and the error handlers look at the type.
             failure.append(error)

@@ -19,9 +19,10 @@ from app.api.answers import when
 from app.api.headers import Asking, PlaceToWait, Service
 from app.api.plans import PlanId, found
 from app.api.problems import documented
+from app.api.strict import StrictRoute
 from app.jobs.service import PlanService
 
-router = APIRouter(prefix="/v1/plans", tags=["plans"])
+router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=StrictRoute)
 KEEP_ALIVE_S = 15.0
 LAST_EVENT = 10**12 - 1
 MEDIA_TYPE = "text/event-stream"

@@ -29,8 +29,36 @@ def title(name: str) -> str:
     return name.replace("-", " ").capitalize()
 
 
+def num_gpus(name: str) -> int:
+    """GPUs that an example may use.
+
+    >>> num_gpus("llama-8b-single-building")
+    2048
+    """
+    request = named_entry("examples", name)
+    cluster = request["cluster"]
+    pools = (named_entry("clusters", cluster) if isinstance(cluster, str) else cluster)["pools"]
+    total: int = sum(pool["num_hosts"] * pool.get("gpus_per_host", 8) for pool in pools)
+    most: int | None = request.get("constraints", {}).get("max_gpus")
+    return total if most is None else min(total, most)
+
+
+def about(name: str) -> str:
+    """What an example plans, and how large that is.
+
+    >>> about("llama-8b-single-building")
+    'llama-3.1-8b on up to 2,048 GPUs of cluster single-building.'
+    """
+    request = named_entry("examples", name)
+    parts = (request["workload"]["architecture"], request["cluster"])
+    architecture, cluster = (one if isinstance(one, str) else one["name"] for one in parts)
+    return f"{architecture} on up to {num_gpus(name):,} GPUs of cluster {cluster}."
+
+
+# From small to large: the first is the one that a page offers.
 REQUEST_EXAMPLES: dict[str, Example] = {
-    name: Example(summary=title(name), value=named_entry("examples", name)) for name in entry_names("examples")
+    name: Example(summary=title(name), description=about(name), value=named_entry("examples", name))
+    for name in sorted(entry_names("examples"), key=lambda name: (num_gpus(name), name))
 }
 REPLAN_EXAMPLES: dict[str, Example] = {
     "building-lost": Example(summary="A building is lost: move out of it", value={"lost_places": ["west"]}),
@@ -140,11 +168,12 @@ _FAULTS = (
     Fault("idempotency-key-in-use", "another request with this Idempotency-Key is being answered right now", "",
           "one request at a time per key",
           "Wait for the answer of the first request, or send it again a little later."),
-    Fault("body-too-large", "the body has 33,554,433 bytes or more, the limit is 33,554,432", "",
-          "at most 33,554,432 bytes", "Name catalogue entries instead of whole objects, or merge equal pools."),
-    Fault("unsupported-media-type", "the body is declared as 'text/plain', content encoding 'none'", "",
-          "Content-Type: application/json without Content-Encoding",
-          "Send JSON, uncompressed, and say so in Content-Type.", "header Content-Type"),
+    Fault("body-too-large", "the body has 16,777,217 bytes or more, the limit is 16,777,216", "",
+          "at most 16,777,216 bytes", "Name catalogue entries instead of whole objects, or merge equal pools."),
+    Fault("unsupported-media-type", "the body is declared as 'text/plain'", "", "Content-Type: application/json",
+          "Send JSON, and say so in Content-Type.", "header Content-Type"),
+    Fault("host-not-allowed", "the Host header says 'evil.example'", "", "localhost, ip6-localhost, ip6-loopback",
+          "Use one of these names, or add the name to ISTHMUS_ALLOWED_HOSTS.", "header Host"),
     Fault("out-of-range", "Input should be greater than 0, got -1", "/options/time_limit_s", "more than 0",
           "Give a value in the allowed range, in the unit that the field name states."),
     Fault("queue-full", "1000 plans wait and 1 would be added, the limit is 1000", "",

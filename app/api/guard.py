@@ -6,6 +6,8 @@ Owns the ASGI middleware that names the caller, and which paths are open. Never 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from ipaddress import ip_address
 
 import sqlalchemy as sa
 from anyio.to_thread import run_sync
@@ -21,8 +23,10 @@ from app.storage.keys import KeyStore
 from app.storage.tables import is_outage
 
 CALLER = "isthmus.caller"
-OPEN_PATHS = ("/", "/docs", "/openapi.json")
-OPEN_FOLDERS = ("/static/", "/healthz/")
+OPEN_PATHS = ("/", "/docs", "/openapi.json", "/version", "/plans")
+OPEN_FOLDERS = ("/static/", "/healthz/", "/plans/")
+PROBES = "/healthz/"  # monitors ask by whatever address they know
+LOOPBACK_NAMES = ("localhost", "ip6-localhost", "ip6-loopback")
 RECHECK_S = 1.0  # a first key locks the door of a running service within this time
 
 
@@ -43,7 +47,9 @@ class Guard:
         try:
             scope[CALLER] = await self._caller(scope)
         except Refused as refusal:
-            headers = {"WWW-Authenticate": 'Bearer realm="isthmus"', "Connection": "close"}
+            headers = {"Connection": "close"}
+            if refusal.faults[0].code.startswith("credentials"):
+                headers["WWW-Authenticate"] = 'Bearer realm="isthmus"'
             await problem(scope["path"], refusal.faults, headers=headers)(scope, receive, send)
             return
         except sa.exc.SQLAlchemyError as error:
@@ -54,10 +60,15 @@ class Guard:
         await self._app(scope, receive, send)
 
     async def _caller(self, scope: Scope) -> Caller:
+        names = self._settings.allowed_hosts
+        if names and not scope["path"].startswith(PROBES):
+            check_host(scope, names)
         if is_open(scope["path"]):
             return ANYBODY
         service: PlanService = scope["app"].state.service
         if not await self._keys_needed(service):
+            if not names:
+                check_host(scope, (*LOOPBACK_NAMES, self._settings.host.lower()))
             return ANYBODY
         token = _token(Headers(scope=scope))
         key = await run_sync(service.keys.check, token)
@@ -77,11 +88,49 @@ class Guard:
         return self._needs_key
 
 
+def check_host(scope: Scope, names: Sequence[str]) -> None:
+    """Refuse a request whose Host is none of these names.
+
+    A page of a stranger's can be made to ask this service under the stranger's own name ("DNS rebinding"), and reads
+    the answer as its own. An address in place of a name cannot be turned so, and where the connection came in is known.
+    """
+    stated = Headers(scope=scope).get("host", "")
+    host = host_of(stated)
+    came_in, _ = scope.get("server") or ("", None)
+    if host in (*names, came_in) or _is_address(host):
+        return
+    if any(name.startswith("*.") and host.endswith(name[1:]) for name in names):
+        return
+    raise Refused((Fault("host-not-allowed", f"the Host header says {stated[:80]!r}", "", ", ".join(names),
+                         "Use one of these names, or add the name to ISTHMUS_ALLOWED_HOSTS.", "header Host"),
+                   ))  # fmt: skip
+
+
+def host_of(header: str) -> str:
+    """The name in a Host header, without the port.
+
+    >>> host_of("LocalHost:8000"), host_of("[::1]:80"), host_of("isthmus.example.")
+    ('localhost', '::1', 'isthmus.example')
+    """
+    name = header.strip().lower()
+    if name.startswith("["):
+        return name[1:].partition("]")[0]
+    return name.partition(":")[0].rstrip(".")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def is_open(path: str) -> bool:
     """Whether a path is answered to anybody: pages, the description and the probes, never a plan.
 
-    >>> is_open("/healthz/live"), is_open("/v1/plans")
-    (True, False)
+    >>> is_open("/healthz/live"), is_open("/plans/plan_0"), is_open("/v1/plans")
+    (True, True, False)
     """
     return path in OPEN_PATHS or path.startswith(OPEN_FOLDERS)
 

@@ -124,5 +124,5 @@ def matches(if_none_match: str | None, etag: str) -> bool:
     """
     if if_none_match is None:
         return False
-    known = [part.strip().removeprefix("W/") for part in if_none_match.split(",")]
+    known = [part.strip().rpartition("W/")[2] for part in if_none_match.split(",")]
     return "*" in known or etag in known

@@ -7,28 +7,33 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated
 
 import anyio
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Body, Header, Path, Query
+from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
 
-from app.api.answers import PlanEnvelope, PlanPage, PlanStatus, StateName, envelope, etag, status
+from app.api.answers import PlanEnvelope, PlanPage, PlanStatus, envelope, etag, status
 from app.api.examples import PLAN_CONTENT, REQUEST_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency, WaitS, matches
 from app.api.problems import Rejected, documented, not_found
+from app.api.shortcut import RUNS, status_headers, together
+from app.api.strict import StrictRoute
+from app.api.tags import PlanSubmission, next_page, wanted_plans
 from app.documents import read_plan, read_request
 from app.exporters.registry import EXPORTERS, ArtifactKind
 from app.faults import Fault
 from app.jobs.access import USUAL_URGENCY, Caller
 from app.jobs.kept import Kept
 from app.jobs.service import PlanService, Submitted
+from app.storage.listing import Wanted
 from app.storage.plans import PlanRow
 from models.request import PlanRequest
 
-router = APIRouter(prefix="/v1/plans", tags=["plans"])
+router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=StrictRoute)
 PlanId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_]{1,40}$", description="Name of the plan.")]
 IfNoneMatch = Annotated[str | None, Header(description="Entity tags that the client has.")]
 JSON = "application/json"
@@ -45,7 +50,7 @@ JSON = "application/json"
     summary="Ask for a plan",
 )  # fmt: skip
 async def submit_plan(
-    request: Annotated[PlanRequest, Body(openapi_examples=REQUEST_EXAMPLES)],
+    body: Annotated[PlanSubmission, Body(openapi_examples=REQUEST_EXAMPLES)],
     service: Service,
     caller: Asking,
     wait_s: WaitS,
@@ -55,13 +60,22 @@ async def submit_plan(
     """Queue the request and answer 202 with its `Location`; with `Prefer: wait=N`, 200 if it ends in time."""
     chosen = USUAL_URGENCY if urgency is None else urgency
     with service.holding_key(key, caller.owner):
-        submitted = await run_sync(partial(service.submit, request, key, caller=caller, urgency=chosen))
-        return await answer_of(service, submitted, wait_s)
+        submit = partial(service.submit, body.request, key, caller=caller, urgency=chosen, tag=body.tag)
+        return await answer_of(service, submit, wait_s)
 
 
-async def answer_of(service: PlanService, submitted: Submitted, wait_s: float | None) -> Response:
+async def answer_of(service: PlanService, submit: Callable[[], Submitted], wait_s: float | None) -> Response:
     """The answer to a submission: 202, or 200 with the whole plan when it ends in the time that the client waits."""
-    row = await _ended(service, submitted.plan_id, wait_s or 0.0)
+
+    def submit_and_look() -> tuple[Submitted, PlanRow | None, bytes]:
+        submitted = submit()
+        row = service.plans.get(submitted.plan_id)
+        return submitted, row, b"" if row is None else _compact(_status(service, row))
+
+    submitted, row, body = await run_sync(submit_and_look, limiter=service.writers)
+    if wait_s:
+        row = await _ended(service, submitted.plan_id, wait_s)
+        body = b"" if row is None else await run_sync(lambda: _compact(_status(service, row)))
     if row is None:
         raise gone(submitted.plan_id)
     headers = {"Location": f"/v1/plans/{row.id}", "ETag": etag(row.id, row.revision)}
@@ -71,31 +85,41 @@ async def answer_of(service: PlanService, submitted: Submitted, wait_s: float | 
         headers["Idempotency-Replayed"] = "true"
     if row.is_terminal and wait_s is not None:
         return Response(envelope(row), media_type=JSON, headers=headers)
-    headers["Retry-After"] = "1"
-    return JSONResponse(await run_sync(_status, service, row), status_code=202, headers=headers)
+    return Response(body, status_code=202, headers={**headers, "Retry-After": "1"}, media_type=JSON)
 
 
 @router.get("", response_model=PlanPage, responses=documented(400, 503), summary="List plans, newest first",
             response_description="One page of light views.")  # fmt: skip
-def list_plans(
+async def list_plans(
     service: Service,
     caller: Asking,
+    http: Request,
+    wanted: Annotated[Wanted, Depends(wanted_plans)],
     limit: Annotated[int, Query(ge=1, le=200, description="Plans of a page.")] = 50,
     cursor: Annotated[
         str | None, Query(pattern=r"^plan_[0-9a-f]{32}$", description="`next_cursor` of the page before.")
     ] = None,
-    state: Annotated[StateName | None, Query(description="Only plans in this state.")] = None,
 ) -> Response:
     """A page of light views; `next_cursor` leads to the next one."""
-    rows = service.plans.page(limit=limit + 1, before=cursor, state=state, owner=caller.sees)
-    items = [_status(service, row) for row in rows[:limit]]
+    question = ("plans", service, caller.sees, wanted, limit, cursor)
+    look = partial(run_sync, partial(_page, service, caller.sees, wanted, limit, cursor))
+    text, more = await together(question, look)
+    return Response(text, headers=next_page("/v1/plans", http.query_params, more), media_type=JSON)
+
+
+def _page(
+    service: PlanService, owner: str | None, wanted: Wanted, limit: int, cursor: str | None
+) -> tuple[bytes, str | None]:
+    """One page as it is sent, and where the next one begins."""
+    rows = service.plans.page(limit=limit + 1, before=cursor, owner=owner, wanted=wanted)
+    positions = service.plans.queue_positions(rows[:limit])
+    now = time.time()
+    items = [status(row, queue_position=positions.get(row.id), now=now) for row in rows[:limit]]
     more = rows[limit - 1].id if len(rows) > limit else None
-    only = "" if state is None else f"&state={state}"
-    headers = {"Link": f'</v1/plans?limit={limit}&cursor={more}{only}>; rel="next"'} if more else {}
-    return JSONResponse({"items": items, "next_cursor": more}, headers=headers)
+    return _compact({"items": items, "next_cursor": more}), more
 
 
-@router.get("/{plan_id}", response_model=PlanEnvelope,
+@router.get("/{plan_id}", name="read_plan", response_model=PlanEnvelope,
             responses={200: {"content": PLAN_CONTENT},
                        304: {"description": "The plan is still what `If-None-Match` names."},
                        **documented(400, 404, 503)},
@@ -105,28 +129,57 @@ async def read_plan_envelope(
 ) -> Response:
     """Everything about a plan, its outcome included."""
     kept = service.kept.get(plan_id, caller.sees)
-    if kept is None and if_none_match is not None:
+    if kept is None and if_none_match is not None and service.kept.known(plan_id, caller.sees) is None:
         revision = await run_sync(partial(service.plans.revision, plan_id, owner=caller.sees))
         if revision is not None and matches(if_none_match, etag(plan_id, revision)):
-            service.kept.renew(plan_id, etag(plan_id, revision))
             return Response(status_code=304, headers={"ETag": etag(plan_id, revision)})
     if kept is None:
-        row = await run_sync(found, service, plan_id, caller)
-        kept = Kept(row.owner, etag(row.id, row.revision), envelope(row))
-        if row.is_terminal:
-            service.kept.put(plan_id, kept)
+        kept = await together(("plan", plan_id, caller.sees), lambda: _looked_up(service, plan_id, caller))
     if if_none_match is not None and matches(if_none_match, kept.etag):
         return Response(status_code=304, headers={"ETag": kept.etag})
     return Response(kept.body, media_type=JSON, headers={"ETag": kept.etag})
 
 
-@router.get("/{plan_id}/status", response_model=PlanStatus, responses=documented(400, 404, 503),
-            response_description="State and headline figures.", summary="Read the light status of a plan")  # fmt: skip
-def read_status(plan_id: PlanId, service: Service, caller: Asking) -> Response:
+async def _looked_up(service: PlanService, plan_id: str, caller: Caller) -> Kept:
+    """The plan as the database has it now; one that is known and has not changed is not read again."""
+    known = service.kept.known(plan_id, caller.sees)
+    if known is not None:
+        revision = await run_sync(partial(service.plans.revision, plan_id, owner=caller.sees))
+        if revision is not None and etag(plan_id, revision) == known.etag:
+            service.kept.renew(plan_id, known.etag)
+            return known
+        service.kept.forget(plan_id)
+    row = await run_sync(found, service, plan_id, caller)
+    kept = Kept(row.owner, etag(row.id, row.revision), envelope(row))
+    if row.is_terminal:
+        service.kept.put(plan_id, kept)
+    return kept
+
+
+@router.get(
+    "/{plan_id}/status",
+    name="read_plan_status",
+    response_model=PlanStatus,
+    responses=documented(400, 404, 503),
+    response_description="State and headline figures.",
+    summary="Read the light status of a plan",
+)
+async def read_status(plan_id: PlanId, service: Service, caller: Asking) -> Response:
     """State, incumbent, bound, gap and queue position, without the plan itself."""
-    row = found(service, plan_id, caller, with_outcome=False)
-    headers = {} if row.is_terminal else {"Retry-After": "1"}
-    return JSONResponse(_status(service, row), headers=headers)
+    kept = service.kept_statuses.get(plan_id, caller.sees)
+    if kept is None:
+        kept = await together(("status", plan_id, caller.sees), lambda: _status_looked_up(service, plan_id, caller))
+    return Response(kept.body, media_type=JSON, headers=status_headers(kept))
+
+
+async def _status_looked_up(service: PlanService, plan_id: str, caller: Caller) -> Kept:
+    def look() -> Kept:
+        row = found(service, plan_id, caller, with_outcome=False)
+        return Kept(row.owner, RUNS if not row.is_terminal else "", _compact(_status(service, row)))
+
+    kept = await run_sync(look)
+    service.kept_statuses.put(plan_id, kept)
+    return kept
 
 
 @router.get("/{plan_id}/request", response_model=PlanRequest, responses=documented(400, 404, 503),
@@ -148,6 +201,7 @@ def read_plan_request(plan_id: PlanId, service: Service, caller: Asking) -> Resp
 async def cancel_plan(plan_id: PlanId, service: Service, caller: Asking, wait_s: WaitS) -> Response:
     """A queued plan ends at once, a running one soon; a finished one stays as it is."""
     row = await run_sync(partial(service.plans.cancel, plan_id, owner=caller.sees))
+    service.kept_statuses.forget(plan_id)
     if row is not None and wait_s:
         row = await _ended(service, plan_id, wait_s)
     if row is None:
@@ -162,12 +216,13 @@ async def delete_plan(plan_id: PlanId, service: Service, caller: Asking) -> Resp
     """Remove the plan, its request and its events; a running search is stopped and forgotten."""
     is_gone = await run_sync(partial(service.plans.delete, plan_id, owner=caller.sees))
     service.kept.forget(plan_id)
+    service.kept_statuses.forget(plan_id)
     if not is_gone:
         raise gone(plan_id)
     return Response(status_code=204)
 
 
-@router.get("/{plan_id}/artifacts/{kind}",
+@router.get("/{plan_id}/artifacts/{kind}", name="read_plan_artifact",
             responses={200: {"description": "The plan in the chosen form, as a file to download.", "content": {
                 "application/json": {}, "application/yaml": {}, "text/csv": {}, "text/html": {}, "text/plain": {}}},
                 **documented(400, 404, 409, 422, 503)},
@@ -202,6 +257,10 @@ def found(service: PlanService, plan_id: str, caller: Caller, *, with_outcome: b
 def gone(plan_id: str) -> Rejected:
     """The 404 of a plan."""
     return not_found(f"there is no plan {plan_id!r}", "Use an id that GET /v1/plans lists.")
+
+
+def _compact(document: dict[str, object]) -> bytes:
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _status(service: PlanService, row: PlanRow) -> dict[str, object]:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.routing import iter_route_contexts
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
@@ -36,6 +37,7 @@ STATUSES: Mapping[str, int] = {
     "idempotency-key-missing": 400,
     "idempotency-key-malformed": 400,
     "invalid-http": 400,
+    "invalid-coding": 400,
     "ambiguous-headers": 400,
     "head-too-slow": 408,
     "not-found": 404,
@@ -45,6 +47,7 @@ STATUSES: Mapping[str, int] = {
     "not-finished": 409,
     "body-too-large": 413,
     "unsupported-media-type": 415,
+    "host-not-allowed": 421,
     "queue-full": 429,
     "too-many-waiting": 429,
     "rate-exceeded": 429,
@@ -107,7 +110,8 @@ MEANINGS: Mapping[int, str] = {
     408: "The body did not arrive in time.",
     409: "Not now: the first request with this Idempotency-Key is still being answered, or the plan is not there yet.",
     413: "The body has more bytes than this service reads.",
-    415: "The body is not declared as JSON.",
+    415: "The body is not declared as JSON, or has a content coding that is not known here.",
+    421: "The Host header names something that this service is not called.",
     422: "Refused. Every fault is listed with its pointer into the body, what is allowed and what to do.",
     429: "As much is queued, running or waiting as may be. Send it again after the time in `Retry-After`.",
     500: "A defect of this program.",
@@ -118,7 +122,7 @@ MEANINGS: Mapping[int, str] = {
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """What the OpenAPI document says of the errors of a route."""
     # Every route behind the guard can ask for a key, and refuses a head that two readers would read differently.
-    known = sorted({400, 401, 403, *statuses})
+    known = sorted({400, 401, 403, 421, *statuses})
     return {status: {"description": MEANINGS[status], "content": {MEDIA_TYPE: _documented(status)}} for status in known}
 
 
@@ -182,6 +186,7 @@ def install(app: FastAPI) -> None:
         RequestValidationError: _invalid,
         HTTPException: _http,
         sa.exc.SQLAlchemyError: _database,
+        MemoryError: _no_memory,
         Exception: _defect,
     }
     for kind, handler in handlers.items():
@@ -207,7 +212,7 @@ def _direct_failure(request: Request, error: DirectFailure) -> JSONResponse:
 
 def _invalid(request: Request, error: RequestValidationError) -> JSONResponse:
     # A name in a path may match a longer path of other methods: GET /v1/plans/x:cancel is no plan called x:cancel.
-    allowed = methods_of(request.url.path, request.app.openapi()["paths"])
+    allowed = methods_of(request.url.path, methods_by_path(request.app))
     if allowed and request.method not in allowed.split(", "):
         return _http(request, HTTPException(405))
     body_errors = [one for one in error.errors() if one["loc"][0] == "body"]
@@ -227,7 +232,7 @@ def _parameter_fault(error: Mapping[str, Any]) -> Fault:
 
 def _http(request: Request, error: HTTPException) -> JSONResponse:
     if error.status_code == 405:
-        allowed = methods_of(request.url.path, request.app.openapi()["paths"])
+        allowed = methods_of(request.url.path, methods_by_path(request.app))
         fault = Fault("method-not-allowed", f"{request.method} is not a method of this resource", "", allowed,
                       "Use a method that the OpenAPI document lists for this path.", "method")  # fmt: skip
     elif error.status_code == 404:
@@ -238,17 +243,29 @@ def _http(request: Request, error: HTTPException) -> JSONResponse:
     return problem(request.url.path, [fault], headers=headers)
 
 
-def methods_of(path: str, paths: Mapping[str, Mapping[str, object]]) -> str:
+def methods_by_path(app: FastAPI) -> Mapping[str, frozenset[str]]:
+    """The methods of every path template; found once, and much sooner than the OpenAPI document is made."""
+    known: Mapping[str, frozenset[str]] | None = getattr(app.state, "methods_by_path", None)
+    if known is None:
+        found: dict[str, set[str]] = {}
+        for route in iter_route_contexts(app.routes):
+            if getattr(route, "include_in_schema", False):
+                found.setdefault(str(route.path), set()).update(route.methods or ())
+        known = app.state.methods_by_path = {path: frozenset(methods) for path, methods in found.items()}
+    return known
+
+
+def methods_of(path: str, paths: Mapping[str, Iterable[str]]) -> str:
     """Every method of a path, for Allow; the framework names only those of the first route that matches.
 
-    >>> methods_of("/plans/a:cancel", {"/plans/{id}": {"get": 0}, "/plans/{id}:cancel": {"post": 0}})
+    >>> methods_of("/plans/a:cancel", {"/plans/{id}": {"GET"}, "/plans/{id}:cancel": {"POST"}})
     'POST'
     """
     methods: set[str] = set()
-    for template, operations in paths.items():
+    for template, known in paths.items():
         pattern = re.sub(r"\\{\w+\\}", "[^/:]+", re.escape(template))
         if re.fullmatch(pattern, path):
-            methods.update(name.upper() for name in operations)
+            methods.update(name.upper() for name in known)
     return ", ".join(sorted(methods))
 
 
@@ -262,6 +279,13 @@ def no_database(path: str, error: sa.exc.SQLAlchemyError) -> JSONResponse:
     fault = Fault("not-ready", "the database of the service does not answer", "", "",
                   "Send the request again after the time in Retry-After.")  # fmt: skip
     return problem(path, [fault], headers={"Retry-After": "5"})
+
+
+def _no_memory(request: Request, error: MemoryError) -> JSONResponse:
+    LOG.error("the service has no memory left", exc_info=error, extra={"path": request.url.path})
+    fault = Fault("not-ready", "the service has no memory left for this request", "", "",
+                  "Send the request again after the time in Retry-After.")  # fmt: skip
+    return problem(request.url.path, [fault], headers={"Retry-After": "5"})
 
 
 def _defect(request: Request, error: Exception) -> JSONResponse:

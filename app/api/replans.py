@@ -20,18 +20,21 @@ from app.api.examples import PLAN_CONTENT, REPLAN_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency, WaitS
 from app.api.plans import PlanId, answer_of, found, gone
 from app.api.problems import Rejected, documented
+from app.api.strict import StrictRoute
+from app.api.tags import Tagged
 from app.documents import read_model, read_plan
 from app.faults import Fault
 from app.jobs.access import USUAL_URGENCY
 from app.jobs.moves import moves_between
 from app.jobs.patches import merged
+from app.jobs.service import Tag
 from app.storage.plans import PlanRow
 from models.request import PlanRequest
 
-router = APIRouter(prefix="/v1/plans", tags=["plans"])
+router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=StrictRoute)
 
 
-class Replan(Answer):
+class Replan(Tagged, Answer):
     """What has changed since a plan was made."""
 
     patch: dict[str, Any] = Field(
@@ -95,15 +98,19 @@ async def replan(
         if text is None:
             raise gone(plan_id)
         request = await run_sync(_changed, text, body)
-        submitted = await run_sync(
-            partial(service.submit, request, key, caller=caller, urgency=chosen, parent_id=plan_id)
-        )
-        return await answer_of(service, submitted, wait_s)
+        tag = Tag(body.name, body.labels)
+        submit = partial(service.submit, request, key, caller=caller, urgency=chosen, parent_id=plan_id, tag=tag)
+        return await answer_of(service, submit, wait_s)
 
 
-@router.get("/{plan_id}/moves", response_model=MoveReport, responses=documented(400, 404, 409, 503),
-            response_description="How many stage groups change place, from where to where.",
-            summary="Read what moved against the parent")  # fmt: skip
+@router.get(
+    "/{plan_id}/moves",
+    name="read_plan_moves",
+    response_model=MoveReport,
+    responses=documented(400, 404, 409, 503),
+    response_description="How many stage groups change place, from where to where.",
+    summary="Read what moved against the parent",
+)
 def read_moves(plan_id: PlanId, service: Service, caller: Asking) -> MoveReport:
     """The least number of stage groups that change place between a plan of `:replan` and the plan it was made from."""
     row = found(service, plan_id, caller)

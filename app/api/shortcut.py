@@ -1,11 +1,14 @@
-"""The shortest way to a finished plan: an answer that is kept is sent before the framework looks for its route.
+"""The shortest way to a plan or its status: an answer that is kept is sent before the framework looks for its route.
 
 Owns that one way. Whatever is not kept, or not fresh, goes on to the route, which keeps it.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
 from types import SimpleNamespace
+from typing import TypeVar, cast
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -16,7 +19,52 @@ from app.jobs.kept import Kept
 from app.jobs.service import PlanService
 
 FOLDER = "/v1/plans/"
+STATUS = "/status"
+RUNS = "runs"  # in place of a tag: the status will change
 ROUTE = SimpleNamespace(path="/v1/plans/{plan_id}")  # under which the request is counted
+STATUS_ROUTE = SimpleNamespace(path="/v1/plans/{plan_id}/status")
+Answer = TypeVar("Answer")
+
+
+class _Turn:
+    """One look on behalf of all who asked before it began."""
+
+    def __init__(self, before: _Turn | None) -> None:
+        self._before = before
+        self.has_begun = False
+        self.task: asyncio.Task[object]
+
+    async def take(self, question: Hashable, look_up: Callable[[], Awaitable[object]]) -> object:
+        if self._before is not None:
+            await asyncio.wait([self._before.task])
+            self._before = None
+        self.has_begun = True
+        try:
+            return await look_up()
+        finally:
+            if _TURNS.get(question) is self:
+                del _TURNS[question]
+
+
+_TURNS: dict[Hashable, _Turn] = {}
+
+
+async def together(question: Hashable, look_up: Callable[[], Awaitable[Answer]]) -> Answer:
+    """The answer to a question that several may be asking at this moment; it is looked up once for all of them.
+
+    A look that has begun may miss what the asker has just done. So whoever comes meanwhile waits for the next one, with
+    all others who do.
+    """
+    turn = _TURNS.get(question)
+    if turn is None or turn.has_begun:
+        turn = _TURNS[question] = _Turn(turn)
+        turn.task = asyncio.ensure_future(turn.take(question, look_up))
+    return cast(Answer, await asyncio.shield(turn.task))
+
+
+def status_headers(kept: Kept) -> dict[str, str]:
+    """When to ask again for the status of a plan that has not ended."""
+    return {"Retry-After": "1"} if kept.etag == RUNS else {}
 
 
 class Shortcut:
@@ -27,26 +75,41 @@ class Shortcut:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer from memory, or hand on."""
-        kept = _kept(scope)
+        if scope["type"] != "http" or scope["method"] != "GET" or scope["query_string"]:
+            await self._app(scope, receive, send)  # a query is for the route to refuse
+            return
+        path: str = scope["path"]
+        is_status = path.endswith(STATUS)
+        kept = _kept(scope, path, is_status=is_status) if path.startswith(FOLDER) else None
         if kept is None:
             await self._app(scope, receive, send)
             return
-        scope["route"] = ROUTE
-        tags = b", ".join(value for name, value in scope["headers"] if name == b"if-none-match")
-        headers = [(b"etag", kept.etag.encode())]
-        body = kept.body
-        if tags and matches(tags.decode("latin-1"), kept.etag):
-            status, body = 304, b""
-        else:
-            status = 200
-            headers += [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        scope["route"] = STATUS_ROUTE if is_status else ROUTE
+        status, body, headers = _status(kept) if is_status else _plan(scope, kept)
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
 
-def _kept(scope: Scope) -> Kept | None:
-    if scope["type"] != "http" or scope["method"] != "GET" or not scope["path"].startswith(FOLDER):
-        return None
+def _kept(scope: Scope, path: str, *, is_status: bool) -> Kept | None:
     service: PlanService = scope["app"].state.service
     caller: Caller = scope[CALLER]
-    return service.kept.get(scope["path"][len(FOLDER) :], caller.sees)
+    if is_status:
+        return service.kept_statuses.get(path[len(FOLDER) : -len(STATUS)], caller.sees)
+    return service.kept.get(path[len(FOLDER) :], caller.sees)
+
+
+def _json_headers(body: bytes) -> list[tuple[bytes, bytes]]:
+    return [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+
+
+def _status(kept: Kept) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
+    again = [(name.lower().encode(), value.encode()) for name, value in status_headers(kept).items()]
+    return 200, kept.body, [*_json_headers(kept.body), *again]
+
+
+def _plan(scope: Scope, kept: Kept) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
+    tag = (b"etag", kept.etag.encode())
+    given = b", ".join(value for name, value in scope["headers"] if name == b"if-none-match")
+    if given and matches(given.decode("latin-1"), kept.etag):
+        return 304, b"", [tag]
+    return 200, kept.body, [tag, *_json_headers(kept.body)]

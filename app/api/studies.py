@@ -11,7 +11,7 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Body, Path, Query
+from fastapi import APIRouter, Body, Depends, Path, Query
 from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
@@ -19,25 +19,24 @@ from app.api.answers import Answer, Figures, StateName, StopReasonName, when
 from app.api.examples import STUDY_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency
 from app.api.problems import ProblemItem, Rejected, documented, not_found
+from app.api.strict import StrictRoute
+from app.api.tags import Tagged, wanted_studies
 from app.jobs.access import STUDY_URGENCY, Caller
 from app.jobs.service import PlanService
 from app.jobs.studies import StudyOrder, submit_study
+from app.storage.listing import Wanted, labels_of
 from app.storage.plans import PlanRow
 from app.storage.studies import StudyRow
-from models.base import PLAIN_TEXT
 
-router = APIRouter(prefix="/v1/studies", tags=["studies"])
+router = APIRouter(prefix="/v1/studies", tags=["studies"], route_class=StrictRoute)
 StudyId = Annotated[str, Path(pattern=r"^study_[0-9a-f]{28}$", description="Name of the study.")]
 StudyState = Literal["queued", "running", "done"]
 MAX_AXES = 8
 
 
-class StudyRequest(Answer):
+class StudyRequest(Tagged, Answer):
     """One request and what is to vary in it. The members are every combination of the axes, then every patch."""
 
-    name: str = Field(
-        "", max_length=120, pattern=PLAIN_TEXT, description="What to call it.", examples=["How much distance costs"]
-    )
     base: dict[str, Any] = Field(
         description="The request that all members start from: a body of POST /v1/plans.",
         examples=[{"cluster": "two-buildings", "workload": {"architecture": "llama-3.1-405b"}}],
@@ -83,6 +82,7 @@ class StudyHead(Answer):
 
     id: str = Field(description="Name of the study; sorts by time.", examples=["study_019da1b2c3d4"])
     name: str = Field(description="What it is called.", examples=["How much distance costs"])
+    labels: dict[str, str] = Field(description="Its labels.", examples=[{"team": "search"}])
     state: StudyState = Field(
         description="queued: none of its plans has started; done: none of them will change any more.",
         examples=["running"],
@@ -109,7 +109,7 @@ class StudyPage(Answer):
     )
 
 
-@router.post("", status_code=202, response_model=Study,
+@router.post("", name="submit_study", status_code=202, response_model=Study,
              responses=documented(400, 408, 409, 413, 415, 422, 429, 503),
              response_description="Queued; the study will be at `Location`.",
              summary="Plan a grid of requests")  # fmt: skip
@@ -121,11 +121,12 @@ async def submit_a_study(
     urgency: Urgency = None,
 ) -> Response:
     """Queue one plan per member behind usual plans, and answer 202 with the study's `Location`."""
-    order = StudyOrder(body.name, body.base, body.axes, body.patches)
+    order = StudyOrder(body.name, body.base, body.axes, body.patches, body.labels)
     chosen = STUDY_URGENCY if urgency is None else urgency
     held = None if key is None else f"study:{key}"
     with service.holding_key(held, caller.owner):
-        submitted = await run_sync(partial(submit_study, service, order, caller=caller, urgency=chosen, key=key))
+        submit = partial(submit_study, service, order, caller=caller, urgency=chosen, key=key)
+        submitted = await run_sync(submit)
     row = await run_sync(_found, service, submitted.plan_id, caller)
     headers = {"Location": f"/v1/studies/{row.id}", "Retry-After": "5"}
     if not submitted.is_new:
@@ -142,9 +143,11 @@ def list_studies(
     cursor: Annotated[
         str | None, Query(pattern=r"^study_[0-9a-f]{28}$", description="`next_cursor` of the page before.")
     ] = None,
+    *,
+    wanted: Annotated[Wanted, Depends(wanted_studies)],
 ) -> Response:
     """A page of light views; `next_cursor` leads to the next one."""
-    rows = service.studies.page(limit=limit + 1, before=cursor, owner=caller.sees)
+    rows = service.studies.page(limit=limit + 1, before=cursor, owner=caller.sees, wanted=wanted)
     counts = service.studies.counts_of([row.id for row in rows[:limit]])
     items = [_head(row, counts[row.id]) for row in rows[:limit]]
     more = rows[limit - 1].id if len(rows) > limit else None
@@ -166,6 +169,7 @@ def cancel_study(study_id: StudyId, service: Service, caller: Asking) -> Respons
     """Queued plans end at once, running ones soon, each with the best it has; finished ones stay."""
     row = _found(service, study_id, caller)
     service.studies.cancel(row.id)
+    service.kept_statuses.clear()
     return JSONResponse(_study(service, row))
 
 
@@ -175,6 +179,7 @@ async def delete_study(study_id: StudyId, service: Service, caller: Asking) -> R
     """Remove the study and all its plans; running searches are stopped and forgotten."""
     is_gone = await run_sync(partial(service.studies.delete, study_id, owner=caller.sees))
     service.kept.clear()
+    service.kept_statuses.clear()
     if not is_gone:
         raise _gone(study_id)
     return Response(status_code=204)
@@ -195,7 +200,14 @@ def _head(row: StudyRow, counts: dict[str, int]) -> dict[str, Any]:
     state = "running" if counts.get("running") else "queued" if counts.get("queued") else "done"
     if state == "queued" and set(counts) - {"queued", "refused", "deleted"}:
         state = "running"
-    return {"id": row.id, "name": row.name, "state": state, "created_at": when(row.created_at), "counts": counts}
+    return {
+        "id": row.id,
+        "name": row.name,
+        "labels": labels_of(row.labels),
+        "state": state,
+        "created_at": when(row.created_at),
+        "counts": counts,
+    }
 
 
 def _study(service: PlanService, row: StudyRow) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from app.faults import Refused
 from app.importers.source import MAX_DEPTH, Document, Spot, decoded, place_of, refused
 
 MAX_BYTES = 256 * 1024 * 1024
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s\[\]{}:,"]+', re.DOTALL)
+_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[\]{}:,]|[^\s\[\]{}:,"]+', re.DOTALL)
 
 
 class _Odd(ValueError):

@@ -5,6 +5,7 @@ Owns what a caller may see and the counting of what a key has under way. Never k
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ from app.storage.keys import SCOPES, KeyRow, KeyStore
 from app.storage.queue import MOST_URGENT
 from app.storage.tables import PLANS
 
+MOST_AT_ONCE = 200  # plans that uncommitted submissions may add: seven processes with 30 connections each
+QUEUE_LOCK = 0x1571405  # names the lock among all of a Postgres database
 USUAL_URGENCY, STUDY_URGENCY, LEAST_URGENT = 3, 6, 7
 
 
@@ -77,30 +80,42 @@ def check_urgency(caller: Caller, urgency: int) -> None:
     )
 
 
-class Waiting:
-    """Clients of this process that keep a connection open until something happens; counted by key."""
+class Shares:
+    """Something that one process has little of: so much altogether, and so much of it for one key."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, total: int, per_key: int) -> None:
+        self.total = total
+        self.per_key = per_key
         self._of_key: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def take(self, caller: Caller, amount: int = 1) -> bool:
+        """Whether there is so much more for this caller; if so, it is taken."""
+        key_id = caller.key_id
+        with self._lock:
+            if self._of_key.total() + amount > self.total:
+                return False
+            if key_id and self._of_key[key_id] + amount > self.per_key:
+                return False
+            self._of_key[key_id] += amount
+            return True
+
+    def give_back(self, caller: Caller, amount: int = 1) -> None:
+        """Return what was taken."""
+        with self._lock:
+            self._of_key[caller.key_id] -= amount
+            if not self._of_key[caller.key_id]:
+                del self._of_key[caller.key_id]
 
     @contextmanager
     def place(self, caller: Caller) -> Iterator[bool]:
-        """Whether there is room for one more, who stays until the end. Called by the event loop alone."""
-        settings, key_id = self._settings, caller.key_id
-        if self._of_key.total() >= settings.max_waiting_clients:
-            yield False
-            return
-        if key_id and self._of_key[key_id] >= settings.max_waiting_per_key:
-            yield False
-            return
-        self._of_key[key_id] += 1
+        """Whether there is room for one more, who stays until the end."""
+        is_taken = self.take(caller)
         try:
-            yield True
+            yield is_taken
         finally:
-            self._of_key[key_id] -= 1
-            if not self._of_key[key_id]:
-                del self._of_key[key_id]
+            if is_taken:
+                self.give_back(caller)
 
 
 @dataclass(frozen=True)
@@ -117,10 +132,20 @@ class Quotas:
             self._check_rate(connection, caller)
             self._check_active(connection, caller, num_plans)
         num_queued = _count(connection, PLANS.c.state == "queued")
+        is_near = num_queued + num_plans + MOST_AT_ONCE > self.settings.max_queued_plans
+        if is_near and connection.dialect.name == "postgresql":
+            # Postgres lets several submissions count at once. Near the limit they count one after the other.
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(QUEUE_LOCK)))
+            num_queued = _count(connection, PLANS.c.state == "queued")
         if num_queued + num_plans > self.settings.max_queued_plans:
             what = f"{num_queued} plans wait and {num_plans} would be added"
             limit = self.settings.max_queued_plans
             raise _busy("queue-full", what, "queued plans of this service", num_queued + num_plans, limit)
+
+    def admit_direct(self, connection: sa.Connection, caller: Caller) -> None:
+        """Count a direct computation among the submissions of a key; raise Busy when it is one too many."""
+        if caller.key_id:
+            self._check_rate(connection, caller)
 
     def _check_rate(self, connection: sa.Connection, caller: Caller) -> None:
         limit = caller.max_submissions_per_minute or self.settings.max_submissions_per_minute

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
+STATUS_FRESH_S = 0.1  # of a status, whose plan may be running: a search tells news five times a second at most
 FRESH_S = 1.0  # how long a plan may still be shown here after another process has removed it
 MOST_BYTES = 64 * 1024 * 1024
 
@@ -26,7 +27,8 @@ class Kept:
 class KeptAnswers:
     """The answers that were asked for lately. Used by the event loop alone."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, fresh_s: float = FRESH_S, clock: Callable[[], float] = time.monotonic) -> None:
+        self._fresh_s = fresh_s
         self._clock = clock
         self._kept: OrderedDict[str, tuple[float, Kept]] = OrderedDict()
         self._num_bytes = 0
@@ -34,9 +36,14 @@ class KeptAnswers:
     def get(self, plan_id: str, owner: str | None) -> Kept | None:
         """The answer, if it is fresh and the owner may see it; None stands for everybody's."""
         found = self._kept.get(plan_id)
-        if found is None or self._clock() - found[0] > FRESH_S or owner not in (None, found[1].owner):
+        if found is None or self._clock() - found[0] > self._fresh_s or owner not in (None, found[1].owner):
             return None
         return found[1]
+
+    def known(self, plan_id: str, owner: str | None) -> Kept | None:
+        """The same, fresh or not: what the database may confirm by its tag alone."""
+        found = self._kept.get(plan_id)
+        return None if found is None or owner not in (None, found[1].owner) else found[1]
 
     def put(self, plan_id: str, answer: Kept) -> None:
         """Keep an answer that the database has just confirmed; the oldest go when there are too many."""

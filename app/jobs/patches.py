@@ -31,7 +31,7 @@ def merged(document: Any, patch: Any) -> Any:
 
 
 def with_value(document: Any, pointer: str, value: Any) -> Any:
-    """A copy of the document with `value` at a pointer; missing objects on the way are made.
+    """The document with `value` at a pointer, copied along the way to it; missing objects on the way are made.
 
     >>> with_value({"a": [{"b": 1}]}, "/a/0/b", 2)
     {'a': [{'b': 2}]}
@@ -43,9 +43,11 @@ def with_value(document: Any, pointer: str, value: Any) -> Any:
     if not pointer.startswith("/"):
         raise _misfit(pointer, "a JSON Pointer begins with /")
     parts = [part.replace("~1", "/").replace("~0", "~") for part in pointer[1:].split("/")]
-    root = here = copy.deepcopy(document)
+    root = here = copy.copy(document)
     for part in parts[:-1]:
-        here = _child(here, part, pointer)
+        child = copy.copy(_child(here, part, pointer))
+        here[part if isinstance(here, dict) else int(part)] = child
+        here = child
     last = parts[-1]
     if isinstance(here, dict):
         here[last] = value

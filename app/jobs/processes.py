@@ -90,10 +90,13 @@ def settle_in() -> None:
 
 
 def limit_memory(num_bytes: int) -> None:
-    """Let this process have so much data, or what the system allows if that is less."""
-    _, allowed = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = num_bytes if allowed == resource.RLIM_INFINITY else min(num_bytes, allowed)
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    """Let this process, and those that it starts from here on, have so much memory, or less where that is the rule.
+
+    The hard limit stays: who may have more than this process asks for it later.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    soft = num_bytes if hard == resource.RLIM_INFINITY else min(num_bytes, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 # A start looks at every process of this program; two threads that look at one would read its status once, and one of

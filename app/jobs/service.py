@@ -7,22 +7,24 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import sqlalchemy as sa
+from anyio import CapacityLimiter
 
 from app.documents import canonical, check_request_limits, check_schedule_limits, digest
 from app.faults import Fault, Refused, from_reason
-from app.jobs.access import ANYBODY, USUAL_URGENCY, Busy, Caller, Quotas, Waiting, check_urgency
+from app.jobs.access import ANYBODY, USUAL_URGENCY, Busy, Caller, Quotas, Shares, check_urgency
 from app.jobs.child import Task, load
 from app.jobs.children import Ended, Limits, run_in_child
-from app.jobs.kept import KeptAnswers
+from app.jobs.kept import STATUS_FRESH_S, KeptAnswers
 from app.jobs.search import fault_of
 from app.settings import Settings
 from app.storage.calibrations import CALIBRATION_PREFIX, CalibrationStore
 from app.storage.keys import KeyStore
+from app.storage.listing import stored_labels
 from app.storage.migrations import create_tables
 from app.storage.plans import NewPlan, PlanStore, scoped_key
 from app.storage.studies import StudyStore
@@ -35,6 +37,7 @@ from models.request import PlanRequest
 from models.schedule import PipelineProblem
 from models.stack import StackProfile
 
+POSTGRES_WRITERS = 8  # submissions of one process at once; each waits for the disk, which takes several together
 DIRECT_LIMIT_S = 20.0  # validations and evaluations are arithmetic; this stops what is not
 
 
@@ -52,6 +55,14 @@ class DirectFailure(Exception):
     def __init__(self, fault: dict[str, str]) -> None:
         super().__init__(fault["what"])
         self.fault = fault
+
+
+@dataclass(frozen=True)
+class Tag:
+    """What a client calls a plan or a study, for itself to find it by; it changes nothing else."""
+
+    name: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,13 +86,18 @@ class PlanService:
         self.studies = StudyStore(self.engine)
         self.calibrations = CalibrationStore(self.engine)
         self.quotas = Quotas(settings, self.keys)
-        self.waiting = Waiting(settings)
+        self.waiting = Shares(settings.max_waiting_clients, settings.max_waiting_per_key)
+        self.body_bytes = Shares(settings.max_body_bytes_at_once, settings.max_body_bytes_per_key)
         self.kept = KeptAnswers()
+        self.kept_statuses = KeptAnswers(fresh_s=STATUS_FRESH_S)
+        # SQLite has one writer at a time, and who waits for it sleeps and looks again: of fifty some wait for seconds.
+        # Here they wait in line, without a thread each.
+        self.writers = CapacityLimiter(1 if self.engine.dialect.name == "sqlite" else POSTGRES_WRITERS)
         self.closing = threading.Event()
         self._lint = load(settings.solvers.lint)
         self._keys_in_use: set[str] = set()
         self._keys_lock = threading.Lock()
-        self._direct = threading.BoundedSemaphore(settings.num_direct_solves)
+        self.direct_places = Shares(settings.num_direct_solves, settings.max_direct_per_key)
 
     def close(self) -> None:
         """Let go of the database."""
@@ -96,13 +112,16 @@ class PlanService:
         caller: Caller = ANYBODY,
         urgency: int = USUAL_URGENCY,
         parent_id: str | None = None,
+        tag: Tag = Tag(),
     ) -> Submitted:
         """Queue a request, or find the plan that the same key already made."""
         check_urgency(caller, urgency)
         request = self.with_profile(request, caller)
         self.check(request)
         text = canonical(request)
-        new = NewPlan(text, digest(text), key, caller.owner, caller.key_id, urgency, parent_id)
+        labels, model = stored_labels(tag.labels), request.workload.architecture.name
+        new = NewPlan(text, digest(text), key, caller.owner, caller.key_id, urgency, parent_id,
+                      name=tag.name, labels=labels, model=model)  # fmt: skip
         if key is not None and (found := self._replay(new)) is not None:
             return found
         try:
@@ -150,21 +169,21 @@ class PlanService:
         found = self.plans.by_key(new.owner, new.idempotency_key or "")
         return None if found is None else replayed(found, new.request_digest)
 
-    def validate(self, request: PlanRequest) -> bytes:
+    def validate(self, request: PlanRequest, caller: Caller = ANYBODY) -> bytes:
         """Reasons why the request cannot be met, as JSON text; an empty list if arithmetic finds none."""
         check_request_limits(request, self.settings)
-        return self._directly(
-            Task("validate", self.settings.solvers.validate_request, (canonical(request),), self._memory),
-            DIRECT_LIMIT_S,
-        )
+        task = Task("validate", self.settings.solvers.validate_request, (canonical(request),), self._memory)
+        with self._directly(caller):
+            return self._computed(task, DIRECT_LIMIT_S)
 
-    def evaluate(self, request: PlanRequest, plan: Plan) -> tuple[bytes, bytes]:
+    def evaluate(self, request: PlanRequest, plan: Plan, caller: Caller = ANYBODY) -> tuple[bytes, bytes]:
         """The judge's verdict on a plan and its iteration time by replay, as JSON texts."""
         check_request_limits(request, self.settings)
         documents = (canonical(request), canonical(plan))
         solvers = self.settings.solvers
-        verdict = self._directly(Task("evaluate", solvers.judge, documents, self._memory), DIRECT_LIMIT_S)
-        return verdict, self._directly(Task("time", solvers.replay, documents, self._memory), DIRECT_LIMIT_S)
+        with self._directly(caller):
+            verdict = self._computed(Task("evaluate", solvers.judge, documents, self._memory), DIRECT_LIMIT_S)
+            return verdict, self._computed(Task("time", solvers.replay, documents, self._memory), DIRECT_LIMIT_S)
 
     def with_profile(self, request: PlanRequest, caller: Caller) -> PlanRequest:
         """The request with the profile of the calibration that it names by id; a name of nothing is refused."""
@@ -184,38 +203,48 @@ class PlanService:
         options = request.options.model_copy(update={"stack_profile": profile})
         return request.model_copy(update={"options": options})
 
-    def calibrate(self, order: bytes) -> bytes:
+    def calibrate(self, order: bytes, caller: Caller = ANYBODY) -> bytes:
         """A profile fitted to measured rows, as JSON text."""
         task = Task("calibrate", self.settings.solvers.calibrate, (order,), self._memory)
-        return self._directly(task, self.settings.calibration_limit_s)
+        with self._directly(caller):
+            return self._computed(task, self.settings.calibration_limit_s)
 
-    def schedule(self, problem: PipelineProblem, *, stop_asked: Callable[[], bool]) -> bytes:
+    def schedule(
+        self, problem: PipelineProblem, caller: Caller = ANYBODY, *, stop_asked: Callable[[], bool] = lambda: False
+    ) -> bytes:
         """The schedule of a pipeline, as JSON text."""
         check_schedule_limits(problem, self.settings)
         task = Task("schedule", self.settings.solvers.schedule, (canonical(problem),), self._memory)
-        return self._directly(task, problem.options.time_limit_s, stop_asked)
+        with self._directly(caller):
+            return self._computed(task, problem.options.time_limit_s, stop_asked)
 
     @property
     def _memory(self) -> int:
         return self.settings.child_memory_bytes
 
-    def _directly(self, task: Task, limit_s: float, stop_asked: Callable[[], bool] = lambda: False) -> bytes:
-        if not self._direct.acquire(blocking=False):
-            raise Busy(
-                Fault(
-                    code="too-busy",
-                    what=f"{self.settings.num_direct_solves} direct computations run already, which is the limit",
-                    allowed=f"at most {self.settings.num_direct_solves} at once",
-                    remedy="Send the request again after the time in Retry-After.",
-                ),
-                retry_after_s=2,
-            )
-        try:
-            settings = self.settings
-            limits = Limits.of(limit_s, settings)
-            return _answer(run_in_child(task, limits, stop_asked=stop_asked))
-        finally:
-            self._direct.release()
+    @contextmanager
+    def _directly(self, caller: Caller) -> Iterator[None]:
+        """Room for one direct computation; it counts among the submissions of its key."""
+        if caller.key_id:
+            with self.engine.begin() as connection:
+                self.quotas.admit_direct(connection, caller)
+        with self.direct_places.place(caller) as there_is_room:
+            if not there_is_room:
+                raise _too_busy(self.direct_places)
+            yield
+
+    def _computed(self, task: Task, limit_s: float, stop_asked: Callable[[], bool] = lambda: False) -> bytes:
+        return _answer(run_in_child(task, Limits.of(limit_s, self.settings), stop_asked=stop_asked))
+
+
+def _too_busy(shares: Shares) -> Busy:
+    fault = Fault(
+        code="too-busy",
+        what="as many direct computations run already as may",
+        allowed=f"at most {shares.total} at once, {shares.per_key} of one key",
+        remedy="Send the request again after the time in Retry-After.",
+    )
+    return Busy(fault, retry_after_s=2)
 
 
 def replayed(found: tuple[str, str], request_digest: str) -> Submitted:

@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
 
-from app.documents import canonical, digest, read_model
+from app.documents import canonical, digest, has_more_values, read_model
 from app.faults import Fault, Refused
 from app.jobs.access import Caller, check_urgency
 from app.jobs.patches import grid, merged, with_value
 from app.jobs.service import PlanService, Submitted, replayed
+from app.storage.listing import stored_labels
 from app.storage.plans import NewPlan
 from app.storage.studies import StudyRow
 from models.request import PlanRequest
+
+MAX_STUDY_VALUES = 2_000_000  # of the documents of all members: reading them takes half a second
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class StudyOrder:
     base: Any
     axes: Mapping[str, Sequence[Any]]
     patches: Sequence[Any]
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class _Member:
     changes: Any
     request: bytes | None
     faults: tuple[Fault, ...] = ()
+    model: str = ""
 
 
 def submit_study(
@@ -52,7 +57,8 @@ def submit_study(
     check_urgency(caller, urgency)
     _check_pointers(order)
     _check_size(order, service.settings.max_study_plans)
-    spec = json.dumps([order.name, order.base, order.axes, order.patches], sort_keys=True).encode()
+    parts = [order.name, order.base, order.axes, order.patches, *([order.labels] if order.labels else [])]
+    spec = json.dumps(parts, sort_keys=True).encode()
     if key is not None and (found := service.studies.by_key(caller.owner, key)) is not None:
         return replayed(found, digest(spec))
     members = [_member(service, order.base, changes, caller) for changes in _changes(order)]
@@ -61,7 +67,20 @@ def submit_study(
         raise Refused(members[0].faults)
     row = _row(service, order, members, caller, digest(spec))
     plans = [
-        NewPlan(one.request, digest(one.request), None, caller.owner, caller.key_id, urgency, None, row.id, number)
+        NewPlan(
+            one.request,
+            digest(one.request),
+            None,
+            caller.owner,
+            caller.key_id,
+            urgency,
+            None,
+            row.id,
+            number,
+            name=order.name,
+            labels=row.labels,
+            model=one.model,
+        )
         for number, one in enumerate(members)
         if one.request is not None
     ]
@@ -86,7 +105,9 @@ def _row(
     listed = [{"changes": one.changes, "faults": [fault.to_dict() for fault in one.faults]} for one in members]
     studies = service.studies
     text = json.dumps(listed, separators=(",", ":")).encode()
-    return StudyRow(studies.new_id(), caller.owner, spec_digest, order.name, text, studies.now())
+    return StudyRow(
+        studies.new_id(), caller.owner, spec_digest, order.name, text, studies.now(), stored_labels(order.labels)
+    )
 
 
 def _changes(order: StudyOrder) -> Iterator[Any]:
@@ -104,6 +125,20 @@ def _check_pointers(order: StudyOrder) -> None:
 
 
 def _check_size(order: StudyOrder, limit: int) -> None:
+    number = _num_members(order)
+    if number > limit:
+        raise Refused((Fault("limit-exceeded", f"{number:,} plans, the limit of this service is {limit:,}", "/axes",
+                             f"at most {limit:,} plans", "Give fewer values, or send several studies.",
+                             limit=limit, value=number),))  # fmt: skip
+    most = MAX_STUDY_VALUES // number
+    if has_more_values(order.base, most):
+        what = f"the base has more than {most:,} values, and each of the {number:,} plans has them all"
+        raise Refused((Fault("limit-exceeded", what, "/base", f"at most {MAX_STUDY_VALUES:,} values of all together",
+                             "Name a catalogue cluster in the base, or send several studies.",
+                             limit=MAX_STUDY_VALUES),))  # fmt: skip
+
+
+def _num_members(order: StudyOrder) -> int:
     number = len(order.patches)
     if order.axes:
         combinations = 1
@@ -113,10 +148,7 @@ def _check_size(order: StudyOrder, limit: int) -> None:
     if number == 0:
         raise Refused((Fault("empty-study", "the study has neither axes with values nor patches", "",
                              "axes, patches or both", "Add what is to vary."),))  # fmt: skip
-    if number > limit:
-        raise Refused((Fault("limit-exceeded", f"{number:,} plans, the limit of this service is {limit:,}", "/axes",
-                             f"at most {limit:,} plans", "Give fewer values, or send several studies.",
-                             limit=limit, value=number),))  # fmt: skip
+    return number
 
 
 def _member(service: PlanService, base: Any, changes: Any, caller: Caller) -> _Member:
@@ -132,4 +164,4 @@ def _member(service: PlanService, base: Any, changes: Any, caller: Caller) -> _M
         service.check(request)
     except Refused as refusal:
         return _Member(changes, None, refusal.faults[:10])
-    return _Member(changes, canonical(request))
+    return _Member(changes, canonical(request), model=request.workload.architecture.name)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import sqlalchemy as sa
 
 from app.settings import Settings
+from app.storage.calibrations import CalibrationStore
 from app.storage.lease import Silence
 from app.storage.plans import PlanStore
 from app.storage.queue import PlanQueue
@@ -33,6 +34,7 @@ class Upkeep:
         self._plans = PlanStore(engine)
         self._queue = PlanQueue(engine)
         self._studies = StudyStore(engine)
+        self._calibrations = CalibrationStore(engine)
         self._workers = WorkerStore(engine)
         self._silence = Silence(max(LEAST_LOOKS, math.ceil(settings.dead_worker_s / settings.heartbeat_s)))
         self._num_beats = 0
@@ -72,6 +74,7 @@ class Upkeep:
             oldest_at = time.time() - self._settings.retention_s
             self._plans.delete_finished_before(oldest_at)
             self._studies.delete_older_than(oldest_at)
+            self._calibrations.delete_older_than(oldest_at)
 
     def _thread(self, name: str, action: Callable[[], None]) -> threading.Thread:
         def repeat() -> None:

@@ -34,13 +34,22 @@ class CalibrationStore:
         self._engine = engine
         self._clock = clock
 
-    def insert(self, owner: str, document: bytes) -> CalibrationRow:
-        """Keep a calibration under a new id."""
+    def insert(self, owner: str, document: bytes, *, most: int | None = None) -> CalibrationRow | None:
+        """Keep a calibration under a new id; None when its owner has `most` already."""
         now = self._clock()
         row = CalibrationRow(f"{CALIBRATION_PREFIX}{int(now * 1000):012x}{os.urandom(10).hex()}", owner, document, now)
         with self._engine.begin() as connection:
             connection.execute(sa.insert(CALIBRATIONS).values(**vars(row)))
+            mine = sa.select(sa.func.count()).select_from(CALIBRATIONS).where(CALIBRATIONS.c.owner == owner)
+            if most is not None and connection.execute(mine).scalar_one() > most:
+                connection.rollback()
+                return None
         return row
+
+    def delete_older_than(self, at: float) -> int:
+        """Remove those made before that time; returns how many."""
+        with self._engine.begin() as connection:
+            return connection.execute(sa.delete(CALIBRATIONS).where(CALIBRATIONS.c.created_at < at)).rowcount
 
     def get(self, name: str, *, owner: str | None) -> CalibrationRow | None:
         """One calibration, or None; of this owner only, when one is named."""

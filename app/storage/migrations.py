@@ -12,9 +12,9 @@ from contextlib import suppress
 import sqlalchemy as sa
 
 from app.storage.holds import done_event
-from app.storage.tables import EVENTS, METADATA, PLANS, SCHEMA
+from app.storage.tables import EVENTS, METADATA, PLANS, SCHEMA, STUDIES
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 # Statements that SQLite and Postgres both understand, by the version they lead to. Whole tables that a version adds
 # need no statement: they are created after the last step.
@@ -50,6 +50,12 @@ STEPS: Mapping[int, tuple[str, ...]] = {
         "DROP INDEX ix_isthmus_plans_key_state",
         "CREATE INDEX ix_isthmus_plans_turn ON isthmus_plans (state, key_id, urgency, id)",
     ),
+    6: (
+        "ALTER TABLE isthmus_plans ADD COLUMN name VARCHAR(120) DEFAULT '' NOT NULL",
+        "ALTER TABLE isthmus_plans ADD COLUMN labels TEXT DEFAULT '' NOT NULL",
+        "ALTER TABLE isthmus_plans ADD COLUMN model VARCHAR(120) DEFAULT '' NOT NULL",
+        "ALTER TABLE isthmus_studies ADD COLUMN labels TEXT DEFAULT '' NOT NULL",
+    ),
 }
 
 
@@ -67,9 +73,10 @@ def create_tables(engine: sa.Engine) -> None:
         _migrate(engine)
     _create_missing(engine)
     # Another process may have written the same row in between.
-    with suppress(sa.exc.IntegrityError), engine.begin() as connection:
+    with suppress(sa.exc.IntegrityError), engine.connect() as connection:
         if connection.execute(sa.select(SCHEMA.c.version)).scalar() is None:
             connection.execute(sa.insert(SCHEMA).values(version=SCHEMA_VERSION))
+            connection.commit()
 
 
 def _create_missing(engine: sa.Engine) -> None:
@@ -87,6 +94,9 @@ def _create_missing(engine: sa.Engine) -> None:
 
 
 def _migrate(engine: sa.Engine) -> None:
+    with engine.connect() as connection:
+        if connection.execute(sa.select(SCHEMA.c.version)).scalar() == SCHEMA_VERSION:
+            return  # without a write: a full disk does not keep a service from starting
     with engine.begin() as connection:
         # A statement that writes takes the lock: a second process that migrates waits here and finds the work done.
         connection.execute(sa.update(SCHEMA).values(version=SCHEMA.c.version))
@@ -97,9 +107,11 @@ def _migrate(engine: sa.Engine) -> None:
                 f"the database has schema version {version}, this program knows up to {SCHEMA_VERSION}: "
                 "use another database_url or the program version that wrote it"
             )
+        has_studies = sa.inspect(connection).has_table(STUDIES.name)
         for step in range(version + 1, SCHEMA_VERSION + 1):
             for statement in STEPS[step]:
-                connection.execute(sa.text(statement.replace(" BYTEA", _binary(engine))))
+                if has_studies or STUDIES.name not in statement:
+                    connection.execute(sa.text(statement.replace(" BYTEA", _binary(engine))))
             if step == 4:
                 _name_endings(connection)
         connection.execute(sa.update(SCHEMA).values(version=SCHEMA_VERSION))

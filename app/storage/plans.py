@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
 import sqlalchemy as sa
 
 from app.storage.holds import change
 from app.storage.lease import ask_to_stop
+from app.storage.listing import EVERYTHING, Wanted, conditions, ordered
 from app.storage.tables import EVENTS, PLANS, writing
 
 State = Literal["queued", "running", "succeeded", "infeasible", "not_found", "incomplete", "cancelled", "failed"]
@@ -49,6 +50,9 @@ class PlanRow:
     study_id: str | None = None
     member: int | None = None
     headline: bytes | None = None
+    name: str = ""
+    labels: str = ""
+    model: str = ""
 
     @property
     def is_terminal(self) -> bool:
@@ -75,6 +79,9 @@ class NewPlan:
     parent_id: str | None = None
     study_id: str | None = None
     member: int | None = None
+    name: str = ""
+    labels: str = ""
+    model: str = ""
 
 
 Admit = Callable[[sa.Connection], None]
@@ -137,6 +144,9 @@ class PlanStore:
             "parent_id": new.parent_id,
             "study_id": new.study_id,
             "member": new.member,
+            "name": new.name,
+            "labels": new.labels,
+            "model": new.model,
         }
         connection.execute(_INSERT_PLAN, row)
         first = {"plan_id": plan_id, "sequence": 1, "kind": "state", "at": now, "data": b'{"state":"queued"}'}
@@ -181,27 +191,35 @@ class PlanStore:
             row = found.first()
         return None if row is None else row_of(row)
 
-    def page(self, *, limit: int, before: str | None, state: str | None, owner: str | None = None) -> list[PlanRow]:
-        """Plans without their outcomes, newest first, older than `before`."""
-        query = sa.select(*STATUS_COLUMNS).order_by(PLANS.c.id.desc()).limit(limit)
-        if before is not None:
-            query = query.where(PLANS.c.id < before)
-        if state is not None:
-            query = query.where(PLANS.c.state == state)
+    def page(
+        self,
+        *,
+        limit: int,
+        before: str | None,
+        state: str | None = None,
+        owner: str | None = None,
+        wanted: Wanted = EVERYTHING,
+    ) -> list[PlanRow]:
+        """Plans without their outcomes, newest first or as is wanted, beginning behind `before`."""
+        query = ordered(sa.select(*STATUS_COLUMNS), wanted.sort, before).limit(limit)
+        query = query.where(*conditions(PLANS, replace(wanted, state=state or wanted.state)))
         if owner is not None:
             query = query.where(PLANS.c.owner == owner)
+        names = [column.name for column in STATUS_COLUMNS]
         with self._engine.connect() as connection:
-            return [row_of(row) for row in connection.execute(query).mappings()]
+            return [row_of(dict(zip(names, row, strict=True))) for row in connection.execute(query)]
 
-    def count(self, state: State) -> int:
-        """Plans in a state."""
+    def count(self, state: State, *, owner: str | None = None) -> int:
+        """Plans in a state; of this owner only, when one is named."""
         query = sa.select(sa.func.count()).select_from(PLANS).where(PLANS.c.state == state)
         with self._engine.connect() as connection:
-            return int(connection.execute(query).scalar_one())
+            return int(connection.execute(query if owner is None else query.where(PLANS.c.owner == owner)).scalar_one())
 
-    def oldest_queued_at(self) -> float | None:
-        """When the plan that waits longest was submitted."""
+    def oldest_queued_at(self, *, owner: str | None = None) -> float | None:
+        """When the plan that waits longest was submitted; of this owner only, when one is named."""
         query = sa.select(sa.func.min(PLANS.c.created_at)).where(PLANS.c.state == "queued")
+        if owner is not None:
+            query = query.where(PLANS.c.owner == owner)
         with self._engine.connect() as connection:
             return connection.execute(query).scalar()
 
@@ -213,6 +231,19 @@ class PlanStore:
         query = sa.select(sa.func.count()).where(PLANS.c.state == "queued", PLANS.c.key_id == row.key_id, first)
         with self._engine.connect() as connection:
             return int(connection.execute(query).scalar_one())
+
+    def queue_positions(self, rows: Sequence[PlanRow]) -> dict[str, int]:
+        """The same for several plans at once; those that are not queued are left out."""
+        queued = {row.id: row for row in rows if row.state == "queued"}
+        if not queued:
+            return {}
+        place = sa.func.row_number().over(partition_by=PLANS.c.key_id, order_by=(PLANS.c.urgency, PLANS.c.id))
+        keys = sorted({row.key_id for row in queued.values()})
+        line = sa.select(PLANS.c.id, place.label("place")).where(PLANS.c.state == "queued", PLANS.c.key_id.in_(keys))
+        places = line.subquery()
+        query = sa.select(places.c.id, places.c.place - 1).where(places.c.id.in_(list(queued)))
+        with self._engine.connect() as connection:
+            return {str(row[0]): int(row[1]) for row in connection.execute(query)}
 
     def cancel(self, plan_id: str, *, owner: str | None = None) -> PlanRow | None:
         """Stop a plan and keep its best: at once if it only waits, soon if it runs; a finished one stays as it is."""
@@ -261,6 +292,6 @@ def _owned(plan_id: str, owner: str | None) -> tuple[sa.ColumnElement[bool], ...
     return (PLANS.c.id == plan_id,) if owner is None else (PLANS.c.id == plan_id, PLANS.c.owner == owner)
 
 
-def row_of(values: sa.RowMapping) -> PlanRow:
+def row_of(values: Mapping[Any, Any]) -> PlanRow:
     """The plan that a row of the table holds."""
     return PlanRow(**{"outcome": None, **values})

@@ -14,6 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from app.storage.listing import EVERYTHING, Wanted, conditions
 from app.storage.plans import STATUS_COLUMNS, TERMINAL, Admit, NewPlan, PlanRow, PlanStore, row_of, scoped_key
 from app.storage.tables import EVENTS, PLANS, STUDIES, writing
 
@@ -28,6 +29,7 @@ class StudyRow:
     name: str
     members: bytes
     created_at: float
+    labels: str = ""
 
     def member_list(self) -> list[dict[str, Any]]:
         """The members as plain values."""
@@ -80,9 +82,9 @@ class StudyStore:
             row = connection.execute(sa.select(*_COLUMNS).where(*_owned(study_id, owner))).mappings().first()
         return None if row is None else StudyRow(**row)
 
-    def page(self, *, limit: int, before: str | None, owner: str | None) -> list[StudyRow]:
-        """Studies, newest first, older than `before`."""
-        query = sa.select(*_COLUMNS).order_by(STUDIES.c.id.desc()).limit(limit)
+    def page(self, *, limit: int, before: str | None, owner: str | None, wanted: Wanted = EVERYTHING) -> list[StudyRow]:
+        """Studies that are wanted, newest first, older than `before`."""
+        query = sa.select(*_COLUMNS).order_by(STUDIES.c.id.desc()).limit(limit).where(*conditions(STUDIES, wanted))
         if before is not None:
             query = query.where(STUDIES.c.id < before)
         if owner is not None:

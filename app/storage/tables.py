@@ -5,12 +5,13 @@ Owns the shape of the tables and how a transaction begins. Never changes the sha
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,9 @@ PLANS = sa.Table(
     sa.Column("headline", sa.LargeBinary),
     sa.Column("holder", sa.String(60)),
     sa.Column("lease", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("name", sa.String(120), nullable=False, server_default=""),
+    sa.Column("labels", sa.Text, nullable=False, server_default=""),
+    sa.Column("model", sa.String(120), nullable=False, server_default=""),
     sa.Index("ix_isthmus_plans_turn", "state", "key_id", "urgency", "id"),
 )
 
@@ -123,6 +127,7 @@ STUDIES = sa.Table(
     sa.Column("name", sa.String(120), nullable=False),
     sa.Column("members", sa.LargeBinary, nullable=False),
     sa.Column("created_at", sa.Float, nullable=False),
+    sa.Column("labels", sa.Text, nullable=False, server_default=""),
 )
 
 CALIBRATIONS = sa.Table(
@@ -145,7 +150,7 @@ def create_engine(database_url: str) -> sa.Engine:
         event.listen(engine, "connect", _prepare_postgres)
         return engine
     if url.database:
-        Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+        _create_privately(Path(url.database))
     engine = sa.create_engine(url, pool_size=20, connect_args={"check_same_thread": False})
     event.listen(engine, "connect", _prepare_sqlite)
     return engine
@@ -172,6 +177,14 @@ def writing(engine: sa.Engine, *, claims: bool = False) -> Iterator[sa.Connectio
         yield connection
 
 
+def _create_privately(path: Path) -> None:
+    """A new file for its owner alone: it holds what everybody has planned. SQLite gives its logs the same mode."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Where the folder cannot be written to, SQLite says so in its own words.
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+
+
 def is_outage(error: BaseException) -> bool:
     """Whether the database did not answer, or could not write: the same statement can succeed later.
 
@@ -189,6 +202,18 @@ def _prepare_postgres(connection: Any, _record: Any) -> None:
     with connection.cursor() as cursor:
         cursor.execute(POSTGRES_LEAST_PATIENCE)
     connection.commit()
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether SQLite has no room, be it for the file or for the logs beside it, whose lack is an I/O error to it.
+
+    >>> is_disk_full(sa.exc.OperationalError("select 1", {}, sqlite3.OperationalError("disk I/O error")))
+    True
+    """
+    cause = getattr(error, "orig", None)
+    return isinstance(cause, sqlite3.OperationalError) and any(
+        words in str(cause) for words in ("disk is full", "disk I/O error")
+    )
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:

@@ -55,9 +55,10 @@ class WorkerStore:
             connection.execute(sa.delete(WORKERS).where(WORKERS.c.id == holder))
             self._queue.take_from(connection, holder, why="its worker left it behind")
 
-    def num_living(self, silent_s: float) -> int:
-        """Workers heard of lately: for people to read, no plan changes hands for it."""
+    def num_living(self, silent_s: float, *, name: str | None = None) -> int:
+        """Workers heard of lately, of this name if one is given: for people to read, no plan changes hands for it."""
         query = sa.select(sa.func.count()).select_from(WORKERS).where(WORKERS.c.seen_at >= self._now() - silent_s)
+        query = query if name is None else query.where(WORKERS.c.name == name)
         with self._engine.connect() as connection:
             return int(connection.execute(query).scalar_one())
 

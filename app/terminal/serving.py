@@ -5,15 +5,19 @@ Owns their signals. Never configures anything but what the settings say.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
+import time
 from types import FrameType
 
+import sqlalchemy as sa
 import uvicorn
 from fastapi import FastAPI
 
 from app.api.guard import check_openness
+from app.jobs.processes import limit_memory
 from app.jobs.service import PlanService
 from app.jobs.worker import Worker
 from app.logs import configure
@@ -21,10 +25,12 @@ from app.main import create_app
 from app.settings import Settings
 from app.storage.keys import KeyStore
 from app.storage.migrations import create_tables
-from app.storage.tables import create_engine
+from app.storage.tables import create_engine, is_disk_full
+from app.storage.workers import WorkerStore
 from app.telemetry import start_traces
 from app.terminal.protocol import connections_of
 
+LOG = logging.getLogger("isthmus.serve")
 CLOSE_CONNECTIONS_S = 5
 END_S = 5.0
 
@@ -47,7 +53,9 @@ class _Server(uvicorn.Server):
 def serve(settings: Settings) -> None:
     """The HTTP service, with a worker in it unless the settings say otherwise."""
     configure(settings.log_level)
-    _check_start(settings)
+    limit_memory(settings.memory_bytes)
+    while not _can_start(settings):
+        time.sleep(settings.heartbeat_s)
     app = create_app(settings)
     config = uvicorn.Config(
         app,
@@ -63,19 +71,29 @@ def serve(settings: Settings) -> None:
     _end_for_certain()
 
 
-def _check_start(settings: Settings) -> None:
-    """Raise what keeps the service from starting: the server itself would only log a traceback and leave."""
+def _can_start(settings: Settings) -> bool:
+    """Raise what keeps the service from starting: the server itself would only log a traceback and leave.
+
+    False: the disk is full, which somebody is going to change.
+    """
     engine = create_engine(settings.database_url)
     try:
         create_tables(engine)
         check_openness(settings, KeyStore(engine))
+    except sa.exc.OperationalError as error:
+        if not is_disk_full(error):
+            raise
+        LOG.error("waiting for room on the disk", extra={"detail": str(error)[:200]})
+        return False
     finally:
         engine.dispose()
+    return True
 
 
 def work(settings: Settings) -> None:
     """A worker without HTTP."""
     configure(settings.log_level)
+    limit_memory(settings.memory_bytes)
     start_traces(settings)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -87,6 +105,15 @@ def work(settings: Settings) -> None:
     worker.stop()
     service.close()
     _end_for_certain()
+
+
+def has_shown_itself(settings: Settings) -> bool:
+    """Whether the worker of this name has written its heartbeat lately."""
+    engine = create_engine(settings.database_url)
+    try:
+        return WorkerStore(engine).num_living(settings.dead_worker_s, name=settings.worker_id) > 0
+    finally:
+        engine.dispose()
 
 
 def _end_for_certain() -> None:

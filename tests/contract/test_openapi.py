@@ -160,3 +160,11 @@ def test_the_example_of_a_plan_is_one(document: dict[str, Any]) -> None:
     shown = PlanEnvelope.model_validate(document["components"]["examples"]["planned"]["value"])
     assert shown.outcome is not None
     assert shown.outcome.status == "planned"
+
+
+def test_examples_of_a_request_go_from_small_to_large_and_say_how_large(document: dict[str, Any]) -> None:
+    content = document["paths"]["/v1/plans"]["post"]["requestBody"]["content"]["application/json"]
+    described = [one["description"] for one in content["examples"].values()]
+    sizes = [int(text.partition(" GPUs")[0].rpartition(" ")[2].replace(",", "")) for text in described]
+    assert sizes == sorted(sizes)
+    assert sizes[0] <= 2048 < sizes[-1]

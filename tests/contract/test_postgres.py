@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import sqlalchemy as sa
 
+from app.jobs.access import Busy
+from app.jobs.service import PlanService
+from app.settings import Settings
+from app.storage.tables import PLANS
 from app.terminal.client import Client
+from models.request import PlanRequest
 from tests.unit.app import fake_solver
 from tests.unit.app.postgres import postgres
 from tests.unit.app.programs import HOST, await_, free_port, program, ready, searching, state_of
@@ -38,3 +46,29 @@ def test_two_workers_share_the_queue_and_no_plan_is_lost_or_made_twice(database:
             await_(lambda: all(state_of(client, one) == "succeeded" for one in others), "succeeded")
             for one in others:
                 assert client.get(f"/v1/plans/{one}/events?after=0").count(b"event: done") == 1
+
+
+def test_submissions_at_once_do_not_pass_the_limit_of_the_queue(database: str) -> None:
+    settings = Settings(database_url=database, max_queued_plans=3)
+    service = PlanService(settings)
+    together = threading.Barrier(12)
+
+    def submit(number: int) -> bool:
+        document = request_for(number)
+        together.wait(timeout=60)
+        try:
+            service.submit(PlanRequest.model_validate(document))
+        except Busy:
+            return False
+        return True
+
+    try:
+        with service.engine.begin() as connection:
+            connection.execute(sa.delete(PLANS))
+        with ThreadPoolExecutor(12) as pool:
+            accepted = list(pool.map(submit, range(12)))
+        assert sum(accepted) == service.plans.count("queued") == 3
+    finally:
+        with service.engine.begin() as connection:
+            connection.execute(sa.delete(PLANS))
+        service.close()

@@ -33,7 +33,7 @@ SERVED = set(json.loads((ROOT / "openapi.json").read_text(encoding="utf-8"))["pa
 TOP_LEVEL = {"name", "services", "volumes", "networks", "configs", "secrets"}
 PARTS = {
     "image", "build", "command", "environment", "ports", "volumes", "tmpfs", "healthcheck", "depends_on", "restart",
-    "read_only", "cap_drop", "security_opt", "init", "stop_grace_period",
+    "read_only", "cap_drop", "security_opt", "init", "stop_grace_period", "mem_limit", "pids_limit",
 }  # fmt: skip
 POSTGRES_VARIABLES = {"POSTGRES_USER", "POSTGRES_DB", "POSTGRES_PASSWORD"}
 SHUT_DOWN_S = 15.0  # besides the drain; docs/howto/run-the-service.md
@@ -127,13 +127,14 @@ def _waits(stack: dict[str, Any]) -> Found:
 
 
 def _health(stack: dict[str, Any]) -> Found:
-    """What serves HTTP is asked for a path that there is; what does not serve is not asked."""
+    """What serves HTTP is asked for a path that there is; a worker is asked whether it has shown itself."""
     (check,) = (one.value for one in instructions(IMAGE_TEXT) if one.name == "HEALTHCHECK")
     asked = set(re.findall(r"http://127\.0\.0\.1:8000(/[\w/-]+)", check))
     wrong = sorted(asked - SERVED) if asked else ["the image asks for nothing"]
     for name, service in _ours(stack).items():
-        is_asked = not service.get("healthcheck", {}).get("disable", False)
-        if is_asked != (service["command"][0] == "serve"):
+        own = service.get("healthcheck", {"test": "as the image says"}).get("test")
+        expected = "as the image says" if service["command"][0] == "serve" else ["CMD", "isthmus", "worker", "--check"]
+        if own != expected:
             wrong.append(name)
     return wrong
 

@@ -17,7 +17,7 @@ TOOLS = ROOT / ".venv-tools" / "bin"
 CALLS = """
 import json, sys, time
 from isthmus_client import Client
-from isthmus_client.api.plans import cancel_plan, list_plans, read_plan_envelope, read_status, submit_plan
+from isthmus_client.api.plans import cancel_plan, list_plans, read_plan, read_plan_status, submit_plan
 from isthmus_client.models import PlanRequest, PlanStatus, Problem
 
 client = Client(base_url=sys.argv[1])
@@ -25,15 +25,15 @@ request = PlanRequest.from_dict(json.loads(sys.argv[2]))
 submitted = submit_plan.sync(client=client, body=request, idempotency_key="generated-1")
 assert isinstance(submitted, PlanStatus), submitted
 for _ in range(600):
-    status = read_status.sync(submitted.id, client=client)
+    status = read_plan_status.sync(submitted.id, client=client)
     if status.state not in ("queued", "running"):
         break
     time.sleep(0.1)
-envelope = read_plan_envelope.sync(submitted.id, client=client)
+envelope = read_plan.sync(submitted.id, client=client)
 assert envelope.state == "succeeded", envelope.state
 assert envelope.outcome.plan.metrics.iteration_s == 2.0
 assert submitted.id in [one.id for one in list_plans.sync(client=client, limit=10).items]
-absent = read_status.sync("plan_" + "0" * 32, client=client)
+absent = read_plan_status.sync("plan_" + "0" * 32, client=client)
 assert isinstance(absent, Problem) and absent.status == 404 and absent.errors[0].code == "not-found", absent
 print(envelope.id)
 """

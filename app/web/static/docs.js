@@ -1,4 +1,8 @@
 "use strict";
+const dark = window.matchMedia("(prefers-color-scheme: dark)");
+const follow = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
+dark.addEventListener("change", follow);
+follow();
 // validatorUrl null: the validator badge would ask another host.
 window.ui = SwaggerUIBundle({
   url: "/openapi.json",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from app.jobs.access import ANYBODY, Caller, Shares
 from app.jobs.service import PlanService
 from app.settings import InvalidSetting
 from app.storage.keys import KeyStore, NewKey
@@ -73,7 +74,9 @@ def test_the_body_of_a_stranger_is_not_read(locked: TestClient) -> None:
 
 
 def test_pages_and_probes_need_no_key(locked: TestClient) -> None:
-    assert [locked.get(path).status_code for path in ("/healthz/live", "/docs", "/openapi.json")] == [200, 200, 200]
+    for path in ("/healthz/live", "/docs", "/openapi.json", "/plans", "/plans/plan_0", "/static/plans.js"):
+        assert locked.get(path).status_code == 200, path
+    assert locked.get("/v1/plans").status_code == 401
     assert locked.get("/metrics").status_code == 401
 
 
@@ -246,3 +249,70 @@ class TestOpenness:
         with running(settings) as client:
             assert client.get("/v1/plans").status_code == 401
             assert client.get("/v1/plans", headers=_headers(client, "a", "read")).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example:80", "", "isthmus", "[evil"])
+def test_without_keys_a_page_elsewhere_cannot_ask_in_the_name_of_its_reader(tmp_path: Path, host: str) -> None:
+    with running(settings_for(tmp_path, run_worker=False)) as client:
+        for method, path in (("GET", "/v1/plans"), ("DELETE", "/v1/plans/plan_0"), ("GET", "/metrics")):
+            answer = client.request(method, path, headers={"Host": host})
+            assert (answer.status_code, answer.json()["code"]) == (421, "host-not-allowed")
+        for name in ("localhost:8000", "127.0.0.1", "[::1]:80", "LOCALHOST", "192.0.2.7:8000"):
+            assert client.get("/v1/plans", headers={"Host": name}).status_code == 200
+
+
+def test_names_that_are_allowed_bind_everybody_but_probes(tmp_path: Path) -> None:
+    changes = {"allowed_hosts": "plans.example, *.lab.example", "authentication": "required"}
+    with running(settings_for(tmp_path, run_worker=False, **changes)) as client:
+        key = _headers(client, "alice", "read")
+        asked = {host: client.get("/v1/plans", headers={**key, "Host": host}).status_code for host in (
+            "plans.example", "a.lab.example:444", "lab.example", "evil.example", "localhost")}  # fmt: skip
+        assert list(asked.values()) == [200, 200, 421, 421, 421]
+        assert client.get("/docs", headers={"Host": "evil.example"}).status_code == 421
+        assert client.get("/healthz/live", headers={"Host": "10.0.0.7"}).status_code == 200
+
+
+def test_a_key_leaves_room_for_direct_computations_of_others(tmp_path: Path) -> None:
+    with running(settings_for(tmp_path, run_worker=False, authentication="required")) as client:
+        alice, bob = (_headers(client, owner, "read", "submit") for owner in ("alice", "bob"))
+        service: PlanService = client.app.state.service  # type: ignore[attr-defined]
+        key_id = alice["Authorization"].split("_")[1]
+        her = Caller("alice", key_id)
+        with service.direct_places.place(her) as first, service.direct_places.place(her) as second:
+            assert (first, second) == (True, False)
+            answers = [client.post("/v1/plans:validate", json=request_for(0), headers=key) for key in (alice, bob)]
+        assert [one.status_code for one in answers] == [503, 200]
+        assert answers[0].json()["code"] == "too-busy"
+        assert client.post("/v1/plans:validate", json=request_for(0), headers=alice).status_code == 200
+
+
+def test_direct_computations_count_in_the_rate_of_their_key(tmp_path: Path) -> None:
+    with running(settings_for(tmp_path, run_worker=False, authentication="required")) as client:
+        key = _headers(client, "alice", "read", "submit", max_submissions_per_minute=2)
+        codes = [client.post("/v1/plans:validate", json=request_for(0), headers=key).status_code for _ in range(3)]
+        assert codes[-1] == 429 or codes == [200, 200, 200], "a minute may have begun in between"
+        assert 429 in [client.post("/v1/plans:validate", json=request_for(0), headers=key).status_code
+                       for _ in range(4)]  # fmt: skip
+
+
+def test_shares_are_given_back_to_the_last_byte() -> None:
+    shares, alice, bob = Shares(100, 60), Caller("a", "a"), Caller("b", "b")
+    assert [shares.take(alice, 50), shares.take(alice, 20), shares.take(bob, 50), shares.take(bob, 1)] == [
+        True, False, True, False,
+    ]  # fmt: skip
+    shares.give_back(alice, 50)
+    assert [shares.take(bob, 10), shares.take(ANYBODY, 40), shares.take(ANYBODY, 1)] == [True, True, False]
+
+
+def test_the_bytes_of_one_key_leave_room_for_another(tmp_path: Path) -> None:
+    limits = {"max_body_bytes": 4000, "max_body_bytes_per_key": 4000, "max_body_bytes_at_once": 8000}
+    with running(settings_for(tmp_path, run_worker=False, authentication="required", **limits)) as client:
+        alice, bob = (_headers(client, owner, "read", "submit") for owner in ("alice", "bob"))
+        service: PlanService = client.app.state.service  # type: ignore[attr-defined]
+        held = Caller("alice", alice["Authorization"].split("_")[1])
+        assert service.body_bytes.take(held, 4000)
+        answer = client.post("/v1/plans", json=request_for(0), headers=alice)
+        assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (503, "too-busy", "2")
+        assert client.post("/v1/plans", json=request_for(0), headers=bob).status_code == 202
+        service.body_bytes.give_back(held, 4000)
+        assert client.post("/v1/plans", json=request_for(0), headers=alice).status_code == 202

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from app.documents import MAX_JSON_DEPTH, json_depth
-from app.faults import ISSUE_TYPES
+from app.documents import MAX_JSON_DEPTH, json_depth, parse_json
+from app.faults import ISSUE_TYPES, Refused
 from app.settings import Solvers
 from tests.unit.app.service_fixture import FAKE_SOLVERS, request_for, running, settings_for
 from tests.unit.models.bad_requests import BAD_REQUESTS, BadRequest, good_request
@@ -73,7 +74,15 @@ def test_arithmetic_refuses_before_the_queue(client: TestClient) -> None:
     [
         (b"", JSON, 422, "missing-field"),
         (b"{}", {"Content-Type": "text/plain"}, 415, "unsupported-media-type"),
-        (b"{}", {"Content-Type": "application/json", "Content-Encoding": "gzip"}, 415, "unsupported-media-type"),
+        (b"{}", {**JSON, "Content-Encoding": "br"}, 415, "unsupported-media-type"),
+        (b"{}", {**JSON, "Content-Encoding": "gzip"}, 400, "invalid-coding"),
+        (gzip.compress(b"{}")[:-3], {**JSON, "Content-Encoding": "gzip"}, 400, "invalid-coding"),
+        (gzip.compress(b"{}") + b"{}", {**JSON, "Content-Encoding": "gzip"}, 400, "invalid-coding"),
+        (gzip.compress(b"{"), {**JSON, "Content-Encoding": "gzip"}, 400, "invalid-json"),
+        (b'{"NaN": 1,}', JSON, 400, "invalid-json"),
+        (b'["NaN" Infinity]', JSON, 400, "invalid-json"),
+        (b'{"a":\n\n [1, NaN]}', JSON, 422, "not-finite"),
+        (b"\xc3\xa9NaN", JSON, 400, "invalid-json"),
         (b"{} {}", JSON, 400, "invalid-json"),
         (b"\xff\xfe", JSON, 400, "invalid-json"),
         (b'{"a": -Infinity}', JSON, 422, "not-finite"),
@@ -94,6 +103,45 @@ def test_a_body_over_the_limit_is_refused_before_it_is_read(tmp_path: Any) -> No
             answer = client.post("/v1/plans", content=content, headers=JSON)
             assert answer.status_code == 413
             assert "limit is 1,000" in assert_is_problem(answer)["detail"]
+
+
+def test_a_packed_body_is_unpacked_as_far_as_the_limit(tmp_path: Any) -> None:
+    with running(settings_for(tmp_path, run_worker=False, max_body_bytes=100_000)) as client:
+        packed = gzip.compress(json.dumps(request_for(0)).encode())
+        assert client.post("/v1/plans", content=packed, headers={**JSON, "Content-Encoding": "gzip"}).status_code == 202
+        bomb = gzip.compress(b" " * 10_000_000)
+        answer = client.post("/v1/plans", content=bomb, headers={**JSON, "Content-Encoding": "gzip"})
+        assert (answer.status_code, assert_is_problem(answer)["code"]) == (413, "body-too-large")
+
+
+def test_a_large_document_is_told_its_first_faults_and_a_small_one_all(client: TestClient) -> None:
+    body = request_for(0)
+    told = []
+    for number in (50, 30_000):
+        body["cluster"] = {**body["cluster"], "pools": [{}] * number}
+        errors = assert_is_problem(client.post("/v1/plans", json=body))["errors"]
+        told.append({one["pointer"].split("/")[3] for one in errors if one["pointer"].startswith("/cluster/pools/")})
+    assert told == [{str(number) for number in range(20)}, {"0"}], "100 faults are 20 pools of five"
+
+
+@pytest.mark.parametrize(
+    ("text", "pointer"),
+    [
+        (rb'{"x\":1": "\":"}', None),
+        (rb'{"\":": 1, "a" :{"b":1, "b" :2}}', "/a/b"),
+        (rb'{"k": "\":", "a": [{"a": 1, "a": 2}]}', "/a/0/a"),
+        (rb'{"\"a": 1, "\"a": 1}', '/"a'),
+        (rb'{"a": {"a": {"a": 1}}, "b": {"a": 1}}', None),
+        (b'{"a":1,\n"a"\t\n :1}', "/a"),
+    ],
+)
+def test_a_repeated_key_is_found_whatever_the_strings_hold(text: bytes, pointer: str | None) -> None:
+    if pointer is None:
+        assert parse_json(text) == json.loads(text)
+        return
+    with pytest.raises(Refused) as refused:
+        parse_json(text)
+    assert [(fault.code, fault.pointer) for fault in refused.value.faults] == [("duplicate-key", pointer)]
 
 
 def test_the_depth_limit_is_what_the_parser_does(client: TestClient) -> None:

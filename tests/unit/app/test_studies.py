@@ -139,3 +139,13 @@ def test_an_evaluation_is_timed_and_compared_with_ours(client: TestClient) -> No
     time_s = after["replayed_iteration_s"] or 2.4
     assert after["comparison"]["plan_id"] == ours["id"]
     assert after["comparison"]["times_as_slow"] == pytest.approx(time_s / 2.0)
+
+
+def test_a_large_base_has_few_members(client: TestClient) -> None:
+    base = request_for(0)
+    base["constraints"] = {"forbidden_places": ["x"] * 9000}
+    for number, status in ((2, 422), (256, 422)):
+        study = {"base": base, "axes": {"/options/seed": list(range(number))}}
+        answer = client.post("/v1/studies", json=study)
+        assert answer.status_code == status
+        assert (answer.json()["code"] == "limit-exceeded") == (number == 256)

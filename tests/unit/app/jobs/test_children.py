@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -17,13 +18,15 @@ import pytest
 
 from app.jobs.child import OUT_OF_MEMORY, Task
 from app.jobs.children import Ended, Limits, run_in_child
-from app.jobs.processes import start
+from app.jobs.processes import limit_memory, start
+from tests.bodies.costs import cost_of
 from tests.unit.app import fake_solver
 from tests.unit.app.jobs import endings
 from tests.unit.app.programs import ROOT, await_
 from tests.unit.app.service_fixture import FAKE_SOLVERS, request_for
 
 MEMORY_BYTES = 256 * 1024**2
+GIB = 1024**3
 
 
 def _run(case: int, soft_s: float = 30.0, stop_after_s: float = 1e9, grace_s: float = 10.0) -> tuple[Ended, list[str]]:
@@ -147,3 +150,15 @@ def test_nothing_is_left_of_a_child() -> None:
     left = [one for one in psutil.Process().children(recursive=True) if one.pid not in before]
     names = [" ".join(one.cmdline()) for one in left]
     assert all("forkserver" in name or "resource_tracker" in name for name in names), names
+
+
+def test_a_lower_hard_limit_is_kept_to() -> None:
+    def limited() -> tuple[int, int]:
+        resource.setrlimit(resource.RLIMIT_DATA, (4 * GIB, 4 * GIB))
+        limit_memory(8 * GIB)
+        high = resource.getrlimit(resource.RLIMIT_DATA)
+        limit_memory(2 * GIB)
+        assert high == (4 * GIB, 4 * GIB)
+        return resource.getrlimit(resource.RLIMIT_DATA)
+
+    assert cost_of(limited).answer == (2 * GIB, 4 * GIB), "who needs more later may ask for it"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
+from app.storage.calibrations import CalibrationStore
 from app.storage.migrations import IncompatibleDatabase, create_tables
 from app.storage.plans import NewPlan, PlanStore
 from app.storage.queue import PlanQueue
+from app.storage.studies import StudyRow, StudyStore
 from app.storage.tables import SCHEMA, create_engine
 from tests.unit.app.taking import take
 
@@ -65,3 +68,51 @@ def test_a_database_of_another_version_is_refused(engine: sa.Engine) -> None:
         connection.execute(sa.update(SCHEMA).values(version=99))
     with pytest.raises(IncompatibleDatabase, match="version 99"):
         create_tables(engine)
+
+
+def test_a_new_file_is_its_owners_alone(tmp_path: Path) -> None:
+    old = os.umask(0o022)
+    try:
+        made = create_engine(f"sqlite:///{tmp_path / 'new' / 'y.sqlite'}")
+        create_tables(made)
+        with made.begin() as connection:
+            connection.execute(sa.update(SCHEMA).values(version=SCHEMA.c.version))
+            modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "new").iterdir()}
+        made.dispose()
+    finally:
+        os.umask(old)
+    assert modes == {"y.sqlite": 0o600, "y.sqlite-wal": 0o600, "y.sqlite-shm": 0o600}
+
+
+def test_a_current_database_is_opened_without_a_write(engine: sa.Engine) -> None:
+    with engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA query_only=ON")
+    statements: list[str] = []
+    sa.event.listen(engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    create_tables(engine)
+    assert [one for one in statements if one.split()[0].upper() not in ("SELECT", "PRAGMA")] == []
+
+
+def test_a_removed_study_leaves_no_event(engine: sa.Engine) -> None:
+    studies, plans = StudyStore(engine), PlanStore(engine)
+    row = StudyRow(studies.new_id(), "", "d", "", b"[]", 0.0)
+    new = [NewPlan(b"{}", "d", None, study_id=row.id, member=number) for number in range(3)]
+    studies.insert(row, new, lambda _: None, idempotency_key=None)
+    ids = [plan.id for plan in studies.plans_of(row.id).values()]
+    statements: list[str] = []
+    sa.event.listen(engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    assert studies.delete(row.id, owner=None)
+    # Whoever writes an event locks its plan first. So plans go first: what is written meanwhile is removed after.
+    removed = [one.split()[2] for one in statements if one.startswith("DELETE")]
+    assert removed == ["isthmus_studies", "isthmus_plans", "isthmus_events"]
+    assert [plans.events(one, after=0) for one in ids] == [[], [], []]
+
+
+def test_calibrations_have_a_number_and_an_age(engine: sa.Engine) -> None:
+    now = [100.0]
+    store = CalibrationStore(engine, clock=lambda: now[0])
+    first = [store.insert("a", b"{}", most=2) for _ in range(3)]
+    assert [one is None for one in first] == [False, False, True]
+    assert store.insert("b", b"{}", most=2) is not None, "another owner"
+    now[0] = 200.0
+    assert (store.delete_older_than(150.0), store.page(limit=9, before=None, owner=None)) == (3, [])

@@ -1,0 +1,111 @@
+"""Names and labels: what clients call their plans and studies, and how lists are asked for by them.
+
+Owns the fields and the query parameters. They change nothing of what is planned.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import Query
+from pydantic import BaseModel, Field
+
+from app.api.answers import StateName
+from app.jobs.service import Tag
+from app.storage.listing import OutcomeName, SortName, Wanted
+from models.base import PLAIN_TEXT
+from models.request import PlanRequest
+
+MOST_LABELS = 32
+LabelKey = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$")]
+LabelValue = Annotated[str, Field(max_length=120, pattern=PLAIN_TEXT)]
+NameField = Annotated[
+    str, Field(max_length=120, pattern=PLAIN_TEXT, description="What to call it.", examples=["405B, spring order"])
+]
+LabelsField = Annotated[
+    dict[LabelKey, LabelValue],
+    Field(max_length=MOST_LABELS, description="Labels to find it by: keys with values.", examples=[{"team": "search"}]),
+]
+
+
+class PlanSubmission(PlanRequest):
+    """A plan request, with a name and labels if you like. Those two do not count when requests are compared."""
+
+    name: NameField = ""
+    labels: LabelsField = Field(default_factory=dict)
+
+    @property
+    def tag(self) -> Tag:
+        """The name and the labels."""
+        return Tag(self.name, self.labels)
+
+    @property
+    def request(self) -> PlanRequest:
+        """The request alone."""
+        return PlanRequest.model_construct(
+            _fields_set=self.model_fields_set - {"name", "labels"},
+            **{name: getattr(self, name) for name in PlanRequest.model_fields},
+        )
+
+
+class Tagged(BaseModel):
+    """The fields of what can be called something."""
+
+    name: NameField = ""
+    labels: LabelsField = Field(default_factory=dict)
+
+
+NameQuery = Annotated[
+    str, Query(max_length=120, pattern=PLAIN_TEXT, description="Only those whose name contains this, in any case.")
+]
+LabelQuery = Annotated[
+    str,
+    Query(
+        max_length=200,
+        pattern=r"^([A-Za-z0-9][A-Za-z0-9._/-]{0,62}(=[^\x00-\x1f]{0,120})?)?$",
+        description="Only those with this label: `key=value`, or `key` with any value.",
+    ),
+]
+SinceQuery = Annotated[datetime | None, Query(description="Only those submitted at this time or later.")]
+
+
+def wanted_plans(
+    *,
+    name: NameQuery = "",
+    label: LabelQuery = "",
+    state: Annotated[StateName | None, Query(description="Only plans in this state.")] = None,
+    outcome: Annotated[
+        OutcomeName | None, Query(description="Only plans whose search found this, so far; none: nothing yet.")
+    ] = None,
+    model: Annotated[str, Query(max_length=120, description="Only plans of the architecture of this name.")] = "",
+    since: SinceQuery = None,
+    sort: Annotated[SortName, Query(description="Order; a minus is the greatest first.")] = "-created_at",
+) -> Wanted:
+    """The filters and the order of a list of plans."""
+    return Wanted(state, outcome, model, name, label, seconds(since), sort)
+
+
+def wanted_studies(name: NameQuery = "", label: LabelQuery = "", since: SinceQuery = None) -> Wanted:
+    """The filters of a list of studies."""
+    return Wanted(name=name, label=label, since=seconds(since))
+
+
+def seconds(at: datetime | None) -> float | None:
+    """A time in seconds since 1970; one without a zone is UTC.
+
+    >>> seconds(datetime(1970, 1, 1, 0, 1))
+    60.0
+    """
+    if at is None:
+        return None
+    return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
+
+
+def next_page(path: str, asked: Any, cursor: str | None) -> dict[str, str]:
+    """The Link header to the next page of what was asked for."""
+    if cursor is None:
+        return {}
+    kept = [(name, value) for name, value in asked.multi_items() if name != "cursor"]
+    return {"Link": f'<{path}?{urlencode([*kept, ("cursor", cursor)])}>; rel="next"'}
