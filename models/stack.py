@@ -148,6 +148,11 @@ class StackProfile(Frozen):
                 raise ValueError(
                     f"{name} is {constant.value:g}, but no more than all traffic can be hidden: state 0 to 1"
                 )
+            if "_efficiency" in name and constant.value > 1:
+                raise ValueError(
+                    f"{name} is {constant.value:g}, but nothing reaches more than the whole rate: state at most 1; "
+                    "where a measurement says more, the rate of the GPU or of its network card is stated too low"
+                )
             if name in DIVISORS and constant.value == 0:
                 raise ValueError(f"{name} is 0, but work is divided by this rate: state a positive number")
         return self

@@ -25,3 +25,10 @@ def test_no_more_than_all_traffic_is_hidden(name: str) -> None:
 def test_no_work_is_divided_by_nothing(name: str) -> None:
     with pytest.raises(ValidationError, match=f"{name} is 0"):
         StackProfile.model_validate({"name": "any", name: constant(0.0)})
+
+
+@pytest.mark.parametrize("name", [name for name in StackProfile.model_fields if "_efficiency" in name])
+def test_nothing_reaches_more_than_the_whole_rate(name: str) -> None:
+    assert getattr(StackProfile.model_validate({"name": "own", name: {"value": 1.0, "origin": "measured"}}), name)
+    with pytest.raises(ValidationError, match="more than the whole rate"):
+        StackProfile.model_validate({"name": "own", name: {"value": 1.01, "origin": "measured"}})

@@ -181,7 +181,7 @@ def test_plans_that_waited_or_ran_under_an_older_program_are_carried_over(tmp_pa
             ("plan_stops", "running", 2.0, 1, "another", 1),
         )
     )
-    engine = _at_version(tmp_path, version, rows + "INSERT INTO isthmus_workers VALUES ('test-worker', 1e12);")
+    engine = _at_version(tmp_path, version, rows + "INSERT INTO isthmus_workers (id, seen_at) VALUES ('test-worker', 1e12);")
     create_tables(engine)
     store = PlanStore(engine)
     worker = Worker(settings_for(tmp_path), engine)
