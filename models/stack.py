@@ -27,6 +27,8 @@ DIVISORS = frozenset(
     }
 )  # constants that some time is divided by; tokens of the busiest expert are a dimension of a product
 
+SHARES_OF_A_WIRE = ("scale_up_efficiency", "scale_out_efficiency", "point_to_point_efficiency")
+
 
 class Constant(Frozen):
     """One number of a profile and where it comes from."""
@@ -148,10 +150,10 @@ class StackProfile(Frozen):
                 raise ValueError(
                     f"{name} is {constant.value:g}, but no more than all traffic can be hidden: state 0 to 1"
                 )
-            if "_efficiency" in name and constant.value > 1:
+            if name in SHARES_OF_A_WIRE and constant.value > 1:
                 raise ValueError(
                     f"{name} is {constant.value:g}, but nothing reaches more than the whole rate: state at most 1; "
-                    "where a measurement says more, the rate of the GPU or of its network card is stated too low"
+                    "where a measurement says more, the rate of the GPU's links or network card is stated too low"
                 )
             if name in DIVISORS and constant.value == 0:
                 raise ValueError(f"{name} is 0, but work is divided by this rate: state a positive number")

@@ -85,7 +85,9 @@ class Connection(Frozen):
     load_balancing: LoadBalancing = Field(description="How flows are spread over planes.", examples=["spray"])
     reliability: Reliability = Field(description="Loss recovery.", examples=["selective_repeat"])
     num_queue_pairs: PositiveCount = Field(description="Queue pairs per connection.", examples=[16])
-    chunk_bytes: PositiveCount = Field(description="Size of one chunk on the wire.", examples=[1048576])
+    chunk_bytes: Annotated[int, Field(ge=1, json_schema_extra={"unit": "B"})] = Field(
+        description="Size of one chunk on the wire.", examples=[1048576]
+    )
     num_outstanding: PositiveCount = Field(description="Chunks in flight per queue pair.", examples=[32])
 
 

@@ -56,6 +56,7 @@ DERIVATIONS: Mapping[str, Rule] = {
     **message_times.FAMILY,
     **exchange_times.FAMILY,
     **transport_times.FAMILY,
+    **prices.OF_RINGS,
     **problems.FAMILY,
     **statements.FAMILY,
 }

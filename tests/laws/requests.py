@@ -6,7 +6,7 @@ from math import gcd
 from typing import Any
 
 from models.request import PlanRequest
-from models.stack import DIVISORS, Constant, StackProfile
+from models.stack import DIVISORS, SHARES_OF_A_WIRE, Constant, StackProfile
 from models.workload import GroupedQueryAttention
 from solver.lint import lint
 from solver.space.enumerate import enumerate_space
@@ -171,17 +171,17 @@ def stack(dice: Dice) -> Json:
 
 
 def constant(dice: Dice, name: str, usual: float) -> float:
-    """Another value of a constant: shares may reach 1, times and traffic may vanish."""
+    """Another value of a constant: shares may reach 1 and most of them more, times and traffic may vanish."""
     if name == "framework_bytes":
         return dice.pick((0.0, 1e8, 3e9, 1e10))
     if name.endswith("overlap"):
         return dice.pick((0.0, 0.3, 0.9, 1.0))
     if name.endswith("_s"):
         return dice.pick((0.0, 1e-6, usual * 3, 0.05))
-    if "efficiency" in name:
+    if name in SHARES_OF_A_WIRE:
         return dice.pick((0.05, 0.3, 0.6, 1.0, 1.0))
-    if name == "expert_gemm_share":
-        return dice.pick((0.05, 0.3, 0.6, 1.0, 1.6))
+    if "efficiency" in name or name == "expert_gemm_share":
+        return dice.pick((0.05, 0.3, 0.6, 1.0, 1.0, 1.6))
     least = 0.05 if name in DIVISORS else 0.0
     return float(f"{dice.pick((least, 0.25, 0.9, 1.0, 1.5, 4.0)) * (usual or 0.2):.3g}")
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from models.catalogue import entry_names, named_entry
 from models.request import PlanRequest
-from models.stack import StackProfile
+from models.stack import SHARES_OF_A_WIRE, StackProfile
 
 Drawn = TypeVar("Drawn")
 GPUS = ("H100-SXM-80G", "H100-SXM-80G", "A100-SXM-80G", "A100-SXM-40G", "B200-SXM", "H200-SXM-141G", "MI300X")
@@ -156,7 +156,13 @@ def _stack(draw: Draw) -> Any:
             continue
         value = StackProfile.model_validate(named_entry("stacks", name)).model_dump()[key]["value"]
         pulled = (value or 0.1) * draw.between(0.1, 10)
-        limit = 1.0 if key.endswith("overlap") else 1.5 if any(word in key for word in SHARES) else 1e15
+        limit = (
+            1.0
+            if key.endswith("overlap") or key in SHARES_OF_A_WIRE
+            else 1.5
+            if any(word in key for word in SHARES)
+            else 1e15
+        )
         stack[key] = {"value": min(pulled, limit), "origin": "guessed"}
     for key in ("sequence_parallel", "fused_gradient_accumulation", "scatter_gather_pipeline", "context_parallel_ring"):
         stack[key] = draw.chance(0.7)

@@ -133,14 +133,6 @@ LINKS = (
     ),
     edit("a price of nobody's flow", "link-price", link_loads__0__price_s_per_gb=lambda old: 1.1 * old + 1e-6),
     edit("messages that work hides have a price", "message-price", link_loads__0__flows__0__price_s_per_gb=1e-12),
-    edit(
-        "a dual that pays for half the time on the wire",
-        "exchange-price",
-        link_loads=lambda old: tuple(
-            puts(one, flows__1__price_s_per_gb=lambda p: p / 2, price_s_per_gb=lambda p: p / 2) for one in old
-        ),
-    ),
-    edit("a price where nothing waits", "exchange-price", link_loads__0__bottleneck=()),
     Corruption("overloaded link", frozenset({"link-capacity", "pipeline-bytes", "message-price"}), _overloaded),
     edit("half the pipeline's bytes", "pipeline-bytes", link_loads=_halved(0), settle=True),
     edit("a split stated twice", "message-paths", message_splits=(ONE_PATH, ONE_PATH)),

@@ -210,5 +210,7 @@ FAMILY: Mapping[str, Rule] = {
     "link-peak": link_peak,
     "link-price": link_price,
     "message-price": message_price,
-    "exchange-price": exchange_price,
 }
+
+# Needs the rings that the plan states.
+OF_RINGS: Mapping[str, Rule] = {"exchange-price": exchange_price}

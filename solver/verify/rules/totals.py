@@ -13,6 +13,7 @@ from solver.cost.flops import model_flops_per_iteration
 from solver.verify.case import RELATIVE_TOLERANCE, Case, Finding, Rule, differs, exceeds
 
 SECONDS_PER_HOUR = 3600.0
+RATES = ("gemm_efficiency", "gemm_efficiency_fp8", "gemm_efficiency_fp4", "attention_efficiency", "expert_gemm_share")
 
 
 def breakdown_sum(case: Case) -> Iterator[Finding]:
@@ -239,12 +240,15 @@ def _light_s(case: Case) -> float:
 
 
 def binding_light_s(case: Case, light_s: float) -> float:
-    """The speed of light where peaks bind: nothing where the request brings layer times or constants of its own.
+    """The speed of light where peaks bind: nothing where the request measures layers, or constants beyond a peak.
 
     A user's measurements may beat a peak that is stated too low; the plan then says so in its notes.
     """
-    own = case.request.workload.layer_profiles or isinstance(case.request.options.stack_profile, StackProfile)
-    return 0.0 if own else light_s
+    stack = case.request.options.stack_profile
+    beyond = isinstance(stack, StackProfile) and (
+        any(getattr(stack, name).value > 1.0 for name in RATES) or stack.expert_imbalance.value < 1.0
+    )
+    return 0.0 if case.request.workload.layer_profiles or beyond else light_s
 
 
 def usable_light_s(case: Case) -> float:

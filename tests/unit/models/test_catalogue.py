@@ -47,7 +47,11 @@ FREE_GPUS = {
     "region-5x38": 116_736,
     "two-sites-1000km": 3_072,
     "mixed-h100-b200": 6_144,
+    "cloud-zones-nic-per-host": 256,
     "five-cloud-zones": 1_280,
+    "h100-b200-one-building": 768,
+    "roce-and-tcp-three-sites": 768,
+    "uneven-region": 968,
 }
 
 

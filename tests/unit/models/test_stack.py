@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from models.stack import DIVISORS, Constant, StackProfile
+from models.stack import DIVISORS, SHARES_OF_A_WIRE, Constant, StackProfile
 
 OVERLAPS = tuple(name for name in StackProfile.model_fields if name.endswith("_overlap"))
 
@@ -27,7 +27,7 @@ def test_no_work_is_divided_by_nothing(name: str) -> None:
         StackProfile.model_validate({"name": "any", name: constant(0.0)})
 
 
-@pytest.mark.parametrize("name", [name for name in StackProfile.model_fields if "_efficiency" in name])
+@pytest.mark.parametrize("name", SHARES_OF_A_WIRE)
 def test_nothing_reaches_more_than_the_whole_rate(name: str) -> None:
     assert getattr(StackProfile.model_validate({"name": "own", name: {"value": 1.0, "origin": "measured"}}), name)
     with pytest.raises(ValidationError, match="more than the whole rate"):

@@ -44,4 +44,4 @@ def test_the_judge_rejects_an_alternative_that_is_faster_on_as_many_gpus() -> No
         }
     )
     verdict = judge(request, found.model_copy(update={"alternatives": (rival,)}))
-    assert [one.rule for one in verdict.violations] == ["alternatives-second"]
+    assert "alternatives-second" in [one.rule for one in verdict.violations]
