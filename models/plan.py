@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from models.base import Bytes, Count, Frozen, Name, PositiveCount, Seconds, Usd
 from models.cluster import PlaceId
 from models.schedule import PipelineHop, PipelineProblem, PipelineSchedule
-from models.transport import ExchangeRing, LinkLoad, MessageSplit, MessageTransport, TransportChoice
+from models.transport import ExchangeRing, LinkLoad, MessageSplit, MessageTransport, TransportChoice, TransportPolicy
 from models.verdict import Verdict
 from models.workload import Recompute
 
@@ -191,19 +191,6 @@ class StageExchange(Frozen):
         description="max(last_weight_grad_end_s, start_s + max(private_s, shared_s) + min(private_s, shared_s) / "
         "num_exchange_chunks): chunks are pipelined over both.",
         examples=[6.24],
-    )
-
-
-class TransportPolicy(Frozen):
-    """What the plan fixes in advance about sharing links; every time between places follows from it."""
-
-    num_exchange_chunks: Annotated[int, Field(ge=1, le=1024)] = Field(
-        8, description="Chunks of an exchange, pipelined over the cards inside places and the links.", examples=[8]
-    )
-    exchange_share: Annotated[float, Field(ge=0.01, le=0.99, json_schema_extra={"unit": "1"})] = Field(
-        0.5,
-        description="Of a link that carries both, what stage messages leave to the exchange of gradients.",
-        examples=[0.5],
     )
 
 

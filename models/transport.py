@@ -126,6 +126,19 @@ class ExchangeRing(Frozen):
     )
 
 
+class TransportPolicy(Frozen):
+    """What the plan fixes in advance about sharing links; every time between places follows from it."""
+
+    num_exchange_chunks: Annotated[int, Field(ge=1, le=1024)] = Field(
+        8, description="Chunks of an exchange, pipelined over the cards inside places and the links.", examples=[8]
+    )
+    exchange_share: Annotated[float, Field(ge=0.01, le=0.99, json_schema_extra={"unit": "1"})] = Field(
+        0.5,
+        description="Of a link that carries both, what stage messages leave to the exchange of gradients.",
+        examples=[0.5],
+    )
+
+
 class LinkFlow(Frozen):
     """What one cause puts on one direction of one link during an iteration."""
 

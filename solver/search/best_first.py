@@ -20,7 +20,6 @@ from solver.evaluation.candidate import Candidate, space_of
 from solver.evaluation.draft import Draft
 from solver.evaluation.polish import polish
 from solver.evaluation.relaxation import relaxed_bound_s
-from solver.evaluation.report import exceeds_traffic_limit
 from solver.evaluation.scheduling import Schedulers
 from solver.frontier import Frontier
 from solver.objective import Goal
@@ -54,7 +53,6 @@ TIGHTENED_PER_TRY = 8  # bounds sharpened after a configuration was tried, at le
 MOST_TIED = 24  # configurations as good as the plan that are tried for a faster one
 NUM_PROMISING = 12  # drafts of different pipeline shapes that are weighed for polishing,
 NUM_POLISHED = 3  # and those of them that are polished
-TOO_MUCH_TRAFFIC = "its best plan sends more bytes between buildings than the request allows"
 WORTH_JUDGING = {"search": 0.01, "polish": 1e-9}  # relative improvement that makes a draft the incumbent
 
 
@@ -250,8 +248,6 @@ class Search:
 
     def _compared(self, tried: Tried) -> None:
         """A baseline that the search had its turn with. A time of a plan that the judge rejects is none."""
-        if tried.best is not None and exceeds_traffic_limit(self.context, tried.best):
-            tried = replace(tried, best=None, reason=TOO_MUCH_TRAFFIC)
         own = None if tried.best is None else self.best.value_of(tried.best)
         if tried.best is not None and own is not None and self.best.is_better(tried.best, own, WORTH_JUDGING["polish"]):
             tried = replace(tried, best=None, reason="no time was left to judge its best plan")

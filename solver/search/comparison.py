@@ -6,12 +6,15 @@ Owns that account. Never places or times anything.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from solver.baselines.policies import POLICIES, Policy
 from solver.baselines.run import Tried
+from solver.evaluation.report import exceeds_traffic_limit
 from solver.frontier import Frontier
 from solver.search.pricing import Pricing
+
+TOO_MUCH_TRAFFIC = "its best plan sends more bytes between buildings than the request allows"
 
 
 @dataclass
@@ -22,7 +25,9 @@ class Comparison:
     tried: list[Tried] = field(default_factory=list)
 
     def add(self, tried: Tried) -> None:
-        """What became of one policy."""
+        """What became of one policy. A plan that the request does not allow is none."""
+        if tried.best is not None and exceeds_traffic_limit(self.frontier.context, tried.best):
+            tried = replace(tried, best=None, reason=TOO_MUCH_TRAFFIC)
         self.tried = sorted([*self.tried, tried], key=lambda one: POLICIES.index(one.policy))
 
     def missing(self) -> list[Policy]:

@@ -6,6 +6,6 @@ messages and gradients lets neither starve, whichever is first.
 
 from __future__ import annotations
 
-from models.plan import TransportPolicy
+from models.transport import TransportPolicy
 
 POLICY = TransportPolicy(num_exchange_chunks=8, exchange_share=0.5)

@@ -13,7 +13,6 @@ from solver.cost.flops import model_flops_per_iteration
 from solver.verify.case import RELATIVE_TOLERANCE, Case, Finding, Rule, differs, exceeds
 
 SECONDS_PER_HOUR = 3600.0
-RATES = ("gemm_efficiency", "gemm_efficiency_fp8", "gemm_efficiency_fp4", "attention_efficiency", "expert_gemm_share")
 
 
 def breakdown_sum(case: Case) -> Iterator[Finding]:
@@ -240,15 +239,22 @@ def _light_s(case: Case) -> float:
 
 
 def binding_light_s(case: Case, light_s: float) -> float:
-    """The speed of light where peaks bind: nothing where the request measures layers, or constants beyond a peak.
+    """The speed of light where peaks bind; at most the mean work of a GPU where the request brings rates of its own.
 
-    A user's measurements may beat a peak that is stated too low; the plan then says so in its notes.
+    Measured layers, or constants of a profile, may beat a peak that is stated too low; the plan says so in its notes.
     """
-    stack = case.request.options.stack_profile
-    beyond = isinstance(stack, StackProfile) and (
-        any(getattr(stack, name).value > 1.0 for name in RATES) or stack.expert_imbalance.value < 1.0
-    )
-    return 0.0 if case.request.workload.layer_profiles or beyond else light_s
+    own = case.request.workload.layer_profiles or isinstance(case.request.options.stack_profile, StackProfile)
+    return min(light_s, _mean_work_s(case)) if own else light_s
+
+
+def _mean_work_s(case: Case) -> float:
+    """Seconds of work of a stage group, on average over all of them."""
+    work_s, groups = 0.0, 0
+    for route, pools in case.pools_by_route.items():
+        replicas = case.route_by_id[route].num_replicas
+        work_s += replicas * sum(sum(rank_work(case, route, rank)) for rank in range(len(pools)))
+        groups += replicas * len(pools)
+    return work_s / max(groups, 1)
 
 
 def usable_light_s(case: Case) -> float:

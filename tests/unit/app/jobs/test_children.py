@@ -94,7 +94,12 @@ def test_a_fork_server_that_is_killed_takes_its_children_along_and_the_next_one_
         """Of this process alone: another test may have started a service, which has one of its own."""
         return [one for one in psutil.Process().children() if "forkserver" in " ".join(one.cmdline())]
 
-    (fork,) = await_(lambda: [one for one in fork_servers() if len(one.children()) == 2], "searching")
+    def num_settled(one: psutil.Process) -> int:
+        """Children that have a session of their own, the last step before they ask to end with the fork server."""
+        return sum(os.getsid(child.pid) == child.pid for child in one.children())
+
+    (fork,) = await_(lambda: [one for one in fork_servers() if num_settled(one) == 2], "searching")
+    time.sleep(0.5)
     fork.kill()
     for one in ends:
         one.join()
