@@ -56,8 +56,8 @@ class Solvers(BaseModel):
     deep_judge: str = "solver.verify.deep.judge:deep_judge"
     replay: str = "solver.verify.joint_replay:joint_replay"
     calibrate: str = "app.jobs.calibration:calibration"
-    schedule: str = "solver.cpsat.solve:solve_pipeline"
-    rehearse: str = "solver.rehearsal:rehearse"
+    schedule: str = "solver.pipeline.solve:solve_pipeline"
+    rehearse: str = "solver.warm_up:rehearse"
 
 
 class Settings(BaseModel):

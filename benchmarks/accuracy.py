@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from models.schedule import PipelineProblem, PipelineSchedule
-from solver.cpsat.solve import solve_pipeline
-from solver.validation.network import validate_network
-from solver.validation.pipeline import PipelineReport, validate_pipeline
-from solver.validation.report import ErrorSummary, ValidationReport
-from solver.validation.training import accuracy_tables
+from solver.calibration.network import validate_network
+from solver.calibration.pipeline import PipelineReport, validate_pipeline
+from solver.calibration.report import ErrorSummary, ValidationReport
+from solver.calibration.training import accuracy_tables
+from solver.pipeline.solve import solve_pipeline
 
 SEARCH_S = 20.0
 TARGET = Path(__file__).parent.parent / "docs" / "accuracy.md"

@@ -16,14 +16,14 @@ from pathlib import Path
 
 from benchmarks.scale import Case, cases
 from models.request import PlanRequest
+from solver.configurations.enumerate import enumerate_space
 from solver.context import Context, stack_for
 from solver.evaluation.by_type import typed_placements
 from solver.evaluation.draft import draft
 from solver.evaluation.places import Pattern, placements
 from solver.evaluation.scheduling import Schedulers
-from solver.frontier import Frontier
 from solver.objective import Goal
-from solver.space.enumerate import enumerate_space
+from solver.search.frontier import Frontier
 
 PATTERNS: tuple[Pattern, ...] = ("replicas_whole", "ranks_whole", "ranks_in_groups", "ranks_spread")
 NUM_CONFIGURATIONS = 4

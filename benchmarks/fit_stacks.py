@@ -20,10 +20,10 @@ import numpy as np
 from benchmarks.stack_seeds import SEEDS, Seed
 from models.catalogue import entry_names, named_entry
 from models.stack import Constant, StackProfile
-from solver.cost.calibrate import fit_constants, with_constants
+from solver.calibration.fit import fit_constants, with_constants
+from solver.calibration.predict import predict
+from solver.calibration.rows import Run, SkipRow, run_of, with_stack
 from solver.cost.columns import FloatArray
-from solver.validation.predict import predict
-from solver.validation.rows import Run, SkipRow, run_of, with_stack
 
 INHERITED_TRUST = 0.5  # constants that a parent's rows fixed move half as freely as guessed ones
 OUTPUT = Path(__file__).resolve().parent.parent / "models" / "catalogue" / "stacks"

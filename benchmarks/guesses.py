@@ -24,18 +24,18 @@ from benchmarks import headline, scale
 from models.catalogue import entry_names, named_entry
 from models.plan import Configuration
 from models.request import PlanRequest
+from solver.bounds.screening import outlook
+from solver.configurations.enumerate import enumerate_space
+from solver.configurations.framework import within_framework
 from solver.context import Context, stack_for
 from solver.cost.columns import FloatArray
 from solver.evaluation.by_type import typed_placements
 from solver.evaluation.draft import draft
 from solver.evaluation.places import placements
 from solver.evaluation.scheduling import Schedulers
-from solver.frontier import Frontier
 from solver.objective import Goal
-from solver.search.errands import PATTERNS
-from solver.space.enumerate import enumerate_space
-from solver.space.framework import within_framework
-from solver.space.outlook import outlook
+from solver.search.frontier import Frontier
+from solver.search.tasks import PATTERNS
 
 FIRST = (1, 3, 10)
 NUM_PORTIONS = 4  # what a search prices first

@@ -18,11 +18,11 @@ from itertools import pairwise
 from models.outcome import Planned
 from models.plan import Plan
 from models.request import PlanRequest
+from solver.pipeline.problem import PipelineOrder, shape_of
+from solver.pipeline.simulate import parse_order, replay_shape
 from solver.planner import plan
 from solver.verify.case import Case
 from solver.verify.joint_replay import joint_replay, replay_case
-from solver.verify.pipeline_shape import PipelineOrder, shape_of
-from solver.verify.replay import parse_order, replay_shape
 
 SLACK = 1e-6
 

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.fit_stacks import fit_all
-from solver.validation.report import ErrorSummary
-from solver.validation.training import compare, packaged_stacks, validate_training
+from solver.calibration.report import ErrorSummary
+from solver.calibration.training import compare, packaged_stacks, validate_training
 
 Rows = Sequence[Mapping[str, str]]
 

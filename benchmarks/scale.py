@@ -21,8 +21,8 @@ from typing import Any
 
 import psutil
 
-from app.jobs.crew import GIB, hired, num_cores
 from app.jobs.processes import end, start
+from app.jobs.worker_pool import GIB, hired, num_cores
 from models.catalogue import named_entry
 from models.outcome import Planned
 from models.request import PlanRequest

@@ -16,12 +16,12 @@ import numpy as np
 
 from benchmarks.pipeline_cases import random_case, random_v_case
 from models.schedule import PipelineProblem, PipelineSchedule
-from solver.cpsat.solve import solve_pipeline
-from solver.schedules.dispatch import Policy, greedy_order
-from solver.schedules.portfolio import quick_schedule
-from solver.verify.pipeline_judge import check_schedule
-from solver.verify.pipeline_shape import shape_of
-from solver.verify.replay import replay_shape
+from solver.pipeline.generators.list_scheduler import Policy, greedy_order
+from solver.pipeline.judge import check_schedule
+from solver.pipeline.portfolio import quick_schedule
+from solver.pipeline.problem import shape_of
+from solver.pipeline.simulate import replay_shape
+from solver.pipeline.solve import solve_pipeline
 
 PEERS = ("one_f_one_b", "eager_one_f_one_b", "zb_h1", "zb_auto", "cross_greedy", "cross_greedy_sub")
 SIZES = {

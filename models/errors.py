@@ -6,7 +6,7 @@ PlannerError
 ├── InvalidRequest      a request that parses but cannot mean anything (dangling id, cyclic tree, contradiction)
 ├── UnknownName         a catalogue name that does not exist
 ├── LimitExceeded       more than this service accepts (states the limit and the value)
-└── TooFewRows, ContradictoryRows       measured runs that no profile can be fitted to (`solver/cost/calibrate.py`)
+└── TooFewRows, ContradictoryRows       measured runs that no profile can be fitted to (`solver/calibration/fit.py`)
 """
 
 from __future__ import annotations

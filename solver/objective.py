@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.request import Objective
+from solver.bounds.bounded import ROUNDING
+from solver.bounds.least_traffic import least_crossing_bytes
+from solver.configurations.enumerate import Space
 from solver.context import Context
 from solver.cost.columns import FloatArray
-from solver.space.bounded import ROUNDING
-from solver.space.enumerate import Space
-from solver.space.least_traffic import least_crossing_bytes
 
 SECONDS_PER_HOUR = 3600.0
 SHARPNESS = 16.0  # a guess 10 % below the target is met five times of six, one 10 % above once of six

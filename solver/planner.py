@@ -11,14 +11,14 @@ from collections.abc import Callable
 
 from models.outcome import Infeasible, NotFound, Outcome, Planned, Progress, Reason
 from models.request import PlanRequest
+from solver.configurations.enumerate import enumerate_space
+from solver.configurations.framework import framework_reasons, within_framework
 from solver.context import Context, stack_for
+from solver.explain.infeasible import memory_reason, memory_reasons, space_reasons, target_reasons
 from solver.lint import lint
-from solver.search.best_first import Search
-from solver.search.crew import Crew, NoCrew
+from solver.search.branch_and_bound import Search
 from solver.search.hooks import Hooks
-from solver.space.enumerate import enumerate_space
-from solver.space.feasible import memory_reason, memory_reasons, space_reasons, target_reasons
-from solver.space.framework import framework_reasons, within_framework
+from solver.search.worker_pool import Crew, NoCrew
 
 
 def validate(request: PlanRequest) -> tuple[Reason, ...]:

@@ -30,7 +30,7 @@ from app.jobs.access import Busy
 from app.storage.calibrations import CalibrationRow
 from models.base import MOST
 from models.stack import StackProfile
-from solver.validation.columns import COLUMNS, NEEDED
+from solver.calibration.columns import COLUMNS, NEEDED
 
 router = APIRouter(prefix="/v1/calibrations", tags=["calibrations"], route_class=StrictRoute)
 CalibrationId = Annotated[str, Path(pattern=r"^cal_[0-9a-f]{32}$", description="Name of the calibration.")]

@@ -11,7 +11,7 @@ from typing import Any
 from app.faults import Fault, Refused
 from models.catalogue import entry_names, named_entry
 from models.stack import StackProfile
-from solver.validation.calibration import calibrate_rows
+from solver.calibration.fit_rows import calibrate_rows
 
 
 def calibration(

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter
 
 from app.faults import Fault, Refused, from_planner_error
-from app.jobs.crew import Crew
 from app.jobs.processes import limit_memory, settle_in
+from app.jobs.worker_pool import Crew
 from models.errors import PlannerError
 from models.outcome import Outcome, Planned, Progress, Reason
 from models.plan import Plan

@@ -19,8 +19,8 @@ from multiprocessing.context import ForkServerProcess
 from typing import Literal
 
 from app.jobs.child import OUT_OF_MEMORY, Task, run_child
-from app.jobs.crew import Openings
 from app.jobs.processes import GONE, end, exit_status, kill, start
+from app.jobs.worker_pool import Openings
 from app.settings import Settings
 
 POLL_S = 0.05

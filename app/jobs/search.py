@@ -17,7 +17,7 @@ from opentelemetry import trace
 
 from app.jobs.child import Task
 from app.jobs.children import Ended, Limits, run_in_child
-from app.jobs.crew import crew_size
+from app.jobs.worker_pool import crew_size
 from app.settings import Settings
 from app.storage.plans import State, StopReason
 from app.storage.queue import Claim, PlanQueue

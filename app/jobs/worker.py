@@ -15,9 +15,9 @@ from contextlib import suppress
 import sqlalchemy as sa
 
 from app.jobs.processes import warm_up
-from app.jobs.rehearsal import rehearse
 from app.jobs.search import EndState, fault_text, headline, search
 from app.jobs.upkeep import Upkeep
+from app.jobs.warm_up import rehearse
 from app.settings import Settings
 from app.storage.lease import unknown
 from app.storage.plans import State

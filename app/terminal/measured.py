@@ -24,7 +24,7 @@ def validation_report(subject: str, rows: Sequence[Mapping[str, str]]) -> dict[s
         allowed = ", ".join(SUBJECTS)
         raise Refused((Fault("not-an-option", f"no measured subject is called {subject!r}", allowed=allowed,
                              remedy=f"Use one of {allowed}.", where="first argument"),))  # fmt: skip
-    module = importlib.import_module(f"solver.validation.{subject}")
+    module = importlib.import_module(f"solver.calibration.{subject}")
     validate: Callable[[Sequence[Mapping[str, str]]], Any] = getattr(module, f"validate_{subject}")
     try:
         report: dict[str, Any] = validate(rows).to_dict()

@@ -19,9 +19,9 @@ from app.documents import canonical
 from app.faults import Fault, Refused
 from app.jobs.child import OUTCOME, Task
 from app.jobs.children import Ended, Limits, run_in_child
-from app.jobs.crew import crew_size
-from app.jobs.rehearsal import rehearse
 from app.jobs.search import end_state_of, fault_of
+from app.jobs.warm_up import rehearse
+from app.jobs.worker_pool import crew_size
 from app.settings import Settings
 from app.terminal.progress import ProgressLine
 from models.outcome import Outcome

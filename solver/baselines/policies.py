@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from solver.configurations.enumerate import EVEN, Space
 from solver.context import Context
 from solver.cost.columns import FSDP, HSDP, RECOMPUTE_FULL, ZERO1
 from solver.evaluation.places import Pattern
 from solver.evaluation.scheduling import Scheduler, portfolio_timing
-from solver.space.enumerate import EVEN, Space
 
 Mask = npt.NDArray[np.bool_]
 ONE_WAY, V = 0, 2

@@ -17,6 +17,7 @@ from models.plan import Baseline, Configuration
 from models.request import PlanRequest
 from solver.baselines.policies import POLICIES, Policy
 from solver.clock import WORK_PER_DRAFT_S, WORK_PER_OPERATION_S, Clock, charge
+from solver.configurations.enumerate import Space
 from solver.context import Context
 from solver.cost.columns import FloatArray
 from solver.cost.data_parallel import crossing_bytes
@@ -25,7 +26,6 @@ from solver.evaluation.candidate import Candidate, configuration_of
 from solver.evaluation.draft import Draft, draft
 from solver.evaluation.places import Pattern, pure_placements
 from solver.evaluation.where import placement_of
-from solver.space.enumerate import Space
 
 NUM_TRIED, NUM_SHAPES, MOST_ROWS = 24, 200, 20_000
 PATIENCE = 15  # candidates without a draft, after which a policy that has had its share gives up

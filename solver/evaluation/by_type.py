@@ -1,7 +1,7 @@
 """Placements of configurations that share out layers by GPU type: which ranks are on which type, where, and how long.
 
-Owns the order of the types along the pipeline. Sharing out layers is `solver/space/by_type.py`, the patterns are
-`solver/placement/strategies.py`.
+Owns the order of the types along the pipeline. Sharing out layers is `solver/configurations/by_type.py`, the
+patterns are `solver/placement/strategies.py`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from itertools import combinations
 from typing import Literal
 
 from models.plan import Configuration
+from solver.configurations.by_type import TypeCost, shared_layers, type_costs
 from solver.context import Context
 from solver.evaluation.candidate import Candidate
 from solver.evaluation.crossings import nominal_prices
 from solver.evaluation.places import by_island, placement_problem, pooled, solve
 from solver.placement.problem import PlacementProblem, Prices, RouteCount
 from solver.placement.strategies import keep_ranks_whole, keep_segments_whole
-from solver.space.by_type import TypeCost, shared_layers, type_costs
 
 Routes = tuple[RouteCount, ...]
 TypedPattern = Literal["types", "types_in_parts", "types_in_regions", "ranks_whole"]

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.plan import Configuration, Degrees
+from solver.configurations.enumerate import FAMILY_CODES, LAYER_SPLIT_CODES, Space
+from solver.configurations.layers import layers_per_stage
+from solver.configurations.pricing import StageCosts
 from solver.context import Context
 from solver.cost.columns import RECOMPUTE_CODES, SHARDING_CODES, columns_of
 from solver.placement.fill import PooledRoute
-from solver.space.enumerate import FAMILY_CODES, LAYER_SPLIT_CODES, Space
-from solver.space.layers import layers_per_stage
-from solver.space.pricing import StageCosts
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,13 @@ from models.schedule import (
     minimum_budget_bytes,
 )
 from models.statements import EXCHANGE_LINK
+from solver.configurations.stages import PoolStages, pool_stages
 from solver.context import Context
 from solver.evaluation.candidate import Candidate
 from solver.evaluation.scheduling import Scheduler, Timing, sparing
 from solver.evaluation.ways import TimedWay, Way, better_way, least_end_s
+from solver.pipeline.bounds import lower_bound
 from solver.placement.fill import PooledRoute
-from solver.schedules.bounds import lower_bound
-from solver.space.stages import PoolStages, pool_stages
 from solver.transport.exchange import LEAST_GAIN, ExchangeCost, exchange_costs, exchanging_edges, run_exchanges
 from solver.transport.hops import HopDelay, queues_by_way, reserved_bytes_per_s, room_bytes_per_s, route_hops
 from solver.transport.message_paths import MessagePaths, split_paths

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Literal
 
 from models.plan import Configuration
+from solver.configurations.by_type import type_costs
 from solver.context import Context
 from solver.evaluation.candidate import Candidate, bundle_of
 from solver.evaluation.crossings import nominal_prices
@@ -23,7 +24,6 @@ from solver.placement.strategies import (
     spread_end_ranks,
 )
 from solver.placement.units import ancestors, groups_of
-from solver.space.by_type import type_costs
 
 Pattern = Literal["replicas_whole", "ranks_whole", "ranks_in_groups", "ranks_in_regions", "ranks_spread", "priced"]
 CLOSED: dict[Pattern, Callable[[PlacementProblem], tuple[RouteCount, ...] | None]] = {

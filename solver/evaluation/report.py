@@ -17,6 +17,8 @@ from solver.evaluation.draft import Draft
 from solver.evaluation.scheduling import Timing
 from solver.evaluation.ways import TimedWay
 from solver.evaluation.where import placement_of
+from solver.pipeline.problem import PipelineOrder
+from solver.pipeline.simulate import replay
 from solver.transport.choose import transport_choices
 from solver.transport.hops import HopDelay, queues_by_way
 from solver.transport.loads import cross_building_bytes, egress_usd, link_loads, shortage_warnings
@@ -25,8 +27,6 @@ from solver.transport.prices import link_prices
 from solver.transport.stated import exchange_rings, message_transports
 from solver.transport.turns import choices_between_places
 from solver.verify.joint_replay import joint_replay
-from solver.verify.pipeline_shape import PipelineOrder
-from solver.verify.replay import replay
 
 SECONDS_PER_HOUR = 3600.0
 UNJUDGED = Verdict(accepted=False, rules_checked=())

@@ -16,12 +16,12 @@ from models.schedule import PipelineProblem, PipelineSchedule
 from solver.clock import WORK_PER_OPERATION_S, Clock, charge
 from solver.context import Context
 from solver.cost.columns import FloatArray
-from solver.cpsat.solve import search_pipeline
-from solver.schedules.assemble import assemble
-from solver.schedules.bounds import lower_bound
-from solver.schedules.portfolio import TOLERANCE, Candidate, best_of, candidates
-from solver.verify.pipeline_shape import Ints, PipelineOrder, PipelineShape, ragged, shape_of
-from solver.verify.replay import PipelineReplay, channel_messages, replay_complete, replay_shape
+from solver.pipeline.assemble import assemble
+from solver.pipeline.bounds import lower_bound
+from solver.pipeline.portfolio import TOLERANCE, Candidate, best_of, candidates
+from solver.pipeline.problem import Ints, PipelineOrder, PipelineShape, ragged, shape_of
+from solver.pipeline.simulate import PipelineReplay, channel_messages, replay_complete, replay_shape
+from solver.pipeline.solve import search_pipeline
 
 ONE_WAY = ("one_f_one_b", "eager_one_f_one_b", "zb_h1", "greedy", "cross_greedy")
 CHUNKED = ("greedy", "interleaved", "flexible_limited", "cross_greedy")

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from models.schedule import PipelineProblem
 from solver.evaluation.scheduling import Scheduler, Timing
+from solver.pipeline.simulate import replay
 from solver.transport.hops import HopDelay, Sharing
 from solver.transport.turns import LEAST_GAIN
-from solver.verify.replay import replay
 
 
 @dataclass(frozen=True)

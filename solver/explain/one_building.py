@@ -17,8 +17,8 @@ from solver.evaluation.draft import Draft, draft
 from solver.evaluation.places import placements
 from solver.evaluation.scheduling import Scheduler, Timing, same_operations, taken_over
 from solver.evaluation.where import crossing_of
+from solver.pipeline.problem import shape_of
 from solver.placement.units import building_of
-from solver.verify.pipeline_shape import shape_of
 
 BUILDING = "all-in-one-building"
 SAME = 1e-9  # relative difference of two times that are taken to be equal

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from solver.pipeline.quantise import seconds_to_ticks
 from solver.placement.problem import PlacementProblem, Tier
-from solver.quantise import seconds_to_ticks
 
 TICK_S = 1e-6
 Entries = list[tuple[int, int]]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from solver.baselines.policies import POLICIES, Policy
 from solver.baselines.run import Tried
 from solver.evaluation.report import exceeds_traffic_limit
-from solver.frontier import Frontier
+from solver.search.frontier import Frontier
 from solver.search.pricing import Pricing
 
 TOO_MUCH_TRAFFIC = "its best plan sends more bytes between buildings than the request allows"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from solver.clock import Clock, charge
-from solver.frontier import PORTION, BoolArray, Frontier
+from solver.search.frontier import PORTION, BoolArray, Frontier
 from solver.search.phases import Phases
 
 WORK_PER_PRICED_ROW_S = 2e-5  # and per GPU type, for a clock that counts: about what it takes on a core of 2020

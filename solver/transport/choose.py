@@ -13,6 +13,7 @@ from itertools import pairwise
 from models.cluster import Pool
 from models.plan import Configuration
 from models.transport import Collective, TransportChoice
+from solver.configurations.stages import PoolStages
 from solver.context import Context
 from solver.cost.data_parallel import WEIGHT_BYTES
 from solver.cost.fabric import fabric_of, share_place
@@ -20,7 +21,6 @@ from solver.network.algorithms import Communicator
 from solver.network.collectives import Level
 from solver.network.topology import PathFacts
 from solver.placement.fill import PooledRoute
-from solver.space.stages import PoolStages
 from solver.transport.choices import choose_scale_up, choose_transport
 
 

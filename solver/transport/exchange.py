@@ -16,6 +16,7 @@ import numpy as np
 
 from models.plan import Configuration, StageExchange
 from models.transport import TransportChoice
+from solver.configurations.stages import PoolStages
 from solver.context import Context
 from solver.cost.columns import ZERO1, Columns, FloatArray, columns_of
 from solver.cost.data_parallel import crossing_bytes, step_traffic
@@ -23,7 +24,6 @@ from solver.cost.fabric import fabric_of
 from solver.network.connection import Wire, option_of, step_s
 from solver.network.split import AlikeSteps, Step, alike_steps
 from solver.placement.fill import PooledRoute
-from solver.space.stages import PoolStages
 from solver.transport.choose import exchange_choice
 from solver.transport.policy import POLICY
 from solver.transport.ring import Ring, ring_of, split_ring

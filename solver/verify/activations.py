@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from models.schedule import MAX_OPERATIONS, Operation, OperationKind, RankTimeline
-from solver.verify.pipeline_shape import Floats, Ints
+from solver.pipeline.problem import Floats, Ints
 
 SAME_INSTANT = 1e-9
 KINDS: tuple[OperationKind, ...] = ("F", "B", "W", "BW")

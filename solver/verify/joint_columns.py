@@ -12,8 +12,8 @@ import numpy as np
 
 from models.plan import RouteTimeline
 from models.schedule import PipelineHop, PipelineSchedule
-from solver.verify.pipeline_shape import NO_CHANNEL, Floats, Ints, PipelineOrder, PipelineShape, ragged, shape_of
-from solver.verify.replay import channel_messages, replay_shape
+from solver.pipeline.problem import NO_CHANNEL, Floats, Ints, PipelineOrder, PipelineShape, ragged, shape_of
+from solver.pipeline.simulate import channel_messages, replay_shape
 
 NOTHING = -1
 

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solver.verify.compiled import compiled
+from solver.compiled import compiled
+from solver.pipeline.problem import Floats, Ints
 from solver.verify.joint_columns import Network, Work
-from solver.verify.pipeline_shape import Floats, Ints
 
 SAME = 1e-12  # relative: ends closer together than this are one end
 LEAST_BYTES = 1e-9  # of a flow that has not ended by its rate: rounding must not end it early

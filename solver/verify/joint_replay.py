@@ -20,11 +20,11 @@ import numpy as np
 from models.plan import Plan, StageExchange
 from models.request import PlanRequest
 from models.schedule import PipelineHop
+from solver.pipeline.problem import Floats, Ints, ragged
 from solver.verify.joint_columns import Network, Work, route_columns, work_of
 from solver.verify.joint_kernel import joint_kernel
 from solver.verify.message_paths import edge_parts
 from solver.verify.network_facts import Boundary
-from solver.verify.pipeline_shape import Floats, Ints, ragged
 from solver.verify.reading import Reading
 from solver.verify.sendings import stated_hops
 

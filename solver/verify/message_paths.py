@@ -9,8 +9,8 @@ import numpy as np
 
 from models.transport import MessagePath
 from solver.network.topology import Topology
+from solver.pipeline.problem import Floats, Ints
 from solver.verify.network_facts import Boundary
-from solver.verify.pipeline_shape import Floats, Ints
 from solver.verify.reading import Reading
 
 Parts = tuple[tuple[tuple[int, ...], float], ...]

@@ -16,12 +16,12 @@ import numpy as np
 from models.plan import RouteTimeline
 from models.schedule import PipelineViolation
 from models.transport import MessagePath
+from solver.pipeline.judge import check_schedule
+from solver.pipeline.problem import Floats
 from solver.verify.activations import FORWARD, Timed, peak_activation_bytes, timed, timed_operations
 from solver.verify.derived import Derived
 from solver.verify.facts import Facts
 from solver.verify.network_facts import NetworkFacts
-from solver.verify.pipeline_judge import check_schedule
-from solver.verify.pipeline_shape import Floats
 
 Read = TypeVar("Read")
 # Start and end of every message, two columns, by kind and stage of the sender; B stands for BW as well.

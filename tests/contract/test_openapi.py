@@ -23,7 +23,7 @@ from app.settings import Settings
 from models.catalogue import named_entry
 from models.request import PlanRequest
 from models.schedule import PipelineProblem
-from solver.validation.calibration import calibrate_rows
+from solver.calibration.fit_rows import calibrate_rows
 
 COMMITTED = Path(__file__).parents[2] / "openapi.json"
 

@@ -10,7 +10,7 @@ import pytest
 
 from app.api.examples import MEASURED_RUNS_CSV
 from models.stack import StackProfile
-from solver.validation.columns import COLUMNS, NEEDED
+from solver.calibration.columns import COLUMNS, NEEDED
 from tests.docs.player import HOWTOS, blocks, play
 
 NAME = "fit-a-profile.md"

@@ -14,7 +14,7 @@ from models.cluster import Cluster, GpuType
 from models.request import PlanRequest
 from models.workload import Architecture
 from tests.pipelines import pipeline
-from tests.unit.solver.cpsat.test_families import feasible
+from tests.unit.solver.pipeline.test_cpsat_families import feasible
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS: dict[str, type[Frozen]] = {"Architecture": Architecture, "Cluster": Cluster, "GpuType": GpuType}

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from models.plan import Configuration
+from solver.configurations.enumerate import BY_GPU_TYPE, Space
 from solver.context import Context
 from solver.evaluation.by_type import typed_placements
 from solver.evaluation.candidate import Candidate, configuration_of
@@ -18,7 +19,6 @@ from solver.evaluation.places import by_island, placement_problem, placements, p
 from solver.evaluation.scheduling import portfolio_timing
 from solver.placement.problem import PlacementProblem, RouteCount
 from solver.placement.routes import merged
-from solver.space.enumerate import BY_GPU_TYPE, Space
 
 MOST_OPERATIONS = 1500  # forwards, input and weight gradients of one replica; larger ones take longer and say no more
 MOST_ANYWHERE = 2

@@ -10,15 +10,15 @@ import numpy as np
 from models.outcome import Infeasible, NotFound, Planned
 from models.plan import Plan, Proof
 from models.request import Objective
+from solver.bounds.relaxation import relaxed_bound_s, sharper_bound_s
+from solver.bounds.screening import outlook
+from solver.bounds.work import lower_bounds, speed_of_light_s
 from solver.context import Context
-from solver.evaluation.relaxation import relaxed_bound_s, sharper_bound_s
 from solver.evaluation.report import draft_cross_building_bytes, plan_of
 from solver.objective import Goal
 from solver.planner import validate
-from solver.search.answer import PROVEN
 from solver.search.incumbent import Incumbent
-from solver.space.bounds import lower_bounds, speed_of_light_s
-from solver.space.outlook import outlook
+from solver.search.result import PROVEN
 from solver.verify.judge import judge
 from tests.laws import hand
 from tests.laws.breach import CLOSE, SLACK, Breach, Law

@@ -8,9 +8,9 @@ from typing import Any
 from models.request import PlanRequest
 from models.stack import DIVISORS, SHARES_OF_A_WIRE, Constant, StackProfile
 from models.workload import GroupedQueryAttention
+from solver.configurations.enumerate import enumerate_space
+from solver.configurations.framework import framework_reasons, within_framework
 from solver.lint import lint
-from solver.space.enumerate import enumerate_space
-from solver.space.framework import framework_reasons, within_framework
 from tests.laws.clusters import cluster
 from tests.laws.dice import Dice
 from tests.laws.jobs import workload

@@ -19,13 +19,13 @@ from pydantic import ValidationError
 from models.outcome import Outcome, Planned, Progress
 from models.plan import Plan, Proof, Verdict
 from models.request import PlanRequest
+from solver.configurations.enumerate import Space, enumerate_space
+from solver.configurations.framework import framework_reasons, within_framework
 from solver.context import Context, stack_for
 from solver.evaluation.draft import Draft
 from solver.lint import lint
 from solver.planner import plan
 from solver.search.incumbent import Incumbent
-from solver.space.enumerate import Space, enumerate_space
-from solver.space.framework import framework_reasons, within_framework
 from tests.laws.dice import Dice
 from tests.laws.drafts import Drawn, random_drafts
 

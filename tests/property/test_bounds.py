@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.schedule import PipelineProblem
-from solver.schedules.bounds import makespan_bound, span_bound
-from solver.verify.pipeline_shape import Ints, PipelineOrder, PipelineShape, shape_of
-from solver.verify.replay import BrokenOrderError, channel_messages, peak_memory_bytes, replay_shape
+from solver.pipeline.bounds import makespan_bound, span_bound
+from solver.pipeline.problem import Ints, PipelineOrder, PipelineShape, shape_of
+from solver.pipeline.simulate import BrokenOrderError, channel_messages, peak_memory_bytes, replay_shape
 from tests.pipelines import cut
 
 

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.schedule import Operation, PipelineProblem
-from solver.cpsat.solve import solve_pipeline
-from solver.schedules.bounds import lower_bound
-from solver.schedules.dispatch import Policy, greedy_order, with_messages
-from solver.schedules.portfolio import quick_schedule
-from solver.schedules.registry import GENERATORS
-from solver.verify.pipeline_judge import check_schedule
-from solver.verify.pipeline_shape import shape_of
-from solver.verify.replay import replay, replay_shape
+from solver.pipeline.bounds import lower_bound
+from solver.pipeline.generators.list_scheduler import Policy, greedy_order, with_messages
+from solver.pipeline.generators.registry import GENERATORS
+from solver.pipeline.judge import check_schedule
+from solver.pipeline.portfolio import quick_schedule
+from solver.pipeline.problem import shape_of
+from solver.pipeline.simulate import replay, replay_shape
+from solver.pipeline.solve import solve_pipeline
 from tests.pipelines import problems
 from tests.property.pipeline_reference import Op, reference_greedy, reference_replay
 

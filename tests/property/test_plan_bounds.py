@@ -11,18 +11,18 @@ import pytest
 
 from models.plan import Configuration
 from models.request import PlanRequest
+from solver.bounds.relaxation import relaxed_bound_s, sharper_bound_s
+from solver.bounds.screening import outlook
+from solver.bounds.work import lower_bounds
+from solver.configurations.enumerate import EVEN, enumerate_space
 from solver.context import Context
 from solver.evaluation.candidate import Candidate, configuration_of
 from solver.evaluation.crossings import nominal_prices
 from solver.evaluation.draft import draft
 from solver.evaluation.places import placement_problem, placements, pooled
-from solver.evaluation.relaxation import relaxed_bound_s, sharper_bound_s
 from solver.evaluation.scheduling import portfolio_timing
 from solver.placement.problem import RouteCount
 from solver.placement.routes import merged
-from solver.space.bounds import lower_bounds
-from solver.space.enumerate import EVEN, enumerate_space
-from solver.space.outlook import outlook
 from tests.build_job import ARCHITECTURE, context_of
 
 SLACK = 1 + 1e-9

@@ -14,25 +14,25 @@ import pytest
 
 from models.plan import Configuration
 from models.request import Objective
+from solver.bounds.least_traffic import least_crossing_bytes
+from solver.bounds.relaxation import relaxed_bound_s, sharper_bound_s
+from solver.bounds.screening import outlook
+from solver.bounds.stage_partition import line_bound_s
+from solver.bounds.work import lower_bounds
+from solver.configurations.enumerate import enumerate_space
+from solver.configurations.framework import framework_reasons, within_framework
 from solver.context import Context
 from solver.evaluation.by_type import typed_placements
 from solver.evaluation.candidate import Candidate, configuration_of
 from solver.evaluation.crossings import nominal_prices
 from solver.evaluation.draft import Draft, draft
 from solver.evaluation.places import by_island, placement_problem, placements, pooled
-from solver.evaluation.relaxation import relaxed_bound_s, sharper_bound_s
 from solver.evaluation.report import draft_cross_building_bytes, extra_usd
 from solver.evaluation.scheduling import portfolio_timing
 from solver.lint import lint
 from solver.objective import Goal
 from solver.placement.problem import RouteCount
 from solver.placement.routes import merged
-from solver.space.bounds import lower_bounds
-from solver.space.enumerate import enumerate_space
-from solver.space.framework import framework_reasons, within_framework
-from solver.space.least_traffic import least_crossing_bytes
-from solver.space.line import line_bound_s
-from solver.space.outlook import outlook
 from tests.build_job import context_of
 from tests.property.random_requests import random_request
 from tests.property.test_unequal_bounds import any_share

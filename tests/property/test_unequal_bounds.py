@@ -9,6 +9,10 @@ import pytest
 
 from models.plan import Configuration
 from models.request import PlanRequest
+from solver.bounds.screening import outlook
+from solver.bounds.stage_partition import line_bound_s
+from solver.bounds.work import lower_bounds
+from solver.configurations.enumerate import BY_GPU_TYPE, enumerate_space
 from solver.context import Context
 from solver.evaluation.by_type import typed_placements
 from solver.evaluation.candidate import Candidate, configuration_of
@@ -16,10 +20,6 @@ from solver.evaluation.crossings import nominal_prices
 from solver.evaluation.places import placement_problem, pooled
 from solver.placement.problem import RouteCount
 from solver.placement.routes import merged
-from solver.space.bounds import lower_bounds
-from solver.space.enumerate import BY_GPU_TYPE, enumerate_space
-from solver.space.line import line_bound_s
-from solver.space.outlook import outlook
 from tests.build_job import ARCHITECTURE, context_of
 from tests.property import test_plan_bounds
 from tests.property.test_plan_bounds import HEADROOM, SHORT, SLACK, campus, hosts, timed_s

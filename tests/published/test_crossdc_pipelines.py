@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 
 from models.schedule import PipelineProblem, PipelineSchedule
-from solver.schedules.portfolio import quick_schedule
-from solver.validation.pipeline import PipelineReport, validate_pipeline
+from solver.calibration.pipeline import PipelineReport, validate_pipeline
+from solver.pipeline.portfolio import quick_schedule
 
 MEASURED = [
     (0.0, 0.0, {"1F1B": 0.151, "ZBH1": 0.133, "ZBV": 0.118, "CrossUDSub": 0.137}),

@@ -14,8 +14,8 @@ import pytest
 from models.outcome import Planned
 from models.plan import Plan
 from models.schedule import PipelineHop, PipelineProblem, PipelineRank, PipelineStage
+from solver.pipeline.portfolio import quick_schedule
 from solver.planner import plan
-from solver.schedules.portfolio import quick_schedule
 from tests.build_job import ARCHITECTURE, job
 
 GAP = 0.02

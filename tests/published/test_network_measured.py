@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from solver.validation.network import validate_network
-from solver.validation.report import ValidationReport
+from solver.calibration.network import validate_network
+from solver.calibration.report import ValidationReport
 
 DATA = Path(__file__).parent / "data" / "measured_network.csv"
 

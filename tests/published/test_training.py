@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from solver.validation.training import (
+from solver.calibration.training import (
     accuracy_tables,
     compare,
     cross_cut,

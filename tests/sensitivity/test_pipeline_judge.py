@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from models.schedule import PipelineProblem, PipelineSchedule
-from solver.schedules.portfolio import quick_schedule
-from solver.verify.pipeline_judge import check_schedule
+from solver.pipeline.judge import check_schedule
+from solver.pipeline.portfolio import quick_schedule
 from tests.pipelines import budget, cut, pipeline
 
 STAGE = {

@@ -7,10 +7,10 @@ in units of a forward; the buildings are `delay` apart, and a message takes thei
 from __future__ import annotations
 
 from models.schedule import PipelineProblem, PipelineSchedule, layout_placement
-from solver.cpsat.solve import solve_pipeline
-from solver.schedules.assemble import assemble
-from solver.schedules.registry import GENERATORS
-from solver.verify.pipeline_shape import shape_of
+from solver.pipeline.assemble import assemble
+from solver.pipeline.generators.registry import GENERATORS
+from solver.pipeline.problem import shape_of
+from solver.pipeline.solve import solve_pipeline
 
 DELAYS = (0.0, 2.0, 4.0)
 OURS = "ours"

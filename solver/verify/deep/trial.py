@@ -27,11 +27,11 @@ from models.transport import (
 )
 from solver.network.technology import CHUNK_BYTES, OUTSTANDING, QUEUE_PAIRS
 from solver.network.topology import PathFacts
+from solver.pipeline.problem import Floats, Ints, PipelineOrder, PipelineShape, shape_of
+from solver.pipeline.simulate import channel_messages, replay_shape
 from solver.verify.case import Case
 from solver.verify.exchange_ways import ExchangeWays
 from solver.verify.network_facts import Boundary
-from solver.verify.pipeline_shape import Floats, Ints, PipelineOrder, PipelineShape, shape_of
-from solver.verify.replay import channel_messages, replay_shape
 from solver.verify.rules.message_times import unoffered
 
 FUSED = 2  # kinds of operation: F and BW

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from models.transport import Dimension, ExchangeRing
+from solver.pipeline.problem import Floats
 from solver.verify.case import Case, Finding, Rule, differs
 from solver.verify.joint_replay import reserved_bytes_per_s
-from solver.verify.pipeline_shape import Floats
 from solver.verify.rules.message_times import unoffered
 from solver.verify.rules.paths import path_faults
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from models.catalogue import named_entry
 from models.cluster import GpuType
 from models.workload import Architecture, Workload
+from solver.calibration.training import packaged_stacks
 from solver.cost.columns import columns_from
 from solver.cost.estimate import iteration_estimate
 from solver.cost.fabric import fabric_from
 from solver.cost.job import job_of
-from solver.validation.training import packaged_stacks
 
 FROZEN = Path(__file__).parent / "frozen.json"
 GPU_OF = (("A100", "A100-SXM-80G"), ("GH200", "GH200-96G"), ("H100", "H100-SXM-80G"), ("B200", "B200-SXM"))

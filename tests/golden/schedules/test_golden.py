@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from solver.schedules.portfolio import quick_schedule
-from solver.schedules.registry import GENERATORS
-from solver.verify.pipeline_shape import shape_of
+from solver.pipeline.generators.registry import GENERATORS
+from solver.pipeline.portfolio import quick_schedule
+from solver.pipeline.problem import shape_of
 from tests.pipelines import cut, pipeline
 
 CASES = Path(__file__).parent / "cases"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from models.request import PlanRequest
-from solver.space.bounds import lower_bounds
-from solver.space.enumerate import enumerate_space
+from solver.bounds.work import lower_bounds
+from solver.configurations.enumerate import enumerate_space
 from tests.build_job import FIXED, context_of, job
 
 

@@ -13,6 +13,8 @@ from models.catalogue import entry_names
 from models.outcome import Infeasible, Planned
 from models.plan import Plan
 from models.request import PlanRequest
+from solver.bounds.least_traffic import least_crossing_bytes
+from solver.configurations.enumerate import enumerate_space
 from solver.context import Context
 from solver.evaluation.candidate import configuration_of
 from solver.evaluation.draft import draft
@@ -20,8 +22,6 @@ from solver.evaluation.places import placements
 from solver.evaluation.report import draft_cross_building_bytes
 from solver.evaluation.scheduling import portfolio_timing
 from solver.planner import plan, validate
-from solver.space.enumerate import enumerate_space
-from solver.space.least_traffic import least_crossing_bytes
 from solver.verify.judge import judge
 from tests.build_job import FIXED, context_of, job
 

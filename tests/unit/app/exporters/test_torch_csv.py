@@ -10,7 +10,7 @@ import pytest
 from app.exporters.torch_schedule_csv import compute_and_comms, compute_only
 from app.faults import Refused
 from models.schedule import PipelineProblem, PipelineSchedule
-from solver.schedules.portfolio import quick_schedule
+from solver.pipeline.portfolio import quick_schedule
 from tests.pipelines import cut, pipeline
 from tests.unit.app.fake_solver import SCHEDULE
 

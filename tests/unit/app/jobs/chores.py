@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from models.outcome import NotFound, Outcome, Progress
 from models.request import PlanRequest
-from solver.search.crew import Crew, News
+from solver.search.worker_pool import Crew, News
 
 
 @dataclass(frozen=True)

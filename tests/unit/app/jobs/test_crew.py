@@ -18,7 +18,7 @@ import pytest
 
 from app.jobs.child import Task
 from app.jobs.children import Limits, run_in_child
-from app.jobs.crew import NUM_SPARES, Crew, Openings, crew_size, hired, num_cores
+from app.jobs.worker_pool import NUM_SPARES, Crew, Openings, crew_size, hired, num_cores
 from tests.unit.app.jobs.chores import Brief, Chore, hand_all
 from tests.unit.app.service_fixture import request_for
 
@@ -162,7 +162,7 @@ def test_nobody_outlives_a_parent_that_is_killed() -> None:
 
 SCRIPT = """
 import pickle
-from app.jobs.crew import hired
+from app.jobs.worker_pool import hired
 from tests.unit.app.jobs.chores import Brief, Chore, hand_all
 print("started", flush=True)
 with hired(2) as crew:

@@ -6,10 +6,10 @@ import pytest
 
 from models.request import PlanRequest
 from solver.baselines.run import Effort, Tried, try_policies
+from solver.configurations.enumerate import enumerate_space
 from solver.context import Context
-from solver.frontier import Frontier
 from solver.objective import Goal
-from solver.space.enumerate import enumerate_space
+from solver.search.frontier import Frontier
 from tests.build_job import context_of, job
 
 ALLOWED = {"tp": [4], "cp": [1], "pp": [4], "micro_batch_sequences": [1], "recompute": ["none"]}

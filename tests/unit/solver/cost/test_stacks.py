@@ -3,8 +3,8 @@
 import pytest
 
 from models.stack import Constant, StackProfile
-from solver.cost.calibrate import BOUNDS
-from solver.validation.training import packaged_stacks
+from solver.calibration.fit import BOUNDS
+from solver.calibration.training import packaged_stacks
 
 STACKS = packaged_stacks()
 

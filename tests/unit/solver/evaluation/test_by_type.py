@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from models.request import PlanRequest
+from solver.configurations.enumerate import BY_GPU_TYPE, enumerate_space
 from solver.context import Context
 from solver.evaluation.by_type import TypedPattern, typed_placements
 from solver.evaluation.candidate import Candidate, configuration_of
-from solver.space.enumerate import BY_GPU_TYPE, enumerate_space
 from tests.build_job import context_of, job
 
 HOSTS = (4, 4, 2, 2, 2, 2, 6, 2)

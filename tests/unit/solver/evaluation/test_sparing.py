@@ -8,7 +8,7 @@ import numpy as np
 
 from models.schedule import PipelineProblem
 from solver.evaluation.scheduling import Timing, portfolio_timing, sparing
-from solver.verify.replay import replay
+from solver.pipeline.simulate import replay
 from tests.pipelines import budget, cut, pipeline
 
 

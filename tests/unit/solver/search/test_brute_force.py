@@ -11,6 +11,7 @@ import pytest
 from models.outcome import Planned
 from models.plan import Configuration
 from models.request import PlanRequest
+from solver.configurations.enumerate import enumerate_space
 from solver.context import Context
 from solver.evaluation.candidate import Candidate, configuration_of
 from solver.evaluation.crossings import nominal_prices
@@ -20,7 +21,6 @@ from solver.evaluation.scheduling import portfolio_timing
 from solver.placement.problem import RouteCount
 from solver.placement.routes import merged
 from solver.planner import plan
-from solver.space.enumerate import enumerate_space
 from tests.build_job import ARCHITECTURE, context_of, job
 
 SMALL: dict[str, Any] = {

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-import solver.frontier
+import solver.search.frontier
 from models.outcome import Outcome, Planned
 from solver.baselines.policies import POLICIES
+from solver.configurations.enumerate import enumerate_space
 from solver.cost.columns import FSDP
-from solver.frontier import Frontier
 from solver.objective import Goal
 from solver.planner import plan
 from solver.search.comparison import Comparison
+from solver.search.frontier import Frontier
 from solver.search.hooks import Hooks
 from solver.search.phases import Phases
 from solver.search.pricing import Pricing
-from solver.space.enumerate import enumerate_space
 from tests.build_job import context_of, job
 
 
@@ -27,14 +27,14 @@ class SlowMachine:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, row_s: float) -> None:
         self.now_s, self.portions = 0.0, list[int]()
-        priced = solver.frontier.lower_bounds
+        priced = solver.search.frontier.lower_bounds
 
         def slow(context: Any, space: Any) -> Any:
             self.now_s += row_s * len(space)
             self.portions.append(len(space))
             return priced(context, space)
 
-        monkeypatch.setattr(solver.frontier, "lower_bounds", slow)
+        monkeypatch.setattr(solver.search.frontier, "lower_bounds", slow)
 
     def __call__(self) -> float:
         self.now_s += 0.005
@@ -67,7 +67,7 @@ def test_the_pace_so_far_says_how_many_configurations_are_priced(monkeypatch: py
     frontier = Frontier(context, enumerate_space(context.request), Goal.of(context))
     pricing = Pricing(frontier, Phases(hooks(machine), 100.0))
     first = pricing.load(float("inf"), planned=True, until_s=100.0)
-    assert 0 < first <= solver.frontier.FIRST_PORTION, "two ways of choosing may choose the same"
+    assert 0 < first <= solver.search.frontier.FIRST_PORTION, "two ways of choosing may choose the same"
     assert pricing.portion(100.0) == pytest.approx(2.0 / 1e-3, rel=0.05), "2 % of the limit"
     assert pricing.portion(machine.now_s + 1.0) == pytest.approx(1.0 / 1e-3, rel=0.05), "what is left"
     assert pricing.portion(machine.now_s + 0.01) == 0

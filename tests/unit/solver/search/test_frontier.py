@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import solver.frontier
+import solver.search.frontier
+from solver.configurations.enumerate import enumerate_space
 from solver.cost.columns import FSDP
-from solver.frontier import Frontier
 from solver.objective import Goal
-from solver.space.enumerate import enumerate_space
+from solver.search.frontier import Frontier
 from tests.build_job import context_of, job
 
 
 @pytest.fixture
 def frontier(monkeypatch: pytest.MonkeyPatch) -> Frontier:
     """Nothing priced yet; portions of a hundred configurations."""
-    monkeypatch.setattr(solver.frontier, "FIRST_PORTION", 100)
-    monkeypatch.setattr(solver.frontier, "PORTION", 100)
+    monkeypatch.setattr(solver.search.frontier, "FIRST_PORTION", 100)
+    monkeypatch.setattr(solver.search.frontier, "PORTION", 100)
     context = context_of(job(allowed={}))
     return Frontier(context, enumerate_space(context.request), Goal.of(context))
 

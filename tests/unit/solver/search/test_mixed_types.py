@@ -10,8 +10,8 @@ import pytest
 from models.outcome import Planned
 from models.plan import Plan
 from models.request import PlanRequest
+from solver.configurations.enumerate import BY_GPU_TYPE, enumerate_space
 from solver.planner import plan, validate
-from solver.space.enumerate import BY_GPU_TYPE, enumerate_space
 from solver.verify.judge import judge
 from tests.build_job import job
 

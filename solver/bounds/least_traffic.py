@@ -1,0 +1,78 @@
+"""The fewest bytes that any plan of a configuration sends between buildings.
+
+Owns that bound, from the parameters and messages that the cost model prices. Never sees a placement or a path.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from solver.configurations.enumerate import BY_GPU_TYPE, Space
+from solver.configurations.pricing import Shares, StageCosts, kinds, rank_cost
+from solver.context import Context
+from solver.cost.columns import FloatArray
+from solver.cost.data_parallel import crossing_bytes
+from solver.cost.stage import StageCost
+from solver.placement.units import ancestors
+
+BLOCK = 1 << 15  # rows that are priced together
+
+
+def least_crossing_bytes(context: Context, space: Space) -> FloatArray:
+    """Bytes that every plan of a configuration sends between buildings at least; none where one building holds it.
+
+    Beyond the largest building there are three cases. No replica spans buildings: every stage's gradients cross, from
+    one building at least to another and back. The replicas of every rank share a building: every replica's activations
+    cross some boundary once per micro-batch, and their gradients come back. Else one replica's do, and some rank's
+    gradients. More buildings and longer paths only add to it.
+    """
+    least = np.zeros(len(space))
+    crossing = np.flatnonzero(space.columns.num_gpus > context.largest_building_gpus)
+    for rows in np.array_split(crossing, -(-len(crossing) // BLOCK)) if len(crossing) else ():
+        least[rows] = _crossing_bytes(context, space.take(rows))
+    return least
+
+
+def _crossing_bytes(context: Context, space: Space) -> FloatArray:
+    columns = space.columns
+    price = StageCosts(context, next(iter(context.machines.values())), columns)
+    whole = price.of(*kinds(context, 0, context.job.num_layers), embedding=1.0, logits=1.0)
+    ways = _ways_counted(context)
+    there_and_back = ways * columns.num_microbatches * whole.boundary_bytes
+    all_exchange, one_exchange = (
+        ways * crossing_bytes(size, columns, 2, gradient_bytes=context.job.optimizer.gradient_bytes_per_parameter)
+        for size in (_of_group(whole, price), _lightest_rank_parameters(price, space))
+    )
+    split = np.where(columns.pp > 1, columns.dp * there_and_back, np.inf)
+    together = np.where(columns.dp > 1, all_exchange, np.inf)
+    mixed = np.where((columns.pp > 1) & (columns.dp > 1), there_and_back + one_exchange, np.inf)
+    least: FloatArray = np.minimum.reduce([split, together, mixed])
+    return np.where(np.isfinite(least), least, 0.0)
+
+
+def _ways_counted(context: Context) -> float:
+    """Of a way there and one back, those that count as traffic between buildings.
+
+    What comes down an uplink was counted where it left another building; GPUs right above a building leave none.
+    """
+    buildings = {unit.building for unit in context.units}
+    cluster = context.request.cluster
+    return 1.0 if any(buildings & set(ancestors(cluster, one)[1:]) for one in buildings) else 2.0
+
+
+def _of_group(cost: StageCost, price: StageCosts) -> FloatArray:
+    """Parameters on all GPUs of a stage group, from those on one."""
+    columns = price.columns
+    return (cost.parameters + cost.expert_parameters * columns.ep) * columns.tp
+
+
+def _lightest_rank_parameters(price: StageCosts, space: Space) -> FloatArray:
+    """Parameters of the pipeline rank that has fewest; by GPU type every stage has a layer, and maybe no more."""
+    job, columns = price.context.job, price.columns
+    per_layer = [(job.num_dense_layers, price.of(1, 0)), (job.num_moe_layers, price.of(0, 1))]
+    layer = np.minimum.reduce([_of_group(one, price) for count, one in per_layer if count])
+    shares = Shares.of(price, space.family)
+    ends = [_of_group(rank_cost(price, shares, rank), price) for rank in (np.zeros_like(columns.pp), columns.pp - 1)]
+    inner = np.where(columns.pp > 2, shares.inner_ranks()[0] * layer, np.inf)
+    even: FloatArray = np.minimum.reduce([inner, *ends])
+    return np.where(space.layer_split == BY_GPU_TYPE, columns.vpp * layer, even)

@@ -1,0 +1,189 @@
+"""What every configuration of a space takes at least and probably, from one layer's cost per distinct shape of layer.
+
+Owns a bound and a guess for millions of rows at once: layers cost the same under equal tp, cp, ep, micro-batch and
+recomputation, of which there are few. The bound holds however layers are split over ranks and GPU types; the guess
+orders and proves nothing. `bounds.py` is sharper and dearer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from solver.configurations.distinct import distinct_rows
+from solver.configurations.enumerate import BY_GPU_TYPE, Space
+from solver.configurations.pricing import StageCosts, kinds
+from solver.context import Context
+from solver.cost.collectives import exposed_s
+from solver.cost.columns import FSDP, ZERO1, Columns, FloatArray, IntArray
+from solver.cost.data_parallel import WEIGHT_BYTES, layer_traffic
+from solver.cost.memory import peak_activations
+from solver.cost.stage import StageCost
+from solver.estimates.iteration import CRAMPED, crossed_s
+
+HOPELESS = 100.0  # not even one micro-batch fits, as far as this rough look can tell
+BLOCK = 1 << 15
+DISTINCT = ("tp", "cp", "ep", "micro_batch", "recompute")
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """Per configuration: seconds that no plan goes below, and seconds that a usual plan may take."""
+
+    bound_s: FloatArray
+    guess_s: FloatArray
+
+
+def outlook(context: Context, space: Space, *, late: Callable[[], bool] = lambda: False) -> Outlook:
+    """T >= dp m sum_k n_k u_k / sum_t r_t groups_t, r_t = max_k u_k / s_kt, for any worth u_k >= 0 of a part k.
+
+    s_kt is the time that the cost model gives part k (a layer of either kind, the embedding, the logits) on type t,
+    n_k how many of them the model has.
+
+    Proof. dp m micro-batches run every part once on some stage group. A group of type t that works T seconds gets parts
+    worth r_t T done at most; sharding only adds to these times. No set of GPUs does more than the best ones. Two worths
+    are tried: the times on the first type, and with it r_t that of the part which takes most (`_even_worth`).
+
+    Once it is `late`, all other rows have their bound alone and wait behind those that were looked at. Those are every
+    so many-th row, so that they stand for all.
+    """
+    distinct, row_of = _distinct(space.columns)
+    prices = [StageCosts(context, machine, distinct) for machine in context.machines.values()]
+    found = Outlook(np.zeros(len(space)), np.zeros(len(space)))
+    num_blocks = -(-len(space) // BLOCK)
+    for block in range(num_blocks):
+        rows = np.arange(block, len(space), num_blocks)
+        part = _block(context, space.take(rows), prices, row_of[rows], guessed=not block or not late())
+        found.bound_s[rows], found.guess_s[rows] = part.bound_s, part.guess_s
+    return found
+
+
+def _block(context: Context, space: Space, prices: list[StageCosts], row_of: IntArray, *, guessed: bool) -> Outlook:
+    """Some rows, few enough that the processor's caches hold them."""
+    whole = prices[0].of(*kinds(context, 0, context.job.num_layers), embedding=1.0, logits=1.0)
+    columns = space.columns
+    limits = [context.memory_limit_bytes(price.machine.gpu) for price in prices]
+    room = [price.machine.num_gpus for price in prices]
+    times_s = [np.stack([unit.total_s for unit in price.units]) for price in prices]
+    num_gpu_batches = (columns.dp * columns.num_microbatches * columns.tp * columns.cp).astype(np.float64)
+    rate, slowest, limit = _best_gpus(columns, [one[row_of] for one in _ratios(times_s[0], times_s)], room, limits)
+    bound_s: FloatArray = num_gpu_batches * whole.total_s[row_of] / rate
+    if len(prices) > 1:
+        worth = _even_worth(_num_parts(context), times_s)
+        even_rate = _best_gpus(columns, [one[row_of] for one in _ratios(worth, times_s)], room, limits)[0]
+        work = (_num_parts(context)[:, None] * worth).sum(axis=0)
+        bound_s = np.maximum(bound_s, num_gpu_batches * work[row_of] / even_rate)
+    if not guessed:
+        return Outlook(bound_s, HOPELESS * bound_s)
+    by_type = space.layer_split == BY_GPU_TYPE
+    pace = np.where(by_type, 1.0, rate / (slowest * columns.num_gpus))
+    limit = np.where(by_type, max(limits), limit)
+    taken = _taken(whole, row_of)
+    guess_s = bound_s * pace * _fill(columns) * _tightness(prices[0], space, row_of, limit)
+    guess_s = guess_s * _gathering(prices[0], columns, taken)
+    return Outlook(bound_s, crossed_s(context, space, taken, inside_s=guess_s))
+
+
+def _distinct(columns: Columns) -> tuple[Columns, IntArray]:
+    """One row per combination of what the cost of a layer depends on, and which of them every row has."""
+    first, row_of = distinct_rows(columns, DISTINCT)
+    one, rows = np.ones(len(first), dtype=np.int64), columns.take(first)
+    alike = dict.fromkeys(("pp", "dp", "vpp", "num_microbatches", "shard_group"), one)
+    return Columns(**{name: getattr(rows, name) for name in DISTINCT}, **alike, sharding=one * ZERO1), row_of
+
+
+def _taken(cost: StageCost, rows: IntArray) -> StageCost:
+    return StageCost(**{one.name: getattr(cost, one.name)[rows] for one in fields(StageCost)})
+
+
+def _num_parts(context: Context) -> FloatArray:
+    """Dense layers, MoE layers, embeddings and logits of the model, in the order of `StageCosts.units`."""
+    job = context.job
+    moe_rides = job.architecture.is_moe_layer(job.num_layers - 1)
+    dense, moe = job.num_dense_layers, job.num_moe_layers
+    riding = job.num_mtp_layers
+    return np.array([dense + riding * (not moe_rides), moe + riding * moe_rides, 1.0, 1.0 + riding])
+
+
+def _ratios(worth: FloatArray, times_s: list[FloatArray]) -> list[FloatArray]:
+    """Worth of what each type does in a second, at best over the parts of the model."""
+    found = []
+    for own_s in times_s:
+        quotient = np.full_like(own_s, np.inf)
+        np.divide(worth, own_s, out=quotient, where=own_s > 0)
+        found.append(np.where(worth > 0, quotient, 0.0).max(axis=0))
+    return found
+
+
+def _even_worth(num_parts: FloatArray, times_s: list[FloatArray]) -> FloatArray:
+    """The most that the parts may be worth where every type earns as much by any as by the one that takes most.
+
+    u_k = min_t s_kt s_h0 / s_ht for the part h with the largest n_h s_h0.
+    """
+    heaviest = np.argmax(num_parts[:, None] * times_s[0], axis=0)[None, :]
+    own_s = [np.take_along_axis(one, heaviest, axis=0) for one in times_s]
+    worth: FloatArray = np.minimum.reduce([one * (own_s[0] / own) for one, own in zip(times_s, own_s, strict=True)])
+    return np.where(num_parts[:, None] > 0, worth, 0.0)
+
+
+def _best_gpus(
+    columns: Columns, ratios: list[FloatArray], rooms: list[int], limits: list[float]
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Of the best GPUs that a configuration may use: the sum of their ratios, the least one, and the least memory."""
+    ratio, room, memory = np.stack(ratios), np.array(rooms, dtype=np.float64), np.array(limits)
+    best_first = np.argsort(-ratio, axis=0, kind="stable")
+    left, rate = columns.num_gpus.astype(np.float64), np.zeros(len(columns))
+    slowest, least = np.full(len(columns), np.inf), np.full(len(columns), np.inf)
+    for place, kind in enumerate(best_first):
+        taken = left if place == len(rooms) - 1 else np.minimum(left, room[kind])
+        own = ratio[kind, np.arange(len(columns))]
+        slowest = np.where(taken > 0, np.minimum(slowest, own), slowest)
+        least = np.where(taken > 0, np.minimum(least, memory[kind]), least)
+        rate, left = rate + taken * own, left - taken
+    return rate, slowest, least
+
+
+def _fill(columns: Columns) -> FloatArray:
+    """What filling and draining the pipeline adds: (p - 1) / (m v) of the work."""
+    added: FloatArray = 1.0 + (columns.pp - 1) / (columns.num_microbatches * columns.vpp)
+    return added
+
+
+def _gathering(price: StageCosts, columns: Columns, whole: StageCost) -> FloatArray:
+    """What FSDP adds where the layers' own work does not hide it, all layers at once."""
+    added: FloatArray = np.ones(len(columns))
+    sharded = np.flatnonzero(columns.sharding >= FSDP)
+    if not len(sharded):
+        return added
+    some, stack = _taken(whole, sharded), price.context.stack
+    traffic = layer_traffic(
+        some.parameters,
+        some.expert_parameters,
+        columns.take(sharded),
+        price.machine.fabric,
+        stack,
+        gradient_bytes=price.context.job.optimizer.gradient_bytes_per_parameter,
+    )
+    overlap = stack.data_parallel_overlap.value
+    forward_s = exposed_s(traffic.gather_s, some.forward_s, overlap)
+    backward_s = exposed_s(traffic.gather_s + traffic.scatter_s, some.total_s - some.forward_s, overlap)
+    added[sharded] += (forward_s + backward_s) / some.total_s
+    return added
+
+
+def _tightness(price: StageCosts, space: Space, row_of: IntArray, limit: FloatArray) -> FloatArray:
+    """1 where a usual schedule fits into this memory, more where only fewer micro-batches do or none."""
+    columns, context, job = space.columns, price.context, price.context.job
+    layers = price.of(*kinds(context, 0, job.num_layers))
+    shards = np.where(columns.sharding >= FSDP, columns.shard_group * columns.cp, 1)
+    dense, experts = layers.parameters[row_of], layers.expert_parameters[row_of]
+    fixed = (WEIGHT_BYTES + job.optimizer.gradient_bytes_per_parameter) * (dense + experts) / shards
+    copies = columns.shard_group * columns.cp
+    state = job.optimizer.state_bytes_per_parameter * (dense / copies + experts / np.maximum(copies / columns.ep, 1.0))
+    held = layers.activation_bytes[row_of] / columns.pp
+    room = limit - context.stack.framework_bytes.value - (fixed + state) / columns.pp
+    most = np.where(peak_activations(columns, 0) * held <= room, 1.0, CRAMPED)
+    tightness: FloatArray = np.where(held <= room, most, HOPELESS)
+    return tightness

@@ -1,0 +1,135 @@
+"""A bound of an even pipeline for the replica with the most ranks on slower GPU types, wherever these are.
+
+Owns that count and its costs; the search over lines of ranks is `bounds/stage_partition.py`. Never places anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from models.cluster import Pool
+from models.plan import Configuration
+from solver.bounds.bounded import ROUNDING
+from solver.bounds.stage_partition import least_time_s
+from solver.bounds.stage_partition_kernel import NEEDS, Options
+from solver.configurations.stages import PoolStages
+from solver.context import Context
+from solver.cost.columns import FloatArray
+from solver.placement.units import groups_of
+
+
+def slower_ranks_s(
+    context: Context,
+    configuration: Configuration,
+    costs: Sequence[tuple[Pool, PoolStages]],
+    exposed_s: FloatArray,
+    high_s: float,
+) -> float:
+    """The largest time up to `high_s` found impossible for some replica.
+
+    Proof. All GPUs of the faster types hold so many stage groups, over dp replicas: some replica has no more than their
+    quotient, rounded down, on them, and all other ranks on slower types. It needs what a line of such ranks takes
+    at least, with every cost the least of the faster or of the slower types.
+    """
+    best_s = 0.0
+    for fast, slow, most_fast in _halves(context, configuration, costs):
+        options = _options(context, configuration, (fast, slow), most_fast, exposed_s)
+        best_s = max(best_s, least_time_s(options, 0.0, high_s))
+    return best_s
+
+
+Costs = list[tuple[Pool, PoolStages]]
+
+
+def _halves(
+    context: Context, configuration: Configuration, costs: Sequence[tuple[Pool, PoolStages]]
+) -> Iterator[tuple[Costs, Costs, int]]:
+    """Faster and slower types, and the most ranks of some replica on the faster ones, where these are not enough."""
+    degrees = configuration.degrees
+    order = sorted(costs, key=lambda one: float(one[1].cost.total_s.sum()))
+    names = list(dict.fromkeys(pool.gpu.name for pool, _ in order))
+    for place in range(1, len(names)):
+        quick = set(names[:place])
+        groups = sum(groups_of(pool, degrees.tp, degrees.cp) for pool in context.pools if pool.gpu.name in quick)
+        if groups < degrees.dp * degrees.pp:
+            fast = [one for one in order if one[0].gpu.name in quick]
+            yield fast, [one for one in order if one[0].gpu.name not in quick], groups // degrees.dp
+
+
+def _options(
+    context: Context,
+    configuration: Configuration,
+    halves: tuple[Costs, Costs],
+    most_fast: int,
+    exposed_s: FloatArray,
+) -> Options:
+    """Every rank is a kind of its own, with its own layers and no choice of them."""
+    pp = configuration.degrees.pp
+    needs = [[_needs(context, configuration, half, rank, exposed_s) for half in halves] for rank in range(pp)]
+    both = np.array([min(one["both"] for one in row) for row in needs])
+    last = np.array([min(one["last_gradient"] for one in row) for row in needs])
+    quotients = [stages.cost.input_grad_s / stages.cost.forward_s for half in halves for _, stages in half]
+    update = [stages.optimizer_s for half in halves for _, stages in half]
+    return Options(
+        kind_r=np.arange(pp),
+        held_c=np.array([min(most_fast, pp), pp]),
+        num_layers=0,
+        least_n=0,
+        num_chunks=configuration.degrees.vpp,
+        looped=configuration.family == "loop",
+        back=float(np.min(quotients)),
+        slack_s=0.0,
+        update_s=float(np.minimum.reduce(update).max()),
+        layer_both_c=np.zeros(2),
+        after_r=np.append(np.cumsum(both[::-1])[::-1][1:], 0.0),
+        after_last_r=np.append(np.cumsum(last[::-1])[::-1][1:], 0.0) * (configuration.family != "v"),
+        needs=np.array([[[[one[name]] for one in row] for row in needs] for name in NEEDS]),
+    )
+
+
+def _needs(
+    context: Context, configuration: Configuration, half: Costs, rank: int, exposed_s: FloatArray
+) -> dict[str, float]:
+    """What a rank takes at least on these types, as `Options` has it."""
+    own, m = configuration.stages_of_rank(rank), configuration.num_microbatches
+    forward, gradient, weights, held, context_bytes = (
+        np.minimum.reduce([getattr(stages.cost, name)[own] for _, stages in half])
+        for name in ("forward_s", "input_grad_s", "weight_grad_s", "activation_bytes", "weight_grad_context_bytes")
+    )
+    room = max(context.memory_limit_bytes(pool.gpu) - float(stages.static.total_bytes[rank]) for pool, stages in half)
+    update = min(float(stages.optimizer_s[rank]) for _, stages in half)
+    after = float(exposed_s[own].min()) + update
+    both, fits = forward + gradient, held.sum() <= room + ROUNDING * abs(room)
+    last = float(forward[-1] + gradient.sum())
+    total = m * float((both + weights).sum())
+    early = min(m * float(forward.sum()), max(room, 0.0) * float(np.max(forward / np.maximum(held, 1e-9))))
+    late = min(m * float(weights.sum()), max(room, 0.0) * float(np.max(weights / np.maximum(context_bytes, 1e-9))))
+    needs = {
+        "work": total + after if fits else np.inf,
+        "early": total - early + after,
+        "early_back": total - early - late + update,
+        "last_gradient": float(gradient[-1]),
+        "forward": float(forward.sum()),
+        "late": m * (last + float(weights.sum())) + after,
+        "through": total - late + update,
+        "last": m * float(both[-1]) + update,
+        "between": m * last + update,
+        "first_chunk": float(forward[0]),
+        "before_last": float(forward[:-1].sum()),
+        "both": float(both.sum()),
+        "weighted": float((np.arange(len(own)) * both).sum()),
+        "trips": 1.0,
+        "held_own": 0.0,
+        "held_per_s": 0.0,
+    }
+    if not fits or room <= 0 or not held.any():
+        return needs
+    if len(own) == 1:
+        trips = float(np.ceil(m / np.floor(room / held[0] * (1.0 + ROUNDING))))
+        needs |= {"trips": trips, "held_own": (trips - 1.0) * float(weights[0]) * float(context_bytes[0] >= held[0])}
+    else:
+        kept = held * both + np.minimum(context_bytes, held) * weights
+        needs |= {"held_own": m * float(kept.sum()) / room, "held_per_s": m * float(held.min()) / room}
+    return needs

@@ -1,0 +1,186 @@
+"""Compiled search over the GPU type and the layers of every pipeline rank: does some line of ranks keep within a time?
+
+Owns one dynamic programme along the pipeline. What its numbers mean, and why it bounds, is said in `line.py`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from solver.compiled import compiled, inlined
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+NEEDS = (
+    "work",
+    "late",
+    "through",
+    "last",
+    "between",
+    "early",
+    "early_back",
+    "trips",
+    "held_own",
+    "held_per_s",
+    "first_chunk",
+    "before_last",
+    "forward",
+    "both",
+    "weighted",
+)
+WORK, LATE, THROUGH, LAST, BETWEEN, EARLY, EARLY_BACK, TRIPS, HELD_OWN, HELD_PER_S, FIRST_SUM = range(11)
+NUM_SUMS = len(NEEDS) - FIRST_SUM
+BEFORE_LAST, FORWARD, BOTH, WEIGHTED = range(1, NUM_SUMS)
+
+
+class Options(NamedTuple):
+    """What a rank takes at least, and what the ranks have in common.
+
+    `after_r` and `after_last_r` are both passes and input gradients behind a rank that do not depend on the line.
+    `needs` has the rows of `NEEDS` by kind of rank, GPU type and layers; the last of them are summed up along a line.
+    """
+
+    kind_r: Ints
+    held_c: Ints
+    least_n: int
+    num_layers: int
+    num_chunks: int
+    looped: bool
+    back: float
+    slack_s: float
+    update_s: float
+    layer_both_c: Floats
+    after_r: Floats
+    after_last_r: Floats
+    needs: Floats
+
+
+class Lines(NamedTuple):
+    """Where lines may stand: how many ranks of each type are used, fewest ranks first, and the number of each use."""
+
+    used: Ints
+    state: Ints
+    stride_c: Ints
+
+
+def least_sums(options: Options, lines: Lines, known: Floats, limit_s: float) -> Floats:
+    """Least sums over all ranks of lines within `limit_s`, given least sums of all; infinite where there is none."""
+    sizes = np.arange(options.needs.shape[-1])
+    most = np.where(options.needs[WORK] <= limit_s, sizes, -1).max(axis=-1)
+    widest = np.maximum(most.max(axis=0), 0)
+    sums = np.full((int(lines.state.max()) + 1, options.num_layers + 1, NUM_SUMS), np.inf)
+    sums[0, 0] = 0.0
+    _search(options, lines, Most(most, widest, np.argsort(-widest)), known, limit_s, sums)
+    whole = lines.used.sum(axis=1) == len(options.kind_r)
+    least: Floats = sums[lines.state[whole], options.num_layers].min(axis=0, initial=np.inf)
+    return least
+
+
+class Most(NamedTuple):
+    """Most layers of one rank in a time, by kind of rank and type, by type, and the types with the most first."""
+
+    layers: Ints
+    widest: Ints
+    widest_first: Ints
+
+
+@compiled
+def _search(options: Options, lines: Lines, most: Most, known: Floats, limit_s: float, sums: Floats) -> None:
+    """Add one rank after the other, of every type."""
+    left = np.zeros(len(options.held_c), dtype=np.int64)
+    for number in range(len(lines.state)):
+        state, rank = lines.state[number], 0
+        for gpu in range(len(left)):
+            left[gpu] = options.held_c[gpu] - lines.used[number, gpu]
+            rank += lines.used[number, gpu]
+        if rank == len(options.kind_r):
+            continue
+        for gpu in range(len(left)):
+            if left[gpu]:
+                left[gpu] -= 1
+                then = sums[state + lines.stride_c[gpu]]
+                _extend(options, (rank, gpu), left, most, known, limit_s, sums[state], then)
+                left[gpu] += 1
+
+
+@inlined
+def _extend(
+    options: Options,
+    step: tuple[int, int],
+    left: Ints,
+    most: Most,
+    known: Floats,
+    limit_s: float,
+    sums: Floats,
+    then: Floats,
+) -> None:
+    """Add a rank of one type, with any layers that leave the others no more than they can hold."""
+    rank, gpu = step
+    kind, others = options.kind_r[rank], len(options.kind_r) - 1 - rank
+    room, free = 0, others
+    for one in most.widest_first:
+        taken = min(free, left[one])
+        room, free = room + taken * most.widest[one], free - taken
+    for have in range(options.num_layers + 1):
+        if sums[have, 0] == np.inf:
+            continue
+        to_go = options.num_layers - have
+        largest = min(most.layers[kind, gpu], to_go - options.least_n * others)
+        for n in range(max(options.least_n, to_go - room), largest + 1):
+            behind_s = options.after_r[rank] + _behind_s(options, left, most.widest, to_go - n)
+            fewest = _last_chunks(options, others, to_go - n)
+            last_s = _behind_s(options, left, most.widest, fewest) * options.back / (1.0 + options.back)
+            last_s += options.after_last_r[rank]
+            if _need_s(options, (kind, gpu, n), known, sums[have, 0], (behind_s, last_s)) <= limit_s:
+                for one in range(NUM_SUMS):
+                    total = sums[have, one] + options.needs[FIRST_SUM + one, kind, gpu, n]
+                    then[have + n, one] = min(then[have + n, one], total)
+
+
+@inlined
+def _behind_s(options: Options, left: Ints, widest: Ints, layers: int) -> float:
+    """Least forward and input gradient of so many layers: on the quickest types that are left, as many as fit."""
+    total = 0.0
+    for gpu in range(len(left)):
+        taken = min(layers, left[gpu] * widest[gpu])
+        total, layers = total + taken * options.layer_both_c[gpu], layers - taken
+    return total
+
+
+@inlined
+def _last_chunks(options: Options, ranks: int, layers: int) -> int:
+    """Fewest of these layers in the last chunks of these ranks, where those come after a rank's own last chunk."""
+    if options.num_chunks == 1:
+        return layers
+    if not options.looped or not options.least_n:
+        return 0
+    return max(ranks, (layers - ranks * (options.num_chunks - 1)) // options.num_chunks)
+
+
+@inlined
+def _need_s(
+    options: Options, at: tuple[int, int, int], known: Floats, sum_s: float, behind: tuple[float, float]
+) -> float:
+    """The largest part of the bound for one rank; behind it are both passes, and input gradients of last chunks."""
+    kind, gpu, n = at
+    behind_s, last_s = behind
+    needs = options.needs
+    lead_s, back = max(sum_s - options.slack_s, 0.0), 1.0 + options.back
+    ahead_s = known[BEFORE_LAST] + (lead_s if options.looped else 0.0)
+    need_s = max(lead_s + needs[WORK, kind, gpu, n], lead_s * back + needs[THROUGH, kind, gpu, n])
+    need_s = max(need_s, ahead_s + needs[LATE, kind, gpu, n], ahead_s * back + needs[LAST, kind, gpu, n])
+    need_s = max(need_s, ahead_s + options.back * lead_s + needs[BETWEEN, kind, gpu, n])
+    turn_s = known[FORWARD] + last_s
+    need_s = max(need_s, turn_s + needs[EARLY, kind, gpu, n])
+    need_s = max(need_s, turn_s + options.back * lead_s + needs[EARLY_BACK, kind, gpu, n])
+    own_s = needs[HELD_OWN, kind, gpu, n] + options.update_s
+    if needs[TRIPS, kind, gpu, n] > 1:
+        life_s = needs[FIRST_SUM + BOTH, kind, gpu, n] + behind_s
+        need_s = max(need_s, lead_s * back + needs[TRIPS, kind, gpu, n] * life_s + own_s)
+    if needs[HELD_PER_S, kind, gpu, n] > 0:
+        life_s = known[WEIGHTED] + (behind_s if options.looped else 0.0)
+        need_s = max(need_s, needs[HELD_PER_S, kind, gpu, n] * life_s + own_s)
+    return float(need_s)

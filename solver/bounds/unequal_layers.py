@@ -1,0 +1,216 @@
+"""A lower bound of the iteration time where layers are shared out by GPU type: it holds for every such share.
+
+Owns bounds over all ways of giving every rank at least one layer and a GPU type of its own. Never shares out a layer:
+that follows the placement.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from solver.bounds.bounded import ROUNDING, BoolArray, Bounds
+from solver.bounds.network_cut import distance_s
+from solver.configurations.enumerate import Space, ranks_by_type
+from solver.configurations.layers import LayerSplit
+from solver.configurations.pricing import IntArray, Shares, StageCosts, kinds, least_of
+from solver.context import Context
+from solver.cost.columns import FloatArray
+from solver.cost.memory import peak_activations
+from solver.cost.optimizer import optimizer_s
+from solver.cost.stage import StageCost
+from solver.estimates.iteration import CRAMPED, crossed_s
+
+ONE_WAY = 0
+COARSE = 0.25  # of a layer: what whole layers per stage cost more than the ideal share
+
+
+@dataclass(frozen=True)
+class Types:
+    """Costs of the GPU types, each at its least over fabrics, and the ranks that each can hold; one row per type."""
+
+    context: Context
+    prices: tuple[StageCosts, ...]
+    held: FloatArray
+
+    @classmethod
+    def of(cls, context: Context, space: Space) -> Types:
+        """All types that may be used."""
+        columns = space.columns
+        held = ranks_by_type(context.pools, columns.tp, columns.cp, columns.dp)
+        prices = []
+        for name in held:
+            own = [StageCosts(context, one, columns) for one in context.machines.values() if one.gpu.name == name]
+            prices.append(least_of(own))
+        return cls(context, tuple(prices), np.stack(list(held.values())).astype(np.float64))
+
+    def layer(self, price: StageCosts, *, usual: bool = True) -> StageCost:
+        """A layer of the kind that counts as one layer, MoE where there are any, or of the other kind."""
+        moe = bool(self.context.job.num_moe_layers) == usual
+        return price.of(0, 1) if moe else price.of(1, 0)
+
+    @property
+    def layer_s(self) -> FloatArray:
+        """Work of one layer of one micro-batch on every type."""
+        return np.stack([self.layer(price).total_s for price in self.prices])
+
+
+def unequal_bounds(context: Context, space: Space) -> Bounds:
+    """Bounds, and the room: what no share of layers can bring below them."""
+    types = Types.of(context, space)
+    columns, job = space.columns, context.job
+    price = least_of(types.prices)
+    whole = price.of(*kinds(context, 0, job.num_layers), embedding=1.0, logits=1.0)
+    work_s = slowest_rank_s(types, space)
+    ones = np.ones_like(columns.pp)
+    smallest = replace(Shares.of(price, space.family), split=LayerSplit(ones, ones, ones, np.zeros_like(ones)))
+
+    def there_and_back_s(delay_s: FloatArray) -> FloatArray:
+        bound: FloatArray = whole.forward_s + whole.input_grad_s + 2.0 * columns.vpp * delay_s
+        return bound
+
+    distance = distance_s(price, smallest, np.full(len(columns), np.inf), there_and_back_s)
+    parts = [work_s, there_and_back_s(np.zeros(len(columns))), distance]
+    bound_s = np.maximum.reduce(parts) + _update_s(types, space)
+    lacking = _lacking_bytes(types, space, whole)
+    limit = max(context.memory_limit_bytes(machine.gpu) for machine in context.machines.values())
+    return Bounds(
+        iteration_s=bound_s,
+        guess_s=_guess_s(types, space, whole, bound_s=bound_s),
+        lightest_s=np.zeros(len(columns)),
+        fits=lacking <= ROUNDING * limit,
+        least_memory_bytes=limit + lacking,
+    )
+
+
+def slowest_rank_s(types: Types, space: Space) -> FloatArray:
+    """T >= (equivalent layers) / S - phi e, S = s_0 of s_r = max(s_(r+1), (1 - phi/m) s_(r+1) + 1/(m c_r)), fast first.
+
+    Proof. Let y_r be the work of rank r on one micro-batch, c_r the work of a layer on its type. The layers, and the
+    ends counted as at least x layers each, sum up to no more than sum y_r / c_r. One way, the first micro-batch passes
+    the layers of all ranks before r, at least phi of their work y_q each but for the embedding's e, then r does all of
+    its own: phi sum_(q<r) y_q + m y_r <= T + phi e =: T'. Multipliers l_r >= 0 with m l_q + phi sum_(r>q) l_r >= 1/c_q
+    give sum y_q / c_q <= T' sum l_r. From the last rank on, l_q = max(0, 1/c_q - phi s_(q+1)) / m serves, and s are
+    its sums. Of two neighbours, the faster one in front makes s larger, so fast first is the most that any order of
+    types gives; a type has no more ranks than it can hold with all their replicas. With chunks phi = 0.
+    """
+    columns, m = space.columns, space.columns.num_microbatches.astype(np.float64)
+    layer_s = types.layer_s
+    order = np.argsort(layer_s, axis=0, kind="stable")
+    ascending = np.take_along_axis(layer_s, order, axis=0)
+    upto = np.cumsum(np.take_along_axis(types.held, order, axis=0), axis=0)
+    phi = np.where(space.family == ONE_WAY, _forward_part(types), 0.0)
+    reach = np.zeros(len(columns))
+    for rank in range(int(columns.pp.max(initial=0)) - 1, -1, -1):
+        kind = np.minimum((upto <= rank).sum(axis=0), len(upto) - 1)
+        per_layer = np.take_along_axis(ascending, kind[None, :], axis=0)[0]
+        further = np.maximum(reach, (1.0 - phi / m) * reach + 1.0 / (m * per_layer))
+        reach = np.where(rank < columns.pp, further, reach)
+    embedding_s = np.maximum.reduce([price.of(0, 0, embedding=1.0).total_s for price in types.prices])
+    bound: FloatArray = _equivalent_layers(types) / reach - phi * embedding_s
+    return bound
+
+
+def _equivalent_layers(types: Types) -> FloatArray:
+    """Layers, layers of the other kind, and ends, each as few usual layers as it may be worth on any type."""
+    job = types.context.job
+    usual = job.num_moe_layers or job.num_dense_layers
+    other = job.num_layers - usual
+    parts = (
+        [types.layer(price, usual=False) for price in types.prices],
+        [price.of(0, 0, embedding=1.0) for price in types.prices],
+        [price.of(0, 0, logits=1.0) for price in types.prices],
+    )
+    worth = [np.min(np.stack([one.total_s for one in part]) / types.layer_s, axis=0) for part in parts]
+    total: FloatArray = usual + other * worth[0] + worth[1] + worth[2]
+    return total
+
+
+def _forward_part(types: Types) -> FloatArray:
+    """Least share that the forward has of a layer's work."""
+    job = types.context.job
+    layers = [types.layer(price) for price in types.prices]
+    if job.num_moe_layers and job.num_dense_layers:
+        layers += [types.layer(price, usual=False) for price in types.prices]
+    least: FloatArray = np.minimum.reduce([one.forward_s / one.total_s for one in layers])
+    return least
+
+
+def _update_s(types: Types, space: Space) -> FloatArray:
+    """Some rank has at least its even part of the layers to update, on the quickest type."""
+    context, columns = types.context, space.columns
+    part = context.job.num_layers / columns.pp
+    dense, moe = types.prices[0].of(part, 0), types.prices[0].of(0, part)
+    light = [one for one, count in ((dense, context.job.num_dense_layers), (moe, context.job.num_moe_layers)) if count]
+    updates = [
+        optimizer_s(
+            np.minimum.reduce([one.parameters for one in light]),
+            np.minimum.reduce([one.expert_parameters for one in light]),
+            columns,
+            gpu=price.machine.gpu,
+            stack=context.stack,
+            optimizer=context.job.optimizer,
+        )
+        for price in types.prices
+    ]
+    least: FloatArray = np.minimum.reduce(updates)
+    return least
+
+
+def _lacking_bytes(types: Types, space: Space, whole: StageCost) -> FloatArray:
+    """By how much an average rank's memory is too small on the roomiest ranks.
+
+    All ranks together hold the whole model's state and the activations of one micro-batch.
+    """
+    context, pp = types.context, space.columns.pp
+    nothing = np.zeros(len(pp))
+    empty = [price.static_bytes(nothing, nothing) for price in types.prices]
+    full = [price.static_bytes(whole.parameters, whole.expert_parameters) for price in types.prices]
+    rooms = np.stack(
+        [
+            context.memory_limit_bytes(price.machine.gpu) - static
+            for price, static in zip(types.prices, empty, strict=True)
+        ]
+    )
+    state = np.minimum.reduce([one - other for one, other in zip(full, empty, strict=True)])
+    lacking: FloatArray = (state + whole.activation_bytes - _best_ranks(rooms, types.held, pp)) / pp
+    return lacking
+
+
+def _best_ranks(values: FloatArray, held: FloatArray, num_ranks: IntArray) -> FloatArray:
+    """Sum of the largest values over so many ranks, of which every type can hold some."""
+    order = np.argsort(-values, axis=0, kind="stable")
+    left, total = num_ranks.astype(np.float64), np.zeros(values.shape[1])
+    for value, room in zip(np.take_along_axis(values, order, 0), np.take_along_axis(held, order, 0), strict=True):
+        taken = np.minimum(left, room)
+        total, left = total + taken * value, left - taken
+    return total
+
+
+def _guess_s(types: Types, space: Space, whole: StageCost, *, bound_s: FloatArray) -> FloatArray:
+    """The usual guess with an average rank first, and what whole layers cost."""
+    columns = space.columns
+    per_rank = bound_s / np.maximum(columns.num_microbatches * whole.total_s, 1e-12)
+    fill = (columns.pp - 1) * per_rank * (whole.forward_s + whole.input_grad_s) / columns.vpp
+    coarse = 1.0 + COARSE * columns.pp * columns.vpp / types.context.job.num_layers
+    usual = np.where(_usual_fits(types, space, whole, bound_s), 1.0, CRAMPED)
+    return crossed_s(types.context, space, whole, inside_s=usual * (bound_s * coarse + fill), local=True)
+
+
+def _usual_fits(types: Types, space: Space, whole: StageCost, bound_s: FloatArray) -> BoolArray:
+    """Some type has memory for usual schedules on the first rank, and every other one where it comes last.
+
+    Each type has as many layers per rank as it does in the time of the bound.
+    """
+    context, columns = types.context, space.columns
+    first, last = np.zeros(len(columns), dtype=bool), np.ones(len(columns), dtype=bool)
+    for price, layer_s, held in zip(types.prices, types.layer_s, types.held, strict=True):
+        part = bound_s / (columns.num_microbatches * layer_s) / context.job.num_layers
+        static = price.static_bytes(part * whole.parameters, part * whole.expert_parameters)
+        room = context.memory_limit_bytes(price.machine.gpu) - static
+        used = np.minimum(held, columns.pp).astype(np.int64)
+        activations = part * price.of(*kinds(context, 0, context.job.num_layers)).activation_bytes
+        first |= peak_activations(columns, 0) * activations <= room
+        last &= (used == 0) | (peak_activations(columns, columns.pp - used) * activations <= room)
+    return first & last

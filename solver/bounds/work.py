@@ -1,0 +1,251 @@
+"""A valid lower bound of the iteration time of every configuration, and which of them can fit into memory at all.
+
+Owns bounds that hold for every placement, transport and schedule of the stated model: layers split by `layers.py`,
+gradients exchanged after the last weight gradient less the stack's overlap. Stage messages across places are free here;
+what distance costs at least, exchanges or messages, is `spanning.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from solver.bounds.bounded import ROUNDING, Bounds, merged
+from solver.bounds.network_cut import distance_s, heaviest_stage_s, inner_rank_s, least_parameters
+from solver.bounds.unequal_layers import unequal_bounds
+from solver.configurations.enumerate import BY_GPU_TYPE, Space
+from solver.configurations.pricing import IntArray, Shares, StageCosts, kinds, least_of, rank_cost
+from solver.context import Context, peak_flops_per_s
+from solver.cost.columns import FloatArray
+from solver.cost.data_parallel import step_traffic
+from solver.cost.optimizer import optimizer_s
+from solver.cost.stage import StageCost
+from solver.estimates.iteration import UNLIKELY, guess_s
+
+
+def speed_of_light_s(context: Context) -> float:
+    """Model-independent bound: model FLOPs over the peak of every GPU that may be used."""
+    peaks = sorted(
+        ((peak_flops_per_s(m.gpu, context.job.precision), m.num_gpus) for m in context.machines.values()), reverse=True
+    )
+    left, rate = context.usable_gpus, 0.0
+    for peak, count in peaks:
+        rate += min(left, count) * peak
+        left -= min(left, count)
+    return context.job.model_flops / rate
+
+
+def lower_bounds(context: Context, space: Space) -> Bounds:
+    """Bounds of all configurations, however they share out their layers."""
+    by_type = space.layer_split == BY_GPU_TYPE
+    if not by_type.any():
+        return _even_bounds(context, space)
+    some = space.take(by_type)
+    unequal = unequal_bounds(context, some)
+    return unequal if by_type.all() else merged(by_type, unequal, _even_bounds(context, space.take(~by_type)))
+
+
+def _even_bounds(context: Context, space: Space) -> Bounds:
+    """Bounds that hold whatever GPU type each rank of each replica is on, and what slower types cost where needed.
+
+    Every cost is the least over the types, every room for activations the largest, so ranks on different types are
+    covered. The guess is that of the best single type, or of the slowest that is needed.
+    """
+    prices = [StageCosts(context, machine, space.columns) for machine in context.machines.values()]
+    shares = Shares.of(prices[0], space.family)
+    alone = [_bounds_on([price], space, shares) for price in prices]
+    whole = alone[0] if len(prices) == 1 else _bounds_on(prices, space, shares)
+    guess = np.minimum.reduce([one.guess_s for one in alone])
+    bound = whole.iteration_s
+    order = sorted(range(len(prices)), key=lambda number: float(alone[number].lightest_s.sum()))
+    left = np.zeros(len(space.columns), dtype=np.int64)
+    for place, number in enumerate(order):
+        needed = space.columns.num_gpus > left
+        own = np.where(alone[number].fits, alone[number].guess_s, UNLIKELY * alone[number].guess_s)
+        guess = np.where(needed, np.maximum(guess, own), guess)
+        if place:
+            bound = np.maximum(bound, _slower_s([prices[one] for one in order[place:]], shares, left))
+        left = left + prices[number].machine.num_gpus
+    return replace(whole, iteration_s=bound, guess_s=guess)
+
+
+def _slower_s(slower: list[StageCosts], shares: Shares, num_faster: IntArray) -> FloatArray:
+    """What the slower types cannot do faster: a configuration with more GPUs than the faster ones have needs them.
+
+    The GPUs beyond are more than a whole number k of ranks with all their replicas, so k + 1 ranks have a replica on a
+    slower type. It takes m times the work of its rank, and the largest of k + 1 is at least the lightest of all; of
+    three or more at least the lightest inner rank, and a heavier one where there are not so many light ones; of all
+    ranks the average and both ends.
+    """
+    price = least_of(slower)
+    columns = price.columns
+    beyond = np.maximum(columns.num_gpus - num_faster, 0)
+    num_ranks: FloatArray = np.ceil(beyond * columns.pp / columns.num_gpus)
+    zero: IntArray = np.zeros_like(columns.pp)
+    ends = [rank_cost(price, shares, rank).total_s for rank in (zero, columns.pp - 1)]
+    inner = inner_rank_s(price, shares)
+    lightest = np.minimum.reduce([inner, *ends])
+    average = price.of(*kinds(price.context, 0, shares.num_layers)).total_s / columns.pp
+    heaviest: FloatArray = np.maximum.reduce([average, *ends])
+    most = np.where(num_ranks >= columns.pp, heaviest, lightest)
+    most = np.where((num_ranks > 2) & (columns.pp > 2), np.maximum(most, inner), most)
+    light, heavy, num_light = shares.inner_ranks()
+    heavier = (num_ranks - 2 > num_light) & (columns.pp > 2)
+    most = np.where(heavier, np.maximum(most, inner * heavy / light), most)
+    bound: FloatArray = np.where(num_ranks > 0, columns.num_microbatches * most, 0.0)
+    return bound
+
+
+def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares) -> Bounds:
+    """Bounds where every rank is on one of these GPU types."""
+    price = least_of(prices)
+    context, columns = price.context, price.columns
+    first, last = np.zeros_like(columns.pp), columns.pp - 1
+    ends = [(rank, rank_cost(price, shares, rank)) for rank in (first, last)]
+    whole = price.of(*kinds(context, 0, context.job.num_layers), embedding=1.0, logits=1.0)
+    rooms = [_room_bytes(prices, shares, rank, cost) for rank, cost in ends]
+    average = columns.num_microbatches * whole.total_s / columns.pp
+    one_there_and_back = whole.forward_s + whole.input_grad_s
+    parts = [_Part(average), _Part(one_there_and_back, 2.0 * columns.vpp.astype(np.float64))]
+    for (rank, cost), room in zip(ends, rooms, strict=True):
+        parts.append(_rank_s(price, shares, rank, cost))
+        parts.append(_memory_seconds_s(price, shares, rank, room))
+    parts.append(_round_trips_s(space, ends[0][1], whole, rooms[0]))
+    tail = _tail_s(prices, shares)
+
+    def pipeline_s(delay_s: FloatArray) -> FloatArray:
+        longest: FloatArray = np.maximum.reduce([one.with_delay(delay_s) for one in parts]) + tail.exposed_s
+        return longest
+
+    bound_s = pipeline_s(np.zeros(len(columns)))
+    bound_s = np.maximum(bound_s, distance_s(price, shares, tail.overlap_s, pipeline_s))
+    bound_s = bound_s + tail.update_s
+    lacking = np.maximum.reduce([cost.activation_bytes - room for room, (_, cost) in zip(rooms, ends, strict=True)])
+    limit = max(context.memory_limit_bytes(one.machine.gpu) for one in prices)
+    return Bounds(
+        iteration_s=bound_s,
+        guess_s=guess_s(context, space, ends[0][1], whole, bound_s=bound_s, room=rooms[0]),
+        lightest_s=columns.num_microbatches
+        * np.minimum.reduce([inner_rank_s(price, shares), *(cost.total_s for _, cost in ends)]),
+        fits=lacking <= ROUNDING * limit,
+        least_memory_bytes=limit + lacking,
+    )
+
+
+def _room_bytes(prices: list[StageCosts], shares: Shares, rank: IntArray, cost: StageCost) -> FloatArray:
+    """Most memory that any of the types leaves for activations on a rank."""
+    rooms = [one.context.memory_limit_bytes(one.machine.gpu) - _static_bytes(one, shares, rank, cost) for one in prices]
+    room: FloatArray = np.maximum.reduce(rooms)
+    return room
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A bound without distance, and the delays in it where a replica crosses on every pass through its ranks."""
+
+    seconds: FloatArray
+    num_delays: FloatArray | float = 0.0
+
+    def with_delay(self, delay_s: FloatArray) -> FloatArray:
+        """The bound where every crossing takes so long."""
+        return self.seconds + self.num_delays * delay_s
+
+
+def _rank_s(price: StageCosts, shares: Shares, rank: IntArray, cost: StageCost) -> _Part:
+    """The first forward reaches a rank through all stages before it, its gradients go back through them.
+
+    T >= head + max(m w, m (f + i) + tail): weight gradients may run while the tail does. Some crossing of the first
+    pass lies before the last rank, and the head has its delay.
+    """
+    before = shares.start(rank)
+    lead = price.of(*kinds(price.context, 0, before), embedding=np.where(rank > 0, 1.0, 0.0))
+    m = price.columns.num_microbatches
+    through = m * (cost.forward_s + cost.input_grad_s) + lead.input_grad_s
+    bound: FloatArray = lead.forward_s + np.maximum(m * cost.total_s, through)
+    return _Part(bound, np.where(rank > 0, 1.0, 0.0))
+
+
+def _round_trips_s(space: Space, first: StageCost, whole: StageCost, room: FloatArray) -> _Part:
+    """With K micro-batches held at once on rank 0: ceil(m / K) round trips through all stages, one-way layouts only."""
+    columns = space.columns
+    held = np.maximum(np.floor(room / np.maximum(first.activation_bytes, 1.0) * (1.0 + ROUNDING)), 1.0)
+    trips = np.ceil(columns.num_microbatches / held)
+    bound: FloatArray = np.where(columns.vpp == 1, trips * (whole.forward_s + whole.input_grad_s), 0.0)
+    return _Part(bound, np.where(columns.vpp == 1, 2.0 * trips, 0.0))
+
+
+def _memory_seconds_s(price: StageCosts, shares: Shares, rank: IntArray, room: FloatArray) -> _Part:
+    """A rank holds bytes for seconds, and has `room` bytes for T seconds: T >= m sum_j a_j life_j / room.
+
+    Stage j holds its activation from its forward to its input gradient, while it and all later stages run both, and
+    while both cross on every later pass; on the first rank also on its own.
+    """
+    context, columns, total = price.context, price.columns, shares.num_layers
+    held, crossed = np.zeros(len(columns)), np.zeros(len(columns))
+    for chunk in range(int(columns.vpp.max(initial=1))):
+        stage = np.minimum(shares.stage_of(chunk, rank), columns.pp * columns.vpp - 1)
+        begin, end = shares.start(stage), shares.start(stage + 1)
+        later = price.of(*kinds(context, begin, total), logits=1.0)
+        life = later.forward_s + later.input_grad_s
+        own = price.of(*kinds(context, begin, end)).activation_bytes
+        held = held + np.where(chunk < columns.vpp, own * life, 0.0)
+        passes = columns.vpp - chunk - np.where(stage == chunk * columns.pp, 0, 1)
+        crossed = crossed + np.where(chunk < columns.vpp, own * 2.0 * passes, 0.0)
+    per_byte = columns.num_microbatches / np.maximum(room, 1.0)
+    return _Part(per_byte * held, per_byte * crossed)
+
+
+@dataclass(frozen=True)
+class Tail:
+    """What follows the last weight gradient of a stage: an exchange beyond what can overlap, then the update."""
+
+    exposed_s: FloatArray
+    overlap_s: FloatArray
+    update_s: FloatArray
+
+
+def _tail_s(prices: list[StageCosts], shares: Shares) -> Tail:
+    """The exchange of the smallest stage inside a place, the most that overlaps, the least update, over the types.
+
+    Places hold at least dp / places replicas each; the stage is taken to have the fewest layers and no end.
+    """
+    context, columns = prices[0].context, prices[0].columns
+    parameters, experts = least_parameters(prices[0], shares)
+    alone = replace(columns, dp=np.maximum(columns.dp // len({pool.place for pool in context.pools}), 1))
+    traffic = [
+        step_traffic(
+            parameters,
+            experts,
+            alone,
+            price.machine.fabric,
+            context.stack,
+            gradient_bytes=context.job.optimizer.gradient_bytes_per_parameter,
+        )
+        for price in prices
+    ]
+    beside = [heaviest_stage_s(price, shares) for price in prices]
+    overlap = context.stack.data_parallel_overlap.value * np.maximum.reduce(beside)
+    updates = [
+        optimizer_s(
+            parameters,
+            experts,
+            columns,
+            gpu=price.machine.gpu,
+            stack=context.stack,
+            optimizer=context.job.optimizer,
+        )
+        for price in prices
+    ]
+    exchange = np.minimum.reduce([one.reduce_s + one.gather_s for one in traffic])
+    return Tail(np.maximum(exchange - overlap, 0.0), overlap, np.minimum.reduce(updates))
+
+
+def _static_bytes(price: StageCosts, shares: Shares, rank: IntArray, cost: StageCost) -> FloatArray:
+    """Model state, buffers and framework of a rank."""
+    columns = price.columns
+    stages = columns.pp * columns.vpp
+    ends_here = np.where(shares.stage_of(0, rank) == stages - 1, 1.0, 0.0)
+    for chunk in range(1, int(columns.vpp.max(initial=1))):
+        ends_here = np.maximum(ends_here, np.where(shares.stage_of(chunk, rank) == stages - 1, 1.0, 0.0))
+    return price.static_bytes(cost.parameters, cost.expert_parameters, has_logits=ends_here)

@@ -1,0 +1,85 @@
+"""Fits a software-stack profile to measured rows of a user.
+
+Owns the reading of the rows for a fit and which constants they can speak about. The fit itself is `solver/cost`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from models.errors import InvalidRequest
+from models.stack import StackProfile
+from solver.calibration.fit import BOUNDS, Calibration, TooFewRows, calibrate
+from solver.calibration.predict import predict
+from solver.calibration.rows import Run, SkipRow, run_of, with_stack
+from solver.calibration.training import packaged_stacks
+from solver.cost.columns import FloatArray
+
+_ALWAYS = ("gemm_efficiency", "attention_efficiency", "elementwise_traffic", "step_constant_s")
+
+
+def calibrate_rows(
+    rows: Sequence[Mapping[str, str]],
+    *,
+    name: str,
+    start: StackProfile | None = None,
+    constants: Sequence[str] = (),
+) -> Calibration:
+    """A profile called `name` fitted to `rows` (see `columns.py`).
+
+    Starts from `start`, or from the packaged profile that most rows choose. `constants` are freed; by default those
+    that the degrees and precisions in the rows identify. Raises TooFewRows, ContradictoryRows or InvalidRequest.
+    """
+    runs = _readable(rows, packaged_stacks() if start is None else (start,))
+    base = start or _commonest(runs)
+    names = tuple(constants) or identified(runs)
+    for constant in names:
+        if constant not in BOUNDS:
+            raise InvalidRequest(
+                f"{constant!r} is not a constant that can be fitted", remedy=f"use some of {', '.join(sorted(BOUNDS))}"
+            )
+    profile = base.model_copy(update={"name": name, "description": f"calibrated from {len(runs)} measured runs"})
+
+    def times(trial: StackProfile, indices: Sequence[int]) -> FloatArray:
+        return np.array([one.iteration_s for one in predict(with_stack([runs[i] for i in indices], trial))])
+
+    measured = np.array([run.measured_s for run in runs])
+    return calibrate(profile, names, measured, times, source=f"calibrated from {len(runs)} rows")
+
+
+def _readable(rows: Sequence[Mapping[str, str]], stacks: Sequence[StackProfile]) -> list[Run]:
+    runs, reasons = [], set()
+    for row in rows:
+        try:
+            runs.append(run_of(row, stacks))
+        except SkipRow as reason:
+            reasons.add(str(reason))
+    if not runs:
+        detail = "; ".join(sorted(reasons)) or "there are no rows"
+        raise TooFewRows(f"no row can be used: {detail}", remedy="fill the columns that are named")
+    return runs
+
+
+def _commonest(runs: Sequence[Run]) -> StackProfile:
+    stacks = [run.stack for run in runs]
+    names = [stack.name for stack in stacks]
+    return max(stacks, key=lambda stack: names.count(stack.name))
+
+
+def identified(runs: Sequence[Run]) -> tuple[str, ...]:
+    """The constants these runs can speak about: those of dimensions and precisions that occur in them."""
+    names = list(_ALWAYS)
+    checks = {
+        "scale_up_efficiency": any(run.knobs.tp > 1 for run in runs),
+        "scale_out_efficiency": any(run.knobs.dp * run.knobs.tp > run.fabric.gpus_per_host for run in runs),
+        "gemm_efficiency_fp8": any(run.workload.precision == "fp8" for run in runs),
+        "gemm_efficiency_fp4": any(run.workload.precision == "fp4" for run in runs),
+        "host_moe_layer_s": any(run.workload.architecture.moe is not None for run in runs),
+        "point_to_point_efficiency": any(run.knobs.pp > 1 for run in runs),
+    }
+    names += [name for name, present in checks.items() if present]
+    if all(run.workload.precision in ("fp8", "fp4") for run in runs):
+        names.remove("gemm_efficiency")
+    return tuple(names)

@@ -1,0 +1,129 @@
+"""Predicts iteration time and memory of measured runs, choosing what a source leaves unstated.
+
+Owns the candidates for unstated knobs: the fastest that fits in memory, as a tuned run would. Never reads rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.stack import StackProfile
+from solver.calibration.rows import Knobs, Run
+from solver.calibration.stacked import stacked, structure
+from solver.cost.columns import RECOMPUTE_CODES, SHARDING_CODES, FloatArray, columns_from
+from solver.cost.estimate import iteration_estimate
+from solver.cost.job import Job
+from solver.cost.memory import Schedule
+
+MEMORY_SHARE = 0.95  # of HBM: what a run may use before an unstated choice counts as too large
+MICRO_BATCHES = (1, 2, 4, 8, 16)
+CHUNKS = (1, 2, 3, 4, 5, 6, 8, 10, 12)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the model says of one run, and the knobs it assumed."""
+
+    iteration_s: float
+    peak_bytes: float
+    knobs: dict[str, int]
+
+
+def schedule_of(knobs: Knobs) -> Schedule:
+    """The schedule whose bubble applies."""
+    if knobs.schedule.startswith("zb-2p"):
+        return "zb_h2"
+    if knobs.schedule.startswith("zb"):
+        return "zb_h1"
+    return "dualpipe" if "dualpipe" in knobs.schedule else "1f1b"
+
+
+def candidates(run: Run) -> list[dict[str, int]]:
+    """Every configuration that agrees with what the source states, first those that recompute least.
+
+    Where recomputation is not stated, each comes twice: without and with it (see `_blend`).
+    """
+    knobs, workload = run.knobs, run.workload
+    per_replica = max(workload.global_batch_sequences / knobs.dp, 1)
+    sizes = [knobs.micro_batch] if knobs.micro_batch else [b for b in MICRO_BATCHES if per_replica % b == 0] or [1]
+    modes = [knobs.recompute] if knobs.recompute else ["none", "full"]
+    shared = {name: getattr(knobs, name) for name in ("tp", "cp", "ep", "pp", "dp")}
+    return [
+        {
+            **shared,
+            "vpp": vpp,
+            "micro_batch": size,
+            "num_microbatches": math.ceil(per_replica / size),
+            "sharding": SHARDING_CODES.index(knobs.sharding),
+            "shard_group": knobs.dp,
+            "recompute": RECOMPUTE_CODES.index(mode),
+        }
+        for mode in modes
+        for size in sizes
+        for vpp in _chunk_counts(run)
+    ]
+
+
+def _chunk_counts(run: Run) -> list[int]:
+    layers = math.ceil(run.workload.architecture.num_layers / run.knobs.pp)
+    if run.knobs.one_layer_per_chunk:
+        return [layers]
+    if run.knobs.vpp is not None:
+        return [run.knobs.vpp]
+    return [count for count in CHUNKS if layers % count == 0]
+
+
+def predict(runs: Sequence[Run]) -> list[Prediction]:
+    """One prediction per run, in order. Runs whose jobs share their structure are evaluated together."""
+    groups: dict[object, list[tuple[int, Run]]] = {}
+    constants: dict[int, int] = {}
+    first_of: dict[StackProfile, int] = {}
+    for index, run in enumerate(runs):
+        stack = constants.get(id(run.stack))
+        if stack is None:
+            stack = constants[id(run.stack)] = first_of.setdefault(run.stack, index)
+        key = (structure(run.job), run.gpu.name, run.fabric, stack, schedule_of(run.knobs))
+        groups.setdefault(key, []).append((index, run))
+    found: dict[int, Prediction] = {}
+    for members in groups.values():
+        found.update(_predict_group(members))
+    return [found[index] for index in range(len(runs))]
+
+
+def _predict_group(members: list[tuple[int, Run]]) -> dict[int, Prediction]:
+    rows: list[dict[str, int]] = []
+    owners: list[int] = []
+    jobs: list[Job] = []
+    for index, one in members:
+        options = candidates(one)
+        rows += options
+        owners += [index] * len(options)
+        jobs += [one.job] * len(options)
+    run = members[0][1]
+    estimate = iteration_estimate(
+        stacked(jobs), run.gpu, run.fabric, run.stack, columns_from(rows), schedule=schedule_of(run.knobs)
+    )
+    limit = MEMORY_SHARE * run.gpu.memory_bytes
+    owner = np.array(owners)
+    found = {}
+    for index, one in members:
+        mine = np.flatnonzero(owner == index)
+        seconds, peak = estimate.iteration_s[mine], estimate.peak_bytes[mine]
+        if one.knobs.recompute is None:
+            seconds, peak = _blend(seconds, peak, limit)
+        fits = peak <= limit * (1.0 + 1e-9)
+        best = int(np.argmin(np.where(fits, seconds, np.inf))) if fits.any() else int(np.argmin(peak))
+        found[index] = Prediction(float(seconds[best]), float(peak[best]), rows[mine[best]])
+    return found
+
+
+def _blend(seconds: FloatArray, peak: FloatArray, limit: float) -> tuple[FloatArray, FloatArray]:
+    """Recompute as few layers as memory needs: between none (first half of the rows) and all (second half)."""
+    half = len(seconds) // 2
+    saved = np.maximum(peak[:half] - peak[half:], 1.0)
+    share = np.clip((peak[:half] - limit) / saved, 0.0, 1.0)
+    return seconds[:half] + share * (seconds[half:] - seconds[:half]), peak[:half] - share * saved

@@ -1,0 +1,119 @@
+"""Layers of every stage where each pipeline rank is on a GPU type of its own.
+
+Owns what a layer takes and needs on each type, and the share that makes the slowest rank quickest within memory. Never
+chooses the type of a rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.plan import Configuration
+from solver.configurations.layers import share_layers
+from solver.configurations.pricing import StageCosts, kinds
+from solver.context import Context, Machine
+from solver.cost.columns import Columns, columns_of
+from solver.cost.memory import Schedule, peak_activations
+
+IN_FLIGHT = (1.0, 0.5, 0.0)  # of what usual schedules hold at once; one micro-batch in any case
+
+
+@dataclass(frozen=True)
+class TypeCost:
+    """Of one GPU type: seconds and bytes of an average layer and of the ends, and the room that an empty rank has.
+
+    `held_bytes` are the activations of one layer and micro-batch, the other bytes model state and buffers.
+    """
+
+    layer_s: float
+    first_s: float
+    last_s: float
+    layer_bytes: float
+    first_bytes: float
+    last_bytes: float
+    held_bytes: float
+    room_bytes: float
+
+
+def type_costs(context: Context, configuration: Configuration) -> dict[str, TypeCost]:
+    """Costs of every type by its name, on the slowest of its fabrics."""
+    columns = columns_of(configuration)
+    found: dict[str, TypeCost] = {}
+    for machine in context.machines.values():
+        cost = _type_cost(context, machine, columns)
+        if machine.gpu.name not in found or cost.layer_s > found[machine.gpu.name].layer_s:
+            found[machine.gpu.name] = cost
+    return found
+
+
+def _type_cost(context: Context, machine: Machine, columns: Columns) -> TypeCost:
+    price, num_layers = StageCosts(context, machine, columns), context.job.num_layers
+    layers = price.of(*kinds(context, 0, num_layers))
+    first, last = price.of(0, 0, embedding=1.0), price.of(0, 0, logits=1.0)
+
+    def static_bytes(dense: float, experts: float, logits: float) -> float:
+        return float(price.static_bytes(np.array([dense]), np.array([experts]), has_logits=logits)[0])
+
+    empty = static_bytes(0.0, 0.0, 0.0)
+    return TypeCost(
+        layer_s=float(layers.total_s[0]) / num_layers,
+        first_s=float(first.total_s[0]),
+        last_s=float(last.total_s[0]),
+        layer_bytes=(static_bytes(float(layers.parameters[0]), float(layers.expert_parameters[0]), 0.0) - empty)
+        / num_layers,
+        first_bytes=static_bytes(float(first.parameters[0]), 0.0, 0.0) - empty,
+        last_bytes=static_bytes(float(last.parameters[0]), float(last.expert_parameters[0]), 1.0) - empty,
+        held_bytes=float(layers.activation_bytes[0]) / num_layers,
+        room_bytes=context.memory_limit_bytes(machine.gpu) - empty,
+    )
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Layers by stage, and the work of the slowest rank on one micro-batch."""
+
+    layers_per_stage: tuple[int, ...]
+    slowest_s: float
+
+
+def shared_layers(configuration: Configuration, cost_r: Sequence[TypeCost], num_layers: int) -> Shared | None:
+    """The share for ranks with these costs; memory for fewer micro-batches at once where the usual ones do not fit."""
+    degrees = configuration.degrees
+    stages_r = [configuration.stages_of_rank(rank) for rank in range(degrees.pp)]
+    ends = {0: [cost.first_s for cost in cost_r], degrees.num_stages - 1: [cost.last_s for cost in cost_r]}
+    ends_s = [sum(ends[stage][rank] for stage in own if stage in ends) for rank, own in enumerate(stages_r)]
+    layer_s = [cost.layer_s for cost in cost_r]
+    for most in _limits(configuration, cost_r, stages_r):
+        ranks = share_layers(num_layers, layer_s, ends_s, least=[len(own) for own in stages_r], most=most)
+        if ranks is not None:
+            break
+    else:
+        return None
+    layers = [0] * degrees.num_stages
+    for rank, own in enumerate(stages_r):
+        inside = [ends[stage][rank] if stage in ends else 0.0 for stage in own]
+        most_each, least_each = [ranks[rank]] * len(own), [1] * len(own)
+        shares = share_layers(ranks[rank], [layer_s[rank]] * len(own), inside, least=least_each, most=most_each)
+        assert shares is not None, "every rank has at least one layer per stage"
+        for stage, count in zip(own, shares, strict=True):
+            layers[stage] = count
+    slowest_s = max(end + each * count for end, each, count in zip(ends_s, layer_s, ranks, strict=True))
+    return Shared(tuple(layers), slowest_s)
+
+
+def _limits(
+    configuration: Configuration, cost_r: Sequence[TypeCost], stages_r: Sequence[Sequence[int]]
+) -> Iterator[list[int]]:
+    """Most layers that every rank has memory for, with as many micro-batches in flight as usual, and with fewer."""
+    columns, last_stage = columns_of(configuration), configuration.degrees.num_stages - 1
+    usual: Schedule = "zb_h1" if configuration.family == "v" else "1f1b"
+    for part in IN_FLIGHT:
+        most = []
+        for rank, (cost, own) in enumerate(zip(cost_r, stages_r, strict=True)):
+            held = max(1.0, part * float(peak_activations(columns, rank, schedule=usual)[0]))
+            room = cost.room_bytes - (0 in own) * cost.first_bytes - (last_stage in own) * cost.last_bytes
+            most.append(max(int(room / (cost.layer_bytes + held * cost.held_bytes)), 0))
+        yield most

@@ -1,0 +1,213 @@
+"""Prices of stages under whole columns of configurations: costs of one layer of each kind, added up.
+
+Owns the layers of every stage and rank of a configuration in vector form. Never bounds or chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from solver.configurations.layers import LayerSplit, split_layers
+from solver.context import Context, Machine
+from solver.cost.columns import FSDP, Columns, FloatArray
+from solver.cost.memory import static_memory
+from solver.cost.stage import StageCost, stage_cost
+
+IntArray = npt.NDArray[np.int64]
+Layers = npt.NDArray[np.int64] | npt.NDArray[np.float64] | float | int
+Units = tuple[StageCost, StageCost, StageCost, StageCost]
+V_FAMILY = 2
+MOST_KNOWN = 4_096  # units of single configurations that are remembered
+
+
+@dataclass(frozen=True)
+class StageCosts:
+    """Prices stages on one GPU type: a stage costs the sum of its layers and ends.
+
+    `least` stands in for the units' own costs where the type is not known: see `least_of`.
+    """
+
+    context: Context
+    machine: Machine
+    columns: Columns
+    least: tuple[StageCost, ...] | None = None
+
+    def of(self, dense: Layers, moe: Layers, *, embedding: Layers = 0.0, logits: Layers = 0.0) -> StageCost:
+        """A stage with so many layers of each kind; multi-token prediction rides with the logits and repeats them."""
+        job = self.context.job
+        riding = np.asarray(logits) * job.num_mtp_layers
+        rides_moe = job.architecture.is_moe_layer(job.num_layers - 1)
+        counts = (
+            np.asarray(dense) + (0.0 if rides_moe else 1.0) * riding,
+            np.asarray(moe) + (1.0 if rides_moe else 0.0) * riding,
+            np.asarray(embedding),
+            np.asarray(logits) * (1.0 + job.num_mtp_layers),
+        )
+        summed = {
+            f.name: sum((count * getattr(unit, f.name) for count, unit in zip(counts, self.units, strict=True)), 0.0)
+            for f in fields(StageCost)
+        }
+        summed["boundary_bytes"] = np.maximum.reduce([unit.boundary_bytes for unit in self.units])
+        return StageCost(**summed)  # type: ignore[arg-type]
+
+    @cached_property
+    def units(self) -> Units:
+        """One dense layer, one MoE layer, the embedding, the logits; a kind that the model lacks costs nothing.
+
+        Those of a single configuration are remembered: many configurations share them.
+        """
+        if self.least is not None:
+            return self.least[0], self.least[1], self.least[2], self.least[3]
+        if len(self.columns) > 1:
+            return self._priced()
+        known, key = self.context.known_units, self._key()
+        if key not in known:
+            if len(known) >= MOST_KNOWN:
+                known.clear()
+            known[key] = self._priced()
+        return known[key]
+
+    def _key(self) -> tuple[object, ...]:
+        """What the units of one configuration depend on: replicas enter where they hold parts of the weights."""
+        one = self.columns
+        columns = (one.tp, one.cp, one.ep, one.micro_batch, one.recompute, one.sharding)
+        sharded = (int(one.dp[0]), int(one.shard_group[0])) if one.sharding[0] >= FSDP else ()
+        own = tuple(int(column[0]) for column in columns)
+        return (self.machine.gpu.name, self.machine.fabric, *own, bool(one.pp[0] > 1), *sharded)
+
+    def _priced(self) -> Units:
+        job = self.context.job
+        return (
+            self._unit(1.0 if job.num_dense_layers or not job.num_moe_layers else 0.0, 0.0, 0.0, 0.0),
+            self._unit(0.0, 1.0 if job.num_moe_layers else 0.0, 0.0, 0.0),
+            self._unit(0.0, 0.0, 1.0, 0.0),
+            self._unit(0.0, 0.0, 0.0, 1.0),
+        )
+
+    def _unit(self, dense: float, moe: float, embedding: float, logits: float) -> StageCost:
+        return stage_cost(
+            self.context.job,
+            self.machine.gpu,
+            self.machine.fabric,
+            self.context.stack,
+            self.columns,
+            num_dense_layers=dense,
+            num_moe_layers=moe,
+            has_embedding=embedding,
+            has_logits=logits,
+            layer_profiles=self.context.request.workload.layer_profiles,
+        )
+
+    def static_bytes(
+        self, parameters: FloatArray, experts: FloatArray, *, has_logits: FloatArray | float = 0.0
+    ) -> FloatArray:
+        """Model state, buffers and framework on one GPU that holds so many parameters."""
+        return static_memory(
+            self.context.job,
+            self.machine.gpu,
+            self.machine.fabric,
+            self.context.stack,
+            self.columns,
+            parameters=parameters,
+            expert_parameters=experts,
+            has_logits=has_logits,
+        ).total_bytes
+
+    def end_extras(self) -> tuple[FloatArray, FloatArray]:
+        """Embedding, and logits with the multi-token-prediction layers, as multiples of an average layer's time."""
+        job = self.context.job
+        layer_s = self.of(*kinds(self.context, 0, job.num_layers)).total_s / job.num_layers
+        return self.of(0, 0, embedding=1.0).total_s / layer_s, self.of(0, 0, logits=1.0).total_s / layer_s
+
+
+def least_of(prices: Sequence[StageCosts]) -> StageCosts:
+    """Every unit at its least over these GPU types: no stage on any of them costs less in anything."""
+    if len(prices) == 1:
+        return prices[0]
+    units = tuple(
+        StageCost(**{f.name: np.minimum.reduce([getattr(one, f.name) for one in same]) for f in fields(StageCost)})
+        for same in zip(*(price.units for price in prices), strict=True)
+    )
+    return replace(prices[0], least=units)
+
+
+def kinds(context: Context, start: Layers, stop: Layers) -> tuple[Layers, Layers]:
+    """Dense and MoE layers among layers start..stop-1."""
+    architecture = context.job.architecture
+    moe = np.cumsum([0, *(architecture.is_moe_layer(layer) for layer in range(architecture.num_layers))])
+    low, high = np.asarray(start, dtype=np.int64), np.asarray(stop, dtype=np.int64)
+    num_moe = moe[high] - moe[low]
+    return (high - low) - num_moe, num_moe
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Where each stage begins in the list of layers, for every configuration."""
+
+    columns: Columns
+    family: IntArray
+    split: LayerSplit
+    num_layers: int
+
+    @classmethod
+    def of(cls, price: StageCosts, family: IntArray) -> Shares:
+        """The split by the ends' extra work on the GPU type that `price` stands for."""
+        first_extra, last_extra = price.end_extras()
+        columns, total = price.columns, price.context.job.num_layers
+        split = split_layers(total, columns.pp * columns.vpp, first_extra=first_extra, last_extra=last_extra)
+        return cls(columns, family, split, total)
+
+    def start(self, stage: IntArray) -> IntArray:
+        """First layer of a stage; `stage` may be the number of stages, whose start is the number of layers."""
+        stages = self.columns.pp * self.columns.vpp
+        longer_from = stages - 1 - self.split.num_more
+        inner = self.split.first + (stage - 1) * self.split.middle + np.maximum(stage - longer_from, 0)
+        begin = np.where(stage <= 0, 0, inner)
+        return np.where(stage >= stages, self.num_layers, begin)
+
+    def inner_ranks(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Layers of the lighter and of the heavier ranks between the ends, and how many are light.
+
+        Stages from `longer_from` on have one layer more. Round and round that is all chunks from one on, and of the
+        ranks from one on the chunk before; in a V the way back or a part of it, and the end of the way forth.
+        """
+        pp, vpp, inner = self.columns.pp, self.columns.vpp, np.maximum(self.columns.pp - 2, 0)
+        longer_from = pp * vpp - 1 - self.split.num_more
+        chunk, rank = np.divmod(longer_from, pp)
+        folded, forth = self.family == V_FAMILY, longer_from <= pp
+        num_light = np.where(forth, longer_from - 1, inner - (2 * pp - 1 - longer_from))
+        num_light = np.clip(np.where(folded, num_light, rank - 1), 0, inner)
+        most = np.where(folded, np.where(forth, 2, 1), vpp - chunk)
+        base = vpp * self.split.middle
+        return np.where(num_light > 0, base + most - 1, base + most), base + most, num_light
+
+    def stage_of(self, chunk: int, rank: IntArray) -> IntArray:
+        """Stage that is chunk `chunk` of a rank: round and round, or folding back in a V."""
+        pp = self.columns.pp
+        forth = chunk * pp + rank
+        back = (chunk + 1) * pp - 1 - rank
+        return np.where((self.family == V_FAMILY) & (chunk % 2 == 1), back, forth)
+
+
+def rank_cost(price: StageCosts, shares: Shares, rank: IntArray) -> StageCost:
+    """All chunks of a rank together, per micro-batch."""
+    columns, context = price.columns, price.context
+    dense = np.zeros(len(columns))
+    moe = np.zeros(len(columns))
+    embedding = np.zeros(len(columns))
+    logits = np.zeros(len(columns))
+    for chunk in range(int(columns.vpp.max(initial=1))):
+        held = chunk < columns.vpp
+        stage = shares.stage_of(chunk, rank)
+        more_dense, more_moe = kinds(
+            context, np.where(held, shares.start(stage), 0), np.where(held, shares.start(stage + 1), 0)
+        )
+        dense, moe = dense + more_dense, moe + more_moe
+        embedding = embedding + np.where(held & (stage == 0), 1.0, 0.0)
+        logits = logits + np.where(held & (stage == columns.pp * columns.vpp - 1), 1.0, 0.0)
+    return price.of(dense, moe, embedding=embedding, logits=logits)

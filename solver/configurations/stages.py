@@ -1,0 +1,87 @@
+"""What every stage of a configuration costs on every pool, and what its rank keeps in memory.
+
+Owns the walk from layers to stages to ranks. Never knows a route or a link.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from models.cluster import Pool
+from models.plan import Configuration
+from solver.configurations.pricing import StageCosts, kinds
+from solver.context import Context, Machine
+from solver.cost.columns import Columns, FloatArray, columns_of
+from solver.cost.fabric import fabric_of
+from solver.cost.memory import StaticMemory, static_memory
+from solver.cost.optimizer import optimizer_s
+from solver.cost.stage import StageCost
+
+MOST_KNOWN = 64  # stages of configurations on pools that are remembered
+
+
+@dataclass(frozen=True)
+class PoolStages:
+    """Stages of a configuration on the GPUs of one pool: costs by stage, static memory and optimizer by rank."""
+
+    cost: StageCost
+    static: StaticMemory
+    optimizer_s: FloatArray
+
+
+def pool_stages(context: Context, pool: Pool, configuration: Configuration) -> PoolStages:
+    """Costs of all stages as if each ran in `pool`; arrays of length stages (cost) and ranks (memory, optimizer).
+
+    Pools of one GPU type and fabric share them, and so do the placements of a configuration.
+    """
+    known, key = context.known_stages, (configuration, pool.gpu.name, fabric_of(pool))
+    if key not in known:
+        if len(known) >= MOST_KNOWN:
+            known.clear()
+        known[key] = _pool_stages(context, pool, configuration)
+    found: PoolStages = known[key]
+    return found
+
+
+def _pool_stages(context: Context, pool: Pool, configuration: Configuration) -> PoolStages:
+    machine = Machine(gpu=pool.gpu, fabric=fabric_of(pool), num_gpus=pool.num_free_gpus)
+    num_stages, num_ranks = configuration.degrees.num_stages, configuration.degrees.pp
+    ends = np.cumsum([0, *configuration.layers_per_stage])
+    dense, moe = kinds(context, ends[:-1], ends[1:])
+    first = np.zeros(num_stages)
+    last = np.zeros(num_stages)
+    first[0], last[-1] = 1.0, 1.0
+    cost = StageCosts(context, machine, columns_of(configuration)).of(dense, moe, embedding=first, logits=last)
+    rank_of = np.array([configuration.rank_of_stage(stage) for stage in range(num_stages)])
+    columns = _repeated(configuration, num_ranks)
+    parameters = _by_rank(rank_of, cost.parameters, num_ranks)
+    experts = _by_rank(rank_of, cost.expert_parameters, num_ranks)
+    static = static_memory(
+        context.job,
+        machine.gpu,
+        machine.fabric,
+        context.stack,
+        columns,
+        parameters=parameters,
+        expert_parameters=experts,
+        has_logits=(np.arange(num_ranks) == rank_of[-1]).astype(np.float64),
+    )
+    update = optimizer_s(
+        parameters, experts, columns, gpu=machine.gpu, stack=context.stack, optimizer=context.job.optimizer
+    )
+    return PoolStages(cost=cost, static=static, optimizer_s=update)
+
+
+def _by_rank(rank_of: npt.NDArray[np.int64], values: FloatArray, num_ranks: int) -> FloatArray:
+    """Sum over the stages of every rank."""
+    total = np.zeros(num_ranks)
+    np.add.at(total, rank_of, values)
+    return total
+
+
+def _repeated(configuration: Configuration, length: int) -> Columns:
+    one = columns_of(configuration)
+    return Columns(**{f.name: np.repeat(getattr(one, f.name), length) for f in fields(Columns)})

@@ -1,1 +1,0 @@
-"""Exact and improving search over pipeline schedules with CP-SAT."""

@@ -1,0 +1,1 @@
+"""What orders the search: likely iteration times. Never a bound."""

@@ -1,0 +1,126 @@
+"""What usual schedules and crossings make of a configuration: orders the search, proves nothing.
+
+Owns rough closed forms. A wrong guess costs time, never correctness.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from solver.configurations.distinct import distinct_rows
+from solver.configurations.enumerate import BY_GPU_TYPE, FAMILY_CODES, Space
+from solver.context import Context
+from solver.cost.columns import FloatArray, IntArray
+from solver.cost.data_parallel import crossing_bytes, step_traffic
+from solver.cost.memory import peak_activations
+from solver.cost.stage import StageCost
+from solver.estimates.crossing_patterns import Regime, regimes
+from solver.placement.distances import TYPES, UNITS
+
+HOPELESS_S = 1e6  # more traffic than the request allows: tried last
+UNLIKELY = 10.0  # a GPU type is needed whose memory the ends of the pipeline do not fit into
+CRAMPED = 1.4  # usual schedules that memory keeps from filling the pipeline take about so much more than the bound
+JOINT = 4.0  # work and messages that take as long hold each other up: the norm under which they add up
+LOOP = FAMILY_CODES.index("loop")
+
+
+def guess_s(
+    context: Context, space: Space, first: StageCost, whole: StageCost, *, bound_s: FloatArray, room: FloatArray
+) -> FloatArray:
+    """Bound and fill where the usual number of micro-batches in flight fits, well above the bound where it does not.
+
+    The fill is that of interleaved 1F1B, (p - 1)(f + i) / v beyond the bound. What crosses buildings comes on top.
+    """
+    columns = space.columns
+    fill = (columns.pp - 1) * (first.forward_s + first.input_grad_s) / columns.vpp
+    fits = peak_activations(columns, 0) * first.activation_bytes <= room
+    inside: FloatArray = np.where(fits, bound_s + fill, CRAMPED * (bound_s + fill))
+    held = np.maximum(np.floor(room / np.maximum(first.activation_bytes, 1.0)), 1.0)
+    return crossed_s(context, space, whole, inside_s=inside, held=held, local=True)
+
+
+def crossed_s(
+    context: Context,
+    space: Space,
+    whole: StageCost,
+    *,
+    inside_s: FloatArray,
+    held: FloatArray | float = np.inf,
+    local: bool = False,
+) -> FloatArray:
+    """Time under the best regime, where inside one place it would be `inside_s`.
+
+    `held` micro-batches fit into memory at once. With `local` exchanges inside places count too, which costs more.
+    """
+    columns, by_type = space.columns, space.layer_split == BY_GPU_TYPE
+    first, row_of = distinct_rows(columns, ("tp", "cp", "dp", "pp"))
+    job = _Job(context, space, whole, inside_s, held)
+    best = np.full(len(columns), np.inf)
+    for regime in regimes(context, columns.take(first)):
+        time_s = _under(regime, row_of, job)
+        if local:
+            time_s = time_s + _private_s(job, regime.replicas[row_of])
+        suits = True if regime.kind == UNITS else by_type == regime.kind.startswith(TYPES)
+        best = np.where(regime.possible[row_of] & suits, np.minimum(best, time_s), best)
+    best = np.where(np.isfinite(best), best, UNLIKELY * inside_s)
+    crosses = by_type | (columns.num_gpus > context.largest_building_gpus)
+    return np.where(crosses, best, inside_s)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Configurations with what they cost inside one place."""
+
+    context: Context
+    space: Space
+    whole: StageCost
+    inside_s: FloatArray
+    held: FloatArray | float
+
+
+def _under(regime: Regime, row_of: IntArray, job: _Job) -> FloatArray:
+    """Messages pace the pipeline or hide behind its work; exchanges take turns on the links as it drains and after."""
+    columns, whole = job.space.columns, job.whole
+    per_byte = np.where(job.space.family == LOOP, regime.loop_s_per_byte[row_of], regime.message_s_per_byte[row_of])
+    message_s = whole.boundary_bytes * per_byte
+    lost = whole.boundary_bytes * regime.wait_s_per_byte[row_of]
+    delay_s = regime.delay_s[row_of] + (1.0 - np.exp(-lost)) * regime.longest_wait_s[row_of] + message_s
+    passes = columns.num_microbatches * columns.vpp
+    trips_s = columns.num_microbatches / job.held * (whole.forward_s + whole.input_grad_s + 2.0 * columns.vpp * delay_s)
+    paced_s = (job.inside_s**JOINT + (passes * message_s) ** JOINT) ** (1.0 / JOINT)
+    pipe_s = np.maximum(paced_s, np.where(delay_s > 0, trips_s, 0.0)) + 2.0 * delay_s
+    exchanging, stages = regime.exchanging[row_of], columns.pp * columns.vpp
+    sent_bytes = _sent_bytes(job, regime.num_places[row_of])
+    exchange_s = sent_bytes * regime.exchange_s_per_byte[row_of] + stages * regime.exchange_delay_s[row_of]
+    drain_s = whole.input_grad_s * (columns.pp - 1) / columns.pp
+    crossed: FloatArray = pipe_s + np.maximum(exchange_s / stages, exchanging * exchange_s - drain_s)
+    limit = job.context.request.constraints.max_cross_building_bytes_per_iteration
+    if limit is not None:
+        messages_bytes = np.where(per_byte > 0, passes * columns.dp * whole.boundary_bytes, 0.0)
+        crossed = np.where(exchanging * sent_bytes + messages_bytes > limit, HOPELESS_S, crossed)
+    return crossed
+
+
+def _private_s(job: _Job, replicas: FloatArray) -> FloatArray:
+    """The exchange of one stage among so many replicas inside a place."""
+    columns = job.space.columns
+    stages, machine = columns.pp * columns.vpp, next(iter(job.context.machines.values()))
+    traffic = step_traffic(
+        job.whole.parameters / stages,
+        job.whole.expert_parameters / stages,
+        replace(columns, dp=replicas.astype(np.int64)),
+        machine.fabric,
+        job.context.stack,
+        gradient_bytes=job.context.job.optimizer.gradient_bytes_per_parameter,
+    )
+    return traffic.reduce_s + traffic.gather_s
+
+
+def _sent_bytes(job: _Job, num_places: FloatArray) -> FloatArray:
+    """What every place sends in the exchanges of all stages."""
+    columns, whole = job.space.columns, job.whole
+    parameters = whole.parameters * columns.tp + whole.expert_parameters * columns.tp * columns.ep
+    gradient_bytes = job.context.job.optimizer.gradient_bytes_per_parameter
+    return crossing_bytes(parameters, columns, num_places.astype(np.int64), gradient_bytes=gradient_bytes)

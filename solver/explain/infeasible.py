@@ -1,0 +1,184 @@
+"""Why nothing fits: the numbers of the configuration that comes closest, and what was checked to help.
+
+Owns the explanation of an empty or too large space. Never searches; a remedy is offered only where the same arithmetic
+finds a configuration that fits once it is applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
+from math import floor
+
+import numpy as np
+
+from models.cluster import GpuType
+from models.outcome import Reason
+from models.request import PlanRequest
+from solver.bounds.work import lower_bounds
+from solver.configurations.enumerate import IntArray, Space, enumerate_space
+from solver.configurations.framework import within_framework
+from solver.context import Context, stack_for
+from solver.cost.columns import FSDP, RECOMPUTE_CODES, SHARDING_CODES
+
+GIB = 2.0**30
+MAX_ROWS = 200_000  # of a larger space nothing is said before a search has priced it
+PORTION = 8_192
+LOOKED_AT = 512  # the thriftiest configurations that a remedy is checked on
+MORE_GPUS = (2, 4, 16)  # times as many hosts, tried in this order
+RESTRICTED = ("tp", "cp", "ep", "pp", "dp", "vpp", "micro_batch_sequences", "sharding", "recompute", "family")
+Late = Callable[[], bool]
+Helps = Callable[[PlanRequest], bool]
+Offer = tuple[str, PlanRequest]
+
+
+def space_reasons(context: Context, late: Late = lambda: False) -> tuple[Reason, ...]:
+    """The allowed values leave no configuration at all."""
+    request = context.request
+    batch = request.workload.global_batch_sequences
+    remedies = _checked(request, _lifted(request), lambda changed: bool(len(enumerate_space(changed))), late)
+    return (
+        Reason(
+            code="nothing-allowed",
+            pointer="/constraints/allowed",
+            detail=(
+                f"no combination of the allowed degrees divides {context.job.num_layers} layers, "
+                f"{context.job.num_heads} heads, {context.job.num_experts} experts and a batch of {batch} sequences on "
+                f"{context.usable_gpus} GPUs"
+            ),
+            remedies=remedies or ("change several of constraints.allowed, the batch and the GPUs together",),
+        ),
+    )
+
+
+def memory_reasons(context: Context, space: Space, late: Late = lambda: False) -> tuple[Reason, ...]:
+    """Empty when some configuration fits, or where the space is too large to say; else the one that needs least."""
+    if len(space) > MAX_ROWS:
+        return ()
+    least = (float("inf"), 0)
+    for rows in np.array_split(_thriftiest_first(space), -(-len(space) // PORTION)):
+        bounds = lower_bounds(context, space.take(rows))
+        if bool(bounds.fits.any()):
+            return ()
+        place = int(np.argmin(bounds.least_memory_bytes))
+        least = min(least, (float(bounds.least_memory_bytes[place]), int(rows[place])))
+    return memory_reason(context, space, *least, late=late)
+
+
+def memory_reason(
+    context: Context, space: Space, need_bytes: float, row: int, *, late: Late = lambda: False
+) -> tuple[Reason, ...]:
+    """Nothing fits; this row of the space needs least, so many bytes, against the largest memory."""
+    gpu = max((machine.gpu for machine in context.machines.values()), key=lambda one: one.memory_bytes)
+    columns, limit_bytes = space.columns, context.memory_limit_bytes(gpu)
+    where = "" if need_bytes > limit_bytes else " on the ends of the pipeline, and more between them"
+    shape = f"tp {columns.tp[row]}, cp {columns.cp[row]}, ep {columns.ep[row]}, pp {columns.pp[row]}"
+    request = context.request
+    offers = chain(_allowing(request), _lower_headroom(request, gpu, need_bytes), _lifted(request))
+    headroom = request.constraints.memory_headroom_fraction
+    return (
+        Reason(
+            code="memory-too-small",
+            pointer="/cluster/pools",
+            detail=(
+                f"the smallest state needs {need_bytes / GIB:.1f} GiB per GPU{where} ({shape}, "
+                f"{SHARDING_CODES[columns.sharding[row]]}, recompute {RECOMPUTE_CODES[columns.recompute[row]]}), "
+                f"{gpu.name} has {gpu.memory_bytes / GIB:.1f} GiB, {limit_bytes / GIB:.1f} after headroom"
+            ),
+            remedies=(
+                *_checked(request, offers, _fits, late),
+                f"use GPUs with {need_bytes / (1.0 - headroom) / GIB + 0.05:.1f} GiB or more",
+            ),
+        ),
+    )
+
+
+def target_reasons(context: Context, fastest_s: float) -> tuple[Reason, ...]:
+    """No configuration can be as fast as the objective asks."""
+    target_s = context.request.objective.target_iteration_s or 0.0
+    return (
+        Reason(
+            code="target-out-of-reach",
+            pointer="/objective/target_iteration_s",
+            detail=f"the target is {target_s:.4g} s, no configuration of the {context.usable_gpus} GPUs takes less "
+            f"than {fastest_s:.4g} s",
+            remedies=(
+                f"set target_iteration_s above {fastest_s:.4g}; the objective iteration_time finds what is reached",
+            ),
+        ),
+    )
+
+
+def _thriftiest_first(space: Space) -> IntArray:
+    """Rows that split model and activations most first, then those with small micro-batches and recomputation."""
+    columns = space.columns
+    shards = np.where(columns.sharding >= FSDP, columns.dp, 1)
+    split = columns.tp * columns.cp * columns.pp * columns.ep * shards
+    return np.lexsort((-columns.recompute, columns.micro_batch, -split))
+
+
+def _fits(request: PlanRequest) -> bool:
+    """Some configuration of the request fits into memory; only the thriftiest are looked at."""
+    space = enumerate_space(request)
+    if not len(space):
+        return False
+    some = space.take(_thriftiest_first(space)[:LOOKED_AT])
+    return bool(lower_bounds(Context(request, stack_for(request)), some).fits.any())
+
+
+def _checked(request: PlanRequest, offers: Iterator[Offer], helps: Helps, late: Late) -> tuple[str, ...]:
+    """The offers that help, of those that there is time to check, and the fewest GPUs more that do."""
+
+    def checked(some: Iterator[Offer]) -> Iterator[str]:
+        return (text for text, changed in some if not late() and helps(within_framework(changed)))
+
+    return (*checked(offers), *islice(checked(_more_gpus(request)), 1))
+
+
+def _with_constraints(request: PlanRequest, **changes: object) -> PlanRequest:
+    return request.model_copy(update={"constraints": request.constraints.model_copy(update=changes)})
+
+
+def _with_allowed(request: PlanRequest, **changes: object) -> PlanRequest:
+    return _with_constraints(request, allowed=request.constraints.allowed.model_copy(update=changes))
+
+
+def _allowing(request: PlanRequest) -> Iterator[Offer]:
+    """One more value where a choice is restricted."""
+    allowed = request.constraints.allowed
+    for name, value in (("recompute", "full"), ("sharding", "fsdp"), ("micro_batch_sequences", 1)):
+        values = getattr(allowed, name)
+        if values is not None and value not in values:
+            yield f"allow {name} {value}", _with_allowed(request, **{name: (*values, value)})
+
+
+def _lifted(request: PlanRequest) -> Iterator[Offer]:
+    """Each restriction lifted alone, then all of them."""
+    allowed = request.constraints.allowed
+    named = [name for name in RESTRICTED if getattr(allowed, name) is not None]
+    for name in named:
+        yield f"set constraints.allowed.{name} to null", _with_allowed(request, **{name: None})
+    if request.constraints.max_gpus is not None:
+        yield "set constraints.max_gpus to null", _with_constraints(request, max_gpus=None)
+    if request.constraints.use_all_gpus:
+        yield "set constraints.use_all_gpus to false", _with_constraints(request, use_all_gpus=False)
+    if len(named) > 1:
+        free = _with_allowed(request, **dict.fromkeys(named))
+        yield "leave all of constraints.allowed open", _with_constraints(free, max_gpus=None)
+
+
+def _lower_headroom(request: PlanRequest, gpu: GpuType, need_bytes: float) -> Iterator[Offer]:
+    """The largest headroom under which the least state fits, where the memory itself is large enough."""
+    fraction = floor(1_000 * (1.0 - need_bytes / gpu.memory_bytes)) / 1_000
+    if 0.0 <= fraction < request.constraints.memory_headroom_fraction:
+        text = f"lower constraints.memory_headroom_fraction to {fraction:g}"
+        yield text, _with_constraints(request, memory_headroom_fraction=fraction)
+
+
+def _more_gpus(request: PlanRequest) -> Iterator[Offer]:
+    """The same pools with more hosts, at most as many as help."""
+    for times in MORE_GPUS:
+        pools = tuple(pool.model_copy(update={"num_hosts": times * pool.num_hosts}) for pool in request.cluster.pools)
+        cluster = request.cluster.model_copy(update={"pools": pools})
+        text = f"use {times} times as many GPUs"
+        yield text, _with_constraints(request.model_copy(update={"cluster": cluster}), max_gpus=None)

@@ -1,0 +1,130 @@
+"""Compiled parts of the lower bounds: heads, tails and the preemptive one-machine bound.
+
+Owns longest paths over the relaxed precedence graph and Jackson's rule on one machine. Why they bound is
+said in `bounds`. Never sees a schedule.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+from solver.compiled import compiled
+from solver.pipeline.problem import Floats, Ints
+from solver.pipeline.simulate_kernel import Columns
+
+
+@compiled
+def heads(columns: Columns, slots_ks: Ints, first_stage: int) -> Floats:
+    """Earliest start of every operation in the relaxed graph, stages before `first_stage` left out.
+
+    `slots_ks[1, s]` is K: F[j + K] waits for the end of B[j]; `slots_ks[2, s]` the same for W; 0 for no such rule.
+    """
+    m, num_stages, num_kinds = columns.num_microbatches, columns.num_stages, columns.num_kinds
+    head = np.zeros((num_kinds, num_stages, m))
+    duration = columns.duration_ks
+    for j in range(m):
+        for s in range(first_stage, num_stages):
+            value = 0.0
+            if j > 0:
+                value = head[0, s, j - 1] + duration[0, s]
+            if s > first_stage:
+                value = max(value, head[0, s - 1, j] + duration[0, s - 1] + _hop_s(columns, s - 1))
+            head[0, s, j] = max(value, _memory_wait_s(columns, slots_ks, head, s, j))
+        for s in range(num_stages - 1, first_stage - 1, -1):
+            value = head[0, s, j] + duration[0, s]
+            if j > 0:
+                value = max(value, head[1, s, j - 1] + duration[1, s])
+            if s < num_stages - 1:
+                value = max(value, head[1, s + 1, j] + duration[1, s + 1] + _hop_s(columns, s))
+            head[1, s, j] = value
+            if num_kinds == 3:
+                before = head[2, s, j - 1] + duration[2, s] if j > 0 else 0.0
+                head[2, s, j] = max(value + duration[1, s], before)
+    return head
+
+
+@compiled
+def tails_after(columns: Columns, slots_ks: Ints, first_stage: int, counted_s: Floats) -> Floats:
+    """Least time from the end of every operation to the end of the counted stages, in the same graph.
+
+    `counted_s[s]` is the gradient exchange after the last W of a counted stage, or minus infinity where the end of
+    the stage does not count.
+    """
+    m, num_stages, num_kinds = columns.num_microbatches, columns.num_stages, columns.num_kinds
+    tail = np.zeros((num_kinds, num_stages, m))
+    duration = columns.duration_ks
+    for j in range(m - 1, -1, -1):
+        for s in range(first_stage, num_stages):
+            for kind in range(num_kinds - 1, 0, -1):
+                value = _tail_on_rank(columns, slots_ks, tail, (kind, s, j))
+                if kind == num_kinds - 1:
+                    value = max(value, counted_s[s])
+                if kind == 1 and s > first_stage:
+                    value = max(value, tail[1, s - 1, j] + duration[1, s - 1] + _hop_s(columns, s - 1))
+                tail[kind, s, j] = value
+        for s in range(num_stages - 1, first_stage - 1, -1):
+            value = tail[1, s, j] + duration[1, s]
+            if j < m - 1:
+                value = max(value, tail[0, s, j + 1] + duration[0, s])
+            if s < num_stages - 1:
+                value = max(value, tail[0, s + 1, j] + duration[0, s + 1] + _hop_s(columns, s))
+            tail[0, s, j] = value
+    return tail
+
+
+@compiled
+def _hop_s(columns: Columns, stage: int) -> float:
+    return float(columns.latency_s[stage] + columns.transfer_s[stage])
+
+
+@compiled
+def _memory_wait_s(columns: Columns, slots_ks: Ints, head: Floats, stage: int, microbatch: int) -> float:
+    """End of the B and W that must have freed the memory which this F takes."""
+    value = 0.0
+    for kind in range(1, columns.num_kinds):
+        slots = slots_ks[kind, stage]
+        if 0 < slots <= microbatch:
+            value = max(value, head[kind, stage, microbatch - slots] + columns.duration_ks[kind, stage])
+    return value
+
+
+@compiled
+def _tail_on_rank(columns: Columns, slots_ks: Ints, tail: Floats, at: tuple[int, int, int]) -> float:
+    """What follows a B or W on its own stage: the next of its kind, its W, and the F that waits for its memory."""
+    kind, stage, microbatch = at
+    m, value = columns.num_microbatches, -np.inf
+    if microbatch < m - 1:
+        value = max(value, tail[kind, stage, microbatch + 1] + columns.duration_ks[kind, stage])
+    slots = slots_ks[kind, stage]
+    if slots > 0 and microbatch + slots < m:
+        value = max(value, tail[0, stage, microbatch + slots] + columns.duration_ks[0, stage])
+    if kind == 1 and columns.num_kinds == 3:
+        value = max(value, tail[2, stage, microbatch] + columns.duration_ks[2, stage])
+    return float(value)
+
+
+@compiled
+def one_machine(head: Floats, duration: Floats, tail: Floats) -> float:
+    """Jackson's preemptive rule: always run, of what is available, the longest tail; its value is the bound."""
+    by_head = np.argsort(head, kind="mergesort")
+    queue = [(0.0, 0.0)]
+    queue.pop()
+    now, best, position = 0.0, 0.0, 0
+    while position < len(by_head) or len(queue) > 0:
+        if len(queue) == 0:
+            now = max(now, head[by_head[position]])
+        while position < len(by_head) and head[by_head[position]] <= now:
+            job = by_head[position]
+            heapq.heappush(queue, (-tail[job], duration[job]))
+            position += 1
+        minus_tail, left = heapq.heappop(queue)
+        until = head[by_head[position]] if position < len(by_head) else np.inf
+        if now + left <= until:
+            now += left
+            best = max(best, now - minus_tail)
+        else:
+            heapq.heappush(queue, (minus_tail, left - (until - now)))
+            now = until
+    return best

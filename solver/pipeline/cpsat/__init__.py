@@ -1,0 +1,1 @@
+"""The exact pipeline model in CP-SAT: variables, one file per constraint family, horizons and windows."""

@@ -1,0 +1,140 @@
+"""The corridor: is there a schedule of value at most T? Asked from below until bound and value meet.
+
+Owns the choice of T. With a horizon T close to the optimum the windows of all starts are tight: below it presolve
+refutes T at once, at it the search finds an order quickly, where plain minimisation wanders (decision 0102). Times are
+rounded down, so every refuted T is a valid bound; every order found is replayed exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import floor
+
+from solver.clock import charge
+from solver.pipeline.bounds import makespan_bound, span_bound
+from solver.pipeline.cpsat.engine import Found, Limits, run
+from solver.pipeline.cpsat.variables import Instance
+from solver.pipeline.local_search.descent import descend
+from solver.pipeline.local_search.late_starts import replayed
+from solver.pipeline.local_search.progress import Search
+from solver.pipeline.quantise import TickShape
+
+REFUTERS = ("default_lp", "quick_restart_no_lp")  # a fixed search instead refutes nothing in ten times the time
+FINDERS = ("fixed", "default_lp")
+LEAST_PART = 64
+
+
+@dataclass
+class Corridor:
+    """Proven bound and best value, in ticks; which part of the way between them is asked next."""
+
+    ticks: TickShape
+    low: int
+    high: int
+    part: int = 1
+
+
+def close(search: Search, ticks: TickShape, *, probe_s: float, until_s: float) -> None:
+    """Raise the bound by refutation, then look for orders at it and above it, until `until_s` after the start."""
+    corridor = _open(search, ticks)
+    _refute(search, corridor, probe_s)
+    patience_s = 4 * probe_s
+    while not search.over and search.elapsed_s < until_s and corridor.low < corridor.high:
+        _press(search, corridor, patience_s)
+        patience_s *= 1.6
+
+
+def _open(search: Search, ticks: TickShape) -> Corridor:
+    high = _value_ticks(search, ticks)
+    low = floor(search.bound_s / ticks.tick_s * (1 - 1e-9)) if ticks.exact else floor(_bound_ticks(search, ticks))
+    return Corridor(ticks, min(low, high), high)
+
+
+def _bound_ticks(search: Search, ticks: TickShape) -> float:
+    return span_bound(ticks.shape) if search.problem.objective == "span" else makespan_bound(ticks.shape)
+
+
+def _value_ticks(search: Search, ticks: TickShape) -> int:
+    assert search.order is not None, "the portfolio always finds an order"
+    run_ticks = replayed(ticks.shape, search.order, search.problem.objective)
+    return round(run_ticks.span_s if search.problem.objective == "span" else run_ticks.makespan_s)
+
+
+def _refute(search: Search, corridor: Corridor, probe_s: float) -> None:
+    """Gallop up from the bound while refutations come quickly; an answer or silence shortens the step.
+
+    Most refutations take presolve alone, so silence within the probe's time mostly means that T can be reached.
+    """
+    step = 0
+    first = max((corridor.high - corridor.low) // 16, 1)
+    while not search.over and corridor.low < corridor.high:
+        target = min(corridor.low + step, corridor.high - 1)
+        found = _ask(search, corridor, target, probe_s if step else 2 * probe_s, probing=True)
+        if found.proven and found.order is None:
+            step = first if step == 0 else 2 * step
+        elif step <= max(1, corridor.low // 2000):
+            return
+        else:
+            step = first = step // 8
+
+
+def _press(search: Search, corridor: Corridor, patience_s: float) -> None:
+    """Three ways in turns: a question that may raise the bound, tabu search, an order at the bound itself."""
+    _raise(search, corridor, patience_s)
+    if search.over or corridor.low >= corridor.high:
+        return
+    descend(search, patience_s)
+    corridor.high = min(corridor.high, _value_ticks(search, corridor.ticks))
+    if not search.over and corridor.low < corridor.high:
+        _ask(search, corridor, corridor.low, patience_s, subsolvers=FINDERS)
+
+
+def _raise(search: Search, corridor: Corridor, patience_s: float) -> None:
+    """Ask one tick below the best, whose refutation is the whole proof; after silence half as far from the bound."""
+    most = corridor.high - 1
+    target = min(corridor.low + (corridor.high - corridor.low) // corridor.part, most)
+    found = _ask(search, corridor, target, patience_s)
+    refuted = found.proven and found.order is None
+    corridor.part = max(corridor.part // 2, 1) if refuted else min(2 * corridor.part, LEAST_PART)
+
+
+def _limits(search: Search, time_limit_s: float, *, first_solution: bool) -> Limits:
+    options = search.problem.options
+    return Limits(
+        min(time_limit_s, search.left_s),
+        options.workers,
+        options.seed,
+        cancelled=search.cancelled,
+        left_s=lambda: search.left_s,
+        first_solution=first_solution,
+        counts_work=search.counts_work,
+        cap_s=search.cap_s,
+    )
+
+
+def _ask(
+    search: Search,
+    corridor: Corridor,
+    target: int,
+    time_limit_s: float,
+    *,
+    probing: bool = False,
+    subsolvers: tuple[str, ...] = REFUTERS,
+) -> Found:
+    """One question; its answer moves the corridor and the search."""
+    instance = Instance(corridor.ticks, target, corridor.low, search.problem.objective)
+    limits = replace(_limits(search, time_limit_s, first_solution=True), subsolvers=subsolvers, probing=probing)
+    found = run(instance, None, limits)
+    _learn(search, corridor, found)
+    return found
+
+
+def _learn(search: Search, corridor: Corridor, found: Found) -> None:
+    charge(search.clock, found.work_s)
+    if found.bound_ticks > corridor.low:
+        corridor.low = min(found.bound_ticks, corridor.high)
+        if corridor.ticks.bounds:
+            search.raise_bound(corridor.low * corridor.ticks.tick_s * (1 - 1e-12), "refuted")
+    if found.order is not None:
+        search.offer(found.order, "cpsat")
+        corridor.high = min(corridor.high, found.value_ticks or corridor.high)

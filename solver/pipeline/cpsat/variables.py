@@ -1,0 +1,116 @@
+"""The variables of the pipeline model, created in one place with the tightest domains that are proven.
+
+Index suffixes: k kind, s stage, j i x micro-batch; messages are keyed like the operation that produces them. Owns the
+domains, [head, horizon - tail - duration] from the longest paths of the bounds. Never adds a constraint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from solver.pipeline.bounds import memory_slots
+from solver.pipeline.bounds_kernel import heads, tails_after
+from solver.pipeline.cpsat.memory_rule import Choice, choices_of, is_alone
+from solver.pipeline.problem import PipelineShape
+from solver.pipeline.quantise import TickShape
+from solver.pipeline.simulate_kernel import columns_of
+
+Key = tuple[int, int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """What a model is built from: whole ticks, the horizon no schedule of interest exceeds, and a proven bound."""
+
+    ticks: TickShape
+    horizon: int
+    bound: int
+    objective: str
+
+    @property
+    def shape(self) -> PipelineShape:
+        """The columns in ticks."""
+        return self.ticks.shape
+
+    def duration(self, kind: int, stage: int) -> int:
+        """Ticks of one operation."""
+        return int(self.shape.duration_ks[kind, stage])
+
+    def operations(self) -> list[Key]:
+        """All operations."""
+        shape = self.shape
+        return [
+            (k, s, j)
+            for k in range(shape.num_kinds)
+            for s in range(shape.num_stages)
+            for j in range(shape.num_microbatches)
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class Vars:
+    """Starts of operations, messages and exchanges, intervals of operations, B[x] done before F[i], the objective."""
+
+    start_ksj: Mapping[Key, cp_model.IntVar]
+    interval_ksj: Mapping[Key, cp_model.IntervalVar]
+    message_ksj: Mapping[Key, cp_model.IntVar]
+    exchange_s: Mapping[int, cp_model.IntVar]
+    done_six: Mapping[Choice, cp_model.IntVar]
+    value: cp_model.IntVar
+
+
+class EmptyDomain(Exception):
+    """The horizon is below the proven bound: nothing can be found, so the bound is the horizon."""
+
+
+def create(model: cp_model.CpModel, instance: Instance) -> Vars:
+    """All variables; `EmptyDomain` when windows show that the horizon cannot be kept."""
+    shape, horizon = instance.shape, instance.horizon
+    columns, slots = columns_of(shape), memory_slots(shape)
+    head = heads(columns, slots, 0)
+    tail = tails_after(columns, slots, 0, shape.sync_s)
+    latest = horizon - tail - shape.duration_ks[:, :, None]
+    if (latest < head).any() or instance.bound > horizon:
+        raise EmptyDomain
+    start: dict[Key, cp_model.IntVar] = {}
+    interval: dict[Key, cp_model.IntervalVar] = {}
+    for key in instance.operations():
+        name = "{}{}{}".format("FBW"[key[0]], key[1], f"_{key[2]}")
+        start[key] = model.new_int_var(int(head[key]), int(latest[key]), name)
+        interval[key] = model.new_fixed_size_interval_var(start[key], instance.duration(key[0], key[1]), name)
+    return Vars(
+        start,
+        interval,
+        _messages(model, shape, horizon),
+        {s: model.new_int_var(0, horizon, f"sync{s}") for s in exchanges(shape)},
+        _choices(model, shape),
+        model.new_int_var(instance.bound, horizon, "value"),
+    )
+
+
+def exchanges(shape: PipelineShape) -> list[int]:
+    """Stages whose gradient exchange takes time or a place on a link: rounded to no ticks it still has its turn."""
+    stages: list[int] = np.flatnonzero((shape.sync_s > 0) | (shape.sync_link_s >= 0)).tolist()
+    return stages
+
+
+def _choices(model: cp_model.CpModel, shape: PipelineShape) -> dict[Choice, cp_model.IntVar]:
+    alone = [s for s in range(shape.num_stages) if is_alone(shape, s)]
+    return {
+        choice: model.new_bool_var("done{}_{}_{}".format(*choice)) for s in alone for choice, _ in choices_of(shape, s)
+    }
+
+
+def _messages(model: cp_model.CpModel, shape: PipelineShape, horizon: int) -> dict[Key, cp_model.IntVar]:
+    messages = {}
+    for s in range(shape.num_stages - 1):
+        if shape.activation_channel_s[s] < 0:
+            continue
+        for k, sender in ((0, s), (1, s + 1)):
+            for j in range(shape.num_microbatches):
+                messages[k, sender, j] = model.new_int_var(0, horizon, f"msg{'FB'[k]}{sender}_{j}")
+    return messages

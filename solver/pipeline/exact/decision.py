@@ -1,0 +1,197 @@
+"""Is there a schedule of at most T? Asked of the lattice: a bound by propagation alone, or a search of so much work.
+
+Owns the state of one question and the order that answers it. Same question, same work, same answer. Never replays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from solver.pipeline.exact.branch_kernel import FULL, OPEN, REACHED, REFUTED, Decisions, lower, search
+from solver.pipeline.exact.columns import Lattice, Machines
+from solver.pipeline.exact.resource_kernel import COLUMNS, Rows, lay_rows
+from solver.pipeline.exact.window_kernel import NUMBERS, WORK, State, propagate
+from solver.pipeline.problem import Floats, Ints, PipelineOrder, PipelineShape
+from solver.pipeline.simulate import channel_messages
+
+__all__ = ["OPEN", "REACHED", "REFUTED", "Dive"]
+
+TRAIL = 32  # lengths of the vector that the trail holds at first
+ROOT_WORK = 200_000_000  # the windows of a horizon are tightened for so long at most
+RULE = (0.0, 1.0)
+
+
+class Dive:
+    """One question: the windows of a horizon, and the search in them. `weight`: where an earlier one got stuck."""
+
+    def __init__(
+        self,
+        lattice: Lattice,
+        horizon: int,
+        *,
+        weight: Floats | None = None,
+        rule: tuple[float, float] = RULE,
+        root_work: int = ROOT_WORK,
+    ) -> None:
+        self.horizon = horizon
+        self._lattice = lattice
+        self._rows = _new_rows(lattice.machines)
+        self._state = _new_state(lattice, horizon)
+        if weight is not None:
+            self._state.weight[:] = weight
+        self.first_weight = self._state.weight.copy()
+        depth = _num_pairs(lattice.machines) + 1
+        self._decisions = Decisions(
+            np.zeros((depth, 6), dtype=np.int64), np.zeros(depth, dtype=np.int64), np.array(rule)
+        )
+        kept = (self._state.est <= self._state.lst).all() and propagate(
+            lattice.machines, lattice.waits, self._state, self._rows, root_work
+        )
+        self.status = OPEN if kept else REFUTED
+
+    @property
+    def work(self) -> int:
+        """States of lattices seen so far."""
+        return int(self._state.number[WORK])
+
+    @property
+    def weight(self) -> Floats:
+        """By machine: one more than the windows it has refuted."""
+        return self._state.weight
+
+    def go_on(self, work: int) -> int:
+        """Search for so much longer; REFUTED, REACHED or OPEN."""
+        most = self.work + work
+        while self.status == OPEN and self.work < most:
+            machines, waits = self._lattice.machines, self._lattice.waits
+            found = search(machines, waits, self._state, self._rows, self._decisions, most)
+            if found == FULL:
+                self._grow()
+            else:
+                self.status = found
+        return self.status
+
+    def improve(self, work: int, shape: PipelineShape) -> PipelineOrder | None:
+        """Search for so much longer, below every order that is reached; the last of them."""
+        best, most = None, self.work + work
+        while self.work < most and self.go_on(most - self.work) == REACHED:
+            best = self.order(shape)
+            self.lower(self.value - 1)
+        return best
+
+    @property
+    def value(self) -> int:
+        """When the last job ends, once the horizon is reached."""
+        return int((self._state.est + self._lattice.waits.last).max())
+
+    def lower(self, horizon: int) -> None:
+        """Go on with a closer horizon: what is refuted stays refuted."""
+        if self.status != REFUTED and horizon < self.horizon:
+            machines, waits = self._lattice.machines, self._lattice.waits
+            lower(machines, waits, self._state, self._rows, self.horizon - horizon)
+            self.horizon, self.status = horizon, OPEN
+
+    def _grow(self) -> None:
+        """Twice the room for the trail."""
+        state = self._state
+        trail_at, trail_old = (np.concatenate([one, np.zeros_like(one)]) for one in (state.trail_at, state.trail_old))
+        self._state = state._replace(trail_at=trail_at, trail_old=trail_old)
+
+    def order(self, shape: PipelineShape) -> PipelineOrder:
+        """The order of all machines once the horizon is reached."""
+        machines, n = self._lattice.machines, shape.num_operations
+        queues = [_queue(machines, k, self._state.order[k]) for k in range(len(machines.length))]
+        stage_of = {int(rank): stage for stage, rank in enumerate(shape.rank_of_s)}
+        shared = {int(job) - n: queue - n for queue in queues[shape.num_stages :] for job in queue}
+        channels = [
+            shared.get(int(messages[0]), messages) if len(messages) else messages
+            for messages in channel_messages(shape)
+        ]
+        return PipelineOrder(tuple(queues[stage_of[rank]] for rank in range(shape.num_ranks)), tuple(channels))
+
+
+def least_open(lattice: Lattice, low: int, high: int, stop: Callable[[], bool]) -> tuple[int, int]:
+    """The least horizon from `low` to `high` that propagation does not refute (`high` is not asked), and the work."""
+    work = 0
+    while low < high and not stop():
+        middle = (low + high) // 2
+        dive = Dive(lattice, middle)
+        work += dive.work
+        if dive.status == REFUTED:
+            low = middle + 1
+        else:
+            high = middle
+    return low, work
+
+
+def num_states(lattice: Lattice) -> int:
+    """States of all machines where nothing is decided: what one pass over all of them costs."""
+    machines = lattice.machines
+    rows, free = _empty_rows(machines), _free_order(machines)
+    return sum(lay_rows(machines, k, free[k], rows)[1] for k in range(len(machines.length)))
+
+
+def _queue(machines: Machines, k: int, order: Ints) -> Ints:
+    """Jobs of a machine by their places: own number plus the numbers of other jobs before."""
+    count, first = machines.length[k], machines.first[k]
+    x, y, z = (np.arange(number) for number in count)
+    x_before_y, x_before_z, y_before_z = order[0, 0, : count[1]], order[1, 0, : count[2]], order[2, 0, : count[2]]
+    place_x = x + np.searchsorted(x_before_y, x, side="right") + np.searchsorted(x_before_z, x, side="right")
+    place_y = y + x_before_y + np.searchsorted(y_before_z, y, side="right")
+    queue = np.zeros(int(count.sum()), dtype=np.int64)
+    queue[place_x] = first[0] + x
+    queue[place_y] = first[1] + y
+    queue[z + x_before_z + y_before_z] = first[2] + z
+    return queue
+
+
+def _num_pairs(machines: Machines) -> int:
+    """Pairs of jobs of different streams: every decision settles at least one."""
+    x, y, z = machines.length.T
+    return int((x * y + x * z + y * z).sum())
+
+
+def _free_order(machines: Machines) -> Ints:
+    """Least and most counts where nothing is decided."""
+    order = np.zeros((len(machines.length), 3, 2, int(machines.length.max(initial=1))), dtype=np.int64)
+    order[:, 0, 1] = order[:, 1, 1] = machines.length[:, :1]
+    order[:, 2, 1] = machines.length[:, 1:2]
+    return order
+
+
+def _new_state(lattice: Lattice, horizon: int) -> State:
+    machines, waits, free = lattice.machines, lattice.waits, _free_order(lattice.machines)
+    size, num_machines = machines.num_jobs, len(machines.length)
+    value = np.concatenate([np.zeros(size, dtype=np.int64), horizon - waits.last, free.ravel()])
+    length = len(value)
+    return State(
+        value,
+        value[:size],
+        value[size : 2 * size],
+        value[2 * size :].reshape(free.shape),
+        np.full(length, -1, dtype=np.int64),
+        np.zeros(TRAIL * length, dtype=np.int64),
+        np.zeros(TRAIL * length, dtype=np.int64),
+        np.zeros(NUMBERS, dtype=np.int64),
+        np.ones(size, dtype=np.uint8),
+        np.ones(size, dtype=np.uint8),
+        np.ones(num_machines, dtype=np.uint8),
+        np.ones(num_machines),
+    )
+
+
+def _empty_rows(machines: Machines) -> Rows:
+    """Scratch without room for states."""
+    width = int(machines.length.max(initial=1))
+    table = np.zeros(((width + 1) ** 2, COLUMNS), dtype=np.int64)
+    line = [np.zeros(width + 1, dtype=np.int64) for _ in range(5)]
+    window, order = np.zeros((2, 3, width), dtype=np.int64), np.zeros((3, 2, width), dtype=np.int64)
+    return Rows(table, line[0], line[1], line[2], line[3], line[4], window, order)
+
+
+def _new_rows(machines: Machines) -> Rows:
+    rows, free = _empty_rows(machines), _free_order(machines)
+    most = max((lay_rows(machines, k, free[k], rows)[1] for k in range(len(machines.length))), default=1)
+    return rows._replace(reach=np.zeros(most, dtype=np.int64), leave=np.zeros(most, dtype=np.int64))

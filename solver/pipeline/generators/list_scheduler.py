@@ -1,0 +1,182 @@
+"""The list scheduler as a function: columns and a policy in, an order out.
+
+Owns the policy values that the portfolio tries and the setting up of the compiled simulation. The way messages of a
+given rank order take turns on shared links is planned here too (`with_messages`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from solver.pipeline.generators.list_scheduler_choice import FILL, DispatchState, tails
+from solver.pipeline.generators.list_scheduler_kernel import Record, dispatch
+from solver.pipeline.problem import FORWARD, Floats, Ints, PipelineOrder, PipelineShape, ragged, unragged
+from solver.pipeline.simulate_kernel import columns_of
+
+UNLIMITED = np.int64(2**40)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How an idle rank chooses; the fields are explained in `dispatch_choice`."""
+
+    preference: int = 0
+    weight_share: float = 0.0
+    backward_wait: float = 0.0
+    weight_when_blocked: bool = False
+    earlier_microbatch: bool = False
+    message_rule: int = 0
+    weight_at_once: bool = False
+    forward_wait: float = 0.0
+
+    def vector(self) -> Floats:
+        """The form that the kernel takes."""
+        return np.array(
+            [
+                self.preference,
+                self.weight_share,
+                self.backward_wait,
+                self.weight_when_blocked,
+                self.earlier_microbatch,
+                self.message_rule,
+                self.weight_at_once,
+                self.forward_wait,
+            ],
+            dtype=np.float64,
+        )
+
+
+def greedy_order(
+    shape: PipelineShape, policy: Policy, limits: Ints | None = None, *, guide: Floats | None = None
+) -> PipelineOrder:
+    """Run the policy; `limits` caps the micro-batches between F and B by stage, `guide` is a wish of times by id."""
+    order = _run(shape, policy, np.zeros(0, dtype=np.int64), limits, guide)
+    return one_by_one(shape) if order is None else order
+
+
+def one_by_one(shape: PipelineShape) -> PipelineOrder:
+    """Each micro-batch all the way, W right after its B: it fits wherever one micro-batch fits.
+
+    The simulation reserves the larger of activation and context for every F, which a rank of several stages with large
+    contexts may lack though one context at a time has room.
+    """
+    steps: list[list[int]] = [[] for _ in range(shape.num_ranks)]
+    for microbatch in range(shape.num_microbatches):
+        for stage in range(shape.num_stages):
+            steps[shape.rank_of_s[stage]].append(shape.operation_id(FORWARD, stage, microbatch))
+        for stage in range(shape.num_stages - 1, -1, -1):
+            for kind in range(1, shape.num_kinds):
+                steps[shape.rank_of_s[stage]].append(shape.operation_id(kind, stage, microbatch))
+    order = with_messages(shape, [np.array(one, dtype=np.int64) for one in steps])
+    assert order is not None, "micro-batches one after the other never wait for each other"
+    return order
+
+
+def with_messages(shape: PipelineShape, rank_ops: Sequence[Ints], message_rule: int = 0) -> PipelineOrder | None:
+    """Plan the message order for a given rank order by simulation; None when the rank order blocks itself."""
+    given, _ = ragged(list(rank_ops))
+    unlimited = replace_budget(shape)
+    return _run(unlimited, Policy(message_rule=message_rule), given)
+
+
+def with_weights_filled(shape: PipelineShape, rank_ops: Sequence[Ints], most_bytes: Floats) -> PipelineOrder | None:
+    """F and B in the given order, W where a rank would idle or the memory of `most_bytes` per rank asks for it."""
+    given, _ = ragged(list(rank_ops))
+    limited = replace(shape, budget_r=np.minimum(shape.budget_r, most_bytes))
+    return _run(limited, Policy(preference=FILL), given)
+
+
+def replace_budget(shape: PipelineShape) -> PipelineShape:
+    """The same shape without memory budgets."""
+    return replace(shape, budget_r=np.full(shape.num_ranks, np.inf))
+
+
+def _run(
+    shape: PipelineShape, policy: Policy, given: Ints, limits: Ints | None = None, guide: Floats | None = None
+) -> PipelineOrder | None:
+    # a context larger than its activation would break the budget at the end of B, so F reserves the larger of the two
+    held = np.maximum(shape.activation_s, shape.context_s)
+    shape = replace(shape, activation_s=held)
+    columns = columns_of(shape)
+    record = _new_record(shape)
+    state = _new_state(shape, limits, tails(columns), given=given.size > 0)
+    state = state._replace(guide=np.zeros(0) if guide is None else guide)
+    end = dispatch(columns, state, record, given, policy.vector())
+    if end < 0:
+        return None
+    return PipelineOrder(
+        unragged(record.rank_flat, record.rank_offsets), unragged(record.channel_flat, record.channel_offsets)
+    )
+
+
+def _new_record(shape: PipelineShape) -> Record:
+    per_rank = np.bincount(shape.rank_of_s, minlength=shape.num_ranks) * shape.num_kinds * shape.num_microbatches
+    per_channel = [sum(left for _, left in streams) for streams in _streams(shape)]
+    rank_offsets, channel_offsets = _offsets(per_rank), _offsets(per_channel)
+    return Record(
+        np.zeros(rank_offsets[-1], dtype=np.int64),
+        rank_offsets,
+        np.zeros(shape.num_ranks, dtype=np.int64),
+        np.zeros(channel_offsets[-1], dtype=np.int64),
+        channel_offsets,
+        np.zeros(shape.num_channels, dtype=np.int64),
+    )
+
+
+def _new_state(shape: PipelineShape, limits: Ints | None, tail: Floats, *, given: bool) -> DispatchState:
+    arrival = np.full(shape.num_operations, np.inf)
+    arrival[: shape.num_microbatches] = 0.0
+    streams = _streams(shape)
+    flat_streams = [stream for one in streams for stream in one]
+    stage_flat, stage_offsets = ragged([np.flatnonzero(shape.rank_of_s == r)[::-1] for r in range(shape.num_ranks)])
+    return DispatchState(
+        arrival=arrival,
+        message_ready=np.full(shape.num_operations + shape.num_stages, np.inf),
+        next_ks=np.zeros((3, shape.num_stages), dtype=np.int64),
+        inflight_s=np.zeros(shape.num_stages, dtype=np.int64),
+        limit_s=np.full(shape.num_stages, UNLIMITED) if limits is None else limits.astype(np.int64),
+        memory_r=np.zeros(shape.num_ranks),
+        reserve_s=np.zeros(shape.num_stages) if given else _reserves(shape),
+        rank_busy=np.zeros(shape.num_ranks, dtype=np.int64),
+        last_kind_r=np.ones(shape.num_ranks, dtype=np.int64),
+        channel_busy=np.zeros(shape.num_channels, dtype=np.int64),
+        stream_head=np.array([head for head, _ in flat_streams], dtype=np.int64),
+        stream_left=np.array([left for _, left in flat_streams], dtype=np.int64),
+        stream_offsets=_offsets([len(one) for one in streams]),
+        stage_flat=stage_flat,
+        stage_offsets=stage_offsets,
+        tail=tail,
+        guide=np.zeros(0),
+    )
+
+
+def _streams(shape: PipelineShape) -> list[list[tuple[int, int]]]:
+    """Per channel: first message and count of every FIFO stream (one hop and kind, or one gradient exchange)."""
+    streams: list[list[tuple[int, int]]] = [[] for _ in range(shape.num_channels)]
+    m = shape.num_microbatches
+    for stage in range(shape.num_stages - 1):
+        if shape.activation_channel_s[stage] >= 0:
+            streams[shape.activation_channel_s[stage]].append((shape.operation_id(FORWARD, stage, 0), m))
+            streams[shape.gradient_channel_s[stage]].append((shape.operation_id(1, stage + 1, 0), m))
+    for stage, link in enumerate(shape.sync_link_s):
+        if link >= 0:
+            for channel in (2 * link, 2 * link + 1):
+                streams[channel].append((shape.num_operations + stage, 1))
+    return streams
+
+
+def _reserves(shape: PipelineShape) -> Floats:
+    """Activations of the later stages of the same rank, by stage."""
+    reserve, held = np.zeros(shape.num_stages), np.zeros(shape.num_ranks)
+    for stage in range(shape.num_stages - 1, -1, -1):
+        rank = shape.rank_of_s[stage]
+        reserve[stage] = held[rank]
+        held[rank] += shape.activation_s[stage]
+    return reserve
+
+
+def _offsets(counts: Sequence[int] | Ints) -> Ints:
+    return np.concatenate([[0], np.cumsum(np.asarray(counts, dtype=np.int64))]).astype(np.int64)

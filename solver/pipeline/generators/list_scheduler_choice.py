@@ -1,0 +1,234 @@
+"""What an idle rank does next: the policy of the list scheduler, compiled.
+
+Owns the choice between F, B, W and waiting at one rank and instant, from what has arrived, what is known to arrive, and
+the memory. Never moves time.
+
+Policy entries: 0 preference (0 B first, 1 F first, 2 alternate, 3 a given order of F and B, 4 least `guide`), 1 share
+of W that must fit before the next known arrival, 2 share of F within which an arriving B is waited for, 3 W first when
+memory blocks F, 4 chunk order (0 the later stage first, 1 the earlier micro-batch first), 5 message rule, 6 W right
+after B, 7 look-ahead of F as share of B. With a guide, 1 is what is added to the guide of W, in the guide's own unit,
+and 2 the share of the choice within which an arriving F or B of less guide is waited for.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from solver.compiled import compiled, inlined
+from solver.pipeline.problem import Floats, Ints
+from solver.pipeline.simulate_kernel import Columns
+
+IDLE = -1
+FILL, GUIDED = 3, 4
+
+
+class DispatchState(NamedTuple):
+    """State of the simulation. Streams are the FIFO message sequences of a channel."""
+
+    arrival: Floats
+    message_ready: Floats
+    next_ks: Ints
+    inflight_s: Ints
+    limit_s: Ints
+    memory_r: Floats
+    reserve_s: Floats
+    rank_busy: Ints
+    last_kind_r: Ints
+    channel_busy: Ints
+    stream_head: Ints
+    stream_left: Ints
+    stream_offsets: Ints
+    stage_flat: Ints
+    stage_offsets: Ints
+    tail: Floats
+    guide: Floats
+
+
+@inlined
+def choose(columns: Columns, state: DispatchState, rank: int, now: float, policy: Floats) -> int:
+    """The operation that an idle rank starts now, or IDLE."""
+    if policy[0] == GUIDED:
+        return _guided(columns, state, rank, now, policy)
+    backward = _best(columns, state, rank, 1, now, policy)
+    forward = _best(columns, state, rank, 0, now, policy)
+    weight = IDLE
+    if columns.num_kinds == 3 and (forward == IDLE or policy[6] == 1):
+        weight = _best(columns, state, rank, 2, now, policy)
+    if weight >= 0 and policy[6] == 1:
+        return weight
+    if weight >= 0 and policy[3] == 1 and _forward_blocked(columns, state, rank, now):
+        return weight
+    if forward >= 0 and backward >= 0:
+        forward_first = policy[0] == 1 or (policy[0] == 2 and state.last_kind_r[rank] == 1)
+        return forward if forward_first else backward
+    if backward >= 0:
+        wait_s = policy[7] * _duration(columns, backward)
+        return IDLE if _arrives_soon(columns, state, rank, 0, now, wait_s) else backward
+    if forward >= 0:
+        wait_s = policy[2] * _duration(columns, forward)
+        return IDLE if _arrives_soon(columns, state, rank, 1, now, wait_s) else forward
+    if weight >= 0:
+        return _weight_or_wait(columns, state, rank, now, weight, policy)
+    return IDLE
+
+
+@inlined
+def _guided(columns: Columns, state: DispatchState, rank: int, now: float, policy: Floats) -> int:
+    """The ready operation of least guide, unless an F or B of less guide is known to arrive shortly."""
+    m, num_stages = columns.num_microbatches, columns.num_stages
+    best, best_guide = IDLE, np.inf
+    for at in range(state.stage_offsets[rank], state.stage_offsets[rank + 1]):
+        stage = state.stage_flat[at]
+        for kind in range(columns.num_kinds):
+            microbatch = state.next_ks[kind, stage]
+            operation = (kind * num_stages + stage) * m + microbatch
+            if microbatch >= m or state.arrival[operation] > now:
+                continue
+            if kind == 0 and not _fits(columns, state, rank, stage):
+                continue
+            guide = state.guide[operation] + (policy[1] if kind == 2 else 0.0)
+            if guide < best_guide:
+                best, best_guide = operation, guide
+    if best == IDLE or not _earlier_arrives(
+        columns, state, rank, best_guide, now, policy[2] * _duration(columns, best)
+    ):
+        return best
+    return IDLE
+
+
+@inlined
+def _earlier_arrives(
+    columns: Columns, state: DispatchState, rank: int, guide: float, now: float, within_s: float
+) -> bool:
+    """An F or B of less guide is known to arrive after now but before now + within_s."""
+    m, num_stages = columns.num_microbatches, columns.num_stages
+    for at in range(state.stage_offsets[rank], state.stage_offsets[rank + 1]):
+        stage = state.stage_flat[at]
+        for kind in range(2):
+            microbatch = state.next_ks[kind, stage]
+            operation = (kind * num_stages + stage) * m + microbatch
+            if microbatch >= m or not now < state.arrival[operation] < now + within_s:
+                continue
+            if state.guide[operation] < guide and (kind == 1 or _fits(columns, state, rank, stage)):
+                return True
+    return False
+
+
+@inlined
+def given_or_weight(columns: Columns, state: DispatchState, rank: int, now: float, given: Ints) -> int:
+    """The next F or B of the given order when it has arrived and fits, else a W that is ready."""
+    m, num_stages = columns.num_microbatches, columns.num_stages
+    before = 2 * m * state.stage_offsets[rank]
+    for at in range(state.stage_offsets[rank], state.stage_offsets[rank + 1]):
+        before += state.next_ks[0, state.stage_flat[at]] + state.next_ks[1, state.stage_flat[at]]
+    end = 2 * m * state.stage_offsets[rank + 1]
+    if before < end and state.arrival[given[before]] <= now:
+        stage = given[before] // m % num_stages
+        if given[before] >= num_stages * m or _fits(columns, state, rank, stage):
+            return int(given[before])
+    return int(_best(columns, state, rank, 2, now, np.zeros(8)))
+
+
+@inlined
+def _weight_or_wait(columns: Columns, state: DispatchState, rank: int, now: float, weight: int, policy: Floats) -> int:
+    """W fills a gap unless F or B is known to arrive before the stated share of W would be over."""
+    if _forward_blocked(columns, state, rank, now):
+        return weight
+    share_s = policy[1] * _duration(columns, weight)
+    if _arrives_soon(columns, state, rank, 1, now, share_s) or _arrives_soon(columns, state, rank, 0, now, share_s):
+        return IDLE
+    return weight
+
+
+@inlined
+def _duration(columns: Columns, operation: int) -> float:
+    rest = operation // columns.num_microbatches
+    return float(columns.duration_ks[rest // columns.num_stages, rest % columns.num_stages])
+
+
+@inlined
+def _best(columns: Columns, state: DispatchState, rank: int, kind: int, now: float, policy: Floats) -> int:
+    """The best ready operation of one kind on a rank, over its stages."""
+    best, best_microbatch = IDLE, columns.num_microbatches
+    m, num_stages = columns.num_microbatches, columns.num_stages
+    for at in range(state.stage_offsets[rank], state.stage_offsets[rank + 1]):
+        stage = state.stage_flat[at]
+        microbatch = state.next_ks[kind, stage]
+        if microbatch >= m:
+            continue
+        operation = (kind * num_stages + stage) * m + microbatch
+        if state.arrival[operation] > now:
+            continue
+        if kind == 0 and not _fits(columns, state, rank, stage):
+            continue
+        if best == IDLE or policy[4] == 0 or microbatch < best_microbatch:
+            best, best_microbatch = operation, microbatch
+    return best
+
+
+@inlined
+def _fits(columns: Columns, state: DispatchState, rank: int, stage: int) -> bool:
+    """Room for this F and for one later micro-batch step: the oldest micro-batch can then always go on.
+
+    An F leaves room for one activation of every later stage of its rank. The oldest unfinished micro-batch is first
+    at each stage, so only an F of an earlier stage can have taken room since, and that one has left this room too.
+    """
+    if state.inflight_s[stage] >= state.limit_s[stage]:
+        return False
+    need = state.memory_r[rank] + columns.activation_s[stage] + state.reserve_s[stage]
+    return bool(need <= columns.budget_r[rank] * (1 + 1e-12))
+
+
+@inlined
+def _forward_blocked(columns: Columns, state: DispatchState, rank: int, now: float) -> bool:
+    """An F has arrived but does not fit."""
+    for at in range(state.stage_offsets[rank], state.stage_offsets[rank + 1]):
+        stage = state.stage_flat[at]
+        microbatch = state.next_ks[0, stage]
+        if microbatch < columns.num_microbatches:
+            arrived = state.arrival[stage * columns.num_microbatches + microbatch] <= now
+            if arrived and not _fits(columns, state, rank, stage):
+                return True
+    return False
+
+
+@inlined
+def _arrives_soon(columns: Columns, state: DispatchState, rank: int, kind: int, now: float, within_s: float) -> bool:
+    """An operation of this kind is known to arrive after now but before now + within_s."""
+    if within_s <= 0:
+        return False
+    for at in range(state.stage_offsets[rank], state.stage_offsets[rank + 1]):
+        stage = state.stage_flat[at]
+        microbatch = state.next_ks[kind, stage]
+        if microbatch < columns.num_microbatches:
+            arrival = state.arrival[(kind * columns.num_stages + stage) * columns.num_microbatches + microbatch]
+            if now < arrival < now + within_s and (kind == 1 or _fits(columns, state, rank, stage)):
+                return True
+    return False
+
+
+@compiled
+def tails(columns: Columns) -> Floats:
+    """Longest path from the end of each operation's message to the end of the step, resources left out."""
+    m, num_stages, num_kinds = columns.num_microbatches, columns.num_stages, columns.num_kinds
+    last = 0.0
+    after_backward = np.zeros(num_stages)
+    for stage in range(num_stages):
+        weight = columns.duration_ks[2, stage] if num_kinds == 3 else 0.0
+        back = 0.0
+        if stage > 0:
+            back = columns.transfer_s[stage - 1] + columns.latency_s[stage - 1] + columns.duration_ks[1, stage - 1]
+            back += after_backward[stage - 1]
+        after_backward[stage] = max(weight, back)
+    last = after_backward[num_stages - 1] + columns.duration_ks[1, num_stages - 1]
+    tail = np.zeros(num_kinds * num_stages * m)
+    for stage in range(num_stages - 1, -1, -1):
+        if stage < num_stages - 1:
+            last += columns.duration_ks[0, stage + 1] + columns.transfer_s[stage] + columns.latency_s[stage]
+        for microbatch in range(m):
+            behind = (m - 1 - microbatch) * columns.duration_ks[0, stage]
+            tail[stage * m + microbatch] = last + behind
+            tail[(num_stages + stage) * m + microbatch] = after_backward[stage] + behind
+    return tail

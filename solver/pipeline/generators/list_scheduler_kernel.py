@@ -1,0 +1,302 @@
+"""The compiled list scheduler: an event simulation in which idle ranks and links pick their next work by a policy.
+
+Owns the event loop and the state. Within one stage and kind micro-batches go in order. Memory is respected at every
+start, with room kept for the later stages of the rank, so that no order ever blocks itself (see `_fits`). The rank's
+choice is in `dispatch_choice`. Never improves what it has chosen: that is the search's part.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from solver.compiled import compiled, inlined
+from solver.pipeline.generators.list_scheduler_choice import FILL, IDLE, DispatchState, choose, given_or_weight
+from solver.pipeline.problem import Floats, Ints
+from solver.pipeline.simulate_kernel import Columns
+
+ARRIVAL, RANK_DONE, CHANNEL_DONE = 0, 1, 2
+
+
+class Heap(NamedTuple):
+    """Events by time, ties by code: a binary heap in two arrays and a size."""
+
+    time: Floats
+    code: Ints
+    size: Ints
+
+
+class Record(NamedTuple):
+    """What the simulation writes: orders by rank and channel with their offsets and fill."""
+
+    rank_flat: Ints
+    rank_offsets: Ints
+    rank_fill: Ints
+    channel_flat: Ints
+    channel_offsets: Ints
+    channel_fill: Ints
+
+
+class Touched(NamedTuple):
+    """Servers, channels before ranks, with something new at this instant: a mark each, and a list of them."""
+
+    mark: Ints
+    listed: Ints
+    size: Ints
+
+
+@compiled
+def dispatch(columns: Columns, state: DispatchState, record: Record, given: Ints, policy: Floats) -> float:
+    """Run the simulation; returns the end of the last operation, or -1 when the given order blocks itself.
+
+    `given` is a fixed rank order in the layout of `record.rank_flat`, or one of F and B alone whose gaps W fills, or
+    empty when the policy chooses.
+    """
+    num_operations = columns.num_kinds * columns.num_stages * columns.num_microbatches
+    size = 4 * num_operations + 8
+    heap = Heap(np.zeros(size), np.zeros(size, dtype=np.int64), np.zeros(1, np.int64))
+    servers = columns.num_ranks + columns.num_channels
+    touched = Touched(np.zeros(servers, np.int64), np.zeros(servers, np.int64), np.zeros(1, np.int64))
+    now, done, last = 0.0, 0, 0.0
+    for rank in range(columns.num_ranks):
+        _start_rank(columns, state, record, heap, rank, now, given, policy)
+    while heap.size[0] > 0:
+        now = heap.time[0]
+        while heap.size[0] > 0 and heap.time[0] == now:
+            done += _apply(columns, state, heap, touched, now)
+        last = now if done > 0 else last
+        _sort(touched)
+        for at in range(touched.size[0]):
+            server = touched.listed[at]
+            touched.mark[server] = 0
+            if server < columns.num_channels:
+                _start_channel(columns, state, record, heap, server, now, policy)
+            else:
+                _start_rank(columns, state, record, heap, server - columns.num_channels, now, given, policy)
+        touched.size[0] = 0
+    return last if done == num_operations else -1.0
+
+
+@inlined
+def _touch(touched: Touched, server: int) -> None:
+    if touched.mark[server] == 0:
+        touched.mark[server] = 1
+        touched.listed[touched.size[0]] = server
+        touched.size[0] += 1
+
+
+@inlined
+def _sort(touched: Touched) -> None:
+    """Put the few that are listed in order."""
+    for end in range(1, touched.size[0]):
+        server, at = touched.listed[end], end
+        while at > 0 and touched.listed[at - 1] > server:
+            touched.listed[at] = touched.listed[at - 1]
+            at -= 1
+        touched.listed[at] = server
+
+
+@inlined
+def _apply(columns: Columns, state: DispatchState, heap: Heap, touched: Touched, now: float) -> int:
+    """Take one event off the heap; returns 1 when it ends an operation."""
+    code = _pop(heap)
+    event, item = code % 3, code // 3
+    if event == ARRIVAL:
+        stage = item // columns.num_microbatches % columns.num_stages
+        _touch(touched, columns.num_channels + columns.rank_of_s[stage])
+        return 0
+    if event == CHANNEL_DONE:
+        state.channel_busy[item] = 0
+        _touch(touched, item)
+        _touch(touched, item ^ 1)
+        return 0
+    rank = columns.rank_of_s[item // columns.num_microbatches % columns.num_stages]
+    state.rank_busy[rank] = 0
+    _touch(touched, columns.num_channels + rank)
+    _produce(columns, state, heap, touched, item, now)
+    return 1
+
+
+@inlined
+def _produce(columns: Columns, state: DispatchState, heap: Heap, touched: Touched, operation: int, now: float) -> None:
+    m, num_stages = columns.num_microbatches, columns.num_stages
+    rest, microbatch = operation // m, operation % m
+    kind, stage = rest // num_stages, rest % num_stages
+    rank = columns.rank_of_s[stage]
+    if kind == 1:
+        state.memory_r[rank] += columns.context_s[stage] - columns.activation_s[stage]
+        state.inflight_s[stage] -= 1
+        if columns.num_kinds == 3:
+            state.arrival[operation + num_stages * m] = now
+    elif kind == 2:
+        state.memory_r[rank] -= columns.context_s[stage]
+    if kind == 0 and stage == num_stages - 1:
+        state.arrival[operation + num_stages * m] = now
+    elif kind == 0 or (kind == 1 and stage > 0):
+        _emit(columns, state, heap, touched, operation, now)
+    if kind == columns.num_kinds - 1 and microbatch == m - 1 and columns.sync_link_s[stage] >= 0:
+        state.message_ready[columns.num_kinds * num_stages * m + stage] = now
+        _touch(touched, 2 * columns.sync_link_s[stage])
+
+
+@inlined
+def _emit(columns: Columns, state: DispatchState, heap: Heap, touched: Touched, operation: int, now: float) -> None:
+    kind_stage = operation // columns.num_microbatches
+    kind, stage = kind_stage // columns.num_stages, kind_stage % columns.num_stages
+    hop, step = (stage, 1) if kind == 0 else (stage - 1, -1)
+    channel = columns.activation_channel_s[hop] if kind == 0 else columns.gradient_channel_s[hop]
+    if channel >= 0:
+        state.message_ready[operation] = now
+        _touch(touched, channel)
+        return
+    target = operation + step * columns.num_microbatches
+    state.arrival[target] = now + columns.latency_s[hop]
+    if columns.latency_s[hop] > 0:
+        _push(heap, state.arrival[target], 3 * target + ARRIVAL)
+    else:
+        _touch(touched, columns.num_channels + columns.rank_of_s[stage + step])
+
+
+@inlined
+def _start_rank(
+    columns: Columns,
+    state: DispatchState,
+    record: Record,
+    heap: Heap,
+    rank: int,
+    now: float,
+    given: Ints,
+    policy: Floats,
+) -> None:
+    if state.rank_busy[rank] == 1:
+        return
+    at = record.rank_offsets[rank] + record.rank_fill[rank]
+    if at >= record.rank_offsets[rank + 1]:
+        return
+    if given.size > 0 and policy[0] == FILL:
+        operation = given_or_weight(columns, state, rank, now, given)
+    elif given.size > 0:
+        operation = given[at] if state.arrival[given[at]] <= now else IDLE
+    else:
+        operation = choose(columns, state, rank, now, policy)
+    if operation == IDLE:
+        return
+    rest = operation // columns.num_microbatches
+    kind, stage = rest // columns.num_stages, rest % columns.num_stages
+    record.rank_flat[at] = operation
+    record.rank_fill[rank] += 1
+    state.next_ks[kind, stage] += 1
+    state.rank_busy[rank] = 1
+    if kind == 0:
+        state.memory_r[rank] += columns.activation_s[stage]
+        state.inflight_s[stage] += 1
+    if kind < 2:
+        state.last_kind_r[rank] = kind
+    _push(heap, now + columns.duration_ks[kind, stage], 3 * operation + RANK_DONE)
+
+
+@inlined
+def _start_channel(
+    columns: Columns, state: DispatchState, record: Record, heap: Heap, channel: int, now: float, policy: Floats
+) -> None:
+    if state.channel_busy[channel] == 1:
+        return
+    best, best_key = IDLE, np.inf
+    for slot in range(state.stream_offsets[channel], state.stream_offsets[channel + 1]):
+        message = state.stream_head[slot]
+        if state.stream_left[slot] > 0 and state.message_ready[message] <= now:
+            key = _message_key(columns, state, message, policy)
+            if key < best_key:
+                best, best_key = slot, key
+    if best == IDLE:
+        return
+    message = state.stream_head[best]
+    num_operations = columns.num_kinds * columns.num_stages * columns.num_microbatches
+    if message >= num_operations:
+        _start_exchange(columns, state, record, heap, channel, message, now)
+        return
+    _take(state, record, channel, message, best)
+    kind_stage = message // columns.num_microbatches
+    kind, stage = kind_stage // columns.num_stages, kind_stage % columns.num_stages
+    hop, step = (stage, 1) if kind == 0 else (stage - 1, -1)
+    free = now + columns.transfer_s[hop]
+    target = message + step * columns.num_microbatches
+    state.arrival[target] = free + columns.latency_s[hop]
+    _push(heap, free, 3 * channel + CHANNEL_DONE)
+    _push(heap, state.arrival[target], 3 * target + ARRIVAL)
+
+
+@inlined
+def _start_exchange(
+    columns: Columns, state: DispatchState, record: Record, heap: Heap, channel: int, message: int, now: float
+) -> None:
+    """A gradient exchange takes both directions at once, so it waits until both are free."""
+    other = channel ^ 1
+    if state.channel_busy[other] == 1:
+        return
+    num_operations = columns.num_kinds * columns.num_stages * columns.num_microbatches
+    for one in (channel, other):
+        for slot in range(state.stream_offsets[one], state.stream_offsets[one + 1]):
+            if state.stream_head[slot] == message and state.stream_left[slot] > 0:
+                _take(state, record, one, message, slot)
+                _push(heap, now + columns.sync_s[message - num_operations], 3 * one + CHANNEL_DONE)
+
+
+@inlined
+def _take(state: DispatchState, record: Record, channel: int, message: int, slot: int) -> None:
+    record.channel_flat[record.channel_offsets[channel] + record.channel_fill[channel]] = message
+    record.channel_fill[channel] += 1
+    state.stream_head[slot] += 1
+    state.stream_left[slot] -= 1
+    state.channel_busy[channel] = 1
+
+
+@inlined
+def _message_key(columns: Columns, state: DispatchState, message: int, policy: Floats) -> float:
+    """Small goes first: by readiness, gradients first, or by the longest remaining path."""
+    num_operations = columns.num_kinds * columns.num_stages * columns.num_microbatches
+    if message >= num_operations:
+        return 1e18
+    if policy[5] == 2:
+        return float(-state.tail[message])
+    gradient_first = 0.0 if policy[5] == 0 or message >= columns.num_stages * columns.num_microbatches else 1e15
+    return float(gradient_first + state.message_ready[message])
+
+
+@inlined
+def _push(heap: Heap, time: float, code: int) -> None:
+    at = heap.size[0]
+    heap.size[0] += 1
+    while at > 0:
+        up = (at - 1) // 2
+        if heap.time[up] < time or (heap.time[up] == time and heap.code[up] <= code):
+            break
+        heap.time[at], heap.code[at] = heap.time[up], heap.code[up]
+        at = up
+    heap.time[at], heap.code[at] = time, code
+
+
+@inlined
+def _pop(heap: Heap) -> int:
+    top = heap.code[0]
+    heap.size[0] -= 1
+    size = heap.size[0]
+    time, code = heap.time[size], heap.code[size]
+    at = 0
+    while True:
+        down = 2 * at + 1
+        if down >= size:
+            break
+        right = down + 1
+        if right < size and (
+            heap.time[right] < heap.time[down]
+            or (heap.time[right] == heap.time[down] and heap.code[right] < heap.code[down])
+        ):
+            down = right
+        if heap.time[down] > time or (heap.time[down] == time and heap.code[down] >= code):
+            break
+        heap.time[at], heap.code[at] = heap.time[down], heap.code[down]
+        at = down
+    heap.time[at], heap.code[at] = time, code
+    return int(top)

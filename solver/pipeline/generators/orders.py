@@ -1,0 +1,71 @@
+"""Small words that static generators are written in: sequences of (kind, stage, micro-batch) per rank.
+
+Owns the turning of such sequences into an order of this shape. Never times anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from solver.pipeline.generators.list_scheduler import with_messages
+from solver.pipeline.problem import BACKWARD, WEIGHT, Ints, PipelineOrder, PipelineShape
+
+Step: TypeAlias = tuple[int, int, int]
+
+
+def planned(shape: PipelineShape, ranks: Sequence[Iterable[Step]]) -> PipelineOrder | None:
+    """The order of the given sequences, with messages in turns as they come; W is left out where B is fused."""
+    return with_messages(shape, [ids(shape, steps) for steps in ranks])
+
+
+def ids(shape: PipelineShape, steps: Iterable[Step]) -> Ints:
+    """Operation ids of a sequence."""
+    kept = [step for step in steps if step[0] < shape.num_kinds]
+    return np.array([shape.operation_id(*step) for step in kept], dtype=np.int64)
+
+
+def whole_backward(stage: int, microbatch: int) -> Iterator[Step]:
+    """B and W of one micro-batch in one go."""
+    yield BACKWARD, stage, microbatch
+    yield WEIGHT, stage, microbatch
+
+
+def warmed_up(shape: PipelineShape, forwards: Ints, backwards: Ints, warm_up: int) -> Ints:
+    """Ids of a rank that runs so many forwards, then one forward and one whole backward in turns.
+
+    Both sequences hold stage * micro-batches + micro-batch, the same ones in any two orders.
+    """
+    per_kind = shape.num_stages * shape.num_microbatches
+    in_turns = max(len(forwards) - warm_up, 0)
+    whole = np.stack([backwards + kind * per_kind for kind in range(1, shape.num_kinds)], axis=1)
+    turns = np.concatenate([forwards[warm_up:, None], whole[:in_turns]], axis=1)
+    return np.concatenate([forwards[:warm_up], turns.ravel(), whole[in_turns:].ravel()])
+
+
+def is_one_way(shape: PipelineShape) -> bool:
+    """One stage on every rank, in order."""
+    return shape.num_stages == shape.num_ranks and bool((shape.rank_of_s == np.arange(shape.num_ranks)).all())
+
+
+def is_loop(shape: PipelineShape) -> bool:
+    """Stage s lies on rank s mod ranks."""
+    return bool((shape.rank_of_s == np.arange(shape.num_stages) % shape.num_ranks).all())
+
+
+def is_v(shape: PipelineShape) -> bool:
+    """Two stages on every rank, down and back up."""
+    p = shape.num_ranks
+    down = np.arange(p)
+    return shape.num_stages == 2 * p and bool((shape.rank_of_s == np.concatenate([down, down[::-1]])).all())
+
+
+def in_flight_limits(shape: PipelineShape) -> Ints:
+    """How many whole activations fit on each rank of a one-way layout (context counted where it is larger)."""
+    held = np.maximum(shape.activation_s, shape.context_s)
+    fits = np.full(shape.num_ranks, float(shape.num_microbatches))
+    np.divide(shape.budget_r * (1 + 1e-12), held, out=fits, where=held > 0)
+    limits: Ints = np.minimum(fits, shape.num_microbatches).astype(np.int64)
+    return limits

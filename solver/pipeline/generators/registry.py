@@ -1,0 +1,46 @@
+"""All generators by name: one line each. A generator turns columns into an order, or None where it does not apply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TypeAlias
+
+from solver.pipeline.generators.dual_pipe_v import dual_pipe_v
+from solver.pipeline.generators.gpipe import gpipe
+from solver.pipeline.generators.greedy import cross_greedy, cross_greedy_sub, eager_look_ahead, greedy, greedy_forward
+from solver.pipeline.generators.interleaved import breadth_first, flexible_double, flexible_limited, interleaved
+from solver.pipeline.generators.one_f_one_b import eager_one_f_one_b, eager_one_f_one_b_full, one_f_one_b
+from solver.pipeline.generators.unrolling import periodic
+from solver.pipeline.generators.v_blocks import v_half, v_min, zbv
+from solver.pipeline.generators.zb_auto import zb_auto
+from solver.pipeline.generators.zero_bubble import zb_h1, zb_h2
+from solver.pipeline.problem import PipelineOrder, PipelineShape
+
+Generator: TypeAlias = Callable[[PipelineShape], PipelineOrder | None]
+
+GENERATORS: Mapping[str, Generator] = MappingProxyType(
+    {
+        "greedy": greedy,
+        "greedy_forward": greedy_forward,
+        "cross_greedy": cross_greedy,
+        "cross_greedy_sub": cross_greedy_sub,
+        "eager_look_ahead": eager_look_ahead,
+        "one_f_one_b": one_f_one_b,
+        "eager_one_f_one_b": eager_one_f_one_b,
+        "eager_one_f_one_b_full": eager_one_f_one_b_full,
+        "zb_auto": zb_auto,
+        "zb_h1": zb_h1,
+        "zb_h2": zb_h2,
+        "zbv": zbv,
+        "v_half": v_half,
+        "v_min": v_min,
+        "dual_pipe_v": dual_pipe_v,
+        "interleaved": interleaved,
+        "breadth_first": breadth_first,
+        "flexible_double": flexible_double,
+        "flexible_limited": flexible_limited,
+        "periodic": periodic,
+        "gpipe": gpipe,
+    }
+)

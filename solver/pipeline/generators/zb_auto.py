@@ -1,0 +1,30 @@
+"""The automatic scheduler of zero bubble, from its description. Source: Qi et al. 2023, section 3.1.
+
+Owns its rules as policies: forwards as memory allows until the first B; then F and B in turns or B first; W where the
+gap holds it or memory asks for it; one choice each whether a forward may delay the first B and whether half a W may
+overrun a gap. All eight are run and the best is kept, as the original does. True delays per hop are used where the
+original knows one number.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+from solver.pipeline.generators.list_scheduler import Policy, greedy_order
+from solver.pipeline.generators.orders import is_one_way
+from solver.pipeline.problem import PipelineOrder, PipelineShape
+from solver.pipeline.simulate import replay_shape
+
+BACKWARD_FIRST, ALTERNATE = 0, 2
+
+
+def zb_auto(shape: PipelineShape) -> PipelineOrder | None:
+    """The best of the eight settings by makespan; None for another layout or a fused backward."""
+    if not is_one_way(shape) or shape.num_kinds == 2:
+        return None
+    settings = product((BACKWARD_FIRST, ALTERNATE), (0.0, 1.0), (1.0, 0.5))
+    orders = [
+        greedy_order(shape, Policy(preference, share, wait, weight_when_blocked=True))
+        for preference, wait, share in settings
+    ]
+    return min(orders, key=lambda order: replay_shape(shape, order).makespan_s)

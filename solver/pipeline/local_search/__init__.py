@@ -1,0 +1,1 @@
+"""Better orders from good ones: tabu search, hill climbing over policies, steady states. Proves nothing."""

@@ -1,0 +1,121 @@
+"""The state of a search over one problem: best order, proven bound, clock, and who wants to know.
+
+Owns the incumbent and the bound in seconds; they only ever get better. An order is taken only after an exact replay
+within the budgets. Never runs a solver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from models.schedule import PipelineProblem, ScheduleProgress
+from solver.clock import WORK_PER_OPERATION_S, WorkClock, charge
+from solver.pipeline.local_search.late_starts import replayed
+from solver.pipeline.problem import PipelineOrder, PipelineShape, shape_of
+
+PROVEN = 1e-7  # relative; below the judge's and the answer's tolerance of 1e-6
+BUDGET_TOLERANCE = 1 + 1e-9
+PROOF_PATIENCE_S = 5.0
+
+
+@dataclass
+class Search:
+    """Mutable on purpose: the one place where a solve keeps what it knows so far."""
+
+    problem: PipelineProblem
+    clock: Callable[[], float]
+    progress: Callable[[ScheduleProgress], None] | None = None
+    cancelled: Callable[[], bool] | None = None
+    found: Callable[[Search], None] = lambda _: None
+    order: PipelineOrder | None = None
+    value_s: float = np.inf
+    bound_s: float = 0.0
+    generator: str = ""
+    slices: int = 0
+    started_s: float = field(init=False)
+    shape: PipelineShape = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.started_s = self.clock()
+        self.shape = shape_of(self.problem)
+
+    def offer(self, order: PipelineOrder, generator: str) -> bool:
+        """Take the order if it is better, replayed exactly and within memory; says whether it was."""
+        run = replayed(self.shape, order, self.problem.objective)
+        value_s = run.span_s if self.problem.objective == "span" else run.makespan_s
+        if value_s >= self.value_s * (1 - 1e-12):
+            return False
+        if np.any(run.peak_memory_bytes > self.shape.budget_r * BUDGET_TOLERANCE):
+            return False
+        self.order, self.value_s, self.generator = order, value_s, generator
+        self.report(generator)
+        return True
+
+    @property
+    def counts_work(self) -> bool:
+        """Limits are work, not time."""
+        return isinstance(self.clock, WorkClock)
+
+    @property
+    def cap_s(self) -> float:
+        """Wall-clock seconds left, whatever the limits count."""
+        return self.clock.left_s if isinstance(self.clock, WorkClock) else self.left_s
+
+    def worked(self, num_orders: int) -> None:
+        """So many orders of this problem were made and replayed."""
+        charge(self.clock, num_orders * self.shape.num_operations * WORK_PER_OPERATION_S)
+
+    def raise_bound(self, bound_s: float, phase: str) -> None:
+        """A newly proven bound."""
+        if bound_s > self.bound_s:
+            self.bound_s = bound_s
+            self.report(phase)
+
+    def report(self, phase: str) -> None:
+        """Tell whoever listens."""
+        if self.order is not None:
+            self.found(self)
+        if self.progress is not None and np.isfinite(self.value_s):
+            self.progress(
+                ScheduleProgress(
+                    phase=phase,
+                    objective_value_s=self.value_s,
+                    lower_bound_s=min(self.bound_s, self.value_s),
+                    generator=self.generator,
+                    seconds=self.elapsed_s,
+                )
+            )
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the start."""
+        return max(self.clock() - self.started_s, 0.0)
+
+    @property
+    def left_s(self) -> float:
+        """Seconds left of the time limit."""
+        return self.problem.options.time_limit_s - self.elapsed_s
+
+    @property
+    def gap(self) -> float:
+        """(value - bound) / value."""
+        return (self.value_s - self.bound_s) / self.value_s if self.value_s > 0 else 0.0
+
+    @property
+    def proven(self) -> bool:
+        """Value and bound are the same number."""
+        return self.gap <= PROVEN
+
+    @property
+    def over(self) -> bool:
+        """Time is up, the proof is complete, the wished gap is reached, or somebody has asked to stop.
+
+        Within the wished gap a complete proof is still tried for a short while, since it often comes next.
+        """
+        options = self.problem.options
+        patient = self.elapsed_s < min(PROOF_PATIENCE_S, options.time_limit_s / 4)
+        near = self.gap <= options.relative_gap and not patient
+        return self.proven or near or self.left_s <= 0 or (self.cancelled is not None and self.cancelled())

@@ -1,0 +1,103 @@
+"""All generators and policies on one problem: the best order that memory allows, without search.
+
+Owns the first answer and the peers that the search must never be worse than. Never proves more than the bounds do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.schedule import PipelineProblem, PipelineSchedule
+from solver.pipeline.assemble import assemble
+from solver.pipeline.bounds import lower_bound
+from solver.pipeline.generators.list_scheduler import Policy, greedy_order
+from solver.pipeline.generators.registry import GENERATORS
+from solver.pipeline.local_search.late_starts import replayed
+from solver.pipeline.problem import PipelineOrder, PipelineShape, shape_of
+from solver.pipeline.simulate import PipelineReplay
+
+TOLERANCE = 1 + 1e-9
+SMALL_OPERATIONS, LARGE_OPERATIONS = 2_000, 40_000  # beyond each, fewer policies are tried
+SLOW = frozenset({"zb_auto", "gpipe", "eager_one_f_one_b_full", "zb_h1", "zb_h2", "greedy_forward", "periodic"})
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """An order within the budgets, with its exact times and value."""
+
+    name: str
+    order: PipelineOrder
+    run: PipelineReplay
+    value_s: float
+
+
+def quick_schedule(
+    problem: PipelineProblem, names: tuple[str, ...] | None = None, *, clock: Callable[[], float] = time.monotonic
+) -> PipelineSchedule:
+    """The best schedule of the named generators (all by default, and the policy grid), with its bound."""
+    started = clock()
+    shape = shape_of(problem)
+    thorough = problem.num_operations <= LARGE_OPERATIONS
+    bound_s = lower_bound(problem)
+    found = candidates(shape, problem.objective, names, thorough=thorough)
+    best = best_of(found, bound_s)
+    if best is None:
+        raise ValueError(f"none of {', '.join(names or ())} applies to this layout within its memory budgets")
+    return assemble(
+        problem, best.order, generator=best.name, lower_bound_s=bound_s, seconds=max(clock() - started, 0.0)
+    )
+
+
+def candidates(
+    shape: PipelineShape, objective: str, names: tuple[str, ...] | None = None, *, thorough: bool = True
+) -> Iterator[Candidate]:
+    """Every order that applies and fits, one at a time; not thorough leaves out what is slow or rarely best."""
+    unknown = sorted(set(names or ()) - set(GENERATORS))
+    if unknown:
+        raise ValueError(f"unknown generator {unknown[0]}: choose from {', '.join(GENERATORS)}")
+    for name in names or tuple(GENERATORS):
+        if names is None and not thorough and name in SLOW:
+            continue
+        order = GENERATORS[name](shape)
+        if order is not None:
+            yield from _within_budget(shape, objective, name, order)
+    if names is None and thorough:
+        for index, policy in enumerate(policies(shape)):
+            yield from _within_budget(shape, objective, f"policy {index}", greedy_order(shape, policy))
+
+
+def best_of(found: Iterator[Candidate], bound_s: float = 0.0) -> Candidate | None:
+    """The candidate of least value, the first of equals; nothing is tried after one that meets the bound."""
+    best: Candidate | None = None
+    for one in found:
+        if best is None or one.value_s < best.value_s:
+            best = one
+        if best.value_s <= bound_s * TOLERANCE:
+            break
+    return best
+
+
+def policies(shape: PipelineShape) -> list[Policy]:
+    """The grid of list-scheduling policies beyond the named ones; the larger the problem, the fewer."""
+    if shape.num_operations > LARGE_OPERATIONS:
+        return [Policy(0, 0.6, 0.3, True, False, 2)]
+    small = shape.num_operations <= SMALL_OPERATIONS
+    chunk_orders = (False, True) if shape.num_stages > shape.num_ranks else (False,)
+    return [
+        Policy(preference, share, wait, blocked, earlier, 2)
+        for preference in (0, 2)
+        for share in ((0.0, 0.3, 0.6, 1.0) if small else (0.3, 1.0))
+        for wait in ((0.0, 0.3, 0.6) if small else (0.3,))
+        for blocked in (False, True)
+        for earlier in chunk_orders
+    ]
+
+
+def _within_budget(shape: PipelineShape, objective: str, name: str, order: PipelineOrder) -> Iterator[Candidate]:
+    run = replayed(shape, order, objective)
+    if np.all(run.peak_memory_bytes <= shape.budget_r * TOLERANCE):
+        yield Candidate(name, order, run, run.span_s if objective == "span" else run.makespan_s)

@@ -1,0 +1,96 @@
+"""The only place that turns seconds into whole ticks.
+
+Owns the choice of a tick and the direction of rounding: `up` is against ourselves, so that a discrete schedule stays
+true in continuous time; `down` gives a relaxation, so that a discrete bound stays true; `nearest` serves a search that
+proves nothing. Never decides an order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from math import gcd
+from typing import Literal
+
+import numpy as np
+
+from solver.pipeline.problem import Floats, PipelineShape
+
+Direction = Literal["up", "down", "nearest"]
+
+FINEST_DIGITS = 9
+SNAP = 1e-6  # a time this close to a whole tick (in ticks) is that tick: binary fractions of decimal input
+
+
+@dataclass(frozen=True, eq=False)
+class TickShape:
+    """A shape whose times are whole numbers of ticks; `exact`: none was rounded; `bounds`: none was rounded up."""
+
+    shape: PipelineShape
+    tick_s: float
+    exact: bool
+    bounds: bool
+
+
+def quantise(shape: PipelineShape, tick_s: float, direction: Direction) -> TickShape:
+    """Every time of the shape in ticks, rounded in one direction; memory stays what it is."""
+    columns = (shape.duration_ks, shape.latency_s, shape.transfer_s, shape.sync_s)
+    ticks = [whole_ticks(column, tick_s, direction) for column in columns]
+    exact = all(
+        np.abs(column / tick_s - tick).max(initial=0.0) <= SNAP for column, tick in zip(columns, ticks, strict=True)
+    )
+    duration, latency, transfer, sync = ticks
+    rounded = replace(shape, duration_ks=duration, latency_s=latency, transfer_s=transfer, sync_s=sync)
+    return TickShape(rounded, tick_s, exact, exact or direction == "down")
+
+
+def whole_ticks(seconds: Floats, tick_s: float, direction: Direction) -> Floats:
+    """Seconds as whole ticks, in one direction, except where they are a whole tick already.
+
+    >>> whole_ticks(np.array([0.3, 0.35]), 0.1, "up").tolist(), whole_ticks(np.array([0.3, 0.35]), 0.1, "down").tolist()
+    ([3.0, 4.0], [3.0, 3.0])
+    """
+    ticks = seconds / tick_s
+    nearest: Floats = np.round(ticks)
+    if direction == "nearest":
+        return nearest
+    rounded: Floats = np.ceil(ticks) if direction == "up" else np.floor(ticks)
+    return np.where(np.abs(ticks - nearest) <= SNAP, nearest, rounded)
+
+
+def exact_tick_s(shape: PipelineShape) -> float | None:
+    """The largest tick of which every time is a whole number, or None when it would be finer than a nanosecond."""
+    times = np.concatenate([shape.duration_ks.ravel(), shape.latency_s, shape.transfer_s, shape.sync_s])
+    scale, common = 10**FINEST_DIGITS, 0
+    for value in np.unique(times):
+        scaled = Decimal(repr(float(value))) * scale
+        nearest = int(scaled.to_integral_value())
+        if abs(scaled - nearest) > Decimal("1e-3"):
+            return None
+        common = gcd(common, nearest)
+    return common / scale if common else None
+
+
+def coarse_tick_s(shape: PipelineShape, ticks_per_operation: int) -> float:
+    """A tick that cuts the mean positive duration into about so many parts."""
+    positive = shape.duration_ks[shape.duration_ks > 0]
+    return float(positive.mean()) / ticks_per_operation if positive.size else 1.0
+
+
+def fine_tick_s(shape: PipelineShape) -> float:
+    """The exact tick where there is one of at least a millionth of an operation, else about that millionth."""
+    floor_s = coarse_tick_s(shape, 1_000_000)
+    exact_s = exact_tick_s(shape)
+    if exact_s is None or exact_s < floor_s:
+        return floor_s
+    # CP-SAT turns intervals of one tick into an all-different, which is far slower
+    return exact_s / 4 if (shape.duration_ks < 2 * exact_s).any() else exact_s
+
+
+def seconds_to_ticks(seconds: float, tick_s: float) -> int:
+    """Whole ticks that one duration needs, rounded up.
+
+    >>> seconds_to_ticks(0.0101, 0.001), seconds_to_ticks(0.01, 0.001)
+    (11, 10)
+    """
+    return int(whole_ticks(np.array([seconds]), tick_s, "up")[0])

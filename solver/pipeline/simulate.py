@@ -1,0 +1,174 @@
+"""The exact replay of a pipeline order: earliest start of everything, in continuous time.
+
+Owns the reported times. The order of operations on ranks and of messages on channels is given; memory is a property of
+the order alone, since a rank runs one operation at a time. Never searches and never rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from models.schedule import PipelineProblem
+from solver.pipeline.problem import Floats, Ints, PipelineOrder, PipelineShape, ragged, shape_of
+from solver.pipeline.simulate_kernel import columns_of, replay_kernel
+
+
+class BrokenOrderError(ValueError):
+    """The order is not one of this problem: incomplete, repeated, misplaced, or waiting for itself."""
+
+
+@dataclass(frozen=True, eq=False)
+class PipelineReplay:
+    """Times of an order: by operation id, by message id (NaN where an operation sends none), and the totals."""
+
+    start: Floats
+    end: Floats
+    message_start: Floats
+    message_end: Floats
+    makespan_s: float
+    span_s: float
+    peak_memory_bytes: Floats
+
+
+def replay(problem: PipelineProblem, order: PipelineOrder) -> PipelineReplay:
+    """Times, totals and peak memory of an order; `BrokenOrderError` when it cannot run."""
+    return replay_shape(shape_of(problem), order)
+
+
+def replay_shape(shape: PipelineShape, order: PipelineOrder) -> PipelineReplay:
+    """`replay` for columns that exist already."""
+    _check_complete(shape, order)
+    return replay_complete(shape, order)
+
+
+def replay_complete(shape: PipelineShape, order: PipelineOrder) -> PipelineReplay:
+    """`replay_shape` for an order that is known to name everything once."""
+    rank_flat, rank_offsets = ragged(order.rank_ops)
+    start, message_start = replay_kernel(columns_of(shape), rank_flat, rank_offsets, *ragged(order.channel_ops))
+    if np.isnan(start).any():
+        stuck = int(np.flatnonzero(np.isnan(start))[0])
+        raise BrokenOrderError(f"the order deadlocks: {shape.text(stuck)} never becomes ready")
+    end = start + durations(shape)
+    return timed(shape, order, start, end, message_start)
+
+
+def timed(
+    shape: PipelineShape, order: PipelineOrder, start: Floats, end: Floats, message_start: Floats
+) -> PipelineReplay:
+    """Totals and memory of given times."""
+    message_end = message_start + occupancies(shape)
+    span, makespan = rank_totals(shape, start, end, message_end)
+    changes = memory_changes(shape, np.concatenate(order.rank_ops))
+    ends = np.cumsum([len(ops) for ops in order.rank_ops])[:-1]
+    memory = np.array([np.cumsum(own).max(initial=0.0) for own in np.split(changes, ends)])
+    return PipelineReplay(start, end, message_start, message_end, makespan, span, memory)
+
+
+def durations(shape: PipelineShape) -> Floats:
+    """Duration of every operation, by id."""
+    return np.repeat(shape.duration_ks.ravel(), shape.num_microbatches)
+
+
+def occupancies(shape: PipelineShape) -> Floats:
+    """Time every message takes its channel, by message id; 0 where there is no message."""
+    forward = shape.transfer_s
+    gradient = np.concatenate([[0.0], shape.transfer_s[:-1]])
+    others = np.zeros(max(shape.num_kinds - 2, 0) * shape.num_stages)
+    per_stage = np.repeat(np.concatenate([forward, gradient, others]), shape.num_microbatches)
+    return np.concatenate([per_stage, shape.sync_s])
+
+
+def rank_totals(shape: PipelineShape, start: Floats, end: Floats, message_end: Floats) -> tuple[float, float]:
+    """(span, makespan): largest per-rank and overall first start to last end, gradient exchange included."""
+    shaped = (shape.num_kinds, shape.num_stages, shape.num_microbatches)
+    first_s = start.reshape(shaped).min(axis=(0, 2))
+    last_s = end.reshape(shaped).max(axis=(0, 2))
+    last_s = np.fmax(last_s, message_end[shape.num_operations :])
+    first_r, last_r = np.full(shape.num_ranks, np.inf), np.full(shape.num_ranks, -np.inf)
+    np.minimum.at(first_r, shape.rank_of_s, first_s)
+    np.maximum.at(last_r, shape.rank_of_s, last_s)
+    return float((last_r - first_r).max()), float(last_r.max() - first_r.min())
+
+
+def memory_changes(shape: PipelineShape, operations: Ints) -> Floats:
+    """What each operation adds to its rank's memory: F its activation; B context minus activation; W minus context."""
+    kind, stage = np.divmod(operations // shape.num_microbatches, shape.num_stages)
+    per_kind = [shape.activation_s, shape.context_s - shape.activation_s, -shape.context_s]
+    return np.array(per_kind)[kind, stage]
+
+
+def peak_memory_bytes(shape: PipelineShape, operations: Ints) -> float:
+    """Largest running sum of the memory changes along a rank's order.
+
+    F adds at its start and the others change at their end, so the sum after each operation is the largest it reaches.
+    """
+    return float(np.cumsum(memory_changes(shape, operations)).max(initial=0.0))
+
+
+def parse_order(
+    problem: PipelineProblem, ranks: Sequence[Sequence[str]], channels: Mapping[tuple[str, str], Sequence[str]]
+) -> PipelineOrder:
+    """An order from its text form; `channels` maps (link, "up" or "down") to the texts of producing operations."""
+    shape = shape_of(problem)
+    rank_ops = tuple(np.array([shape.parse(text) for text in one], dtype=np.int64) for one in ranks)
+    lists: list[Ints] = []
+    for name in shape.link_names:
+        for direction in ("up", "down"):
+            texts = channels.get((name, direction), ())
+            lists.append(np.array([parse_message(shape, text) for text in texts], dtype=np.int64))
+    return PipelineOrder(rank_ops, tuple(lists))
+
+
+def parse_message(shape: PipelineShape, text: str) -> int:
+    """Message id of `3F1` (activation out of stage 3), `3B1` (gradient out of it) or `3SYNC`."""
+    if not text.endswith("SYNC"):
+        return shape.parse(text)
+    stage = text.removesuffix("SYNC")
+    if not stage.isdecimal() or int(stage) >= shape.num_stages:
+        raise ValueError(f"{text!r} names no stage: write 0SYNC to {shape.num_stages - 1}SYNC")
+    return shape.num_operations + int(stage)
+
+
+def channel_messages(shape: PipelineShape) -> tuple[Ints, ...]:
+    """The messages that must be ordered on every channel, by id."""
+    columns = (shape.activation_channel_s, shape.gradient_channel_s, shape.sync_link_s)
+    sizes = (shape.num_microbatches, shape.num_stages, shape.num_kinds, shape.num_channels)
+    return _channel_messages(sizes, *(tuple(one.tolist()) for one in columns))
+
+
+@lru_cache(maxsize=64)
+def _channel_messages(
+    sizes: tuple[int, int, int, int], activations: tuple[int, ...], gradients: tuple[int, ...], links: tuple[int, ...]
+) -> tuple[Ints, ...]:
+    m, num_stages, num_kinds, num_channels = sizes
+    lists: list[list[Ints]] = [[] for _ in range(num_channels)]
+    for stage in range(num_stages - 1):
+        if activations[stage] >= 0:
+            lists[activations[stage]].append(np.arange(m) + stage * m)
+            lists[gradients[stage]].append(np.arange(m) + (num_stages + stage + 1) * m)
+    for stage, link in enumerate(links):
+        if link >= 0:
+            for channel in (2 * link, 2 * link + 1):
+                lists[channel].append(np.array([num_kinds * num_stages * m + stage], dtype=np.int64))
+    found = tuple(np.sort(np.concatenate(one)) if one else np.zeros(0, dtype=np.int64) for one in lists)
+    for one in found:
+        one.flags.writeable = False
+    return found
+
+
+def _check_complete(shape: PipelineShape, order: PipelineOrder) -> None:
+    if len(order.rank_ops) != shape.num_ranks or len(order.channel_ops) != shape.num_channels:
+        raise BrokenOrderError(f"the order must name {shape.num_ranks} ranks and {shape.num_channels} channels")
+    per_stage = np.tile(shape.rank_of_s, shape.num_kinds)
+    rank_of_op = np.repeat(per_stage, shape.num_microbatches)
+    for rank, operations in enumerate(order.rank_ops):
+        if not np.array_equal(np.sort(operations), np.flatnonzero(rank_of_op == rank)):
+            raise BrokenOrderError(f"rank {rank} must run each of its operations exactly once")
+    for channel, (expected, given) in enumerate(zip(channel_messages(shape), order.channel_ops, strict=True)):
+        if not np.array_equal(np.sort(given), expected):
+            name = shape.link_names[channel // 2]
+            raise BrokenOrderError(f"link {name}: each of its messages must be ordered exactly once")

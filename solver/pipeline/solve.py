@@ -1,0 +1,145 @@
+"""Solve a pipeline: portfolio, then proof and search, then exact replay, then the judge.
+
+Reads as the recipe. Never rounds, never times; no schedule leaves unjudged.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from models.schedule import PipelineProblem, PipelineSchedule, ScheduleProgress
+from solver.pipeline.assemble import assemble
+from solver.pipeline.bounds import lower_bound
+from solver.pipeline.cpsat.horizon_search import close
+from solver.pipeline.cpsat.windows import improve
+from solver.pipeline.exact.horizon_search import close_by_lattice
+from solver.pipeline.judge import check_schedule
+from solver.pipeline.local_search.descent import descend
+from solver.pipeline.local_search.policies import tuned_orders
+from solver.pipeline.local_search.progress import Search
+from solver.pipeline.local_search.steady_states import repeat
+from solver.pipeline.portfolio import candidates
+from solver.pipeline.quantise import coarse_tick_s, fine_tick_s, quantise
+
+QUICK_OPERATIONS, LATTICE_OPERATIONS, EXACT_OPERATIONS = 400, 2_000, 8_000
+WINDOW_TICKS = 50
+TUNING_SHARE, LARGE_TUNING_SHARE = 0.04, 0.2
+DESCENT_SHARE = 0.15
+HAND_OUT_SHARE = 0.05  # of the time may go into writing out schedules that are not the last
+LATTICE_SHARE, STEADY_SHARE = 0.8, 0.1
+
+
+def solve_pipeline(
+    problem: PipelineProblem,
+    *,
+    progress: Callable[[ScheduleProgress], None] | None = None,
+    incumbent: Callable[[PipelineSchedule], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> PipelineSchedule:
+    """The best schedule found within the limits, with its bound, gap and status; always judged.
+
+    `incumbent` gets the first schedule as soon as there is one, and better ones while writing them out costs little.
+
+    The search stops when value and bound meet, when the gap is at most `relative_gap`, when the time is up, or when
+    `cancelled` says so.
+    """
+    found = None if incumbent is None else HandOut(incumbent)
+    return finish(search_pipeline(problem, progress=progress, cancelled=cancelled, clock=clock, found=found))
+
+
+def search_pipeline(
+    problem: PipelineProblem,
+    *,
+    progress: Callable[[ScheduleProgress], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    found: Callable[[Search], None] | None = None,
+) -> Search:
+    """What `solve_pipeline` searches, as it stands at the end: the order, its value and the proven bound."""
+    search = Search(problem, clock, progress, cancelled)
+    if found is not None:
+        search.found = found
+    search.bound_s = lower_bound(problem)
+    start(search)
+    share = 1.0 if problem.num_operations <= LATTICE_OPERATIONS else LATTICE_SHARE
+    exact = close_by_lattice(search, until_s=search.elapsed_s + share * search.left_s)
+    repeat(search, STEADY_SHARE * search.left_s)
+    tune(search)
+    descend(search, DESCENT_SHARE * search.left_s)
+    if not exact and problem.num_operations <= EXACT_OPERATIONS:
+        prove_and_search(search)
+    if not search.over and problem.objective == "makespan" and not (search.shape.sync_s > 0).any():
+        improve(search, quantise(search.shape, coarse_tick_s(search.shape, WINDOW_TICKS), "up"))
+    return search
+
+
+@dataclass
+class HandOut:
+    """Hands out schedules as they are found, written out and judged, for a small part of the time."""
+
+    incumbent: Callable[[PipelineSchedule], None]
+    spent_s: float = 0.0
+    _last: tuple[float, float] | None = None
+
+    def __call__(self, search: Search) -> None:
+        """The order and the bound as they stand, if they are new and there is time to write them out."""
+        began_s, stands = search.elapsed_s, (search.value_s, search.bound_s)
+        dear = self._last is not None and self.spent_s > HAND_OUT_SHARE * began_s and not search.proven
+        if dear or stands == self._last:
+            return
+        self._last = stands
+        self.incumbent(finish(search))
+        self.spent_s += search.elapsed_s - began_s
+
+
+def tune(search: Search) -> None:
+    """Hill climbing for a short while, longer where nothing exact can follow."""
+    share = TUNING_SHARE if search.problem.num_operations <= EXACT_OPERATIONS else LARGE_TUNING_SHARE
+    until_s = search.elapsed_s + share * search.left_s
+
+    def stop() -> bool:
+        search.worked(1)
+        return search.over or search.elapsed_s >= until_s
+
+    if not stop():
+        orders = tuned_orders(search.shape, search.problem.objective, search.problem.options.seed, stop)
+        for _, order in orders:
+            search.offer(order, "tuned greedy")
+
+
+def prove_and_search(search: Search) -> None:
+    """The corridor on the finest useful grid: small problems to the end, larger ones for most of the time."""
+    if search.over:
+        return
+    size = search.problem.num_operations / QUICK_OPERATIONS
+    probe_s = 0.3 * max(1.0, size)
+    fine = quantise(search.shape, fine_tick_s(search.shape), "down")
+    until_s = search.left_s if size <= 3 else 0.7 * search.left_s
+    close(search, fine, probe_s=probe_s, until_s=search.elapsed_s + until_s)
+
+
+def start(search: Search) -> None:
+    """Every generator and policy while there is time; the best is the first answer."""
+    for candidate in candidates(search.shape, search.problem.objective):
+        search.offer(candidate.order, candidate.name)
+        search.worked(1)
+        if search.order is not None and search.left_s <= 0:
+            return
+
+
+def finish(search: Search) -> PipelineSchedule:
+    """The answer, replayed and judged; an objection here is a bug of ours."""
+    assert search.order is not None, "the portfolio always finds an order"
+    schedule = assemble(
+        search.problem,
+        search.order,
+        generator=search.generator,
+        lower_bound_s=search.bound_s,
+        seconds=search.elapsed_s,
+    )
+    objections = check_schedule(search.problem, schedule)
+    assert not objections, f"our own schedule breaks a rule: {objections[0]}"
+    return schedule

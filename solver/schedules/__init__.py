@@ -1,1 +1,0 @@
-"""Schedule generators, their portfolio and lower bounds: shape in, operation order out."""

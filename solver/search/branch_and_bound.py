@@ -1,0 +1,398 @@
+"""Best-first search over configurations with a certificate: the least bound of everything not yet ruled out.
+
+Owns the stages of the search and what each may spend. The frontier orders, `evaluation` times, the incumbent judges.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from itertools import count, islice
+
+import numpy as np
+
+from models.plan import Plan
+from solver.baselines.policies import POLICIES
+from solver.baselines.run import Effort, Tried, configurations_for, try_policies
+from solver.bounds.relaxation import relaxed_bound_s
+from solver.clock import WORK_PER_DRAFT_S, WORK_PER_OPERATION_S, WORK_PER_PLAN_S, WORK_PER_ROW_S, charge
+from solver.configurations.enumerate import Space
+from solver.context import Context
+from solver.evaluation.candidate import Candidate, space_of
+from solver.evaluation.draft import Draft
+from solver.evaluation.polish import polish
+from solver.evaluation.scheduling import Schedulers
+from solver.objective import Goal
+from solver.search import phases
+from solver.search.dispatcher import TIGHTEN_SHARE, Team
+from solver.search.frontier import Frontier
+from solver.search.hooks import Hooks
+from solver.search.incumbent import Incumbent
+from solver.search.phases import Phases
+from solver.search.pricing import Pricing
+from solver.search.result import Answer
+from solver.search.tasks import (
+    Bench,
+    Bounded,
+    Compare,
+    Errand,
+    Explore,
+    Piece,
+    Polish,
+    Sharpen,
+    placed,
+    rivals,
+)
+from solver.search.worker_pool import Crew, NoCrew
+
+ALONE_S = 1.0  # a search is alone for so long, and when no more is left: most small ones are over by then
+MOST_COMPARED = 40  # configurations of which a baseline tries some, where somebody else tries it
+WAIT_S = 0.05  # for news, when there is nothing else to do
+PORTIONS_AT_ONCE = 4  # priced before something else has its turn
+TIGHTENED_PER_TRY = 8  # bounds sharpened after a configuration was tried, at least
+MOST_TIED = 24  # configurations as good as the plan that are tried for a faster one
+NUM_PROMISING = 12  # drafts of different pipeline shapes that are weighed for polishing,
+NUM_POLISHED = 3  # and those of them that are polished
+WORTH_JUDGING = {"search": 0.01, "polish": 1e-9}  # relative improvement that makes a draft the incumbent
+
+
+@dataclass
+class Search:
+    """One search. `run` returns the best judged plan; the attributes say how far it came."""
+
+    context: Context
+    space: Space
+    hooks: Hooks
+    crew: Crew = field(default_factory=NoCrew)
+    complete: bool = False
+    _first: set[Candidate] = field(default_factory=set)
+    _wanted: deque[Errand] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        self._work(WORK_PER_ROW_S * len(self.space))
+        self.goal = Goal.of(self.context)
+        self._phases = Phases(self.hooks, self.context.request.options.time_limit_s)
+        self.frontier = Frontier(
+            self.context, self.space, self.goal, lambda: not self._phases.has_room(phases.LOOK_SHARE)
+        )
+        self.best = Incumbent(self.context, self.goal)
+        self.answer = Answer(self.context, self.hooks, self.frontier, self.best)
+        self._pricing = Pricing(self.frontier, self._phases)
+        self._schedulers = Schedulers(self.context, self.hooks.clock, self.hooks.cancelled, self._phases.ends_s)
+        self._bench = Bench(self.context, self.goal, self._schedulers)
+        self.team = Team(self.crew, lambda message: self.answer.tell("search", message), self._take_back)
+        self.answer.num_underway = lambda: self.team.num_underway(Explore)
+
+    def run(self) -> Plan | None:
+        """Explore, polish the best, explore and tighten on; the best judged plan, or None."""
+        while not len(self.frontier.rows) and self._load():
+            continue
+        if len(self.frontier.rows):
+            self._search()
+            self._settle()
+        self.complete = self.complete or self.answer.good_enough()
+        return self.answer.finished_plan(self._schedulers.quick, self._phases, complete=self.complete)
+
+    def _search(self) -> None:
+        try:
+            self._explore(self._phases.deadline(phases.EXPLORE_SHARE))
+            if self.best.plan is None:
+                self._explore(self._phases.deadline(phases.FIRST_SHARE), until_planned=True)
+            if self.answer.good_enough():
+                self._break_ties(phases.TIES_SHARE)
+            self._compare(self._phases.deadline(phases.COMPARE_SHARE))
+            # A better schedule or placement changes nothing of how many GPUs a plan has.
+            improve = self._explore if self.goal.objective.kind == "fewest_gpus" else self._polish
+            improve(self._phases.deadline(phases.POLISH_SHARE))
+            self._break_ties(phases.LAST_SHARE)
+            self._explore(self._phases.ends_s)
+            self._take_in_news()
+            self._phases.only_short_steps(WORK_PER_DRAFT_S)  # until the end bounds are sharpened
+            self._load()
+            self._tighten(self._phases.ends_s)
+            self.answer.update_bound()
+            self._compare_no_more()
+        finally:
+            self.crew.dismiss()
+
+    def _work(self, seconds: float) -> None:
+        charge(self.hooks.clock, seconds)
+
+    def _stopped(self, deadline: float) -> bool:
+        """Time is up, or would be before another step ends, or nothing more is wanted."""
+        planned = self.best.plan is not None
+        late = self.hooks.clock() >= deadline or (planned and not self._phases.has_room())
+        return late or self.hooks.cancelled() or self.answer.good_enough()
+
+    def _load(self) -> bool:
+        """Price what may hold the least bound, a few portions before something else has its turn; whether any was."""
+        for portion in range(PORTIONS_AT_ONCE):
+            planned = self.best.plan is not None
+            if (portion and self._late()) or not self._pricing.load(
+                self.answer.cut(), planned=planned, until_s=self._phases.ends_s
+            ):
+                return portion > 0
+            self.answer.update_bound()
+            self.answer.tell("bounds", f"{len(self.frontier.rows)} configurations fit")
+        return True
+
+    def _explore(self, deadline: float, *, until_planned: bool = False) -> None:
+        """Explore until it is late, or nothing is left to explore and to sharpen."""
+        while not self._stopped(deadline) and not (until_planned and self.best.plan is not None):
+            if not self._step(deadline):
+                if not self.team.is_busy:
+                    self.complete = self.frontier.exhausted
+                    self.answer.update_bound()
+                    return
+                self._attend(WAIT_S)
+
+    def _step(self, deadline: float) -> bool:
+        """Take the most promising configuration, then tighten the least bounds; load more when none is left.
+
+        What was wanted and nobody else has room for comes first. False when there is nothing to do.
+        """
+        self._load()
+        self._attend()
+        own = self._wanted.popleft() if self._wanted else self.team.recall()
+        if own is not None:
+            self._do(own)
+            return True
+        index = self.frontier.next(self.answer.cut(), planned=self.best.plan is not None)
+        if index is None and not self._tightened():
+            return False
+        if index is not None:
+            self._explore_one(index)
+        self._tighten(min(deadline, self.hooks.clock() + TIGHTEN_SHARE * self._phases.last_step_s))
+        self.answer.update_bound()
+        return True
+
+    def _see_done(self, kind: type[Errand], deadline: float) -> None:
+        """Have the wanted errands done by whoever is free, and explore on meanwhile."""
+        while self._wanted or self.team.num_underway(kind):
+            if self.hooks.clock() >= deadline or self.hooks.cancelled():
+                return
+            idle = self._stopped(deadline) and not self._wanted and self.team.num_members
+            if idle or not self._step(deadline):
+                self._attend(WAIT_S)
+
+    def _tighten(self, until_s: float) -> None:
+        """Sharpen the least bounds for as long as that; a few in any case."""
+        began_s = self.hooks.clock()
+        for number in count():
+            self._attend()
+            late = number >= TIGHTENED_PER_TRY and self.hooks.clock() >= until_s
+            if late or self._stopped(self._phases.ends_s) or not self._tightened():
+                self.team.spend(Sharpen, self.hooks.clock() - began_s)
+                return
+
+    def _tightened(self) -> bool:
+        self._work(WORK_PER_DRAFT_S / 4)
+        return self.frontier.tighten(self.answer.cut())
+
+    def _explore_one(self, index: int) -> None:
+        """Place and time a configuration, unless its sharper bound already rules it out.
+
+        The first plan does not wait for its other placements: they have their turn after it.
+        """
+        began_s, planned = self.hooks.clock(), self.best.plan is not None
+        self.frontier.explored.add(index)
+        self._hand_out(for_long=True)
+        configuration = self.frontier.sharpen(index, self.answer.cut())
+        self._work(WORK_PER_DRAFT_S / 4)
+        if self.frontier.bound[index] < self.answer.cut():
+            for candidate in placed(self.context, configuration):
+                if candidate in self._first:
+                    continue
+                self._consider(self._bench.timed(candidate, self.answer.cut()), "search")
+                self._attend()
+                if not planned:
+                    self._first.add(candidate)
+                    if self.best.plan is not None:
+                        self.frontier.explored.discard(index)
+                        break
+        self._phases.took(self.hooks.clock() - began_s)
+        self.team.spend(Explore, self._phases.last_step_s)
+
+    def _break_ties(self, share: float) -> None:
+        """Where time only has to reach a target: of the configurations that are as good, those that may be faster."""
+        wanted = self.best.draft is not None and self.goal.has_target
+        for index in self.frontier.tied(self.best.value, MOST_TIED) if wanted else ():
+            if self.best.draft is None or not self._phases.has_room(share) or self.hooks.cancelled():
+                return
+            began_s = self.hooks.clock()
+            self.frontier.explored.add(index)
+            for candidate in placed(self.context, self.frontier.configuration(index)):
+                self._consider(self._bench.timed_within(candidate, self.best.draft.iteration_s), "polish")
+            self._phases.took(self.hooks.clock() - began_s)
+
+    def _compare(self, deadline: float) -> None:
+        """Baselines: their best drafts are candidates like any other, so no plan is worse than a baseline."""
+        self.answer.comparison.price(self._pricing, deadline, self.hooks.cancelled)
+        priced, guess = self.frontier.taken(), self.frontier.guess
+        if not self.team.num_members:
+            effort = Effort(self.hooks.clock, self.hooks.cancelled, deadline, self._phases.ends_s)
+            for tried in try_policies(self.context, priced, guess, effort):
+                for found in rivals(self._bench, tried, effort, cut=self.answer.cut, stopped=self._late):
+                    self._consider(found, "polish")
+                self._compared(tried)
+            return
+        seconds = self.team.share_s(len(POLICIES), deadline - self.hooks.clock())
+        for number, policy in enumerate(POLICIES):
+            considered = tuple(islice(configurations_for(self.context, policy, priced, guess), MOST_COMPARED))
+            if considered:
+                self._wanted.append(Compare(number, considered, seconds, self.answer.cut()))
+        self._see_done(Compare, deadline)
+
+    def _late(self) -> bool:
+        return self._stopped(self._phases.ends_s)
+
+    def _compared(self, tried: Tried) -> None:
+        """A baseline that the search had its turn with. A time of a plan that the judge rejects is none."""
+        own = None if tried.best is None else self.best.value_of(tried.best)
+        if tried.best is not None and own is not None and self.best.is_better(tried.best, own, WORTH_JUDGING["polish"]):
+            tried = replace(tried, best=None, reason="no time was left to judge its best plan")
+        elif own is not None and own < self.best.value * (1.0 - WORTH_JUDGING["polish"]):
+            tried = replace(tried, best=None, reason="the judge rejects its best plan")
+        self.answer.comparison.add(tried)
+
+    def _compare_no_more(self) -> None:
+        """Baselines that are still tried elsewhere have the time that is left; then what is true of the others."""
+        self._see_done(Compare, self._phases.ends_s)
+        for policy in self.answer.comparison.missing():
+            self._compared(Tried(policy, None, self.answer.comparison.why_untried(policy)))
+
+    def _consider(self, found: Draft | None, phase: str) -> None:
+        """Keep the draft among the best; a new incumbent is written out and judged first."""
+        if found is None:
+            return
+        value = self.best.value_of(found)
+        if not np.isfinite(value):
+            return
+        self.answer.kinds.add(self.context, found, value)
+        if self.best.is_better(found, value, WORTH_JUDGING[phase]):
+            self._submit(found, value, phase)
+
+    def _submit(self, found: Draft, value: float, phase: str) -> None:
+        """Have the draft judged, unless there is a plan and writing another one out would take too long."""
+        began_s = self.hooks.clock()
+        if self.best.plan is not None and not self._phases.has_room_for_plan():
+            return
+        operations = sum(problem.num_operations for problem in set(found.problems))
+        self._work(WORK_PER_PLAN_S + 10 * WORK_PER_OPERATION_S * operations)
+        self._hand_out(for_long=True)
+        verdict = self.best.submit(found, value, self.answer.proof(found, value))
+        self._phases.plan_s = self.hooks.clock() - began_s
+        if not verdict.accepted:
+            self.answer.kinds.drop(found)
+            first = verdict.violations[0]
+            self.answer.tell(phase, f"judge objects: {first.rule} at {first.where}: {first.detail}"[:300])
+            return
+        self.answer.update_bound()
+        self.answer.show(phase)
+
+    def _settle(self) -> None:
+        """A draft that was too little better to be judged at once takes its place now."""
+        for value, found in self.answer.kinds.ranked():
+            if not self.best.is_better(found, value, WORTH_JUDGING["polish"]):
+                return
+            self._submit(found, value, "polish")
+
+    def _polish(self, deadline: float) -> None:
+        """CP-SAT schedules and priced placements for the drafts of the most promising pipeline shapes."""
+        self._settle()
+        promising = sorted(self.answer.kinds.per_shape()[:NUM_PROMISING], key=self._promise)[
+            : max(NUM_POLISHED, self.team.num_members)
+        ]
+        if self.team.num_members and not self._stopped(deadline):
+            seconds = self.team.share_s(len(promising), deadline - self.hooks.clock())
+            self._wanted.extend(Polish(found, seconds) for _, found in promising)
+            self._see_done(Polish, deadline)
+            return
+        for index, (_, found) in enumerate(promising):
+            if self._stopped(deadline):
+                return
+            now = self.hooks.clock()
+            until_s = now + (deadline - now) / (len(promising) - index)
+            for better in polish(self.context, found, self._schedulers, until_s):
+                self._consider(better, "polish")
+
+    def _promise(self, pair: tuple[float, Draft]) -> float:
+        """What a draft is worth and what its configuration may be worth at best, together: only the order counts."""
+        value, found = pair
+        best_s = relaxed_bound_s(self.context, found.candidate.configuration)
+        size = self.goal.sizes(self.context, space_of(found.candidate.configuration))
+        return value + self.goal.value(best_s, float(size[0]))
+
+    def _attend(self, wait_s: float = 0.0) -> None:
+        """Take in what the others found, and give them more to do."""
+        self._take_in_news(wait_s)
+        self._hand_out()
+
+    def _hand_out(self, *, for_long: bool = False) -> None:
+        left_s = self._phases.ends_s - self.hooks.clock()
+        if self.hooks.elapsed_s >= ALONE_S and left_s >= ALONE_S:
+            self.team.begin(self._bench)
+        num_members = self.team.num_members
+        while self._wanted and num_members and (for_long or self.team.num_long < num_members):
+            self.team.hand(self._wanted.popleft())
+        while self.team.has_room(for_long=for_long):
+            errand = self._next_errand()
+            if errand is None:
+                break
+            self.team.hand(errand)
+
+    def _take_in_news(self, wait_s: float = 0.0) -> None:
+        for errand, piece in self.team.news(wait_s):
+            self._take_in(piece, "search" if isinstance(errand, Explore) else "polish")
+
+    def _take_in(self, piece: Piece, phase: str) -> None:
+        if isinstance(piece, Bounded):
+            self.frontier.raise_bound(piece.index, piece.bound_s)
+        elif isinstance(piece, Tried):
+            self._compared(piece)
+        else:
+            self._consider(piece, phase)
+
+    def _do(self, errand: Errand) -> None:
+        """An errand done here, because the others have enough to do or are gone."""
+        self._hand_out(for_long=True)
+        began_s = self.hooks.clock()
+        for piece in errand.do(self._bench):
+            self._take_in(piece, "polish")
+            self._attend()
+        self.team.spend(type(errand), self.hooks.clock() - began_s)
+
+    def _next_errand(self) -> Errand | None:
+        """What somebody else should do next: the most promising configuration, or the least bounds."""
+        if self.team.sharpens_too_little:
+            return self._to_sharpen() or self._to_explore()
+        return self._to_explore() or self._to_sharpen()
+
+    def _to_explore(self) -> Explore | None:
+        index = self.frontier.next(self.answer.cut(), planned=self.best.plan is not None)
+        if index is None:
+            return None
+        self.frontier.explored.add(index)
+        self.frontier.sharpened.add(index)
+        cut, frontier = self.answer.cut(), self.frontier
+        enough_s = frontier.enough_s(index, cut)
+        return Explore(index, frontier.configuration(index), cut, enough_s, frozenset(self._first))
+
+    def _to_sharpen(self) -> Sharpen | None:
+        cut, frontier = self.answer.cut(), self.frontier
+        places = frontier.blunt(cut, TIGHTENED_PER_TRY)
+        frontier.sharpened.update(places)
+        asked = tuple((one, frontier.configuration(one), frontier.enough_s(one, cut)) for one in places)
+        return Sharpen(asked) if asked else None
+
+    def _take_back(self, errand: Errand, is_harmful: bool) -> None:
+        """What nobody does any more has its turn again, unless whoever did it is gone too often."""
+        if is_harmful:
+            if isinstance(errand, Compare):
+                self._compared(Tried(POLICIES[errand.policy], None, "every process that tried it ended unexpectedly"))
+        elif isinstance(errand, Explore):
+            self.frontier.explored.discard(errand.index)
+        elif isinstance(errand, Sharpen):
+            self.frontier.sharpened.difference_update(one[0] for one in errand.configurations)
+        else:
+            self._wanted.appendleft(errand)

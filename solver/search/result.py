@@ -1,0 +1,165 @@
+"""What a search can say at any moment: the incumbent with its proof, its baselines and its rivals, and progress.
+
+Owns the least open bound and the gap. Never looks for a draft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from models.outcome import Planned, Progress
+from models.plan import Plan, Proof
+from models.statements import PROVEN
+from solver.baselines.run import baseline_of
+from solver.bounds.work import speed_of_light_s
+from solver.context import Context
+from solver.evaluation.draft import Draft
+from solver.evaluation.scheduling import Scheduler
+from solver.explain.alternatives import Kinds, alternatives
+from solver.explain.one_building import one_building
+from solver.search.comparison import Comparison
+from solver.search.frontier import Frontier
+from solver.search.history import History
+from solver.search.hooks import Hooks
+from solver.search.incumbent import Incumbent
+from solver.search.phases import Phases
+
+TOO_FAST = (
+    "the plan is faster than the peak of its GPUs allows: measured layer times, constants of the stack profile or the "
+    "stated peaks are wrong"
+)
+
+
+@dataclass
+class Answer:
+    """The state of a search in the words of the contract."""
+
+    context: Context
+    hooks: Hooks
+    frontier: Frontier
+    best: Incumbent
+    open_bound: float = 0.0
+    num_underway: Callable[[], int] = lambda: 0  # configurations that count as explored, but are still being tried
+    kinds: Kinds = field(default_factory=Kinds)
+    comparison: Comparison = field(init=False)
+    _history: History = field(default_factory=History)
+
+    def __post_init__(self) -> None:
+        self.comparison = Comparison(self.frontier)
+
+    def gap(self) -> float:
+        """Of the incumbent, against everything not yet ruled out."""
+        return self.best.gap(self.open_bound)
+
+    def cut(self) -> float:
+        """Configurations whose bound is not below this cannot improve the plan by more than the gap."""
+        return self.best.value * (1.0 - self.context.request.options.relative_gap)
+
+    def good_enough(self) -> bool:
+        """The plan is within the gap that was asked for."""
+        return self.best.plan is not None and self.gap() <= self.context.request.options.relative_gap
+
+    def update_bound(self) -> None:
+        """The least open bound; what was proven once stays proven."""
+        self.open_bound = max(self.open_bound, min(self.frontier.least_bound, self.best.value))
+
+    @property
+    def num_explored(self) -> int:
+        """Configurations placed and timed."""
+        return len(self.frontier.explored) - self.num_underway()
+
+    @property
+    def nothing_open(self) -> bool:
+        """Every configuration is priced, and none fits into memory and may reach the target."""
+        return self.frontier.exhausted and not np.isfinite(self.frontier.bound).any()
+
+    @property
+    def least_s(self) -> float:
+        """No plan can take less than this."""
+        return self.frontier.least_s
+
+    def account(self) -> str:
+        """What was tried, in one sentence."""
+        limit = self.best.binding_limit()
+        return (
+            f"{self.num_explored} of {len(self.frontier.space)} configurations placed and timed, "
+            f"{self.best.num_rejected} rejected by the judge{'; ' if limit else ''}{limit}"
+        )
+
+    def proof(self, found: Draft, value: float) -> Proof:
+        """How good a draft of this value is known to be."""
+        gap = replace(self.best, value=value).gap(min(self.open_bound, value))
+        return Proof(
+            lower_bound_s=found.iteration_s * (1.0 - gap),
+            relative_gap=gap,
+            status="optimal" if gap <= self.context.request.options.relative_gap else "feasible",
+            speed_of_light_s=speed_of_light_s(self.context),
+            num_configurations=len(self.frontier.space),
+            num_pruned=self.frontier.num_ruled_out(self.cut()),
+            num_explored=self.num_explored,
+            proven=PROVEN[self.context.request.objective.kind],
+        )
+
+    def current_plan(self) -> Plan:
+        """The incumbent with the proof and the baselines as they stand."""
+        assert self.best.draft is not None
+        assert self.best.plan is not None
+        tried = self.comparison.tried
+        baselines = tuple(baseline_of(self.context, one, self.best.draft.iteration_s) for one in tried)
+        proof = self.proof(self.best.draft, self.best.value)
+        return self.best.plan.model_copy(update={"proof": proof, "baselines": baselines})
+
+    def finished_plan(self, scheduler: Scheduler, phases: Phases, *, complete: bool) -> Plan | None:
+        """The answer, if there is one: what came second and why, how the search went, what distance costs."""
+        self.tell("done", "")
+        if self.best.draft is None:
+            return None
+        self.hand_out(complete=complete)
+        plan = self.current_plan()
+        near = one_building(self.context, self.best.draft, scheduler, late=lambda: not phases.has_room(1.0))
+        assumed = self.best.goal.assumed(self.context)
+        too_fast = TOO_FAST if plan.metrics.model_flops_utilisation > 1.0 else ""
+        undetermined = "" if near.seconds is not None else f"one_building_s is not determined: {near.reason}"
+        return plan.model_copy(
+            update={
+                "alternatives": alternatives(self.context, self.kinds, plan, self.best.draft, self.best.value),
+                "convergence": self._history.points(),
+                "one_building_s": near.seconds,
+                "notes": tuple(note for note in (assumed, self.best.binding_limit(), undetermined, too_fast) if note),
+            }
+        )
+
+    def hand_out(self, *, complete: bool = False) -> None:
+        """The incumbent with its proof as it stands, so that nothing that ends this process can take it away."""
+        self.hooks.incumbent(Planned(plan=self.current_plan(), complete=complete, elapsed_s=self.hooks.elapsed_s))
+
+    def show(self, phase: str) -> None:
+        """Hand out the incumbent, which is new, and say what it is."""
+        self.hand_out()
+        assert self.best.plan is not None
+        plan = self.best.plan
+        degrees = plan.configuration.degrees
+        self.tell(phase, f"{plan.placement.crossing}, tp {degrees.tp} pp {degrees.pp} dp {degrees.dp}")
+
+    def tell(self, phase: str, message: str) -> None:
+        """One line of progress, and a point of the history."""
+        best_s = None if self.best.draft is None else self.best.draft.iteration_s
+        by_time = self.context.request.objective.kind == "iteration_time" and np.isfinite(self.open_bound)
+        bound_s = best_s * (1.0 - self.gap()) if best_s else self.open_bound if by_time else None
+        self._history.add(self.hooks.elapsed_s, best_s, bound_s)
+        self.hooks.progress(
+            Progress(
+                phase=phase,
+                elapsed_s=self.hooks.elapsed_s,
+                incumbent_s=best_s,
+                lower_bound_s=bound_s,
+                relative_gap=None if best_s is None else self.gap(),
+                num_configurations=len(self.frontier.space),
+                num_explored=self.num_explored,
+                num_pruned=self.frontier.num_ruled_out(self.cut()),
+                message=message,
+            )
+        )

@@ -1,0 +1,207 @@
+"""Pieces of a search's work that any process can do, and what they bring back.
+
+Owns how each is done. Never decides which are worth doing, and never judges: the search does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from models.plan import Configuration
+from models.request import PlanRequest
+from models.stack import StackProfile
+from solver.baselines.policies import POLICIES
+from solver.baselines.run import Effort, Tried, try_policy
+from solver.bounds.relaxation import sharper_bound_s
+from solver.clock import WORK_PER_DRAFT_S, Clock, charge
+from solver.context import Context
+from solver.evaluation.by_type import typed_placements
+from solver.evaluation.candidate import Candidate, space_of
+from solver.evaluation.draft import Draft, draft
+from solver.evaluation.places import Pattern, placements
+from solver.evaluation.polish import polish
+from solver.evaluation.scheduling import Schedulers
+from solver.evaluation.where import crossing_of
+from solver.objective import Goal
+
+PATTERNS: tuple[Pattern, ...] = ("replicas_whole", "ranks_whole", "ranks_in_groups", "ranks_spread")
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What every errand needs: the request with all that is derived from it, schedulers, and when all must end."""
+
+    context: Context
+    goal: Goal
+    schedulers: Schedulers
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the search."""
+        return self.schedulers.clock
+
+    def timed(self, candidate: Candidate, cut: float) -> Draft | None:
+        """A candidate with quick schedules, unless a bound shows that its value is not below the cut."""
+        return self.timed_within(candidate, self.cutoff_s(candidate.configuration, cut))
+
+    def timed_within(self, candidate: Candidate, cutoff_s: float) -> Draft | None:
+        """A candidate with quick schedules, unless a bound shows that its iteration takes so long."""
+        charge(self.clock, WORK_PER_DRAFT_S)
+        return draft(self.context, candidate, self.schedulers.quick, cutoff_s=cutoff_s)
+
+    def cutoff_s(self, configuration: Configuration, cut: float) -> float:
+        """The iteration time below which a configuration's value is below the cut."""
+        size = self.goal.sizes(self.context, space_of(configuration))
+        return self.goal.seconds(cut, float(size[0]))
+
+    def effort(self, seconds: float) -> Effort:
+        """So long from now, and never beyond the end."""
+        ends_s = self.schedulers.ends_s
+        return Effort(self.clock, self.schedulers.cancelled, min(self.clock() + seconds, ends_s), ends_s)
+
+
+@dataclass(frozen=True)
+class Brief:
+    """What another process needs to know to have a bench of its own."""
+
+    request: PlanRequest
+    stack: StackProfile
+    ends_s: float
+
+    @classmethod
+    def of(cls, bench: Bench) -> Brief:
+        """The bench's, with one thread for every solver: the processes share the cores."""
+        request = bench.context.request
+        options = request.options.model_copy(update={"workers": 1})
+        return cls(request.model_copy(update={"options": options}), bench.context.stack, bench.schedulers.ends_s)
+
+    def bench(self, clock: Clock, cancelled: Callable[[], bool] = lambda: False) -> Bench:
+        """A bench in this process."""
+        context = Context(self.request, self.stack)
+        return Bench(context, Goal.of(context), Schedulers(context, clock, cancelled, self.ends_s))
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """No plan of the configuration at this place of the frontier is faster."""
+
+    index: int
+    bound_s: float
+
+
+Piece = Draft | Bounded | Tried
+
+
+@dataclass(frozen=True)
+class Explore:
+    """Place and time a configuration, but for the candidates that were timed before."""
+
+    index: int
+    configuration: Configuration
+    cut: float
+    enough_s: float
+    timed: frozenset[Candidate] = frozenset()
+
+    @property
+    def topic(self) -> object:
+        """What the errand is about, whenever it is given."""
+        return (Explore, self.index)
+
+    def do(self, bench: Bench) -> Iterator[Piece]:
+        """Its sharper bound, then of each way to cross buildings every draft that is better than those before."""
+        bound_s = sharper_bound_s(bench.context, self.configuration, self.enough_s)
+        yield Bounded(self.index, bound_s)
+        if bound_s >= bench.cutoff_s(self.configuration, self.cut):
+            return
+        best_s: dict[str, float] = {}
+        for candidate in placed(bench.context, self.configuration):
+            found = None if candidate in self.timed else bench.timed(candidate, self.cut)
+            crossing = crossing_of(bench.context, candidate)
+            if found is not None and found.iteration_s < best_s.get(crossing, float("inf")):
+                best_s[crossing] = found.iteration_s
+                yield found
+
+
+@dataclass(frozen=True)
+class Sharpen:
+    """Sharpen the bounds of some configurations: their places in the frontier, and how far that matters."""
+
+    configurations: tuple[tuple[int, Configuration, float], ...]
+
+    @property
+    def topic(self) -> object:
+        """What the errand is about, whenever it is given."""
+        return (Sharpen, self.configurations[0][0])
+
+    def do(self, bench: Bench) -> Iterator[Piece]:
+        """The bounds one by one."""
+        for index, configuration, enough_s in self.configurations:
+            yield Bounded(index, sharper_bound_s(bench.context, configuration, enough_s))
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Try a baseline for so long, then let the search have its turn with it."""
+
+    policy: int
+    configurations: tuple[Configuration, ...]
+    seconds: float
+    cut: float
+
+    @property
+    def topic(self) -> object:
+        """What the errand is about, whenever it is given."""
+        return (Compare, self.policy)
+
+    def do(self, bench: Bench) -> Iterator[Piece]:
+        """What the search makes of its best draft, then the baseline."""
+        effort = bench.effort(self.seconds)
+        tried = try_policy(bench.context, POLICIES[self.policy], self.configurations, effort)
+        yield from rivals(bench, tried, effort, cut=lambda: self.cut, stopped=effort.over)
+        yield tried
+
+
+@dataclass(frozen=True)
+class Polish:
+    """Make a draft better, within so long."""
+
+    found: Draft
+    seconds: float
+
+    @property
+    def topic(self) -> object:
+        """What the errand is about, whenever it is given."""
+        return (Polish, self.found.candidate)
+
+    def do(self, bench: Bench) -> Iterator[Piece]:
+        """What may be better."""
+        yield from polish(bench.context, self.found, bench.schedulers, bench.effort(self.seconds).deadline)
+
+
+Errand = Explore | Sharpen | Compare | Polish
+
+
+def placed(context: Context, configuration: Configuration) -> Iterator[Candidate]:
+    """Where a configuration may be."""
+    if configuration.layer_split == "by_gpu_type":
+        return typed_placements(context, configuration)
+    return placements(context, configuration, PATTERNS)
+
+
+def rivals(
+    bench: Bench, tried: Tried, effort: Effort, *, cut: Callable[[], float], stopped: Callable[[], bool]
+) -> Iterator[Draft]:
+    """A baseline's best candidate: its own schedules with all else that a plan may use, as it is, and with ours."""
+    own = tried.best
+    if own is None:
+        return
+    if not tried.as_it_is and not stopped():
+        first = draft(bench.context, own.candidate, tried.policy.scheduler(bench.context, effort.over))
+        if first is not None:
+            yield first
+    yield own
+    if not stopped():
+        second = bench.timed(own.candidate, cut())
+        if second is not None:
+            yield second

@@ -1,1 +1,0 @@
-"""Compares the physics with published measurements: rows in, error figures out. Reads no files."""

@@ -1,0 +1,66 @@
+"""One small piece of every kind of work, so that what is compiled once on a machine is compiled.
+
+Owns the choice of the pieces: together they call every compiled function that a search calls, with arrays of the same
+kind. Its result is what the compiler leaves on disk.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from models.catalogue import named_entry
+from models.request import PlanRequest
+from models.schedule import PipelineHop, PipelineOptions, PipelineProblem, PipelineRank, PipelineStage
+from solver.clock import WorkClock
+from solver.pipeline.cpsat.window_graph import graph_of
+from solver.pipeline.quantise import coarse_tick_s, quantise
+from solver.pipeline.solve import WINDOW_TICKS, finish, search_pipeline
+from solver.planner import plan
+
+PATIENCE_S = 600.0
+WORK_S = 0.5  # counted, because the time that compiling takes must not end a piece
+DEGREES = {"tp": [8], "cp": [1], "pp": [8], "vpp": [1, 2], "sharding": ["zero1"]}
+EXAMPLES = {
+    "llama-405b-two-buildings": {**DEGREES, "dp": [256]},
+    "llama-70b-mixed-gpus": {**DEGREES, "dp": [64], "layer_split": ["by_gpu_type"]},
+}
+OPTIONS = {"time_limit_s": PATIENCE_S, "relative_gap": 0.99, "workers": 1, "reproducible": True}
+
+
+def rehearse(*, clock: Callable[[], float] = time.monotonic) -> None:
+    """Time small pipelines of several kinds, and plan examples up to their first judged plans."""
+    for microbatches, objective in ((6, "makespan"), (6, "span"), (40, "makespan")):
+        found = search_pipeline(_pipeline(microbatches, objective), clock=WorkClock(clock, PATIENCE_S))
+        finish(found)
+        assert found.order is not None, "a finished search has an order"
+        graph_of(quantise(found.shape, coarse_tick_s(found.shape, WINDOW_TICKS), "up").shape, found.order)
+    for name, allowed in EXAMPLES.items():
+        small = {**named_entry("examples", name), "constraints": {"allowed": allowed}, "options": OPTIONS}
+        plan(PlanRequest.model_validate(small))
+
+
+def _pipeline(num_microbatches: int, objective: str) -> PipelineProblem:
+    """Unequal stages, cuts that share a link, little memory: nothing that a bound settles at once."""
+    stages = tuple(
+        PipelineStage(
+            forward_s=forward_s,
+            input_grad_s=1.25 * forward_s,
+            weight_grad_s=0.75 * forward_s,
+            activation_bytes=1.0,
+            weight_grad_context_bytes=0.5,
+        )
+        for forward_s in (1.0, 1.5, 1.0, 1.25)
+    )
+    hops = tuple(
+        PipelineHop(from_stage=stage, to_stage=stage + 1, latency_s=1.5, transfer_s=0.5, link="between")
+        for stage in (0, 1, 2)
+    )
+    return PipelineProblem(
+        num_microbatches=num_microbatches,
+        ranks=(PipelineRank(activation_budget_bytes=4.0),) * len(stages),
+        stages=stages,
+        hops=hops,
+        objective=objective,
+        options=PipelineOptions(time_limit_s=WORK_S, workers=1),
+    )

@@ -1,0 +1,118 @@
+"""Lines of ranks: the search agrees with trying all of them, and its bound is sharper than the one for all shares."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import solver.bounds.stage_partition
+from models.plan import Configuration
+from models.request import PlanRequest
+from solver.bounds.stage_partition import least_time_s, line_bound_s
+from solver.bounds.stage_partition_kernel import NEEDS, Options
+from solver.bounds.work import lower_bounds
+from solver.configurations.enumerate import BY_GPU_TYPE, enumerate_space
+from solver.context import Context
+from solver.evaluation.candidate import configuration_of
+from tests.build_job import ARCHITECTURE, context_of
+
+LAYER_S, NUM_MICROBATCHES, NUM_RANKS, NUM_LAYERS = (1.0, 2.5), 8.0, 3, 7
+HIGH_S = 1e3
+
+
+def options(held: tuple[int, int]) -> Options:
+    """Three ranks on a fast and a slow type: each works m times, the forward, a third, fills the pipeline."""
+    layers = np.arange(NUM_LAYERS + 1.0)
+    work_s = np.outer(LAYER_S, layers)
+    needs = {name: np.zeros_like(work_s) for name in NEEDS}
+    needs |= {"work": NUM_MICROBATCHES * work_s, "first_chunk": work_s / 3.0, "trips": np.ones_like(work_s)}
+    return Options(
+        kind_r=np.zeros(NUM_RANKS, dtype=np.int64),
+        held_c=np.array(held),
+        least_n=1,
+        num_layers=NUM_LAYERS,
+        num_chunks=1,
+        looped=False,
+        back=0.0,
+        slack_s=0.0,
+        update_s=0.0,
+        layer_both_c=np.array(LAYER_S) * 2.0 / 3.0,
+        after_r=np.zeros(NUM_RANKS),
+        after_last_r=np.zeros(NUM_RANKS),
+        needs=np.array([needs[name][None] for name in NEEDS]),
+    )
+
+
+def all_times_s(held: tuple[int, int]) -> Iterator[float]:
+    """What every order of types and every share of the layers takes."""
+    for types in itertools.product((0, 1), repeat=NUM_RANKS):
+        if any(types.count(kind) > most for kind, most in enumerate(held)):
+            continue
+        for cuts in itertools.combinations(range(1, NUM_LAYERS), NUM_RANKS - 1):
+            layers = [end - begin for begin, end in itertools.pairwise((0, *cuts, NUM_LAYERS))]
+            work_s = [LAYER_S[kind] * count for kind, count in zip(types, layers, strict=True)]
+            yield max(sum(work_s[:rank]) / 3.0 + NUM_MICROBATCHES * own for rank, own in enumerate(work_s))
+
+
+@pytest.mark.parametrize("held", [(1, 2), (2, 1), (2, 2), (3, 3)])
+def test_no_line_is_missed(held: tuple[int, int]) -> None:
+    least_s = min(all_times_s(held))
+    found_s = least_time_s(options(held), 0.0, 1.1 * least_s)
+    assert found_s <= least_s
+    assert found_s == pytest.approx(least_s, rel=0.01)
+
+
+def test_there_is_no_line_where_the_types_hold_too_few_ranks() -> None:
+    assert least_time_s(options((1, 1)), 0.0, HIGH_S) == HIGH_S
+
+
+@pytest.fixture(scope="module")
+def context() -> Context:
+    """Eight GPUs each of three types in three buildings."""
+    places = [{"id": name, "level": "building"} for name in "abc"]
+    gpus = ("H100-SXM-80G", "H200-SXM-141G", "B200-SXM")
+    pools = [
+        {"id": f"p{place}", "place": place, "gpu": gpu, "num_hosts": 1, "nic_bytes_per_s": 5e10}
+        for place, gpu in zip("abc", gpus, strict=True)
+    ]
+    links = [
+        {"id": f"{a}{b}", "from_place": a, "to_place": b, "capacity_bytes_per_s": 1e12, "latency_s": 1e-4}
+        for a, b in ("ab", "bc")
+    ]
+    request = {
+        "workload": {"architecture": ARCHITECTURE, "sequence_length": 4096, "global_batch_sequences": 32},
+        "cluster": {"name": "types", "places": places, "pools": pools, "links": links},
+        "constraints": {"allowed": {"tp": [2], "cp": [1], "pp": [4, 8], "layer_split": ["by_gpu_type"]}},
+    }
+    return context_of(PlanRequest.model_validate(request))
+
+
+@pytest.fixture(scope="module")
+def rows(context: Context) -> list[tuple[Configuration, float]]:
+    """Configurations that fit, and their bounds for all shares at once."""
+    space = enumerate_space(context.request)
+    bounds = lower_bounds(context, space)
+    assert set(space.layer_split.tolist()) == {BY_GPU_TYPE}
+    return [
+        (configuration_of(context, space, row), float(bounds.iteration_s[row]))
+        for row in np.flatnonzero(bounds.fits)[::7].tolist()
+    ]
+
+
+def test_lines_are_sharper_than_all_shares_at_once(context: Context, rows: list[tuple[Configuration, float]]) -> None:
+    gains = [line_bound_s(context, one, 0.0, 3.0 * bound_s) / bound_s for one, bound_s in rows]
+    assert np.mean(gains) > 1.03
+    assert max(gains) > 1.2
+
+
+def test_types_that_count_as_one_bound_no_sharper(
+    context: Context, rows: list[tuple[Configuration, float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = rows[:6]
+    apart = [line_bound_s(context, one, 0.0, 3.0 * bound_s) for one, bound_s in some]
+    monkeypatch.setattr(solver.bounds.stage_partition, "MOST_CELLS", 1)
+    together = [line_bound_s(context, one, 0.0, 3.0 * bound_s) for one, bound_s in some]
+    assert all(0.0 < merged <= own * 1.01 for merged, own in zip(together, apart, strict=True))

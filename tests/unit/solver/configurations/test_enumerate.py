@@ -1,0 +1,142 @@
+"""The space of configurations, its layer split and its bounds."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.catalogue import named_entry
+from models.request import PlanRequest
+from solver.bounds.relaxation import relaxed_bound_s
+from solver.bounds.screening import outlook
+from solver.bounds.work import lower_bounds, speed_of_light_s
+from solver.configurations.enumerate import BY_GPU_TYPE, enumerate_space
+from solver.configurations.layers import layers_per_stage
+from solver.configurations.pricing import Shares, StageCosts
+from solver.cost.stage import StageCost
+from solver.evaluation.candidate import configuration_of
+from solver.evaluation.draft import draft
+from solver.evaluation.places import placements
+from solver.evaluation.scheduling import portfolio_timing
+from tests.build_job import ARCHITECTURE, FIXED, context_of, job
+
+
+@given(st.integers(1, 200), st.integers(1, 40), st.floats(0, 3), st.floats(0, 3))
+@settings(deadline=None)
+def test_the_split_hands_out_every_layer(layers: int, stages: int, first: float, last: float) -> None:
+    stages = min(stages, layers)
+    split = layers_per_stage(layers, stages, first_extra=first, last_extra=last)
+    assert len(split) == stages
+    assert sum(split) == layers
+    assert min(split) >= 0
+    assert max(split[1:-1], default=0) - min(split[1:-1], default=0) <= 1
+
+
+def test_vector_and_scalar_split_agree() -> None:
+    context = context_of(job(allowed={}))
+    space = enumerate_space(context.request).take(np.arange(0, 4000, 37))
+    price = StageCosts(context, next(iter(context.machines.values())), space.columns)
+    shares = Shares.of(price, space.family)
+    for row in range(len(space)):
+        configuration = configuration_of(context, space, row)
+        starts = np.cumsum([0, *configuration.layers_per_stage])
+        for stage in range(configuration.degrees.num_stages):
+            assert shares.start(np.full(len(space), stage))[row] == starts[stage]
+
+
+def test_units_that_configurations_share_are_those_of_each() -> None:
+    context = context_of(job(allowed={}))
+    space, machine = enumerate_space(context.request), next(iter(context.machines.values()))
+    rows = np.random.default_rng(0).integers(0, len(space), 200)
+    together = StageCosts(context, machine, space.columns.take(rows)).units
+    for at, row in enumerate(rows.tolist()):
+        alone = StageCosts(context, machine, space.columns.take(np.array([row]))).units
+        for one, all_rows in zip(alone, together, strict=True):
+            for unit in fields(StageCost):
+                assert getattr(one, unit.name)[0] == pytest.approx(getattr(all_rows, unit.name)[at], rel=1e-12)
+    assert 0 < len(context.known_units) < len(rows)
+
+
+def test_ranks_between_the_ends_are_light_or_heavy() -> None:
+    context = context_of(job(allowed={}, workload={"architecture": {**ARCHITECTURE, "num_layers": 23}}))
+    space = enumerate_space(context.request)
+    shapes = np.stack([space.columns.pp, space.columns.vpp, space.family])
+    space = space.take(np.unique(shapes, axis=1, return_index=True)[1])
+    price = StageCosts(context, next(iter(context.machines.values())), space.columns)
+    light, heavy, num_light = Shares.of(price, space.family).inner_ranks()
+    num_checked = 0
+    for row in np.flatnonzero(space.columns.pp > 2).tolist():
+        configuration = configuration_of(context, space, row)
+        layers = [0] * configuration.degrees.pp
+        for stage, count in enumerate(configuration.layers_per_stage):
+            layers[configuration.rank_of_stage(stage)] += count
+        inner = sorted(layers[1:-1])
+        assert inner[0] == light[row], configuration
+        assert inner[: num_light[row]] == [light[row]] * int(num_light[row]), configuration
+        assert inner[num_light[row] :] == [heavy[row]] * (len(inner) - int(num_light[row])), configuration
+        num_checked += 1
+    assert num_checked > 10
+
+
+def test_every_configuration_obeys_the_divisibility_rules() -> None:
+    request = job(allowed={})
+    columns = enumerate_space(request).columns
+    assert len(columns) > 1000
+    assert np.all(
+        columns.dp * columns.micro_batch * columns.num_microbatches == request.workload.global_batch_sequences
+    )
+    assert np.all(columns.tp * columns.cp * columns.pp * columns.dp <= 64)
+    assert np.all(columns.pp * columns.vpp <= 16)
+    assert set(np.unique(columns.tp)) == {1, 2, 4, 8}
+
+
+@pytest.mark.parametrize("name", ["tp", "pp", "dp", "micro_batch_sequences"])
+def test_a_fixed_degree_is_kept(name: str) -> None:
+    columns = enumerate_space(job(allowed={name: [4]})).columns
+    attribute = {"micro_batch_sequences": "micro_batch"}.get(name, name)
+    assert set(np.unique(getattr(columns, attribute))) == {4}
+
+
+def test_bounds_never_exceed_the_time_of_any_schedule_we_can_find() -> None:
+    """On a sample of configurations, placements and generators: every bound <= replayed time."""
+    context = context_of(job(allowed={}, batch=48))
+    space = enumerate_space(context.request)
+    bounds = lower_bounds(context, space)
+    rows = np.flatnonzero(bounds.fits)
+    chosen = np.random.default_rng(7).choice(rows, size=60, replace=False)
+    cheap, timed = outlook(context, space).bound_s, 0
+    for row in chosen:
+        configuration = configuration_of(context, space, int(row))
+        relaxed = relaxed_bound_s(context, configuration)
+        for candidate in placements(context, configuration, ("replicas_whole", "ranks_whole")):
+            for names in (("one_f_one_b", "interleaved"), ("greedy",), ("zb_h1", "gpipe")):
+                found = draft(context, candidate, lambda problem, names=names: portfolio_timing(problem, names))
+                if found is not None:
+                    timed += 1
+                    assert cheap[row] <= found.iteration_s * (1 + 1e-9)
+                    assert bounds.iteration_s[row] <= found.iteration_s * (1 + 1e-9)
+                    assert relaxed <= found.iteration_s * (1 + 1e-9)
+    assert timed > 60
+    assert speed_of_light_s(context) <= bounds.iteration_s.min()
+
+
+def test_what_fits_into_no_memory_is_left_out() -> None:
+    huge = {"architecture": "llama-3.1-405b"}
+    context = context_of(job(allowed=FIXED, workload=huge))
+    assert not lower_bounds(context, enumerate_space(context.request)).fits.any()
+
+
+def test_a_mixed_fleet_may_have_any_small_number_of_ranks_where_layers_follow_the_type() -> None:
+    mixed = enumerate_space(PlanRequest.model_validate(named_entry("examples", "llama-70b-mixed-gpus")))
+    by_type = mixed.layer_split == BY_GPU_TYPE
+    assert set(range(2, 17)) <= set(mixed.columns.pp[by_type].tolist())
+    assert 7 not in mixed.columns.pp[~by_type]
+
+
+def test_a_rank_or_two_per_building_are_tried() -> None:
+    request = job(hosts=(4, 4, 4), allowed={"tp": [1], "cp": [1]})
+    assert {3, 6} <= set(enumerate_space(request).columns.pp.tolist())

@@ -1,0 +1,83 @@
+"""One question after the other: refuted, reached, gone on with, and the order that comes out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from solver.pipeline.exact.columns import lattice_of
+from solver.pipeline.exact.decision import OPEN, REACHED, REFUTED, Dive, least_open, num_states
+from solver.pipeline.problem import shape_of
+from solver.pipeline.quantise import quantise
+from solver.pipeline.simulate import replay_shape
+from tests.pipelines import budget, cut, pipeline
+
+PROBLEM = pipeline(4, 6, hops=[cut(0, 1.0, 0.5, "A"), cut(2, 2.0, 0.5, "A")], ranks=budget(4, 4))
+SHAPE = quantise(shape_of(PROBLEM), 0.5, "down").shape
+LATTICE = lattice_of(SHAPE)
+
+
+def test_a_horizon_of_nothing_is_refuted_at_once() -> None:
+    assert Dive(LATTICE, 0).status == REFUTED
+
+
+def test_a_search_goes_on_where_it_stopped() -> None:
+    horizon = least_open(LATTICE, 0, 1_000, lambda: False)[0] + 4
+    whole, steps = Dive(LATTICE, horizon), Dive(LATTICE, horizon)
+    assert whole.go_on(10**9) == REACHED
+    while steps.go_on(1) == OPEN:
+        pass
+    assert all(
+        np.array_equal(a, b) for a, b in zip(whole.order(SHAPE).rank_ops, steps.order(SHAPE).rank_ops, strict=True)
+    )
+    assert whole.work == steps.work
+
+
+def test_the_order_keeps_the_horizon_and_memory() -> None:
+    horizon = least_open(LATTICE, 0, 1_000, lambda: False)[0] + 4
+    dive = Dive(LATTICE, horizon)
+    dive.go_on(10**9)
+    run = replay_shape(SHAPE, dive.order(SHAPE))
+    assert run.makespan_s <= horizon
+    assert np.all(run.peak_memory_bytes <= SHAPE.budget_r * (1 + 1e-9))
+
+
+def test_a_gradient_exchange_off_the_links_ends_within_the_horizon() -> None:
+    """A single rank: F, B, W twice, then the exchange of 2.5 s."""
+    stage = {"forward_s": 1, "input_grad_s": 1, "weight_grad_s": 1, "gradient_sync_s": 2.5}
+    lattice = lattice_of(quantise(shape_of(pipeline(1, 2, stages=[stage])), 0.5, "down").shape)
+    assert least_open(lattice, 0, 100, lambda: False)[0] == 17
+
+
+def test_stopped_at_once_nothing_is_refuted() -> None:
+    assert least_open(LATTICE, 0, 1_000, lambda: True) == (0, 0)
+
+
+def test_memory_keeps_the_lattice_small() -> None:
+    """Unlimited: x >= y >= z of four jobs are 35 states; one activation at a time: 9 less."""
+    free = num_states(lattice_of(quantise(shape_of(pipeline(1, 4)), 1.0, "down").shape))
+    tight = num_states(lattice_of(quantise(shape_of(pipeline(1, 4, ranks=budget(1, 1))), 1.0, "down").shape))
+    assert free == 35
+    assert tight == 3 * 4 + 1
+
+
+def test_what_is_reached_is_improved_to_the_optimum() -> None:
+    """From a horizon far above it, closer and closer, until the rest is refuted."""
+    least = least_open(LATTICE, 0, 1_000, lambda: False)[0]
+    optimum = next(horizon for horizon in range(least, 1_000) if Dive(LATTICE, horizon).go_on(10**9) == REACHED)
+    dive = Dive(LATTICE, 3 * optimum)
+    order = dive.improve(10**9, SHAPE)
+    assert dive.status == REFUTED
+    assert dive.horizon == optimum - 1
+    assert order is not None
+    assert replay_shape(SHAPE, order).makespan_s == optimum
+
+
+def test_lowered_in_the_midst_nothing_that_can_be_kept_is_lost() -> None:
+    least = least_open(LATTICE, 0, 1_000, lambda: False)[0]
+    optimum = next(horizon for horizon in range(least, 1_000) if Dive(LATTICE, horizon).go_on(10**9) == REACHED)
+    dive = Dive(LATTICE, optimum + 30)
+    while dive.go_on(2_000) == OPEN and dive.horizon > optimum:
+        dive.lower(dive.horizon - 1)
+    dive.lower(optimum)
+    assert dive.go_on(10**9) == REACHED
+    assert replay_shape(SHAPE, dive.order(SHAPE)).makespan_s == optimum

@@ -1,0 +1,71 @@
+"""The corridor of the lattice on its own: proofs, limits, and what it leaves alone."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from models.schedule import PipelineProblem
+from solver.clock import WorkClock
+from solver.pipeline.bounds import lower_bound
+from solver.pipeline.exact.horizon_search import close_by_lattice
+from solver.pipeline.local_search.progress import Search
+from solver.pipeline.solve import start
+from tests.pipelines import budget, cut, pipeline
+
+HOPS = [cut(0, 2.3, 0.7, "A-B"), cut(2, 0.4, 1.1, "A-B"), cut(4, 1.9, 0.3, "A-B")]
+
+
+def problem(workers: int = 1, **changes: object) -> PipelineProblem:
+    stages = [
+        {
+            "forward_s": 1 + at / 10,
+            "input_grad_s": 1.3 - at / 20,
+            "weight_grad_s": 0.7,
+            "activation_bytes": 1.0,
+            "weight_grad_context_bytes": 0.5,
+        }
+        for at in range(6)
+    ]
+    options = {"workers": workers, "time_limit_s": 60.0, "relative_gap": 0.0}
+    return pipeline(6, 8, stages=stages, hops=HOPS, ranks=budget(6, 7), options=options, **changes)
+
+
+def started(case: PipelineProblem, search: Search) -> Search:
+    search.bound_s = lower_bound(case)
+    start(search)
+    return search
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_three_cuts_on_one_link_are_proven(workers: int) -> None:
+    case, ticks = problem(workers), count()
+    search = started(case, Search(case, lambda: next(ticks) * 1e-4))
+    assert close_by_lattice(search, until_s=60.0)
+    assert search.proven
+    assert search.value_s == pytest.approx(57.3)
+
+
+def test_counted_work_gives_the_same_answer_every_time() -> None:
+    case = problem(2)
+    found = []
+    for _ in range(2):
+        clock = WorkClock(lambda: 0.0, 1e9)
+        search = started(case, Search(case, clock))
+        close_by_lattice(search, until_s=0.15)
+        found.append((search.value_s, search.bound_s, clock()))
+    assert found[0] == found[1]
+
+
+def test_a_span_is_left_to_others() -> None:
+    case = problem(objective="span")
+    assert not close_by_lattice(started(case, Search(case, lambda: 0.0)), until_s=60.0)
+
+
+def test_no_time_no_questions() -> None:
+    """The bound by propagation still counts."""
+    case = problem()
+    search = started(case, Search(case, lambda: 0.0))
+    close_by_lattice(search, until_s=0.0)
+    assert lower_bound(case) < search.bound_s <= search.value_s

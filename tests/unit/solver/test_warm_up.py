@@ -1,0 +1,43 @@
+"""After the rehearsal nothing is compiled any more, whatever is planned."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+LISTING = """
+import sys
+from numba.core.dispatcher import Dispatcher
+from benchmarks.pipeline_cases import random_case
+from models.catalogue import entry_names, named_entry
+from models.request import PlanRequest
+from solver.pipeline.solve import solve_pipeline
+from solver.planner import plan
+from solver.warm_up import rehearse
+
+def compiled():
+    modules = [module for name, module in sys.modules.items() if name.startswith("solver.")]
+    values = [value for module in modules for value in vars(module).values() if isinstance(value, Dispatcher)]
+    return {f"{one.py_func.__module__}.{one.py_func.__name__}{types}" for one in values for types in one.signatures}
+
+rehearse()
+before = compiled()
+assert before
+for ranks, microbatches in ((8, 16), (4, 48)):
+    for number in range(4):
+        solve_pipeline(random_case(ranks, microbatches, number, 2.0))
+for name in entry_names("examples"):
+    plan(PlanRequest.model_validate({**named_entry("examples", name), "options": {"time_limit_s": 5}}))
+print(*sorted(compiled() - before), sep="\\n")
+"""
+
+
+@pytest.mark.slow
+def test_nothing_is_left_to_compile_after_the_rehearsal() -> None:
+    done = subprocess.run((sys.executable, "-c", LISTING), cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert not done.stdout.split(), done.stdout
