@@ -88,7 +88,10 @@ def message_price(case: Case) -> Iterator[Finding]:
 
 
 def exchange_price(case: Case) -> Iterator[Finding]:
-    """Prices of the exchange pay, byte by byte, for the time on links of those exchanges that delay the iteration."""
+    """Prices of the exchange pay, byte by byte, for the time on links of those exchanges that delay the iteration.
+
+    Exchanges whose pace the GPUs' own cards set have none.
+    """
     carried, weight_of = _carried(case, "dp"), _delaying(case)
     paid = [one for one in carried if one.price_s_per_byte > 0]
     for one in paid:
@@ -99,6 +102,7 @@ def exchange_price(case: Case) -> Iterator[Finding]:
     spans = {_places(case, stage) for stage in _shared(case)}
     if not weight_of or len(spans) > 1 or len(next(iter(spans))) < 2:
         return
+    weight_of = {stage: weight for stage, weight in weight_of.items() if case.exchanging.on_ring(stage).bottlenecks}
     own = _size(case, weight_of) / max(_size(case, _shared(case)), 1.0)
     worth_s = sum(one.price_s_per_byte * own * one.size_bytes for one in carried)
     stated = {stage: case.plan.exchanges[_index(case)[stage]].shared_s for stage in weight_of}

@@ -12,7 +12,7 @@ from models.statements import PROVEN, assumptions_of
 from solver.network.buffers import buffer_warnings
 from solver.verify.case import RELATIVE_TOLERANCE, Case, Finding, Rule, differs, exceeds
 from solver.verify.joint_columns import end_without_hops
-from solver.verify.rules.totals import binding_light_s, rank_work, usable_light_s
+from solver.verify.rules.totals import brings_rates, rank_work, usable_light_s
 
 EXACT = 1e-9
 
@@ -107,7 +107,7 @@ def proof_light(case: Case) -> Iterator[Finding]:
     if differs(stated, light):
         yield Finding("proof", f"speed_of_light_s {stated:.9g}, all usable GPUs together take {light:.9g}")
     bound = case.plan.proof.lower_bound_s
-    if case.request.objective.kind == "iteration_time" and exceeds(binding_light_s(case, light), bound):
+    if case.request.objective.kind == "iteration_time" and not brings_rates(case) and exceeds(light, bound):
         yield Finding("proof", f"lower_bound_s {bound:.9g} is below the speed of light {light:.9g}")
 
 
@@ -118,7 +118,7 @@ def rivals_possible(case: Case) -> Iterator[Finding]:
     times = [(f"baseline {one.name}", one.iteration_s) for one in case.plan.baselines]
     times += [(f"alternative {index}", one.iteration_s) for index, one in enumerate(case.plan.alternatives)]
     for where, rival_s in times:
-        if rival_s is not None and exceeds(binding_light_s(case, light), rival_s):
+        if rival_s is not None and not brings_rates(case) and exceeds(light, rival_s):
             yield Finding(where, f"{rival_s:.9g} s is faster than light, {light:.9g} s")
         if rival_s is not None and by_time and exceeds(time, rival_s):
             yield Finding(where, f"{rival_s:.9g} s is faster than the plan, {time:.9g} s")

@@ -243,8 +243,12 @@ def binding_light_s(case: Case, light_s: float) -> float:
 
     Measured layers, or constants of a profile, may beat a peak that is stated too low; the plan says so in its notes.
     """
-    own = case.request.workload.layer_profiles or isinstance(case.request.options.stack_profile, StackProfile)
-    return min(light_s, _mean_work_s(case)) if own else light_s
+    return min(light_s, _mean_work_s(case)) if brings_rates(case) else light_s
+
+
+def brings_rates(case: Case) -> bool:
+    """Whether the request measures layers or states constants: other configurations may then beat any peak."""
+    return bool(case.request.workload.layer_profiles) or isinstance(case.request.options.stack_profile, StackProfile)
 
 
 def _mean_work_s(case: Case) -> float:

@@ -14,7 +14,7 @@ from app.api.problems import STATUSES
 from app.faults import ISSUE_TYPES
 from models.errors import PlannerError
 from models.outcome import Reason
-from solver.cost import calibrate
+from solver.calibration import fit
 
 CODE = re.compile(r"[a-z]+(?:-[a-z]+)*")
 SOURCES = sorted(Path(app.__file__).parent.rglob("*.py"))
@@ -55,7 +55,7 @@ def _of_reasons() -> set[str]:
 
 
 def test_every_code_that_can_be_raised_is_published() -> None:
-    assert calibrate.TooFewRows.code in _of_planner_errors()
+    assert fit.TooFewRows.code in _of_planner_errors()
     raised = _stated_by_faults() | _of_planner_errors() | _of_reasons()
     assert len(raised) > 30
     assert raised - set(ISSUE_TYPES) == set()

@@ -10,7 +10,7 @@ import pytest
 
 from models.outcome import Planned, Progress
 from solver.planner import plan
-from solver.search import best_first
+from solver.search import branch_and_bound
 from solver.search.dispatcher import Defect
 from solver.search.tasks import Compare, Errand, Explore, Polish, Sharpen
 from solver.search.worker_pool import News
@@ -35,7 +35,7 @@ def ticking(step_s: float = 2e-3) -> Callable[[], float]:
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(best_first, "ALONE_S", 0.0)
+    monkeypatch.setattr(branch_and_bound, "ALONE_S", 0.0)
 
 
 def planned(crew: ToyCrew | None, told: list[Progress] | None = None) -> Planned:
@@ -138,7 +138,7 @@ def test_a_reproducible_search_asks_nobody() -> None:
 
 
 def test_a_search_that_is_soon_over_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(best_first, "ALONE_S", 1e9)
+    monkeypatch.setattr(branch_and_bound, "ALONE_S", 1e9)
     crew = ToyCrew(3, ticking())
     planned(crew)
     assert crew.begun == 0

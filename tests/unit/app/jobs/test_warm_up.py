@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.jobs import rehearsal
+from app.jobs import warm_up
 from app.settings import Settings
 from tests.unit.app.service_fixture import FAKE, FAKE_SOLVERS, settings_for
 
@@ -20,10 +20,10 @@ def _settings(folder: Path, function: str) -> Settings:
 def test_success_isremembered_and_failure_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, times_told: int
 ) -> None:
-    monkeypatch.setattr(rehearsal, "remembered", lambda _function: tmp_path / "new" / "done")
+    monkeypatch.setattr(warm_up, "remembered", lambda _function: tmp_path / "new" / "done")
     told: list[str] = []
     for _ in range(2):
-        rehearsal.rehearse(_settings(tmp_path, function), told.append)
+        warm_up.rehearse(_settings(tmp_path, function), told.append)
     assert len(told) == times_told
     assert (tmp_path / "new" / "done").exists() == (times_told == 1)
 
@@ -33,7 +33,7 @@ def test_changed_sources_are_compiled_again(tmp_path: Path, monkeypatch: pytest.
     package.mkdir()
     (package / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
-    before = rehearsal.remembered("made_up_package.kernels:run")
-    assert rehearsal.remembered("made_up_package.kernels:run") == before
+    before = warm_up.remembered("made_up_package.kernels:run")
+    assert warm_up.remembered("made_up_package.kernels:run") == before
     os.utime(package / "__init__.py", (1.0, 1.0))
-    assert rehearsal.remembered("made_up_package.kernels:run") != before
+    assert warm_up.remembered("made_up_package.kernels:run") != before
