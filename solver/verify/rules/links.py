@@ -61,8 +61,9 @@ def exchange_bytes(case: Case) -> Iterator[Finding]:
     sent = case.network.data_parallel_bytes
     for building in case.network.used_buildings:
         least, most = sent.get(building, (0.0, 0.0))
-        others = sum(pair[1] for name, pair in sent.items() if name != building)
-        yield from _outside(case, building, "dp", least, most + (others if len(sent) > 2 else 0.0))
+        others = [pair[1] for name, pair in sent.items() if name != building]
+        through = sum(others) if len(others) > 1 else 0.0  # two others may exchange through this one
+        yield from _outside(case, building, "dp", least, most + through)
 
 
 def loads_conserved(case: Case) -> Iterator[Finding]:
