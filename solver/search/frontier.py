@@ -174,8 +174,10 @@ class Frontier:
         return list(islice((int(index) for index in order if int(index) not in self.explored), most))
 
     def num_ruled_out(self, cut: float) -> int:
-        """Configurations that do not fit or cannot improve on the cut."""
-        return len(self.space) - len(self._pending) - int(np.count_nonzero(self.bound < cut))
+        """Configurations that do not fit or cannot improve on the cut, but for those that were explored."""
+        kept = self.bound < cut
+        kept[list(self.explored)] = True
+        return len(self.space) - len(self._pending) - int(np.count_nonzero(kept))
 
     def configuration(self, index: int) -> Configuration:
         """The configuration behind an index."""

@@ -85,7 +85,7 @@ def replay_stated(case: Case) -> Iterator[Finding]:
 def proof_counts(case: Case) -> Iterator[Finding]:
     """No more is pruned or explored than exists, and the sentence is that of the objective."""
     proof = case.plan.proof
-    if max(proof.num_pruned, proof.num_explored) > proof.num_configurations:
+    if proof.num_pruned + proof.num_explored > proof.num_configurations:
         yield Finding(
             "proof",
             f"{proof.num_pruned} pruned and {proof.num_explored} explored of {proof.num_configurations} configurations",

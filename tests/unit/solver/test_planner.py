@@ -44,6 +44,7 @@ def test_a_plan_is_judged_bounded_and_complete() -> None:
     assert {one.name for one in found.baselines} >= {"nemo-like", "crosspipe-like", "production-like"}
     assert all(one.speed_up is None or one.speed_up >= 1 - 1e-9 for one in found.baselines)
     assert any(one.origin == "fitted" for one in found.assumptions)
+    assert found.proof.num_pruned + found.proof.num_explored <= found.proof.num_configurations
 
 
 def test_progress_and_incumbents_arrive_as_they_happen() -> None:
