@@ -120,7 +120,7 @@ def verify(
     judge = settings.solvers.deep_judge if deep else settings.solvers.judge
     task = Task("evaluate", judge, documents, settings.child_memory_bytes)
     verdict = Verdict.model_validate_json(answer_of(task, settings, ERR))
-    print_verdict(OUT, verdict)
+    print_verdict(OUT, verdict, in_full=True)
     raise typer.Exit(ExitCode.PLANNED if verdict.accepted else ExitCode.INFEASIBLE)
 
 

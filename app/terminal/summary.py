@@ -222,11 +222,14 @@ def _proof(console: Console, plan: Plan) -> None:
     console.print(f"Proven: {escape(proof.proven)}")
 
 
-def print_verdict(console: Console, verdict: Verdict) -> None:
-    """What the judge says."""
+def print_verdict(console: Console, verdict: Verdict, *, in_full: bool = False) -> None:
+    """What the judge says; `in_full` with every field that it did not judge."""
     if verdict.accepted:
-        console.print(f"[bold green]Accepted[/] by the judge; {len(verdict.rules_checked)} rules checked.")
-        for one in verdict.unjudged:
+        left = f", {len(verdict.unjudged)} fields not judged (`isthmus verify` lists them)" if verdict.unjudged else ""
+        console.print(
+            f"[bold green]Accepted[/] by the judge; {len(verdict.rules_checked)} rules checked{'' if in_full else left}."
+        )
+        for one in verdict.unjudged if in_full else ():
             console.print(f"  not judged: [bold]{escape(one.pointer)}[/] {escape(one.reason)}", highlight=False)
         return
     console.print(f"[bold red]Rejected[/] by the judge: {len(verdict.violations)} violations.")
