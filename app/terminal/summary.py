@@ -225,10 +225,9 @@ def _proof(console: Console, plan: Plan) -> None:
 def print_verdict(console: Console, verdict: Verdict, *, in_full: bool = False) -> None:
     """What the judge says; `in_full` with every field that it did not judge."""
     if verdict.accepted:
-        left = f", {len(verdict.unjudged)} fields not judged (`isthmus verify` lists them)" if verdict.unjudged else ""
-        console.print(
-            f"[bold green]Accepted[/] by the judge; {len(verdict.rules_checked)} rules checked{'' if in_full else left}."
-        )
+        left = f", {len(verdict.unjudged)} fields not judged (`isthmus verify` lists them)"
+        rest = "" if in_full or not verdict.unjudged else left
+        console.print(f"[bold green]Accepted[/] by the judge; {len(verdict.rules_checked)} rules checked{rest}.")
         for one in verdict.unjudged if in_full else ():
             console.print(f"  not judged: [bold]{escape(one.pointer)}[/] {escape(one.reason)}", highlight=False)
         return
