@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from models.outcome import Infeasible, NotFound, Outcome, Planned, Progress, Reason
 from models.request import PlanRequest
-from solver.configurations.enumerate import enumerate_space
+from solver.configurations.enumerate import enumerate_space, with_every_degree
 from solver.configurations.framework import framework_reasons, within_framework
 from solver.context import Context, stack_for
 from solver.explain.infeasible import memory_reason, memory_reasons, space_reasons, target_reasons
@@ -28,10 +28,15 @@ def validate(request: PlanRequest) -> tuple[Reason, ...]:
         return found
     request = within_framework(request)
     context = Context(request, stack_for(request))
-    space = enumerate_space(request)
-    if not len(space):
-        return space_reasons(context)
-    return memory_reasons(context, space)
+    reasons = _early_reasons(context)
+    every = with_every_degree(request) if reasons else None
+    return reasons if every is None or _early_reasons(Context(every, context.stack)) else ()
+
+
+def _early_reasons(context: Context) -> tuple[Reason, ...]:
+    """An empty space, or memory that cannot suffice."""
+    space = enumerate_space(context.request)
+    return memory_reasons(context, space) if len(space) else space_reasons(context)
 
 
 def plan(
@@ -53,6 +58,19 @@ def plan(
     if reasons:
         return Infeasible(reasons=reasons, elapsed_s=clock() - started)
     request = within_framework(request)
+    hooks = Hooks(progress=progress, incumbent=incumbent, cancelled=cancelled, clock=clock, started_s=started)
+    others = NoCrew() if crew is None or request.options.reproducible else crew
+    outcome = _searched(request, hooks, others)
+    if isinstance(outcome, Infeasible) and not cancelled() and clock() - started < request.options.time_limit_s:
+        every = with_every_degree(request)
+        other = None if every is None else _searched(every, hooks, NoCrew())
+        return outcome if other is None or isinstance(other, Infeasible) else other
+    return outcome
+
+
+def _searched(request: PlanRequest, hooks: Hooks, others: Crew) -> Outcome:
+    """What a search of the configurations of a request ends with."""
+    clock, started = hooks.clock, hooks.started_s
     context = Context(request, stack_for(request))
     space = enumerate_space(request)
 
@@ -61,10 +79,8 @@ def plan(
 
     if not len(space):
         return Infeasible(reasons=space_reasons(context, late), elapsed_s=clock() - started)
-    hooks = Hooks(progress=progress, incumbent=incumbent, cancelled=cancelled, clock=clock, started_s=started)
     if request.options.reproducible:
         hooks = hooks.counting_work(request.options.time_limit_s)
-    others = NoCrew() if crew is None or request.options.reproducible else crew
     search = Search(context, space, hooks, others)
     best = search.run()
     elapsed = clock() - started

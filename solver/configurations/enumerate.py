@@ -103,6 +103,26 @@ def _divisors(number: int) -> list[int]:
     return [d for d in range(1, number + 1) if number % d == 0]
 
 
+def with_every_degree(request: PlanRequest) -> PlanRequest | None:
+    """The request with every value of the degrees that it leaves open, the unusual ones too; None if it leaves none.
+
+    The usual ones find good plans; that none exists is known only of all of them.
+    """
+    allowed, pools = request.constraints.allowed, usable_pools(request)
+    domain = max((pool.gpu.scale_up_domain_gpus for pool in pools), default=1)
+    every = {
+        "tp": range(1, min(domain, 64) + 1),
+        "cp": [cp for cp in _divisors(request.workload.sequence_length) if cp <= MAX_CONTEXT_PARALLEL],
+        "pp": range(1, min(MAX_PIPELINE_RANKS, request.workload.architecture.num_layers) + 1),
+        "micro_batch_sequences": _divisors(request.workload.global_batch_sequences)[:64],
+    }
+    opened = {name: tuple(values) for name, values in every.items() if getattr(allowed, name) is None}
+    if not opened:
+        return None
+    constraints = request.constraints.model_copy(update={"allowed": allowed.model_copy(update=opened)})
+    return request.model_copy(update={"constraints": constraints})
+
+
 def tensor_degrees(request: PlanRequest, pools: list[Pool]) -> list[int]:
     """Divisors of the heads (and of the key/value heads) that fit into a scale-up domain."""
     attention = request.workload.architecture.attention

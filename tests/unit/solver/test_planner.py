@@ -234,3 +234,10 @@ def test_a_limit_that_costs_time_is_named_and_one_that_does_not_is_not() -> None
     assert any("max_cross_building_bytes_per_iteration binds" in note and "0.05 %" in note for note in tight.notes)
     wide = planned(job(allowed=FIXED, constraints={"max_cross_building_bytes_per_iteration": 10 * sent}))
     assert not any("binds" in note for note in wide.notes)
+
+
+def test_what_only_unusual_degrees_can_do_is_not_infeasible() -> None:
+    """Three hosts that one replica must use: three ranks, which is no usual number for a model of so many layers."""
+    request = job(hosts=(3,), allowed={"tp": [8], "cp": [1], "dp": [1]}, constraints={"use_all_gpus": True})
+    assert validate(request) == ()
+    assert planned(request).configuration.degrees.pp == 3
