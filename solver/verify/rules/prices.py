@@ -46,7 +46,10 @@ def link_peak(case: Case) -> Iterator[Finding]:
         edge = case.network.topology.edge_index.get((load.link, load.reverse))
         if edge is None:
             continue
-        messages, (slowest, fastest) = float(reserved[edge]), _exchange_rates(exchanges, load)
+        messages, (slowest, fastest) = (
+            float(reserved[edge]),
+            _exchange_rates(exchanges, load, one_ring=_is_one_ring(case)),
+        )
         least = max(min(1.0, max(messages, slowest) / load.usable_bytes_per_s), load.mean_utilisation)
         most = max((messages + fastest) / load.usable_bytes_per_s, load.mean_utilisation)
         if exceeds(least, load.peak_utilisation) or exceeds(load.peak_utilisation, most):
@@ -100,7 +103,7 @@ def exchange_price(case: Case) -> Iterator[Finding]:
         elif "dp" not in one.load.bottleneck:
             yield Finding(_name(one.load), "has a price for dp, which does not name it as its bottleneck")
     spans = {_places(case, stage) for stage in _shared(case)}
-    if not weight_of or len(spans) > 1 or len(next(iter(spans))) < 2:
+    if not weight_of or not _is_one_ring(case) or len(next(iter(spans))) < 2:
         return
     weight_of = {stage: weight for stage, weight in weight_of.items() if case.exchanging.on_ring(stage).bottlenecks}
     own = _size(case, weight_of) / max(_size(case, _shared(case)), 1.0)
@@ -152,14 +155,22 @@ def _exchanges(case: Case) -> list[OnLinks]:
     ]
 
 
-def _exchange_rates(exchanges: list[OnLinks], load: LinkLoad) -> tuple[float, float]:
-    """Least and most that the fastest exchange can put on an edge that carries these bytes of all exchanges."""
+def _is_one_ring(case: Case) -> bool:
+    """Whether all exchanges visit the same places in the same way."""
+    return len({_places(case, stage) for stage in _shared(case)}) == 1 and len(case.plan.exchange_rings) < 2
+
+
+def _exchange_rates(exchanges: list[OnLinks], load: LinkLoad, *, one_ring: bool) -> tuple[float, float]:
+    """Least and most that the fastest exchange can put on an edge that carries these bytes of all exchanges.
+
+    On one ring all of them use every edge alike; on several, split over other paths perhaps, they need not.
+    """
     routed = sum(flow.bytes_per_iteration for flow in load.flows if flow.cause == "dp")
     if not routed or not exchanges:
         return 0.0, 0.0
     total = sum(one.size_bytes for one in exchanges)
     rates = [one.size_bytes / one.shared_s * routed / total for one in exchanges]
-    if len({one.places for one in exchanges}) == 1:
+    if one_ring:
         return max(rates), max(rates)
     most = max(min(routed, one.size_bytes * len(one.places)) / one.shared_s for one in exchanges)
     return routed / sum(one.shared_s for one in exchanges), most
