@@ -12,6 +12,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from models.stack import StackProfile
+from solver.bounds.work import speed_of_light_s
 from solver.configurations.distinct import distinct_rows
 from solver.configurations.enumerate import BY_GPU_TYPE, Space
 from solver.configurations.pricing import StageCosts, kinds
@@ -44,7 +46,9 @@ def outlook(context: Context, space: Space, *, late: Callable[[], bool] = lambda
 
     Proof. dp m micro-batches run every part once on some stage group. A group of type t that works T seconds gets parts
     worth r_t T done at most; sharding only adds to these times. No set of GPUs does more than the best ones. Two worths
-    are tried: the times on the first type, and with it r_t that of the part which takes most (`_even_worth`).
+    are tried: the times on the first type, and with it r_t that of the part which takes most (`_even_worth`). Where a
+    part of no weight has the largest r_t, as the logits of a vocabulary of 1, both say little; the speed of light is
+    what remains.
 
     Once it is `late`, all other rows have their bound alone and wait behind those that were looked at. Those are every
     so many-th row, so that they stand for all.
@@ -69,7 +73,7 @@ def _block(context: Context, space: Space, prices: list[StageCosts], row_of: Int
     times_s = [np.stack([unit.total_s for unit in price.units]) for price in prices]
     num_gpu_batches = (columns.dp * columns.num_microbatches * columns.tp * columns.cp).astype(np.float64)
     rate, slowest, limit = _best_gpus(columns, [one[row_of] for one in _ratios(times_s[0], times_s)], room, limits)
-    bound_s: FloatArray = num_gpu_batches * whole.total_s[row_of] / rate
+    bound_s: FloatArray = np.maximum(num_gpu_batches * whole.total_s[row_of] / rate, _light_s(context))
     if len(prices) > 1:
         worth = _even_worth(_num_parts(context), times_s)
         even_rate = _best_gpus(columns, [one[row_of] for one in _ratios(worth, times_s)], room, limits)[0]
@@ -84,6 +88,13 @@ def _block(context: Context, space: Space, prices: list[StageCosts], row_of: Int
     guess_s = bound_s * pace * _fill(columns) * _tightness(prices[0], space, row_of, limit)
     guess_s = guess_s * _gathering(prices[0], columns, taken)
     return Outlook(bound_s, crossed_s(context, space, taken, inside_s=guess_s))
+
+
+def _light_s(context: Context) -> float:
+    """The speed of light; zero where the caller measured layers or states constants, which may exceed any peak."""
+    request = context.request
+    measured = request.workload.layer_profiles or isinstance(request.options.stack_profile, StackProfile)
+    return 0.0 if measured else speed_of_light_s(context)
 
 
 def _distinct(columns: Columns) -> tuple[Columns, IntArray]:
