@@ -11,7 +11,7 @@ from solver.configurations.enumerate import BY_GPU_TYPE, Space
 from solver.configurations.pricing import Shares, StageCosts, kinds, rank_cost
 from solver.context import Context
 from solver.cost.columns import FloatArray
-from solver.cost.data_parallel import crossing_bytes
+from solver.cost.data_parallel import crossing_bytes, group_parameters
 from solver.cost.stage import StageCost
 from solver.placement.units import ancestors
 
@@ -62,15 +62,13 @@ def _ways_counted(context: Context) -> float:
 
 def _of_group(cost: StageCost, price: StageCosts) -> FloatArray:
     """Parameters on all GPUs of a stage group, from those on one."""
-    columns = price.columns
-    return (cost.parameters + cost.expert_parameters * columns.ep) * columns.tp
+    return group_parameters(cost.parameters, cost.expert_parameters, price.columns)
 
 
 def _lightest_rank_parameters(price: StageCosts, space: Space) -> FloatArray:
     """Parameters of the pipeline rank that has fewest; by GPU type every stage has a layer, and maybe no more."""
-    job, columns = price.context.job, price.columns
-    per_layer = [(job.num_dense_layers, price.of(1, 0)), (job.num_moe_layers, price.of(0, 1))]
-    layer = np.minimum.reduce([_of_group(one, price) for count, one in per_layer if count])
+    columns = price.columns
+    layer = np.minimum.reduce([_of_group(one, price) for one in price.layer_of_each_kind()])
     shares = Shares.of(price, space.family)
     ends = [_of_group(rank_cost(price, shares, rank), price) for rank in (np.zeros_like(columns.pp), columns.pp - 1)]
     inner = np.where(columns.pp > 2, shares.inner_ranks()[0] * layer, np.inf)

@@ -16,7 +16,7 @@ from solver.configurations.distinct import distinct_rows
 from solver.configurations.pricing import Shares, StageCosts, kinds, rank_cost
 from solver.context import Context
 from solver.cost.columns import Columns, FloatArray, IntArray
-from solver.cost.data_parallel import crossing_bytes, step_traffic
+from solver.cost.data_parallel import crossing_bytes, group_parameters, step_traffic
 from solver.network.topology import Edge
 from solver.placement.units import groups_by_row
 
@@ -211,7 +211,7 @@ def _exchanged_bytes(price: StageCosts, shares: Shares, num_places: IntArray) ->
     """What the exchange of the smallest stage sends out of every one of so many places."""
     context, columns = price.context, price.columns
     parameters, experts = least_parameters(price, shares)
-    everything = (parameters + experts * columns.ep) * columns.tp
+    everything = group_parameters(parameters, experts, columns)
     gradient_bytes = context.job.optimizer.gradient_bytes_per_parameter
     return crossing_bytes(everything, columns, num_places, gradient_bytes=gradient_bytes)
 
@@ -256,6 +256,4 @@ def _end_stages_s(price: StageCosts, shares: Shares) -> tuple[FloatArray, FloatA
 
 def _layers_s(price: StageCosts) -> list[FloatArray]:
     """Work of one micro-batch on a layer of each kind that the model has."""
-    job = price.context.job
-    per_kind = [(job.num_dense_layers, price.of(1, 0).total_s), (job.num_moe_layers, price.of(0, 1).total_s)]
-    return [one for count, one in per_kind if count]
+    return [one.total_s for one in price.layer_of_each_kind()]

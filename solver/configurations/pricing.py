@@ -72,6 +72,12 @@ class StageCosts:
             known[key] = self._priced()
         return known[key]
 
+    def layer_of_each_kind(self) -> list[StageCost]:
+        """One layer of each kind that the model has, the dense one first."""
+        job = self.context.job
+        per_kind = ((job.num_dense_layers, self.of(1, 0)), (job.num_moe_layers, self.of(0, 1)))
+        return [one for count, one in per_kind if count]
+
     def _key(self) -> tuple[object, ...]:
         """What the units of one configuration depend on: replicas enter where they hold parts of the weights."""
         one = self.columns

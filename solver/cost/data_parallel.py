@@ -135,6 +135,17 @@ def gather_crossing_bytes(payload_bytes: FloatArray | float, num_places: IntArra
     return (num_places - 1) / num_places * payload_bytes
 
 
+def group_parameters(parameters: FloatArray, expert_parameters: FloatArray, columns: Columns) -> FloatArray:
+    """Parameters on all GPUs of a stage group, from those on one: (P + E ep) tp.
+
+    >>> row = {name: np.array([1]) for name in Columns.__dataclass_fields__}
+    >>> row |= {"tp": np.array([2]), "ep": np.array([4])}
+    >>> group_parameters(np.array([100.0]), np.array([10.0]), Columns(**row))
+    array([280.])
+    """
+    return (parameters + expert_parameters * columns.ep) * columns.tp
+
+
 def crossing_bytes(
     local_parameters: FloatArray, columns: Columns, num_places: IntArray | int, *, gradient_bytes: float
 ) -> FloatArray:

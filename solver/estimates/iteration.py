@@ -13,7 +13,7 @@ from solver.configurations.distinct import distinct_rows
 from solver.configurations.enumerate import BY_GPU_TYPE, FAMILY_CODES, Space
 from solver.context import Context
 from solver.cost.columns import FloatArray, IntArray
-from solver.cost.data_parallel import crossing_bytes, step_traffic
+from solver.cost.data_parallel import crossing_bytes, group_parameters, step_traffic
 from solver.cost.memory import peak_activations
 from solver.cost.stage import StageCost
 from solver.estimates.crossing_patterns import Regime, regimes
@@ -121,6 +121,6 @@ def _private_s(job: _Job, replicas: FloatArray) -> FloatArray:
 def _sent_bytes(job: _Job, num_places: FloatArray) -> FloatArray:
     """What every place sends in the exchanges of all stages."""
     columns, whole = job.space.columns, job.whole
-    parameters = whole.parameters * columns.tp + whole.expert_parameters * columns.tp * columns.ep
+    parameters = group_parameters(whole.parameters, whole.expert_parameters, columns)
     gradient_bytes = job.context.job.optimizer.gradient_bytes_per_parameter
     return crossing_bytes(parameters, columns, num_places.astype(np.int64), gradient_bytes=gradient_bytes)
