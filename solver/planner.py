@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from models.outcome import Infeasible, NotFound, Outcome, Planned, Progress, Reason
 from models.request import PlanRequest
+from solver.bounds.work import speed_of_light_s
 from solver.configurations.enumerate import enumerate_space, with_every_degree
 from solver.configurations.framework import framework_reasons, within_framework
 from solver.context import Context, stack_for
@@ -61,11 +62,27 @@ def plan(
     hooks = Hooks(progress=progress, incumbent=incumbent, cancelled=cancelled, clock=clock, started_s=started)
     others = NoCrew() if crew is None or request.options.reproducible else crew
     outcome = _searched(request, hooks, others)
-    if isinstance(outcome, Infeasible) and not cancelled() and clock() - started < request.options.time_limit_s:
-        every = with_every_degree(request)
-        other = None if every is None else _searched(every, hooks, NoCrew())
-        return outcome if other is None or isinstance(other, Infeasible) else other
-    return outcome
+    return _for_every_degree(request, outcome, hooks) if isinstance(outcome, Infeasible) else outcome
+
+
+def _for_every_degree(request: PlanRequest, usual: Infeasible, hooks: Hooks) -> Outcome:
+    """Infeasible only where no degree beside the usual ones helps either; not found where no time is left to see."""
+    every = with_every_degree(request)
+    if every is None or _nothing_fits(every):
+        return usual
+    elapsed_s = hooks.clock() - hooks.started_s
+    if hooks.cancelled() or elapsed_s >= request.options.time_limit_s:
+        least_s = speed_of_light_s(Context(every, stack_for(every)))
+        detail = "none of the usual degrees can be planned, and no time was left to try the others"
+        return NotFound(lower_bound_s=least_s, detail=detail, elapsed_s=elapsed_s)
+    other = _searched(every, hooks, NoCrew())
+    return usual if isinstance(other, Infeasible) else other
+
+
+def _nothing_fits(request: PlanRequest) -> bool:
+    """No configuration at all, or least memory says of each that it does not fit: a search would only say it later."""
+    context, space = Context(request, stack_for(request)), enumerate_space(request)
+    return not len(space) or bool(memory_reasons(context, space, late=lambda: True))
 
 
 def _searched(request: PlanRequest, hooks: Hooks, others: Crew) -> Outcome:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from solver.bounds.bounded import ROUNDING, Bounds, merged
+from solver.bounds.bounded import ROUNDING, BoolArray, Bounds, merged
 from solver.bounds.network_cut import distance_s, heaviest_stage_s, inner_rank_s, least_parameters
 from solver.bounds.unequal_layers import unequal_bounds
 from solver.configurations.enumerate import BY_GPU_TYPE, Space
@@ -44,6 +44,25 @@ def lower_bounds(context: Context, space: Space) -> Bounds:
     some = space.take(by_type)
     unequal = unequal_bounds(context, some)
     return unequal if by_type.all() else merged(by_type, unequal, _even_bounds(context, space.take(~by_type)))
+
+
+def memory_needs(context: Context, space: Space) -> tuple[BoolArray, FloatArray]:
+    """Per configuration: whether it can fit, and the least bytes of a GPU that its fullest rank needs; no times.
+
+    The same two figures as in `lower_bounds`, for a question about memory alone.
+    """
+    fits, need_bytes = np.empty(len(space), dtype=np.bool_), np.empty(len(space))
+    by_type = space.layer_split == BY_GPU_TYPE
+    if by_type.any():
+        unequal = unequal_bounds(context, space.take(by_type))
+        fits[by_type], need_bytes[by_type] = unequal.fits, unequal.least_memory_bytes
+    if not by_type.all():
+        even = space.take(~by_type)
+        of_each_gpu = {machine.gpu: machine for machine in context.machines.values()}
+        prices = [StageCosts(context, machine, even.columns) for machine in of_each_gpu.values()]
+        memory = _Memory.of(prices, Shares.of(prices[0], even.family))
+        fits[~by_type], need_bytes[~by_type] = memory.fits, memory.need_bytes
+    return fits, need_bytes
 
 
 def _even_bounds(context: Context, space: Space) -> Bounds:
@@ -101,10 +120,9 @@ def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares) -> Bounds
     """Bounds where every rank is on one of these GPU types."""
     price = least_of(prices)
     context, columns = price.context, price.columns
-    first, last = np.zeros_like(columns.pp), columns.pp - 1
-    ends = [(rank, rank_cost(price, shares, rank)) for rank in (first, last)]
+    memory = _Memory.of(prices, shares)
+    ends, rooms = memory.ends, memory.rooms
     whole = price.of(*kinds(context, 0, context.job.num_layers), embedding=1.0, logits=1.0)
-    rooms = [_room_bytes(prices, shares, rank, cost) for rank, cost in ends]
     average = columns.num_microbatches * whole.total_s / columns.pp
     one_there_and_back = whole.forward_s + whole.input_grad_s
     parts = [_Part(average), _Part(one_there_and_back, 2.0 * columns.vpp.astype(np.float64))]
@@ -121,16 +139,35 @@ def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares) -> Bounds
     bound_s = pipeline_s(np.zeros(len(columns)))
     bound_s = np.maximum(bound_s, distance_s(price, shares, tail.overlap_s, pipeline_s))
     bound_s = bound_s + tail.update_s
-    lacking = np.maximum.reduce([cost.activation_bytes - room for room, (_, cost) in zip(rooms, ends, strict=True)])
-    limit = max(context.memory_limit_bytes(one.machine.gpu) for one in prices)
     return Bounds(
         iteration_s=bound_s,
         guess_s=guess_s(context, space, ends[0][1], whole, bound_s=bound_s, room=rooms[0]),
         lightest_s=columns.num_microbatches
         * np.minimum.reduce([inner_rank_s(price, shares), *(cost.total_s for _, cost in ends)]),
-        fits=lacking <= ROUNDING * limit,
-        least_memory_bytes=limit + lacking,
+        fits=memory.fits,
+        least_memory_bytes=memory.need_bytes,
     )
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """What the first and the last rank hold at least, and the most that any GPU type leaves them for activations."""
+
+    ends: list[tuple[IntArray, StageCost]]
+    rooms: list[FloatArray]
+    fits: BoolArray
+    need_bytes: FloatArray
+
+    @classmethod
+    def of(cls, prices: list[StageCosts], shares: Shares) -> _Memory:
+        """A configuration fits where one micro-batch has room on both ends, on whichever type has most."""
+        price = least_of(prices)
+        first, last = np.zeros_like(price.columns.pp), price.columns.pp - 1
+        ends = [(rank, rank_cost(price, shares, rank)) for rank in (first, last)]
+        rooms = [_room_bytes(prices, shares, rank, cost) for rank, cost in ends]
+        lacking = np.maximum.reduce([cost.activation_bytes - room for room, (_, cost) in zip(rooms, ends, strict=True)])
+        limit = max(price.context.memory_limit_bytes(one.machine.gpu) for one in prices)
+        return cls(ends, rooms, lacking <= ROUNDING * limit, limit + lacking)
 
 
 def _room_bytes(prices: list[StageCosts], shares: Shares, rank: IntArray, cost: StageCost) -> FloatArray:

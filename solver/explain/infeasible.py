@@ -15,7 +15,7 @@ import numpy as np
 from models.cluster import GpuType
 from models.outcome import Reason
 from models.request import PlanRequest
-from solver.bounds.work import lower_bounds
+from solver.bounds.work import memory_needs
 from solver.configurations.enumerate import IntArray, Space, enumerate_space
 from solver.configurations.framework import within_framework
 from solver.context import Context, stack_for
@@ -57,11 +57,11 @@ def memory_reasons(context: Context, space: Space, late: Late = lambda: False) -
         return ()
     least = (float("inf"), 0)
     for rows in np.array_split(_thriftiest_first(space), -(-len(space) // PORTION)):
-        bounds = lower_bounds(context, space.take(rows))
-        if bool(bounds.fits.any()):
+        fits, need_bytes = memory_needs(context, space.take(rows))
+        if bool(fits.any()):
             return ()
-        place = int(np.argmin(bounds.least_memory_bytes))
-        least = min(least, (float(bounds.least_memory_bytes[place]), int(rows[place])))
+        place = int(np.argmin(need_bytes))
+        least = min(least, (float(need_bytes[place]), int(rows[place])))
     return memory_reason(context, space, *least, late=late)
 
 
@@ -123,7 +123,8 @@ def _fits(request: PlanRequest) -> bool:
     if not len(space):
         return False
     some = space.take(_thriftiest_first(space)[:LOOKED_AT])
-    return bool(lower_bounds(Context(request, stack_for(request)), some).fits.any())
+    fits, _ = memory_needs(Context(request, stack_for(request)), some)
+    return bool(fits.any())
 
 
 def _checked(request: PlanRequest, offers: Iterator[Offer], helps: Helps, late: Late) -> tuple[str, ...]:

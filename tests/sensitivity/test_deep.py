@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from numpy.random import default_rng
 
@@ -26,7 +28,11 @@ def test_the_planners_plans_are_acquitted_and_more_is_confirmed(name):
     verdict = deep_judge(request_called(name), plan)
     assert verdict.violations == ()
     assert [one.pointer for one in verdict.unjudged] == [one.pointer for one in plan.verdict.unjudged]
-    assert "the judge itself confirms" in verdict.unjudged[0].reason
+    reason = verdict.unjudged[0].reason
+    assert "the judge itself confirms" in reason
+    sampled = re.search(r"at least the stated bound for \d+ of \d+ random configurations", reason)
+    in_one_pool = list(trials(Case(request_called(name), plan), default_rng(0), 1))
+    assert (sampled is not None) == bool(in_one_pool)
 
 
 @pytest.mark.parametrize("name", NAMES)
