@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from time import process_time
 
 import pytest
 
@@ -19,7 +20,7 @@ IMPOSSIBLE = {"no-configuration-of-two-types", "no-degree-fits-either"}
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
 def test_what_broke_a_law_once_does_not_any_more(path: Path) -> None:
     request = PlanRequest.model_validate(json.loads(path.read_text()))
-    outcome = plan(request)
+    outcome = plan(request, clock=process_time)  # other work on the machine decides nothing
     assert isinstance(outcome, Infeasible) == (path.stem in IMPOSSIBLE)
     assert not isinstance(outcome, NotFound)
     if isinstance(outcome, Planned):
