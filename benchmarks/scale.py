@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 
 from app.jobs.processes import end, start
-from app.jobs.worker_pool import GIB, hired, num_cores
+from app.jobs.worker_pool import GIB, num_cores, worker_pool
 from models.catalogue import named_entry
 from models.outcome import Planned
 from models.request import PlanRequest
@@ -146,8 +146,8 @@ def run(case: Case) -> Row:
         others = psutil.Process().children(recursive=True)
         row.peak_gib = max(row.peak_gib, sum(one.memory_full_info().uss for one in others) / GIB)
 
-    with hired(min(request.options.workers, num_cores()) - 1) as crew:
-        outcome = plan(request, incumbent=keep, crew=crew)
+    with worker_pool(min(request.options.workers, num_cores()) - 1) as pool:
+        outcome = plan(request, incumbent=keep, worker_pool=pool)
     row.elapsed_s = time.monotonic() - started
     row.peak_gib += resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / GIB_IN_KIB
     if isinstance(outcome, Planned):

@@ -19,7 +19,7 @@ from solver.explain.infeasible import memory_reason, memory_reasons, space_reaso
 from solver.lint import lint
 from solver.search.branch_and_bound import Search
 from solver.search.hooks import Hooks
-from solver.search.worker_pool import Crew, NoCrew
+from solver.search.worker_pool import NoWorkerPool, WorkerPool
 
 
 def validate(request: PlanRequest) -> tuple[Reason, ...]:
@@ -47,11 +47,11 @@ def plan(
     incumbent: Callable[[Planned], None] = lambda _: None,
     cancelled: Callable[[], bool] = lambda: False,
     clock: Callable[[], float] = time.monotonic,
-    crew: Crew | None = None,
+    worker_pool: WorkerPool | None = None,
 ) -> Outcome:
     """The best judged plan within the time limit, or why there is none.
 
-    Other processes help where a `crew` is given, whose members read the same clock; never in reproducible mode.
+    Other processes help where a `worker_pool` is given, whose workers read the same clock; never in reproducible mode.
     Raises nothing for a request without a plan: `Infeasible` says why, `NotFound` that time was too short.
     """
     started = clock()
@@ -60,7 +60,7 @@ def plan(
         return Infeasible(reasons=reasons, elapsed_s=clock() - started)
     request = within_framework(request)
     hooks = Hooks(progress=progress, incumbent=incumbent, cancelled=cancelled, clock=clock, started_s=started)
-    others = NoCrew() if crew is None or request.options.reproducible else crew
+    others = NoWorkerPool() if worker_pool is None or request.options.reproducible else worker_pool
     outcome = _searched(request, hooks, others)
     return _for_every_degree(request, outcome, hooks) if isinstance(outcome, Infeasible) else outcome
 
@@ -75,7 +75,7 @@ def _for_every_degree(request: PlanRequest, usual: Infeasible, hooks: Hooks) -> 
         least_s = speed_of_light_s(Context(every, stack_for(every)))
         detail = "none of the usual degrees can be planned, and no time was left to try the others"
         return NotFound(lower_bound_s=least_s, detail=detail, elapsed_s=elapsed_s)
-    other = _searched(every, hooks, NoCrew())
+    other = _searched(every, hooks, NoWorkerPool())
     return usual if isinstance(other, Infeasible) else other
 
 
@@ -85,7 +85,7 @@ def _nothing_fits(request: PlanRequest) -> bool:
     return not len(space) or bool(memory_reasons(context, space, late=lambda: True))
 
 
-def _searched(request: PlanRequest, hooks: Hooks, others: Crew) -> Outcome:
+def _searched(request: PlanRequest, hooks: Hooks, others: WorkerPool) -> Outcome:
     """What a search of the configurations of a request ends with."""
     clock, started = hooks.clock, hooks.started_s
     context = Context(request, stack_for(request))

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 
 from app.faults import Fault, Refused, from_planner_error
 from app.jobs.processes import limit_memory, settle_in
-from app.jobs.worker_pool import Crew
+from app.jobs.worker_pool import WorkerPool
 from models.errors import PlannerError
 from models.outcome import Outcome, Planned, Progress, Reason
 from models.plan import Plan
@@ -42,15 +42,15 @@ class Task(NamedTuple):
     function: str
     documents: tuple[bytes, ...]
     memory_bytes: int
-    num_members: int = 0
+    num_pool_workers: int = 0
 
 
 class Channel:
     """The child's end of the pipe: sends `kind` and a JSON text; notices that it should stop."""
 
-    def __init__(self, pipe: Connection, members: Sequence[Connection] = ()) -> None:
+    def __init__(self, pipe: Connection, pool_ends: Sequence[Connection] = ()) -> None:
         self._pipe = pipe
-        self._members = members
+        self._pool_ends = pool_ends
         self._lock = threading.Lock()
         self._stop = threading.Event()
 
@@ -67,9 +67,9 @@ class Channel:
         """Ask the search to end."""
         self._stop.set()
 
-    def crew(self, size: int) -> Crew:
+    def worker_pool(self, size: int) -> WorkerPool:
         """Processes that the parent starts when they are asked for."""
-        return Crew(self._members, lambda index: self.send("member", str(index).encode()), size)
+        return WorkerPool(self._pool_ends, lambda index: self.send("worker", str(index).encode()), size)
 
     def watch_parent(self) -> None:
         """Take the parent's stop message; leave at once when the parent has gone."""
@@ -81,10 +81,10 @@ class Channel:
             os._exit(3)
 
 
-def run_child(task: Task, pipe: Connection, members: Sequence[Connection] = ()) -> None:
+def run_child(task: Task, pipe: Connection, pool_ends: Sequence[Connection] = ()) -> None:
     """Do `task`, then end this process; every way out but a kill sends `answer` or `fault` first."""
     settle_in()
-    channel = Channel(pipe, members)
+    channel = Channel(pipe, pool_ends)
     signal.signal(signal.SIGTERM, lambda _number, _frame: channel.stop())
     threading.Thread(target=channel.watch_parent, daemon=True).start()
     try:
@@ -140,7 +140,7 @@ def _plan(task: Task, channel: Channel) -> bytes:
         incumbent=incumbent,
         cancelled=channel.cancelled,
         clock=time.monotonic,
-        crew=channel.crew(task.num_members) if task.num_members else None,
+        worker_pool=channel.worker_pool(task.num_pool_workers) if task.num_pool_workers else None,
     )
     return OUTCOME.dump_json(outcome)
 

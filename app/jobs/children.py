@@ -20,7 +20,7 @@ from typing import Literal
 
 from app.jobs.child import OUT_OF_MEMORY, Task, run_child
 from app.jobs.processes import GONE, end, exit_status, kill, start
-from app.jobs.worker_pool import Openings
+from app.jobs.worker_pool import WorkerPipes
 from app.settings import Settings
 
 POLL_S = 0.05
@@ -84,14 +84,14 @@ def run_in_child(
     `on_message` gets every progress and incumbent as it arrives. Once `stop_asked` is true the child has
     `patience_s`, by default `kill_grace_s`, to answer with the best it has.
     """
-    with _child(task) as (process, pipe, openings):
+    with _child(task) as (process, pipe, worker_pipes):
         watch = _Watch(process, pipe, limits, patience_s=patience_s)
 
         def relay(kind: str, text: bytes) -> None:
             if kind == "started":
                 watch.start_clock()
-            if kind == "member":
-                openings.start(int(text))
+            if kind == "worker":
+                worker_pipes.start(int(text))
             else:
                 on_message(kind, text)
 
@@ -99,15 +99,15 @@ def run_in_child(
 
 
 @contextmanager
-def _child(task: Task) -> Iterator[tuple[ForkServerProcess, Connection, Openings]]:
+def _child(task: Task) -> Iterator[tuple[ForkServerProcess, Connection, WorkerPipes]]:
     ours, theirs = Pipe()
-    openings = Openings(task.num_members, task.memory_bytes)
+    worker_pipes = WorkerPipes(task.num_pool_workers, task.memory_bytes)
     process = None
     try:
-        process = start(run_child, (task, theirs, openings.ends))
+        process = start(run_child, (task, theirs, worker_pipes.ends))
         theirs.close()
-        openings.hand_over()
-        yield process, ours, openings
+        worker_pipes.hand_over()
+        yield process, ours, worker_pipes
     except BaseException:
         if process is not None and process.pid is not None and exit_status(process, 0.0) is None:
             kill(process.pid)
@@ -115,7 +115,7 @@ def _child(task: Task) -> Iterator[tuple[ForkServerProcess, Connection, Openings
     finally:
         if process is not None:
             end(process)
-        openings.close()
+        worker_pipes.close()
         ours.close()
 
 

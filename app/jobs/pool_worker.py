@@ -1,7 +1,7 @@
-"""One member of a crew: does the errands of a search, one after another, in a process of its own.
+"""One worker of a worker pool: does the tasks of a search, one after another, in a process of its own.
 
 Owns the entry point and what is said over the pipe. The pipe closing means that the search is gone, and
-ends the member.
+ends the worker.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from app.jobs.processes import limit_memory, settle_in
 LEAVE = b""
 
 
-def run_member(pipe: Connection, memory_bytes: int) -> None:
-    """Take the brief, say `ready`, then do errands until there is nobody to do them for."""
+def run_pool_worker(pipe: Connection, memory_bytes: int) -> None:
+    """Take the initial message, say `ready`, then do tasks until there is nobody to do them for."""
     settle_in()
     inbox: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, inbox), daemon=True).start()
     limit_memory(memory_bytes)
     try:
-        bench = pickle.loads(inbox.get()).bench(time.monotonic)
+        task_context = pickle.loads(inbox.get()).task_context(time.monotonic)
         _say(pipe, "ready", os.getpid())
         while True:
-            number, errand = pickle.loads(inbox.get())
-            _do(pipe, number, errand, bench)
+            number, task = pickle.loads(inbox.get())
+            _do(pipe, number, task, task_context)
     finally:
         os._exit(4)
 
@@ -45,12 +45,12 @@ def _listen(pipe: Connection, inbox: SimpleQueue[bytes]) -> None:
     os._exit(0)
 
 
-def _do(pipe: Connection, number: int, errand: object, bench: object) -> None:
-    """Every piece as it is found, then that it is done. Memory that runs out ends the member: it may hold scraps."""
+def _do(pipe: Connection, number: int, task: object, task_context: object) -> None:
+    """Every partial result as it is found, then the end. Memory that runs out ends the worker: it may hold scraps."""
     began_s = time.monotonic()
     try:
-        for piece in errand.do(bench):  # type: ignore[attr-defined]
-            _say(pipe, "piece", number, pickle.dumps(piece))
+        for partial in task.do(task_context):  # type: ignore[attr-defined]
+            _say(pipe, "partial", number, pickle.dumps(partial))
         _say(pipe, "done", number, repr(time.monotonic() - began_s).encode())
     except (MemoryError, OSError):
         os._exit(4)

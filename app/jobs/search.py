@@ -17,7 +17,7 @@ from opentelemetry import trace
 
 from app.jobs.child import Task
 from app.jobs.children import Ended, Limits, run_in_child
-from app.jobs.worker_pool import crew_size
+from app.jobs.worker_pool import worker_pool_size
 from app.settings import Settings
 from app.storage.plans import State, StopReason
 from app.storage.queue import Claim, PlanQueue
@@ -101,7 +101,7 @@ def search(queue: PlanQueue, settings: Settings, claim: Claim, *, leaving: Calla
         "solve", attributes={"isthmus.plan_id": plan_id, "isthmus.attempt": number}
     ) as span:
         ended = run_in_child(
-            Task("plan", settings.solvers.plan, (request,), settings.child_memory_bytes, crew_size(request)),
+            Task("plan", settings.solvers.plan, (request,), settings.child_memory_bytes, worker_pool_size(request)),
             Limits.of(time_limit_s, settings),
             on_message=news.take,
             stop_asked=asked,

@@ -21,7 +21,7 @@ from app.jobs.child import OUTCOME, Task
 from app.jobs.children import Ended, Limits, run_in_child
 from app.jobs.search import end_state_of, fault_of
 from app.jobs.warm_up import rehearse
-from app.jobs.worker_pool import crew_size
+from app.jobs.worker_pool import worker_pool_size
 from app.settings import Settings
 from app.terminal.progress import ProgressLine
 from models.outcome import Outcome
@@ -77,7 +77,7 @@ def search(request: PlanRequest, settings: Settings, console: Console) -> Outcom
 
     rehearse(settings, partial(console.print, highlight=False))
     document = canonical(request)
-    task = Task("plan", settings.solvers.plan, (document,), settings.child_memory_bytes, crew_size(document))
+    task = Task("plan", settings.solvers.plan, (document,), settings.child_memory_bytes, worker_pool_size(document))
     with ProgressLine(console) as line:
         ended = run_task(task, settings, request.options.time_limit_s, take)
     check_refusal(ended)

@@ -24,7 +24,7 @@ from solver.evaluation.polish import polish
 from solver.evaluation.scheduling import Schedulers
 from solver.objective import Goal
 from solver.search import phases
-from solver.search.dispatcher import TIGHTEN_SHARE, Team
+from solver.search.dispatcher import TIGHTEN_SHARE, TaskDispatcher
 from solver.search.frontier import Frontier
 from solver.search.hooks import Hooks
 from solver.search.incumbent import Incumbent
@@ -32,22 +32,22 @@ from solver.search.phases import Phases
 from solver.search.pricing import Pricing
 from solver.search.result import Answer
 from solver.search.tasks import (
-    Bench,
+    BaselineTask,
     Bounded,
-    Compare,
-    Errand,
-    Explore,
-    Piece,
-    Polish,
-    Sharpen,
+    EvaluateTask,
+    ImproveTask,
+    PartialResult,
+    RefineBoundTask,
+    SearchTask,
+    TaskContext,
     placed,
     rivals,
 )
-from solver.search.worker_pool import Crew, NoCrew
+from solver.search.worker_pool import NoWorkerPool, WorkerPool
 
 ALONE_S = 1.0  # a search is alone for so long, and when no more is left: most small ones are over by then
 MOST_COMPARED = 40  # configurations of which a baseline tries some, where somebody else tries it
-WAIT_S = 0.05  # for news, when there is nothing else to do
+WAIT_S = 0.05  # for events, when there is nothing else to do
 PORTIONS_AT_ONCE = 4  # priced before something else has its turn
 TIGHTENED_PER_TRY = 8  # bounds sharpened after a configuration was tried, at least
 MOST_TIED = 24  # configurations as good as the plan that are tried for a faster one
@@ -63,10 +63,10 @@ class Search:
     context: Context
     space: Space
     hooks: Hooks
-    crew: Crew = field(default_factory=NoCrew)
+    worker_pool: WorkerPool = field(default_factory=NoWorkerPool)
     complete: bool = False
     _first: set[Candidate] = field(default_factory=set)
-    _wanted: deque[Errand] = field(default_factory=deque)
+    _wanted: deque[SearchTask] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
         self._work(WORK_PER_ROW_S * len(self.space))
@@ -79,9 +79,11 @@ class Search:
         self.answer = Answer(self.context, self.hooks, self.frontier, self.best)
         self._pricing = Pricing(self.frontier, self._phases)
         self._schedulers = Schedulers(self.context, self.hooks.clock, self.hooks.cancelled, self._phases.ends_s)
-        self._bench = Bench(self.context, self.goal, self._schedulers)
-        self.team = Team(self.crew, lambda message: self.answer.tell("search", message), self._take_back)
-        self.answer.num_underway = lambda: self.team.num_underway(Explore)
+        self._task_context = TaskContext(self.context, self.goal, self._schedulers)
+        self.dispatcher = TaskDispatcher(
+            self.worker_pool, lambda message: self.answer.tell("search", message), self._take_back
+        )
+        self.answer.num_underway = lambda: self.dispatcher.num_underway(EvaluateTask)
 
     def run(self) -> Plan | None:
         """Explore, polish the best, explore and tighten on; the best judged plan, or None."""
@@ -106,14 +108,14 @@ class Search:
             improve(self._phases.deadline(phases.POLISH_SHARE))
             self._break_ties(phases.LAST_SHARE)
             self._explore(self._phases.ends_s)
-            self._take_in_news()
+            self._take_in_results()
             self._phases.only_short_steps(WORK_PER_DRAFT_S)  # until the end bounds are sharpened
             self._load()
             self._tighten(self._phases.ends_s)
             self.answer.update_bound()
             self._compare_no_more()
         finally:
-            self.crew.dismiss()
+            self.worker_pool.shutdown()
 
     def _work(self, seconds: float) -> None:
         charge(self.hooks.clock, seconds)
@@ -140,7 +142,7 @@ class Search:
         """Explore until it is late, or nothing is left to explore and to sharpen."""
         while not self._stopped(deadline) and not (until_planned and self.best.plan is not None):
             if not self._step(deadline):
-                if not self.team.is_busy:
+                if not self.dispatcher.is_busy:
                     self.complete = self.frontier.exhausted
                     self.answer.update_bound()
                     return
@@ -153,7 +155,7 @@ class Search:
         """
         self._load()
         self._attend()
-        own = self._wanted.popleft() if self._wanted else self.team.recall()
+        own = self._wanted.popleft() if self._wanted else self.dispatcher.withdraw()
         if own is not None:
             self._do(own)
             return True
@@ -166,12 +168,12 @@ class Search:
         self.answer.update_bound()
         return True
 
-    def _see_done(self, kind: type[Errand], deadline: float) -> None:
-        """Have the wanted errands done by whoever is free, and explore on meanwhile."""
-        while self._wanted or self.team.num_underway(kind):
+    def _see_done(self, kind: type[SearchTask], deadline: float) -> None:
+        """Have the wanted tasks done by whoever is free, and explore on meanwhile."""
+        while self._wanted or self.dispatcher.num_underway(kind):
             if self.hooks.clock() >= deadline or self.hooks.cancelled():
                 return
-            idle = self._stopped(deadline) and not self._wanted and self.team.num_members
+            idle = self._stopped(deadline) and not self._wanted and self.dispatcher.num_workers
             if idle or not self._step(deadline):
                 self._attend(WAIT_S)
 
@@ -182,7 +184,7 @@ class Search:
             self._attend()
             late = number >= TIGHTENED_PER_TRY and self.hooks.clock() >= until_s
             if late or self._stopped(self._phases.ends_s) or not self._tightened():
-                self.team.spend(Sharpen, self.hooks.clock() - began_s)
+                self.dispatcher.spend(RefineBoundTask, self.hooks.clock() - began_s)
                 return
 
     def _tightened(self) -> bool:
@@ -196,14 +198,14 @@ class Search:
         """
         began_s, planned = self.hooks.clock(), self.best.plan is not None
         self.frontier.explored.add(index)
-        self._hand_out(for_long=True)
+        self._submit_tasks(for_long=True)
         configuration = self.frontier.sharpen(index, self.answer.cut())
         self._work(WORK_PER_DRAFT_S / 4)
         if self.frontier.bound[index] < self.answer.cut():
             for candidate in placed(self.context, configuration):
                 if candidate in self._first:
                     continue
-                self._consider(self._bench.timed(candidate, self.answer.cut()), "search")
+                self._consider(self._task_context.timed(candidate, self.answer.cut()), "search")
                 self._attend()
                 if not planned:
                     self._first.add(candidate)
@@ -211,7 +213,7 @@ class Search:
                         self.frontier.explored.discard(index)
                         break
         self._phases.took(self.hooks.clock() - began_s)
-        self.team.spend(Explore, self._phases.last_step_s)
+        self.dispatcher.spend(EvaluateTask, self._phases.last_step_s)
 
     def _break_ties(self, share: float) -> None:
         """Where time only has to reach a target: of the configurations that are as good, those that may be faster."""
@@ -222,26 +224,26 @@ class Search:
             began_s = self.hooks.clock()
             self.frontier.explored.add(index)
             for candidate in placed(self.context, self.frontier.configuration(index)):
-                self._consider(self._bench.timed_within(candidate, self.best.draft.iteration_s), "polish")
+                self._consider(self._task_context.timed_within(candidate, self.best.draft.iteration_s), "polish")
             self._phases.took(self.hooks.clock() - began_s)
 
     def _compare(self, deadline: float) -> None:
         """Baselines: their best drafts are candidates like any other, so no plan is worse than a baseline."""
         self.answer.comparison.price(self._pricing, deadline, self.hooks.cancelled)
         priced, guess = self.frontier.taken(), self.frontier.guess
-        if not self.team.num_members:
+        if not self.dispatcher.num_workers:
             effort = Effort(self.hooks.clock, self.hooks.cancelled, deadline, self._phases.ends_s)
             for tried in try_policies(self.context, priced, guess, effort):
-                for found in rivals(self._bench, tried, effort, cut=self.answer.cut, stopped=self._late):
+                for found in rivals(self._task_context, tried, effort, cut=self.answer.cut, stopped=self._late):
                     self._consider(found, "polish")
                 self._compared(tried)
             return
-        seconds = self.team.share_s(len(POLICIES), deadline - self.hooks.clock())
+        seconds = self.dispatcher.share_s(len(POLICIES), deadline - self.hooks.clock())
         for number, policy in enumerate(POLICIES):
             considered = tuple(islice(configurations_for(self.context, policy, priced, guess), MOST_COMPARED))
             if considered:
-                self._wanted.append(Compare(number, considered, seconds, self.answer.cut()))
-        self._see_done(Compare, deadline)
+                self._wanted.append(BaselineTask(number, considered, seconds, self.answer.cut()))
+        self._see_done(BaselineTask, deadline)
 
     def _late(self) -> bool:
         return self._stopped(self._phases.ends_s)
@@ -257,7 +259,7 @@ class Search:
 
     def _compare_no_more(self) -> None:
         """Baselines that are still tried elsewhere have the time that is left; then what is true of the others."""
-        self._see_done(Compare, self._phases.ends_s)
+        self._see_done(BaselineTask, self._phases.ends_s)
         for policy in self.answer.comparison.missing():
             self._compared(Tried(policy, None, self.answer.comparison.why_untried(policy)))
 
@@ -279,7 +281,7 @@ class Search:
             return
         operations = sum(problem.num_operations for problem in set(found.problems))
         self._work(WORK_PER_PLAN_S + 10 * WORK_PER_OPERATION_S * operations)
-        self._hand_out(for_long=True)
+        self._submit_tasks(for_long=True)
         verdict = self.best.submit(found, value, self.answer.proof(found, value))
         self._phases.plan_s = self.hooks.clock() - began_s
         if not verdict.accepted:
@@ -301,12 +303,12 @@ class Search:
         """CP-SAT schedules and priced placements for the drafts of the most promising pipeline shapes."""
         self._settle()
         promising = sorted(self.answer.kinds.per_shape()[:NUM_PROMISING], key=self._promise)[
-            : max(NUM_POLISHED, self.team.num_members)
+            : max(NUM_POLISHED, self.dispatcher.num_workers)
         ]
-        if self.team.num_members and not self._stopped(deadline):
-            seconds = self.team.share_s(len(promising), deadline - self.hooks.clock())
-            self._wanted.extend(Polish(found, seconds) for _, found in promising)
-            self._see_done(Polish, deadline)
+        if self.dispatcher.num_workers and not self._stopped(deadline):
+            seconds = self.dispatcher.share_s(len(promising), deadline - self.hooks.clock())
+            self._wanted.extend(ImproveTask(found, seconds) for _, found in promising)
+            self._see_done(ImproveTask, deadline)
             return
         for index, (_, found) in enumerate(promising):
             if self._stopped(deadline):
@@ -325,50 +327,50 @@ class Search:
 
     def _attend(self, wait_s: float = 0.0) -> None:
         """Take in what the others found, and give them more to do."""
-        self._take_in_news(wait_s)
-        self._hand_out()
+        self._take_in_results(wait_s)
+        self._submit_tasks()
 
-    def _hand_out(self, *, for_long: bool = False) -> None:
+    def _submit_tasks(self, *, for_long: bool = False) -> None:
         left_s = self._phases.ends_s - self.hooks.clock()
         if self.hooks.elapsed_s >= ALONE_S and left_s >= ALONE_S:
-            self.team.begin(self._bench)
-        num_members = self.team.num_members
-        while self._wanted and num_members and (for_long or self.team.num_long < num_members):
-            self.team.hand(self._wanted.popleft())
-        while self.team.has_room(for_long=for_long):
-            errand = self._next_errand()
-            if errand is None:
+            self.dispatcher.begin(self._task_context)
+        num_workers = self.dispatcher.num_workers
+        while self._wanted and num_workers and (for_long or self.dispatcher.num_long < num_workers):
+            self.dispatcher.submit(self._wanted.popleft())
+        while self.dispatcher.has_capacity(for_long=for_long):
+            task = self._next_task()
+            if task is None:
                 break
-            self.team.hand(errand)
+            self.dispatcher.submit(task)
 
-    def _take_in_news(self, wait_s: float = 0.0) -> None:
-        for errand, piece in self.team.news(wait_s):
-            self._take_in(piece, "search" if isinstance(errand, Explore) else "polish")
+    def _take_in_results(self, wait_s: float = 0.0) -> None:
+        for task, partial in self.dispatcher.results(wait_s):
+            self._take_in(partial, "search" if isinstance(task, EvaluateTask) else "polish")
 
-    def _take_in(self, piece: Piece, phase: str) -> None:
-        if isinstance(piece, Bounded):
-            self.frontier.raise_bound(piece.index, piece.bound_s)
-        elif isinstance(piece, Tried):
-            self._compared(piece)
+    def _take_in(self, partial: PartialResult, phase: str) -> None:
+        if isinstance(partial, Bounded):
+            self.frontier.raise_bound(partial.index, partial.bound_s)
+        elif isinstance(partial, Tried):
+            self._compared(partial)
         else:
-            self._consider(piece, phase)
+            self._consider(partial, phase)
 
-    def _do(self, errand: Errand) -> None:
-        """An errand done here, because the others have enough to do or are gone."""
-        self._hand_out(for_long=True)
+    def _do(self, task: SearchTask) -> None:
+        """A task done here, because the others have enough to do or are gone."""
+        self._submit_tasks(for_long=True)
         began_s = self.hooks.clock()
-        for piece in errand.do(self._bench):
-            self._take_in(piece, "polish")
+        for partial in task.do(self._task_context):
+            self._take_in(partial, "polish")
             self._attend()
-        self.team.spend(type(errand), self.hooks.clock() - began_s)
+        self.dispatcher.spend(type(task), self.hooks.clock() - began_s)
 
-    def _next_errand(self) -> Errand | None:
+    def _next_task(self) -> SearchTask | None:
         """What somebody else should do next: the most promising configuration, or the least bounds."""
-        if self.team.sharpens_too_little:
+        if self.dispatcher.sharpens_too_little:
             return self._to_sharpen() or self._to_explore()
         return self._to_explore() or self._to_sharpen()
 
-    def _to_explore(self) -> Explore | None:
+    def _to_explore(self) -> EvaluateTask | None:
         index = self.frontier.next(self.answer.cut(), planned=self.best.plan is not None)
         if index is None:
             return None
@@ -376,23 +378,23 @@ class Search:
         self.frontier.sharpened.add(index)
         cut, frontier = self.answer.cut(), self.frontier
         enough_s = frontier.enough_s(index, cut)
-        return Explore(index, frontier.configuration(index), cut, enough_s, frozenset(self._first))
+        return EvaluateTask(index, frontier.configuration(index), cut, enough_s, frozenset(self._first))
 
-    def _to_sharpen(self) -> Sharpen | None:
+    def _to_sharpen(self) -> RefineBoundTask | None:
         cut, frontier = self.answer.cut(), self.frontier
         places = frontier.blunt(cut, TIGHTENED_PER_TRY)
         frontier.sharpened.update(places)
         asked = tuple((one, frontier.configuration(one), frontier.enough_s(one, cut)) for one in places)
-        return Sharpen(asked) if asked else None
+        return RefineBoundTask(asked) if asked else None
 
-    def _take_back(self, errand: Errand, is_harmful: bool) -> None:
+    def _take_back(self, task: SearchTask, is_harmful: bool) -> None:
         """What nobody does any more has its turn again, unless whoever did it is gone too often."""
         if is_harmful:
-            if isinstance(errand, Compare):
-                self._compared(Tried(POLICIES[errand.policy], None, "every process that tried it ended unexpectedly"))
-        elif isinstance(errand, Explore):
-            self.frontier.explored.discard(errand.index)
-        elif isinstance(errand, Sharpen):
-            self.frontier.sharpened.difference_update(one[0] for one in errand.configurations)
+            if isinstance(task, BaselineTask):
+                self._compared(Tried(POLICIES[task.policy], None, "every process that tried it ended unexpectedly"))
+        elif isinstance(task, EvaluateTask):
+            self.frontier.explored.discard(task.index)
+        elif isinstance(task, RefineBoundTask):
+            self.frontier.sharpened.difference_update(one[0] for one in task.configurations)
         else:
-            self._wanted.appendleft(errand)
+            self._wanted.appendleft(task)

@@ -1,4 +1,4 @@
-"""Pieces of a search's work that any process can do, and what they bring back.
+"""Parts of a search's work that any process can do, and what they bring back.
 
 Owns how each is done. Never decides which are worth doing, and never judges: the search does.
 """
@@ -29,8 +29,8 @@ PATTERNS: tuple[Pattern, ...] = ("replicas_whole", "ranks_whole", "ranks_in_grou
 
 
 @dataclass(frozen=True)
-class Bench:
-    """What every errand needs: the request with all that is derived from it, schedulers, and when all must end."""
+class TaskContext:
+    """What every task needs: the request with all that is derived from it, schedulers, and when all must end."""
 
     context: Context
     goal: Goal
@@ -62,24 +62,26 @@ class Bench:
 
 
 @dataclass(frozen=True)
-class Brief:
-    """What another process needs to know to have a bench of its own."""
+class WorkerInit:
+    """What another process needs to know to have a context of its own."""
 
     request: PlanRequest
     stack: StackProfile
     ends_s: float
 
     @classmethod
-    def of(cls, bench: Bench) -> Brief:
-        """The bench's, with one thread for every solver: the processes share the cores."""
-        request = bench.context.request
+    def of(cls, task_context: TaskContext) -> WorkerInit:
+        """The context's, with one thread for every solver: the processes share the cores."""
+        request = task_context.context.request
         options = request.options.model_copy(update={"workers": 1})
-        return cls(request.model_copy(update={"options": options}), bench.context.stack, bench.schedulers.ends_s)
+        return cls(
+            request.model_copy(update={"options": options}), task_context.context.stack, task_context.schedulers.ends_s
+        )
 
-    def bench(self, clock: Clock, cancelled: Callable[[], bool] = lambda: False) -> Bench:
-        """A bench in this process."""
+    def task_context(self, clock: Clock, cancelled: Callable[[], bool] = lambda: False) -> TaskContext:
+        """A context in this process."""
         context = Context(self.request, self.stack)
-        return Bench(context, Goal.of(context), Schedulers(context, clock, cancelled, self.ends_s))
+        return TaskContext(context, Goal.of(context), Schedulers(context, clock, cancelled, self.ends_s))
 
 
 @dataclass(frozen=True)
@@ -90,11 +92,11 @@ class Bounded:
     bound_s: float
 
 
-Piece = Draft | Bounded | Tried
+PartialResult = Draft | Bounded | Tried
 
 
 @dataclass(frozen=True)
-class Explore:
+class EvaluateTask:
     """Place and time a configuration, but for the candidates that were timed before."""
 
     index: int
@@ -105,43 +107,43 @@ class Explore:
 
     @property
     def topic(self) -> object:
-        """What the errand is about, whenever it is given."""
-        return (Explore, self.index)
+        """What the task is about, whenever it is given."""
+        return (EvaluateTask, self.index)
 
-    def do(self, bench: Bench) -> Iterator[Piece]:
+    def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
         """Its sharper bound, then of each way to cross buildings every draft that is better than those before."""
-        bound_s = sharper_bound_s(bench.context, self.configuration, self.enough_s)
+        bound_s = sharper_bound_s(task_context.context, self.configuration, self.enough_s)
         yield Bounded(self.index, bound_s)
-        if bound_s >= bench.cutoff_s(self.configuration, self.cut):
+        if bound_s >= task_context.cutoff_s(self.configuration, self.cut):
             return
         best_s: dict[str, float] = {}
-        for candidate in placed(bench.context, self.configuration):
-            found = None if candidate in self.timed else bench.timed(candidate, self.cut)
-            crossing = crossing_of(bench.context, candidate)
+        for candidate in placed(task_context.context, self.configuration):
+            found = None if candidate in self.timed else task_context.timed(candidate, self.cut)
+            crossing = crossing_of(task_context.context, candidate)
             if found is not None and found.iteration_s < best_s.get(crossing, float("inf")):
                 best_s[crossing] = found.iteration_s
                 yield found
 
 
 @dataclass(frozen=True)
-class Sharpen:
+class RefineBoundTask:
     """Sharpen the bounds of some configurations: their places in the frontier, and how far that matters."""
 
     configurations: tuple[tuple[int, Configuration, float], ...]
 
     @property
     def topic(self) -> object:
-        """What the errand is about, whenever it is given."""
-        return (Sharpen, self.configurations[0][0])
+        """What the task is about, whenever it is given."""
+        return (RefineBoundTask, self.configurations[0][0])
 
-    def do(self, bench: Bench) -> Iterator[Piece]:
+    def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
         """The bounds one by one."""
         for index, configuration, enough_s in self.configurations:
-            yield Bounded(index, sharper_bound_s(bench.context, configuration, enough_s))
+            yield Bounded(index, sharper_bound_s(task_context.context, configuration, enough_s))
 
 
 @dataclass(frozen=True)
-class Compare:
+class BaselineTask:
     """Try a baseline for so long, then let the search have its turn with it."""
 
     policy: int
@@ -151,19 +153,19 @@ class Compare:
 
     @property
     def topic(self) -> object:
-        """What the errand is about, whenever it is given."""
-        return (Compare, self.policy)
+        """What the task is about, whenever it is given."""
+        return (BaselineTask, self.policy)
 
-    def do(self, bench: Bench) -> Iterator[Piece]:
+    def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
         """What the search makes of its best draft, then the baseline."""
-        effort = bench.effort(self.seconds)
-        tried = try_policy(bench.context, POLICIES[self.policy], self.configurations, effort)
-        yield from rivals(bench, tried, effort, cut=lambda: self.cut, stopped=effort.over)
+        effort = task_context.effort(self.seconds)
+        tried = try_policy(task_context.context, POLICIES[self.policy], self.configurations, effort)
+        yield from rivals(task_context, tried, effort, cut=lambda: self.cut, stopped=effort.over)
         yield tried
 
 
 @dataclass(frozen=True)
-class Polish:
+class ImproveTask:
     """Make a draft better, within so long."""
 
     found: Draft
@@ -171,15 +173,17 @@ class Polish:
 
     @property
     def topic(self) -> object:
-        """What the errand is about, whenever it is given."""
-        return (Polish, self.found.candidate)
+        """What the task is about, whenever it is given."""
+        return (ImproveTask, self.found.candidate)
 
-    def do(self, bench: Bench) -> Iterator[Piece]:
+    def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
         """What may be better."""
-        yield from polish(bench.context, self.found, bench.schedulers, bench.effort(self.seconds).deadline)
+        yield from polish(
+            task_context.context, self.found, task_context.schedulers, task_context.effort(self.seconds).deadline
+        )
 
 
-Errand = Explore | Sharpen | Compare | Polish
+SearchTask = EvaluateTask | RefineBoundTask | BaselineTask | ImproveTask
 
 
 def placed(context: Context, configuration: Configuration) -> Iterator[Candidate]:
@@ -190,18 +194,18 @@ def placed(context: Context, configuration: Configuration) -> Iterator[Candidate
 
 
 def rivals(
-    bench: Bench, tried: Tried, effort: Effort, *, cut: Callable[[], float], stopped: Callable[[], bool]
+    task_context: TaskContext, tried: Tried, effort: Effort, *, cut: Callable[[], float], stopped: Callable[[], bool]
 ) -> Iterator[Draft]:
     """A baseline's best candidate: its own schedules with all else that a plan may use, as it is, and with ours."""
     own = tried.best
     if own is None:
         return
     if not tried.as_it_is and not stopped():
-        first = draft(bench.context, own.candidate, tried.policy.scheduler(bench.context, effort.over))
+        first = draft(task_context.context, own.candidate, tried.policy.scheduler(task_context.context, effort.over))
         if first is not None:
             yield first
     yield own
     if not stopped():
-        second = bench.timed(own.candidate, cut())
+        second = task_context.timed(own.candidate, cut())
         if second is not None:
             yield second

@@ -9,30 +9,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-NewsKind = Literal["piece", "done", "failed", "back", "lost"]
+WorkerEventKind = Literal["partial", "done", "failed", "back", "lost"]
 
 
 @dataclass(frozen=True)
-class News:
-    """What became of an errand, by its number: a piece of its result; done; failed by a defect, whose traceback is
+class WorkerEvent:
+    """What became of a task, by its number: a part of its result; done; failed by a defect, whose traceback is
     given; back untouched, or lost half done, because whoever had it is gone.
     """
 
-    kind: NewsKind
+    kind: WorkerEventKind
     number: int
     content: bytes = b""
 
 
-class Crew(Protocol):
-    """Processes that do errands. They share the clock of the search. None is needed: all may be gone at any time."""
+class WorkerPool(Protocol):
+    """Processes that do tasks. They share the clock of the search. None is needed: all may be gone at any time."""
 
     @property
     def num_ready(self) -> int:
-        """Members that are at work or wait for an errand."""
+        """Workers that are at work or wait for a task."""
         ...
 
-    def room(self, queued: int, /) -> int:
-        """Errands that would be taken now, if every member may have so many, the one in hand included."""
+    def capacity(self, queued: int, /) -> int:
+        """Tasks that would be taken now, if every worker may have so many, the running one included."""
         ...
 
     @property
@@ -40,51 +40,51 @@ class Crew(Protocol):
         """Nobody is left and nobody will come."""
         ...
 
-    def begin(self, brief: bytes, /) -> None:
-        """Start, in the background; every member is told the brief first."""
+    def begin(self, init: bytes, /) -> None:
+        """Start, in the background; every worker is told the initial message first."""
         ...
 
-    def hand(self, number: int, errand: bytes, /, *, is_urgent: bool) -> None:
-        """Give an errand to whoever is free first; urgent ones before others."""
+    def submit(self, number: int, task: bytes, /, *, is_urgent: bool) -> None:
+        """Give a task to whoever is free first; urgent ones before others."""
         ...
 
-    def recall(self) -> int | None:
-        """Take the first urgent errand back that nobody has begun, if there is one."""
+    def withdraw(self) -> int | None:
+        """Take the first urgent task back that nobody has begun, if there is one."""
         ...
 
-    def news(self, wait_s: float, /) -> list[News]:
+    def events(self, wait_s: float, /) -> list[WorkerEvent]:
         """What has come in; waits so long for something at most."""
         ...
 
-    def dismiss(self) -> None:
-        """End all members; what they still do is dropped."""
+    def shutdown(self) -> None:
+        """End all workers; what they still do is dropped."""
         ...
 
 
-class NoCrew:
+class NoWorkerPool:
     """Nobody: the search works alone."""
 
     num_ready = 0
     is_gone = True
 
-    def room(self, _queued: int, /) -> int:
+    def capacity(self, _queued: int, /) -> int:
         """None."""
         return 0
 
-    def begin(self, _brief: bytes, /) -> None:
+    def begin(self, _init: bytes, /) -> None:
         """Nobody to tell."""
 
-    def hand(self, _number: int, _errand: bytes, /, *, is_urgent: bool) -> None:
-        """Never asked: there is no room."""
+    def submit(self, _number: int, _task: bytes, /, *, is_urgent: bool) -> None:
+        """Never asked: there is no capacity."""
         raise AssertionError(f"there is nobody to do it, {is_urgent=}")
 
-    def recall(self) -> int | None:
+    def withdraw(self) -> int | None:
         """Nothing was given."""
         return None
 
-    def news(self, _wait_s: float, /) -> list[News]:
+    def events(self, _wait_s: float, /) -> list[WorkerEvent]:
         """None."""
         return []
 
-    def dismiss(self) -> None:
-        """Nobody to dismiss."""
+    def shutdown(self) -> None:
+        """Nothing to end."""

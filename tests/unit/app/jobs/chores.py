@@ -1,4 +1,4 @@
-"""Errands that say who does them, or end badly; and searches that give them. For the tests of crews."""
+"""Tasks that say who does them, or end badly; and searches that give them. For the tests of worker pools."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from dataclasses import dataclass
 
 from models.outcome import NotFound, Outcome, Progress
 from models.request import PlanRequest
-from solver.search.worker_pool import Crew, News
+from solver.search.worker_pool import WorkerEvent, WorkerPool
 
 
 @dataclass(frozen=True)
-class Brief:
-    """The bench of these errands is the name that is stated here."""
+class WorkerInit:
+    """The context of these tasks is the name that is stated here."""
 
-    name: str = "bench"
+    name: str = "context"
 
-    def bench(self, _clock: Callable[[], float]) -> str:
+    def task_context(self, _clock: Callable[[], float]) -> str:
         """The name."""
         return self.name
 
 
 @dataclass(frozen=True)
 class Chore:
-    """Yields the bench, the process and what it was asked for, unless told to misbehave."""
+    """Yields the context, the process and what it was asked for, unless told to misbehave."""
 
     what: str = ""
 
-    def do(self, bench: str) -> Iterator[tuple[str, int, str]]:
-        """One piece, or a bad end."""
+    def do(self, task_context: str) -> Iterator[tuple[str, int, str]]:
+        """One partial result, or a bad end."""
         if self.what == "dies":
             os.kill(os.getpid(), signal.SIGKILL)
         if self.what == "hangs":
@@ -41,18 +41,18 @@ class Chore:
             bytearray(2**40)
         if self.what == "fails":
             raise ZeroDivisionError(self.what)
-        yield bench, os.getpid(), self.what
+        yield task_context, os.getpid(), self.what
 
 
-def hand_all(crew: Crew, chores: list[Chore], *, until: int) -> list[News]:
-    """Give all chores as soon as somebody is there, and wait for so many news."""
-    left, found = list(enumerate(chores)), list[News]()
+def submit_all(worker_pool: WorkerPool, chores: list[Chore], *, until: int) -> list[WorkerEvent]:
+    """Give all chores as soon as somebody is there, and wait for so many events."""
+    left, found = list(enumerate(chores)), list[WorkerEvent]()
     give_up_s = time.monotonic() + 60.0
     while len(found) < until and time.monotonic() < give_up_s:
-        while left and crew.room(2):
+        while left and worker_pool.capacity(2):
             number, chore = left.pop(0)
-            crew.hand(number, pickle.dumps((number, chore)), is_urgent=False)
-        found += crew.news(0.05)
+            worker_pool.submit(number, pickle.dumps((number, chore)), is_urgent=False)
+        found += worker_pool.events(0.05)
     return found
 
 
@@ -61,20 +61,20 @@ def begins(
     *,
     progress: Callable[[Progress], None],
     cancelled: Callable[[], bool],
-    crew: Crew,
+    worker_pool: WorkerPool,
     **_others: object,
 ) -> Outcome:
-    """A search that names its process and its members', then does as options.seed says: ends, or hangs with them."""
-    crew.begin(pickle.dumps(Brief()))
-    found = hand_all(crew, [Chore("a"), Chore("b")], until=4)
-    members = sorted({pickle.loads(one.content)[1] for one in found if one.kind == "piece"})
-    progress(Progress(phase="members", elapsed_s=0.0, message=" ".join(map(str, [os.getpid(), *members]))))
+    """A search that names its process and its workers', then does as options.seed says: ends, or hangs with them."""
+    worker_pool.begin(pickle.dumps(WorkerInit()))
+    found = submit_all(worker_pool, [Chore("a"), Chore("b")], until=4)
+    workers = sorted({pickle.loads(one.content)[1] for one in found if one.kind == "partial"})
+    progress(Progress(phase="workers", elapsed_s=0.0, message=" ".join(map(str, [os.getpid(), *workers]))))
     if request.options.seed == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     if request.options.seed == 2:
         for number in (2, 3):
-            crew.hand(number, pickle.dumps((number, Chore("hangs"))), is_urgent=False)
+            worker_pool.submit(number, pickle.dumps((number, Chore("hangs"))), is_urgent=False)
         while not cancelled():
             time.sleep(0.01)
-        crew.dismiss()
+        worker_pool.shutdown()
     return NotFound(lower_bound_s=0.0, detail="", elapsed_s=0.0)

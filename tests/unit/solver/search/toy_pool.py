@@ -1,4 +1,4 @@
-"""A crew in this process: every errand is done when its news is asked for, and some bearers are made to vanish.
+"""A worker pool in this process: a task is done when events are asked for, and some workers are made to vanish.
 
 What goes in and out is pickled as between processes.
 """
@@ -11,33 +11,33 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from solver.clock import Clock
-from solver.search.tasks import Bench, Compare, Errand, Polish
-from solver.search.worker_pool import News
+from solver.search.tasks import BaselineTask, ImproveTask, SearchTask, TaskContext
+from solver.search.worker_pool import WorkerEvent
 
-Loses = Callable[[Errand], bool]
+Loses = Callable[[SearchTask], bool]
 
 
 @dataclass
-class ToyCrew:
-    """`size` members who do their errands in turn. `loses` says of an errand that its bearer vanishes with it."""
+class ToyPool:
+    """`size` workers who do their tasks in turn. `loses` says of a task that its worker vanishes with it."""
 
     size: int
     clock: Clock
     loses: Loses = lambda _: False
     num_spares: int = 100
-    given: list[Errand] = field(default_factory=list)
+    given: list[SearchTask] = field(default_factory=list)
     begun: int = 0
-    dismissed: int = 0
-    _bench: Bench | None = None
-    _todo: deque[tuple[int, Errand]] = field(default_factory=deque)
+    shut_down: int = 0
+    _task_context: TaskContext | None = None
+    _todo: deque[tuple[int, SearchTask]] = field(default_factory=deque)
 
     @property
     def num_ready(self) -> int:
-        """Members that are left."""
-        return self.size if self._bench is not None else 0
+        """Workers that are left."""
+        return self.size if self._task_context is not None else 0
 
-    def room(self, queued: int, /) -> int:
-        """So many errands each."""
+    def capacity(self, queued: int, /) -> int:
+        """So many tasks each."""
         return max(queued * self.num_ready - len(self._todo), 0)
 
     @property
@@ -45,48 +45,48 @@ class ToyCrew:
         """All have vanished."""
         return self.size == 0
 
-    def begin(self, brief: bytes, /) -> None:
+    def begin(self, init: bytes, /) -> None:
         """All are ready at once."""
         self.begun += 1
-        self._bench = pickle.loads(brief).bench(self.clock)
+        self._task_context = pickle.loads(init).task_context(self.clock)
 
-    def hand(self, number: int, errand: bytes, /, *, is_urgent: bool) -> None:
-        """Kept until news is asked for."""
-        assert is_urgent == isinstance(pickle.loads(errand)[1], Compare | Polish)
-        told, one = pickle.loads(errand)
+    def submit(self, number: int, task: bytes, /, *, is_urgent: bool) -> None:
+        """Kept until events are asked for."""
+        assert is_urgent == isinstance(pickle.loads(task)[1], BaselineTask | ImproveTask)
+        told, one = pickle.loads(task)
         assert told == number
         self.given.append(one)
         self._todo.append((number, one))
 
-    def recall(self) -> int | None:
+    def withdraw(self) -> int | None:
         """The first long one that waits."""
-        found = next((one for one in list(self._todo)[1:] if isinstance(one[1], Compare | Polish)), None)
+        found = next((one for one in list(self._todo)[1:] if isinstance(one[1], BaselineTask | ImproveTask)), None)
         if found is None:
             return None
         self._todo.remove(found)
         return found[0]
 
-    def news(self, _wait_s: float, /) -> list[News]:
-        """The oldest errand, done."""
+    def events(self, _wait_s: float, /) -> list[WorkerEvent]:
+        """The oldest task, done."""
         return list(self._done(*self._todo.popleft())) if self._todo else []
 
-    def _done(self, number: int, errand: Errand) -> Iterator[News]:
-        assert self._bench is not None
-        if self.loses(errand):
+    def _done(self, number: int, task: SearchTask) -> Iterator[WorkerEvent]:
+        assert self._task_context is not None
+        if self.loses(task):
             if self.num_spares:
                 self.num_spares -= 1
             else:
                 self.size -= 1
-            yield News("lost", number)
+            yield WorkerEvent("lost", number)
             if not self.size:
-                yield from (News("back", other) for other, _ in self._todo)
+                yield from (WorkerEvent("back", other) for other, _ in self._todo)
                 self._todo.clear()
             return
-        for piece in errand.do(self._bench):
-            yield News("piece", number, pickle.dumps(piece))
-        yield News("done", number, b"0.1")
+        for partial in task.do(self._task_context):
+            yield WorkerEvent("partial", number, pickle.dumps(partial))
+        yield WorkerEvent("done", number, b"0.1")
 
-    def dismiss(self) -> None:
+    def shutdown(self) -> None:
         """Nobody is left."""
-        self.dismissed += 1
+        self.shut_down += 1
         self._todo.clear()

@@ -1,4 +1,4 @@
-"""Members of a crew work, end and are replaced as the search is told; none of them outlives it."""
+"""Workers of a pool work, end and are replaced as the search is told; none of them outlives it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ import pytest
 
 from app.jobs.child import Task
 from app.jobs.children import Limits, run_in_child
-from app.jobs.worker_pool import NUM_SPARES, Crew, Openings, crew_size, hired, num_cores
-from tests.unit.app.jobs.chores import Brief, Chore, hand_all
+from app.jobs.worker_pool import NUM_SPARES, WorkerPipes, WorkerPool, num_cores, worker_pool, worker_pool_size
+from tests.unit.app.jobs.chores import Chore, WorkerInit, submit_all
 from tests.unit.app.service_fixture import request_for
 
 GIB = 1024**3
@@ -42,7 +42,7 @@ def gone(pids: Iterable[int], patience_s: float = 20.0) -> bool:
 
 
 def searched(case: int, size: int = 2, stop_after_members: bool = False) -> tuple[str, list[int]]:
-    """How a search in a child ended, and the processes that it and its members were."""
+    """How a search in a child ended, and the processes that it and its workers were."""
     pids: list[int] = []
 
     def take(kind: str, text: bytes) -> None:
@@ -55,16 +55,16 @@ def searched(case: int, size: int = 2, stop_after_members: bool = False) -> tupl
     return ended.ending, pids
 
 
-def test_errands_are_done_elsewhere_and_the_brief_is_told_once() -> None:
-    with hired(2) as crew:
-        assert crew is not None
-        crew.begin(pickle.dumps(Brief("ours")))
-        found = hand_all(crew, [Chore(str(number)) for number in range(6)], until=12)
-        pieces = {one.number: pickle.loads(one.content) for one in found if one.kind == "piece"}
-        assert {number: (bench, what) for number, (bench, _, what) in pieces.items()} == {
+def test_tasks_are_done_elsewhere_and_the_init_is_told_once() -> None:
+    with worker_pool(2) as pool:
+        assert pool is not None
+        pool.begin(pickle.dumps(WorkerInit("ours")))
+        found = submit_all(pool, [Chore(str(number)) for number in range(6)], until=12)
+        partials = {one.number: pickle.loads(one.content) for one in found if one.kind == "partial"}
+        assert {number: (task_context, what) for number, (task_context, _, what) in partials.items()} == {
             number: ("ours", str(number)) for number in range(6)
         }
-        pids = {pid for _, pid, _ in pieces.values()}
+        pids = {pid for _, pid, _ in partials.values()}
         assert os.getpid() not in pids
         assert sorted(one.number for one in found if one.kind == "done") == list(range(6))
     assert gone(pids)
@@ -72,50 +72,50 @@ def test_errands_are_done_elsewhere_and_the_brief_is_told_once() -> None:
 
 @pytest.mark.parametrize("how", ["dies", "eats", "hangs"])
 def test_what_was_in_hand_is_lost_and_a_spare_takes_over(how: str) -> None:
-    openings = Openings(1, GIB)
-    crew = Crew(openings.ends, openings.start, 1, silence_s=0.3)
+    worker_pipes = WorkerPipes(1, GIB)
+    pool = WorkerPool(worker_pipes.ends, worker_pipes.start, 1, silence_s=0.3)
     try:
-        crew.begin(pickle.dumps(Brief()))
-        found = hand_all(crew, [Chore(how), Chore("waits")], until=3)
-        assert [(one.kind, one.number) for one in found] == [("lost", 0), ("piece", 1), ("done", 1)]
-        assert not crew.is_gone
+        pool.begin(pickle.dumps(WorkerInit()))
+        found = submit_all(pool, [Chore(how), Chore("waits")], until=3)
+        assert [(one.kind, one.number) for one in found] == [("lost", 0), ("partial", 1), ("done", 1)]
+        assert not pool.is_gone
     finally:
-        openings.close()
+        worker_pipes.close()
 
 
-def test_after_the_spares_nobody_comes_and_errands_come_back() -> None:
-    with hired(1) as crew:
-        assert crew is not None
-        crew.begin(pickle.dumps(Brief()))
-        found = hand_all(crew, [Chore("dies")] * (1 + NUM_SPARES), until=1 + NUM_SPARES)
+def test_after_the_spares_nobody_comes_and_tasks_come_back() -> None:
+    with worker_pool(1) as pool:
+        assert pool is not None
+        pool.begin(pickle.dumps(WorkerInit()))
+        found = submit_all(pool, [Chore("dies")] * (1 + NUM_SPARES), until=1 + NUM_SPARES)
         assert [one.kind for one in found] == ["lost"] * (1 + NUM_SPARES)
-        assert (crew.is_gone, crew.room(2), crew.num_ready) == (True, 0, 0)
-        crew.hand(9, b"", is_urgent=True)
-        assert [(one.kind, one.number) for one in crew.news(0.0)] == [("back", 9)]
+        assert (pool.is_gone, pool.capacity(2), pool.num_ready) == (True, 0, 0)
+        pool.submit(9, b"", is_urgent=True)
+        assert [(one.kind, one.number) for one in pool.events(0.0)] == [("back", 9)]
 
 
-def test_urgent_errands_come_first_in_their_order() -> None:
-    with hired(1) as crew:
-        assert crew is not None
+def test_urgent_tasks_come_first_in_their_order() -> None:
+    with worker_pool(1) as pool:
+        assert pool is not None
         for number, is_urgent in enumerate((False, True, True)):
-            crew.hand(number, pickle.dumps((number, Chore())), is_urgent=is_urgent)
-        crew.begin(pickle.dumps(Brief()))
-        found = hand_all(crew, [], until=6)
+            pool.submit(number, pickle.dumps((number, Chore())), is_urgent=is_urgent)
+        pool.begin(pickle.dumps(WorkerInit()))
+        found = submit_all(pool, [], until=6)
         assert [one.number for one in found if one.kind == "done"] == [1, 2, 0]
 
 
 def test_a_defect_comes_back_as_its_traceback_and_the_member_goes_on() -> None:
-    with hired(1) as crew:
-        assert crew is not None
-        crew.begin(pickle.dumps(Brief()))
-        found = hand_all(crew, [Chore("fails"), Chore("next")], until=3)
-        assert [one.kind for one in found] == ["failed", "piece", "done"]
+    with worker_pool(1) as pool:
+        assert pool is not None
+        pool.begin(pickle.dumps(WorkerInit()))
+        found = submit_all(pool, [Chore("fails"), Chore("next")], until=3)
+        assert [one.kind for one in found] == ["failed", "partial", "done"]
         assert b"ZeroDivisionError: fails" in found[0].content
 
 
 def test_nobody_is_started_before_the_search_asks() -> None:
     before = len(psutil.Process().children(recursive=True))
-    with hired(3):
+    with worker_pool(3):
         assert len(psutil.Process().children(recursive=True)) == before
 
 
@@ -162,12 +162,12 @@ def test_nobody_outlives_a_parent_that_is_killed() -> None:
 
 SCRIPT = """
 import pickle
-from app.jobs.worker_pool import hired
-from tests.unit.app.jobs.chores import Brief, Chore, hand_all
+from app.jobs.worker_pool import pool
+from tests.unit.app.jobs.chores import WorkerInit, Chore, submit_all
 print("started", flush=True)
-with hired(2) as crew:
-    crew.begin(pickle.dumps(Brief()))
-    print(sorted(one.kind for one in hand_all(crew, [Chore("a"), Chore("b")], until=4)))
+with worker_pool(2) as pool:
+    pool.begin(pickle.dumps(WorkerInit()))
+    print(sorted(one.kind for one in submit_all(pool, [Chore("a"), Chore("b")], until=4)))
 """
 
 
@@ -178,7 +178,7 @@ def test_a_script_needs_no_guard(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, path], env=environment, capture_output=True, text=True, timeout=120, check=True
     )
-    assert ran.stdout.splitlines() == ["started", "['done', 'done', 'piece', 'piece']"]
+    assert ran.stdout.splitlines() == ["started", "['done', 'done', 'partial', 'partial']"]
     assert ran.stderr == ""
 
 
@@ -194,4 +194,4 @@ def test_a_script_needs_no_guard(tmp_path: Path) -> None:
 )
 def test_no_more_members_than_cores_and_workers(options: dict[str, object], size: int) -> None:
     document = {"options": {"time_limit_s": 30.0, "reproducible": False, **options}}
-    assert crew_size(json.dumps(document).encode()) == size
+    assert worker_pool_size(json.dumps(document).encode()) == size
