@@ -62,7 +62,7 @@ class Goal:
         """The objective of one plan; `extra_usd` is egress and what dearer GPUs cost more."""
         return float(self.values(np.array([iteration_s]), np.array([size]))[0]) + extra_usd
 
-    def promise(self, guess_s: FloatArray, sizes: FloatArray, largest: float) -> FloatArray:
+    def priority(self, guess_s: FloatArray, sizes: FloatArray, largest: float) -> FloatArray:
         """What the search goes by, least first: the value at the guessed time, or size over the chance to be in time.
 
         Where a target is to be reached, guesses near it are as often too low as too high: as a chance counts
@@ -70,7 +70,7 @@ class Goal:
         goes first.
 
         >>> goal = Goal(Objective(kind="fewest_gpus", target_iteration_s=2.0), usd_per_gpu_s=1.0, priced=False)
-        >>> goal.promise(np.array([1.0, 2.0, 4.0]), np.array([64.0, 32.0, 16.0]), 64.0).round(1).tolist()
+        >>> goal.priority(np.array([1.0, 2.0, 4.0]), np.array([64.0, 32.0, 16.0]), 64.0).round(1).tolist()
         [64.6, 65.3, 1090535.7]
         """
         if not self.has_target:

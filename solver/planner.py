@@ -103,9 +103,9 @@ def _searched(request: PlanRequest, hooks: Hooks, others: WorkerPool) -> Outcome
     elapsed = clock() - started
     if best is not None:
         return Planned(plan=best, complete=search.complete, elapsed_s=elapsed)
-    if search.answer.nothing_open:
+    if search.result.nothing_open:
         return Infeasible(reasons=_reasons(search, late), elapsed_s=clock() - started)
-    return NotFound(lower_bound_s=search.answer.least_s, detail=search.answer.account(), elapsed_s=elapsed)
+    return NotFound(lower_bound_s=search.result.least_s, detail=search.result.account(), elapsed_s=elapsed)
 
 
 def _reasons(search: Search, late: Callable[[], bool]) -> tuple[Reason, ...]:
@@ -117,5 +117,5 @@ def _reasons(search: Search, late: Callable[[], bool]) -> tuple[Reason, ...]:
     need_bytes, row = frontier.least_need
     reasons = () if frontier.any_fits or row < 0 else memory_reason(context, search.space, need_bytes, row, late=late)
     if not reasons or frontier.target_rules_out:
-        return (*reasons, *target_reasons(context, search.answer.least_s))
+        return (*reasons, *target_reasons(context, search.result.least_s))
     return reasons

@@ -1,6 +1,6 @@
 """The sharper bound of one configuration: its own pipeline, with every cost at its least over places and GPU types.
 
-Owns that relaxation, and which bounds sharpen a configuration. Never schedules or places anything.
+Owns that relaxation, and which bounds refine a configuration. Never schedules or places anything.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from solver.cost.fabric import fabric_of
 from solver.pipeline.bounds import lower_bound
 
 
-def sharper_bound_s(context: Context, configuration: Configuration, high_s: float) -> float:
+def refined_bound_s(context: Context, configuration: Configuration, high_s: float) -> float:
     """The best bound of one configuration, as far as it matters up to `high_s`.
 
     Layers by GPU type follow the placement: there every share of them counts.

@@ -127,8 +127,8 @@ def least_time_s(options: Options, low_s: float, high_s: float) -> float:
     lines = _lines(options)
     if not _keeps(options, lines, high_s):
         return high_s
-    enough_s = RESOLUTION * high_s
-    while high_s - low_s > enough_s:
+    tolerance_s = RESOLUTION * high_s
+    while high_s - low_s > tolerance_s:
         middle = (low_s + high_s) / 2.0
         if _keeps(options, lines, middle):
             high_s = middle

@@ -20,17 +20,17 @@ from solver.configurations.enumerate import Space
 from solver.context import Context
 from solver.evaluation.candidate import Candidate, space_of
 from solver.evaluation.draft import Draft
-from solver.evaluation.polish import polish
+from solver.evaluation.improve import improve
 from solver.evaluation.scheduling import Schedulers
 from solver.objective import Goal
 from solver.search import phases
-from solver.search.dispatcher import TIGHTEN_SHARE, TaskDispatcher
+from solver.search.dispatcher import REFINE_SHARE, TaskDispatcher
 from solver.search.frontier import Frontier
 from solver.search.hooks import Hooks
 from solver.search.incumbent import Incumbent
 from solver.search.phases import Phases
 from solver.search.pricing import Pricing
-from solver.search.result import Answer
+from solver.search.result import SearchResult
 from solver.search.tasks import (
     BaselineTask,
     Bounded,
@@ -49,10 +49,10 @@ ALONE_S = 1.0  # a search is alone for so long, and when no more is left: most s
 MOST_COMPARED = 40  # configurations of which a baseline tries some, where somebody else tries it
 WAIT_S = 0.05  # for events, when there is nothing else to do
 PORTIONS_AT_ONCE = 4  # priced before something else has its turn
-TIGHTENED_PER_TRY = 8  # bounds sharpened after a configuration was tried, at least
+REFINED_PER_TRY = 8  # bounds refined after a configuration was tried, at least
 MOST_TIED = 24  # configurations as good as the plan that are tried for a faster one
-NUM_PROMISING = 12  # drafts of different pipeline shapes that are weighed for polishing,
-NUM_POLISHED = 3  # and those of them that are polished
+NUM_PROMISING = 12  # drafts of different pipeline shapes that are weighed for improvement,
+NUM_IMPROVED = 3  # and those of them that are improved
 WORTH_JUDGING = {"search": 0.01, "polish": 1e-9}  # relative improvement that makes a draft the incumbent
 
 
@@ -76,43 +76,43 @@ class Search:
             self.context, self.space, self.goal, lambda: not self._phases.has_room(phases.LOOK_SHARE)
         )
         self.best = Incumbent(self.context, self.goal)
-        self.answer = Answer(self.context, self.hooks, self.frontier, self.best)
+        self.result = SearchResult(self.context, self.hooks, self.frontier, self.best)
         self._pricing = Pricing(self.frontier, self._phases)
         self._schedulers = Schedulers(self.context, self.hooks.clock, self.hooks.cancelled, self._phases.ends_s)
         self._task_context = TaskContext(self.context, self.goal, self._schedulers)
         self.dispatcher = TaskDispatcher(
-            self.worker_pool, lambda message: self.answer.tell("search", message), self._take_back
+            self.worker_pool, lambda message: self.result.tell("search", message), self._take_back
         )
-        self.answer.num_underway = lambda: self.dispatcher.num_underway(EvaluateTask)
+        self.result.num_underway = lambda: self.dispatcher.num_underway(EvaluateTask)
 
     def run(self) -> Plan | None:
-        """Explore, polish the best, explore and tighten on; the best judged plan, or None."""
+        """Explore, improve the best, explore and refine on; the best judged plan, or None."""
         while not len(self.frontier.rows) and self._load():
             continue
         if len(self.frontier.rows):
             self._search()
             self._settle()
-        self.complete = self.complete or self.answer.good_enough()
-        return self.answer.finished_plan(self._schedulers.quick, self._phases, complete=self.complete)
+        self.complete = self.complete or self.result.good_enough()
+        return self.result.finished_plan(self._schedulers.quick, self._phases, complete=self.complete)
 
     def _search(self) -> None:
         try:
             self._explore(self._phases.deadline(phases.EXPLORE_SHARE))
             if self.best.plan is None:
                 self._explore(self._phases.deadline(phases.FIRST_SHARE), until_planned=True)
-            if self.answer.good_enough():
+            if self.result.good_enough():
                 self._break_ties(phases.TIES_SHARE)
             self._compare(self._phases.deadline(phases.COMPARE_SHARE))
             # A better schedule or placement changes nothing of how many GPUs a plan has.
-            improve = self._explore if self.goal.objective.kind == "fewest_gpus" else self._polish
-            improve(self._phases.deadline(phases.POLISH_SHARE))
+            improve = self._explore if self.goal.objective.kind == "fewest_gpus" else self._improve
+            improve(self._phases.deadline(phases.IMPROVE_SHARE))
             self._break_ties(phases.LAST_SHARE)
             self._explore(self._phases.ends_s)
             self._take_in_results()
-            self._phases.only_short_steps(WORK_PER_DRAFT_S)  # until the end bounds are sharpened
+            self._phases.only_short_steps(WORK_PER_DRAFT_S)  # until the end bounds are refined
             self._load()
-            self._tighten(self._phases.ends_s)
-            self.answer.update_bound()
+            self._refine_bounds(self._phases.ends_s)
+            self.result.update_bound()
             self._compare_no_more()
         finally:
             self.worker_pool.shutdown()
@@ -124,32 +124,32 @@ class Search:
         """Time is up, or would be before another step ends, or nothing more is wanted."""
         planned = self.best.plan is not None
         late = self.hooks.clock() >= deadline or (planned and not self._phases.has_room())
-        return late or self.hooks.cancelled() or self.answer.good_enough()
+        return late or self.hooks.cancelled() or self.result.good_enough()
 
     def _load(self) -> bool:
         """Price what may hold the least bound, a few portions before something else has its turn; whether any was."""
         for portion in range(PORTIONS_AT_ONCE):
             planned = self.best.plan is not None
             if (portion and self._late()) or not self._pricing.load(
-                self.answer.cut(), planned=planned, until_s=self._phases.ends_s
+                self.result.cutoff(), planned=planned, until_s=self._phases.ends_s
             ):
                 return portion > 0
-            self.answer.update_bound()
-            self.answer.tell("bounds", f"{len(self.frontier.rows)} configurations fit")
+            self.result.update_bound()
+            self.result.tell("bounds", f"{len(self.frontier.rows)} configurations fit")
         return True
 
     def _explore(self, deadline: float, *, until_planned: bool = False) -> None:
-        """Explore until it is late, or nothing is left to explore and to sharpen."""
+        """Explore until it is late, or nothing is left to explore and to refine."""
         while not self._stopped(deadline) and not (until_planned and self.best.plan is not None):
             if not self._step(deadline):
                 if not self.dispatcher.is_busy:
                     self.complete = self.frontier.exhausted
-                    self.answer.update_bound()
+                    self.result.update_bound()
                     return
                 self._attend(WAIT_S)
 
     def _step(self, deadline: float) -> bool:
-        """Take the most promising configuration, then tighten the least bounds; load more when none is left.
+        """Take the most promising configuration, then refine the least bounds; load more when none is left.
 
         What was wanted and nobody else has room for comes first. False when there is nothing to do.
         """
@@ -159,13 +159,13 @@ class Search:
         if own is not None:
             self._do(own)
             return True
-        index = self.frontier.next(self.answer.cut(), planned=self.best.plan is not None)
-        if index is None and not self._tightened():
+        index = self.frontier.next(self.result.cutoff(), planned=self.best.plan is not None)
+        if index is None and not self._refine_least():
             return False
         if index is not None:
             self._explore_one(index)
-        self._tighten(min(deadline, self.hooks.clock() + TIGHTEN_SHARE * self._phases.last_step_s))
-        self.answer.update_bound()
+        self._refine_bounds(min(deadline, self.hooks.clock() + REFINE_SHARE * self._phases.last_step_s))
+        self.result.update_bound()
         return True
 
     def _see_done(self, kind: type[SearchTask], deadline: float) -> None:
@@ -177,19 +177,19 @@ class Search:
             if idle or not self._step(deadline):
                 self._attend(WAIT_S)
 
-    def _tighten(self, until_s: float) -> None:
-        """Sharpen the least bounds for as long as that; a few in any case."""
+    def _refine_bounds(self, until_s: float) -> None:
+        """Refine the least bounds for as long as that; a few in any case."""
         began_s = self.hooks.clock()
         for number in count():
             self._attend()
-            late = number >= TIGHTENED_PER_TRY and self.hooks.clock() >= until_s
-            if late or self._stopped(self._phases.ends_s) or not self._tightened():
+            late = number >= REFINED_PER_TRY and self.hooks.clock() >= until_s
+            if late or self._stopped(self._phases.ends_s) or not self._refine_least():
                 self.dispatcher.spend(RefineBoundTask, self.hooks.clock() - began_s)
                 return
 
-    def _tightened(self) -> bool:
+    def _refine_least(self) -> bool:
         self._work(WORK_PER_DRAFT_S / 4)
-        return self.frontier.tighten(self.answer.cut())
+        return self.frontier.refine_least(self.result.cutoff())
 
     def _explore_one(self, index: int) -> None:
         """Place and time a configuration, unless its sharper bound already rules it out.
@@ -199,13 +199,13 @@ class Search:
         began_s, planned = self.hooks.clock(), self.best.plan is not None
         self.frontier.explored.add(index)
         self._submit_tasks(for_long=True)
-        configuration = self.frontier.sharpen(index, self.answer.cut())
+        configuration = self.frontier.refine_bound(index, self.result.cutoff())
         self._work(WORK_PER_DRAFT_S / 4)
-        if self.frontier.bound[index] < self.answer.cut():
+        if self.frontier.bound[index] < self.result.cutoff():
             for candidate in placed(self.context, configuration):
                 if candidate in self._first:
                     continue
-                self._consider(self._task_context.timed(candidate, self.answer.cut()), "search")
+                self._consider(self._task_context.timed(candidate, self.result.cutoff()), "search")
                 self._attend()
                 if not planned:
                     self._first.add(candidate)
@@ -229,12 +229,12 @@ class Search:
 
     def _compare(self, deadline: float) -> None:
         """Baselines: their best drafts are candidates like any other, so no plan is worse than a baseline."""
-        self.answer.comparison.price(self._pricing, deadline, self.hooks.cancelled)
+        self.result.comparison.price(self._pricing, deadline, self.hooks.cancelled)
         priced, guess = self.frontier.taken(), self.frontier.guess
         if not self.dispatcher.num_workers:
             effort = Effort(self.hooks.clock, self.hooks.cancelled, deadline, self._phases.ends_s)
             for tried in try_policies(self.context, priced, guess, effort):
-                for found in rivals(self._task_context, tried, effort, cut=self.answer.cut, stopped=self._late):
+                for found in rivals(self._task_context, tried, effort, cutoff=self.result.cutoff, stopped=self._late):
                     self._consider(found, "polish")
                 self._compared(tried)
             return
@@ -242,7 +242,7 @@ class Search:
         for number, policy in enumerate(POLICIES):
             considered = tuple(islice(configurations_for(self.context, policy, priced, guess), MOST_COMPARED))
             if considered:
-                self._wanted.append(BaselineTask(number, considered, seconds, self.answer.cut()))
+                self._wanted.append(BaselineTask(number, considered, seconds, self.result.cutoff()))
         self._see_done(BaselineTask, deadline)
 
     def _late(self) -> bool:
@@ -255,13 +255,13 @@ class Search:
             tried = replace(tried, best=None, reason="no time was left to judge its best plan")
         elif own is not None and own < self.best.value * (1.0 - WORTH_JUDGING["polish"]):
             tried = replace(tried, best=None, reason="the judge rejects its best plan")
-        self.answer.comparison.add(tried)
+        self.result.comparison.add(tried)
 
     def _compare_no_more(self) -> None:
         """Baselines that are still tried elsewhere have the time that is left; then what is true of the others."""
         self._see_done(BaselineTask, self._phases.ends_s)
-        for policy in self.answer.comparison.missing():
-            self._compared(Tried(policy, None, self.answer.comparison.why_untried(policy)))
+        for policy in self.result.comparison.missing():
+            self._compared(Tried(policy, None, self.result.comparison.why_untried(policy)))
 
     def _consider(self, found: Draft | None, phase: str) -> None:
         """Keep the draft among the best; a new incumbent is written out and judged first."""
@@ -270,7 +270,7 @@ class Search:
         value = self.best.value_of(found)
         if not np.isfinite(value):
             return
-        self.answer.kinds.add(self.context, found, value)
+        self.result.kinds.add(self.context, found, value)
         if self.best.is_better(found, value, WORTH_JUDGING[phase]):
             self._submit(found, value, phase)
 
@@ -282,28 +282,28 @@ class Search:
         operations = sum(problem.num_operations for problem in set(found.problems))
         self._work(WORK_PER_PLAN_S + 10 * WORK_PER_OPERATION_S * operations)
         self._submit_tasks(for_long=True)
-        verdict = self.best.submit(found, value, self.answer.proof(found, value))
+        verdict = self.best.submit(found, value, self.result.proof(found, value))
         self._phases.plan_s = self.hooks.clock() - began_s
         if not verdict.accepted:
-            self.answer.kinds.drop(found)
+            self.result.kinds.drop(found)
             first = verdict.violations[0]
-            self.answer.tell(phase, f"judge objects: {first.rule} at {first.where}: {first.detail}"[:300])
+            self.result.tell(phase, f"judge objects: {first.rule} at {first.where}: {first.detail}"[:300])
             return
-        self.answer.update_bound()
-        self.answer.show(phase)
+        self.result.update_bound()
+        self.result.show(phase)
 
     def _settle(self) -> None:
         """A draft that was too little better to be judged at once takes its place now."""
-        for value, found in self.answer.kinds.ranked():
+        for value, found in self.result.kinds.ranked():
             if not self.best.is_better(found, value, WORTH_JUDGING["polish"]):
                 return
             self._submit(found, value, "polish")
 
-    def _polish(self, deadline: float) -> None:
+    def _improve(self, deadline: float) -> None:
         """CP-SAT schedules and priced placements for the drafts of the most promising pipeline shapes."""
         self._settle()
-        promising = sorted(self.answer.kinds.per_shape()[:NUM_PROMISING], key=self._promise)[
-            : max(NUM_POLISHED, self.dispatcher.num_workers)
+        promising = sorted(self.result.kinds.per_shape()[:NUM_PROMISING], key=self._priority)[
+            : max(NUM_IMPROVED, self.dispatcher.num_workers)
         ]
         if self.dispatcher.num_workers and not self._stopped(deadline):
             seconds = self.dispatcher.share_s(len(promising), deadline - self.hooks.clock())
@@ -315,10 +315,10 @@ class Search:
                 return
             now = self.hooks.clock()
             until_s = now + (deadline - now) / (len(promising) - index)
-            for better in polish(self.context, found, self._schedulers, until_s):
+            for better in improve(self.context, found, self._schedulers, until_s):
                 self._consider(better, "polish")
 
-    def _promise(self, pair: tuple[float, Draft]) -> float:
+    def _priority(self, pair: tuple[float, Draft]) -> float:
         """What a draft is worth and what its configuration may be worth at best, together: only the order counts."""
         value, found = pair
         best_s = relaxed_bound_s(self.context, found.candidate.configuration)
@@ -366,25 +366,25 @@ class Search:
 
     def _next_task(self) -> SearchTask | None:
         """What somebody else should do next: the most promising configuration, or the least bounds."""
-        if self.dispatcher.sharpens_too_little:
-            return self._to_sharpen() or self._to_explore()
-        return self._to_explore() or self._to_sharpen()
+        if self.dispatcher.refines_too_little:
+            return self._to_refine() or self._to_evaluate()
+        return self._to_evaluate() or self._to_refine()
 
-    def _to_explore(self) -> EvaluateTask | None:
-        index = self.frontier.next(self.answer.cut(), planned=self.best.plan is not None)
+    def _to_evaluate(self) -> EvaluateTask | None:
+        index = self.frontier.next(self.result.cutoff(), planned=self.best.plan is not None)
         if index is None:
             return None
         self.frontier.explored.add(index)
-        self.frontier.sharpened.add(index)
-        cut, frontier = self.answer.cut(), self.frontier
-        enough_s = frontier.enough_s(index, cut)
-        return EvaluateTask(index, frontier.configuration(index), cut, enough_s, frozenset(self._first))
+        self.frontier.refined.add(index)
+        cutoff, frontier = self.result.cutoff(), self.frontier
+        target_bound_s = frontier.target_bound_s(index, cutoff)
+        return EvaluateTask(index, frontier.configuration(index), cutoff, target_bound_s, frozenset(self._first))
 
-    def _to_sharpen(self) -> RefineBoundTask | None:
-        cut, frontier = self.answer.cut(), self.frontier
-        places = frontier.blunt(cut, TIGHTENED_PER_TRY)
-        frontier.sharpened.update(places)
-        asked = tuple((one, frontier.configuration(one), frontier.enough_s(one, cut)) for one in places)
+    def _to_refine(self) -> RefineBoundTask | None:
+        cutoff, frontier = self.result.cutoff(), self.frontier
+        places = frontier.unrefined(cutoff, REFINED_PER_TRY)
+        frontier.refined.update(places)
+        asked = tuple((one, frontier.configuration(one), frontier.target_bound_s(one, cutoff)) for one in places)
         return RefineBoundTask(asked) if asked else None
 
     def _take_back(self, task: SearchTask, is_harmful: bool) -> None:
@@ -395,6 +395,6 @@ class Search:
         elif isinstance(task, EvaluateTask):
             self.frontier.explored.discard(task.index)
         elif isinstance(task, RefineBoundTask):
-            self.frontier.sharpened.difference_update(one[0] for one in task.configurations)
+            self.frontier.refined.difference_update(one[0] for one in task.configurations)
         else:
             self._wanted.appendleft(task)

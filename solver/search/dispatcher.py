@@ -22,7 +22,7 @@ from solver.search.tasks import (
 )
 from solver.search.worker_pool import WorkerPool
 
-TIGHTEN_SHARE = 0.5  # of the time that exploring took is for sharper bounds
+REFINE_SHARE = 0.5  # of the time that exploring took is for sharper bounds
 QUEUED, QUEUED_FOR_LONG = 2, 6  # tasks per worker: the running one, and those that it need not wait for
 LONG = (BaselineTask, ImproveTask)
 MOST_LOSSES = 2  # a task that brought down so many workers is not given to anybody again
@@ -99,10 +99,10 @@ class TaskDispatcher:
         self.spent_s[kind.__name__] = self.spent_s.get(kind.__name__, 0.0) + seconds
 
     @property
-    def sharpens_too_little(self) -> bool:
+    def refines_too_little(self) -> bool:
         """Bounds had less than their part of the time that went into exploring."""
         few = self.num_underway(RefineBoundTask) <= self.worker_pool.num_ready // 2
-        return few and self.spent_s.get(RefineBoundTask.__name__, 0.0) < TIGHTEN_SHARE * self.spent_s.get(
+        return few and self.spent_s.get(RefineBoundTask.__name__, 0.0) < REFINE_SHARE * self.spent_s.get(
             EvaluateTask.__name__, 0.0
         )
 

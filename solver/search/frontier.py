@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.plan import Configuration
-from solver.bounds.relaxation import sharper_bound_s
+from solver.bounds.relaxation import refined_bound_s
 from solver.bounds.screening import outlook
 from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import Space
@@ -48,7 +48,7 @@ class Frontier:
     guess: FloatArray = field(default_factory=lambda: np.zeros(0))
     pace_s: FloatArray = field(default_factory=lambda: np.zeros(0))
     explored: set[int] = field(default_factory=set)
-    sharpened: set[int] = field(default_factory=set)
+    refined: set[int] = field(default_factory=set)
     fastest_s: float = float("inf")
     any_fits: bool = False
     least_need: tuple[float, int] = (float("inf"), -1)  # bytes and row of what was priced and needs least memory
@@ -62,7 +62,7 @@ class Frontier:
         self._cheap = self.goal.least_values(ahead.bound_s, self._size)
         self.target_rules_out = bool(np.isinf(self._cheap).any())
         self._largest = max(float(self._size.max()), 1.0)
-        self._promise = self.goal.promise(ahead.guess_s, self._size, self._largest)
+        self._priority = self.goal.priority(ahead.guess_s, self._size, self._largest)
         in_time = np.isfinite(self._cheap)
         self._missed_s = float(self._ahead_s[~in_time].min(initial=float("inf")))
         self._pending = np.flatnonzero(in_time)
@@ -84,25 +84,25 @@ class Frontier:
         pending_s = float(self._ahead_s[self._pending].min(initial=float("inf")))
         return min(self._missed_s, float(self.seconds.min(initial=float("inf"))), pending_s)
 
-    def load(self, cut: float, *, planned: bool, most: int = PORTION) -> int:
+    def load(self, cutoff: float, *, planned: bool, most: int = PORTION) -> int:
         """Price a portion of at most so many configurations if it may hold the least bound or nothing else is left;
         how many it had.
 
         Before there is a plan these are the most promising, so that it does not wait for the rest.
         """
-        if not len(self._pending) or (len(self.rows) and not self._must_load(cut, planned=planned)):
+        if not len(self._pending) or (len(self.rows) and not self._must_load(cutoff, planned=planned)):
             return 0
         most = min(most, self._portion)
         self._portion = min(GROWTH * self._portion, PORTION)
         if not planned:
-            return self._price_at(_least(self._promise[self._pending], most))
-        values = (self._promise[self._pending], self._cheap[self._pending])
+            return self._price_at(_least(self._priority[self._pending], most))
+        values = (self._priority[self._pending], self._cheap[self._pending])
         return self._price_at(np.concatenate([_least(value, -(-most // 2)) for value in values]))
 
     def load_for(self, considered: BoolArray, *, most: int = SAMPLE) -> int:
         """Price the most promising of these configurations, at most so many; how many that were."""
         places = np.flatnonzero(considered[self._pending])
-        return self._price_at(places[_least(self._promise[self._pending[places]], min(most, SAMPLE))])
+        return self._price_at(places[_least(self._priority[self._pending[places]], min(most, SAMPLE))])
 
     def is_pending(self, considered: BoolArray) -> bool:
         """Some of these configurations have not been priced yet."""
@@ -122,10 +122,10 @@ class Frontier:
         self._price(rows)
         return len(rows)
 
-    def _must_load(self, cut: float, *, planned: bool) -> bool:
-        if self.next(cut) is None:
-            return self.pending_bound < cut
-        return planned and self.pending_bound < min(float(self.bound.min()), cut)
+    def _must_load(self, cutoff: float, *, planned: bool) -> bool:
+        if self.next(cutoff) is None:
+            return self.pending_bound < cutoff
+        return planned and self.pending_bound < min(float(self.bound.min()), cutoff)
 
     def _price(self, rows: IntArray) -> None:
         bounds = lower_bounds(self.context, self.space.take(rows))
@@ -138,7 +138,7 @@ class Frontier:
         tightest = int(np.argmin(bounds.least_memory_bytes))
         self.least_need = min(self.least_need, (float(bounds.least_memory_bytes[tightest]), int(rows[tightest])))
         kept = rows[keep]
-        guess = self.goal.promise(bounds.guess_s[keep], self._size[kept], self._largest)
+        guess = self.goal.priority(bounds.guess_s[keep], self._size[kept], self._largest)
         self.rows = np.concatenate([self.rows, kept])
         self.bound = np.concatenate([self.bound, value[keep]])
         self.seconds = np.concatenate([self.seconds, seconds[keep]])
@@ -156,12 +156,12 @@ class Frontier:
             seen[shape] += 1
         return repeats
 
-    def next(self, cut: float, *, planned: bool = True) -> int | None:
+    def next(self, cutoff: float, *, planned: bool = True) -> int | None:
         """The most promising configuration that is neither explored nor ruled out.
 
         Until something reaches the target, every other one is the one that is likeliest to.
         """
-        open_rows = np.flatnonzero(self.bound < cut)
+        open_rows = np.flatnonzero(self.bound < cutoff)
         likeliest = self.goal.has_target and not planned and len(self.explored) % 2
         order = self.pace_s if likeliest else self.guess
         promising = open_rows[np.argsort(order[open_rows], kind="stable")][: len(self.explored) + 1]
@@ -173,9 +173,9 @@ class Frontier:
         order = alike[np.argsort(self.pace_s[alike], kind="stable")]
         return list(islice((int(index) for index in order if int(index) not in self.explored), most))
 
-    def num_ruled_out(self, cut: float) -> int:
-        """Configurations that do not fit or cannot improve on the cut, but for those that were explored."""
-        kept = self.bound < cut
+    def num_ruled_out(self, cutoff: float) -> int:
+        """Configurations that do not fit or cannot improve on the cutoff, but for those that were explored."""
+        kept = self.bound < cutoff
         kept[list(self.explored)] = True
         return len(self.space) - len(self._pending) - int(np.count_nonzero(kept))
 
@@ -183,18 +183,18 @@ class Frontier:
         """The configuration behind an index."""
         return configuration_of(self.context, self.space, int(self.rows[index]))
 
-    def sharpen(self, index: int, cut: float = float("inf")) -> Configuration:
-        """Replace a configuration's bound by the pipeline's own, which need not go much beyond the cut."""
+    def refine_bound(self, index: int, cutoff: float = float("inf")) -> Configuration:
+        """Replace a configuration's bound by the pipeline's own, which need not go much beyond the cutoff."""
         configuration = self.configuration(index)
-        if index not in self.sharpened:
-            self.sharpened.add(index)
-            self.raise_bound(index, sharper_bound_s(self.context, configuration, self.enough_s(index, cut)))
+        if index not in self.refined:
+            self.refined.add(index)
+            self.raise_bound(index, refined_bound_s(self.context, configuration, self.target_bound_s(index, cutoff)))
         return configuration
 
-    def enough_s(self, index: int, cut: float) -> float:
+    def target_bound_s(self, index: int, cutoff: float) -> float:
         """A configuration's bound need not go much beyond this."""
         size = float(self._size[self.rows[index]])
-        return min(self.goal.seconds(cut, size), UNPLANNED * self.fastest_s)
+        return min(self.goal.seconds(cutoff, size), UNPLANNED * self.fastest_s)
 
     def raise_bound(self, index: int, seconds: float) -> None:
         """Some iteration time that the configuration cannot be below."""
@@ -202,18 +202,18 @@ class Frontier:
         self.bound[index] = max(self.bound[index], value)
         self.seconds[index] = max(self.seconds[index], seconds)
 
-    def tighten(self, cut: float) -> bool:
-        """Sharpen the least bound that is not sharp yet; false when none is left below the cut."""
-        for index in self.blunt(cut, 1):
-            self.sharpen(index, cut)
+    def refine_least(self, cutoff: float) -> bool:
+        """Refine the least bound that is not refined yet; false when none is left below the cutoff."""
+        for index in self.unrefined(cutoff, 1):
+            self.refine_bound(index, cutoff)
             return True
         return False
 
-    def blunt(self, cut: float, most: int) -> list[int]:
-        """The least bounds below the cut that are not sharp yet."""
-        least = np.argsort(self.bound, kind="stable")[: len(self.sharpened) + most]
-        open_ones = (int(index) for index in least if self.bound[index] < cut)
-        return list(islice((index for index in open_ones if index not in self.sharpened), most))
+    def unrefined(self, cutoff: float, most: int) -> list[int]:
+        """The least bounds below the cutoff that are not refined yet."""
+        least = np.argsort(self.bound, kind="stable")[: len(self.refined) + most]
+        open_ones = (int(index) for index in least if self.bound[index] < cutoff)
+        return list(islice((index for index in open_ones if index not in self.refined), most))
 
     def taken(self) -> Space:
         """The priced configurations that fit, in the order of `guess`."""

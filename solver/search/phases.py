@@ -16,7 +16,7 @@ EXPLORE_SHARE = 0.25  # the most promising configurations are placed and timed
 FIRST_SHARE = 0.85  # the same, while there is no plan at all
 TIES_SHARE = 0.35  # configurations as good as the plan, the fastest of which is wanted
 COMPARE_SHARE = 0.45  # baselines, whose drafts are candidates too
-POLISH_SHARE = 0.8  # thorough schedules and priced placements of the best drafts
+IMPROVE_SHARE = 0.8  # thorough schedules and priced placements of the best drafts
 LAST_SHARE = 0.96  # exploring again, which above all raises the bound; what is left is for writing out the answer
 
 STEPS_REMEMBERED = 4  # the longest of which the next one may take

@@ -26,9 +26,9 @@ class Pricing:
     phases: Phases
     row_s: float = 0.0
 
-    def load(self, cut: float, *, planned: bool, until_s: float) -> int:
+    def load(self, cutoff: float, *, planned: bool, until_s: float) -> int:
         """Price the next portion of the frontier, if it can be done by then; how many configurations it had."""
-        return self._timed(until_s, lambda most: self.frontier.load(cut, planned=planned, most=most))
+        return self._timed(until_s, lambda most: self.frontier.load(cutoff, planned=planned, most=most))
 
     def load_for(self, considered: BoolArray, until_s: float) -> int:
         """The same with these configurations only."""

@@ -34,7 +34,7 @@ TOO_FAST = (
 
 
 @dataclass
-class Answer:
+class SearchResult:
     """The state of a search in the words of the contract."""
 
     context: Context
@@ -54,7 +54,7 @@ class Answer:
         """Of the incumbent, against everything not yet ruled out."""
         return self.best.gap(self.open_bound)
 
-    def cut(self) -> float:
+    def cutoff(self) -> float:
         """Configurations whose bound is not below this cannot improve the plan by more than the gap."""
         return self.best.value * (1.0 - self.context.request.options.relative_gap)
 
@@ -98,7 +98,7 @@ class Answer:
             status="optimal" if gap <= self.context.request.options.relative_gap else "feasible",
             speed_of_light_s=speed_of_light_s(self.context),
             num_configurations=len(self.frontier.space),
-            num_pruned=self.frontier.num_ruled_out(self.cut()),
+            num_pruned=self.frontier.num_ruled_out(self.cutoff()),
             num_explored=self.num_explored,
             proven=PROVEN[self.context.request.objective.kind],
         )
@@ -159,7 +159,7 @@ class Answer:
                 relative_gap=None if best_s is None else self.gap(),
                 num_configurations=len(self.frontier.space),
                 num_explored=self.num_explored,
-                num_pruned=self.frontier.num_ruled_out(self.cut()),
+                num_pruned=self.frontier.num_ruled_out(self.cutoff()),
                 message=message,
             )
         )

@@ -13,14 +13,14 @@ from models.request import PlanRequest
 from models.stack import StackProfile
 from solver.baselines.policies import POLICIES
 from solver.baselines.run import Effort, Tried, try_policy
-from solver.bounds.relaxation import sharper_bound_s
+from solver.bounds.relaxation import refined_bound_s
 from solver.clock import WORK_PER_DRAFT_S, Clock, charge
 from solver.context import Context
 from solver.evaluation.by_type import typed_placements
 from solver.evaluation.candidate import Candidate, space_of
 from solver.evaluation.draft import Draft, draft
+from solver.evaluation.improve import improve
 from solver.evaluation.places import Pattern, placements
-from solver.evaluation.polish import polish
 from solver.evaluation.scheduling import Schedulers
 from solver.evaluation.where import crossing_of
 from solver.objective import Goal
@@ -41,19 +41,19 @@ class TaskContext:
         """The clock of the search."""
         return self.schedulers.clock
 
-    def timed(self, candidate: Candidate, cut: float) -> Draft | None:
-        """A candidate with quick schedules, unless a bound shows that its value is not below the cut."""
-        return self.timed_within(candidate, self.cutoff_s(candidate.configuration, cut))
+    def timed(self, candidate: Candidate, cutoff: float) -> Draft | None:
+        """A candidate with quick schedules, unless a bound shows that its value is not below the cutoff."""
+        return self.timed_within(candidate, self.cutoff_s(candidate.configuration, cutoff))
 
     def timed_within(self, candidate: Candidate, cutoff_s: float) -> Draft | None:
         """A candidate with quick schedules, unless a bound shows that its iteration takes so long."""
         charge(self.clock, WORK_PER_DRAFT_S)
         return draft(self.context, candidate, self.schedulers.quick, cutoff_s=cutoff_s)
 
-    def cutoff_s(self, configuration: Configuration, cut: float) -> float:
-        """The iteration time below which a configuration's value is below the cut."""
+    def cutoff_s(self, configuration: Configuration, cutoff: float) -> float:
+        """The iteration time below which a configuration's value is below the cutoff."""
         size = self.goal.sizes(self.context, space_of(configuration))
-        return self.goal.seconds(cut, float(size[0]))
+        return self.goal.seconds(cutoff, float(size[0]))
 
     def effort(self, seconds: float) -> Effort:
         """So long from now, and never beyond the end."""
@@ -101,8 +101,8 @@ class EvaluateTask:
 
     index: int
     configuration: Configuration
-    cut: float
-    enough_s: float
+    cutoff: float
+    target_bound_s: float
     timed: frozenset[Candidate] = frozenset()
 
     @property
@@ -112,13 +112,13 @@ class EvaluateTask:
 
     def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
         """Its sharper bound, then of each way to cross buildings every draft that is better than those before."""
-        bound_s = sharper_bound_s(task_context.context, self.configuration, self.enough_s)
+        bound_s = refined_bound_s(task_context.context, self.configuration, self.target_bound_s)
         yield Bounded(self.index, bound_s)
-        if bound_s >= task_context.cutoff_s(self.configuration, self.cut):
+        if bound_s >= task_context.cutoff_s(self.configuration, self.cutoff):
             return
         best_s: dict[str, float] = {}
         for candidate in placed(task_context.context, self.configuration):
-            found = None if candidate in self.timed else task_context.timed(candidate, self.cut)
+            found = None if candidate in self.timed else task_context.timed(candidate, self.cutoff)
             crossing = crossing_of(task_context.context, candidate)
             if found is not None and found.iteration_s < best_s.get(crossing, float("inf")):
                 best_s[crossing] = found.iteration_s
@@ -127,7 +127,7 @@ class EvaluateTask:
 
 @dataclass(frozen=True)
 class RefineBoundTask:
-    """Sharpen the bounds of some configurations: their places in the frontier, and how far that matters."""
+    """Refine the bounds of some configurations: their places in the frontier, and how far that matters."""
 
     configurations: tuple[tuple[int, Configuration, float], ...]
 
@@ -138,8 +138,8 @@ class RefineBoundTask:
 
     def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
         """The bounds one by one."""
-        for index, configuration, enough_s in self.configurations:
-            yield Bounded(index, sharper_bound_s(task_context.context, configuration, enough_s))
+        for index, configuration, target_bound_s in self.configurations:
+            yield Bounded(index, refined_bound_s(task_context.context, configuration, target_bound_s))
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class BaselineTask:
     policy: int
     configurations: tuple[Configuration, ...]
     seconds: float
-    cut: float
+    cutoff: float
 
     @property
     def topic(self) -> object:
@@ -160,7 +160,7 @@ class BaselineTask:
         """What the search makes of its best draft, then the baseline."""
         effort = task_context.effort(self.seconds)
         tried = try_policy(task_context.context, POLICIES[self.policy], self.configurations, effort)
-        yield from rivals(task_context, tried, effort, cut=lambda: self.cut, stopped=effort.over)
+        yield from rivals(task_context, tried, effort, cutoff=lambda: self.cutoff, stopped=effort.over)
         yield tried
 
 
@@ -178,7 +178,7 @@ class ImproveTask:
 
     def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
         """What may be better."""
-        yield from polish(
+        yield from improve(
             task_context.context, self.found, task_context.schedulers, task_context.effort(self.seconds).deadline
         )
 
@@ -194,7 +194,7 @@ def placed(context: Context, configuration: Configuration) -> Iterator[Candidate
 
 
 def rivals(
-    task_context: TaskContext, tried: Tried, effort: Effort, *, cut: Callable[[], float], stopped: Callable[[], bool]
+    task_context: TaskContext, tried: Tried, effort: Effort, *, cutoff: Callable[[], float], stopped: Callable[[], bool]
 ) -> Iterator[Draft]:
     """A baseline's best candidate: its own schedules with all else that a plan may use, as it is, and with ours."""
     own = tried.best
@@ -206,6 +206,6 @@ def rivals(
             yield first
     yield own
     if not stopped():
-        second = task_context.timed(own.candidate, cut())
+        second = task_context.timed(own.candidate, cutoff())
         if second is not None:
             yield second

@@ -10,7 +10,7 @@ import numpy as np
 from models.outcome import Infeasible, NotFound, Planned
 from models.plan import Plan, Proof
 from models.request import Objective
-from solver.bounds.relaxation import relaxed_bound_s, sharper_bound_s
+from solver.bounds.relaxation import refined_bound_s, relaxed_bound_s
 from solver.bounds.screening import outlook
 from solver.bounds.work import lower_bounds, speed_of_light_s
 from solver.context import Context
@@ -29,7 +29,7 @@ from tests.laws.trial import Trial
 Json = dict[str, Any]
 JUDGED = 4  # of the random drafts of a request
 TRAFFIC = Goal(Objective(kind="least_cross_building_traffic", target_iteration_s=1.0), 1.0, priced=False)
-UNTIL = (1.0, 4.0)  # times a draft's own time: how far a bound is sharpened
+UNTIL = (1.0, 4.0)  # times a draft's own time: how far a bound is refined
 
 
 def the_judge_takes_every_draft_of_the_search(trial: Trial) -> Iterator[Breach]:
@@ -90,7 +90,7 @@ def no_bound_is_above_a_draft_of_its_configuration(trial: Trial) -> Iterator[Bre
         own = some[0].configuration
         known = {"outlook": ahead_s[place], "lower": bounds.iteration_s[place]}
         known["speed of light"] = speed_of_light_s(context)
-        known["sharper"] = sharper_bound_s(context, own, dice.pick(UNTIL) * min(one.draft.iteration_s for one in some))
+        known["sharper"] = refined_bound_s(context, own, dice.pick(UNTIL) * min(one.draft.iteration_s for one in some))
         if own.layer_split == "even":
             known["relaxed"] = relaxed_bound_s(context, own)
         if not bounds.fits[place]:

@@ -11,7 +11,7 @@ import pytest
 
 from models.plan import Configuration
 from models.request import PlanRequest
-from solver.bounds.relaxation import relaxed_bound_s, sharper_bound_s
+from solver.bounds.relaxation import refined_bound_s, relaxed_bound_s
 from solver.bounds.screening import outlook
 from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import EVEN, enumerate_space
@@ -176,7 +176,7 @@ def violations(name: str, number: int, seed: int) -> tuple[int, list[str]]:
         configuration = configuration_of(context, space, row)
         relaxed_s = relaxed_bound_s(context, configuration)
         times = times_s(context, configuration, random)
-        sharper_s = sharper_bound_s(context, configuration, 4.0 * min(times, default=0.0))
+        sharper_s = refined_bound_s(context, configuration, 4.0 * min(times, default=0.0))
         for time_s in times:
             num_timed += 1
             known = {

@@ -15,7 +15,7 @@ import pytest
 from models.plan import Configuration
 from models.request import Objective
 from solver.bounds.least_traffic import least_crossing_bytes
-from solver.bounds.relaxation import relaxed_bound_s, sharper_bound_s
+from solver.bounds.relaxation import refined_bound_s, relaxed_bound_s
 from solver.bounds.screening import outlook
 from solver.bounds.stage_partition import line_bound_s
 from solver.bounds.work import lower_bounds
@@ -134,8 +134,8 @@ def try_request(seed: int, most: int, tally: Tally) -> None:
 
 
 def late_bounds_s(context: Context, configuration: Configuration, quickest_s: float) -> dict[str, float]:
-    """What the search sharpens the bound of a configuration to."""
-    found = {"sharper": sharper_bound_s(context, configuration, 4.0 * quickest_s)}
+    """What the search refines the bound of a configuration to."""
+    found = {"sharper": refined_bound_s(context, configuration, 4.0 * quickest_s)}
     if configuration.layer_split == "by_gpu_type":
         return found | {"line": line_bound_s(context, configuration, 0.0, 1.5 * quickest_s)}
     return found | {"relaxed": relaxed_bound_s(context, configuration)}

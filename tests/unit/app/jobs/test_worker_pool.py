@@ -162,7 +162,7 @@ def test_nobody_outlives_a_parent_that_is_killed() -> None:
 
 SCRIPT = """
 import pickle
-from app.jobs.worker_pool import pool
+from app.jobs.worker_pool import worker_pool
 from tests.unit.app.jobs.chores import WorkerInit, Chore, submit_all
 print("started", flush=True)
 with worker_pool(2) as pool:

@@ -11,7 +11,7 @@ from models.outcome import Infeasible, Planned
 from models.request import PlanRequest
 from solver.bounds.least_traffic import least_crossing_bytes
 from solver.bounds.network_cut import heaviest_stage_s
-from solver.bounds.relaxation import sharper_bound_s
+from solver.bounds.relaxation import refined_bound_s
 from solver.bounds.screening import outlook
 from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import BY_GPU_TYPE, Space, enumerate_space
@@ -129,7 +129,7 @@ def test_layers_that_keep_nothing_fit_on_slower_ranks() -> None:
     context = context_of(two_types(allowed=allowed, workload={"layer_profiles": profiles}))
     one = enumerate_space(context.request).take(np.array([0]))
     quickest_s = min(found.iteration_s for found in drafts(context, one))
-    assert sharper_bound_s(context, configuration_of(context, one, 0), 4.0 * quickest_s) <= quickest_s * SLACK
+    assert refined_bound_s(context, configuration_of(context, one, 0), 4.0 * quickest_s) <= quickest_s * SLACK
 
 
 def test_exchanges_may_start_as_early_as_the_heaviest_stage_lets_them() -> None:

@@ -75,9 +75,9 @@ def test_nothing_is_tried_twice() -> None:
     planned(pool)
     places = [one.index for one in pool.given if isinstance(one, EvaluateTask)]
     assert len(places) == len(set(places))
-    sharpened = [each[0] for one in pool.given if isinstance(one, RefineBoundTask) for each in one.configurations]
-    assert len(sharpened) == len(set(sharpened))
-    assert not set(sharpened) & set(places)
+    refined = [each[0] for one in pool.given if isinstance(one, RefineBoundTask) for each in one.configurations]
+    assert len(refined) == len(set(refined))
+    assert not set(refined) & set(places)
 
 
 def test_what_is_lost_once_has_its_turn_again(alone: Planned) -> None:

@@ -17,7 +17,7 @@ from solver.evaluation.scheduling import Schedulers
 from solver.placement.problem import Prices
 
 
-def polish(context: Context, found: Draft, schedulers: Schedulers, until_s: float) -> Iterator[Draft]:
+def improve(context: Context, found: Draft, schedulers: Schedulers, until_s: float) -> Iterator[Draft]:
     """Drafts that may be better: priced placement first, then thorough schedules of the better of both.
 
     `until_s` on the schedulers' clock is when they should end; the schedules share what the placement has left of it.
