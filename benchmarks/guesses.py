@@ -1,10 +1,11 @@
-"""How well the guesses order configurations: guess against draft on a spread of requests.
+"""How well the guesses order configurations: guess against evaluation on a spread of requests.
 
-`python -m benchmarks.guesses [--case NAME]... [--sample N] [--keep FILE]` drafts a sample of every case's
+`python -m benchmarks.guesses [--case NAME]... [--sample N] [--keep FILE]` evaluates a sample of every case's
 configurations, the most promising ones and others drawn from those that may come near, and prints per case the rank
-correlation of guess and draft (Spearman), of the guess ahead of pricing and of the priced one, the spread of draft over
-guess, and the regret of trying the first k by guess: how much slower the best of them is than the best of all that were
-drafted. `--keep` remembers drafts in a file, so that another guess is measured on them in a moment.
+correlation of guess and evaluation (Spearman), of the guess ahead of pricing and of the priced one, the spread of
+evaluation over guess, and the regret of trying the first k by guess: how much slower the best of them is than the best
+of all that were evaluated. `--keep` remembers evaluations in a file, so that another guess is measured on them in a
+moment.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from solver.configurations.framework import within_framework
 from solver.context import Context, stack_for
 from solver.cost.columns import FloatArray
 from solver.evaluation.by_type import typed_placements
-from solver.evaluation.draft import draft
+from solver.evaluation.evaluate import evaluate
 from solver.evaluation.places import placements
 from solver.evaluation.scheduling import Schedulers
 from solver.objective import Goal
@@ -41,9 +42,9 @@ FIRST = (1, 3, 10)
 NUM_PORTIONS = 4  # what a search prices first
 NEAR = 2.5  # configurations with a bound of more than this times the least are not drawn
 NUM_POINTS, NUM_DRAWN = 24, 12  # of the grid of `benchmarks.headline`
-TOO_LARGE = "64-buildings-1048576"  # one draft takes longer than the other cases together
+TOO_LARGE = "64-buildings-1048576"  # one evaluation takes longer than the other cases together
 
-Drafts = dict[str, float | None]
+Evaluations = dict[str, float | None]
 
 
 def requests() -> dict[str, PlanRequest]:
@@ -57,30 +58,30 @@ def requests() -> dict[str, PlanRequest]:
 
 @dataclass(frozen=True)
 class Row:
-    """Guesses and drafts of the sample of one case."""
+    """Guesses and evaluations of the sample of one case."""
 
     name: str
     ahead_s: FloatArray
     guess_s: FloatArray
-    draft_s: FloatArray
+    evaluation_s: FloatArray
 
     def regret(self, number: int) -> float:
         """How much slower the best of the first ones is."""
         first = np.argsort(self.guess_s, kind="stable")[:number]
-        return float(self.draft_s[first].min() / self.draft_s.min()) - 1.0
+        return float(self.evaluation_s[first].min() / self.evaluation_s.min()) - 1.0
 
     def __str__(self) -> str:
-        ratio = np.percentile(self.draft_s / self.guess_s, [10, 50, 90])
+        ratio = np.percentile(self.evaluation_s / self.guess_s, [10, 50, 90])
         regrets = " ".join(f"{100 * self.regret(number):6.1f}" for number in FIRST)
         return (
-            f"{self.name[:58]:58s} {len(self.draft_s):4d}  {spearman(self.ahead_s, self.draft_s):5.2f} "
-            f"{spearman(self.guess_s, self.draft_s):5.2f}  {' '.join(f'{one:5.2f}' for one in ratio)}  {regrets}  "
-            f"{self.draft_s.min():8.3f}"
+            f"{self.name[:58]:58s} {len(self.evaluation_s):4d}  {spearman(self.ahead_s, self.evaluation_s):5.2f} "
+            f"{spearman(self.guess_s, self.evaluation_s):5.2f}  {' '.join(f'{one:5.2f}' for one in ratio)}  {regrets}  "
+            f"{self.evaluation_s.min():8.3f}"
         )
 
 
 HEADER = (
-    f"{'case':58s} {'n':>4s}  {'ahead':>5s} {'rank':>5s}  {'draft/guess 10,50,90 %':>17s}  "
+    f"{'case':58s} {'n':>4s}  {'ahead':>5s} {'rank':>5s}  {'timed/guess 10,50,90 %':>17s}  "
     f"{'regret % of ' + ', '.join(map(str, FIRST)):>20s}  {'best s':>8s}"
 )
 
@@ -108,16 +109,16 @@ def sampled(frontier: Frontier, number: int) -> list[int]:
     return [*taken, *random.choice(others, size=min(number - len(taken), len(others)), replace=False).tolist()]
 
 
-def drafted_s(context: Context, configuration: Configuration, schedulers: Schedulers) -> float | None:
+def evaluated_s(context: Context, configuration: Configuration, schedulers: Schedulers) -> float | None:
     """The least time over its placements; None where none is found."""
     by_type = configuration.layer_split == "by_gpu_type"
     found = typed_placements(context, configuration) if by_type else placements(context, configuration, PATTERNS)
-    drafts = [draft(context, candidate, schedulers.quick) for candidate in found]
-    return min((one.iteration_s for one in drafts if one is not None), default=None)
+    evaluations = [evaluate(context, candidate, schedulers.quick) for candidate in found]
+    return min((one.iteration_s for one in evaluations if one is not None), default=None)
 
 
-def measured(name: str, request: PlanRequest, number: int, known: Drafts) -> Row | None:
-    """The sample of one case with its drafts, those known already among them."""
+def measured(name: str, request: PlanRequest, number: int, known: Evaluations) -> Row | None:
+    """The sample of one case with its evaluations, those known already among them."""
     request = within_framework(request)
     context = Context(request, stack_for(request))
     frontier = Frontier(context, enumerate_space(request), Goal.of(context))
@@ -129,7 +130,7 @@ def measured(name: str, request: PlanRequest, number: int, known: Drafts) -> Row
     schedulers = Schedulers(context, time.monotonic, lambda: False)
     for key, index in keys.items():
         if key not in known:
-            known[key] = drafted_s(context, frontier.configuration(index), schedulers)
+            known[key] = evaluated_s(context, frontier.configuration(index), schedulers)
     timed = {index: time_s for key, index in keys.items() if (time_s := known[key]) is not None}
     chosen = np.array(list(timed), dtype=np.int64)
     ahead_s = outlook(context, frontier.space.take(frontier.rows[chosen])).guess_s
@@ -140,7 +141,7 @@ def _key(name: str, configuration: Configuration) -> str:
     return f"{name} {configuration.model_dump_json()}"
 
 
-def rows(names: list[str] | None, number: int, known: Drafts) -> Iterator[Row]:
+def rows(names: list[str] | None, number: int, known: Evaluations) -> Iterator[Row]:
     """All cases, or those named."""
     for name, request in requests().items():
         if not names or any(one in name for one in names):
@@ -153,10 +154,10 @@ def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--case", action="append", help="only cases with this in their name")
-    parser.add_argument("--sample", type=int, default=48, help="configurations drafted per case")
-    parser.add_argument("--keep", type=Path, help="JSON file of drafts already timed")
+    parser.add_argument("--sample", type=int, default=48, help="configurations evaluated per case")
+    parser.add_argument("--keep", type=Path, help="JSON file of evaluations already timed")
     arguments = parser.parse_args()
-    known: Drafts = json.loads(arguments.keep.read_text()) if arguments.keep and arguments.keep.exists() else {}
+    known: Evaluations = json.loads(arguments.keep.read_text()) if arguments.keep and arguments.keep.exists() else {}
     sys.stdout.write(HEADER + "\n")
     for row in rows(arguments.case, arguments.sample, known):
         sys.stdout.write(f"{row}\n")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 Clock = Callable[[], float]
-WORK_PER_DRAFT_S = 0.2  # to place and time one candidate, about what it takes on a core of 2020
+WORK_PER_EVALUATION_S = 0.2  # to place and time one candidate, about what it takes on a core of 2020
 WORK_PER_OPERATION_S = 6e-6  # to order and to replay one operation, twice what it takes on a core of 2020
 WORK_PER_ROW_S = 4e-6  # to enumerate one configuration and to look it over
 WORK_PER_PLAN_S = 0.8  # to write out and judge one plan, beside its operations

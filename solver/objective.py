@@ -1,6 +1,6 @@
 """What is to be least, as one number per candidate: seconds, cost, or GPUs or bytes between buildings within a target.
 
-Owns the translation between iteration time and that number, for whole columns of bounds and for one draft, and the
+Owns the translation between iteration time and that number, for whole columns of bounds and for one evaluation, and the
 `size` of a configuration: what of it counts beside time. Without prices the cost is counted in GPU-seconds.
 """
 

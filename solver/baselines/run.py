@@ -1,6 +1,6 @@
 """Baselines timed: the most promising configurations that each policy considers, placed and scheduled its way.
 
-Owns how many configurations each gets. The drafts are ordinary candidates, so a search may take them as its own.
+Owns how many configurations each gets. The evaluations are ordinary candidates, so a search may take them as its own.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from models.framework import FrameworkProfile
 from models.plan import Baseline, Configuration
 from models.request import PlanRequest
 from solver.baselines.policies import POLICIES, Policy
-from solver.clock import WORK_PER_DRAFT_S, WORK_PER_OPERATION_S, Clock, charge
+from solver.clock import WORK_PER_EVALUATION_S, WORK_PER_OPERATION_S, Clock, charge
 from solver.configurations.enumerate import Space
 from solver.context import Context
 from solver.cost.columns import FloatArray
 from solver.cost.data_parallel import crossing_bytes
 from solver.evaluation.by_type import typed_placements
 from solver.evaluation.candidate import Candidate, configuration_of
-from solver.evaluation.draft import Draft, draft
+from solver.evaluation.evaluate import Evaluation, evaluate
 from solver.evaluation.places import Pattern, pure_placements
 from solver.evaluation.where import placement_of
 
 NUM_TRIED, NUM_SHAPES, MOST_ROWS = 24, 200, 20_000
-PATIENCE = 15  # candidates without a draft, after which a policy that has had its share gives up
+PATIENCE = 15  # candidates without an evaluation, after which a policy that has had its share gives up
 FUSED = FrameworkProfile(name="fused", fused_backward=True)
 
 
 @dataclass(frozen=True)
 class Tried:
-    """The best draft of a policy, or why it has none. `as_it_is` says that it was timed with all that we may use."""
+    """A policy's best evaluation, or why it has none. `as_it_is` says that all was used that we may use."""
 
     policy: Policy
-    best: Draft | None
+    best: Evaluation | None
     reason: str
     as_it_is: bool = False
 
@@ -111,7 +111,7 @@ def without_balancing(request: PlanRequest) -> PlanRequest:
 def try_policy(context: Context, policy: Policy, configurations: Iterable[Configuration], effort: Effort) -> Tried:
     """The policy on one configuration after the other, until it has its share or enough of them."""
     own = restricted(context, policy)
-    drafts: list[Draft] = []
+    evaluations: list[Evaluation] = []
     num_candidates, longest_s = 0, 0.0
     scheduler = policy.scheduler(context, effort.over)
     for configuration in configurations:
@@ -120,19 +120,19 @@ def try_policy(context: Context, policy: Policy, configurations: Iterable[Config
             if effort.over(longest_s):
                 break
             operations = 3 * configuration.degrees.num_stages * configuration.num_microbatches
-            charge(effort.clock, WORK_PER_DRAFT_S + len(policy.generators) * operations * WORK_PER_OPERATION_S)
+            charge(effort.clock, WORK_PER_EVALUATION_S + len(policy.generators) * operations * WORK_PER_OPERATION_S)
             num_candidates += 1
-            found = draft(own, candidate, scheduler)
+            found = evaluate(own, candidate, scheduler)
             longest_s = max(longest_s, effort.clock() - began_s)
             if found is not None:
-                drafts.append(found)
-        enough = drafts or num_candidates >= PATIENCE
-        if len(drafts) >= NUM_TRIED or effort.over(longest_s) or (enough and effort.clock() >= effort.deadline):
+                evaluations.append(found)
+        enough = evaluations or num_candidates >= PATIENCE
+        if len(evaluations) >= NUM_TRIED or effort.over(longest_s) or (enough and effort.clock() >= effort.deadline):
             break
-    if not drafts:
+    if not evaluations:
         return Tried(policy, None, "its placement or its schedules fit none of the configurations tried")
     as_it_is = not policy.plain_ecmp and not policy.fused_backward
-    return Tried(policy, min(drafts, key=lambda one: one.iteration_s), "", as_it_is)
+    return Tried(policy, min(evaluations, key=lambda one: one.iteration_s), "", as_it_is)
 
 
 def _placed(context: Context, configuration: Configuration, pattern: Pattern) -> Iterator[Candidate]:

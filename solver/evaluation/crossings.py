@@ -9,7 +9,7 @@ from models.plan import Configuration
 from solver.context import Context
 from solver.cost.columns import columns_of
 from solver.cost.data_parallel import crossing_bytes
-from solver.evaluation.draft import Draft
+from solver.evaluation.evaluate import Evaluation
 from solver.placement.problem import Prices, Tier
 
 NOMINAL_CROSSING_S, NOMINAL_SPAN_S = 1.0, 0.1  # any crossing is worth avoiding, one of replicas less than one of ranks
@@ -23,7 +23,7 @@ def nominal_prices(context: Context, configuration: Configuration) -> Prices:
     return Prices(tiers, (NOMINAL_SPAN_S,) * configuration.degrees.pp, (0.0,) * context.num_buildings, 0.0)
 
 
-def prices_of(context: Context, found: Draft) -> Prices:
+def prices_of(context: Context, found: Evaluation) -> Prices:
     """2 delays per crossing and pass, slots of the messages on what leaves a building, exchanges over the worst cut."""
     configuration, cut = found.candidate.configuration, context.cut
     degrees, passes = configuration.degrees, configuration.degrees.vpp
@@ -44,8 +44,8 @@ def prices_of(context: Context, found: Draft) -> Prices:
     )
 
 
-def _span_s(context: Context, found: Draft, rank: int) -> float:
-    """Exchange of a rank's stages between two buildings, at the pace of the draft's own exchanges."""
+def _span_s(context: Context, found: Evaluation, rank: int) -> float:
+    """Exchange of a rank's stages between two buildings, at the pace of the evaluation's own exchanges."""
     configuration = found.candidate.configuration
     stages, columns = next(iter(found.stages.values())), columns_of(configuration)
     own = configuration.stages_of_rank(rank)
@@ -56,8 +56,8 @@ def _span_s(context: Context, found: Draft, rank: int) -> float:
     return float(size[0]) * _seconds_per_byte(context, found)
 
 
-def _seconds_per_byte(context: Context, found: Draft) -> float:
-    """The worst cut's, or what transports and rings make of it in the draft: its best exchange between places."""
+def _seconds_per_byte(context: Context, found: Evaluation) -> float:
+    """The worst cut's, or what transports and rings make of it in the evaluation: its best exchange between places."""
     wires = [cost.wire for cost in found.costs if cost.wire is not None and cost.wire.sent_bytes > 0]
     best = min((wire.shared_s / wire.sent_bytes for wire in wires), default=0.0)
     return max(best, 1.0 / context.cut.bytes_per_s)

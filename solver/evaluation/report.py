@@ -1,4 +1,4 @@
-"""A timed draft written out as a plan: memory and time by cause, headline figures, assumptions.
+"""A timed candidate written out as a plan: memory and time by cause, headline figures, assumptions.
 
 Owns the attribution of seconds and bytes to causes. Never times anything anew, except the schedule without its hops.
 """
@@ -13,7 +13,7 @@ from models.verdict import Verdict
 from solver.context import Context
 from solver.cost.compute import matrix_peak
 from solver.cost.flops import model_flops_per_iteration
-from solver.evaluation.draft import Draft
+from solver.evaluation.evaluate import Evaluation
 from solver.evaluation.scheduling import Timing
 from solver.evaluation.ways import TimedWay
 from solver.evaluation.where import placement_of
@@ -32,15 +32,15 @@ SECONDS_PER_HOUR = 3600.0
 UNJUDGED = Verdict(accepted=False, rules_checked=())
 
 
-def plan_of(context: Context, draft: Draft, proof: Proof) -> Plan:
-    """The plan of a draft, not yet judged."""
-    placement = placement_of(context, draft.candidate)
-    written = {timing: timing.written() for timing in dict.fromkeys(draft.timings)}
-    time = time_of(draft)
-    prices = link_prices(context, draft.traffic, hidden_s=draft.pipeline_s - time.pipeline_s)
-    loads = link_loads(context, draft.traffic, iteration_s=draft.iteration_s, prices=prices)
+def plan_of(context: Context, evaluation: Evaluation, proof: Proof) -> Plan:
+    """The plan of an evaluation, not yet judged."""
+    placement = placement_of(context, evaluation.candidate)
+    written = {timing: timing.written() for timing in dict.fromkeys(evaluation.timings)}
+    time = time_of(evaluation)
+    prices = link_prices(context, evaluation.traffic, hidden_s=evaluation.pipeline_s - time.pipeline_s)
+    loads = link_loads(context, evaluation.traffic, iteration_s=evaluation.iteration_s, prices=prices)
     unconfirmed = Plan(
-        configuration=draft.candidate.configuration,
+        configuration=evaluation.candidate.configuration,
         placement=placement,
         timelines=tuple(
             RouteTimeline(
@@ -50,30 +50,30 @@ def plan_of(context: Context, draft: Draft, proof: Proof) -> Plan:
                 stagger_s=one.way.stagger_s,
                 other_sharing=_other_sharing(one),
             )
-            for route, one in zip(placement.routes, draft.timed, strict=True)
+            for route, one in zip(placement.routes, evaluation.timed, strict=True)
         ),
-        exchanges=draft.exchanges,
+        exchanges=evaluation.exchanges,
         transport=transport_choices(
             context,
-            draft.candidate.configuration,
-            draft.candidate.routes,
-            draft.stages,
-            across=choices_between_places(draft.traffic),
+            evaluation.candidate.configuration,
+            evaluation.candidate.routes,
+            evaluation.stages,
+            across=choices_between_places(evaluation.traffic),
         ),
-        message_splits=draft.paths.stated(_message_ways(context, draft)),
-        message_transports=message_transports(context, placement.routes, _hops_of_both_ways(draft)),
-        exchange_rings=exchange_rings(context.topology, draft.costs),
+        message_splits=evaluation.paths.stated(_message_ways(context, evaluation)),
+        message_transports=message_transports(context, placement.routes, _hops_of_both_ways(evaluation)),
+        exchange_rings=exchange_rings(context.topology, evaluation.costs),
         transport_policy=POLICY,
         link_loads=loads,
-        memory=memory_of(context, draft),
+        memory=memory_of(context, evaluation),
         time=time,
         metrics=metrics_of(
-            context, draft, cross_bytes=cross_building_bytes(context, loads), egress=egress_usd(context, loads)
+            context, evaluation, cross_bytes=cross_building_bytes(context, loads), egress=egress_usd(context, loads)
         ),
         proof=proof,
         assumptions=assumptions_of(
             context.stack,
-            draft.candidate.configuration.layer_split,
+            evaluation.candidate.configuration.layer_split,
             measured=bool(context.request.workload.layer_profiles),
         ),
         warnings=shortage_warnings(context, loads),
@@ -83,16 +83,16 @@ def plan_of(context: Context, draft: Draft, proof: Proof) -> Plan:
     return _replayed(context, unconfirmed)
 
 
-def _message_ways(context: Context, draft: Draft) -> set[tuple[str, str]]:
+def _message_ways(context: Context, evaluation: Evaluation) -> set[tuple[str, str]]:
     """Ways from place to place that stage messages take."""
-    candidate = draft.candidate
+    candidate = evaluation.candidate
     return set(queues_by_way(context, candidate.configuration, candidate.routes))
 
 
-def _hops_of_both_ways(draft: Draft) -> list[tuple[HopDelay, ...]]:
+def _hops_of_both_ways(evaluation: Evaluation) -> list[tuple[HopDelay, ...]]:
     """Of every route, those of the way of sharing links that was taken, and of the other one."""
-    others = (() if one.other is None else one.other.way.delays for one in draft.timed)
-    return [(*own, *other) for own, other in zip(draft.hops, others, strict=True)]
+    others = (() if one.other is None else one.other.way.delays for one in evaluation.timed)
+    return [(*own, *other) for own, other in zip(evaluation.hops, others, strict=True)]
 
 
 def _other_sharing(timed: TimedWay) -> OtherSharing | None:
@@ -109,25 +109,25 @@ def _replayed(context: Context, plan: Plan) -> Plan:
     return plan.model_copy(update={"metrics": plan.metrics.model_copy(update={"shared_replay_s": shared_s})})
 
 
-def memory_of(context: Context, draft: Draft) -> tuple[MemoryUse, ...]:
+def memory_of(context: Context, evaluation: Evaluation) -> tuple[MemoryUse, ...]:
     """Per pipeline rank the route whose GPUs are closest to their limit."""
     rows = []
-    for rank in range(draft.candidate.configuration.degrees.pp):
-        uses = [_memory_use(context, draft, route, rank) for route in range(len(draft.candidate.routes))]
+    for rank in range(evaluation.candidate.configuration.degrees.pp):
+        uses = [_memory_use(context, evaluation, route, rank) for route in range(len(evaluation.candidate.routes))]
         rows.append(max(uses, key=lambda use: use.total_bytes - use.limit_bytes))
     return tuple(rows)
 
 
-def _memory_use(context: Context, draft: Draft, route: int, rank: int) -> MemoryUse:
-    pool = draft.candidate.routes[route].pools[rank]
-    static = draft.stages[pool].static
+def _memory_use(context: Context, evaluation: Evaluation, route: int, rank: int) -> MemoryUse:
+    pool = evaluation.candidate.routes[route].pools[rank]
+    static = evaluation.stages[pool].static
     return MemoryUse(
         pipeline_rank=rank,
         route=f"r{route}",
         weights_bytes=float(static.weights_bytes[rank]),
         gradients_bytes=float(static.gradients_bytes[rank]),
         optimizer_bytes=float(static.optimizer_bytes[rank]),
-        activations_bytes=float(draft.timings[route].replay.peak_memory_bytes[rank]),
+        activations_bytes=float(evaluation.timings[route].replay.peak_memory_bytes[rank]),
         buffers_bytes=float(static.buffers_bytes[rank]),
         framework_bytes=float(static.framework_bytes[rank]),
         limit_bytes=context.memory_limit_bytes(context.pools[pool].gpu),
@@ -149,15 +149,15 @@ class _Work:
         return self.compute_s + self.tensor_s + self.context_s + self.expert_s + self.data_s
 
 
-def time_of(draft: Draft) -> TimeBreakdown:
+def time_of(evaluation: Evaluation) -> TimeBreakdown:
     """Causes as the busiest rank of the slowest route sees them; its idle time is split by a replay without hops."""
-    configuration = draft.candidate.configuration
-    route = max(range(len(draft.timings)), key=lambda one: draft.timed[one].end_s)
-    works = [_work(draft, route, rank) for rank in range(configuration.degrees.pp)]
+    configuration = evaluation.candidate.configuration
+    route = max(range(len(evaluation.timings)), key=lambda one: evaluation.timed[one].end_s)
+    works = [_work(evaluation, route, rank) for rank in range(configuration.degrees.pp)]
     busiest = max(works, key=lambda work: work.total_s)
-    pipeline_end_s = draft.pipeline_s
+    pipeline_end_s = evaluation.pipeline_s
     idle_s = max(pipeline_end_s - busiest.total_s, 0.0)
-    hopless_s = _end_without_hops_s(draft.timings[route])
+    hopless_s = _end_without_hops_s(evaluation.timings[route])
     waiting_s = min(max(pipeline_end_s - hopless_s, 0.0), idle_s)
     return TimeBreakdown(
         compute_s=busiest.compute_s,
@@ -166,15 +166,15 @@ def time_of(draft: Draft) -> TimeBreakdown:
         expert_parallel_s=busiest.expert_s,
         bubble_s=idle_s - waiting_s,
         pipeline_s=waiting_s,
-        data_parallel_s=busiest.data_s + max(max(0.0, one.end_s - pipeline_end_s) for one in draft.exchanges),
-        optimizer_s=draft.optimizer_s,
-        total_s=draft.iteration_s,
+        data_parallel_s=busiest.data_s + max(max(0.0, one.end_s - pipeline_end_s) for one in evaluation.exchanges),
+        optimizer_s=evaluation.optimizer_s,
+        total_s=evaluation.iteration_s,
     )
 
 
-def _work(draft: Draft, route: int, rank: int) -> _Work:
-    configuration = draft.candidate.configuration
-    cost = draft.stages[draft.candidate.routes[route].pools[rank]].cost
+def _work(evaluation: Evaluation, route: int, rank: int) -> _Work:
+    configuration = evaluation.candidate.configuration
+    cost = evaluation.stages[evaluation.candidate.routes[route].pools[rank]].cost
     own = configuration.stages_of_rank(rank)
     m = configuration.num_microbatches
     tensor, ring, expert = (
@@ -195,52 +195,54 @@ def _end_without_hops_s(timing: Timing) -> float:
     return float(replay(free, PipelineOrder(timing.order.rank_ops, ())).end.max())
 
 
-def metrics_of(context: Context, draft: Draft, *, cross_bytes: float, egress: float) -> Metrics:
+def metrics_of(context: Context, evaluation: Evaluation, *, cross_bytes: float, egress: float) -> Metrics:
     """Throughput, utilisation and cost of the plan."""
-    degrees = draft.candidate.configuration.degrees
+    degrees = evaluation.candidate.configuration.degrees
     tokens = context.request.workload.tokens_per_iteration
     gpus: dict[int, int] = {}
-    for route in draft.candidate.routes:
+    for route in evaluation.candidate.routes:
         for pool in route.pools:
             gpus[pool] = gpus.get(pool, 0) + route.num_replicas * degrees.gpus_per_stage_group
     peak = sum(
         count * matrix_peak(context.pools[pool].gpu, context.stack, context.job.precision)[0]
         for pool, count in gpus.items()
     )
-    rate = tokens / draft.iteration_s
+    rate = tokens / evaluation.iteration_s
     flops = model_flops_per_iteration(context.request.workload)
     return Metrics(
-        iteration_s=draft.iteration_s,
+        iteration_s=evaluation.iteration_s,
         tokens_per_s=rate,
         tokens_per_s_per_gpu=rate / degrees.num_gpus,
-        model_flops_utilisation=flops / peak / draft.iteration_s,
+        model_flops_utilisation=flops / peak / evaluation.iteration_s,
         num_gpus=degrees.num_gpus,
-        usd_per_million_tokens=_usd_per_million_tokens(context, gpus, draft.iteration_s, egress),
+        usd_per_million_tokens=_usd_per_million_tokens(context, gpus, evaluation.iteration_s, egress),
         cross_building_bytes=cross_bytes,
     )
 
 
-def exceeds_traffic_limit(context: Context, draft: Draft) -> bool:
+def exceeds_traffic_limit(context: Context, evaluation: Evaluation) -> bool:
     """More bytes between buildings than the request allows."""
     limit = context.request.constraints.max_cross_building_bytes_per_iteration
-    return limit is not None and draft_cross_building_bytes(context, draft) > limit
+    return limit is not None and evaluation_cross_building_bytes(context, evaluation) > limit
 
 
-def draft_cross_building_bytes(context: Context, draft: Draft) -> float:
+def evaluation_cross_building_bytes(context: Context, evaluation: Evaluation) -> float:
     """Bytes between buildings per iteration."""
-    return cross_building_bytes(context, link_loads(context, draft.traffic, iteration_s=draft.iteration_s, prices={}))
+    return cross_building_bytes(
+        context, link_loads(context, evaluation.traffic, iteration_s=evaluation.iteration_s, prices={})
+    )
 
 
-def extra_usd(context: Context, draft: Draft, usd_per_gpu_s: float) -> float:
+def extra_usd(context: Context, evaluation: Evaluation, usd_per_gpu_s: float) -> float:
     """What a plan costs per iteration beyond its GPUs at the least price: dearer GPUs, and egress over priced links."""
-    egress = egress_usd(context, link_loads(context, draft.traffic, iteration_s=draft.iteration_s, prices={}))
+    egress = egress_usd(context, link_loads(context, evaluation.traffic, iteration_s=evaluation.iteration_s, prices={}))
     dearer = 0.0
-    for route in draft.candidate.routes:
+    for route in evaluation.candidate.routes:
         for pool in route.pools:
             price = context.pools[pool].gpu.usd_per_gpu_hour
             if price is not None:
-                count = route.num_replicas * draft.candidate.configuration.degrees.gpus_per_stage_group
-                dearer += count * (price / SECONDS_PER_HOUR - usd_per_gpu_s) * draft.iteration_s
+                count = route.num_replicas * evaluation.candidate.configuration.degrees.gpus_per_stage_group
+                dearer += count * (price / SECONDS_PER_HOUR - usd_per_gpu_s) * evaluation.iteration_s
     return egress + dearer
 
 

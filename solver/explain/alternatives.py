@@ -1,6 +1,6 @@
-"""What came second: the best draft of every kind, those that really differ, and where they lose their time.
+"""What came second: the best evaluation of every kind, those that really differ, and where they lose their time.
 
-Owns what makes two plans different. Never times anything, but for the split of a draft's time by cause.
+Owns what makes two plans different. Never times anything, but for the split of an evaluation's time by cause.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from models.plan import Alternative, Configuration, Plan, TimeBreakdown
 from solver.context import Context
 from solver.evaluation.candidate import pipeline_shape
-from solver.evaluation.draft import Draft
+from solver.evaluation.evaluate import Evaluation
 from solver.evaluation.report import time_of
 from solver.evaluation.where import crossing_of, placement_of
 
@@ -32,12 +32,12 @@ Shape = tuple[object, ...]
 
 @dataclass
 class Kinds:
-    """The best draft of every kind with its value; only so many are kept, the worst go first."""
+    """The best evaluation of every kind with its value; only so many are kept, the worst go first."""
 
-    _best: dict[Shape, tuple[float, Draft]] = field(default_factory=dict)
+    _best: dict[Shape, tuple[float, Evaluation]] = field(default_factory=dict)
 
-    def add(self, context: Context, found: Draft, value: float) -> None:
-        """Remember a draft if it is the best of its kind."""
+    def add(self, context: Context, found: Evaluation, value: float) -> None:
+        """Remember an evaluation if it is the best of its kind."""
         configuration = found.candidate.configuration
         kind = (*pipeline_shape(configuration), configuration.sharding, crossing_of(context, found.candidate))
         if kind not in self._best or _rank((value, found)) < _rank(self._best[kind]):
@@ -45,36 +45,36 @@ class Kinds:
         if len(self._best) > MAX_KEPT:
             del self._best[max(self._best, key=lambda one: _rank(self._best[one]))]
 
-    def drop(self, found: Draft) -> None:
-        """Forget a draft that the judge rejected."""
+    def drop(self, found: Evaluation) -> None:
+        """Forget an evaluation that the judge rejected."""
         self._best = {kind: pair for kind, pair in self._best.items() if pair[1] is not found}
 
-    def ranked(self) -> list[tuple[float, Draft]]:
+    def ranked(self) -> list[tuple[float, Evaluation]]:
         """All kinds, best first."""
         return sorted(self._best.values(), key=_rank)
 
-    def per_shape(self) -> list[tuple[float, Draft]]:
+    def per_shape(self) -> list[tuple[float, Evaluation]]:
         """The best of every pipeline shape, best first."""
-        shapes: dict[Shape, tuple[float, Draft]] = {}
+        shapes: dict[Shape, tuple[float, Evaluation]] = {}
         for value, found in self.ranked():
             shapes.setdefault(pipeline_shape(found.candidate.configuration), (value, found))
         return list(shapes.values())
 
-    def crossing(self, found: Draft) -> str:
-        """Which dimension of a remembered draft crosses buildings."""
+    def crossing(self, found: Evaluation) -> str:
+        """Which dimension of a remembered evaluation crosses buildings."""
         return next(str(kind[-1]) for kind, pair in self._best.items() if pair[1] is found)
 
 
-def _rank(pair: tuple[float, Draft]) -> tuple[float, float]:
+def _rank(pair: tuple[float, Evaluation]) -> tuple[float, float]:
     """By value; the faster first of those that are equally good."""
     value, found = pair
     return value, found.iteration_s
 
 
-def alternatives(context: Context, kinds: Kinds, plan: Plan, best: Draft, value: float) -> tuple[Alternative, ...]:
-    """Up to five drafts that differ from the plan and from each other in what crosses, how the pipeline folds, how the
-    state is sharded, how layers are shared out, or in two degrees; best first. A draft that is better than the plan was
-    not judged, for lack of time: it is no plan and is left out.
+def alternatives(context: Context, kinds: Kinds, plan: Plan, best: Evaluation, value: float) -> tuple[Alternative, ...]:
+    """Up to five evaluations that differ from the plan and from each other in what crosses, how the pipeline folds, how
+    the state is sharded, how layers are shared out, or in two degrees; best first. An evaluation that is better than
+    the plan was not judged, for lack of time: it is no plan and is left out.
     """
     taken = [_traits(best.candidate.configuration, plan.placement.crossing)]
     chosen = []
@@ -106,7 +106,7 @@ def _differ(one: tuple[Shape, Shape], other: tuple[Shape, Shape]) -> bool:
     return one[0] != other[0] or sum(a != b for a, b in zip(one[1], other[1], strict=True)) >= 2
 
 
-def _alternative(context: Context, found: Draft, crossing: str, best: TimeBreakdown, ratio: float) -> Alternative:
+def _alternative(context: Context, found: Evaluation, crossing: str, best: TimeBreakdown, ratio: float) -> Alternative:
     configuration = found.candidate.configuration
     return Alternative.model_validate(
         {

@@ -13,7 +13,7 @@ from models.plan import Configuration
 from models.request import PlanRequest
 from models.schedule import PipelineProblem
 from solver.context import Context
-from solver.evaluation.draft import Draft, draft
+from solver.evaluation.evaluate import Evaluation, evaluate
 from solver.evaluation.places import placements
 from solver.evaluation.scheduling import Scheduler, Timing, same_operations, taken_over
 from solver.evaluation.where import crossing_of
@@ -32,11 +32,11 @@ class OneBuilding:
     reason: str = ""
 
 
-def one_building(context: Context, found: Draft, scheduler: Scheduler, *, late: Callable[[], bool]) -> OneBuilding:
-    """Iteration time of the draft's configuration when every pool stands in one building, zones and racks as they are.
+def one_building(context: Context, found: Evaluation, scheduler: Scheduler, *, late: Callable[[], bool]) -> OneBuilding:
+    """Iteration time of the evaluation's configuration when every pool stands in one building, its zones as they are.
 
-    Where nothing that was timed there is as fast as the draft itself, what distance costs is not known: that the same
-    plan would lose nothing is no measurement.
+    Where nothing that was timed there is as fast as the evaluation itself, what distance costs is not known: that the
+    same plan would lose nothing is no measurement.
     """
     if crossing_of(context, found.candidate) == "none":
         return OneBuilding(found.iteration_s)
@@ -59,7 +59,7 @@ def _times_s(
 ) -> list[float]:
     times = []
     for candidate in placements(near, configuration, ("replicas_whole", "ranks_whole")):
-        timed = draft(near, candidate, scheduler)
+        timed = evaluate(near, candidate, scheduler)
         if timed is not None:
             times.append(timed.iteration_s)
         if late():
@@ -97,8 +97,8 @@ def _without_distance(context: Context) -> PlanRequest:
     )
 
 
-def _or_same_order(found: Draft, scheduler: Scheduler) -> Scheduler:
-    """The scheduler, or the draft's own order where that is faster."""
+def _or_same_order(found: Evaluation, scheduler: Scheduler) -> Scheduler:
+    """The scheduler, or the evaluation's own order where that is faster."""
 
     def best(problem: PipelineProblem) -> Timing | None:
         timing = scheduler(problem)

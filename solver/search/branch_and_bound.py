@@ -15,11 +15,11 @@ from models.plan import Plan
 from solver.baselines.policies import POLICIES
 from solver.baselines.run import Effort, Tried, configurations_for, try_policies
 from solver.bounds.relaxation import relaxed_bound_s
-from solver.clock import WORK_PER_DRAFT_S, WORK_PER_OPERATION_S, WORK_PER_PLAN_S, WORK_PER_ROW_S, charge
+from solver.clock import WORK_PER_EVALUATION_S, WORK_PER_OPERATION_S, WORK_PER_PLAN_S, WORK_PER_ROW_S, charge
 from solver.configurations.enumerate import Space
 from solver.context import Context
 from solver.evaluation.candidate import Candidate, space_of
-from solver.evaluation.draft import Draft
+from solver.evaluation.evaluate import Evaluation
 from solver.evaluation.improve import improve
 from solver.evaluation.scheduling import Schedulers
 from solver.objective import Goal
@@ -51,9 +51,9 @@ WAIT_S = 0.05  # for events, when there is nothing else to do
 PORTIONS_AT_ONCE = 4  # priced before something else has its turn
 REFINED_PER_TRY = 8  # bounds refined after a configuration was tried, at least
 MOST_TIED = 24  # configurations as good as the plan that are tried for a faster one
-NUM_PROMISING = 12  # drafts of different pipeline shapes that are weighed for improvement,
+NUM_PROMISING = 12  # evaluations of different pipeline shapes that are weighed for improvement,
 NUM_IMPROVED = 3  # and those of them that are improved
-WORTH_JUDGING = {"search": 0.01, "polish": 1e-9}  # relative improvement that makes a draft the incumbent
+WORTH_JUDGING = {"search": 0.01, "polish": 1e-9}  # relative improvement that makes an evaluation the incumbent
 
 
 @dataclass
@@ -109,7 +109,7 @@ class Search:
             self._break_ties(phases.LAST_SHARE)
             self._explore(self._phases.ends_s)
             self._take_in_results()
-            self._phases.only_short_steps(WORK_PER_DRAFT_S)  # until the end bounds are refined
+            self._phases.only_short_steps(WORK_PER_EVALUATION_S)  # until the end bounds are refined
             self._load()
             self._refine_bounds(self._phases.ends_s)
             self.result.update_bound()
@@ -188,7 +188,7 @@ class Search:
                 return
 
     def _refine_least(self) -> bool:
-        self._work(WORK_PER_DRAFT_S / 4)
+        self._work(WORK_PER_EVALUATION_S / 4)
         return self.frontier.refine_least(self.result.cutoff())
 
     def _explore_one(self, index: int) -> None:
@@ -200,7 +200,7 @@ class Search:
         self.frontier.explored.add(index)
         self._submit_tasks(for_long=True)
         configuration = self.frontier.refine_bound(index, self.result.cutoff())
-        self._work(WORK_PER_DRAFT_S / 4)
+        self._work(WORK_PER_EVALUATION_S / 4)
         if self.frontier.bound[index] < self.result.cutoff():
             for candidate in placed(self.context, configuration):
                 if candidate in self._first:
@@ -217,18 +217,18 @@ class Search:
 
     def _break_ties(self, share: float) -> None:
         """Where time only has to reach a target: of the configurations that are as good, those that may be faster."""
-        wanted = self.best.draft is not None and self.goal.has_target
+        wanted = self.best.evaluation is not None and self.goal.has_target
         for index in self.frontier.tied(self.best.value, MOST_TIED) if wanted else ():
-            if self.best.draft is None or not self._phases.has_room(share) or self.hooks.cancelled():
+            if self.best.evaluation is None or not self._phases.has_room(share) or self.hooks.cancelled():
                 return
             began_s = self.hooks.clock()
             self.frontier.explored.add(index)
             for candidate in placed(self.context, self.frontier.configuration(index)):
-                self._consider(self._task_context.timed_within(candidate, self.best.draft.iteration_s), "polish")
+                self._consider(self._task_context.timed_within(candidate, self.best.evaluation.iteration_s), "polish")
             self._phases.took(self.hooks.clock() - began_s)
 
     def _compare(self, deadline: float) -> None:
-        """Baselines: their best drafts are candidates like any other, so no plan is worse than a baseline."""
+        """Baselines: their best evaluations are candidates like any other, so no plan is worse than a baseline."""
         self.result.comparison.price(self._pricing, deadline, self.hooks.cancelled)
         priced, guess = self.frontier.taken(), self.frontier.guess
         if not self.dispatcher.num_workers:
@@ -263,8 +263,8 @@ class Search:
         for policy in self.result.comparison.missing():
             self._compared(Tried(policy, None, self.result.comparison.why_untried(policy)))
 
-    def _consider(self, found: Draft | None, phase: str) -> None:
-        """Keep the draft among the best; a new incumbent is written out and judged first."""
+    def _consider(self, found: Evaluation | None, phase: str) -> None:
+        """Keep the evaluation among the best; a new incumbent is written out and judged first."""
         if found is None:
             return
         value = self.best.value_of(found)
@@ -274,8 +274,8 @@ class Search:
         if self.best.is_better(found, value, WORTH_JUDGING[phase]):
             self._submit(found, value, phase)
 
-    def _submit(self, found: Draft, value: float, phase: str) -> None:
-        """Have the draft judged, unless there is a plan and writing another one out would take too long."""
+    def _submit(self, found: Evaluation, value: float, phase: str) -> None:
+        """Have the evaluation judged, unless there is a plan and writing another one out would take too long."""
         began_s = self.hooks.clock()
         if self.best.plan is not None and not self._phases.has_room_for_plan():
             return
@@ -293,14 +293,14 @@ class Search:
         self.result.show(phase)
 
     def _settle(self) -> None:
-        """A draft that was too little better to be judged at once takes its place now."""
+        """An evaluation that was too little better to be judged at once takes its place now."""
         for value, found in self.result.kinds.ranked():
             if not self.best.is_better(found, value, WORTH_JUDGING["polish"]):
                 return
             self._submit(found, value, "polish")
 
     def _improve(self, deadline: float) -> None:
-        """CP-SAT schedules and priced placements for the drafts of the most promising pipeline shapes."""
+        """CP-SAT schedules and priced placements for the evaluations of the most promising pipeline shapes."""
         self._settle()
         promising = sorted(self.result.kinds.per_shape()[:NUM_PROMISING], key=self._priority)[
             : max(NUM_IMPROVED, self.dispatcher.num_workers)
@@ -318,8 +318,8 @@ class Search:
             for better in improve(self.context, found, self._schedulers, until_s):
                 self._consider(better, "polish")
 
-    def _priority(self, pair: tuple[float, Draft]) -> float:
-        """What a draft is worth and what its configuration may be worth at best, together: only the order counts."""
+    def _priority(self, pair: tuple[float, Evaluation]) -> float:
+        """Values of an evaluation and of the bound of its configuration, together: only the order counts."""
         value, found = pair
         best_s = relaxed_bound_s(self.context, found.candidate.configuration)
         size = self.goal.sizes(self.context, space_of(found.candidate.configuration))

@@ -15,8 +15,8 @@ LOOK_SHARE = 0.2  # the whole space is looked over before anything is priced
 EXPLORE_SHARE = 0.25  # the most promising configurations are placed and timed
 FIRST_SHARE = 0.85  # the same, while there is no plan at all
 TIES_SHARE = 0.35  # configurations as good as the plan, the fastest of which is wanted
-COMPARE_SHARE = 0.45  # baselines, whose drafts are candidates too
-IMPROVE_SHARE = 0.8  # thorough schedules and priced placements of the best drafts
+COMPARE_SHARE = 0.45  # baselines, whose evaluations are candidates too
+IMPROVE_SHARE = 0.8  # thorough schedules and priced placements of the best evaluations
 LAST_SHARE = 0.96  # exploring again, which above all raises the bound; what is left is for writing out the answer
 
 STEPS_REMEMBERED = 4  # the longest of which the next one may take

@@ -1,6 +1,6 @@
 """What a search can say at any moment: the incumbent with its proof, its baselines and its rivals, and progress.
 
-Owns the least open bound and the gap. Never looks for a draft.
+Owns the least open bound and the gap. Never looks for an evaluation.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from models.statements import PROVEN
 from solver.baselines.run import baseline_of
 from solver.bounds.work import speed_of_light_s
 from solver.context import Context
-from solver.evaluation.draft import Draft
+from solver.evaluation.evaluate import Evaluation
 from solver.evaluation.scheduling import Scheduler
 from solver.explain.alternatives import Kinds, alternatives
 from solver.explain.one_building import one_building
@@ -89,8 +89,8 @@ class SearchResult:
             f"{self.best.num_rejected} rejected by the judge{'; ' if limit else ''}{limit}"
         )
 
-    def proof(self, found: Draft, value: float) -> Proof:
-        """How good a draft of this value is known to be."""
+    def proof(self, found: Evaluation, value: float) -> Proof:
+        """How good an evaluation of this value is known to be."""
         gap = replace(self.best, value=value).gap(min(self.open_bound, value))
         return Proof(
             lower_bound_s=found.iteration_s * (1.0 - gap),
@@ -105,27 +105,27 @@ class SearchResult:
 
     def current_plan(self) -> Plan:
         """The incumbent with the proof and the baselines as they stand."""
-        assert self.best.draft is not None
+        assert self.best.evaluation is not None
         assert self.best.plan is not None
         tried = self.comparison.tried
-        baselines = tuple(baseline_of(self.context, one, self.best.draft.iteration_s) for one in tried)
-        proof = self.proof(self.best.draft, self.best.value)
+        baselines = tuple(baseline_of(self.context, one, self.best.evaluation.iteration_s) for one in tried)
+        proof = self.proof(self.best.evaluation, self.best.value)
         return self.best.plan.model_copy(update={"proof": proof, "baselines": baselines})
 
     def finished_plan(self, scheduler: Scheduler, phases: Phases, *, complete: bool) -> Plan | None:
         """The answer, if there is one: what came second and why, how the search went, what distance costs."""
         self.tell("done", "")
-        if self.best.draft is None:
+        if self.best.evaluation is None:
             return None
         self.hand_out(complete=complete)
         plan = self.current_plan()
-        near = one_building(self.context, self.best.draft, scheduler, late=lambda: not phases.has_room(1.0))
+        near = one_building(self.context, self.best.evaluation, scheduler, late=lambda: not phases.has_room(1.0))
         assumed = self.best.goal.assumed(self.context)
         too_fast = TOO_FAST if plan.metrics.model_flops_utilisation > 1.0 else ""
         undetermined = "" if near.seconds is not None else f"one_building_s is not determined: {near.reason}"
         return plan.model_copy(
             update={
-                "alternatives": alternatives(self.context, self.kinds, plan, self.best.draft, self.best.value),
+                "alternatives": alternatives(self.context, self.kinds, plan, self.best.evaluation, self.best.value),
                 "convergence": self._history.points(),
                 "one_building_s": near.seconds,
                 "notes": tuple(note for note in (assumed, self.best.binding_limit(), undetermined, too_fast) if note),
@@ -146,7 +146,7 @@ class SearchResult:
 
     def tell(self, phase: str, message: str) -> None:
         """One line of progress, and a point of the history."""
-        best_s = None if self.best.draft is None else self.best.draft.iteration_s
+        best_s = None if self.best.evaluation is None else self.best.evaluation.iteration_s
         by_time = self.context.request.objective.kind == "iteration_time" and np.isfinite(self.open_bound)
         bound_s = best_s * (1.0 - self.gap()) if best_s else self.open_bound if by_time else None
         self._history.add(self.hooks.elapsed_s, best_s, bound_s)

@@ -14,11 +14,11 @@ from models.stack import StackProfile
 from solver.baselines.policies import POLICIES
 from solver.baselines.run import Effort, Tried, try_policy
 from solver.bounds.relaxation import refined_bound_s
-from solver.clock import WORK_PER_DRAFT_S, Clock, charge
+from solver.clock import WORK_PER_EVALUATION_S, Clock, charge
 from solver.context import Context
 from solver.evaluation.by_type import typed_placements
 from solver.evaluation.candidate import Candidate, space_of
-from solver.evaluation.draft import Draft, draft
+from solver.evaluation.evaluate import Evaluation, evaluate
 from solver.evaluation.improve import improve
 from solver.evaluation.places import Pattern, placements
 from solver.evaluation.scheduling import Schedulers
@@ -41,14 +41,14 @@ class TaskContext:
         """The clock of the search."""
         return self.schedulers.clock
 
-    def timed(self, candidate: Candidate, cutoff: float) -> Draft | None:
+    def timed(self, candidate: Candidate, cutoff: float) -> Evaluation | None:
         """A candidate with quick schedules, unless a bound shows that its value is not below the cutoff."""
         return self.timed_within(candidate, self.cutoff_s(candidate.configuration, cutoff))
 
-    def timed_within(self, candidate: Candidate, cutoff_s: float) -> Draft | None:
+    def timed_within(self, candidate: Candidate, cutoff_s: float) -> Evaluation | None:
         """A candidate with quick schedules, unless a bound shows that its iteration takes so long."""
-        charge(self.clock, WORK_PER_DRAFT_S)
-        return draft(self.context, candidate, self.schedulers.quick, cutoff_s=cutoff_s)
+        charge(self.clock, WORK_PER_EVALUATION_S)
+        return evaluate(self.context, candidate, self.schedulers.quick, cutoff_s=cutoff_s)
 
     def cutoff_s(self, configuration: Configuration, cutoff: float) -> float:
         """The iteration time below which a configuration's value is below the cutoff."""
@@ -92,7 +92,7 @@ class Bounded:
     bound_s: float
 
 
-PartialResult = Draft | Bounded | Tried
+PartialResult = Evaluation | Bounded | Tried
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class EvaluateTask:
         return (EvaluateTask, self.index)
 
     def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
-        """Its sharper bound, then of each way to cross buildings every draft that is better than those before."""
+        """Its sharper bound, then of each way to cross buildings every evaluation that is better than those before."""
         bound_s = refined_bound_s(task_context.context, self.configuration, self.target_bound_s)
         yield Bounded(self.index, bound_s)
         if bound_s >= task_context.cutoff_s(self.configuration, self.cutoff):
@@ -157,7 +157,7 @@ class BaselineTask:
         return (BaselineTask, self.policy)
 
     def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
-        """What the search makes of its best draft, then the baseline."""
+        """What the search makes of its best evaluation, then the baseline."""
         effort = task_context.effort(self.seconds)
         tried = try_policy(task_context.context, POLICIES[self.policy], self.configurations, effort)
         yield from rivals(task_context, tried, effort, cutoff=lambda: self.cutoff, stopped=effort.over)
@@ -166,9 +166,9 @@ class BaselineTask:
 
 @dataclass(frozen=True)
 class ImproveTask:
-    """Make a draft better, within so long."""
+    """Make an evaluation better, within so long."""
 
-    found: Draft
+    found: Evaluation
     seconds: float
 
     @property
@@ -195,13 +195,13 @@ def placed(context: Context, configuration: Configuration) -> Iterator[Candidate
 
 def rivals(
     task_context: TaskContext, tried: Tried, effort: Effort, *, cutoff: Callable[[], float], stopped: Callable[[], bool]
-) -> Iterator[Draft]:
+) -> Iterator[Evaluation]:
     """A baseline's best candidate: its own schedules with all else that a plan may use, as it is, and with ours."""
     own = tried.best
     if own is None:
         return
     if not tried.as_it_is and not stopped():
-        first = draft(task_context.context, own.candidate, tried.policy.scheduler(task_context.context, effort.over))
+        first = evaluate(task_context.context, own.candidate, tried.policy.scheduler(task_context.context, effort.over))
         if first is not None:
             yield first
     yield own

@@ -96,13 +96,13 @@ class Campaign:
         plan = trial.__dict__.get("watched") and trial.plan
         if plan and plan.proof.lower_bound_s > 0:
             ratio = plan.metrics.iteration_s / plan.proof.lower_bound_s
-            drafts = [time_s for value, time_s in trial.watched[1].drafts if value < float("inf")]
-            if len(drafts) > 1 and not ratio < 1.0:
+            evaluations = [time_s for value, time_s in trial.watched[1].evaluations if value < float("inf")]
+            if len(evaluations) > 1 and not ratio < 1.0:
                 self.tightest = min(self.tightest, ratio)
 
     def account(self, seconds: float) -> Iterator[str]:
         """What was done, a line each."""
-        names = ("requests", "planned", "infeasible", "not_found", "optimal", "plans asked for", "drafts")
+        names = ("requests", "planned", "infeasible", "not_found", "optimal", "plans asked for", "evaluations")
         for name in (*names, "plans judged", "laws checked", "findings"):
             yield f"{name:16} {self.counts[name]:,}"
         yield f"{'tightest ratio':16} {self.tightest:.9f} of time to bound"

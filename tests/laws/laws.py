@@ -14,7 +14,7 @@ from solver.bounds.relaxation import refined_bound_s, relaxed_bound_s
 from solver.bounds.screening import outlook
 from solver.bounds.work import lower_bounds, speed_of_light_s
 from solver.context import Context
-from solver.evaluation.report import draft_cross_building_bytes, plan_of
+from solver.evaluation.report import evaluation_cross_building_bytes, plan_of
 from solver.objective import Goal
 from solver.planner import validate
 from solver.search.incumbent import Incumbent
@@ -22,17 +22,17 @@ from solver.search.result import PROVEN
 from solver.verify.judge import judge
 from tests.laws import hand
 from tests.laws.breach import CLOSE, SLACK, Breach, Law
-from tests.laws.drafts import Drawn
+from tests.laws.evaluations import Drawn
 from tests.laws.relations import IN_TURN, TIMED
 from tests.laws.trial import Trial
 
 Json = dict[str, Any]
-JUDGED = 4  # of the random drafts of a request
+JUDGED = 4  # of the random evaluations of a request
 TRAFFIC = Goal(Objective(kind="least_cross_building_traffic", target_iteration_s=1.0), 1.0, priced=False)
-UNTIL = (1.0, 4.0)  # times a draft's own time: how far a bound is refined
+UNTIL = (1.0, 4.0)  # times an evaluation's own time: how far a bound is refined
 
 
-def the_judge_takes_every_draft_of_the_search(trial: Trial) -> Iterator[Breach]:
+def the_judge_takes_every_evaluation_of_the_search(trial: Trial) -> Iterator[Breach]:
     """What the search submits, the judge accepts."""
     for found, verdict in trial.watched[1].verdicts:
         for violation in verdict.violations[:1]:
@@ -40,8 +40,8 @@ def the_judge_takes_every_draft_of_the_search(trial: Trial) -> Iterator[Breach]:
             yield Breach(violation.rule, f"{violation.where}: {violation.detail} [{where}]")
 
 
-def the_judge_takes_random_drafts(trial: Trial) -> Iterator[Breach]:
-    """A draft of any configuration on any placement that obeys the request is a plan."""
+def the_judge_takes_random_evaluations(trial: Trial) -> Iterator[Breach]:
+    """An evaluation of any configuration on any placement that obeys the request is a plan."""
     for found, verdict in _judged(trial):
         for violation in verdict.violations[:1]:
             where = found.candidate.configuration.degrees
@@ -49,11 +49,11 @@ def the_judge_takes_random_drafts(trial: Trial) -> Iterator[Breach]:
 
 
 def _judged(trial: Trial) -> Iterator[tuple[Any, Any]]:
-    """Some random drafts that obey the request, with the verdict of each."""
+    """Some random evaluations that obey the request, with the verdict of each."""
     if not trial.drawn:
         return
     weigh = Incumbent(trial.context, Goal.of(trial.context)).value_of
-    valid = [one.draft for one in trial.drawn if weigh(one.draft) < float("inf")]
+    valid = [one.evaluation for one in trial.drawn if weigh(one.evaluation) < float("inf")]
     sample = trial.dice("judged").some(valid)[:JUDGED] if valid else []
     for found in sample:
         trial.counts["plans judged"] += 1
@@ -61,7 +61,7 @@ def _judged(trial: Trial) -> Iterator[tuple[Any, Any]]:
 
 
 def _modest_proof(trial: Trial, time_s: float) -> Proof:
-    """What can be said of a draft that nobody searched for: it is no faster than light."""
+    """What can be said of an evaluation that nobody searched for: it is no faster than light."""
     light_s = speed_of_light_s(trial.context)
     gap = max(0.0, 1.0 - light_s / time_s)
     return Proof(
@@ -76,7 +76,7 @@ def _modest_proof(trial: Trial, time_s: float) -> Proof:
     )
 
 
-def no_bound_is_above_a_draft_of_its_configuration(trial: Trial) -> Iterator[Breach]:
+def no_bound_is_above_an_evaluation_of_its_configuration(trial: Trial) -> Iterator[Breach]:
     """However early or late a bound is taken."""
     if not trial.drawn:
         return
@@ -90,22 +90,24 @@ def no_bound_is_above_a_draft_of_its_configuration(trial: Trial) -> Iterator[Bre
         own = some[0].configuration
         known = {"outlook": ahead_s[place], "lower": bounds.iteration_s[place]}
         known["speed of light"] = speed_of_light_s(context)
-        known["sharper"] = refined_bound_s(context, own, dice.pick(UNTIL) * min(one.draft.iteration_s for one in some))
+        known["sharper"] = refined_bound_s(
+            context, own, dice.pick(UNTIL) * min(one.evaluation.iteration_s for one in some)
+        )
         if own.layer_split == "even":
             known["relaxed"] = relaxed_bound_s(context, own)
         if not bounds.fits[place]:
-            yield Breach("memory", f"does not fit, yet takes {some[0].draft.iteration_s:.9g} s: {own}")
+            yield Breach("memory", f"does not fit, yet takes {some[0].evaluation.iteration_s:.9g} s: {own}")
         for one in some:
-            yield from _below_a_bound(context, one, known, weigh(one.draft))
-            sent = draft_cross_building_bytes(context, one.draft)
+            yield from _below_a_bound(context, one, known, weigh(one.evaluation))
+            sent = evaluation_cross_building_bytes(context, one.evaluation)
             if least_bytes[place] > sent * SLACK:
                 yield Breach("traffic", f"{least_bytes[place]:.9g} above {sent:.9g} B: {own}")
 
 
 def _below_a_bound(context: Context, one: Drawn, known: Mapping[str, float], value: float) -> Iterator[Breach]:
-    """A draft faster than a bound of its configuration, or cheaper than that time at the least price."""
-    goal, time_s = Goal.of(context), one.draft.iteration_s
-    where = f"{one.configuration} on {one.draft.candidate.routes}"
+    """An evaluation faster than a bound of its configuration, or cheaper than that time at the least price."""
+    goal, time_s = Goal.of(context), one.evaluation.iteration_s
+    where = f"{one.configuration} on {one.evaluation.candidate.routes}"
     for name, bound_s in known.items():
         if bound_s > time_s * SLACK:
             yield Breach(name, f"{bound_s:.9g} above {time_s:.9g} s: {where}")
@@ -115,33 +117,35 @@ def _below_a_bound(context: Context, one: Drawn, known: Mapping[str, float], val
         yield Breach("cost", f"{bound:.9g} above {value:.9g}: {where}")
 
 
-def the_proof_is_above_no_draft(trial: Trial) -> Iterator[Breach]:
-    """The last bound, in the unit of the objective, against every draft of the search and every random one."""
+def the_proof_is_above_no_evaluation(trial: Trial) -> Iterator[Breach]:
+    """The last bound, in the unit of the objective, against every evaluation of the search and every random one."""
     outcome, seen = trial.watched
-    drafts = list(seen.drafts)
+    evaluations = list(seen.evaluations)
     if trial.drawn:
         weigh = Incumbent(trial.context, Goal.of(trial.context)).value_of
-        drafts += [(weigh(one.draft), one.draft.iteration_s) for one in trial.drawn]
+        evaluations += [(weigh(one.evaluation), one.evaluation.iteration_s) for one in trial.drawn]
     kind = trial.request.objective.kind
     if isinstance(outcome, Planned) and seen.best is not None:
         bound = seen.best.value * (1.0 - outcome.plan.proof.relative_gap)
-        least = min((value for value, _ in drafts), default=float("inf"))
+        least = min((value for value, _ in evaluations), default=float("inf"))
         if bound > least * (1.0 + CLOSE):
-            yield Breach(kind, f"proven {bound:.9g}, a draft has {least:.9g}; the plan {seen.best.value:.9g}")
+            yield Breach(kind, f"proven {bound:.9g}, an evaluation has {least:.9g}; the plan {seen.best.value:.9g}")
     if isinstance(outcome, NotFound):
-        fastest = min((time_s for value, time_s in drafts if value < float("inf")), default=float("inf"))
+        fastest = min((time_s for value, time_s in evaluations if value < float("inf")), default=float("inf"))
         if outcome.lower_bound_s > fastest * SLACK:
-            yield Breach("not found", f"no plan below {outcome.lower_bound_s:.9g} s, a draft takes {fastest:.9g} s")
+            yield Breach(
+                "not found", f"no plan below {outcome.lower_bound_s:.9g} s, an evaluation takes {fastest:.9g} s"
+            )
     for news in seen.progress:
         too_high = news.lower_bound_s is not None and kind == "iteration_time"
-        fastest = min((time_s for value, time_s in drafts if value < float("inf")), default=float("inf"))
+        fastest = min((time_s for value, time_s in evaluations if value < float("inf")), default=float("inf"))
         if too_high and (news.lower_bound_s or 0.0) > fastest * (1.0 + CLOSE):
-            yield Breach("progress", f"{news.phase}: {news.lower_bound_s:.9g} s, a draft takes {fastest:.9g} s")
+            yield Breach("progress", f"{news.phase}: {news.lower_bound_s:.9g} s, an evaluation takes {fastest:.9g} s")
             return
 
 
-def nothing_infeasible_has_a_draft(trial: Trial) -> Iterator[Breach]:
-    """Where no plan exists, no random draft obeys the request and pleases the judge."""
+def nothing_infeasible_has_an_evaluation(trial: Trial) -> Iterator[Breach]:
+    """Where no plan exists, no random evaluation obeys the request and pleases the judge."""
     if not isinstance(trial.outcome, Infeasible):
         return
     for found, verdict in _judged(trial):
@@ -216,11 +220,11 @@ def no_rival_beats_the_plan(trial: Trial) -> Iterator[Breach]:
 
 
 ON_ALL: tuple[Law, ...] = (
-    the_judge_takes_every_draft_of_the_search,
-    the_judge_takes_random_drafts,
-    no_bound_is_above_a_draft_of_its_configuration,
-    the_proof_is_above_no_draft,
-    nothing_infeasible_has_a_draft,
+    the_judge_takes_every_evaluation_of_the_search,
+    the_judge_takes_random_evaluations,
+    no_bound_is_above_an_evaluation_of_its_configuration,
+    the_proof_is_above_no_evaluation,
+    nothing_infeasible_has_an_evaluation,
     what_cannot_be_planned_is_not_valid_only_where_that_is_proven,
     figures_are_what_a_hand_computes,
     a_plan_survives_its_json,

@@ -1,4 +1,4 @@
-"""One request under trial: what the planner says of it, every draft of its search, and what was counted on the way."""
+"""One request under trial: what the planner says of it, every evaluation of its search, and counts."""
 
 from __future__ import annotations
 
@@ -22,39 +22,39 @@ from models.request import PlanRequest
 from solver.configurations.enumerate import Space, enumerate_space
 from solver.configurations.framework import framework_reasons, within_framework
 from solver.context import Context, stack_for
-from solver.evaluation.draft import Draft
+from solver.evaluation.evaluate import Evaluation
 from solver.lint import lint
 from solver.planner import plan
 from solver.search.incumbent import Incumbent
 from tests.laws.dice import Dice
-from tests.laws.drafts import Drawn, random_drafts
+from tests.laws.evaluations import Drawn, random_evaluations
 
 Json = dict[str, Any]
 MOST_CPU_S = 120.0  # of one law on one request, which usually takes one: what takes longer hangs
-NUM_CONFIGURATIONS = 20  # of a request that random drafts are made of
+NUM_CONFIGURATIONS = 20  # of a request that random evaluations are made of
 
 
 @dataclass
 class Watched:
-    """What a search did: values and times of all its drafts, and what the judge said of those it submitted."""
+    """What a search did: values and times of all its evaluations, and what the judge said of those it submitted."""
 
     best: Incumbent | None = None
-    drafts: list[tuple[float, float]] = field(default_factory=list)
-    verdicts: list[tuple[Draft, Verdict]] = field(default_factory=list)
+    evaluations: list[tuple[float, float]] = field(default_factory=list)
+    verdicts: list[tuple[Evaluation, Verdict]] = field(default_factory=list)
     progress: list[Progress] = field(default_factory=list)
 
 
 @contextmanager
 def watching() -> Iterator[Watched]:
-    """Note every draft that a search weighs, and every one that it has judged."""
+    """Note every evaluation that a search weighs, and every one that it has judged."""
     seen, value_of, submit = Watched(), Incumbent.value_of, Incumbent.submit
 
-    def weigh(self: Incumbent, found: Draft) -> float:
+    def weigh(self: Incumbent, found: Evaluation) -> float:
         value = value_of(self, found)
-        seen.drafts.append((value, found.iteration_s))
+        seen.evaluations.append((value, found.iteration_s))
         return value
 
-    def put(self: Incumbent, found: Draft, value: float, proof: Proof) -> Verdict:
+    def put(self: Incumbent, found: Evaluation, value: float, proof: Proof) -> Verdict:
         seen.best = self
         verdict = submit(self, found, value, proof)
         seen.verdicts.append((found, verdict))
@@ -110,7 +110,7 @@ class Trial:
         """The outcome, and what the search did."""
         with watching() as seen:
             outcome = self.outcome_of(self.document, seen.progress)
-        self.counts["drafts"] += len(seen.drafts)
+        self.counts["evaluations"] += len(seen.evaluations)
         self.counts["plans judged"] += len(seen.verdicts)
         self.counts[outcome.status] += 1
         if isinstance(outcome, Planned):
@@ -156,12 +156,12 @@ class Trial:
 
     @cached_property
     def drawn(self) -> list[Drawn]:
-        """Random drafts of random configurations."""
+        """Random evaluations of random configurations."""
         if self.is_refused or not len(self.space):
             return []
         random = np.random.default_rng(self.dice("drafts").whole(0, 2**31))
-        found = list(random_drafts(self.context, self.space, random, NUM_CONFIGURATIONS))
-        self.counts["drafts"] += len(found)
+        found = list(random_evaluations(self.context, self.space, random, NUM_CONFIGURATIONS))
+        self.counts["evaluations"] += len(found)
         return found
 
 

@@ -18,7 +18,7 @@ from solver.configurations.enumerate import EVEN, enumerate_space
 from solver.context import Context
 from solver.evaluation.candidate import Candidate, configuration_of
 from solver.evaluation.crossings import nominal_prices
-from solver.evaluation.draft import draft
+from solver.evaluation.evaluate import evaluate
 from solver.evaluation.places import placement_problem, placements, pooled
 from solver.evaluation.scheduling import portfolio_timing
 from solver.placement.problem import RouteCount
@@ -158,8 +158,8 @@ def times_s(context: Context, configuration: Configuration, random: np.random.Ge
 def timed_s(context: Context, found: list[Candidate]) -> list[float]:
     """Times of candidates, with the quick generators and plain ones."""
     schedulers = [partial(portfolio_timing, names=names) for names in (("greedy",), ("one_f_one_b", "interleaved"))]
-    drafts = [draft(context, candidate, scheduler) for candidate in found for scheduler in schedulers]
-    return [one.iteration_s for one in drafts if one is not None]
+    evaluations = [evaluate(context, candidate, scheduler) for candidate in found for scheduler in schedulers]
+    return [one.iteration_s for one in evaluations if one is not None]
 
 
 def violations(name: str, number: int, seed: int) -> tuple[int, list[str]]:

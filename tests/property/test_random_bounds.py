@@ -1,4 +1,4 @@
-"""No bound, early or late, is above any draft of its configuration, whatever the request says.
+"""No bound, early or late, is above any evaluation of its configuration, whatever the request says.
 
 Requests are drawn at random; configurations of each are placed as the search would and anywhere, timed, and compared
 with every bound that the search may rule them out by.
@@ -25,9 +25,9 @@ from solver.context import Context
 from solver.evaluation.by_type import typed_placements
 from solver.evaluation.candidate import Candidate, configuration_of
 from solver.evaluation.crossings import nominal_prices
-from solver.evaluation.draft import Draft, draft
+from solver.evaluation.evaluate import Evaluation, evaluate
 from solver.evaluation.places import by_island, placement_problem, placements, pooled
-from solver.evaluation.report import draft_cross_building_bytes, extra_usd
+from solver.evaluation.report import evaluation_cross_building_bytes, extra_usd
 from solver.evaluation.scheduling import portfolio_timing
 from solver.lint import lint
 from solver.objective import Goal
@@ -38,20 +38,20 @@ from tests.property.random_requests import random_request
 from tests.property.test_unequal_bounds import any_share
 
 SLACK = 1 + 1e-9
-MOST_OPERATIONS = 96  # micro-batches times ranks, so that a draft takes milliseconds
+MOST_OPERATIONS = 96  # micro-batches times ranks, so that an evaluation takes milliseconds
 
 
 @dataclass
 class Tally:
-    """What was tried: drafts, the tightest ratio of time to each bound, and what is wrong."""
+    """What was tried: evaluations, the tightest ratio of time to each bound, and what is wrong."""
 
     num_requests: int = 0
-    num_drafts: int = 0
+    num_evaluations: int = 0
     tightest: dict[str, float] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
 
     def compare(self, what: str, bound: float, value: float, where: str) -> None:
-        """A bound and the value of a draft."""
+        """A bound and the value of an evaluation."""
         if not bound <= value * SLACK:
             self.wrong.append(f"{what} {bound:.9g} above {value:.9g}: {where}")
         if bound > 0:
@@ -84,7 +84,7 @@ def anywhere(context: Context, configuration: Configuration, random: np.random.G
     return found
 
 
-def drafts(context: Context, configuration: Configuration, random: np.random.Generator) -> list[Draft]:
+def evaluations(context: Context, configuration: Configuration, random: np.random.Generator) -> list[Evaluation]:
     """Timed placements of a configuration, ours and any, with layers shared out in our way and in any."""
     if configuration.layer_split == "by_gpu_type":
         found = list(typed_placements(context, configuration))
@@ -96,7 +96,7 @@ def drafts(context: Context, configuration: Configuration, random: np.random.Gen
     names = ("zb_h1", "greedy") if configuration.family == "one_way" else ("interleaved", "greedy")
     if context.request.constraints.framework is not None:
         names = ("one_f_one_b", "gpipe")
-    timed = [draft(context, one, lambda problem: portfolio_timing(problem, names)) for one in found]
+    timed = [evaluate(context, one, lambda problem: portfolio_timing(problem, names)) for one in found]
     return [one for one in timed if one is not None]
 
 
@@ -116,18 +116,18 @@ def try_request(seed: int, most: int, tally: Tally) -> None:
     bytes_least = least_crossing_bytes(context, some)
     for row in range(len(some)):
         configuration = configuration_of(context, some, row)
-        found = drafts(context, configuration, random)
+        found = evaluations(context, configuration, random)
         if not found:
             continue
-        tally.num_drafts += len(found)
+        tally.num_evaluations += len(found)
         where = f"seed {seed} {configuration}"
         if not bounds.fits[row]:
             tally.wrong.append(f"memory {bounds.least_memory_bytes[row]:.6g} B is too much: {where}")
-        quickest_s = min(draft.iteration_s for draft in found)
+        quickest_s = min(evaluation.iteration_s for evaluation in found)
         known = {"outlook": float(early_s[row]), "priced": float(bounds.iteration_s[row])}
         for what, bound_s in (known | late_bounds_s(context, configuration, quickest_s)).items():
             tally.compare(what, bound_s, quickest_s, where)
-        least = min(draft_cross_building_bytes(context, one) for one in found)
+        least = min(evaluation_cross_building_bytes(context, one) for one in found)
         tally.compare("bytes", float(bytes_least[row]), least, where)
         bound_usd, cost_usd = costs_usd(context, configuration, known["priced"], found)
         tally.compare("cost", bound_usd, cost_usd, where)
@@ -142,9 +142,9 @@ def late_bounds_s(context: Context, configuration: Configuration, quickest_s: fl
 
 
 def costs_usd(
-    context: Context, configuration: Configuration, bound_s: float, found: list[Draft]
+    context: Context, configuration: Configuration, bound_s: float, found: list[Evaluation]
 ) -> tuple[float, float]:
-    """The least cost that the bound allows, and that of the cheapest draft, egress included."""
+    """The least cost that the bound allows, and that of the cheapest evaluation, egress included."""
     goal = replace(Goal.of(context), objective=Objective(kind="cost_per_token"))
     size = float(configuration.degrees.num_gpus)
     extra = [extra_usd(context, one, goal.usd_per_gpu_s) if goal.priced else 0.0 for one in found]
@@ -158,21 +158,21 @@ def tried(seeds: range, most: int) -> Tally:
     for seed in seeds:
         try_request(seed, most, tally)
     ratios = ", ".join(f"{what} {ratio:.6g}" for what, ratio in sorted(tally.tightest.items()))
-    counts = f"{tally.num_requests} requests, {tally.num_drafts} drafts"
+    counts = f"{tally.num_requests} requests, {tally.num_evaluations} evaluations"
     logging.getLogger(__name__).info("%s; least time over bound: %s", counts, ratios)
     return tally
 
 
 @pytest.mark.parametrize("first", range(0, 24, 8))
-def test_no_bound_is_above_a_draft_of_a_random_request(first: int) -> None:
+def test_no_bound_is_above_an_evaluation_of_a_random_request(first: int) -> None:
     tally = tried(range(first, first + 8), most=3)
-    assert tally.num_drafts > 20
+    assert tally.num_evaluations > 20
     assert not tally.wrong, "\n".join(tally.wrong[:5])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(1000, 1400, 50))
-def test_no_bound_is_above_a_draft_of_hundreds_of_random_requests(first: int) -> None:
+def test_no_bound_is_above_an_evaluation_of_hundreds_of_random_requests(first: int) -> None:
     tally = tried(range(first, first + 50), most=10)
-    assert tally.num_drafts > 500
+    assert tally.num_evaluations > 500
     assert not tally.wrong, "\n".join(tally.wrong[:5])

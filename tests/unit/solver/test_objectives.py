@@ -17,9 +17,9 @@ from solver.bounds.least_traffic import least_crossing_bytes
 from solver.configurations.enumerate import enumerate_space
 from solver.context import Context
 from solver.evaluation.candidate import configuration_of
-from solver.evaluation.draft import draft
+from solver.evaluation.evaluate import evaluate
 from solver.evaluation.places import placements
-from solver.evaluation.report import draft_cross_building_bytes
+from solver.evaluation.report import evaluation_cross_building_bytes
 from solver.evaluation.scheduling import portfolio_timing
 from solver.planner import plan, validate
 from solver.verify.judge import judge
@@ -80,8 +80,8 @@ def test_no_placement_sends_fewer_bytes_than_the_bound(hosts: tuple[int, ...], w
     bound = float(least_crossing_bytes(context, space.take(np.array([row])))[0])
     assert bound > 0
     for candidate in placements(context, configuration, ("replicas_whole", "ranks_whole")):
-        found = draft(context, candidate, lambda problem: portfolio_timing(problem, ("one_f_one_b", "greedy")))
-        assert found is None or bound <= draft_cross_building_bytes(context, found) * (1 + 1e-9)
+        found = evaluate(context, candidate, lambda problem: portfolio_timing(problem, ("one_f_one_b", "greedy")))
+        assert found is None or bound <= evaluation_cross_building_bytes(context, found) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("framework", entry_names("frameworks"))

@@ -20,9 +20,9 @@ from solver.configurations.stages import pool_stages
 from solver.context import Context
 from solver.evaluation.by_type import typed_placements
 from solver.evaluation.candidate import configuration_of
-from solver.evaluation.draft import Draft, draft
+from solver.evaluation.evaluate import Evaluation, evaluate
 from solver.evaluation.places import placements
-from solver.evaluation.report import draft_cross_building_bytes
+from solver.evaluation.report import evaluation_cross_building_bytes
 from solver.evaluation.scheduling import portfolio_timing
 from solver.explain.infeasible import memory_reasons
 from solver.planner import plan, validate
@@ -51,8 +51,8 @@ def constants(**values: float) -> dict[str, Any]:
     return {"name": "odd", **{name: {"value": value, "origin": "guessed"} for name, value in values.items()}}
 
 
-def drafts(context: Context, one: Space) -> list[Draft]:
-    """Drafts of the only configuration of a space."""
+def evaluations(context: Context, one: Space) -> list[Evaluation]:
+    """Evaluations of the only configuration of a space."""
     configuration = configuration_of(context, one, 0)
     by_type = one.layer_split[0] == BY_GPU_TYPE
     found = (
@@ -60,7 +60,7 @@ def drafts(context: Context, one: Space) -> list[Draft]:
         if by_type
         else placements(context, configuration, ("replicas_whole", "ranks_whole"))
     )
-    timed = [draft(context, one, lambda problem: portfolio_timing(problem, ("zb_h1", "greedy"))) for one in found]
+    timed = [evaluate(context, one, lambda problem: portfolio_timing(problem, ("zb_h1", "greedy"))) for one in found]
     return [one for one in timed if one is not None]
 
 
@@ -87,7 +87,7 @@ def test_no_early_bound_counts_work_of_its_own(name: str) -> None:
     space, num_timed = enumerate_space(context.request), 0
     early_s, priced_s = outlook(context, space).bound_s, lower_bounds(context, space).iteration_s
     for row in range(len(space)):
-        for found in drafts(context, space.take(np.array([row]))):
+        for found in evaluations(context, space.take(np.array([row]))):
             num_timed += 1
             assert max(early_s[row], priced_s[row]) <= found.iteration_s * SLACK
     assert num_timed
@@ -114,9 +114,9 @@ def test_a_light_rank_exchanges_few_bytes(split: str) -> None:
     space = enumerate_space(context.request)
     least = least_crossing_bytes(context, space)
     sent = [
-        (row, draft_cross_building_bytes(context, found))
+        (row, evaluation_cross_building_bytes(context, found))
         for row in range(len(space))
-        for found in drafts(context, space.take(np.array([row])))
+        for found in evaluations(context, space.take(np.array([row])))
     ]
     assert sent
     assert all(0 < least[row] <= size * SLACK for row, size in sent)
@@ -128,7 +128,7 @@ def test_layers_that_keep_nothing_fit_on_slower_ranks() -> None:
     allowed = {**FIXED, "dp": [4], "layer_split": ["even"], "recompute": ["none"]}
     context = context_of(two_types(allowed=allowed, workload={"layer_profiles": profiles}))
     one = enumerate_space(context.request).take(np.array([0]))
-    quickest_s = min(found.iteration_s for found in drafts(context, one))
+    quickest_s = min(found.iteration_s for found in evaluations(context, one))
     assert refined_bound_s(context, configuration_of(context, one, 0), 4.0 * quickest_s) <= quickest_s * SLACK
 
 

@@ -19,7 +19,7 @@ from solver.configurations.layers import layers_per_stage
 from solver.configurations.pricing import Shares, StageCosts
 from solver.cost.stage import StageCost
 from solver.evaluation.candidate import configuration_of
-from solver.evaluation.draft import draft
+from solver.evaluation.evaluate import evaluate
 from solver.evaluation.places import placements
 from solver.evaluation.scheduling import portfolio_timing
 from tests.build_job import ARCHITECTURE, FIXED, context_of, job
@@ -114,7 +114,7 @@ def test_bounds_never_exceed_the_time_of_any_schedule_we_can_find() -> None:
         relaxed = relaxed_bound_s(context, configuration)
         for candidate in placements(context, configuration, ("replicas_whole", "ranks_whole")):
             for names in (("one_f_one_b", "interleaved"), ("greedy",), ("zb_h1", "gpipe")):
-                found = draft(context, candidate, lambda problem, names=names: portfolio_timing(problem, names))
+                found = evaluate(context, candidate, lambda problem, names=names: portfolio_timing(problem, names))
                 if found is not None:
                     timed += 1
                     assert cheap[row] <= found.iteration_s * (1 + 1e-9)

@@ -16,7 +16,7 @@ from solver.configurations.enumerate import Space, enumerate_space
 from solver.context import Context, stack_for
 from solver.estimates.crossing_patterns import Regime, regimes
 from solver.evaluation.candidate import configuration_of
-from solver.evaluation.draft import draft
+from solver.evaluation.evaluate import evaluate
 from solver.evaluation.places import placements
 from solver.evaluation.scheduling import portfolio_timing
 from solver.placement.distances import ALL, UNITS, Blocks
@@ -80,7 +80,7 @@ def test_where_replicas_lie_whole_in_zones_only_exchanges_cross() -> None:
     assert np.all(regime.num_places == 5)
 
 
-def test_the_guess_is_near_the_draft_on_far_zones() -> None:
+def test_the_guess_is_near_the_evaluation_on_far_zones() -> None:
     """Both regimes, within a third: what counted the rate of all links together was off by ten."""
     context = zones(tp=[1], cp=[4], ep=[8], recompute=["none"], sharding=["zero1"], micro_batch_sequences=[1])
     space = enumerate_space(context.request)
@@ -89,7 +89,7 @@ def test_the_guess_is_near_the_draft_on_far_zones() -> None:
     for row in [int(rows[0]) for rows in chosen]:
         configuration = configuration_of(context, space, row)
         found = [
-            draft(context, one, lambda problem: portfolio_timing(problem, None))
+            evaluate(context, one, lambda problem: portfolio_timing(problem, None))
             for one in placements(context, configuration, ("replicas_whole", "ranks_whole"))
         ]
         best_s = min(one.iteration_s for one in found if one is not None)

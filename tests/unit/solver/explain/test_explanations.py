@@ -10,7 +10,7 @@ import pytest
 from models.outcome import Planned
 from models.plan import Alternative, Plan
 from models.schedule import PipelineProblem, PipelineRank, PipelineStage
-from solver.evaluation.draft import Draft
+from solver.evaluation.evaluate import Evaluation
 from solver.evaluation.scheduling import portfolio_timing
 from solver.explain.one_building import _or_same_order
 from solver.planner import plan
@@ -83,11 +83,11 @@ def test_without_distance_nothing_is_lost() -> None:
 
 
 def test_exchanges_that_take_turns_on_a_link_keep_the_schedulers_order() -> None:
-    """Another draft's order says nothing of them; taking it over once ended the whole search."""
+    """Another evaluation's order says nothing of them; taking it over once ended the whole search."""
     stage = PipelineStage(forward_s=1.0, input_grad_s=1.0, weight_grad_s=1.0, gradient_sync_s=1.0)
     shared = stage.model_copy(update={"gradient_sync_link": "exchange"})
     problem = PipelineProblem(num_microbatches=2, ranks=(PipelineRank(),) * 2, stages=(shared,) * 2)
     timing = portfolio_timing(problem, None)
     assert timing is not None
-    found = cast(Draft, SimpleNamespace(timings=(timing,)))
+    found = cast(Evaluation, SimpleNamespace(timings=(timing,)))
     assert _or_same_order(found, lambda _: timing)(problem) is timing

@@ -15,7 +15,7 @@ from solver.configurations.enumerate import enumerate_space
 from solver.context import Context
 from solver.evaluation.candidate import Candidate, configuration_of
 from solver.evaluation.crossings import nominal_prices
-from solver.evaluation.draft import draft
+from solver.evaluation.evaluate import evaluate
 from solver.evaluation.places import placement_problem, pooled
 from solver.evaluation.scheduling import portfolio_timing
 from solver.placement.problem import RouteCount
@@ -78,7 +78,7 @@ def all_times_s(context: Context) -> Iterator[float]:
                 continue
             for shared in shares(context, configuration):
                 candidate = Candidate(shared, pooled(context, shared, routes))
-                found = draft(context, candidate, lambda problem: portfolio_timing(problem, None))
+                found = evaluate(context, candidate, lambda problem: portfolio_timing(problem, None))
                 if found is not None:
                     yield found.iteration_s
 

@@ -9,7 +9,7 @@ import pytest
 from models.outcome import Planned
 from models.plan import Plan
 from models.request import PlanRequest
-from solver.evaluation import draft
+from solver.evaluation import evaluate
 from solver.planner import plan
 from solver.transport import exchange
 from solver.verify.joint_replay import joint_replay
@@ -128,7 +128,7 @@ def pipelines(num_buildings: int, links: tuple[MeshLink, ...]) -> PlanRequest:
 def test_split_messages_beat_least_latency_paths(monkeypatch):
     request = pipelines(2, PARALLEL)
     split = planned(request)
-    monkeypatch.setattr(draft, "split_paths", lambda *_: None)
+    monkeypatch.setattr(evaluate, "split_paths", lambda *_: None)
     plain = planned(request)
     assert split.placement.crossing == plain.placement.crossing == "pp_out"
     assert split.metrics.iteration_s < 0.99 * plain.metrics.iteration_s

@@ -10,7 +10,7 @@ from models.outcome import Planned
 from models.plan import Plan
 from models.request import PlanRequest
 from models.schedule import Operation
-from solver.evaluation import draft
+from solver.evaluation import evaluate
 from solver.planner import plan
 from solver.verify.case import Case
 from solver.verify.joint_replay import joint_replay
@@ -48,7 +48,7 @@ def message_reasons(found: Plan) -> str:
 
 def test_turns_end_earlier_on_narrow_links_and_the_reason_says_so(monkeypatch):
     found = planned(line(2e10))
-    monkeypatch.setattr(draft, "in_turns", lambda *_, **__: None)
+    monkeypatch.setattr(evaluate, "in_turns", lambda *_, **__: None)
     at_once = planned(line(2e10))
     assert found.metrics.iteration_s < 0.95 * at_once.metrics.iteration_s
     assert all(one.stagger_s > 0 for one in found.timelines)

@@ -1,7 +1,8 @@
-"""What timing a candidate costs: drafts per CPU second on the most promising configurations of the scale cases.
+"""What timing a candidate costs: evaluations per CPU second on the most promising configurations of the scale cases.
 
-`python -m benchmarks.drafts [--case NAME]...` prints one row per case. `--against FOLDER` times the checkout of another
-version there on the same cases in turn, and prints the ratio: other programs on the machine slow both down alike.
+`python -m benchmarks.evaluations [--case NAME]...` prints one row per case. `--against FOLDER` times the checkout of
+another version there on the same cases in turn, and prints the ratio: other programs on the machine slow both down
+alike.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from models.request import PlanRequest
 from solver.configurations.enumerate import enumerate_space
 from solver.context import Context, stack_for
 from solver.evaluation.by_type import typed_placements
-from solver.evaluation.draft import draft
+from solver.evaluation.evaluate import evaluate
 from solver.evaluation.places import Pattern, placements
 from solver.evaluation.scheduling import Schedulers
 from solver.objective import Goal
@@ -29,8 +30,8 @@ PATTERNS: tuple[Pattern, ...] = ("replicas_whole", "ranks_whole", "ranks_in_grou
 NUM_CONFIGURATIONS = 4
 
 
-def draft_times_s(case: Case) -> list[float]:
-    """CPU seconds of every draft of the most promising configurations; the very first loads what is compiled."""
+def evaluation_times_s(case: Case) -> list[float]:
+    """CPU seconds of every evaluation of the most promising configurations; the very first loads what is compiled."""
     request = PlanRequest.model_validate({**case.document, "options": {"time_limit_s": 600.0}})
     context = Context(request, stack_for(request))
     frontier = Frontier(context, enumerate_space(request), Goal.of(context))
@@ -47,13 +48,13 @@ def draft_times_s(case: Case) -> list[float]:
         placed = typed_placements(context, configuration) if by_type else placements(context, configuration, PATTERNS)
         for candidate in placed:
             began_s = time.process_time()
-            draft(context, candidate, schedulers.quick)
+            evaluate(context, candidate, schedulers.quick)
             taken.append(time.process_time() - began_s)
     return taken
 
 
 def timed_alone(name: str, folder: Path) -> list[float]:
-    """Draft times of a case in a process of its own, with the code of a checkout."""
+    """Evaluation times of a case in a process of its own, with the code of a checkout."""
     command = [sys.executable, str(Path(__file__).resolve()), "--case", name, "--json"]
     environment = {**os.environ, "PYTHONPATH": str(folder.resolve())}
     done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=True)
@@ -62,9 +63,9 @@ def timed_alone(name: str, folder: Path) -> list[float]:
 
 
 def row(name: str, here: list[float], there: list[float] | None) -> str:
-    """One line of the table; the first draft is counted apart."""
+    """One line of the table; the first evaluation is counted apart."""
     rate = (len(here) - 1) / max(sum(here[1:]), 1e-9)
-    text = f"{name:28s} {len(here):3d} drafts  first {here[0]:6.2f} CPU s  then {rate:7.2f} drafts per CPU s"
+    text = f"{name:28s} {len(here):3d} evaluations  first {here[0]:6.2f} CPU s  then {rate:7.2f} evaluations per CPU s"
     if there is None:
         return text
     return f"{text}  {rate * sum(there[1:]) / max(len(there) - 1, 1):5.2f} times the other version's"
@@ -75,11 +76,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--case", action="append", help="only these cases")
     parser.add_argument("--against", type=Path, metavar="FOLDER", help="checkout of another version")
-    parser.add_argument("--json", action="store_true", help="CPU seconds of every draft of the one case, as a list")
+    parser.add_argument(
+        "--json", action="store_true", help="CPU seconds of every evaluation of the one case, as a list"
+    )
     arguments = parser.parse_args()
     chosen = [case for case in cases() if not arguments.case or case.name in arguments.case]
     if arguments.json:
-        sys.stdout.write(json.dumps(draft_times_s(chosen[0])))
+        sys.stdout.write(json.dumps(evaluation_times_s(chosen[0])))
         return 0
     for case in chosen:
         here = timed_alone(case.name, Path(__file__).resolve().parents[1])

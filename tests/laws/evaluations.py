@@ -1,4 +1,4 @@
-"""Random drafts: random configurations of a request on the usual placements and on random ones, timed end to end."""
+"""Random configurations of a request on the usual placements and on random ones, evaluated end to end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from solver.context import Context
 from solver.evaluation.by_type import typed_placements
 from solver.evaluation.candidate import Candidate, configuration_of
 from solver.evaluation.crossings import nominal_prices
-from solver.evaluation.draft import Draft, draft
+from solver.evaluation.evaluate import Evaluation, evaluate
 from solver.evaluation.places import by_island, placement_problem, placements, pooled
 from solver.evaluation.scheduling import portfolio_timing
 from solver.placement.problem import PlacementProblem, RouteCount
@@ -28,24 +28,24 @@ ORDERS = (("greedy",), ("one_f_one_b", "interleaved"), ("gpipe",))
 
 @dataclass(frozen=True)
 class Drawn:
-    """A draft with the row of the space that its configuration is."""
+    """An evaluation with the row of the space that its configuration is."""
 
     row: int
     configuration: Configuration
-    draft: Draft
+    evaluation: Evaluation
 
 
-def random_drafts(
+def random_evaluations(
     context: Context, space: Space, random: np.random.Generator, num_configurations: int
 ) -> Iterator[Drawn]:
-    """Drafts of so many random configurations; those that fit into no memory yield none."""
+    """Evaluations of so many random configurations; those that fit into no memory yield none."""
     columns = space.columns
     operations = 3 * columns.num_microbatches * columns.pp * columns.vpp
     rows = np.flatnonzero(operations <= MOST_OPERATIONS)
     for row in random.choice(rows, size=min(num_configurations, len(rows)), replace=False).tolist():
         configuration = configuration_of(context, space, row)
         for candidate in _candidates(context, space, configuration, row, random):
-            found = draft(context, candidate, partial(portfolio_timing, names=_orders(context, random)))
+            found = evaluate(context, candidate, partial(portfolio_timing, names=_orders(context, random)))
             if found is not None:
                 yield Drawn(row, configuration, found)
 

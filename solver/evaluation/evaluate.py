@@ -35,7 +35,7 @@ from solver.transport.turns import Turns, in_turns
 
 
 @dataclass(frozen=True, eq=False)
-class Draft:
+class Evaluation:
     """A timed candidate. `timed` and `hops` follow the routes."""
 
     candidate: Candidate
@@ -93,30 +93,30 @@ class Draft:
         return max(self.pipeline_s, *(one.end_s for one in self.exchanges)) + self.optimizer_s
 
 
-def draft(
+def evaluate(
     context: Context,
     candidate: Candidate,
     scheduler: Scheduler,
     *,
     cutoff_s: float = float("inf"),
-    like: Draft | None = None,
-) -> Draft | None:
+    like: Evaluation | None = None,
+) -> Evaluation | None:
     """Time a candidate, its messages on the paths of least latency and, where there are others, split over several.
 
     None when memory has no room for one micro-batch or for any of the scheduler's orders, or when the pipeline's bound
     shows before any scheduling that the iteration takes `cutoff_s` or longer. With `like` the paths and turns are those
-    of another draft of the same candidate.
+    of another evaluation of the same candidate.
     """
     if like is not None:
-        return _draft(context, candidate, scheduler, like.paths, turns=like.turns)
-    plain = _draft(context, candidate, scheduler, MessagePaths(context.topology), cutoff_s=cutoff_s)
+        return _evaluate(context, candidate, scheduler, like.paths, turns=like.turns)
+    plain = _evaluate(context, candidate, scheduler, MessagePaths(context.topology), cutoff_s=cutoff_s)
     if plain is not None and not plain.waits_for_links:
         return plain
     split = _split_paths(context, candidate)
     if split is None:
         return plain
     least_s = cutoff_s if plain is None else min(cutoff_s, plain.iteration_s * (1.0 - LEAST_GAIN))
-    wider = _draft(context, candidate, scheduler, split, cutoff_s=least_s)
+    wider = _evaluate(context, candidate, scheduler, split, cutoff_s=least_s)
     return wider if plain is None or (wider is not None and wider.iteration_s < least_s) else plain
 
 
@@ -129,7 +129,7 @@ def _split_paths(context: Context, candidate: Candidate) -> MessagePaths | None:
     return split_paths(context, queues_by_way(context, candidate.configuration, candidate.routes), np.array(room))
 
 
-def _draft(
+def _evaluate(
     context: Context,
     candidate: Candidate,
     scheduler: Scheduler,
@@ -137,7 +137,7 @@ def _draft(
     *,
     cutoff_s: float = float("inf"),
     turns: tuple[bool, ...] | None = None,
-) -> Draft | None:
+) -> Evaluation | None:
     """A candidate on given paths; `turns` says by route whether its replicas take turns, where that is decided."""
     configuration, routes = candidate.configuration, candidate.routes
     stages = stages_of(context, configuration, routes)
@@ -171,7 +171,7 @@ def _draft(
         costs = exchange_costs(context, configuration, routes, stages, reserved=reserved)
     last_s = np.maximum.reduce([one.timing.last_weight_gradients_s() + one.way.stagger_s for one in timed])
     exchanges = run_exchanges(costs, last_s.tolist())
-    return Draft(candidate, stages, hops, costs, timed, exchanges, update, message_bytes, paths)
+    return Evaluation(candidate, stages, hops, costs, timed, exchanges, update, message_bytes, paths)
 
 
 def _way_in_turns(problem: PipelineProblem, turns: Turns) -> Way:
