@@ -12,11 +12,11 @@ from anyio.to_thread import run_sync
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from app.api import calibrations, catalogue, direct, events, health, plans, problems, replans, studies
-from app.api.admission import Admission
+from app.api import calibrations, catalogue, computations, events, health, plans, problems, replans, studies
+from app.api.authentication import Authentication, check_openness
+from app.api.body_limits import BodyLimits
 from app.api.codings import Compress
 from app.api.described import describe
-from app.api.guard import Guard, check_openness
 from app.api.heads import Heads
 from app.api.observe import Observe
 from app.api.shortcut import Shortcut
@@ -31,7 +31,7 @@ from app.telemetry import start_traces
 from app.web import pages
 
 ROUTERS = (
-    direct.router,
+    computations.router,
     plans.router,
     replans.router,
     events.router,
@@ -64,8 +64,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     pages.install(app)
     app.add_middleware(Shortcut)
     app.add_middleware(Compress)
-    app.add_middleware(Admission, settings=chosen)
-    app.add_middleware(Guard, settings=chosen)
+    app.add_middleware(BodyLimits, settings=chosen)
+    app.add_middleware(Authentication, settings=chosen)
     app.add_middleware(Heads)
     app.add_middleware(Observe, registry=registry)
     start_traces(chosen)

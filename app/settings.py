@@ -57,7 +57,7 @@ class Solvers(BaseModel):
     replay: str = "solver.verify.joint_replay:joint_replay"
     calibrate: str = "app.jobs.calibration:calibration"
     schedule: str = "solver.pipeline.solve:solve_pipeline"
-    rehearse: str = "solver.warm_up:rehearse"
+    warm_up: str = "solver.warm_up:warm_up"
 
 
 class Settings(BaseModel):

@@ -28,7 +28,7 @@ EXAMPLES = {
 OPTIONS = {"time_limit_s": PATIENCE_S, "relative_gap": 0.99, "workers": 1, "reproducible": True}
 
 
-def rehearse(*, clock: Callable[[], float] = time.monotonic) -> None:
+def warm_up(*, clock: Callable[[], float] = time.monotonic) -> None:
     """Time small pipelines of several kinds, and plan examples up to their first judged plans."""
     for microbatches, objective in ((6, "makespan"), (6, "span"), (40, "makespan")):
         found = search_pipeline(_pipeline(microbatches, objective), clock=WorkClock(clock, PATIENCE_S))

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from fastapi import Depends, Header, Request
 
-from app.api.guard import CALLER
+from app.api.authentication import CALLER
 from app.api.problems import Rejected
 from app.faults import Fault
 from app.jobs.access import LEAST_URGENT, Caller

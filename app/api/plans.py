@@ -27,7 +27,7 @@ from app.documents import read_plan, read_request
 from app.exporters.registry import EXPORTERS, ArtifactKind
 from app.faults import Fault
 from app.jobs.access import USUAL_URGENCY, Caller
-from app.jobs.kept import Kept
+from app.jobs.response_cache import CachedResponse
 from app.jobs.service import PlanService, Submitted
 from app.storage.listing import Wanted
 from app.storage.plans import PlanRow
@@ -128,32 +128,32 @@ async def read_plan_envelope(
     plan_id: PlanId, service: Service, caller: Asking, if_none_match: IfNoneMatch = None
 ) -> Response:
     """Everything about a plan, its outcome included."""
-    kept = service.kept.get(plan_id, caller.sees)
-    if kept is None and if_none_match is not None and service.kept.known(plan_id, caller.sees) is None:
+    cached = service.responses.get(plan_id, caller.sees)
+    if cached is None and if_none_match is not None and service.responses.known(plan_id, caller.sees) is None:
         revision = await run_sync(partial(service.plans.revision, plan_id, owner=caller.sees))
         if revision is not None and matches(if_none_match, etag(plan_id, revision)):
             return Response(status_code=304, headers={"ETag": etag(plan_id, revision)})
-    if kept is None:
-        kept = await together(("plan", plan_id, caller.sees), lambda: _looked_up(service, plan_id, caller))
-    if if_none_match is not None and matches(if_none_match, kept.etag):
-        return Response(status_code=304, headers={"ETag": kept.etag})
-    return Response(kept.body, media_type=JSON, headers={"ETag": kept.etag})
+    if cached is None:
+        cached = await together(("plan", plan_id, caller.sees), lambda: _looked_up(service, plan_id, caller))
+    if if_none_match is not None and matches(if_none_match, cached.etag):
+        return Response(status_code=304, headers={"ETag": cached.etag})
+    return Response(cached.body, media_type=JSON, headers={"ETag": cached.etag})
 
 
-async def _looked_up(service: PlanService, plan_id: str, caller: Caller) -> Kept:
+async def _looked_up(service: PlanService, plan_id: str, caller: Caller) -> CachedResponse:
     """The plan as the database has it now; one that is known and has not changed is not read again."""
-    known = service.kept.known(plan_id, caller.sees)
+    known = service.responses.known(plan_id, caller.sees)
     if known is not None:
         revision = await run_sync(partial(service.plans.revision, plan_id, owner=caller.sees))
         if revision is not None and etag(plan_id, revision) == known.etag:
-            service.kept.renew(plan_id, known.etag)
+            service.responses.renew(plan_id, known.etag)
             return known
-        service.kept.forget(plan_id)
+        service.responses.forget(plan_id)
     row = await run_sync(found, service, plan_id, caller)
-    kept = Kept(row.owner, etag(row.id, row.revision), envelope(row))
+    cached = CachedResponse(row.owner, etag(row.id, row.revision), envelope(row))
     if row.is_terminal:
-        service.kept.put(plan_id, kept)
-    return kept
+        service.responses.put(plan_id, cached)
+    return cached
 
 
 @router.get(
@@ -166,20 +166,20 @@ async def _looked_up(service: PlanService, plan_id: str, caller: Caller) -> Kept
 )
 async def read_status(plan_id: PlanId, service: Service, caller: Asking) -> Response:
     """State, incumbent, bound, gap and queue position, without the plan itself."""
-    kept = service.kept_statuses.get(plan_id, caller.sees)
-    if kept is None:
-        kept = await together(("status", plan_id, caller.sees), lambda: _status_looked_up(service, plan_id, caller))
-    return Response(kept.body, media_type=JSON, headers=status_headers(kept))
+    cached = service.status_responses.get(plan_id, caller.sees)
+    if cached is None:
+        cached = await together(("status", plan_id, caller.sees), lambda: _status_looked_up(service, plan_id, caller))
+    return Response(cached.body, media_type=JSON, headers=status_headers(cached))
 
 
-async def _status_looked_up(service: PlanService, plan_id: str, caller: Caller) -> Kept:
-    def look() -> Kept:
+async def _status_looked_up(service: PlanService, plan_id: str, caller: Caller) -> CachedResponse:
+    def look() -> CachedResponse:
         row = found(service, plan_id, caller, with_outcome=False)
-        return Kept(row.owner, RUNS if not row.is_terminal else "", _compact(_status(service, row)))
+        return CachedResponse(row.owner, RUNS if not row.is_terminal else "", _compact(_status(service, row)))
 
-    kept = await run_sync(look)
-    service.kept_statuses.put(plan_id, kept)
-    return kept
+    cached = await run_sync(look)
+    service.status_responses.put(plan_id, cached)
+    return cached
 
 
 @router.get("/{plan_id}/request", response_model=PlanRequest, responses=documented(400, 404, 503),
@@ -201,7 +201,7 @@ def read_plan_request(plan_id: PlanId, service: Service, caller: Asking) -> Resp
 async def cancel_plan(plan_id: PlanId, service: Service, caller: Asking, wait_s: WaitS) -> Response:
     """A queued plan ends at once, a running one soon; a finished one stays as it is."""
     row = await run_sync(partial(service.plans.cancel, plan_id, owner=caller.sees))
-    service.kept_statuses.forget(plan_id)
+    service.status_responses.forget(plan_id)
     if row is not None and wait_s:
         row = await _ended(service, plan_id, wait_s)
     if row is None:
@@ -215,8 +215,8 @@ async def cancel_plan(plan_id: PlanId, service: Service, caller: Asking, wait_s:
 async def delete_plan(plan_id: PlanId, service: Service, caller: Asking) -> Response:
     """Remove the plan, its request and its events; a running search is stopped and forgotten."""
     is_gone = await run_sync(partial(service.plans.delete, plan_id, owner=caller.sees))
-    service.kept.forget(plan_id)
-    service.kept_statuses.forget(plan_id)
+    service.responses.forget(plan_id)
+    service.status_responses.forget(plan_id)
     if not is_gone:
         raise gone(plan_id)
     return Response(status_code=204)

@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 
 from app.faults import ISSUE_TYPES, MAX_FAULTS, Fault, Refused, from_errors, from_planner_error
 from app.jobs.access import Busy, Forbidden
-from app.jobs.service import DirectFailure, KeyConflict
+from app.jobs.service import ComputationFailure, KeyConflict
 from app.storage.tables import is_outage
 from models.errors import PlannerError
 
@@ -181,7 +181,7 @@ def install(app: FastAPI) -> None:
         Busy: _busy,
         Forbidden: lambda request, error: problem(request.url.path, [error.fault]),
         KeyConflict: lambda request, error: problem(request.url.path, [error.fault], headers={"Retry-After": "1"}),
-        DirectFailure: _direct_failure,
+        ComputationFailure: _computation_failure,
         PlannerError: lambda request, error: problem(request.url.path, [from_planner_error(error)]),
         RequestValidationError: _invalid,
         HTTPException: _http,
@@ -205,7 +205,7 @@ def _busy(request: Request, error: Busy) -> JSONResponse:
     return problem(request.url.path, [error.fault], headers={"Retry-After": str(error.retry_after_s)})
 
 
-def _direct_failure(request: Request, error: DirectFailure) -> JSONResponse:
+def _computation_failure(request: Request, error: ComputationFailure) -> JSONResponse:
     headers = {"Retry-After": "5"} if error.fault["code"] == "solver-stopped" else {}
     return problem(request.url.path, [error.fault], headers=headers)
 

@@ -1,6 +1,6 @@
 """The shortest way to a plan or its status: an answer that is kept is sent before the framework looks for its route.
 
-Owns that one way. Whatever is not kept, or not fresh, goes on to the route, which keeps it.
+Owns that one way. Whatever is not cached, or not fresh, goes on to the route, which keeps it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import TypeVar, cast
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.api.guard import CALLER
+from app.api.authentication import CALLER
 from app.api.headers import matches
 from app.jobs.access import Caller
-from app.jobs.kept import Kept
+from app.jobs.response_cache import CachedResponse
 from app.jobs.service import PlanService
 
 FOLDER = "/v1/plans/"
@@ -62,9 +62,9 @@ async def together(question: Hashable, look_up: Callable[[], Awaitable[Answer]])
     return cast(Answer, await asyncio.shield(turn.task))
 
 
-def status_headers(kept: Kept) -> dict[str, str]:
+def status_headers(cached: CachedResponse) -> dict[str, str]:
     """When to ask again for the status of a plan that has not ended."""
-    return {"Retry-After": "1"} if kept.etag == RUNS else {}
+    return {"Retry-After": "1"} if cached.etag == RUNS else {}
 
 
 class Shortcut:
@@ -80,36 +80,36 @@ class Shortcut:
             return
         path: str = scope["path"]
         is_status = path.endswith(STATUS)
-        kept = _kept(scope, path, is_status=is_status) if path.startswith(FOLDER) else None
-        if kept is None:
+        cached = _cached(scope, path, is_status=is_status) if path.startswith(FOLDER) else None
+        if cached is None:
             await self._app(scope, receive, send)
             return
         scope["route"] = STATUS_ROUTE if is_status else ROUTE
-        status, body, headers = _status(kept) if is_status else _plan(scope, kept)
+        status, body, headers = _status(cached) if is_status else _plan(scope, cached)
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
 
-def _kept(scope: Scope, path: str, *, is_status: bool) -> Kept | None:
+def _cached(scope: Scope, path: str, *, is_status: bool) -> CachedResponse | None:
     service: PlanService = scope["app"].state.service
     caller: Caller = scope[CALLER]
     if is_status:
-        return service.kept_statuses.get(path[len(FOLDER) : -len(STATUS)], caller.sees)
-    return service.kept.get(path[len(FOLDER) :], caller.sees)
+        return service.status_responses.get(path[len(FOLDER) : -len(STATUS)], caller.sees)
+    return service.responses.get(path[len(FOLDER) :], caller.sees)
 
 
 def _json_headers(body: bytes) -> list[tuple[bytes, bytes]]:
     return [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
 
 
-def _status(kept: Kept) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
-    again = [(name.lower().encode(), value.encode()) for name, value in status_headers(kept).items()]
-    return 200, kept.body, [*_json_headers(kept.body), *again]
+def _status(cached: CachedResponse) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
+    again = [(name.lower().encode(), value.encode()) for name, value in status_headers(cached).items()]
+    return 200, cached.body, [*_json_headers(cached.body), *again]
 
 
-def _plan(scope: Scope, kept: Kept) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
-    tag = (b"etag", kept.etag.encode())
+def _plan(scope: Scope, cached: CachedResponse) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
+    tag = (b"etag", cached.etag.encode())
     given = b", ".join(value for name, value in scope["headers"] if name == b"if-none-match")
-    if given and matches(given.decode("latin-1"), kept.etag):
+    if given and matches(given.decode("latin-1"), cached.etag):
         return 304, b"", [tag]
-    return 200, kept.body, [tag, *_json_headers(kept.body)]
+    return 200, cached.body, [tag, *_json_headers(cached.body)]

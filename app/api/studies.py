@@ -169,7 +169,7 @@ def cancel_study(study_id: StudyId, service: Service, caller: Asking) -> Respons
     """Queued plans end at once, running ones soon, each with the best it has; finished ones stay."""
     row = _found(service, study_id, caller)
     service.studies.cancel(row.id)
-    service.kept_statuses.clear()
+    service.status_responses.clear()
     return JSONResponse(_study(service, row))
 
 
@@ -178,8 +178,8 @@ def cancel_study(study_id: StudyId, service: Service, caller: Asking) -> Respons
 async def delete_study(study_id: StudyId, service: Service, caller: Asking) -> Response:
     """Remove the study and all its plans; running searches are stopped and forgotten."""
     is_gone = await run_sync(partial(service.studies.delete, study_id, owner=caller.sees))
-    service.kept.clear()
-    service.kept_statuses.clear()
+    service.responses.clear()
+    service.status_responses.clear()
     if not is_gone:
         raise _gone(study_id)
     return Response(status_code=204)

@@ -187,7 +187,7 @@ def _schedule(task: Task, channel: Channel) -> bytes:
     return text.encode()
 
 
-def _rehearse(task: Task, _channel: Channel) -> bytes:
+def _warm_up(task: Task, _channel: Channel) -> bytes:
     load(task.function)()
     return b"null"
 
@@ -199,5 +199,5 @@ TASKS: dict[str, Callable[[Task, Channel], bytes]] = {
     "time": _time,
     "calibrate": _calibrate,
     "schedule": _schedule,
-    "rehearse": _rehearse,
+    "warm_up": _warm_up,
 }

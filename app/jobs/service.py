@@ -19,7 +19,7 @@ from app.faults import Fault, Refused, from_reason
 from app.jobs.access import ANYBODY, USUAL_URGENCY, Busy, Caller, Quotas, Shares, check_urgency
 from app.jobs.child import Task, load
 from app.jobs.children import Ended, Limits, run_in_child
-from app.jobs.kept import STATUS_FRESH_S, KeptAnswers
+from app.jobs.response_cache import STATUS_FRESH_S, ResponseCache
 from app.jobs.search import fault_of
 from app.settings import Settings
 from app.storage.calibrations import CALIBRATION_PREFIX, CalibrationStore
@@ -49,7 +49,7 @@ class KeyConflict(Exception):
         self.fault = fault
 
 
-class DirectFailure(Exception):
+class ComputationFailure(Exception):
     """A direct computation that did not answer."""
 
     def __init__(self, fault: dict[str, str]) -> None:
@@ -88,8 +88,8 @@ class PlanService:
         self.quotas = Quotas(settings, self.keys)
         self.waiting = Shares(settings.max_waiting_clients, settings.max_waiting_per_key)
         self.body_bytes = Shares(settings.max_body_bytes_at_once, settings.max_body_bytes_per_key)
-        self.kept = KeptAnswers()
-        self.kept_statuses = KeptAnswers(fresh_s=STATUS_FRESH_S)
+        self.responses = ResponseCache()
+        self.status_responses = ResponseCache(fresh_s=STATUS_FRESH_S)
         # SQLite has one writer at a time, and who waits for it sleeps and looks again: of fifty some wait for seconds.
         # Here they wait in line, without a thread each.
         self.writers = CapacityLimiter(1 if self.engine.dialect.name == "sqlite" else POSTGRES_WRITERS)
@@ -268,7 +268,7 @@ def _answer(ended: Ended) -> bytes:
     if ended.ending == "answered":
         return ended.answer
     if ended.ending == "refused":
-        raise DirectFailure(json.loads(ended.detail))
+        raise ComputationFailure(json.loads(ended.detail))
     if ended.best is not None:
         return ended.best
-    raise DirectFailure(json.loads(fault_of(ended)))
+    raise ComputationFailure(json.loads(fault_of(ended)))

@@ -18,22 +18,22 @@ from app.jobs.child import Task
 from app.jobs.children import Limits, run_in_child
 from app.settings import Settings
 
-LOG = logging.getLogger("isthmus.rehearsal")
+LOG = logging.getLogger("isthmus.warm_up")
 LIMIT_S = 900.0  # a minute of two cores; a busy or small machine takes longer
 NOTICE = "compiling what is compiled once on a machine: about a minute"
 
 
-def rehearse(settings: Settings, told: Callable[[str], None] = LOG.info) -> None:
+def compile_once(settings: Settings, told: Callable[[str], None] = LOG.info) -> None:
     """Compile unless that was done; `told` hears of it first. A failure is logged and left to the first search."""
-    done = remembered(settings.solvers.rehearse)
+    done = remembered(settings.solvers.warm_up)
     if done.exists():
         return
     told(NOTICE)
-    task = Task("rehearse", settings.solvers.rehearse, (), settings.child_memory_bytes)
+    task = Task("warm_up", settings.solvers.warm_up, (), settings.child_memory_bytes)
     limits = Limits(LIMIT_S, settings.soft_grace_s, settings.kill_grace_s, settings.child_memory_bytes)
     ended = run_in_child(task, limits)
     if ended.ending != "answered":
-        LOG.warning("the rehearsal ended without an answer", extra={"ending": ended.ending})
+        LOG.warning("the warm-up ended without an answer", extra={"ending": ended.ending})
         return
     done.parent.mkdir(parents=True, exist_ok=True)
     done.touch()
@@ -51,4 +51,4 @@ def remembered(function: str) -> Path:
     digest = hashlib.sha256(repr((function, versions, sources)).encode()).hexdigest()[:16]
     beside = root / "__pycache__"
     folder = beside if os.access(beside if beside.exists() else root, os.W_OK) else Path.home() / ".cache" / "isthmus"
-    return folder / f"rehearsed-{digest}"
+    return folder / f"warmed-up-{digest}"

@@ -1,7 +1,7 @@
 """A worker: takes queued plans while it has places, and searches each in a thread that watches a child process.
 
 Owns its places and what it does about plans that it holds. Who holds what is decided by `storage.lease`; silent workers
-are the business of `upkeep`.
+are the business of `supervisor`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import sqlalchemy as sa
 
 from app.jobs.processes import warm_up
 from app.jobs.search import EndState, fault_text, headline, search
-from app.jobs.upkeep import Upkeep
-from app.jobs.warm_up import rehearse
+from app.jobs.supervisor import Supervisor
+from app.jobs.warm_up import compile_once
 from app.settings import Settings
 from app.storage.lease import unknown
 from app.storage.plans import State
@@ -36,7 +36,7 @@ class Worker:
         self._queue = PlanQueue(engine)
         self._workers = WorkerStore(engine)
         self._holder = new_holder()
-        self._upkeep = Upkeep(settings, engine, self._holder)
+        self._supervisor = Supervisor(settings, engine, self._holder)
         self._stopping = threading.Event()
         self._leaving = threading.Event()
         self._changed = threading.Condition()  # of what follows
@@ -48,11 +48,11 @@ class Worker:
     def start(self) -> None:
         """Begin to take plans, first of all those that an earlier run of this worker left behind."""
         warm_up()
-        rehearse(self._settings)
+        compile_once(self._settings)
         freed = self._workers.enter(self._holder, self._settings.worker_id)
         if freed:
             LOG.warning("plans of an earlier run of this worker wait again", extra={"plans": freed})
-        self._upkeep.start()
+        self._supervisor.start()
         self._dispatcher.start()
 
     def stop(self) -> None:
@@ -66,7 +66,7 @@ class Worker:
             limit_s = settings.soft_grace_s + settings.kill_grace_s + 5.0
             self._changed.wait_for(lambda: not self._running, timeout=limit_s)
         self._dispatcher.join(timeout=5.0)
-        self._upkeep.stop()
+        self._supervisor.stop()
         with suppress(sa.exc.SQLAlchemyError):
             self._workers.leave(self._holder)
 

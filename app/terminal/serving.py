@@ -16,7 +16,7 @@ import sqlalchemy as sa
 import uvicorn
 from fastapi import FastAPI
 
-from app.api.guard import check_openness
+from app.api.authentication import check_openness
 from app.jobs.processes import limit_memory
 from app.jobs.service import PlanService
 from app.jobs.worker import Worker

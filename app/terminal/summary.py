@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from app.exporters.report.words import TIME_PARTS
+from app.exporters.report.formatting import TIME_PARTS
 from models.outcome import Infeasible, NotFound, Outcome
 from models.plan import Configuration, MemoryUse, Plan, Route
 from models.schedule import PipelineSchedule

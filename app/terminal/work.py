@@ -20,7 +20,7 @@ from app.faults import Fault, Refused
 from app.jobs.child import OUTCOME, Task
 from app.jobs.children import Ended, Limits, run_in_child
 from app.jobs.search import end_state_of, fault_of
-from app.jobs.warm_up import rehearse
+from app.jobs.warm_up import compile_once
 from app.jobs.worker_pool import worker_pool_size
 from app.settings import Settings
 from app.terminal.progress import ProgressLine
@@ -75,7 +75,7 @@ def search(request: PlanRequest, settings: Settings, console: Console) -> Outcom
             news[:] = [text]
         line.take(kind, text)
 
-    rehearse(settings, partial(console.print, highlight=False))
+    compile_once(settings, partial(console.print, highlight=False))
     document = canonical(request)
     task = Task("plan", settings.solvers.plan, (document,), settings.child_memory_bytes, worker_pool_size(document))
     with ProgressLine(console) as line:
@@ -89,7 +89,7 @@ def search(request: PlanRequest, settings: Settings, console: Console) -> Outcom
 
 def answer_of(task: Task, settings: Settings, console: Console, limit_s: float = SHORT_TASK_S) -> bytes:
     """The answer of a task that has one, or Failed."""
-    rehearse(settings, partial(console.print, highlight=False))
+    compile_once(settings, partial(console.print, highlight=False))
     with ProgressLine(console) as line:
         ended = run_task(task, settings, limit_s, line.take)
     check_refusal(ended)

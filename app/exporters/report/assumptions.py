@@ -9,9 +9,9 @@ from collections import Counter
 from typing import Literal
 
 from app.exporters.report.figures import columns, folded, paragraph, section, table
+from app.exporters.report.formatting import count
 from app.exporters.report.markup import Markup, tag
 from app.exporters.report.scene import Scene
-from app.exporters.report.words import count
 
 WEAKEST_FIRST: tuple[Literal["guessed", "derived", "datasheet", "fitted", "measured", "request"], ...] = (
     "guessed",

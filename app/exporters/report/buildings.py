@@ -9,11 +9,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from app.exporters.report.figures import WIDTH, columns, drawing, figure, folded, legend, paragraph, section, table
+from app.exporters.report.formatting import NOT_STATED, count, number, percent, plural, ranges, shortened, size
 from app.exporters.report.geography import Connection, Flow, Node, Point, connections, mapped, nodes, positions
 from app.exporters.report.markup import Child, Markup, joined, tag
 from app.exporters.report.scene import Scene
 from app.exporters.report.svg import line, rect, words
-from app.exporters.report.words import NOT_STATED, count, number, percent, plural, ranges, shortened, size
 
 CARD = (172.0, 74.0)
 CAUSES = {

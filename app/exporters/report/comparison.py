@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from app.exporters.report.figures import Column, columns, drawing, figure, paragraph, section, table
+from app.exporters.report.formatting import number, percent, rounded, seconds, shortened
 from app.exporters.report.markup import Child, Markup, joined, tag
 from app.exporters.report.scene import Scene
 from app.exporters.report.svg import Scale, rect, time_axis, words
-from app.exporters.report.words import number, percent, rounded, seconds, shortened
 from models.plan import Alternative, Baseline, Degrees
 
 LEFT, RIGHT = 190.0, 800.0

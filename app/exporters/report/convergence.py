@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from app.exporters.report.figures import WIDTH, columns, drawing, figure, folded, legend, paragraph, section, table
+from app.exporters.report.formatting import number, percent, seconds
 from app.exporters.report.markup import Markup, tag
 from app.exporters.report.scene import Scene
 from app.exporters.report.svg import Scale, line, steps, ticks, time_axis, words
-from app.exporters.report.words import number, percent, seconds
 from models.plan import ConvergencePoint
 
 LEFT, RIGHT, TOP, BOTTOM = 78.0, WIDTH - 12, 14.0, 224.0

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from app.exporters.report.figures import WIDTH, columns, drawing, figure, folded, legend, section, table
+from app.exporters.report.formatting import number, percent, size
 from app.exporters.report.markup import Markup, tag
 from app.exporters.report.scene import Scene
 from app.exporters.report.svg import Scale, line, rect, ticks, words
-from app.exporters.report.words import number, percent, size
 from models.plan import MemoryUse
 
 CAUSES = (

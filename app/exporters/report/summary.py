@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from app.exporters.report.figures import columns, paragraph, section, table
+from app.exporters.report.formatting import NOT_STATED, count, number, percent, plural, rounded, seconds, size
 from app.exporters.report.markup import Child, Markup, joined, tag
 from app.exporters.report.scene import Scene
-from app.exporters.report.words import NOT_STATED, count, number, percent, plural, rounded, seconds, size
 from models.plan import Configuration, Plan
 
 CROSSINGS = {

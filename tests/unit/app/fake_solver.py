@@ -226,7 +226,7 @@ def judge(_request: PlanRequest, plan: Plan) -> Verdict:
     return Verdict(accepted=not slow, rules_checked=("too-slow",), violations=violations)
 
 
-def rehearse() -> None:
+def warm_up() -> None:
     """Nothing here is compiled."""
 
 

@@ -20,7 +20,7 @@ FAKE_SOLVERS = Solvers(
     validate_request=f"{FAKE}:validate",
     judge=f"{FAKE}:judge",
     schedule=f"{FAKE}:schedule",
-    rehearse=f"{FAKE}:rehearse",
+    warm_up=f"{FAKE}:warm_up",
 )
 
 

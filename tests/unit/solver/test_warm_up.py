@@ -1,4 +1,4 @@
-"""After the rehearsal nothing is compiled any more, whatever is planned."""
+"""After the warm-up nothing is compiled any more, whatever is planned."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from models.catalogue import entry_names, named_entry
 from models.request import PlanRequest
 from solver.pipeline.solve import solve_pipeline
 from solver.planner import plan
-from solver.warm_up import rehearse
+from solver.warm_up import warm_up
 
 def compiled():
     modules = [module for name, module in sys.modules.items() if name.startswith("solver.")]
     values = [value for module in modules for value in vars(module).values() if isinstance(value, Dispatcher)]
     return {f"{one.py_func.__module__}.{one.py_func.__name__}{types}" for one in values for types in one.signatures}
 
-rehearse()
+warm_up()
 before = compiled()
 assert before
 for ranks, microbatches in ((8, 16), (4, 48)):
@@ -37,7 +37,7 @@ print(*sorted(compiled() - before), sep="\\n")
 
 
 @pytest.mark.slow
-def test_nothing_is_left_to_compile_after_the_rehearsal() -> None:
+def test_nothing_is_left_to_compile_after_the_warm_up() -> None:
     done = subprocess.run((sys.executable, "-c", LISTING), cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert not done.stdout.split(), done.stdout

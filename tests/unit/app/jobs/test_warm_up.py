@@ -13,17 +13,17 @@ from tests.unit.app.service_fixture import FAKE, FAKE_SOLVERS, settings_for
 
 
 def _settings(folder: Path, function: str) -> Settings:
-    return settings_for(folder, solvers=FAKE_SOLVERS.model_copy(update={"rehearse": f"{FAKE}:{function}"}))
+    return settings_for(folder, solvers=FAKE_SOLVERS.model_copy(update={"warm_up": f"{FAKE}:{function}"}))
 
 
-@pytest.mark.parametrize(("function", "times_told"), [("rehearse", 1), ("no_such_function", 2)])
+@pytest.mark.parametrize(("function", "times_told"), [("warm_up", 1), ("no_such_function", 2)])
 def test_success_isremembered_and_failure_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, times_told: int
 ) -> None:
     monkeypatch.setattr(warm_up, "remembered", lambda _function: tmp_path / "new" / "done")
     told: list[str] = []
     for _ in range(2):
-        warm_up.rehearse(_settings(tmp_path, function), told.append)
+        warm_up.compile_once(_settings(tmp_path, function), told.append)
     assert len(told) == times_told
     assert (tmp_path / "new" / "done").exists() == (times_told == 1)
 

@@ -16,7 +16,7 @@ MOST_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Kept:
+class CachedResponse:
     """One finished plan as it is sent."""
 
     owner: str
@@ -24,48 +24,48 @@ class Kept:
     body: bytes
 
 
-class KeptAnswers:
+class ResponseCache:
     """The answers that were asked for lately. Used by the event loop alone."""
 
     def __init__(self, *, fresh_s: float = FRESH_S, clock: Callable[[], float] = time.monotonic) -> None:
         self._fresh_s = fresh_s
         self._clock = clock
-        self._kept: OrderedDict[str, tuple[float, Kept]] = OrderedDict()
+        self._responses: OrderedDict[str, tuple[float, CachedResponse]] = OrderedDict()
         self._num_bytes = 0
 
-    def get(self, plan_id: str, owner: str | None) -> Kept | None:
+    def get(self, plan_id: str, owner: str | None) -> CachedResponse | None:
         """The answer, if it is fresh and the owner may see it; None stands for everybody's."""
-        found = self._kept.get(plan_id)
+        found = self._responses.get(plan_id)
         if found is None or self._clock() - found[0] > self._fresh_s or owner not in (None, found[1].owner):
             return None
         return found[1]
 
-    def known(self, plan_id: str, owner: str | None) -> Kept | None:
+    def known(self, plan_id: str, owner: str | None) -> CachedResponse | None:
         """The same, fresh or not: what the database may confirm by its tag alone."""
-        found = self._kept.get(plan_id)
+        found = self._responses.get(plan_id)
         return None if found is None or owner not in (None, found[1].owner) else found[1]
 
-    def put(self, plan_id: str, answer: Kept) -> None:
+    def put(self, plan_id: str, answer: CachedResponse) -> None:
         """Keep an answer that the database has just confirmed; the oldest go when there are too many."""
         self.forget(plan_id)
-        self._kept[plan_id] = (self._clock(), answer)
+        self._responses[plan_id] = (self._clock(), answer)
         self._num_bytes += len(answer.body)
         while self._num_bytes > MOST_BYTES:
-            self.forget(next(iter(self._kept)))
+            self.forget(next(iter(self._responses)))
 
     def renew(self, plan_id: str, etag: str) -> None:
         """Let an answer count again: the database has just told that this is its tag still."""
-        found = self._kept.get(plan_id)
+        found = self._responses.get(plan_id)
         if found is not None and found[1].etag == etag:
-            self._kept[plan_id] = (self._clock(), found[1])
+            self._responses[plan_id] = (self._clock(), found[1])
 
     def forget(self, plan_id: str) -> None:
         """Let go of a plan that is being removed."""
-        found = self._kept.pop(plan_id, None)
+        found = self._responses.pop(plan_id, None)
         if found is not None:
             self._num_bytes -= len(found[1].body)
 
     def clear(self) -> None:
         """Let go of everything."""
-        self._kept.clear()
+        self._responses.clear()
         self._num_bytes = 0

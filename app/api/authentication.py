@@ -30,7 +30,7 @@ LOOPBACK_NAMES = ("localhost", "ip6-localhost", "ip6-loopback")
 RECHECK_S = 1.0  # a first key locks the door of a running service within this time
 
 
-class Guard:
+class Authentication:
     """Puts the caller into the scope, or answers 401 or 403."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:

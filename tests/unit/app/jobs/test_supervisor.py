@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.documents import canonical
-from app.jobs.upkeep import Upkeep
+from app.jobs.supervisor import Supervisor
 from app.jobs.worker import Worker
 from app.settings import Settings
 from app.storage.migrations import create_tables
@@ -154,15 +154,15 @@ def test_the_plan_of_a_living_worker_is_left_alone_whatever_the_clocks_say(
     plan_id = store.insert(NewPlan(REQUEST, "d", None))
     workers.enter("run n", "neighbour")
     take(engine, "run n")
-    upkeep = Upkeep(settings, engine, "an observer")
+    supervisor = Supervisor(settings, engine, "an observer")
     for number in range(1, 40):
         workers.beat("run n", "neighbour", number)
-        upkeep.once()
+        supervisor.once()
     held = store.get(plan_id)
     assert held is not None
     assert held.state == "running"
     for _ in range(8):
-        upkeep.once()
+        supervisor.once()
     row = store.get(plan_id)
     assert row is not None
     assert row.state == "queued"
@@ -173,9 +173,9 @@ def test_an_observer_that_was_away_has_not_looked_meanwhile(settings: Settings, 
     plan_id = store.insert(NewPlan(REQUEST, "d", None))
     WorkerStore(engine).enter("run n", "neighbour")
     take(engine, "run n")
-    upkeep = Upkeep(settings, engine, "an observer")
-    upkeep.once()
-    upkeep.once()  # an hour later: both were away, and the neighbour is the second to be back
+    supervisor = Supervisor(settings, engine, "an observer")
+    supervisor.once()
+    supervisor.once()  # an hour later: both were away, and the neighbour is the second to be back
     row = store.get(plan_id)
     assert row is not None
     assert row.state == "running"

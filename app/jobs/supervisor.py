@@ -21,12 +21,12 @@ from app.storage.queue import PlanQueue
 from app.storage.studies import StudyStore
 from app.storage.workers import WorkerStore
 
-LOG = logging.getLogger("isthmus.upkeep")
+LOG = logging.getLogger("isthmus.supervisor")
 LEAST_LOOKS = 3  # a claim can be younger than the first heartbeat after it
 
 
-class Upkeep:
-    """The upkeep of one run of a worker, by two threads: nothing may hold up a heartbeat."""
+class Supervisor:
+    """Keeps one run of a worker alive in the database, by two threads: nothing may hold up a heartbeat."""
 
     def __init__(self, settings: Settings, engine: sa.Engine, holder: str) -> None:
         self._settings = settings
@@ -40,7 +40,7 @@ class Upkeep:
         self._num_beats = 0
         self._cleaned_at = time.monotonic()
         self._ended = threading.Event()
-        self._threads = [self._thread("heartbeat", self.beat), self._thread("upkeep", self.once)]
+        self._threads = [self._thread("heartbeat", self.beat), self._thread("supervisor", self.once)]
 
     def start(self) -> None:
         """Begin, until `stop`."""

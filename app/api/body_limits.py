@@ -14,8 +14,8 @@ from anyio.to_thread import run_sync
 from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.api.authentication import CALLER
 from app.api.codings import decompressed, too_large
-from app.api.guard import CALLER
 from app.api.problems import problem
 from app.faults import Fault, Refused
 from app.jobs.access import Busy, Shares
@@ -29,7 +29,7 @@ SINGLE_HEADERS = frozenset(
 )  # fmt: skip
 
 
-class Admission:
+class BodyLimits:
     """Receives the body once, within limits, and decompresses it; the application behind it gets it whole."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
