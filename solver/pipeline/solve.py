@@ -14,7 +14,7 @@ from solver.pipeline.assemble import assemble
 from solver.pipeline.bounds import lower_bound
 from solver.pipeline.cpsat.horizon_search import close
 from solver.pipeline.cpsat.windows import improve
-from solver.pipeline.exact.horizon_search import close_by_lattice
+from solver.pipeline.exact.horizon_search import close_by_state_space
 from solver.pipeline.judge import check_schedule
 from solver.pipeline.local_search.descent import descend
 from solver.pipeline.local_search.policies import tuned_orders
@@ -23,12 +23,12 @@ from solver.pipeline.local_search.steady_states import repeat
 from solver.pipeline.portfolio import candidates
 from solver.pipeline.quantise import coarse_tick_s, fine_tick_s, quantise
 
-QUICK_OPERATIONS, LATTICE_OPERATIONS, EXACT_OPERATIONS = 400, 2_000, 8_000
+QUICK_OPERATIONS, STATE_SPACE_OPERATIONS, EXACT_OPERATIONS = 400, 2_000, 8_000
 WINDOW_TICKS = 50
 TUNING_SHARE, LARGE_TUNING_SHARE = 0.04, 0.2
 DESCENT_SHARE = 0.15
 HAND_OUT_SHARE = 0.05  # of the time may go into writing out schedules that are not the last
-LATTICE_SHARE, STEADY_SHARE = 0.8, 0.1
+STATE_SPACE_SHARE, STEADY_SHARE = 0.8, 0.1
 
 
 def solve_pipeline(
@@ -64,8 +64,8 @@ def search_pipeline(
         search.found = found
     search.bound_s = lower_bound(problem)
     start(search)
-    share = 1.0 if problem.num_operations <= LATTICE_OPERATIONS else LATTICE_SHARE
-    exact = close_by_lattice(search, until_s=search.elapsed_s + share * search.left_s)
+    share = 1.0 if problem.num_operations <= STATE_SPACE_OPERATIONS else STATE_SPACE_SHARE
+    exact = close_by_state_space(search, until_s=search.elapsed_s + share * search.left_s)
     repeat(search, STEADY_SHARE * search.left_s)
     tune(search)
     descend(search, DESCENT_SHARE * search.left_s)
@@ -111,7 +111,7 @@ def tune(search: Search) -> None:
 
 
 def prove_and_search(search: Search) -> None:
-    """The corridor on the finest useful grid: small problems to the end, larger ones for most of the time."""
+    """Horizon search on the finest useful grid: small problems to the end, larger ones for most of the time."""
     if search.over:
         return
     size = search.problem.num_operations / QUICK_OPERATIONS

@@ -1,4 +1,4 @@
-"""The corridor: is there a schedule of value at most T? Asked from below until bound and value meet.
+"""Horizon search: is there a schedule of value at most T? Asked from below until bound and value meet.
 
 Owns the choice of T. With a horizon T close to the optimum the windows of all starts are tight: below it presolve
 refutes T at once, at it the search finds an order quickly, where plain minimisation wanders (decision 0102). Times are
@@ -25,7 +25,7 @@ LEAST_PART = 64
 
 
 @dataclass
-class Corridor:
+class HorizonSearch:
     """Proven bound and best value, in ticks; which part of the way between them is asked next."""
 
     ticks: TickShape
@@ -36,18 +36,18 @@ class Corridor:
 
 def close(search: Search, ticks: TickShape, *, probe_s: float, until_s: float) -> None:
     """Raise the bound by refutation, then look for orders at it and above it, until `until_s` after the start."""
-    corridor = _open(search, ticks)
-    _refute(search, corridor, probe_s)
+    horizons = _open(search, ticks)
+    _refute(search, horizons, probe_s)
     patience_s = 4 * probe_s
-    while not search.over and search.elapsed_s < until_s and corridor.low < corridor.high:
-        _press(search, corridor, patience_s)
+    while not search.over and search.elapsed_s < until_s and horizons.low < horizons.high:
+        _press(search, horizons, patience_s)
         patience_s *= 1.6
 
 
-def _open(search: Search, ticks: TickShape) -> Corridor:
+def _open(search: Search, ticks: TickShape) -> HorizonSearch:
     high = _value_ticks(search, ticks)
     low = floor(search.bound_s / ticks.tick_s * (1 - 1e-9)) if ticks.exact else floor(_bound_ticks(search, ticks))
-    return Corridor(ticks, min(low, high), high)
+    return HorizonSearch(ticks, min(low, high), high)
 
 
 def _bound_ticks(search: Search, ticks: TickShape) -> float:
@@ -60,42 +60,42 @@ def _value_ticks(search: Search, ticks: TickShape) -> int:
     return round(run_ticks.span_s if search.problem.objective == "span" else run_ticks.makespan_s)
 
 
-def _refute(search: Search, corridor: Corridor, probe_s: float) -> None:
+def _refute(search: Search, horizons: HorizonSearch, probe_s: float) -> None:
     """Gallop up from the bound while refutations come quickly; an answer or silence shortens the step.
 
     Most refutations take presolve alone, so silence within the probe's time mostly means that T can be reached.
     """
     step = 0
-    first = max((corridor.high - corridor.low) // 16, 1)
-    while not search.over and corridor.low < corridor.high:
-        target = min(corridor.low + step, corridor.high - 1)
-        found = _ask(search, corridor, target, probe_s if step else 2 * probe_s, probing=True)
+    first = max((horizons.high - horizons.low) // 16, 1)
+    while not search.over and horizons.low < horizons.high:
+        target = min(horizons.low + step, horizons.high - 1)
+        found = _ask(search, horizons, target, probe_s if step else 2 * probe_s, probing=True)
         if found.proven and found.order is None:
             step = first if step == 0 else 2 * step
-        elif step <= max(1, corridor.low // 2000):
+        elif step <= max(1, horizons.low // 2000):
             return
         else:
             step = first = step // 8
 
 
-def _press(search: Search, corridor: Corridor, patience_s: float) -> None:
+def _press(search: Search, horizons: HorizonSearch, patience_s: float) -> None:
     """Three ways in turns: a question that may raise the bound, tabu search, an order at the bound itself."""
-    _raise(search, corridor, patience_s)
-    if search.over or corridor.low >= corridor.high:
+    _raise(search, horizons, patience_s)
+    if search.over or horizons.low >= horizons.high:
         return
     descend(search, patience_s)
-    corridor.high = min(corridor.high, _value_ticks(search, corridor.ticks))
-    if not search.over and corridor.low < corridor.high:
-        _ask(search, corridor, corridor.low, patience_s, subsolvers=FINDERS)
+    horizons.high = min(horizons.high, _value_ticks(search, horizons.ticks))
+    if not search.over and horizons.low < horizons.high:
+        _ask(search, horizons, horizons.low, patience_s, subsolvers=FINDERS)
 
 
-def _raise(search: Search, corridor: Corridor, patience_s: float) -> None:
+def _raise(search: Search, horizons: HorizonSearch, patience_s: float) -> None:
     """Ask one tick below the best, whose refutation is the whole proof; after silence half as far from the bound."""
-    most = corridor.high - 1
-    target = min(corridor.low + (corridor.high - corridor.low) // corridor.part, most)
-    found = _ask(search, corridor, target, patience_s)
+    most = horizons.high - 1
+    target = min(horizons.low + (horizons.high - horizons.low) // horizons.part, most)
+    found = _ask(search, horizons, target, patience_s)
     refuted = found.proven and found.order is None
-    corridor.part = max(corridor.part // 2, 1) if refuted else min(2 * corridor.part, LEAST_PART)
+    horizons.part = max(horizons.part // 2, 1) if refuted else min(2 * horizons.part, LEAST_PART)
 
 
 def _limits(search: Search, time_limit_s: float, *, first_solution: bool) -> Limits:
@@ -114,27 +114,27 @@ def _limits(search: Search, time_limit_s: float, *, first_solution: bool) -> Lim
 
 def _ask(
     search: Search,
-    corridor: Corridor,
+    horizons: HorizonSearch,
     target: int,
     time_limit_s: float,
     *,
     probing: bool = False,
     subsolvers: tuple[str, ...] = REFUTERS,
 ) -> Found:
-    """One question; its answer moves the corridor and the search."""
-    instance = Instance(corridor.ticks, target, corridor.low, search.problem.objective)
+    """One question; its answer moves the interval and the search."""
+    instance = Instance(horizons.ticks, target, horizons.low, search.problem.objective)
     limits = replace(_limits(search, time_limit_s, first_solution=True), subsolvers=subsolvers, probing=probing)
     found = run(instance, None, limits)
-    _learn(search, corridor, found)
+    _learn(search, horizons, found)
     return found
 
 
-def _learn(search: Search, corridor: Corridor, found: Found) -> None:
+def _learn(search: Search, horizons: HorizonSearch, found: Found) -> None:
     charge(search.clock, found.work_s)
-    if found.bound_ticks > corridor.low:
-        corridor.low = min(found.bound_ticks, corridor.high)
-        if corridor.ticks.bounds:
-            search.raise_bound(corridor.low * corridor.ticks.tick_s * (1 - 1e-12), "refuted")
+    if found.bound_ticks > horizons.low:
+        horizons.low = min(found.bound_ticks, horizons.high)
+        if horizons.ticks.bounds:
+            search.raise_bound(horizons.low * horizons.ticks.tick_s * (1 - 1e-12), "refuted")
     if found.order is not None:
         search.offer(found.order, "cpsat")
-        corridor.high = min(corridor.high, found.value_ticks or corridor.high)
+        horizons.high = min(horizons.high, found.value_ticks or horizons.high)

@@ -118,7 +118,7 @@ def decide(machines: Machines, waits: Waits, state: State, rows: Rows, pair: Int
 
 @compiled
 def choose(machines: Machines, state: State, rule: Floats) -> tuple[int, int, int, int, int]:
-    """The undecided pair of least room on the machine that has refuted most; its likelier order; machine -1: none."""
+    """The undecided pair of least slack on the machine that has refuted most; its likelier order; machine -1: none."""
     est, lst, order = state.est, state.lst, state.order
     best = 1e300
     found = (-1, 0, 0, 0, 0)

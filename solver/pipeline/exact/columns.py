@@ -23,7 +23,8 @@ Stream = tuple[int, int, int]  # first job, how many, ticks of each
 class Machines(NamedTuple):
     """Columns by machine: streams by first job, number of jobs and duration; what memory allows on a rank.
 
-    `room[k, d]`: the most F without B while d jobs are between B and W; -1: not allowed. On a channel `is_rank` is 0.
+    `capacity[k, d]`: the most F without B while d jobs are between B and W; -1: not allowed. On a channel `is_rank` is
+    0.
     """
 
     num_jobs: int
@@ -31,7 +32,7 @@ class Machines(NamedTuple):
     length: Ints
     duration: Ints
     is_rank: Ints
-    room: Ints
+    capacity: Ints
 
 
 class Waits(NamedTuple):
@@ -52,7 +53,7 @@ class Waits(NamedTuple):
     last: Ints
 
 
-class Lattice(NamedTuple):
+class StateSpace(NamedTuple):
     """`complete`: an order of all machines is a schedule within memory, so that a search may end with an answer."""
 
     machines: Machines
@@ -60,7 +61,7 @@ class Lattice(NamedTuple):
     complete: bool
 
 
-def lattice_of(shape: PipelineShape) -> Lattice:
+def state_space_of(shape: PipelineShape) -> StateSpace:
     """The columns of a shape in whole ticks; what has more than three streams is relaxed to several machines."""
     shared = _shared_channels(shape)
     streams = [*_ranks(shape), *(one[at : at + STREAMS] for one in shared for at in range(0, len(one), STREAMS))]
@@ -69,7 +70,7 @@ def lattice_of(shape: PipelineShape) -> Lattice:
     alone = len(set(shape.rank_of_s.tolist())) == shape.num_stages
     narrow = all(len(one) <= STREAMS for one in shared)
     complete = alone and narrow and not (shape.sync_link_s >= 0).any()
-    return Lattice(_machines_of(shape, num_jobs, streams), waits, complete)
+    return StateSpace(_machines_of(shape, num_jobs, streams), waits, complete)
 
 
 def _ranks(shape: PipelineShape) -> list[list[Stream]]:
@@ -103,14 +104,14 @@ def _machines_of(shape: PipelineShape, num_jobs: int, streams: list[list[Stream]
     for machine, parts in enumerate(streams):
         for at, part in enumerate(parts):
             columns[:, machine, at] = part
-    room = np.full((len(streams), shape.num_microbatches + 1), shape.num_microbatches, dtype=np.int64)
+    capacity = np.full((len(streams), shape.num_microbatches + 1), shape.num_microbatches, dtype=np.int64)
     for s in range(shape.num_stages):
-        room[s] = _room(shape, s)
+        capacity[s] = _capacity(shape, s)
     is_rank = (np.arange(len(streams)) < shape.num_stages).astype(np.int64)
-    return Machines(num_jobs, columns[0], columns[1], columns[2], is_rank, room)
+    return Machines(num_jobs, columns[0], columns[1], columns[2], is_rank, capacity)
 
 
-def _room(shape: PipelineShape, stage: int) -> Ints:
+def _capacity(shape: PipelineShape, stage: int) -> Ints:
     """Most F without B by the number of B without W: (F - B) a + (B - W) c <= budget; fused: the second is none."""
     m = shape.num_microbatches
     between = np.arange(m + 1.0) * (shape.num_kinds == 3)

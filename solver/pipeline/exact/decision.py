@@ -1,4 +1,4 @@
-"""Is there a schedule of at most T? Asked of the lattice: a bound by propagation alone, or a search of so much work.
+"""Is there a schedule of at most T? A bound by propagation over the states alone, or a search of so much work.
 
 Owns the state of one question and the order that answers it. Same question, same work, same answer. Never replays.
 """
@@ -10,25 +10,25 @@ from collections.abc import Callable
 import numpy as np
 
 from solver.pipeline.exact.branch_kernel import FULL, OPEN, REACHED, REFUTED, Decisions, lower, search
-from solver.pipeline.exact.columns import Lattice, Machines
+from solver.pipeline.exact.columns import Machines, StateSpace
 from solver.pipeline.exact.resource_kernel import COLUMNS, Rows, lay_rows
 from solver.pipeline.exact.window_kernel import NUMBERS, WORK, State, propagate
 from solver.pipeline.problem import Floats, Ints, PipelineOrder, PipelineShape
 from solver.pipeline.simulate import channel_messages
 
-__all__ = ["OPEN", "REACHED", "REFUTED", "Dive"]
+__all__ = ["OPEN", "REACHED", "REFUTED", "FeasibilitySearch"]
 
 TRAIL = 32  # lengths of the vector that the trail holds at first
 ROOT_WORK = 200_000_000  # the windows of a horizon are tightened for so long at most
 RULE = (0.0, 1.0)
 
 
-class Dive:
+class FeasibilitySearch:
     """One question: the windows of a horizon, and the search in them. `weight`: where an earlier one got stuck."""
 
     def __init__(
         self,
-        lattice: Lattice,
+        state_space: StateSpace,
         horizon: int,
         *,
         weight: Floats | None = None,
@@ -36,24 +36,24 @@ class Dive:
         root_work: int = ROOT_WORK,
     ) -> None:
         self.horizon = horizon
-        self._lattice = lattice
-        self._rows = _new_rows(lattice.machines)
-        self._state = _new_state(lattice, horizon)
+        self._state_space = state_space
+        self._rows = _new_rows(state_space.machines)
+        self._state = _new_state(state_space, horizon)
         if weight is not None:
             self._state.weight[:] = weight
         self.first_weight = self._state.weight.copy()
-        depth = _num_pairs(lattice.machines) + 1
+        depth = _num_pairs(state_space.machines) + 1
         self._decisions = Decisions(
             np.zeros((depth, 6), dtype=np.int64), np.zeros(depth, dtype=np.int64), np.array(rule)
         )
         kept = (self._state.est <= self._state.lst).all() and propagate(
-            lattice.machines, lattice.waits, self._state, self._rows, root_work
+            state_space.machines, state_space.waits, self._state, self._rows, root_work
         )
         self.status = OPEN if kept else REFUTED
 
     @property
     def work(self) -> int:
-        """States of lattices seen so far."""
+        """States seen so far."""
         return int(self._state.number[WORK])
 
     @property
@@ -65,7 +65,7 @@ class Dive:
         """Search for so much longer; REFUTED, REACHED or OPEN."""
         most = self.work + work
         while self.status == OPEN and self.work < most:
-            machines, waits = self._lattice.machines, self._lattice.waits
+            machines, waits = self._state_space.machines, self._state_space.waits
             found = search(machines, waits, self._state, self._rows, self._decisions, most)
             if found == FULL:
                 self._grow()
@@ -84,24 +84,24 @@ class Dive:
     @property
     def value(self) -> int:
         """When the last job ends, once the horizon is reached."""
-        return int((self._state.est + self._lattice.waits.last).max())
+        return int((self._state.est + self._state_space.waits.last).max())
 
     def lower(self, horizon: int) -> None:
         """Go on with a closer horizon: what is refuted stays refuted."""
         if self.status != REFUTED and horizon < self.horizon:
-            machines, waits = self._lattice.machines, self._lattice.waits
+            machines, waits = self._state_space.machines, self._state_space.waits
             lower(machines, waits, self._state, self._rows, self.horizon - horizon)
             self.horizon, self.status = horizon, OPEN
 
     def _grow(self) -> None:
-        """Twice the room for the trail."""
+        """Twice the space for the trail."""
         state = self._state
         trail_at, trail_old = (np.concatenate([one, np.zeros_like(one)]) for one in (state.trail_at, state.trail_old))
         self._state = state._replace(trail_at=trail_at, trail_old=trail_old)
 
     def order(self, shape: PipelineShape) -> PipelineOrder:
         """The order of all machines once the horizon is reached."""
-        machines, n = self._lattice.machines, shape.num_operations
+        machines, n = self._state_space.machines, shape.num_operations
         queues = [_queue(machines, k, self._state.order[k]) for k in range(len(machines.length))]
         stage_of = {int(rank): stage for stage, rank in enumerate(shape.rank_of_s)}
         shared = {int(job) - n: queue - n for queue in queues[shape.num_stages :] for job in queue}
@@ -112,23 +112,23 @@ class Dive:
         return PipelineOrder(tuple(queues[stage_of[rank]] for rank in range(shape.num_ranks)), tuple(channels))
 
 
-def least_open(lattice: Lattice, low: int, high: int, stop: Callable[[], bool]) -> tuple[int, int]:
+def least_open(state_space: StateSpace, low: int, high: int, stop: Callable[[], bool]) -> tuple[int, int]:
     """The least horizon from `low` to `high` that propagation does not refute (`high` is not asked), and the work."""
     work = 0
     while low < high and not stop():
         middle = (low + high) // 2
-        dive = Dive(lattice, middle)
-        work += dive.work
-        if dive.status == REFUTED:
+        question = FeasibilitySearch(state_space, middle)
+        work += question.work
+        if question.status == REFUTED:
             low = middle + 1
         else:
             high = middle
     return low, work
 
 
-def num_states(lattice: Lattice) -> int:
+def num_states(state_space: StateSpace) -> int:
     """States of all machines where nothing is decided: what one pass over all of them costs."""
-    machines = lattice.machines
+    machines = state_space.machines
     rows, free = _empty_rows(machines), _free_order(machines)
     return sum(lay_rows(machines, k, free[k], rows)[1] for k in range(len(machines.length)))
 
@@ -161,8 +161,8 @@ def _free_order(machines: Machines) -> Ints:
     return order
 
 
-def _new_state(lattice: Lattice, horizon: int) -> State:
-    machines, waits, free = lattice.machines, lattice.waits, _free_order(lattice.machines)
+def _new_state(state_space: StateSpace, horizon: int) -> State:
+    machines, waits, free = state_space.machines, state_space.waits, _free_order(state_space.machines)
     size, num_machines = machines.num_jobs, len(machines.length)
     value = np.concatenate([np.zeros(size, dtype=np.int64), horizon - waits.last, free.ravel()])
     length = len(value)
@@ -183,7 +183,7 @@ def _new_state(lattice: Lattice, horizon: int) -> State:
 
 
 def _empty_rows(machines: Machines) -> Rows:
-    """Scratch without room for states."""
+    """Scratch without capacity for states."""
     width = int(machines.length.max(initial=1))
     table = np.zeros(((width + 1) ** 2, COLUMNS), dtype=np.int64)
     line = [np.zeros(width + 1, dtype=np.int64) for _ in range(5)]

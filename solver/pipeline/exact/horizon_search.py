@@ -1,6 +1,6 @@
-"""The corridor of the lattice: bound by propagation, then questions with ever more work until bound and value meet.
+"""The horizons of the state_space: bound by propagation, then questions with ever more work until bound and value meet.
 
-Owns which horizon is asked with how much work. One seeker looks for orders, another refutes; they go on side by side
+Owns which horizon is asked with how much work. One prober looks for orders, another refutes; they go on side by side
 where two workers are allowed, by steps of fixed work, so that the same answers come in the same turn. Orders found are
 replayed exactly. Never builds a CP-SAT model.
 """
@@ -16,8 +16,8 @@ from math import floor
 import numpy as np
 
 from solver.clock import charge
-from solver.pipeline.exact.columns import Lattice, lattice_of
-from solver.pipeline.exact.decision import OPEN, REACHED, REFUTED, Dive, least_open, num_states
+from solver.pipeline.exact.columns import StateSpace, state_space_of
+from solver.pipeline.exact.decision import OPEN, REACHED, REFUTED, FeasibilitySearch, least_open, num_states
 from solver.pipeline.local_search.descent import CHUNK_WORK_S
 from solver.pipeline.local_search.progress import Search
 from solver.pipeline.local_search.tabu import tabu_orders
@@ -34,23 +34,23 @@ FIRST_FACTOR, PROOF_FACTOR = 4, 16  # the bound itself and the proof are given s
 NARROWING_RULES = (0.0, 1.0), (1.0, 1.0), (0.3, 1.0), (1.0, 3.0), (0.0, 0.5)  # an open question is asked otherwise
 PROVING_RULES = (1.0, 1.0), (0.0, 1.0)
 PATIENCE = 12  # chunks of tabu search without a better order
-STALE = 3  # a corridor so many times narrower is worth a fresh start
-PARTS = 8  # a seeker closes in on the end of what its work can answer to this part of the gap
+STALE = 3  # an interval so many times narrower is worth a fresh start
+PARTS = 8  # a prober closes in on the end of what its work can answer to this part of the gap
 
 
 @dataclass
-class Corridor:
+class HorizonSearch:
     """Proven bound and best value, in ticks; `weight`: where the questions so far got stuck."""
 
     search: Search
     ticks: TickShape
-    lattice: Lattice
+    state_space: StateSpace
     low: int
     high: int
     weight: Floats
     least_work: int
     until_s: float
-    polish: Iterator[PipelineOrder | None] | None = None
+    improvements: Iterator[PipelineOrder | None] | None = None
     idle: int = 0
 
     @property
@@ -60,45 +60,45 @@ class Corridor:
 
     @property
     def near(self) -> int:
-        """How close to the end of what it can answer a seeker goes."""
+        """How close to the end of what it can answer a prober goes."""
         return (self.high - self.low) // PARTS
 
 
 @dataclass
-class Seeker:
+class Prober:
     """A question, how much work it may take, which horizon comes next, and the order that the last step has found.
 
-    `gap`: how wide the corridor was when the question was asked; its first decisions suit no other.
+    `gap`: how far apart bound and value were when the question was asked; its first decisions suit no other.
     """
 
     targets: Iterator[tuple[int, int]]
     rules: Iterator[tuple[float, float]]
     goes_on: bool
-    dive: Dive | None = None
+    question: FeasibilitySearch | None = None
     work: int = 0
     gap: int = 0
     order: PipelineOrder | None = None
 
 
-def close_by_lattice(search: Search, *, until_s: float) -> bool:
+def close_by_state_space(search: Search, *, until_s: float) -> bool:
     """Raise the bound by propagation, then search until `until_s`; says whether questions have exact answers here."""
     if search.over or search.problem.objective != "makespan":
         return False
-    ticks = quantise(search.shape, lattice_tick_s(search.shape), "down")
-    lattice = lattice_of(ticks.shape)
-    size = num_states(lattice)
+    ticks = quantise(search.shape, state_space_tick_s(search.shape), "down")
+    state_space = state_space_of(ticks.shape)
+    size = num_states(state_space)
     if size > MOST_STATES:
         return False
     low = floor(search.bound_s / ticks.tick_s * (1 - 1e-9)) if ticks.exact else 0
-    weight = np.ones(len(lattice.machines.length))
+    weight = np.ones(len(state_space.machines.length))
     high = _value_ticks(search, ticks)
-    corridor = Corridor(search, ticks, lattice, low, high, weight, _least_work(search, size), until_s)
-    least, work = least_open(lattice, corridor.low, corridor.high, lambda: search.over)
+    horizons = HorizonSearch(search, ticks, state_space, low, high, weight, _least_work(search, size), until_s)
+    least, work = least_open(state_space, horizons.low, horizons.high, lambda: search.over)
     charge(search.clock, work * WORK_S)
-    _refuted(corridor, least - 1)
-    if lattice.complete and not corridor.over:
-        _seek(corridor)
-    return lattice.complete
+    _refuted(horizons, least - 1)
+    if state_space.complete and not horizons.over:
+        _seek(horizons)
+    return state_space.complete
 
 
 def _least_work(search: Search, num_states: int) -> int:
@@ -106,7 +106,7 @@ def _least_work(search: Search, num_states: int) -> int:
     return num_states * max(search.shape.num_stages * search.shape.num_microbatches // OPERATIONS_PER_PASS, 1)
 
 
-def lattice_tick_s(shape: PipelineShape) -> float:
+def state_space_tick_s(shape: PipelineShape) -> float:
     """The exact tick where there is one of at least a billionth of an operation, else about that."""
     floor_s = coarse_tick_s(shape, FINEST_TICKS)
     exact_s = exact_tick_s(shape)
@@ -118,127 +118,135 @@ def _value_ticks(search: Search, ticks: TickShape) -> int:
     return round(replay_shape(ticks.shape, search.order).makespan_s)
 
 
-def _seek(corridor: Corridor) -> None:
-    """Both seekers in steps, side by side where two workers are allowed, until the corridor is closed."""
-    search = corridor.search
+def _seek(horizons: HorizonSearch) -> None:
+    """Both probers in steps, side by side where two workers are allowed, until bound and value meet."""
+    search = horizons.search
     abreast = search.problem.options.workers > 1
-    narrowing = Seeker(_narrowing(corridor), cycle(NARROWING_RULES), goes_on=False)
-    proving = Seeker(_proving(corridor), cycle(PROVING_RULES), goes_on=True)
+    narrowing = Prober(_narrowing(horizons), cycle(NARROWING_RULES), goes_on=False)
+    proving = Prober(_proving(horizons), cycle(PROVING_RULES), goes_on=True)
     with ThreadPoolExecutor(1) as pool:
-        while not corridor.over:
-            dives = [_turn(corridor, seeker) for seeker in (narrowing, proving)]
-            before = [dive.work for dive in dives]
-            aside = pool.submit(_step, corridor, proving)
+        while not horizons.over:
+            questions = [_turn(horizons, prober) for prober in (narrowing, proving)]
+            before = [question.work for question in questions]
+            aside = pool.submit(_step, horizons, proving)
             if not abreast:
                 aside.result()
-            _step(corridor, narrowing)
-            _polish(corridor)
+            _step(horizons, narrowing)
+            _improve_by_tabu(horizons)
             aside.result()
-            done = [dive.work - work for dive, work in zip(dives, before, strict=True)]
+            done = [question.work - work for question, work in zip(questions, before, strict=True)]
             charge(search.clock, WORK_S * (max(done) if abreast else sum(done)))
-            for seeker in (narrowing, proving):
-                _learn(corridor, seeker)
+            for prober in (narrowing, proving):
+                _learn(horizons, prober)
 
 
-def _step(corridor: Corridor, seeker: Seeker) -> None:
-    """Some work on the seeker's question."""
-    dive, shape = seeker.dive, corridor.ticks.shape
-    assert dive is not None, "every seeker has had its turn"
-    if seeker.goes_on:
-        seeker.order = dive.improve(STEP, shape)
+def _step(horizons: HorizonSearch, prober: Prober) -> None:
+    """Some work on the prober's question."""
+    question, shape = prober.question, horizons.ticks.shape
+    assert question is not None, "every prober has had its turn"
+    if prober.goes_on:
+        prober.order = question.improve(STEP, shape)
     else:
-        seeker.order = dive.order(shape) if dive.go_on(STEP) == REACHED else None
+        prober.order = question.order(shape) if question.go_on(STEP) == REACHED else None
 
 
-def _turn(corridor: Corridor, seeker: Seeker) -> Dive:
-    """The seeker's question; the next one where the last is answered by now or has had its work."""
-    dive = seeker.dive
-    if dive is not None and corridor.low <= corridor.high - 1 < dive.horizon:
-        dive.lower(corridor.high - 1)
-    stale = corridor.high - corridor.low < seeker.gap // STALE
-    if dive is None or dive.status != OPEN or dive.work >= seeker.work or dive.horizon < corridor.low or stale:
-        target, seeker.work = next(seeker.targets)
-        seeker.gap = corridor.high - corridor.low
-        dive = seeker.dive = Dive(corridor.lattice, target, weight=corridor.weight, rule=next(seeker.rules))
-    return dive
+def _turn(horizons: HorizonSearch, prober: Prober) -> FeasibilitySearch:
+    """The prober's question; the next one where the last is answered by now or has had its work."""
+    question = prober.question
+    if question is not None and horizons.low <= horizons.high - 1 < question.horizon:
+        question.lower(horizons.high - 1)
+    stale = horizons.high - horizons.low < prober.gap // STALE
+    if (
+        question is None
+        or question.status != OPEN
+        or question.work >= prober.work
+        or question.horizon < horizons.low
+        or stale
+    ):
+        target, prober.work = next(prober.targets)
+        prober.gap = horizons.high - horizons.low
+        question = prober.question = FeasibilitySearch(
+            horizons.state_space, target, weight=horizons.weight, rule=next(prober.rules)
+        )
+    return question
 
 
-def _narrowing(corridor: Corridor) -> Iterator[tuple[int, int]]:
+def _narrowing(horizons: HorizonSearch) -> Iterator[tuple[int, int]]:
     """The bound itself, which is often the best value; then what little work can refute or reach, then more work.
 
     A horizon that is neither refuted nor reached when the next is drawn stayed open.
     """
-    yield corridor.low, FIRST_FACTOR * corridor.least_work
-    work = corridor.least_work
+    yield horizons.low, FIRST_FACTOR * horizons.least_work
+    work = horizons.least_work
     while True:
-        below, target = corridor.low, corridor.low + corridor.near
-        while corridor.low < corridor.high:
+        below, target = horizons.low, horizons.low + horizons.near
+        while horizons.low < horizons.high:
             yield target, work
-            below = max(below, corridor.low, target + 1 if target < corridor.high else 0)
-            if corridor.high - below <= corridor.near:
+            below = max(below, horizons.low, target + 1 if target < horizons.high else 0)
+            if horizons.high - below <= horizons.near:
                 break
-            target = (below + corridor.high) // 2
+            target = (below + horizons.high) // 2
         work *= 2
 
 
-def _proving(corridor: Corridor) -> Iterator[tuple[int, int]]:
+def _proving(horizons: HorizonSearch) -> Iterator[tuple[int, int]]:
     """A tick below the best value: the refutation is the whole proof, what is reached is better. Restarts know more."""
-    work = PROOF_FACTOR * corridor.least_work
+    work = PROOF_FACTOR * horizons.least_work
     while True:
-        yield corridor.high - 1, work
+        yield horizons.high - 1, work
         work *= 3
 
 
-def _polish(corridor: Corridor) -> None:
-    """One chunk of tabu search from the last order that the lattice has found, until some chunks bring nothing."""
-    if corridor.polish is None or corridor.over:
+def _improve_by_tabu(horizons: HorizonSearch) -> None:
+    """One chunk of tabu search from the last order that the state space has given, until some chunks bring nothing."""
+    if horizons.improvements is None or horizons.over:
         return
-    order = next(corridor.polish, None)
-    charge(corridor.search.clock, CHUNK_WORK_S)
-    corridor.idle = corridor.idle + 1 if order is None else 0
+    order = next(horizons.improvements, None)
+    charge(horizons.search.clock, CHUNK_WORK_S)
+    horizons.idle = horizons.idle + 1 if order is None else 0
     if order is not None:
-        _take(corridor, order, "tabu")
-    elif corridor.idle >= PATIENCE:
-        corridor.polish = None
+        _take(horizons, order, "tabu")
+    elif horizons.idle >= PATIENCE:
+        horizons.improvements = None
 
 
-def _learn(corridor: Corridor, seeker: Seeker) -> None:
-    """An answer moves the corridor and the search; where machines got stuck is kept, the older the less."""
-    dive = seeker.dive
-    if seeker.order is not None:
-        _reached(corridor, seeker.order)
-    if dive is None or (dive.status == OPEN and dive.work < seeker.work):
+def _learn(horizons: HorizonSearch, prober: Prober) -> None:
+    """An answer moves the interval and the search; where machines got stuck is kept, the older the less."""
+    question = prober.question
+    if prober.order is not None:
+        _reached(horizons, prober.order)
+    if question is None or (question.status == OPEN and question.work < prober.work):
         return
-    corridor.weight = 1 + (corridor.weight - 1) / 2 + (dive.weight - dive.first_weight) / 2
-    if dive.status == REFUTED:
-        _refuted(corridor, dive.horizon)
+    horizons.weight = 1 + (horizons.weight - 1) / 2 + (question.weight - question.first_weight) / 2
+    if question.status == REFUTED:
+        _refuted(horizons, question.horizon)
 
 
-def _refuted(corridor: Corridor, target: int) -> None:
-    corridor.low = max(corridor.low, target + 1)
-    if corridor.ticks.bounds:
-        bound = min(corridor.low, corridor.high)
-        corridor.search.raise_bound(bound * corridor.ticks.tick_s * (1 - 1e-12), "lattice")
+def _refuted(horizons: HorizonSearch, target: int) -> None:
+    horizons.low = max(horizons.low, target + 1)
+    if horizons.ticks.bounds:
+        bound = min(horizons.low, horizons.high)
+        horizons.search.raise_bound(bound * horizons.ticks.tick_s * (1 - 1e-12), "lattice")
 
 
-def _reached(corridor: Corridor, order: PipelineOrder) -> None:
-    """Offer an order of the lattice, and let tabu search polish it."""
-    search = corridor.search
-    if _take(corridor, order, "lattice") and search.order is not None:
+def _reached(horizons: HorizonSearch, order: PipelineOrder) -> None:
+    """Offer an order of the state space, and let tabu search improve it."""
+    search = horizons.search
+    if _take(horizons, order, "lattice") and search.order is not None:
         search.slices += 1
         seed = search.problem.options.seed + search.slices
-        corridor.polish = tabu_orders(
-            search.shape, search.order, seed=seed, target_s=search.bound_s, stop=lambda: corridor.over
+        horizons.improvements = tabu_orders(
+            search.shape, search.order, seed=seed, target_s=search.bound_s, stop=lambda: horizons.over
         )
-        corridor.idle = 0
+        horizons.idle = 0
 
 
-def _take(corridor: Corridor, order: PipelineOrder, generator: str) -> bool:
+def _take(horizons: HorizonSearch, order: PipelineOrder, generator: str) -> bool:
     """Whether it was better; an order that operations of no time have tied into a circle is none."""
     try:
-        better = corridor.search.offer(order, generator)
-        value = round(replay_shape(corridor.ticks.shape, order).makespan_s)
+        better = horizons.search.offer(order, generator)
+        value = round(replay_shape(horizons.ticks.shape, order).makespan_s)
     except BrokenOrderError:
         return False
-    corridor.high = min(corridor.high, value)
+    horizons.high = min(horizons.high, value)
     return better

@@ -1,10 +1,10 @@
 """One machine of up to three streams, solved exactly within its windows: compiled.
 
-Owns one pass over the lattice of counters (x, y, z): how many jobs of each stream are done. The earliest time at which
-a state can be reached and the latest at which it may be left, over all orders that keep the windows, the decided orders
-and memory, give every job the tightest window and every pair of streams the tightest order that this machine alone can
-prove: memory and what comes next depend on the counters only, and earlier is never worse. A row is the states of one
-(y, z), x runs along it. Never looks at another machine.
+Owns one pass over the state space of counters (x, y, z): how many jobs of each stream are done. The earliest time at
+which a state can be reached and the latest at which it may be left, over all orders that keep the windows, the decided
+orders and memory, give every job the tightest window and every pair of streams the tightest order that this machine
+alone can prove: memory and what comes next depend on the counters only, and earlier is never worse. A row is the states
+of one (y, z), x runs along it. Never looks at another machine.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Rows(NamedTuple):
 def lay_rows(machines: Machines, k: int, order: Ints, rows: Rows) -> tuple[int, int]:
     """The states that the decided orders and memory leave; returns the numbers of rows and of states."""
     first_y, last_y, start = rows.first_y, rows.last_y, rows.start
-    room = machines.room[k] if machines.is_rank[k] == 1 else machines.room[k, :0]
+    capacity = machines.capacity[k] if machines.is_rank[k] == 1 else machines.capacity[k, :0]
     y_jobs, z_jobs = machines.length[k, 1], machines.length[k, 2]
     row, place = 0, 0
     for z in range(z_jobs + 1):
-        first, last, low, high = z if room.size > 0 else 0, y_jobs, 0, machines.length[k, 0]
+        first, last, low, high = z if capacity.size > 0 else 0, y_jobs, 0, machines.length[k, 0]
         from_first, from_last, from_row = 1, 0, 0
         if z > 0:
             first, low = max(first, order[2, 0, z - 1]), order[1, 0, z - 1]
@@ -56,7 +56,7 @@ def lay_rows(machines: Machines, k: int, order: Ints, rows: Rows) -> tuple[int, 
             last, high = min(last, order[2, 1, z]), order[1, 1, z]
         first_y[z], last_y[z], start[z] = first, last, row
         bounds, source = (z, first, last, low, high), (from_first, from_last, from_row)
-        place = _lay(rows.table, row, bounds, source, order[0, :, :y_jobs], order[1], room, place)
+        place = _lay(rows.table, row, bounds, source, order[0, :, :y_jobs], order[1], capacity, place)
         row += max(last - first + 1, 0)
     return row, place
 
@@ -69,7 +69,7 @@ def _lay(
     source: tuple[int, int, int],
     order_y: Ints,
     order_z: Ints,
-    room: Ints,
+    capacity: Ints,
     place: int,
 ) -> int:
     """The rows of one z, each with the states that lead into it from the row before and from the row of z - 1."""
@@ -82,8 +82,8 @@ def _lay(
             low = max(low, order_y[0, y - 1])
         if y < y_jobs:
             high = min(high, order_y[1, y])
-        if room.size > 0:
-            low, high = max(low, y), min(high, y + room[y - z])
+        if capacity.size > 0:
+            low, high = max(low, y), min(high, y + capacity[y - z])
         here = table[row]
         here[LOW], here[HIGH], here[AT], here[Y], here[Z] = low, high, place - low, y, z
         here[BY_Y], here[BY_Y + 1], here[BY_Z], here[BY_Z + 1] = 0, -1, 0, -1

@@ -1,4 +1,4 @@
-"""The corridor of the lattice on its own: proofs, limits, and what it leaves alone."""
+"""The horizon search over states on its own: proofs, limits, and what it leaves alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from models.schedule import PipelineProblem
 from solver.clock import WorkClock
 from solver.pipeline.bounds import lower_bound
-from solver.pipeline.exact.horizon_search import close_by_lattice
+from solver.pipeline.exact.horizon_search import close_by_state_space
 from solver.pipeline.local_search.progress import Search
 from solver.pipeline.solve import start
 from tests.pipelines import budget, cut, pipeline
@@ -42,7 +42,7 @@ def started(case: PipelineProblem, search: Search) -> Search:
 def test_three_cuts_on_one_link_are_proven(workers: int) -> None:
     case, ticks = problem(workers), count()
     search = started(case, Search(case, lambda: next(ticks) * 1e-4))
-    assert close_by_lattice(search, until_s=60.0)
+    assert close_by_state_space(search, until_s=60.0)
     assert search.proven
     assert search.value_s == pytest.approx(57.3)
 
@@ -53,19 +53,19 @@ def test_counted_work_gives_the_same_answer_every_time() -> None:
     for _ in range(2):
         clock = WorkClock(lambda: 0.0, 1e9)
         search = started(case, Search(case, clock))
-        close_by_lattice(search, until_s=0.15)
+        close_by_state_space(search, until_s=0.15)
         found.append((search.value_s, search.bound_s, clock()))
     assert found[0] == found[1]
 
 
 def test_a_span_is_left_to_others() -> None:
     case = problem(objective="span")
-    assert not close_by_lattice(started(case, Search(case, lambda: 0.0)), until_s=60.0)
+    assert not close_by_state_space(started(case, Search(case, lambda: 0.0)), until_s=60.0)
 
 
 def test_no_time_no_questions() -> None:
     """The bound by propagation still counts."""
     case = problem()
     search = started(case, Search(case, lambda: 0.0))
-    close_by_lattice(search, until_s=0.0)
+    close_by_state_space(search, until_s=0.0)
     assert lower_bound(case) < search.bound_s <= search.value_s
