@@ -1,4 +1,4 @@
-"""What distance costs every placement: gradients that must cross a border, or messages of the pipelines that do.
+"""What distance costs every placement: gradients that must cross a cut, or messages of the pipelines that do.
 
 Owns that either-or and its parts. It holds for any placement and any paths: it counts only how many groups a rank
 needs, what leaves a group, and its nearest way out. Never places anything.
@@ -24,7 +24,7 @@ UNLINKED = 1e30  # a group that nothing leaves: what would have to is not counte
 
 
 @dataclass(frozen=True)
-class Border:
+class NetworkCut:
     """Groups of pools with something between them: places, buildings or regions. `rate_g` is what leaves each.
 
     `limits` are those of a connection between two of them.
@@ -45,7 +45,7 @@ class Border:
 def distance_s(
     price: StageCosts, shares: Shares, overlap_s: FloatArray, pipeline_s: Callable[[FloatArray], FloatArray]
 ) -> FloatArray:
-    """For every border T >= min over h of max(exchanges of ranks that h groups do not hold whole, messages, pipeline).
+    """For every cut T >= min over h of max(exchanges of ranks that h groups do not hold whole, messages, pipeline).
 
     `pipeline_s` bounds the pipeline where every pass of a replica through its ranks holds so much delay.
 
@@ -57,12 +57,12 @@ def distance_s(
     stage less what overlaps. Of k places with replicas of a rank one has no more than dp / k, each with a connection
     per GPU; bytes grow and connections shrink with k. *Messages*: see `_leaving_by_rate`; those of a replica that
     crosses go one after another, over a connection per GPU of a stage. *Pipeline*: all replicas visit all h groups, so
-    each pass crosses h - 1 borders or more, and with h = 1 one where not all stay inside. *Inside*: all replicas of a
+    each pass crosses h - 1 cuts or more, and with h = 1 one where not all stay inside. *Inside*: all replicas of a
     rank that lies whole in a place exchange there, the last of its stages not before all of its work.
     """
     context, columns = price.context, price.columns
     bound: FloatArray = np.zeros(len(columns))
-    found = list(borders(context))
+    found = list(cuts(context))
     if not found:
         return bound
     begin = np.maximum(columns.num_microbatches * _lightest_stage_s(price, shares) - overlap_s, 0.0)
@@ -70,26 +70,26 @@ def distance_s(
     inside = _Inside.of(price, shares, overlap_s)
     first, row_of = distinct_rows(columns, ("tp", "cp", "dp", "pp"))
     some = columns.take(first)
-    rooms = [groups_by_row(context.pools, border.group_of_pool, some.tp, some.cp) for border in found]
+    rooms = [groups_by_row(context.pools, cut.group_of_pool, some.tp, some.cp) for cut in found]
     num_places = np.maximum(-(-some.dp // np.maximum(rooms[0].max(axis=1), 1)), 2)[row_of]
     size = _exchanged_bytes(price, shares, num_places)
     group = (columns.tp * columns.cp).astype(np.float64)
     senders = np.maximum(columns.dp // num_places, 1) * group
-    for border, held in zip(found, rooms, strict=True):
-        rate = np.minimum(border.second_rate, senders * border.limits.exchange_bytes_per_s)
-        one = size / rate + 2.0 * (num_places - 1) * border.nearest_s
-        in_turn_s = message_bytes / (group * border.limits.message_bytes_per_s)
+    for cut, held in zip(found, rooms, strict=True):
+        rate = np.minimum(cut.second_rate, senders * cut.limits.exchange_bytes_per_s)
+        one = size / rate + 2.0 * (num_places - 1) * cut.nearest_s
+        in_turn_s = message_bytes / (group * cut.limits.message_bytes_per_s)
         best: FloatArray = np.where(columns.dp > 1, begin + columns.pp * columns.vpp * one, np.inf)
         whole = np.cumsum(-np.sort(-(held // some.dp[:, None]), axis=1), axis=1)
         for h in range(1, min(held.shape[1], int(columns.pp.max(initial=1))) + 1):
             kept = np.minimum(whole[:, h - 1], some.pp)
-            by_rate = _leaving_by_rate(border, held, some, h)
+            by_rate = _leaving_by_rate(cut, held, some, h)
             spanning = (some.pp - kept)[row_of] * columns.vpp
-            delay_s = np.where(by_rate > 0, max(h - 1, 1) * border.nearest_s, 0.0)[row_of]
+            delay_s = np.where(by_rate > 0, max(h - 1, 1) * cut.nearest_s, 0.0)[row_of]
             exchanges = np.where(spanning > 0, begin + spanning * one, 0.0)
             messages = np.maximum(message_bytes * by_rate[row_of], np.where(by_rate[row_of] > 0, in_turn_s, 0.0))
             parts = [exchanges, messages, pipeline_s(delay_s)]
-            if border.of_places:
+            if cut.of_places:
                 parts.append(inside.work_s + inside.exposed_s)
             either = np.maximum.reduce(parts)
             best = np.where(kept[row_of] > 0, np.minimum(best, either), best)
@@ -143,7 +143,7 @@ def inner_rank_s(price: StageCosts, shares: Shares) -> FloatArray:
     return inner
 
 
-def _leaving_by_rate(border: Border, held: IntArray, columns: Columns, num_groups: int) -> FloatArray:
+def _leaving_by_rate(cut: NetworkCut, held: IntArray, columns: Columns, num_groups: int) -> FloatArray:
     """Least of replicas that leave a group on every pass, over the rate out of it, where ranks lie whole in so many.
 
     In one group: w replicas stay inside with all their ranks, the others hold at least one there, and dp - w of these
@@ -152,10 +152,10 @@ def _leaving_by_rate(border: Border, held: IntArray, columns: Columns, num_group
     T times the h largest rates is at least dp (2 h - 2).
     """
     if num_groups == 1:
-        rate_g = np.where(border.rate_g > 0, border.rate_g, UNLINKED)
+        rate_g = np.where(cut.rate_g > 0, cut.rate_g, UNLINKED)
         by_rate: FloatArray = (_leaving(held, columns.dp, columns.pp) / rate_g).min(axis=1)
         return np.where(np.isfinite(by_rate), by_rate, 0.0)
-    most = float(np.sort(border.rate_g)[-num_groups:].sum())
+    most = float(np.sort(cut.rate_g)[-num_groups:].sum())
     visiting: FloatArray = columns.dp.astype(np.float64) * (2.0 * num_groups - 2.0) / (most or UNLINKED)
     return visiting
 
@@ -173,7 +173,7 @@ def _leaving(held: IntArray, dp: IntArray, pp: IntArray) -> FloatArray:
     return np.where(held >= dp[:, None], leaving, np.inf)
 
 
-def borders(context: Context) -> Iterator[Border]:
+def cuts(context: Context) -> Iterator[NetworkCut]:
     """Between places with pools, between their buildings, between their regions; those alone that lie side by side."""
     topology, known = context.topology, set[tuple[int, ...]]()
     for level in ("place", "building", "region"):
@@ -192,7 +192,7 @@ def borders(context: Context) -> Iterator[Border]:
         nearest_s = min((edge.latency_s for edge in crossing), default=0.0)
         whole = level == "place" or all(name != pool.place for name, pool in zip(names, context.pools, strict=True))
         limits = connection_limits(context, tuple(crossing) if whole else (), nearest_s)
-        yield Border(group_of_pool, rate_g, nearest_s, limits, of_places=level == "place")
+        yield NetworkCut(group_of_pool, rate_g, nearest_s, limits, of_places=level == "place")
 
 
 def _around(context: Context, place: str, level: str) -> str:

@@ -1,7 +1,8 @@
-"""The regimes in which a configuration may cross places, and what each byte and message then takes, roughly.
+"""The patterns in which a configuration may cross places, and what each byte and message then takes, roughly.
 
-A regime shares out the units in blocks (`solver/placement/distances.py`): replicas whole in units, ranks whole in them,
-or both between groups of units. Owns how many units and links each regime uses for every configuration; proves nothing.
+A pattern shares out the units in blocks (`solver/placement/distances.py`): replicas whole in units, ranks whole in
+them, or both between groups of units. Owns how many units and links each pattern uses for every configuration; proves
+nothing.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ BESIDE = 0.5  # of an edge, what messages and exchanges leave each other where b
 
 
 @dataclass(frozen=True)
-class Regime:
-    """Of every configuration under one regime; `possible` says where there is room for it.
+class CrossingPattern:
+    """Of every configuration under one crossing pattern; `possible` says where there is room for it.
 
     Exchanges: over how many places, seconds per byte that a place sends, delays of one exchange, and the part of the
     ranks that exchange; `replicas` of a rank are in one place. Messages: seconds per byte of one, without and with the
@@ -48,14 +49,14 @@ class Regime:
     longest_wait_s: FloatArray
 
 
-def regimes(context: Context, columns: Columns) -> Iterator[Regime]:
-    """Every regime of these configurations."""
-    room = _Room(context, columns)
+def crossing_patterns(context: Context, columns: Columns) -> Iterator[CrossingPattern]:
+    """Every crossing pattern of these configurations."""
+    room = _Capacity(context, columns)
     for blocks in context.partitions:
         yield room.whole_replicas(blocks) if blocks.kind == ALL else room.whole_ranks(blocks)
 
 
-class _Room:
+class _Capacity:
     """Stage groups that every unit has room for, by configuration."""
 
     def __init__(self, context: Context, columns: Columns) -> None:
@@ -68,7 +69,7 @@ class _Room:
         self.exchange_card = nic * context.stack.scale_out_efficiency.value
         self.message_card = nic * context.stack.point_to_point_efficiency.value
 
-    def whole_replicas(self, blocks: Blocks) -> Regime:
+    def whole_replicas(self, blocks: Blocks) -> CrossingPattern:
         """Replicas unit by unit; those that no unit holds whole are stitched together from what is left over."""
         columns, order = self.columns, list(blocks.units_b[0])
         held = self.held_u[:, order]
@@ -93,7 +94,7 @@ class _Room:
             crossing=missing.astype(np.float64),
         )
 
-    def whole_ranks(self, blocks: Blocks) -> Regime:
+    def whole_ranks(self, blocks: Blocks) -> CrossingPattern:
         """Ranks block by block, their replicas whole in it; those that no unit holds whole are spread over the rest."""
         columns = self.columns
         held_b = np.stack([self.held_u[:, list(own)].sum(axis=1) for own in blocks.units_b], axis=1)
@@ -103,7 +104,7 @@ class _Room:
         spread = np.maximum(columns.pp - upto[:, -1], 0).astype(np.float64)
         ring = _slowest_rings(blocks)[used - 1]
         within = blocks.rings[0].num_places[ring]
-        regime = self._regime(
+        pattern = self._regime(
             blocks,
             possible=spread == 0,
             ring=np.where(within > 1, ring, 0),
@@ -114,7 +115,7 @@ class _Room:
             crossing=columns.dp.astype(np.float64),
         )
         if not (spread > 0).any() or blocks.kind != UNITS:
-            return regime
+            return pattern
         whole = next(one for one in self.context.partitions if one.kind == ALL)
         over = self._regime(
             whole,
@@ -126,7 +127,7 @@ class _Room:
             through=blocks,
             crossing=columns.dp.astype(np.float64),
         )
-        return _either(spread > 0, over, regime)
+        return _either(spread > 0, over, pattern)
 
     def _fewest_of_blocks(self, blocks: Blocks, ranks_b: IntArray, used: IntArray) -> FloatArray:
         """The fewest replicas that some place in use has of a rank."""
@@ -161,11 +162,11 @@ class _Room:
         chain: IntArray,
         through: Blocks,
         crossing: FloatArray,
-    ) -> Regime:
+    ) -> CrossingPattern:
         beside = BESIDE if blocks.shared or through is not blocks else 1.0
         both = np.where((ring > 0) & (chain > 0) & (crossing > 0), beside, 1.0)
         plain, hops = blocks.rings[0], through.chains[0]
-        return Regime(
+        return CrossingPattern(
             kind=blocks.kind,
             possible=possible,
             num_places=plain.num_places[ring],
@@ -220,11 +221,11 @@ def _slowest_rings(blocks: Blocks) -> IntArray:
     return np.array(slowest, dtype=np.int64)
 
 
-def _either(rows: BoolArray, these: Regime, others: Regime) -> Regime:
+def _either(rows: BoolArray, these: CrossingPattern, others: CrossingPattern) -> CrossingPattern:
     """`these` for the marked rows, `others` for the rest."""
     values = {
         name: np.where(rows, getattr(these, name), getattr(others, name))
-        for name in Regime.__dataclass_fields__
+        for name in CrossingPattern.__dataclass_fields__
         if name != "kind"
     }
-    return Regime(kind=others.kind, **values)
+    return CrossingPattern(kind=others.kind, **values)

@@ -16,7 +16,7 @@ from solver.cost.columns import FloatArray, IntArray
 from solver.cost.data_parallel import crossing_bytes, group_parameters, step_traffic
 from solver.cost.memory import peak_activations
 from solver.cost.stage import StageCost
-from solver.estimates.crossing_patterns import Regime, regimes
+from solver.estimates.crossing_patterns import CrossingPattern, crossing_patterns
 from solver.placement.distances import TYPES, UNITS
 
 HOPELESS_S = 1e6  # more traffic than the request allows: tried last
@@ -50,7 +50,7 @@ def crossed_s(
     held: FloatArray | float = np.inf,
     local: bool = False,
 ) -> FloatArray:
-    """Time under the best regime, where inside one place it would be `inside_s`.
+    """Time under the best crossing pattern, where inside one place it would be `inside_s`.
 
     `held` micro-batches fit into memory at once. With `local` exchanges inside places count too, which costs more.
     """
@@ -58,12 +58,12 @@ def crossed_s(
     first, row_of = distinct_rows(columns, ("tp", "cp", "dp", "pp"))
     job = _Job(context, space, whole, inside_s, held)
     best = np.full(len(columns), np.inf)
-    for regime in regimes(context, columns.take(first)):
-        time_s = _under(regime, row_of, job)
+    for pattern in crossing_patterns(context, columns.take(first)):
+        time_s = _under(pattern, row_of, job)
         if local:
-            time_s = time_s + _private_s(job, regime.replicas[row_of])
-        suits = True if regime.kind == UNITS else by_type == regime.kind.startswith(TYPES)
-        best = np.where(regime.possible[row_of] & suits, np.minimum(best, time_s), best)
+            time_s = time_s + _private_s(job, pattern.replicas[row_of])
+        suits = True if pattern.kind == UNITS else by_type == pattern.kind.startswith(TYPES)
+        best = np.where(pattern.possible[row_of] & suits, np.minimum(best, time_s), best)
     best = np.where(np.isfinite(best), best, UNLIKELY * inside_s)
     crosses = by_type | (columns.num_gpus > context.largest_building_gpus)
     return np.where(crosses, best, inside_s)
@@ -80,20 +80,20 @@ class _Job:
     held: FloatArray | float
 
 
-def _under(regime: Regime, row_of: IntArray, job: _Job) -> FloatArray:
+def _under(pattern: CrossingPattern, row_of: IntArray, job: _Job) -> FloatArray:
     """Messages pace the pipeline or hide behind its work; exchanges take turns on the links as it drains and after."""
     columns, whole = job.space.columns, job.whole
-    per_byte = np.where(job.space.family == LOOP, regime.loop_s_per_byte[row_of], regime.message_s_per_byte[row_of])
+    per_byte = np.where(job.space.family == LOOP, pattern.loop_s_per_byte[row_of], pattern.message_s_per_byte[row_of])
     message_s = whole.boundary_bytes * per_byte
-    lost = whole.boundary_bytes * regime.wait_s_per_byte[row_of]
-    delay_s = regime.delay_s[row_of] + (1.0 - np.exp(-lost)) * regime.longest_wait_s[row_of] + message_s
+    lost = whole.boundary_bytes * pattern.wait_s_per_byte[row_of]
+    delay_s = pattern.delay_s[row_of] + (1.0 - np.exp(-lost)) * pattern.longest_wait_s[row_of] + message_s
     passes = columns.num_microbatches * columns.vpp
     trips_s = columns.num_microbatches / job.held * (whole.forward_s + whole.input_grad_s + 2.0 * columns.vpp * delay_s)
     paced_s = (job.inside_s**JOINT + (passes * message_s) ** JOINT) ** (1.0 / JOINT)
     pipe_s = np.maximum(paced_s, np.where(delay_s > 0, trips_s, 0.0)) + 2.0 * delay_s
-    exchanging, stages = regime.exchanging[row_of], columns.pp * columns.vpp
-    sent_bytes = _sent_bytes(job, regime.num_places[row_of])
-    exchange_s = sent_bytes * regime.exchange_s_per_byte[row_of] + stages * regime.exchange_delay_s[row_of]
+    exchanging, stages = pattern.exchanging[row_of], columns.pp * columns.vpp
+    sent_bytes = _sent_bytes(job, pattern.num_places[row_of])
+    exchange_s = sent_bytes * pattern.exchange_s_per_byte[row_of] + stages * pattern.exchange_delay_s[row_of]
     drain_s = whole.input_grad_s * (columns.pp - 1) / columns.pp
     crossed: FloatArray = pipe_s + np.maximum(exchange_s / stages, exchanging * exchange_s - drain_s)
     limit = job.context.request.constraints.max_cross_building_bytes_per_iteration

@@ -189,8 +189,8 @@ def solve(context: Context, problem: PlacementProblem, pattern: Pattern) -> list
     workers = 1 if options.reproducible else options.workers
     limit_s = min(MAX_FLOW_S, FLOW_SHARE * options.time_limit_s)
     solutions = [
-        place(replace(problem, least_stay=stay), time_limit_s=limit_s, workers=workers, seed=options.seed)
-        for stay in (2, 1)
-        if stay <= problem.num_ranks
+        place(replace(problem, least_block=block), time_limit_s=limit_s, workers=workers, seed=options.seed)
+        for block in (2, 1)
+        if block <= problem.num_ranks
     ]
     return [solution.routes for solution in solutions if solution is not None]

@@ -1,6 +1,6 @@
-"""The placement as an integer flow of stays: how many replicas keep ranks i to j-1 together in a unit.
+"""The placement as an integer flow of blocks of ranks: how many replicas keep ranks i to j-1 together in a unit.
 
-A replica is a chain of stays through the cuts between ranks. Its crossings are counted at the cuts, so nothing has a
+A replica is a chain of blocks through the cuts between ranks. Its crossings are counted at the cuts, so nothing has a
 variable per pair of units: units x ranks^2 / 2 columns per crossing allowed, whatever the number of replicas. Owns
 rows and columns of one such programme: at most `crossings` per replica, inside groups of one tier. Everything in it is
 whole: seconds are ticks, rounded so that the programme stays a relaxation. Never decodes.
@@ -21,7 +21,7 @@ Node = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Stay:
+class RankBlock:
     """Ranks first to last-1 in one unit, after so many crossings."""
 
     unit: int
@@ -59,7 +59,7 @@ class Programme:
 
 
 @dataclass
-class StayModel:
+class RankBlockModel:
     """One programme with the meaning of its columns. Built once; one method per family of rows, with its formula.
 
     `choices` are the columns that say yes or no; all others count or measure.
@@ -69,14 +69,14 @@ class StayModel:
     tier: Tier
     crossings: int
     programme: Programme = field(default_factory=Programme)
-    stays: dict[Stay, int] = field(default_factory=dict)
+    blocks: dict[RankBlock, int] = field(default_factory=dict)
     choices: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        for stay in self._possible():
-            most = min(self.problem.num_replicas, self.problem.capacity_u[stay.unit] // stay.length)
+        for block in self._possible():
+            most = min(self.problem.num_replicas, self.problem.capacity_u[block.unit] // block.length)
             if most:
-                self.stays[stay] = self.programme.column(upper=most)
+                self.blocks[block] = self.programme.column(upper=most)
         self.add_chains()
         self.add_capacity()
         self.add_minimums()
@@ -84,62 +84,62 @@ class StayModel:
             self.add_spans()
             self.add_excess()
 
-    def _possible(self) -> Iterator[Stay]:
-        """Stays in allowed ranks that can belong to a chain: the first starts at rank 0, short ones only whole."""
+    def _possible(self) -> Iterator[RankBlock]:
+        """Blocks in allowed ranks that can belong to a chain: the first starts at rank 0, short ones only whole."""
         last = self.problem.num_ranks
         for u in range(self.problem.num_units):
             for first in range(last):
                 for end in range(first + 1, last + 1):
                     if not self.problem.allowed_pu[end - 1][u]:
                         break
-                    long_enough = end - first >= min(self.problem.least_stay, last)
+                    long_enough = end - first >= min(self.problem.least_block, last)
                     for crossings in range(self.crossings + 1):
                         starts = (first == 0) == (crossings == 0)
                         if starts and long_enough and (end == last or crossings < self.crossings):
-                            yield Stay(u, first, end, crossings)
+                            yield RankBlock(u, first, end, crossings)
 
     def _node(self, cut: int, crossings: int, unit: int) -> Node:
         return cut, crossings, self.tier.group_u[unit]
 
     def add_chains(self) -> None:
-        """Every replica starts once: sum of first stays = replicas; what ends at a cut begins a further stay there."""
+        """Every replica starts once: sum of first blocks = replicas; blocks that end at a cut have a next one."""
         ends: dict[Node, Entries] = {}
-        for stay, column in self.stays.items():
-            if stay.first > 0:
-                ends.setdefault(self._node(stay.first, stay.crossings, stay.unit), []).append((column, -1))
-            if stay.last < self.problem.num_ranks:
-                ends.setdefault(self._node(stay.last, stay.crossings + 1, stay.unit), []).append((column, 1))
+        for block, column in self.blocks.items():
+            if block.first > 0:
+                ends.setdefault(self._node(block.first, block.crossings, block.unit), []).append((column, -1))
+            if block.last < self.problem.num_ranks:
+                ends.setdefault(self._node(block.last, block.crossings + 1, block.unit), []).append((column, 1))
         for entries in ends.values():
             self.programme.exactly(entries, 0)
-        first = [(column, 1) for stay, column in self.stays.items() if stay.first == 0]
+        first = [(column, 1) for block, column in self.blocks.items() if block.first == 0]
         self.programme.exactly(first, self.problem.num_replicas)
 
     def add_capacity(self) -> None:
-        """A unit holds what it has: sum of length * stays <= capacity."""
+        """A unit holds what it has: sum of length * blocks <= capacity."""
         for u, capacity in enumerate(self.problem.capacity_u):
-            entries = [(column, stay.length) for stay, column in self.stays.items() if stay.unit == u]
+            entries = [(column, block.length) for block, column in self.blocks.items() if block.unit == u]
             if entries:
                 self.programme.at_most(entries, capacity)
 
     def add_minimums(self) -> None:
-        """Pins: stays that hold the rank in the named units >= the replicas asked for."""
+        """Pins: blocks that hold the rank in the named units >= the replicas asked for."""
         for pin in self.problem.minimums:
-            entries = [(column, -1) for stay, column in self._over(pin.rank) if stay.unit in pin.units]
+            entries = [(column, -1) for block, column in self._over(pin.rank) if block.unit in pin.units]
             self.programme.at_most(entries, -pin.num_replicas)
 
-    def _over(self, rank: int) -> list[tuple[Stay, int]]:
+    def _over(self, rank: int) -> list[tuple[RankBlock, int]]:
         return self._over_p[rank]
 
     @cached_property
-    def _over_p(self) -> list[list[tuple[Stay, int]]]:
-        found: list[list[tuple[Stay, int]]] = [[] for _ in range(self.problem.num_ranks)]
-        for stay, column in self.stays.items():
-            for rank in range(stay.first, stay.last):
-                found[rank].append((stay, column))
+    def _over_p(self) -> list[list[tuple[RankBlock, int]]]:
+        found: list[list[tuple[RankBlock, int]]] = [[] for _ in range(self.problem.num_ranks)]
+        for block, column in self.blocks.items():
+            for rank in range(block.first, block.last):
+                found[rank].append((block, column))
         return found
 
     def add_spans(self) -> None:
-        """alone[p,b] where all of rank p is in b, which saves its exchange: stays over p in b >= replicas alone[p,b].
+        """alone[p,b] where all of rank p is in b, which saves its exchange: blocks over p in b >= replicas alone[p,b].
 
         b has room for capacity[b] / replicas such ranks.
         """
@@ -151,8 +151,8 @@ class StayModel:
                 if problem.capacity_b[b] >= problem.num_replicas:
                     column = programme.column(upper=1, cost=-seconds_to_ticks(problem.prices.span_s[p], TICK_S))
                     self.choices.append(column)
-                    stays = [(one, -1) for _, one in over]
-                    programme.at_most([*stays, (column, problem.num_replicas)], 0)
+                    blocks = [(one, -1) for _, one in over]
+                    programme.at_most([*blocks, (column, problem.num_replicas)], 0)
                     alone.setdefault(b, []).append((column, 1))
                     ones.append((column, 1))
             if not problem.replicas_may_cross:
@@ -160,10 +160,10 @@ class StayModel:
         for b, entries in alone.items():
             programme.at_most(entries, problem.capacity_b[b] // problem.num_replicas)
 
-    def _by_building(self, rank: int) -> dict[int, list[tuple[Stay, int]]]:
-        found: dict[int, list[tuple[Stay, int]]] = {}
-        for stay, column in self._over(rank):
-            found.setdefault(self.problem.building_u[stay.unit], []).append((stay, column))
+    def _by_building(self, rank: int) -> dict[int, list[tuple[RankBlock, int]]]:
+        found: dict[int, list[tuple[RankBlock, int]]] = {}
+        for block, column in self._over(rank):
+            found.setdefault(self.problem.building_u[block.unit], []).append((block, column))
         return found
 
     @property
@@ -176,10 +176,10 @@ class StayModel:
         problem = self.problem
         m, work = problem.num_microbatches, seconds_to_ticks(problem.prices.work_s, TICK_S)
         by_building: dict[int, Entries] = {}
-        for stay, column in self.stays.items():
-            b = problem.building_u[stay.unit]
+        for block, column in self.blocks.items():
+            b = problem.building_u[block.unit]
             slot = int(m * problem.prices.slot_b[b] / TICK_S)
-            ends = (stay.first > 0) + (stay.last < problem.num_ranks)
+            ends = (block.first > 0) + (block.last < problem.num_ranks)
             if slot and ends:
                 by_building.setdefault(b, []).append((column, slot * ends))
         if by_building:

@@ -53,7 +53,7 @@ class MinimumReplicas:
 class PlacementProblem:
     """Integer data only a placement needs. The size never depends on the number of replicas.
 
-    `building_u` numbers buildings from 0. `least_stay` ranks at least stay together wherever a replica crosses.
+    `building_u` numbers buildings from 0. `least_block` ranks at least stay together wherever a replica crosses.
     """
 
     num_ranks: int
@@ -66,7 +66,7 @@ class PlacementProblem:
     minimums: tuple[MinimumReplicas, ...] = ()
     ranks_may_cross: bool = True
     replicas_may_cross: bool = True
-    least_stay: int = 1
+    least_block: int = 1
 
     @property
     def num_units(self) -> int:
@@ -121,14 +121,14 @@ def num_crossings(units: tuple[int, ...]) -> int:
     return sum(here != there for here, there in itertools.pairwise(units))
 
 
-def shortest_stay(units: tuple[int, ...]) -> int:
+def shortest_block(units: tuple[int, ...]) -> int:
     """Fewest ranks that stay together in one unit; a route that never crosses may be as short as it is.
 
-    >>> shortest_stay((0, 0, 1, 0)), shortest_stay((0,))
+    >>> shortest_block((0, 0, 1, 0)), shortest_block((0,))
     (1, 1)
     """
-    stays = [len(list(ranks)) for _, ranks in itertools.groupby(units)]
-    return min(stays)
+    blocks = [len(list(ranks)) for _, ranks in itertools.groupby(units)]
+    return min(blocks)
 
 
 def _crossing_s(problem: PlacementProblem, routes: tuple[RouteCount, ...]) -> float:

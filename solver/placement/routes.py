@@ -1,40 +1,40 @@
-"""Counted stays chained into routes with counts.
+"""Counted blocks of ranks chained into routes with counts.
 
-Owns only that: as many routes as needed, never more than there are kinds of stays.
+Owns only that: as many routes as needed, never more than there are kinds of blocks.
 """
 
 from __future__ import annotations
 
-from solver.placement.model import Stay
+from solver.placement.model import RankBlock
 from solver.placement.problem import PlacementProblem, RouteCount, Tier
 
 
-def chained(problem: PlacementProblem, tier: Tier, stays: dict[Stay, int]) -> tuple[RouteCount, ...]:
-    """Strip one route after another: from the largest first stay on, always with the largest stay that continues it."""
-    left, routes = dict(stays), list[RouteCount]()
+def chained(problem: PlacementProblem, tier: Tier, blocks: dict[RankBlock, int]) -> tuple[RouteCount, ...]:
+    """Strip one route after another: the largest first block, then always the largest that continues it."""
+    left, routes = dict(blocks), list[RouteCount]()
     while True:
-        starts = [stay for stay, count in left.items() if count and stay.first == 0]
+        starts = [block for block, count in left.items() if count and block.first == 0]
         if not starts:
             return merged(routes)
-        chain = [max(starts, key=lambda stay: (left[stay], -stay.unit))]
+        chain = [max(starts, key=lambda block: (left[block], -block.unit))]
         while chain[-1].last < problem.num_ranks:
             chain.append(_next(chain[-1], tier, left))
-        count = min(left[stay] for stay in chain)
-        for stay in chain:
-            left[stay] -= count
-        units = tuple(stay.unit for stay in chain for _ in range(stay.length))
+        count = min(left[block] for block in chain)
+        for block in chain:
+            left[block] -= count
+        units = tuple(block.unit for block in chain for _ in range(block.length))
         routes.append(RouteCount(units=units, num_replicas=count))
 
 
-def _next(stay: Stay, tier: Tier, left: dict[Stay, int]) -> Stay:
-    """The largest stay that begins where this one ends, inside its group."""
+def _next(block: RankBlock, tier: Tier, left: dict[RankBlock, int]) -> RankBlock:
+    """The largest block that begins where this one ends, inside its group."""
     fits = [
         other
         for other, count in left.items()
         if count
-        and other.first == stay.last
-        and other.crossings == stay.crossings + 1
-        and tier.group_u[other.unit] == tier.group_u[stay.unit]
+        and other.first == block.last
+        and other.crossings == block.crossings + 1
+        and tier.group_u[other.unit] == tier.group_u[block.unit]
     ]
     return max(fits, key=lambda other: (left[other], -other.unit))
 

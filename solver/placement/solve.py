@@ -1,4 +1,4 @@
-"""Solve a placement: one stay programme per tier and number of crossings, cheapest first, until none can be better.
+"""Solve a placement: a programme of rank blocks per tier and crossings, cheapest first, until none can be better.
 
 Every programme is relaxed first and, where that leaves room, its choices are made (HiGHS) and its counts made whole
 (CP-SAT). Owns the order of the programmes and the bound over all of them. Never prices anything.
@@ -15,8 +15,8 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from solver.placement.least_spans import least_span_s
-from solver.placement.model import TICK_S, StayModel
-from solver.placement.problem import PlacementProblem, PlacementSolution, RouteCount, Tier, loss_s, shortest_stay
+from solver.placement.model import TICK_S, RankBlockModel
+from solver.placement.problem import PlacementProblem, PlacementSolution, RouteCount, Tier, loss_s, shortest_block
 from solver.placement.routes import chained
 from solver.placement.strategies import PATTERNS
 
@@ -44,8 +44,8 @@ class _Best:
     value_s: float = float("inf")
 
     def offer(self, routes: tuple[RouteCount, ...] | None) -> None:
-        """Keep routes that lose less, if their stays are long enough."""
-        if routes is None or any(shortest_stay(route.units) < self.problem.least_stay for route in routes):
+        """Keep routes that lose less, if their blocks are long enough."""
+        if routes is None or any(shortest_block(route.units) < self.problem.least_block for route in routes):
             return
         if (value := loss_s(self.problem, routes)) < self.value_s:
             self.routes, self.value_s = routes, value
@@ -76,7 +76,7 @@ def place(
             if least_s >= best.cut_s or left_s <= LEAST_TIME_S:
                 break
             limits = _Limits(clock() + share * left_s, workers, seed, clock)
-            open_s[tier, crossings] = max(least_s, _solve_one(best, StayModel(problem, tier, crossings), limits))
+            open_s[tier, crossings] = max(least_s, _solve_one(best, RankBlockModel(problem, tier, crossings), limits))
     if best.routes is None:
         return None
     bound = min([best.value_s, *open_s.values()])
@@ -86,9 +86,9 @@ def place(
 def _programmes(problem: PlacementProblem) -> list[tuple[float, Tier, int]]:
     """Every tier and number of crossings with the least that its placements lose, least first.
 
-    0 crossings belong to the cheapest tier alone, and more of them than stays long enough would need do not exist.
+    0 crossings belong to the cheapest tier alone, and more of them than blocks long enough would need do not exist.
     """
-    most = problem.num_ranks // max(problem.least_stay, 1)
+    most = problem.num_ranks // max(problem.least_block, 1)
     found = [
         (tier.crossing_s * crossings + least_span_s(problem, tier, crossings), tier, crossings)
         for number, tier in enumerate(_tiers(problem))
@@ -122,17 +122,17 @@ class _Limits:
         return max(self.ends_s - self.clock(), LEAST_TIME_S)
 
 
-def _solve_one(best: _Best, model: StayModel, limits: _Limits) -> float:
+def _solve_one(best: _Best, model: RankBlockModel, limits: _Limits) -> float:
     """Offer what the programme finds, and return what it cannot beat: most programmes end with the relaxation.
 
     Then the choices are made with counts in parts, which few of them need whole, and the counts made whole under these
     choices. Only where that does not close it everything is searched whole.
     """
-    if not model.stays:
+    if not model.blocks:
         return float("inf")
     fixed_s = model.tier.crossing_s * model.crossings + model.constant_s
     bound_s = fixed_s + _mixed(model, limits, choose=False).bound_s
-    if bound_s >= best.cut_s or len(model.stays) > MAX_COLUMNS:
+    if bound_s >= best.cut_s or len(model.blocks) > MAX_COLUMNS:
         return bound_s
     mixed = _mixed(model, limits, choose=True)
     bound_s = max(bound_s, fixed_s + mixed.bound_s)
@@ -146,14 +146,14 @@ def _solve_one(best: _Best, model: StayModel, limits: _Limits) -> float:
     return float("inf") if answer.closed else max(bound_s, fixed_s + answer.bound_s)
 
 
-def _offer(best: _Best, model: StayModel, answer: _Answer) -> None:
+def _offer(best: _Best, model: RankBlockModel, answer: _Answer) -> None:
     if answer.values is not None:
-        counts = {stay: answer.values[column] for stay, column in model.stays.items()}
-        stays = {stay: count for stay, count in counts.items() if count}
-        best.offer(chained(model.problem, model.tier, stays))
+        counts = {block: answer.values[column] for block, column in model.blocks.items()}
+        blocks = {block: count for block, count in counts.items() if count}
+        best.offer(chained(model.problem, model.tier, blocks))
 
 
-def _mixed(model: StayModel, limits: _Limits, *, choose: bool) -> _Answer:
+def _mixed(model: RankBlockModel, limits: _Limits, *, choose: bool) -> _Answer:
     """Counts in parts; choices too, or yes or no. Where time was too short nothing is known of the relaxation."""
     highs = highspy.Highs()
     options = {"output_flag": False, "threads": 1, "time_limit": limits.left_s, "mip_rel_gap": 1e-7}
@@ -172,7 +172,7 @@ def _mixed(model: StayModel, limits: _Limits, *, choose: bool) -> _Answer:
     return _Answer(values, info.mip_dual_bound * TICK_S, closed)
 
 
-def _as_lp(model: StayModel, *, choose: bool) -> highspy.HighsLp:
+def _as_lp(model: RankBlockModel, *, choose: bool) -> highspy.HighsLp:
     programme, lp = model.programme, highspy.HighsLp()
     lp.num_col_, lp.num_row_ = len(programme.cost), len(programme.rows)
     lp.col_cost_ = np.array(programme.cost, dtype=np.float64)
@@ -192,7 +192,7 @@ def _as_lp(model: StayModel, *, choose: bool) -> highspy.HighsLp:
 
 
 def _searched(
-    model: StayModel, limits: _Limits, *, cut_s: float = float("inf"), chosen: dict[int, int] | None = None
+    model: RankBlockModel, limits: _Limits, *, cut_s: float = float("inf"), chosen: dict[int, int] | None = None
 ) -> _Answer:
     """Whole counts; only what is below `cut_s`, and under these choices, is looked for."""
     programme, exact = model.programme, cp_model.CpModel()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from solver.bounds.network_cut import borders
+from solver.bounds.network_cut import cuts
 from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import Space, enumerate_space
 from solver.context import Context
@@ -73,9 +73,9 @@ def test_a_connection_has_no_more_than_its_planes() -> None:
 )
 def test_a_connection_has_a_card_planes_and_a_window(link: dict[str, Any], expected: float) -> None:
     context = context_of(job(link={"latency_s": 1e-4, **link}))
-    (border,) = borders(context)
+    (cut,) = cuts(context)
     share = context.stack.scale_out_efficiency.value / 0.7
-    assert border.limits.exchange_bytes_per_s == pytest.approx(min(expected, 5e10 * 0.7 * share))
+    assert cut.limits.exchange_bytes_per_s == pytest.approx(min(expected, 5e10 * 0.7 * share))
 
 
 def test_borders_are_those_of_places_buildings_and_regions() -> None:
@@ -92,7 +92,7 @@ def test_borders_are_those_of_places_buildings_and_regions() -> None:
     request = job(allowed={})
     cluster = {"name": "regions", "places": places, "pools": pools, "links": links}
     context = context_of(type(request).model_validate({**request.model_dump(), "cluster": cluster}))
-    found = list(borders(context))
+    found = list(cuts(context))
     assert [len(one.rate_g) for one in found] == [8, 4, 2]
     assert found[-1].nearest_s == pytest.approx(1e-2)
     assert found[-1].second_rate == pytest.approx(1e11)

@@ -14,7 +14,7 @@ from models.request import PlanRequest
 from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import Space, enumerate_space
 from solver.context import Context, stack_for
-from solver.estimates.crossing_patterns import Regime, regimes
+from solver.estimates.crossing_patterns import CrossingPattern, crossing_patterns
 from solver.evaluation.candidate import configuration_of
 from solver.evaluation.evaluate import evaluate
 from solver.evaluation.places import placements
@@ -33,8 +33,8 @@ def blocks_of(context: Context, kind: str) -> Blocks:
     return next(one for one in context.partitions if one.kind == kind)
 
 
-def regime_of(context: Context, kind: str, space: Space) -> Regime:
-    return next(one for one in regimes(context, space.columns) if one.kind == kind)
+def pattern_of(context: Context, kind: str, space: Space) -> CrossingPattern:
+    return next(one for one in crossing_patterns(context, space.columns) if one.kind == kind)
 
 
 def test_units_follow_each_other_region_by_region() -> None:
@@ -66,22 +66,22 @@ def test_few_flows_reach_little_of_many_planes() -> None:
 def test_where_ranks_lie_whole_in_zones_only_messages_cross() -> None:
     context = zones(tp=[1], cp=[4], ep=[8], pp=[17], dp=[16])
     space = enumerate_space(context.request)
-    regime = regime_of(context, UNITS, space)
-    assert regime.possible.all()
-    assert not regime.exchange_s_per_byte.any()
-    assert np.all(regime.message_s_per_byte > 0)
+    pattern = pattern_of(context, UNITS, space)
+    assert pattern.possible.all()
+    assert not pattern.exchange_s_per_byte.any()
+    assert np.all(pattern.message_s_per_byte > 0)
 
 
 def test_where_replicas_lie_whole_in_zones_only_exchanges_cross() -> None:
     context = zones(tp=[1], cp=[4], ep=[8], pp=[16], dp=[20])
-    regime = regime_of(context, ALL, enumerate_space(context.request))
-    assert regime.possible.all()
-    assert not regime.message_s_per_byte.any()
-    assert np.all(regime.num_places == 5)
+    pattern = pattern_of(context, ALL, enumerate_space(context.request))
+    assert pattern.possible.all()
+    assert not pattern.message_s_per_byte.any()
+    assert np.all(pattern.num_places == 5)
 
 
 def test_the_guess_is_near_the_evaluation_on_far_zones() -> None:
-    """Both regimes, within a third: what counted the rate of all links together was off by ten."""
+    """Both patterns, within a third: what counted the rate of all links together was off by ten."""
     context = zones(tp=[1], cp=[4], ep=[8], recompute=["none"], sharding=["zero1"], micro_batch_sequences=[1])
     space = enumerate_space(context.request)
     bounds = lower_bounds(context, space)

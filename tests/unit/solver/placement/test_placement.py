@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from solver.placement.fill import fill
 from solver.placement.least_spans import least_span_s
-from solver.placement.model import StayModel
+from solver.placement.model import RankBlockModel
 from solver.placement.problem import (
     MinimumReplicas,
     PlacementProblem,
@@ -127,7 +127,7 @@ def test_replicas_in_a_line_are_cut_once_where_a_unit_ends() -> None:
     assert max(num_crossings(route.units) for route in routes) == 1
 
 
-def test_ranks_stay_whole_where_they_fit_and_the_others_spread_in_one_stay() -> None:
+def test_ranks_stay_whole_where_they_fit_and_the_others_spread_in_one_block() -> None:
     one = problem((9, 5, 5, 5), ranks=3, replicas=8)
     routes = spread_end_ranks(one)
     assert routes is not None
@@ -164,7 +164,7 @@ def best_by_hand(one: PlacementProblem) -> float:
     st.sampled_from([(True, True), (False, True), (True, False)]),
 )
 @settings(max_examples=80, deadline=None)
-def test_the_stay_programme_is_as_good_as_brute_force(
+def test_the_rank_block_programme_is_as_good_as_brute_force(
     capacity: list[int],
     ranks: int,
     replicas: int,
@@ -188,17 +188,17 @@ def test_the_stay_programme_is_as_good_as_brute_force(
 
 def test_the_programme_does_not_grow_with_the_replicas() -> None:
     few, many = problem((9, 7)), problem((9000, 7000), replicas=4000)
-    models = [StayModel(one, one.prices.tiers[0], 2) for one in (few, many)]
+    models = [RankBlockModel(one, one.prices.tiers[0], 2) for one in (few, many)]
     assert len(models[0].programme.cost) == len(models[1].programme.cost)
     assert len(models[0].programme.rows) == len(models[1].programme.rows)
 
 
 def test_buildings_keep_at_least_two_ranks_together_when_asked() -> None:
-    assert any(len(list(stay)) < 2 for route in solved(problem((9, 7))) for _, stay in groupby(route.units))
-    assert place(problem((9, 7), least_stay=2), time_limit_s=10) is None
-    one = problem((10, 6), least_stay=2)
+    assert any(len(list(block)) < 2 for route in solved(problem((9, 7))) for _, block in groupby(route.units))
+    assert place(problem((9, 7), least_block=2), time_limit_s=10) is None
+    one = problem((10, 6), least_block=2)
     for route in solved(one):
-        assert all(len(list(stay)) >= 2 for _, stay in groupby(route.units))
+        assert all(len(list(block)) >= 2 for _, block in groupby(route.units))
 
 
 def test_pins_and_minimums_are_obeyed() -> None:
