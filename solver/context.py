@@ -20,10 +20,10 @@ from solver.cost.fabric import Fabric, fabric_of
 from solver.cost.job import Job, job_of
 from solver.cost.stage import StageCost
 from solver.network.topology import Topology, build_topology
+from solver.placement.capacity_groups import CapacityGroup, buildings_of, capacity_groups_of, usable_gpus, usable_pools
 from solver.placement.distances import Blocks, Distances, partitions
 from solver.placement.islands import islands
 from solver.placement.problem import Tier
-from solver.placement.units import Unit, buildings_of, units_of, usable_gpus, usable_pools
 
 GENERAL_FRAMEWORKS = frozenset({"Megatron", "Megatron-LM"})
 
@@ -63,16 +63,16 @@ class Context:
         return usable_pools(self.request)
 
     @cached_property
-    def units(self) -> tuple[Unit, ...]:
+    def capacity_groups(self) -> tuple[CapacityGroup, ...]:
         """Pools of one GPU type in one building."""
         pinned = {pin.place for pin in self.request.constraints.pins}
-        return units_of(self.request.cluster, self.pools, pinned)
+        return capacity_groups_of(self.request.cluster, self.pools, pinned)
 
     @cached_property
     def island_u(self) -> tuple[int, ...]:
-        """Island of the link graph that every unit lies on."""
+        """Island of the link graph that every capacity group lies on."""
         island = islands(self.topology)
-        return tuple(island[self.pools[unit.pools[0]].place] for unit in self.units)
+        return tuple(island[self.pools[unit.pools[0]].place] for unit in self.capacity_groups)
 
     @cached_property
     def machines(self) -> dict[tuple[str, Fabric], Machine]:
@@ -97,10 +97,10 @@ class Context:
 
     @cached_property
     def partitions(self) -> tuple[Blocks, ...]:
-        """Partitions of the units into blocks, with the ways between and inside these."""
-        sizes = [sum(self.pools[pool].num_free_gpus for pool in unit.pools) for unit in self.units]
+        """Partitions of the capacity groups into blocks, with the ways between and inside these."""
+        sizes = [sum(self.pools[pool].num_free_gpus for pool in unit.pools) for unit in self.capacity_groups]
         splits = bool(self.topology.edges_with_detour) and not self.detours_matter
-        distances = Distances(self.topology, self.pools, self.units, splits)
+        distances = Distances(self.topology, self.pools, self.capacity_groups, splits)
         return partitions(distances, sizes, self.region_u, self.crossing_tiers)
 
     @cached_property
@@ -126,15 +126,15 @@ class Context:
     def largest_building_gpus(self) -> int:
         """GPUs to use in the largest building: a larger job crosses."""
         held: dict[str, int] = {}
-        for unit in self.units:
+        for unit in self.capacity_groups:
             held[unit.building] = held.get(unit.building, 0) + sum(self.pools[p].num_free_gpus for p in unit.pools)
         return max(held.values())
 
     @cached_property
     def building_u(self) -> tuple[int, ...]:
-        """Number of every unit's building, in the order of the units."""
+        """Number of every capacity group's building, in the order of the capacity groups."""
         numbers: dict[str, int] = {}
-        return tuple(numbers.setdefault(unit.building, len(numbers)) for unit in self.units)
+        return tuple(numbers.setdefault(unit.building, len(numbers)) for unit in self.capacity_groups)
 
     @property
     def num_buildings(self) -> int:
@@ -143,26 +143,26 @@ class Context:
 
     @cached_property
     def region_u(self) -> tuple[int, ...]:
-        """Number of every unit's region; where there is one region only, every building counts as one."""
+        """Number of every capacity group's region; where there is one region only, every building counts as one."""
         topology = self.topology
-        regions = [topology.enclosing(unit.building, "region") or unit.building for unit in self.units]
+        regions = [topology.enclosing(unit.building, "region") or unit.building for unit in self.capacity_groups]
         numbers = {region: number for number, region in enumerate(dict.fromkeys(regions))}
         return tuple(numbers[region] for region in regions) if len(numbers) > 1 else self.building_u
 
     @cached_property
     def crossing_tiers(self) -> tuple[Tier, ...]:
-        """Groups of units by building, by region and all together, with the longest delay inside any group."""
+        """Sets of capacity groups by building, by region and all together, with the longest delay inside any set."""
         found: list[Tier] = []
-        for group_u in (self.building_u, self.region_u, (0,) * len(self.units)):
+        for group_u in (self.building_u, self.region_u, (0,) * len(self.capacity_groups)):
             crosses = len(set(group_u)) < len(group_u) and (not found or group_u != found[-1].group_u)
             if crosses or len(set(group_u)) == 1:
                 found.append(Tier(self._longest_delay_s(group_u), group_u))
         return tuple(found)
 
     def _longest_delay_s(self, group_u: tuple[int, ...]) -> float:
-        """Longest one-way delay between the first pools of two units of one group, 0 where no path joins them."""
+        """Longest one-way delay between first pools of two capacity groups of one set, 0 where no path joins them."""
         first: dict[int, list[str]] = {}
-        for unit, group in zip(self.units, group_u, strict=True):
+        for unit, group in zip(self.capacity_groups, group_u, strict=True):
             first.setdefault(group, []).append(self.pools[unit.pools[0]].place)
         delays = [
             self.topology.path_facts(one, other).latency_s
@@ -189,7 +189,7 @@ class Context:
             if building != building_at[edge.to_place]:
                 rates[building] = rates.get(building, 0.0) + edge.capacity_bytes_per_s
                 nearest[building] = min(nearest.get(building, float("inf")), edge.latency_s)
-        names = dict.fromkeys(unit.building for unit in self.units)
+        names = dict.fromkeys(unit.building for unit in self.capacity_groups)
         return tuple(Cut(rates.get(name, float("inf")), nearest.get(name, 0.0)) for name in names)
 
     @cached_property

@@ -12,7 +12,7 @@ from itertools import combinations
 from models.outcome import Reason
 from models.request import PlanRequest
 from models.workload import LatentAttention
-from solver.placement.units import enclosing, usable_pools
+from solver.placement.capacity_groups import enclosing, usable_pools
 
 MAX_PIPELINE_RANKS = 64  # what the space tries where pp is left open
 Check = Callable[[PlanRequest], list[Reason]]

@@ -18,7 +18,7 @@ from solver.context import Context
 from solver.cost.columns import Columns, FloatArray, IntArray
 from solver.cost.data_parallel import crossing_bytes, group_parameters, step_traffic
 from solver.network.topology import Edge
-from solver.placement.units import groups_by_row
+from solver.placement.capacity_groups import groups_by_row
 
 UNLINKED = 1e30  # a group that nothing leaves: what would have to is not counted
 

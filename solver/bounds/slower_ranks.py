@@ -17,7 +17,7 @@ from solver.bounds.stage_partition_kernel import NEEDS, Options
 from solver.configurations.stages import PoolStages
 from solver.context import Context
 from solver.cost.columns import FloatArray
-from solver.placement.units import groups_of
+from solver.placement.capacity_groups import groups_of
 
 
 def slower_ranks_s(

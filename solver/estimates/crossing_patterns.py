@@ -1,8 +1,8 @@
 """The patterns in which a configuration may cross places, and what each byte and message then takes, roughly.
 
-A pattern shares out the units in blocks (`solver/placement/distances.py`): replicas whole in units, ranks whole in
-them, or both between groups of units. Owns how many units and links each pattern uses for every configuration; proves
-nothing.
+A pattern shares out the capacity groups in blocks (`solver/placement/distances.py`): replicas whole in capacity groups,
+ranks whole in them, or both between groups of capacity groups. Owns how many capacity groups and links each pattern
+uses for every configuration; proves nothing.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from solver.context import Context
 from solver.cost.columns import Columns, FloatArray
+from solver.placement.capacity_groups import groups_by_row
 from solver.placement.distances import ALL, UNITS, Blocks, Ways
-from solver.placement.units import groups_by_row
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -57,12 +57,12 @@ def crossing_patterns(context: Context, columns: Columns) -> Iterator[CrossingPa
 
 
 class _Capacity:
-    """Stage groups that every unit has room for, by configuration."""
+    """Stage groups that every capacity group has room for, by configuration."""
 
     def __init__(self, context: Context, columns: Columns) -> None:
         self.context, self.columns = context, columns
         self.group = (columns.tp * columns.cp).astype(np.float64)
-        unit_of = {pool: u for u, unit in enumerate(context.units) for pool in unit.pools}
+        unit_of = {pool: u for u, unit in enumerate(context.capacity_groups) for pool in unit.pools}
         unit_of_pool = [unit_of[pool] for pool in range(len(context.pools))]
         self.held_u = groups_by_row(context.pools, unit_of_pool, columns.tp, columns.cp)
         nic = min(pool.nic_bytes_per_s_per_gpu for pool in context.pools)
@@ -70,7 +70,7 @@ class _Capacity:
         self.message_card = nic * context.stack.point_to_point_efficiency.value
 
     def whole_replicas(self, blocks: Blocks) -> CrossingPattern:
-        """Replicas unit by unit; those that no unit holds whole are stitched together from what is left over."""
+        """One capacity group after another; replicas that none holds whole are stitched from leftovers."""
         columns, order = self.columns, list(blocks.units_b[0])
         held = self.held_u[:, order]
         fit = held // columns.pp[:, None]
@@ -95,7 +95,7 @@ class _Capacity:
         )
 
     def whole_ranks(self, blocks: Blocks) -> CrossingPattern:
-        """Ranks block by block, their replicas whole in it; those that no unit holds whole are spread over the rest."""
+        """Ranks block by block, their replicas whole in it; those held whole nowhere are spread."""
         columns = self.columns
         held_b = np.stack([self.held_u[:, list(own)].sum(axis=1) for own in blocks.units_b], axis=1)
         ranks = held_b // columns.dp[:, None]
@@ -120,7 +120,7 @@ class _Capacity:
         over = self._regime(
             whole,
             possible=(held_b.sum(axis=1) >= columns.pp * columns.dp) & (upto[:, -1] > 0),
-            ring=np.full(len(columns), len(self.context.units)),
+            ring=np.full(len(columns), len(self.context.capacity_groups)),
             fewest=np.maximum(columns.dp / whole.rings[0].num_places[-1], 1.0),
             exchanging=spread / columns.pp,
             chain=np.full(len(columns), len(blocks.units_b)),
@@ -138,12 +138,14 @@ class _Capacity:
         return np.where(np.isfinite(least), least, self.columns.dp)
 
     def _fewest(self, units: Sequence[int], num_ranks: IntArray) -> FloatArray:
-        """The fewest replicas of so many ranks in a place where units are filled one after another, zone by zone."""
+        """The fewest replicas of so many ranks in a place where groups are filled one after another, zone by zone."""
         fit = self.held_u[:, list(units)] // num_ranks[:, None]
         dp = self.columns.dp[:, None]
         before = np.minimum(np.cumsum(fit, axis=1) - fit, dp)
         here = np.minimum(fit, dp - before).astype(np.float64)
-        zones = np.array([len({self.context.pools[pool].place for pool in self.context.units[u].pools}) for u in units])
+        zones = np.array(
+            [len({self.context.pools[pool].place for pool in self.context.capacity_groups[u].pools}) for u in units]
+        )
         in_last = here - np.floor((here - 1.0) * zones / np.maximum(fit, 1)) * fit / zones
         least = np.where(here > 0, in_last, np.inf).min(axis=1)
         even = self.columns.dp / np.maximum((here > 0).sum(axis=1), 1)

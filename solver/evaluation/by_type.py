@@ -24,12 +24,12 @@ Routes = tuple[RouteCount, ...]
 TypedPattern = Literal["types", "types_in_parts", "types_in_regions", "ranks_whole"]
 ALL_PATTERNS: tuple[TypedPattern, ...] = ("types", "types_in_parts", "types_in_regions", "ranks_whole")
 MOST_TIMED = 4  # placements of one configuration, those with the quickest slowest rank, of every pattern in turn
-MOST_TOGETHER, MOST_PARTED = 4, 16  # units of one part, and units of a type that are parted
+MOST_TOGETHER, MOST_PARTED = 4, 16  # capacity groups of one part, and capacity groups of a type that are parted
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Consecutive pipeline ranks on one GPU type in one region, 0 for all, and the units that they may be in."""
+    """Consecutive pipeline ranks on one GPU type in one region, 0 for all, and the groups that they may be in."""
 
     gpu: str
     region: int
@@ -90,13 +90,13 @@ def _everywhere(
 
 
 def _parted(context: Context, problem: PlacementProblem, line: Line) -> Line | None:
-    """Each segment in parts of few units that hold whole ranks, so that exchanges are among few; None where none is."""
+    """Each segment in parts of few capacity groups that hold whole ranks: exchanges among few; None where none is."""
     parts = tuple(part for segment in line for part in _parts(context, problem, segment))
     return parts if len(parts) > len(line) else None
 
 
 def _parts(context: Context, problem: PlacementProblem, segment: Segment) -> Iterator[Segment]:
-    """Of the fewest units, in as few regions as it goes, those that leave least room beside their ranks.
+    """Of the fewest capacity groups, in as few regions as it goes, those that leave least room beside their ranks.
 
     No part leaves more of the segment's spare room than its share of the ranks; what cannot be parted stays together.
     """
@@ -128,9 +128,9 @@ def _types(line: Line) -> list[str]:
 
 
 def _on_types(context: Context, problem: PlacementProblem, types: list[str]) -> PlacementProblem:
-    """The problem with every rank kept to the units of its type."""
+    """The problem with every rank kept to the capacity groups of its type."""
     allowed = tuple(
-        tuple(may and unit.gpu == gpu for may, unit in zip(row, context.units, strict=True))
+        tuple(may and unit.gpu == gpu for may, unit in zip(row, context.capacity_groups, strict=True))
         for row, gpu in zip(problem.allowed_pu, types, strict=True)
     )
     return replace(problem, allowed_pu=allowed)
@@ -154,15 +154,15 @@ def _lines(context: Context, problem: PlacementProblem, costs: dict[str, TypeCos
 
 
 def _segments(context: Context, *, in_regions: bool) -> list[Segment]:
-    """Units of one type, in one region where asked."""
+    """Capacity groups of one type, in one region where asked."""
     grouped: dict[tuple[str, int], list[int]] = {}
-    for u, unit in enumerate(context.units):
+    for u, unit in enumerate(context.capacity_groups):
         grouped.setdefault((unit.gpu, context.region_u[u] if in_regions else 0), []).append(u)
     return [Segment(gpu, region, frozenset(units)) for (gpu, region), units in grouped.items()]
 
 
 def _filled(problem: PlacementProblem, segments: list[Segment], costs: dict[str, TypeCost]) -> list[Segment]:
-    """As many ranks as there are, on fast types first, each with all its replicas in its segment's units."""
+    """As many ranks as there are, on fast types first, each with all its replicas in its segment's capacity groups."""
     left, filled = problem.num_ranks, list[Segment]()
     rooms = {one: sum(problem.capacity_u[u] for u in one.units) // problem.num_replicas for one in segments}
     for one in sorted(segments, key=lambda one: (costs[one.gpu].layer_s, -rooms[one], one.gpu, one.region)):

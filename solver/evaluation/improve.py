@@ -23,7 +23,7 @@ def improve(context: Context, found: Evaluation, schedulers: Schedulers, until_s
     `until_s` on the schedulers' clock is when they should end; the schedules share what the placement has left of it.
     """
     best = found
-    if len(context.units) > 1:
+    if len(context.capacity_groups) > 1:
         prices = prices_of(context, found)
         for candidate in _priced(context, found.candidate, prices):
             priced = evaluate(context, candidate, schedulers.quick)

@@ -14,6 +14,7 @@ from solver.configurations.by_type import type_costs
 from solver.context import Context
 from solver.evaluation.candidate import Candidate, bundle_of
 from solver.evaluation.crossings import nominal_prices
+from solver.placement.capacity_groups import ancestors, groups_of
 from solver.placement.fill import PooledRoute, fill
 from solver.placement.problem import MinimumReplicas, PlacementProblem, Prices, RouteCount
 from solver.placement.solve import place
@@ -23,7 +24,6 @@ from solver.placement.strategies import (
     keep_replicas_whole,
     spread_end_ranks,
 )
-from solver.placement.units import ancestors, groups_of
 
 Pattern = Literal["replicas_whole", "ranks_whole", "ranks_in_groups", "ranks_in_regions", "ranks_spread", "priced"]
 CLOSED: dict[Pattern, Callable[[PlacementProblem], tuple[RouteCount, ...] | None]] = {
@@ -95,7 +95,7 @@ def on_fast_types(
     Even shares run at the pace of the slowest type in use.
     """
     capacity: dict[str, int] = {}
-    for unit, room in zip(context.units, problem.capacity_u, strict=True):
+    for unit, room in zip(context.capacity_groups, problem.capacity_u, strict=True):
         capacity[unit.gpu] = capacity.get(unit.gpu, 0) + room
     if len(capacity) > 1:
         costs = type_costs(context, configuration)
@@ -105,7 +105,7 @@ def on_fast_types(
                 fast.add(gpu)
                 held += capacity[gpu]
         if len(fast) < len(capacity):
-            kept = zip(context.units, problem.capacity_u, strict=True)
+            kept = zip(context.capacity_groups, problem.capacity_u, strict=True)
             yield replace(problem, capacity_u=tuple(room if unit.gpu in fast else 0 for unit, room in kept))
     yield problem
 
@@ -123,8 +123,10 @@ def placement_problem(context: Context, configuration: Configuration, prices: Pr
     """Capacities in bundles of replicas; pins as allowed pairs or minimum counts."""
     degrees, constraints = configuration.degrees, context.request.constraints
     bundle = bundle_of(configuration)
-    capacity = tuple(sum(_bundles(context, pool, configuration) for pool in unit.pools) for unit in context.units)
-    allowed = [[True] * len(context.units) for _ in range(degrees.pp)]
+    capacity = tuple(
+        sum(_bundles(context, pool, configuration) for pool in unit.pools) for unit in context.capacity_groups
+    )
+    allowed = [[True] * len(context.capacity_groups) for _ in range(degrees.pp)]
     minimums = []
     for pin in constraints.pins:
         inside = _units_inside(context, pin.place)
@@ -148,9 +150,11 @@ def placement_problem(context: Context, configuration: Configuration, prices: Pr
 
 
 def pooled(context: Context, configuration: Configuration, routes: tuple[RouteCount, ...]) -> tuple[PooledRoute, ...]:
-    """Routes over units become routes over pools, in replicas and stage groups instead of bundles."""
+    """Routes over capacity groups become routes over pools, in replicas and stage groups instead of bundles."""
     bundle = bundle_of(configuration)
-    pools_u = [[(pool, _bundles(context, pool, configuration)) for pool in unit.pools] for unit in context.units]
+    pools_u = [
+        [(pool, _bundles(context, pool, configuration)) for pool in unit.pools] for unit in context.capacity_groups
+    ]
     return tuple(
         replace(
             route,
@@ -168,10 +172,10 @@ def _bundles(context: Context, pool: int, configuration: Configuration) -> int:
 
 
 def _units_inside(context: Context, place_id: str) -> set[int]:
-    """Units whose pools lie inside a place: pins never cut through a unit."""
+    """Capacity groups whose pools lie inside a place: pins never cut through a capacity group."""
     return {
         index
-        for index, unit in enumerate(context.units)
+        for index, unit in enumerate(context.capacity_groups)
         if all(place_id in ancestors(context.request.cluster, context.pools[pool].place) for pool in unit.pools)
     }
 

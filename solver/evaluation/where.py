@@ -9,7 +9,7 @@ from models.cluster import Pool
 from models.plan import Crossing, Placement, RankRange, Route
 from solver.context import Context
 from solver.evaluation.candidate import Candidate
-from solver.placement.units import building_of
+from solver.placement.capacity_groups import building_of
 
 
 def placement_of(context: Context, candidate: Candidate) -> Placement:

@@ -18,7 +18,7 @@ from solver.evaluation.places import placements
 from solver.evaluation.scheduling import Scheduler, Timing, same_operations, taken_over
 from solver.evaluation.where import crossing_of
 from solver.pipeline.problem import shape_of
-from solver.placement.units import building_of
+from solver.placement.capacity_groups import building_of
 
 BUILDING = "all-in-one-building"
 SAME = 1e-9  # relative difference of two times that are taken to be equal

@@ -1,1 +1,1 @@
-"""Where the replicas go: integer flow over pipeline ranks and units, decomposed into routes with counts."""
+"""Where the replicas go: integer flow over pipeline ranks and capacity groups, decomposed into routes with counts."""

@@ -1,8 +1,8 @@
-"""What lies between the parts of a pipeline, and between its replicas, where units are shared out in blocks.
+"""What lies between the parts of a pipeline, and between its replicas, where capacity groups are shared out in blocks.
 
-A block holds consecutive ranks, with the replicas of each of them in its units: one block of everything is DP-out, a
-block per unit PP-out, a block per region or GPU type what lies between. Messages go from block to block, exchanges
-around the places of each. Owns the facts of these ways, by how much is in use. Never places anything.
+A block holds consecutive ranks, with the replicas of each of them in its capacity groups: one block of everything is
+DP-out, a block per capacity group PP-out, a block per region or GPU type what lies between. Messages go from block to
+block, exchanges around the places of each. Owns the facts of these ways, by how much is in use. Never places anything.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from models.cluster import Pool
 from solver.network.reach import connection_limit_bytes_per_s, largest_share
 from solver.network.technology import TECHNOLOGIES, payload_fraction
 from solver.network.topology import PathFacts, Topology
+from solver.placement.capacity_groups import CapacityGroup
 from solver.placement.problem import Tier
-from solver.placement.units import Unit
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -127,11 +127,12 @@ def _lost_per_byte(path: PathFacts) -> float:
 
 @dataclass(frozen=True)
 class Blocks:
-    """A partition of the units, `units_b` in the order of use.
+    """A partition of the capacity groups, `units_b` in the order of use.
 
     `chains` and `loops` are the ways through the first n blocks, the latter back to the first one too; `rings` those
-    around each block, and where there is one block only, around its first n units: on the paths of least latency, and
-    split over several where there are others. `shared` says that some edge carries both messages and exchanges.
+    around each block, and where there is one block only, around its first n capacity groups: on the paths of least
+    latency, and split over several where there are others. `shared` says that some edge carries both messages and
+    exchanges.
     """
 
     kind: str
@@ -144,11 +145,11 @@ class Blocks:
 
 @dataclass(frozen=True)
 class Distances:
-    """Partitions of the units of a request. `of` orders units by region, the largest first, then by size."""
+    """Partitions of the capacity groups of a request. `of` orders groups by region, the largest first, then by size."""
 
     topology: Topology
     pools: Sequence[Pool]
-    units: Sequence[Unit]
+    units: Sequence[CapacityGroup]
     splits: bool
 
     def blocks(self, kind: str, units_b: Sequence[Sequence[int]]) -> Blocks:
@@ -193,13 +194,13 @@ class Distances:
         return chain, around
 
     def _pairs(self, one: Sequence[int], other: Sequence[int]) -> list[tuple[str, str]]:
-        """Each replica goes on in a unit of the next block, as evenly as they are many."""
+        """Each replica goes on in a capacity group of the next block, as evenly as they are many."""
         most = max(len(one), len(other))
         pairs = [(one[k * len(one) // most], other[k * len(other) // most]) for k in range(most)]
         return [(self._place(u), self._place(w)) for u, w in pairs]
 
     def _ring(self, units: Sequence[int]) -> Way:
-        """Around all places of these units, building by building."""
+        """Around all places of these capacity groups, building by building."""
         indices = [pool for unit in sorted(units) for pool in self.units[unit].pools]
         places = list(dict.fromkeys(self.pools[pool].place for pool in indices))
         load = _Load(self.topology, self.leaving)
@@ -212,9 +213,9 @@ class Distances:
 def partitions(
     distances: Distances, size_u: Sequence[int], region_u: Sequence[int], tiers: Sequence[Tier]
 ) -> tuple[Blocks, ...]:
-    """All units together, each alone, those of a tier's groups, and where there are several types those of each type.
+    """All capacity groups together, each alone, those of a tier's groups, and of several types those of each.
 
-    Regions follow each other by size, and units in them.
+    Regions follow each other by size, and capacity groups in them.
     """
     region_size = Counter[int]()
     for region, size in zip(region_u, size_u, strict=True):

@@ -1,4 +1,4 @@
-"""Inside one unit: which pool (zone) holds which stage groups.
+"""Inside one capacity group: which pool (zone) holds which stage groups.
 
 Stage groups are laid out replica by replica along the line of pools, so at most one replica straddles each border.
 Owns no price: inside a building the order of pools decides nothing but these few borders.
@@ -21,7 +21,7 @@ class PooledRoute:
 
 
 class _Line:
-    """The pools of one unit as a line of group slots that is filled from the left."""
+    """The pools of one capacity group as a line of group slots that is filled from the left."""
 
     def __init__(self, pools: list[tuple[int, int]]) -> None:
         self.pools = [(pool, groups) for pool, groups in pools if groups]
@@ -42,7 +42,7 @@ class _Line:
 
 
 def fill(routes: tuple[RouteCount, ...], pools_u: list[list[tuple[int, int]]]) -> tuple[PooledRoute, ...]:
-    """Pools for every stage group. `pools_u[u]` lists (pool index, groups it holds) of unit u.
+    """Pools for every stage group. `pools_u[u]` lists (pool index, groups it holds) of capacity group u.
 
     Whole blocks of replicas that fit into the pools at hand become one route; a replica at a border becomes its own.
 

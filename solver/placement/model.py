@@ -1,9 +1,9 @@
-"""The placement as an integer flow of blocks of ranks: how many replicas keep ranks i to j-1 together in a unit.
+"""The placement as an integer flow of blocks of ranks: how many replicas keep ranks i to j-1 together.
 
 A replica is a chain of blocks through the cuts between ranks. Its crossings are counted at the cuts, so nothing has a
-variable per pair of units: units x ranks^2 / 2 columns per crossing allowed, whatever the number of replicas. Owns
-rows and columns of one such programme: at most `crossings` per replica, inside groups of one tier. Everything in it is
-whole: seconds are ticks, rounded so that the programme stays a relaxation. Never decodes.
+variable per pair of capacity groups: capacity groups x ranks^2 / 2 columns per crossing allowed, whatever the number of
+replicas. Owns rows and columns of one such programme: at most `crossings` per replica, inside groups of one tier.
+Everything in it is whole: seconds are ticks, rounded so that the programme stays a relaxation. Never decodes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Node = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class RankBlock:
-    """Ranks first to last-1 in one unit, after so many crossings."""
+    """Ranks first to last-1 in one capacity group, after so many crossings."""
 
     unit: int
     first: int
@@ -115,14 +115,14 @@ class RankBlockModel:
         self.programme.exactly(first, self.problem.num_replicas)
 
     def add_capacity(self) -> None:
-        """A unit holds what it has: sum of length * blocks <= capacity."""
+        """A capacity group holds what it has: sum of length * blocks <= capacity."""
         for u, capacity in enumerate(self.problem.capacity_u):
             entries = [(column, block.length) for block, column in self.blocks.items() if block.unit == u]
             if entries:
                 self.programme.at_most(entries, capacity)
 
     def add_minimums(self) -> None:
-        """Pins: blocks that hold the rank in the named units >= the replicas asked for."""
+        """Pins: blocks that hold the rank in the named capacity groups >= the replicas asked for."""
         for pin in self.problem.minimums:
             entries = [(column, -1) for block, column in self._over(pin.rank) if block.unit in pin.units]
             self.programme.at_most(entries, -pin.num_replicas)

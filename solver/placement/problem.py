@@ -1,7 +1,7 @@
-"""The placement question in index form: how many replicas put which pipeline rank into which unit, and what it costs.
+"""The placement question in index form: how many replicas put which pipeline rank into which capacity group.
 
-A unit is the free capacity of one GPU type in one building. Owns the definition of the loss that a placement is priced
-by; no solver and no request vocabulary. Suffixes: p pipeline rank, u unit, b building.
+A capacity group is the free capacity of one GPU type in one building. Owns the definition of the loss that a placement
+is priced by; no solver and no request vocabulary. Suffixes: p pipeline rank, u capacity group, b building.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cached_property
 
 @dataclass(frozen=True)
 class Tier:
-    """Units that cross to each other at one price: those of one group. The groups of a dearer tier hold whole groups.
+    """Which capacity groups cross to each other at one price: those of one `group_u`, whole ones of cheaper tiers.
 
     `crossing_s` is what an iteration loses per crossing of the replica that crosses most often (fill, drain, waiting).
     """
@@ -70,7 +70,7 @@ class PlacementProblem:
 
     @property
     def num_units(self) -> int:
-        """Units that exist."""
+        """Capacity groups that exist."""
         return len(self.capacity_u)
 
     @property
@@ -113,7 +113,7 @@ def loss_s(problem: PlacementProblem, routes: tuple[RouteCount, ...]) -> float:
 
 
 def num_crossings(units: tuple[int, ...]) -> int:
-    """Boundaries at which a route changes its unit.
+    """Boundaries at which a route changes its capacity group.
 
     >>> num_crossings((0, 0, 1, 0))
     2
@@ -122,7 +122,7 @@ def num_crossings(units: tuple[int, ...]) -> int:
 
 
 def shortest_block(units: tuple[int, ...]) -> int:
-    """Fewest ranks that stay together in one unit; a route that never crosses may be as short as it is.
+    """Fewest ranks that stay together in one capacity group; a route that never crosses may be as short as it is.
 
     >>> shortest_block((0, 0, 1, 0)), shortest_block((0,))
     (1, 1)

@@ -40,7 +40,7 @@ def _next(block: RankBlock, tier: Tier, left: dict[RankBlock, int]) -> RankBlock
 
 
 def merged(routes: list[RouteCount]) -> tuple[RouteCount, ...]:
-    """Routes over the same units become one; the largest come first.
+    """Routes over the same capacity groups become one; the largest come first.
 
     >>> merged([RouteCount((0, 1), 2), RouteCount((0, 0), 3), RouteCount((0, 1), 4)])
     (RouteCount(units=(0, 1), num_replicas=6), RouteCount(units=(0, 0), num_replicas=3))

@@ -1,7 +1,7 @@
 """Closed-form placements that cost nothing to find: replicas kept whole, ranks kept whole, and what lies between.
 
 Owns these patterns (DP-out, PP-out, PP-out between groups of buildings with DP-out inside them, segments of the
-pipeline on given units, PP-out with what does not fit spread over leftovers). The rest the flow finds.
+pipeline on given capacity groups, PP-out with what does not fit spread over leftovers). The rest the flow finds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Routes = tuple[RouteCount, ...]
 
 
 def keep_replicas_whole(problem: PlacementProblem) -> Routes | None:
-    """Whole replicas unit by unit; what is left over in the units is stitched into replicas that cross.
+    """Whole replicas, one capacity group after another; what is left over is stitched into replicas that cross.
 
     None when the pattern does not reach the number of replicas or a rule forbids it.
     """
@@ -35,9 +35,9 @@ def keep_replicas_whole(problem: PlacementProblem) -> Routes | None:
 
 
 def _in_line(problem: PlacementProblem, tier: Tier) -> Routes | None:
-    """Replica after replica into unit after unit of a group: where a unit ends, one replica goes on in the next.
+    """Replica after replica into the capacity groups of a tier's group: where one is full, it goes on in the next.
 
-    None when units are closed to some ranks or the groups do not hold all replicas whole.
+    None when capacity groups are closed to some ranks or the groups do not hold all replicas whole.
     """
     routes, missing = list[RouteCount](), problem.num_replicas
     for group in dict.fromkeys(tier.group_u):
@@ -51,7 +51,7 @@ def _in_line(problem: PlacementProblem, tier: Tier) -> Routes | None:
 
 
 def _laid_out(num_ranks: int, num_replicas: int, rooms: list[tuple[int, int]]) -> Iterator[RouteCount]:
-    """So many replicas over units in their order, each unit filled before the next.
+    """So many replicas over capacity groups in their order, each capacity group filled before the next.
 
     >>> list(_laid_out(4, 3, [(0, 6), (1, 6)]))
     [RouteCount(units=(0, 0, 0, 0), num_replicas=1), RouteCount(units=(0, 0, 1, 1), num_replicas=1), \
@@ -76,9 +76,9 @@ RouteCount(units=(1, 1, 1, 1), num_replicas=1)]
 
 
 def keep_ranks_whole(problem: PlacementProblem) -> Routes | None:
-    """One route for all replicas: consecutive ranks share a unit; always the roomiest next or, if better, the nearest.
+    """One route for all replicas: consecutive ranks share a group; the roomiest next or, if better, the nearest.
 
-    None when the units cannot hold all replicas of their ranks or a rule forbids it.
+    None when the capacity groups cannot hold all replicas of their ranks or a rule forbids it.
     """
     orders = (_whole_ranks(problem, nearest=nearest)[0] for nearest in (False, True))
     routes = [
@@ -92,8 +92,8 @@ def keep_ranks_whole(problem: PlacementProblem) -> Routes | None:
 def keep_ranks_in_groups(problem: PlacementProblem) -> Routes | None:
     """The pipeline crosses groups of buildings, as a region is one, and replicas are spread inside each of them.
 
-    Of several tiers of groups the one that loses least. None when no tier has several groups of several units, the
-    groups cannot hold all replicas of their ranks, or a rule forbids it.
+    Of several tiers of groups the one that loses least. None when no tier has several groups of several capacity
+    groups, the groups cannot hold all replicas of their ranks, or a rule forbids it.
     """
     bound = problem.minimums or not (problem.ranks_may_cross and problem.replicas_may_cross)
     if bound or not all(all(row) for row in problem.allowed_pu):
@@ -103,7 +103,7 @@ def keep_ranks_in_groups(problem: PlacementProblem) -> Routes | None:
 
 
 def _in_groups(problem: PlacementProblem, tier: Tier) -> Routes | None:
-    """Ranks kept whole by groups of the tier; the ranks of a group are replicas kept whole by its units."""
+    """Ranks kept whole by groups of the tier; the ranks of a group are replicas kept whole by its capacity groups."""
     groups = sorted(set(tier.group_u))
     if not 1 < len(groups) < problem.num_units:
         return None
@@ -139,7 +139,7 @@ def _part(problem: PlacementProblem, first: int, num_ranks: int, capacity_u: tup
 
 
 def _inside(problem: PlacementProblem, tier: Tier, group: int) -> tuple[int, ...]:
-    """Capacity of the units of a group; none elsewhere."""
+    """Capacity of the capacity groups of a group; none elsewhere."""
     return tuple(room if own == group else 0 for room, own in zip(problem.capacity_u, tier.group_u, strict=True))
 
 
@@ -156,10 +156,11 @@ def _joined(parts: list[Routes]) -> Iterator[RouteCount]:
 
 
 def keep_segments_whole(problem: PlacementProblem, segments: tuple[tuple[int, frozenset[int]], ...]) -> Routes | None:
-    """Consecutive ranks in given units, as those of one GPU type are: (ranks, units) along the pipeline.
+    """Consecutive ranks in given capacity groups, as those of one GPU type are: (ranks, groups) along the pipeline.
 
-    Each replica's part of a segment stays in one unit as far as possible, and goes on in the nearest unit of the next
-    segment. None when some segment's units have too little room or a rule forbids the routes.
+    Each replica's part of a segment stays in one capacity group as far as possible, and goes on in the nearest capacity
+    group of the next segment. None when some segment's capacity groups have too little room or a rule forbids the
+    routes.
     """
     chains: Routes = (RouteCount((), problem.num_replicas),)
     for num_ranks, units in segments:
@@ -204,10 +205,10 @@ def obeys_rules(problem: PlacementProblem, routes: Routes) -> bool:
 
 
 def spread_end_ranks(problem: PlacementProblem) -> Routes | None:
-    """Some ranks kept whole in one or more units; the replicas' ranks after them, or before, are stitched elsewhere.
+    """Some ranks kept whole in one or more capacity groups; ranks after them, or before, are stitched elsewhere.
 
-    Of any number of units to keep ranks in, inside the groups of any tier, what loses least. None when all ranks fit
-    whole, nothing is left for the others or a rule forbids it.
+    Of any number of capacity groups to keep ranks in, inside the groups of any tier, what loses least. None when all
+    ranks fit whole, nothing is left for the others or a rule forbids it.
     """
     if problem.minimums or not (problem.replicas_may_cross and problem.ranks_may_cross):
         return None
@@ -222,7 +223,7 @@ def spread_end_ranks(problem: PlacementProblem) -> Routes | None:
 
 
 def _groups(problem: PlacementProblem) -> list[PlacementProblem]:
-    """The problem in every group of every tier that has room for all replicas, each set of units once."""
+    """The problem in every group of every tier that has room for all replicas, each set of capacity groups once."""
     need = problem.num_ranks * problem.num_replicas
     rooms = {
         _inside(problem, tier, group): tier for tier in problem.prices.tiers for group in dict.fromkeys(tier.group_u)
@@ -235,7 +236,7 @@ def _turned(routes: Routes) -> Routes:
 
 
 def _spread(problem: PlacementProblem) -> Iterator[Routes]:
-    """The first ranks whole in so many units, the roomiest, for every number of them; the rest stitched."""
+    """The first ranks whole in so many capacity groups, the roomiest, for every number of them; the rest stitched."""
     for most_units in range(1, problem.num_units + 1):
         units, left = _whole_ranks(problem, nearest=False, most_units=most_units)
         if len(set(units)) < most_units or len(units) == problem.num_ranks:
@@ -260,7 +261,7 @@ def _may_cross(problem: PlacementProblem, units: list[int]) -> bool:
 def _whole_ranks(
     problem: PlacementProblem, *, nearest: bool, most_units: int | None = None
 ) -> tuple[list[int], list[int]]:
-    """Units of the first ranks, as many as fit with all their replicas, and the groups that stay free."""
+    """Capacity groups of the first ranks, as many as fit with all their replicas, and the groups that stay free."""
     left, units = list(problem.capacity_u), list[int]()
     while len(units) < problem.num_ranks:
         here = units[-1] if units else None
@@ -284,7 +285,7 @@ def _distance_s(problem: PlacementProblem, here: int | None, there: int) -> floa
 
 
 def _whole(problem: PlacementProblem) -> tuple[Routes, list[int]]:
-    """Routes of replicas inside one unit, and the groups that stay free in every unit."""
+    """Routes of replicas inside one capacity group, and the groups that stay free in every capacity group."""
     routes, left, missing = [], list(problem.capacity_u), problem.num_replicas
     for u in sorted(range(problem.num_units), key=lambda u: -problem.capacity_u[u]):
         if all(problem.allowed_pu[p][u] for p in range(problem.num_ranks)):
@@ -297,7 +298,7 @@ def _whole(problem: PlacementProblem) -> tuple[Routes, list[int]]:
 
 
 def _stitch(problem: PlacementProblem, left: list[int], missing: int, first_rank: int = 0) -> Routes | None:
-    """Ranks from `first_rank` on over several units, each time those with most room left, so that they cross rarely."""
+    """Ranks from `first_rank` on over several groups, those with most room left first, so that they cross rarely."""
     left, routes = list(left), []
     length = problem.num_ranks - first_rank
     while missing:
@@ -314,7 +315,7 @@ def _stitch(problem: PlacementProblem, left: list[int], missing: int, first_rank
 
 
 def _roomiest(problem: PlacementProblem, left: list[int], first_rank: int) -> list[int]:
-    """Units of one replica's ranks from `first_rank` on, as far as they go: where a rank may be and most room is."""
+    """Groups of one replica's ranks from `first_rank` on, as far as they go: where a rank may be, most room."""
     left, units = list(left), list[int]()
     for rank in range(first_rank, problem.num_ranks):
         allowed = problem.allowed_pu[rank]

@@ -285,7 +285,7 @@ def _stage_parameters(columns: Columns, stages: PoolStages, stage: int) -> Float
 
 def _places(context: Context, counts: Counter[int]) -> list[str]:
     """Places with replicas, building by building, so that a ring enters every building once."""
-    order = {pool: index for index, unit in enumerate(context.units) for pool in unit.pools}
+    order = {pool: index for index, unit in enumerate(context.capacity_groups) for pool in unit.pools}
     places = [context.pools[pool].place for pool in sorted(counts, key=lambda pool: (order[pool], pool))]
     return list(dict.fromkeys(places))
 

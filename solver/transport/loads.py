@@ -11,7 +11,7 @@ from models.transport import Dimension, LinkFlow, LinkLoad
 from solver.context import Context
 from solver.network.buffers import buffer_warnings
 from solver.network.topology import UPLINK_PREFIX
-from solver.placement.units import building_of
+from solver.placement.capacity_groups import building_of
 from solver.transport.hops import reserved_bytes_per_s
 from solver.transport.prices import Prices, Traffic, message_load
 

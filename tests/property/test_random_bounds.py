@@ -62,7 +62,7 @@ def anywhere(context: Context, configuration: Configuration, random: np.random.G
     """Every stage group somewhere on an island; one GPU type per rank where layers are shared out by type."""
     found = []
     by_type = configuration.layer_split == "by_gpu_type"
-    gpus = np.array([unit.gpu for unit in context.units])
+    gpus = np.array([unit.gpu for unit in context.capacity_groups])
     for problem in by_island(
         context, placement_problem(context, configuration, nominal_prices(context, configuration))
     ):

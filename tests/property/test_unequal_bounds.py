@@ -84,7 +84,7 @@ def any_place(context: Context, configuration: Configuration, random: np.random.
     """A GPU type for every rank, and every stage group somewhere on GPUs of it; None when rooms are too small."""
     problem = placement_problem(context, configuration, nominal_prices(context, configuration))
     left = np.array(problem.capacity_u)
-    gpus = np.array([unit.gpu for unit in context.units])
+    gpus = np.array([unit.gpu for unit in context.capacity_groups])
     columns = np.zeros((problem.num_ranks, problem.num_replicas), dtype=np.int64)
     for rank in random.permutation(problem.num_ranks):
         fits = [gpu for gpu in set(gpus.tolist()) if left[gpus == gpu].sum() >= problem.num_replicas]

@@ -65,7 +65,7 @@ def shares(context: Context, configuration: Configuration) -> Iterator[Configura
 def one_type_each(context: Context, routes: tuple[RouteCount, ...]) -> bool:
     """All replicas of a rank are on one GPU type."""
     ranks = zip(*(route.units for route in routes), strict=True)
-    return all(len({context.units[u].gpu for u in units}) == 1 for units in ranks)
+    return all(len({context.capacity_groups[u].gpu for u in units}) == 1 for units in ranks)
 
 
 def all_times_s(context: Context) -> Iterator[float]:

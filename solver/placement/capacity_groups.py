@@ -1,4 +1,4 @@
-"""What a request leaves to place on: usable pools, the building of every place, units by building and GPU type.
+"""What a request leaves to place on: usable pools, buildings of places, capacity groups by building and GPU type.
 
 Owns the reading of pins, forbidden places and reserved GPUs. Never chooses a place.
 """
@@ -18,7 +18,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Unit:
+class CapacityGroup:
     """The pools of one GPU type in one building that the same pins concern, as indices into the usable pools."""
 
     building: str
@@ -76,14 +76,16 @@ def buildings_of(cluster: Cluster) -> dict[str, str]:
     return {place: next((one for one in chain if levels[one] == "building"), place) for place, chain in chains.items()}
 
 
-def units_of(cluster: Cluster, pools: Sequence[Pool], pinned: Collection[str] = ()) -> tuple[Unit, ...]:
-    """Units in the order of their first pool; pools inside different `pinned` places are different units."""
+def capacity_groups_of(
+    cluster: Cluster, pools: Sequence[Pool], pinned: Collection[str] = ()
+) -> tuple[CapacityGroup, ...]:
+    """Capacity groups in the order of their first pool; pools inside different `pinned` places are different groups."""
     around, buildings = enclosing(cluster), buildings_of(cluster)
     grouped: dict[tuple[str, str, frozenset[str]], list[int]] = {}
     for index, pool in enumerate(pools):
         key = (buildings[pool.place], pool.gpu.name, around[pool.place] & frozenset(pinned))
         grouped.setdefault(key, []).append(index)
-    return tuple(Unit(building, gpu, tuple(members)) for (building, gpu, _), members in grouped.items())
+    return tuple(CapacityGroup(building, gpu, tuple(members)) for (building, gpu, _), members in grouped.items())
 
 
 def groups_of(pool: Pool, tp: int, cp: int) -> int:
