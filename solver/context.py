@@ -29,7 +29,7 @@ GENERAL_FRAMEWORKS = frozenset({"Megatron", "Megatron-LM"})
 
 
 @dataclass(frozen=True)
-class Machine:
+class GpuClass:
     """A GPU type behind one kind of fabric."""
 
     gpu: GpuType
@@ -75,13 +75,13 @@ class Context:
         return tuple(island[self.pools[unit.pools[0]].place] for unit in self.capacity_groups)
 
     @cached_property
-    def machines(self) -> dict[tuple[str, Fabric], Machine]:
+    def gpu_classes(self) -> dict[tuple[str, Fabric], GpuClass]:
         """GPU types by name and fabric, in the order of the pools."""
-        found: dict[tuple[str, Fabric], Machine] = {}
+        found: dict[tuple[str, Fabric], GpuClass] = {}
         for pool in self.pools:
             key = (pool.gpu.name, fabric_of(pool))
             total = pool.num_free_gpus + (found[key].num_gpus if key in found else 0)
-            found[key] = Machine(gpu=pool.gpu, fabric=key[1], num_gpus=total)
+            found[key] = GpuClass(gpu=pool.gpu, fabric=key[1], num_gpus=total)
         return found
 
     @cached_property

@@ -34,7 +34,7 @@ class Goal:
     @classmethod
     def of(cls, context: Context) -> Goal:
         """The goal of the request, with the cheapest GPU's price."""
-        prices = [machine.gpu.usd_per_gpu_hour for machine in context.machines.values()]
+        prices = [gpu_class.gpu.usd_per_gpu_hour for gpu_class in context.gpu_classes.values()]
         known = [price for price in prices if price is not None]
         priced = len(known) == len(prices) and min(known, default=0.0) > 0
         return cls(context.request.objective, min(known) / SECONDS_PER_HOUR if priced else 1.0, priced)
@@ -84,7 +84,7 @@ class Goal:
 
         The cost is then counted in GPU-seconds, as if all GPUs had one price.
         """
-        unpriced = [m.gpu.name for m in context.machines.values() if not m.gpu.usd_per_gpu_hour]
+        unpriced = [m.gpu.name for m in context.gpu_classes.values() if not m.gpu.usd_per_gpu_hour]
         if self.objective.kind != "cost_per_token" or self.priced or not unpriced:
             return ""
         names = ", ".join(dict.fromkeys(unpriced))

@@ -26,10 +26,10 @@ STATUS_ROUTE = SimpleNamespace(path="/v1/plans/{plan_id}/status")
 Answer = TypeVar("Answer")
 
 
-class _Turn:
+class _Flight:
     """One look on behalf of all who asked before it began."""
 
-    def __init__(self, before: _Turn | None) -> None:
+    def __init__(self, before: _Flight | None) -> None:
         self._before = before
         self.has_begun = False
         self.task: asyncio.Task[object]
@@ -42,11 +42,11 @@ class _Turn:
         try:
             return await look_up()
         finally:
-            if _TURNS.get(question) is self:
-                del _TURNS[question]
+            if _FLIGHTS.get(question) is self:
+                del _FLIGHTS[question]
 
 
-_TURNS: dict[Hashable, _Turn] = {}
+_FLIGHTS: dict[Hashable, _Flight] = {}
 
 
 async def together(question: Hashable, look_up: Callable[[], Awaitable[Answer]]) -> Answer:
@@ -55,11 +55,11 @@ async def together(question: Hashable, look_up: Callable[[], Awaitable[Answer]])
     A look that has begun may miss what the asker has just done. So whoever comes meanwhile waits for the next one, with
     all others who do.
     """
-    turn = _TURNS.get(question)
-    if turn is None or turn.has_begun:
-        turn = _TURNS[question] = _Turn(turn)
-        turn.task = asyncio.ensure_future(turn.take(question, look_up))
-    return cast(Answer, await asyncio.shield(turn.task))
+    flight = _FLIGHTS.get(question)
+    if flight is None or flight.has_begun:
+        flight = _FLIGHTS[question] = _Flight(flight)
+        flight.task = asyncio.ensure_future(flight.take(question, look_up))
+    return cast(Answer, await asyncio.shield(flight.task))
 
 
 def status_headers(cached: CachedResponse) -> dict[str, str]:

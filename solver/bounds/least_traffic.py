@@ -35,7 +35,7 @@ def least_crossing_bytes(context: Context, space: Space) -> FloatArray:
 
 def _crossing_bytes(context: Context, space: Space) -> FloatArray:
     columns = space.columns
-    price = StageCosts(context, next(iter(context.machines.values())), columns)
+    price = StageCosts(context, next(iter(context.gpu_classes.values())), columns)
     whole = price.of(*kinds(context, 0, context.job.num_layers), embedding=1.0, logits=1.0)
     ways = _ways_counted(context)
     there_and_back = ways * columns.num_microbatches * whole.boundary_bytes

@@ -117,11 +117,11 @@ class _Inside:
                 parameters,
                 experts,
                 columns,
-                machine.fabric,
+                gpu_class.fabric,
                 context.stack,
                 gradient_bytes=context.job.optimizer.gradient_bytes_per_parameter,
             )
-            for machine in context.machines.values()
+            for gpu_class in context.gpu_classes.values()
         ]
         exchange_s = np.minimum.reduce([one.reduce_s + one.gather_s for one in traffic])
         work_s = columns.num_microbatches * _lightest_rank_s(price, shares)

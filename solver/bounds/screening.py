@@ -54,7 +54,7 @@ def outlook(context: Context, space: Space, *, late: Callable[[], bool] = lambda
     so many-th row, so that they stand for all.
     """
     distinct, row_of = _distinct(space.columns)
-    prices = [StageCosts(context, machine, distinct) for machine in context.machines.values()]
+    prices = [StageCosts(context, gpu_class, distinct) for gpu_class in context.gpu_classes.values()]
     found = Outlook(np.zeros(len(space)), np.zeros(len(space)))
     num_blocks = -(-len(space) // BLOCK)
     for block in range(num_blocks):
@@ -68,8 +68,8 @@ def _block(context: Context, space: Space, prices: list[StageCosts], row_of: Int
     """Some rows, few enough that the processor's caches hold them."""
     whole = prices[0].of(*kinds(context, 0, context.job.num_layers), embedding=1.0, logits=1.0)
     columns = space.columns
-    limits = [context.memory_limit_bytes(price.machine.gpu) for price in prices]
-    room = [price.machine.num_gpus for price in prices]
+    limits = [context.memory_limit_bytes(price.gpu_class.gpu) for price in prices]
+    room = [price.gpu_class.num_gpus for price in prices]
     times_s = [np.stack([unit.total_s for unit in price.units]) for price in prices]
     num_gpu_batches = (columns.dp * columns.num_microbatches * columns.tp * columns.cp).astype(np.float64)
     rate, slowest, limit = _best_gpus(columns, [one[row_of] for one in _ratios(times_s[0], times_s)], room, limits)
@@ -173,7 +173,7 @@ def _gathering(price: StageCosts, columns: Columns, whole: StageCost) -> FloatAr
         some.parameters,
         some.expert_parameters,
         columns.take(sharded),
-        price.machine.fabric,
+        price.gpu_class.fabric,
         stack,
         gradient_bytes=price.context.job.optimizer.gradient_bytes_per_parameter,
     )

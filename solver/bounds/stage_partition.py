@@ -88,7 +88,7 @@ class Kind:
     def exchange_s(self) -> FloatArray:
         """Least exchange inside a place by layers of a stage, of the kind of layers that has fewer parameters."""
         context, columns, found = self.least.context, self.least.columns, []
-        names, job = {one.machine.gpu.name for one in self.prices}, context.job
+        names, job = {one.gpu_class.gpu.name for one in self.prices}, context.job
         for price in self.prices:
             dense, moe = price.units[:2]
             own, experts = (moe if job.num_moe_layers else dense).parameters, moe.expert_parameters
@@ -98,7 +98,7 @@ class Kind:
             one_s = least_exchange_s(
                 context,
                 columns,
-                price.machine.fabric,
+                price.gpu_class.fabric,
                 dense=layers * own,
                 experts=layers * experts,
                 num_places=len({pool.place for pool in context.pools if pool.gpu.name in names}),
@@ -166,7 +166,7 @@ def _kinds(context: Context, columns: Columns) -> list[Kind]:
     held = ranks_by_type(context.pools, columns.tp, columns.cp, columns.dp)
     found = []
     for name, count in held.items():
-        own = [StageCosts(context, one, columns) for one in context.machines.values() if one.gpu.name == name]
+        own = [StageCosts(context, one, columns) for one in context.gpu_classes.values() if one.gpu.name == name]
         found.append(Kind(tuple(own), min(int(count[0]), int(columns.pp[0]))))
     found = sorted((one for one in found if one.held), key=lambda one: one.layer_both_s)
     while len(found) > 1 and np.prod([one.held + 1.0 for one in found]) * context.job.num_layers > MOST_CELLS:
@@ -252,7 +252,7 @@ class Rank:
             optimizer_s(
                 *self._parameters(price, ends),
                 self.columns,
-                gpu=price.machine.gpu,
+                gpu=price.gpu_class.gpu,
                 stack=self.context.stack,
                 optimizer=self.context.job.optimizer,
             )
@@ -278,7 +278,7 @@ class Rank:
         rooms = []
         for price, ends in zip(self.kind.prices, self.ends, strict=True):
             static = price.static_bytes(*self._parameters(price, ends), has_logits=float(self.has_last))
-            rooms.append(self.context.memory_limit_bytes(price.machine.gpu) - static)
+            rooms.append(self.context.memory_limit_bytes(price.gpu_class.gpu) - static)
         room: FloatArray = np.maximum.reduce(rooms)
         return room
 

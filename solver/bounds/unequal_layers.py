@@ -41,7 +41,7 @@ class Types:
         held = ranks_by_type(context.pools, columns.tp, columns.cp, columns.dp)
         prices = []
         for name in held:
-            own = [StageCosts(context, one, columns) for one in context.machines.values() if one.gpu.name == name]
+            own = [StageCosts(context, one, columns) for one in context.gpu_classes.values() if one.gpu.name == name]
             prices.append(least_of(own))
         return cls(context, tuple(prices), np.stack(list(held.values())).astype(np.float64))
 
@@ -74,7 +74,7 @@ def unequal_bounds(context: Context, space: Space) -> Bounds:
     parts = [work_s, there_and_back_s(np.zeros(len(columns))), distance]
     bound_s = np.maximum.reduce(parts) + _update_s(types, space)
     lacking = _lacking_bytes(types, space, whole)
-    limit = max(context.memory_limit_bytes(machine.gpu) for machine in context.machines.values())
+    limit = max(context.memory_limit_bytes(gpu_class.gpu) for gpu_class in context.gpu_classes.values())
     return Bounds(
         iteration_s=bound_s,
         guess_s=_guess_s(types, space, whole, bound_s=bound_s),
@@ -148,7 +148,7 @@ def _update_s(types: Types, space: Space) -> FloatArray:
             np.minimum.reduce([one.parameters for one in light]),
             np.minimum.reduce([one.expert_parameters for one in light]),
             columns,
-            gpu=price.machine.gpu,
+            gpu=price.gpu_class.gpu,
             stack=context.stack,
             optimizer=context.job.optimizer,
         )
@@ -169,7 +169,7 @@ def _lacking_bytes(types: Types, space: Space, whole: StageCost) -> FloatArray:
     full = [price.static_bytes(whole.parameters, whole.expert_parameters) for price in types.prices]
     rooms = np.stack(
         [
-            context.memory_limit_bytes(price.machine.gpu) - static
+            context.memory_limit_bytes(price.gpu_class.gpu) - static
             for price, static in zip(types.prices, empty, strict=True)
         ]
     )
@@ -208,7 +208,7 @@ def _usual_fits(types: Types, space: Space, whole: StageCost, bound_s: FloatArra
     for price, layer_s, held in zip(types.prices, types.layer_s, types.held, strict=True):
         part = bound_s / (columns.num_microbatches * layer_s) / context.job.num_layers
         static = price.static_bytes(part * whole.parameters, part * whole.expert_parameters)
-        room = context.memory_limit_bytes(price.machine.gpu) - static
+        room = context.memory_limit_bytes(price.gpu_class.gpu) - static
         used = np.minimum(held, columns.pp).astype(np.int64)
         activations = part * price.of(*kinds(context, 0, context.job.num_layers)).activation_bytes
         first |= peak_activations(columns, 0) * activations <= room

@@ -27,7 +27,8 @@ from solver.estimates.iteration import UNLIKELY, guess_s
 def speed_of_light_s(context: Context) -> float:
     """Model-independent bound: model FLOPs over the peak of every GPU that may be used."""
     peaks = sorted(
-        ((peak_flops_per_s(m.gpu, context.job.precision), m.num_gpus) for m in context.machines.values()), reverse=True
+        ((peak_flops_per_s(m.gpu, context.job.precision), m.num_gpus) for m in context.gpu_classes.values()),
+        reverse=True,
     )
     left, rate = context.usable_gpus, 0.0
     for peak, count in peaks:
@@ -58,8 +59,8 @@ def memory_needs(context: Context, space: Space) -> tuple[BoolArray, FloatArray]
         fits[by_type], need_bytes[by_type] = unequal.fits, unequal.least_memory_bytes
     if not by_type.all():
         even = space.take(~by_type)
-        of_each_gpu = {machine.gpu: machine for machine in context.machines.values()}
-        prices = [StageCosts(context, machine, even.columns) for machine in of_each_gpu.values()]
+        of_each_gpu = {gpu_class.gpu: gpu_class for gpu_class in context.gpu_classes.values()}
+        prices = [StageCosts(context, gpu_class, even.columns) for gpu_class in of_each_gpu.values()]
         memory = _Memory.of(prices, Shares.of(prices[0], even.family))
         fits[~by_type], need_bytes[~by_type] = memory.fits, memory.need_bytes
     return fits, need_bytes
@@ -71,7 +72,7 @@ def _even_bounds(context: Context, space: Space) -> Bounds:
     Every cost is the least over the types, every room for activations the largest, so ranks on different types are
     covered. The guess is that of the best single type, or of the slowest that is needed.
     """
-    prices = [StageCosts(context, machine, space.columns) for machine in context.machines.values()]
+    prices = [StageCosts(context, gpu_class, space.columns) for gpu_class in context.gpu_classes.values()]
     shares = Shares.of(prices[0], space.family)
     alone = [_bounds_on([price], space, shares) for price in prices]
     whole = alone[0] if len(prices) == 1 else _bounds_on(prices, space, shares)
@@ -85,7 +86,7 @@ def _even_bounds(context: Context, space: Space) -> Bounds:
         guess = np.where(needed, np.maximum(guess, own), guess)
         if place:
             bound = np.maximum(bound, _slower_s([prices[one] for one in order[place:]], shares, left))
-        left = left + prices[number].machine.num_gpus
+        left = left + prices[number].gpu_class.num_gpus
     return replace(whole, iteration_s=bound, guess_s=guess)
 
 
@@ -166,13 +167,15 @@ class _Memory:
         ends = [(rank, rank_cost(price, shares, rank)) for rank in (first, last)]
         rooms = [_room_bytes(prices, shares, rank, cost) for rank, cost in ends]
         lacking = np.maximum.reduce([cost.activation_bytes - room for room, (_, cost) in zip(rooms, ends, strict=True)])
-        limit = max(price.context.memory_limit_bytes(one.machine.gpu) for one in prices)
+        limit = max(price.context.memory_limit_bytes(one.gpu_class.gpu) for one in prices)
         return cls(ends, rooms, lacking <= ROUNDING * limit, limit + lacking)
 
 
 def _room_bytes(prices: list[StageCosts], shares: Shares, rank: IntArray, cost: StageCost) -> FloatArray:
     """Most memory that any of the types leaves for activations on a rank."""
-    rooms = [one.context.memory_limit_bytes(one.machine.gpu) - _static_bytes(one, shares, rank, cost) for one in prices]
+    rooms = [
+        one.context.memory_limit_bytes(one.gpu_class.gpu) - _static_bytes(one, shares, rank, cost) for one in prices
+    ]
     room: FloatArray = np.maximum.reduce(rooms)
     return room
 
@@ -255,7 +258,7 @@ def _tail_s(prices: list[StageCosts], shares: Shares) -> Tail:
             parameters,
             experts,
             alone,
-            price.machine.fabric,
+            price.gpu_class.fabric,
             context.stack,
             gradient_bytes=context.job.optimizer.gradient_bytes_per_parameter,
         )
@@ -268,7 +271,7 @@ def _tail_s(prices: list[StageCosts], shares: Shares) -> Tail:
             parameters,
             experts,
             columns,
-            gpu=price.machine.gpu,
+            gpu=price.gpu_class.gpu,
             stack=context.stack,
             optimizer=context.job.optimizer,
         )

@@ -14,7 +14,7 @@ import numpy as np
 from models.plan import Configuration
 from solver.configurations.layers import share_layers
 from solver.configurations.pricing import StageCosts, kinds
-from solver.context import Context, Machine
+from solver.context import Context, GpuClass
 from solver.cost.columns import Columns, columns_of
 from solver.cost.memory import Schedule, peak_activations
 
@@ -42,15 +42,15 @@ def type_costs(context: Context, configuration: Configuration) -> dict[str, Type
     """Costs of every type by its name, on the slowest of its fabrics."""
     columns = columns_of(configuration)
     found: dict[str, TypeCost] = {}
-    for machine in context.machines.values():
-        cost = _type_cost(context, machine, columns)
-        if machine.gpu.name not in found or cost.layer_s > found[machine.gpu.name].layer_s:
-            found[machine.gpu.name] = cost
+    for gpu_class in context.gpu_classes.values():
+        cost = _type_cost(context, gpu_class, columns)
+        if gpu_class.gpu.name not in found or cost.layer_s > found[gpu_class.gpu.name].layer_s:
+            found[gpu_class.gpu.name] = cost
     return found
 
 
-def _type_cost(context: Context, machine: Machine, columns: Columns) -> TypeCost:
-    price, num_layers = StageCosts(context, machine, columns), context.job.num_layers
+def _type_cost(context: Context, gpu_class: GpuClass, columns: Columns) -> TypeCost:
+    price, num_layers = StageCosts(context, gpu_class, columns), context.job.num_layers
     layers = price.of(*kinds(context, 0, num_layers))
     first, last = price.of(0, 0, embedding=1.0), price.of(0, 0, logits=1.0)
 
@@ -67,7 +67,7 @@ def _type_cost(context: Context, machine: Machine, columns: Columns) -> TypeCost
         first_bytes=static_bytes(float(first.parameters[0]), 0.0, 0.0) - empty,
         last_bytes=static_bytes(float(last.parameters[0]), float(last.expert_parameters[0]), 1.0) - empty,
         held_bytes=float(layers.activation_bytes[0]) / num_layers,
-        room_bytes=context.memory_limit_bytes(machine.gpu) - empty,
+        room_bytes=context.memory_limit_bytes(gpu_class.gpu) - empty,
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from solver.configurations.layers import LayerSplit, split_layers
-from solver.context import Context, Machine
+from solver.context import Context, GpuClass
 from solver.cost.columns import FSDP, Columns, FloatArray
 from solver.cost.memory import static_memory
 from solver.cost.stage import StageCost, stage_cost
@@ -33,7 +33,7 @@ class StageCosts:
     """
 
     context: Context
-    machine: Machine
+    gpu_class: GpuClass
     columns: Columns
     least: tuple[StageCost, ...] | None = None
 
@@ -84,7 +84,7 @@ class StageCosts:
         columns = (one.tp, one.cp, one.ep, one.micro_batch, one.recompute, one.sharding)
         sharded = (int(one.dp[0]), int(one.shard_group[0])) if one.sharding[0] >= FSDP else ()
         own = tuple(int(column[0]) for column in columns)
-        return (self.machine.gpu.name, self.machine.fabric, *own, bool(one.pp[0] > 1), *sharded)
+        return (self.gpu_class.gpu.name, self.gpu_class.fabric, *own, bool(one.pp[0] > 1), *sharded)
 
     def _priced(self) -> Units:
         job = self.context.job
@@ -98,8 +98,8 @@ class StageCosts:
     def _unit(self, dense: float, moe: float, embedding: float, logits: float) -> StageCost:
         return stage_cost(
             self.context.job,
-            self.machine.gpu,
-            self.machine.fabric,
+            self.gpu_class.gpu,
+            self.gpu_class.fabric,
             self.context.stack,
             self.columns,
             num_dense_layers=dense,
@@ -115,8 +115,8 @@ class StageCosts:
         """Model state, buffers and framework on one GPU that holds so many parameters."""
         return static_memory(
             self.context.job,
-            self.machine.gpu,
-            self.machine.fabric,
+            self.gpu_class.gpu,
+            self.gpu_class.fabric,
             self.context.stack,
             self.columns,
             parameters=parameters,

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from models.cluster import Pool
 from models.plan import Configuration
 from solver.configurations.pricing import StageCosts, kinds
-from solver.context import Context, Machine
+from solver.context import Context, GpuClass
 from solver.cost.columns import Columns, FloatArray, columns_of
 from solver.cost.fabric import fabric_of
 from solver.cost.memory import StaticMemory, static_memory
@@ -47,22 +47,22 @@ def pool_stages(context: Context, pool: Pool, configuration: Configuration) -> P
 
 
 def _pool_stages(context: Context, pool: Pool, configuration: Configuration) -> PoolStages:
-    machine = Machine(gpu=pool.gpu, fabric=fabric_of(pool), num_gpus=pool.num_free_gpus)
+    gpu_class = GpuClass(gpu=pool.gpu, fabric=fabric_of(pool), num_gpus=pool.num_free_gpus)
     num_stages, num_ranks = configuration.degrees.num_stages, configuration.degrees.pp
     ends = np.cumsum([0, *configuration.layers_per_stage])
     dense, moe = kinds(context, ends[:-1], ends[1:])
     first = np.zeros(num_stages)
     last = np.zeros(num_stages)
     first[0], last[-1] = 1.0, 1.0
-    cost = StageCosts(context, machine, columns_of(configuration)).of(dense, moe, embedding=first, logits=last)
+    cost = StageCosts(context, gpu_class, columns_of(configuration)).of(dense, moe, embedding=first, logits=last)
     rank_of = np.array([configuration.rank_of_stage(stage) for stage in range(num_stages)])
     columns = _repeated(configuration, num_ranks)
     parameters = _by_rank(rank_of, cost.parameters, num_ranks)
     experts = _by_rank(rank_of, cost.expert_parameters, num_ranks)
     static = static_memory(
         context.job,
-        machine.gpu,
-        machine.fabric,
+        gpu_class.gpu,
+        gpu_class.fabric,
         context.stack,
         columns,
         parameters=parameters,
@@ -70,7 +70,7 @@ def _pool_stages(context: Context, pool: Pool, configuration: Configuration) -> 
         has_logits=(np.arange(num_ranks) == rank_of[-1]).astype(np.float64),
     )
     update = optimizer_s(
-        parameters, experts, columns, gpu=machine.gpu, stack=context.stack, optimizer=context.job.optimizer
+        parameters, experts, columns, gpu=gpu_class.gpu, stack=context.stack, optimizer=context.job.optimizer
     )
     return PoolStages(cost=cost, static=static, optimizer_s=update)
 

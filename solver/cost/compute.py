@@ -25,7 +25,7 @@ ELEMENT_BYTES: dict[Precision, float] = {"fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "
 
 
 @dataclass(frozen=True)
-class Machine:
+class GpuRates:
     """The rates of one GPU under one software stack and precision."""
 
     gemm_flops_per_s: float
@@ -37,7 +37,7 @@ class Machine:
     multiprocessors: int
 
     @classmethod
-    def of(cls, gpu: GpuType, stack: StackProfile, precision: Precision) -> Machine:
+    def of(cls, gpu: GpuType, stack: StackProfile, precision: Precision) -> GpuRates:
         """Rates that matrix products, attention and streaming kernels reach.
 
         A precision the GPU lacks runs at the next higher one. A faster unit needs proportionally larger matrices.
@@ -109,7 +109,7 @@ def products_s(
     rows: FloatArray,
     inner: FloatArray,
     outer: FloatArray,
-    machine: Machine,
+    rates: GpuRates,
     *,
     gradient_bytes: float,
     count: FloatArray | float = 1.0,
@@ -119,20 +119,20 @@ def products_s(
     The output of the forward is M x N, of the input gradient M x K, of the weight gradient K x N, which is read, added
     to and written in gradient precision. Each takes max(FLOPs / rate, bytes / memory rate) (Williams et al. 2009).
 
-    >>> machine = Machine(1e12, 0.0, 2.0, 1e12, 1e12, 1.0, 0)
+    >>> rates = GpuRates(1e12, 0.0, 2.0, 1e12, 1e12, 1.0, 0)
     >>> size = np.array([1000.0])
-    >>> products_s(size, size, size, machine, gradient_bytes=4.0).forward_s.tolist()  # 2e9 FLOPs at 1e12 FLOP/s
+    >>> products_s(size, size, size, rates, gradient_bytes=4.0).forward_s.tolist()  # 2e9 FLOPs at 1e12 FLOP/s
     [0.002]
-    >>> products_s(np.array([1.0]), size, size, machine, gradient_bytes=4.0).forward_s.round(9).tolist()  # 2.004 MB
+    >>> products_s(np.array([1.0]), size, size, rates, gradient_bytes=4.0).forward_s.round(9).tolist()  # 2.004 MB
     [2.004e-06]
     """
-    ideal = 2.0 * rows * inner * outer / machine.gemm_flops_per_s * count
-    busy = ideal * shape_slowdown(rows, inner, outer, machine.gemm_half_size)
-    size = machine.element_bytes
+    ideal = 2.0 * rows * inner * outer / rates.gemm_flops_per_s * count
+    busy = ideal * shape_slowdown(rows, inner, outer, rates.gemm_half_size)
+    size = rates.element_bytes
     ahead = (size * (rows * inner + inner * outer) + BYTES_16_BIT * rows * outer) * count
     back = (size * (rows * outer + inner * outer) + BYTES_16_BIT * rows * inner) * count
     weight = (size * rows * (inner + outer) + 2.0 * gradient_bytes * inner * outer) * count
-    rate, sms = machine.memory_bytes_per_s, machine.multiprocessors
+    rate, sms = rates.memory_bytes_per_s, rates.multiprocessors
     return Products(
         np.maximum(busy * wave_slowdown(rows, outer, sms, count), ahead / rate),
         np.maximum(busy * wave_slowdown(rows, inner, sms, count), back / rate),
@@ -140,19 +140,19 @@ def products_s(
     )
 
 
-def streaming_s(traffic_bytes: FloatArray, machine: Machine) -> FloatArray:
+def streaming_s(traffic_bytes: FloatArray, rates: GpuRates) -> FloatArray:
     """Time of memory-bound kernels that move `traffic_bytes` at least once, times the stack's excess traffic.
 
-    >>> streaming_s(np.array([1e9]), Machine(1e12, 0.0, 2.0, 1e12, 1e12, 1.5, 0)).tolist()
+    >>> streaming_s(np.array([1e9]), GpuRates(1e12, 0.0, 2.0, 1e12, 1e12, 1.5, 0)).tolist()
     [0.0015]
     """
-    return traffic_bytes * machine.elementwise_traffic / machine.memory_bytes_per_s
+    return traffic_bytes * rates.elementwise_traffic / rates.memory_bytes_per_s
 
 
-def optimizer_step_s(num_parameters: FloatArray, bytes_per_parameter: float, machine: Machine) -> FloatArray:
+def optimizer_step_s(num_parameters: FloatArray, bytes_per_parameter: float, rates: GpuRates) -> FloatArray:
     """Time to stream gradient, state and weights of the local parameters once.
 
-    >>> optimizer_step_s(np.array([1e9]), 30.0, Machine(1e12, 0.0, 2.0, 1e12, 1e12, 1.0, 0)).tolist()
+    >>> optimizer_step_s(np.array([1e9]), 30.0, GpuRates(1e12, 0.0, 2.0, 1e12, 1e12, 1.0, 0)).tolist()
     [0.03]
     """
-    return num_parameters * bytes_per_parameter / machine.memory_bytes_per_s
+    return num_parameters * bytes_per_parameter / rates.memory_bytes_per_s

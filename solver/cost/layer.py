@@ -14,7 +14,7 @@ from models.stack import StackProfile
 from solver.cost import flops
 from solver.cost.collectives import all_reduce_s, all_to_all_s, exposed_s, gather_s, group_of, remote_copies_share
 from solver.cost.columns import RECOMPUTE_FULL, RECOMPUTE_SELECTIVE, Columns, FloatArray
-from solver.cost.compute import BYTES_16_BIT, Machine, products_s, streaming_s
+from solver.cost.compute import BYTES_16_BIT, GpuRates, products_s, streaming_s
 from solver.cost.fabric import Fabric
 from solver.cost.job import Gemm, Job, LayerShape
 
@@ -36,7 +36,7 @@ class Setting:
     fabric: Fabric
     stack: StackProfile
     columns: Columns
-    machine: Machine
+    rates: GpuRates
     tokens: FloatArray
     tp: FloatArray
     norm_split: FloatArray
@@ -47,8 +47,8 @@ class Setting:
         tp = columns.tp.astype(np.float64)
         tokens = columns.micro_batch.astype(np.float64) * job.sequence_length / columns.cp
         norm_split = tp if stack.sequence_parallel else np.ones_like(tp)
-        machine = Machine.of(gpu, stack, job.precision)
-        return cls(job, gpu, fabric, stack, columns, machine, tokens, tp, norm_split)
+        rates = GpuRates.of(gpu, stack, job.precision)
+        return cls(job, gpu, fabric, stack, columns, rates, tokens, tp, norm_split)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _products(
     at: Setting, rows: FloatArray, inner: FloatArray, outer: FloatArray, count: FloatArray | float = 1.0
 ) -> Times:
     gradient_bytes = at.job.optimizer.gradient_bytes_per_parameter
-    products = products_s(rows, inner, outer, at.machine, gradient_bytes=gradient_bytes, count=count)
+    products = products_s(rows, inner, outer, at.rates, gradient_bytes=gradient_bytes, count=count)
     extra = accumulation_s(at, inner * outer * count)
     return Times(products.forward_s, products.input_grad_s, products.weight_grad_s + extra)
 
@@ -125,7 +125,7 @@ def accumulation_s(at: Setting, num_parameters: FloatArray) -> FloatArray:
     if at.stack.fused_gradient_accumulation:
         return np.zeros_like(num_parameters)
     per_parameter = 2.0 * BYTES_16_BIT + 2.0 * at.job.optimizer.gradient_bytes_per_parameter
-    return num_parameters * per_parameter / at.machine.memory_bytes_per_s
+    return num_parameters * per_parameter / at.rates.memory_bytes_per_s
 
 
 def _expert_times(at: Setting, shape: LayerShape) -> Times:
@@ -147,13 +147,13 @@ def _core_s(at: Setting, shape: LayerShape) -> tuple[FloatArray, FloatArray]:
     job = at.job
     causal = job.causal_attention and job.flash_attention
     per_token = flops.attention_core_flops(job.sequence_length, shape.attention_width, causal=causal)
-    forward = at.tokens * per_token / at.tp / at.machine.attention_flops_per_s
+    forward = at.tokens * per_token / at.tp / at.rates.attention_flops_per_s
     if job.flash_attention:
         return forward, FLASH_BACKWARD * forward
     scores = at.tokens * job.sequence_length * job.num_heads / at.tp
     return (
-        forward + scores * SCORE_BYTES_FORWARD / at.machine.memory_bytes_per_s,
-        UNFUSED_BACKWARD * forward + scores * SCORE_BYTES_BACKWARD / at.machine.memory_bytes_per_s,
+        forward + scores * SCORE_BYTES_FORWARD / at.rates.memory_bytes_per_s,
+        UNFUSED_BACKWARD * forward + scores * SCORE_BYTES_BACKWARD / at.rates.memory_bytes_per_s,
     )
 
 
@@ -170,12 +170,12 @@ def elementwise_bytes(at: Setting, shape: LayerShape) -> FloatArray:
 
 def quantise_bytes(at: Setting, gemms: tuple[Gemm, ...]) -> FloatArray:
     """Traffic of casting the inputs of products to 8 or 4 bits and transposing them, forward."""
-    if at.machine.element_bytes >= BYTES_16_BIT:
+    if at.rates.element_bytes >= BYTES_16_BIT:
         return np.zeros_like(at.tp)
     width = np.zeros_like(at.tp)
     for gemm in gemms:
         width = width + _sizes(gemm, at.tp)[0]
-    return at.tokens * width * (BYTES_16_BIT + 2.0 * at.machine.element_bytes)
+    return at.tokens * width * (BYTES_16_BIT + 2.0 * at.rates.element_bytes)
 
 
 def expert_bytes(at: Setting, shape: LayerShape) -> FloatArray:
@@ -185,8 +185,8 @@ def expert_bytes(at: Setting, shape: LayerShape) -> FloatArray:
     permute = at.job.hidden_size * BYTES_16_BIT * 4.0
     activation = (6.0 if at.job.gated_mlp else 4.0) * shape.expert_inner
     cast = 0.0
-    if at.machine.element_bytes < BYTES_16_BIT:
-        cast = (at.job.hidden_size + shape.expert_inner) * (BYTES_16_BIT + 2.0 * at.machine.element_bytes)
+    if at.rates.element_bytes < BYTES_16_BIT:
+        cast = (at.job.hidden_size + shape.expert_inner) * (BYTES_16_BIT + 2.0 * at.rates.element_bytes)
     copies = at.tokens / at.tp * at.job.experts_per_token
     return copies * (permute + activation + cast) * at.stack.expert_traffic.value
 
@@ -195,7 +195,7 @@ def _work(at: Setting, shape: LayerShape) -> Times:
     products = _gemm_times(at, shape.gemms)
     core_forward, core_backward = _core_s(at, shape)
     traffic = elementwise_bytes(at, shape) + quantise_bytes(at, shape.gemms) + expert_bytes(at, shape)
-    light = streaming_s(traffic, at.machine)
+    light = streaming_s(traffic, at.rates)
     work = products + Times(core_forward + light, core_backward + BACKWARD_TRAFFIC * light, np.zeros_like(light))
     if shape.expert_gemms:
         work = work + _expert_times(at, shape)
@@ -292,7 +292,7 @@ def layer_cost(at: Setting, shape: LayerShape) -> LayerCost:
 def embedding_times(at: Setting) -> Times:
     """Look-up, its sum over the tensor-parallel group, and the scatter of its gradient."""
     hidden = at.tokens * at.job.hidden_size * BYTES_16_BIT
-    light = streaming_s(3.0 * hidden / at.norm_split, at.machine)
+    light = streaming_s(3.0 * hidden / at.norm_split, at.rates)
     group = group_of(at.columns.tp, np.ones_like(at.columns.tp), at.fabric, at.stack)
     reduction = all_reduce_s(hidden, group, at.fabric, at.stack)
     return Times(light + reduction, np.zeros_like(light), 2.0 * light)
@@ -305,7 +305,7 @@ def logits_times(at: Setting) -> Times:
     """
     outer = at.job.vocab_size / at.tp
     hidden = np.full_like(at.tp, at.job.hidden_size)
-    sixteen = Machine.of(at.gpu, at.stack, "bf16")
+    sixteen = GpuRates.of(at.gpu, at.stack, "bf16")
     gradient_bytes = at.job.optimizer.gradient_bytes_per_parameter
     products = products_s(at.tokens, hidden, outer, sixteen, gradient_bytes=gradient_bytes)
     light = streaming_s(at.tokens * outer * 4.0, sixteen)

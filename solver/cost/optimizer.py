@@ -6,7 +6,7 @@ from models.cluster import GpuType
 from models.stack import StackProfile
 from models.workload import Optimizer
 from solver.cost.columns import Columns, FloatArray
-from solver.cost.compute import BYTES_16_BIT, Machine, optimizer_step_s
+from solver.cost.compute import BYTES_16_BIT, GpuRates, optimizer_step_s
 from solver.cost.data_parallel import state_shards
 
 
@@ -31,6 +31,6 @@ def optimizer_s(
     """Streaming the local share of the state once, plus the stack's constant per step."""
     dense_shards, expert_shards = state_shards(columns)
     local = dense_parameters / dense_shards + expert_parameters / expert_shards
-    machine = Machine.of(gpu, stack, "bf16")
+    rates = GpuRates.of(gpu, stack, "bf16")
     traffic = update_bytes_per_parameter(optimizer) * stack.optimizer_traffic.value
-    return optimizer_step_s(local, traffic, machine) + stack.step_constant_s.value
+    return optimizer_step_s(local, traffic, rates) + stack.step_constant_s.value

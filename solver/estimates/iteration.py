@@ -106,12 +106,12 @@ def _under(pattern: CrossingPattern, row_of: IntArray, job: _Job) -> FloatArray:
 def _private_s(job: _Job, replicas: FloatArray) -> FloatArray:
     """The exchange of one stage among so many replicas inside a place."""
     columns = job.space.columns
-    stages, machine = columns.pp * columns.vpp, next(iter(job.context.machines.values()))
+    stages, gpu_class = columns.pp * columns.vpp, next(iter(job.context.gpu_classes.values()))
     traffic = step_traffic(
         job.whole.parameters / stages,
         job.whole.expert_parameters / stages,
         replace(columns, dp=replicas.astype(np.int64)),
-        machine.fabric,
+        gpu_class.fabric,
         job.context.stack,
         gradient_bytes=job.context.job.optimizer.gradient_bytes_per_parameter,
     )

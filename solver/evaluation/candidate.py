@@ -46,7 +46,7 @@ def configuration_of(context: Context, space: Space, row: int) -> Configuration:
     """Row `row` with its layers split evenly; by GPU type they are shared out anew with every placement."""
     one = space.take(np.array([row]))
     value = {name: int(getattr(one.columns, name)[0]) for name in ("tp", "cp", "ep", "pp", "dp", "vpp")}
-    reference = next(iter(context.machines.values()))
+    reference = next(iter(context.gpu_classes.values()))
     first_extra, last_extra = StageCosts(context, reference, one.columns).end_extras()
     return Configuration(
         degrees=Degrees(**value),

@@ -31,7 +31,7 @@ from solver.transport.exchange import LEAST_GAIN, ExchangeCost, exchange_costs, 
 from solver.transport.hops import HopDelay, queues_by_way, reserved_bytes_per_s, room_bytes_per_s, route_hops
 from solver.transport.message_paths import MessagePaths, split_paths
 from solver.transport.prices import Traffic
-from solver.transport.turns import Turns, in_turns
+from solver.transport.time_division import TimeDivision, in_turns
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +174,7 @@ def _evaluate(
     return Evaluation(candidate, stages, hops, costs, timed, exchanges, update, message_bytes, paths)
 
 
-def _way_in_turns(problem: PipelineProblem, turns: Turns) -> Way:
+def _way_in_turns(problem: PipelineProblem, turns: TimeDivision) -> Way:
     shifted = problem.model_copy(update={"hops": _hops(turns.delays)})
     return Way(shifted, turns.delays, turns.stagger_s)
 

@@ -25,7 +25,7 @@ from solver.transport.loads import cross_building_bytes, egress_usd, link_loads,
 from solver.transport.policy import POLICY
 from solver.transport.prices import link_prices
 from solver.transport.stated import exchange_rings, message_transports
-from solver.transport.turns import choices_between_places
+from solver.transport.time_division import choices_between_places
 from solver.verify.joint_replay import joint_replay
 
 SECONDS_PER_HOUR = 3600.0

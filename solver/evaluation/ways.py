@@ -1,7 +1,7 @@
 """The two ways in which the replicas of a route may send, all at once or in turns, timed; the better one is kept.
 
 Owns that comparison. Turns are scheduled only where the order found for all at once would already end earlier with
-them, shift included. Never decides a delay: `solver/transport/turns.py` does.
+them, shift included. Never decides a delay: `solver/transport/time_division.py` does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from models.schedule import PipelineProblem
 from solver.evaluation.scheduling import Scheduler, Timing
 from solver.pipeline.simulate import replay
 from solver.transport.hops import HopDelay, Sharing
-from solver.transport.turns import LEAST_GAIN
+from solver.transport.time_division import LEAST_GAIN
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ def memory_reason(
     context: Context, space: Space, need_bytes: float, row: int, *, late: Late = lambda: False
 ) -> tuple[Reason, ...]:
     """Nothing fits; this row of the space needs least, so many bytes, against the largest memory."""
-    gpu = max((machine.gpu for machine in context.machines.values()), key=lambda one: one.memory_bytes)
+    gpu = max((gpu_class.gpu for gpu_class in context.gpu_classes.values()), key=lambda one: one.memory_bytes)
     columns, limit_bytes = space.columns, context.memory_limit_bytes(gpu)
     where = "" if need_bytes > limit_bytes else " on the ends of the pipeline, and more between them"
     shape = f"tp {columns.tp[row]}, cp {columns.cp[row]}, ep {columns.ep[row]}, pp {columns.pp[row]}"

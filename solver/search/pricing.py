@@ -62,7 +62,7 @@ class Pricing:
             return 0
         began_s = self._clock()
         num_priced = price(most)
-        charge(self._clock, WORK_PER_PRICED_ROW_S * num_priced * len(self.frontier.context.machines))
+        charge(self._clock, WORK_PER_PRICED_ROW_S * num_priced * len(self.frontier.context.gpu_classes))
         if num_priced:
             self.row_s = (self._clock() - began_s) / num_priced
         return num_priced

@@ -51,7 +51,7 @@ class AtOnce:
 
 
 @dataclass(frozen=True)
-class Turn:
+class TimeSlot:
     """One turn of a route: how long, of how many, and how its messages travel."""
 
     turn_s: float
@@ -192,7 +192,7 @@ class MessageWays:
         size = np.array([size_bytes])
         return float(boundary_message_s(size, columns.tp, columns.cp, fabric_of(pool), self.case.derived.stack)[0])
 
-    def turn(self, route: str) -> Turn | None:
+    def turn(self, route: str) -> TimeSlot | None:
         """The turns of a route: those of its slowest hop; None where the plan states none."""
         stated = [one for one in self.case.plan.message_transports if one.route == route]
         if not stated:
@@ -210,13 +210,13 @@ class MessageWays:
         sent = self.sent(slowest.sender, slowest.receiver, size, route)
         share = replicas * size / whole.transfer_s
         turn_s = size / min(group * sent.rate_bytes_per_s, share / at_once)
-        return Turn(turn_s, math.ceil(replicas / at_once), at_once, sent)
+        return TimeSlot(turn_s, math.ceil(replicas / at_once), at_once, sent)
 
-    def hops(self, route: str, turn: Turn | None) -> tuple[PipelineHop, ...]:
+    def hops(self, route: str, turn: TimeSlot | None) -> tuple[PipelineHop, ...]:
         """Hops of a route, all at once or with this turn."""
         return tuple(self._hop(one, turn) for one in self.case.network.boundaries if one.route == route)
 
-    def takes_turns(self, boundary: Boundary, turn: Turn | None) -> bool:
+    def takes_turns(self, boundary: Boundary, turn: TimeSlot | None) -> bool:
         """Whether a hop keeps the pace of the turns: where a message arrives earlier, and its share suffices."""
         if turn is None or self.is_local(boundary):
             return False
@@ -224,7 +224,7 @@ class MessageWays:
         enough = turn.turn_s * replicas >= whole.transfer_s * turn.at_once * (1.0 - SAME_PACE)
         return turn.turn_s < whole.transfer_s and enough
 
-    def _hop(self, boundary: Boundary, turn: Turn | None) -> PipelineHop:
+    def _hop(self, boundary: Boundary, turn: TimeSlot | None) -> PipelineHop:
         whole = self.at_once(boundary)
         ends = (boundary.from_stage, boundary.from_stage + 1)
         if self.is_local(boundary):

@@ -1,4 +1,4 @@
-"""What a request means once it is read: kinds of machines."""
+"""What a request means once it is read: GPU classes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def with_slow_cards(nic_bytes_per_s: float) -> PlanRequest:
     return PlanRequest.model_validate(document)
 
 
-def test_one_gpu_type_behind_two_fabrics_is_two_machines() -> None:
+def test_one_gpu_type_behind_two_fabrics_is_two_gpu_classes() -> None:
     context = context_of(with_slow_cards(1e9))
-    rates = {machine.fabric.nic_bytes_per_s: machine.num_gpus for machine in context.machines.values()}
+    rates = {gpu_class.fabric.nic_bytes_per_s: gpu_class.num_gpus for gpu_class in context.gpu_classes.values()}
     assert len(rates) == 2
     assert set(rates.values()) == {32}
-    assert len(context_of(job()).machines) == 1
+    assert len(context_of(job()).gpu_classes) == 1
 
 
 def test_the_bound_does_not_depend_on_which_pool_comes_first() -> None:

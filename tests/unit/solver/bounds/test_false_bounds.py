@@ -142,7 +142,7 @@ def test_exchanges_may_start_as_early_as_the_heaviest_stage_lets_them() -> None:
     space = enumerate_space(context.request)
     _, first = np.unique(space.columns.pp * 10 + space.columns.vpp, return_index=True)
     some, pool = space.take(first), context.pools[0]
-    price = StageCosts(context, next(iter(context.machines.values())), some.columns)
+    price = StageCosts(context, next(iter(context.gpu_classes.values())), some.columns)
     heaviest_s = heaviest_stage_s(price, Shares.of(price, some.family))
     for row in range(len(some)):
         stages = pool_stages(context, pool, configuration_of(context, some, row))

@@ -44,9 +44,9 @@ def test_experts_and_context_count() -> None:
     context = context_of(request)
     space = enumerate_space(request).take(np.arange(0, 100_000, 50))
     ahead = outlook(context, space).bound_s
-    peaks = sum(machine.num_gpus * machine.gpu.bf16_flops_per_s for machine in context.machines.values())
+    peaks = sum(gpu_class.num_gpus * gpu_class.gpu.bf16_flops_per_s for gpu_class in context.gpu_classes.values())
     flops_s = context.job.model_flops / (peaks * context.stack.gemm_efficiency.value)
-    share = space.columns.num_gpus / sum(machine.num_gpus for machine in context.machines.values())
+    share = space.columns.num_gpus / sum(gpu_class.num_gpus for gpu_class in context.gpu_classes.values())
     assert float(np.median(ahead * share / flops_s)) > 1.2
     assert np.all(ahead <= lower_bounds(context, space).iteration_s * SLACK)
 

@@ -39,7 +39,7 @@ def test_the_split_hands_out_every_layer(layers: int, stages: int, first: float,
 def test_vector_and_scalar_split_agree() -> None:
     context = context_of(job(allowed={}))
     space = enumerate_space(context.request).take(np.arange(0, 4000, 37))
-    price = StageCosts(context, next(iter(context.machines.values())), space.columns)
+    price = StageCosts(context, next(iter(context.gpu_classes.values())), space.columns)
     shares = Shares.of(price, space.family)
     for row in range(len(space)):
         configuration = configuration_of(context, space, row)
@@ -50,11 +50,11 @@ def test_vector_and_scalar_split_agree() -> None:
 
 def test_units_that_configurations_share_are_those_of_each() -> None:
     context = context_of(job(allowed={}))
-    space, machine = enumerate_space(context.request), next(iter(context.machines.values()))
+    space, gpu_class = enumerate_space(context.request), next(iter(context.gpu_classes.values()))
     rows = np.random.default_rng(0).integers(0, len(space), 200)
-    together = StageCosts(context, machine, space.columns.take(rows)).units
+    together = StageCosts(context, gpu_class, space.columns.take(rows)).units
     for at, row in enumerate(rows.tolist()):
-        alone = StageCosts(context, machine, space.columns.take(np.array([row]))).units
+        alone = StageCosts(context, gpu_class, space.columns.take(np.array([row]))).units
         for one, all_rows in zip(alone, together, strict=True):
             for unit in fields(StageCost):
                 assert getattr(one, unit.name)[0] == pytest.approx(getattr(all_rows, unit.name)[at], rel=1e-12)
@@ -66,7 +66,7 @@ def test_ranks_between_the_ends_are_light_or_heavy() -> None:
     space = enumerate_space(context.request)
     shapes = np.stack([space.columns.pp, space.columns.vpp, space.family])
     space = space.take(np.unique(shapes, axis=1, return_index=True)[1])
-    price = StageCosts(context, next(iter(context.machines.values())), space.columns)
+    price = StageCosts(context, next(iter(context.gpu_classes.values())), space.columns)
     light, heavy, num_light = Shares.of(price, space.family).inner_ranks()
     num_checked = 0
     for row in np.flatnonzero(space.columns.pp > 2).tolist():

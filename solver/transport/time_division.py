@@ -25,7 +25,7 @@ MAX_REASON = 600
 
 
 @dataclass(frozen=True)
-class Turns:
+class TimeDivision:
     """Delays of a route whose replicas follow each other by `turn_s`."""
 
     delays: tuple[HopDelay, ...]
@@ -46,7 +46,7 @@ def in_turns(
     *,
     message_bytes: float,
     paths: MessagePaths,
-) -> Turns | None:
+) -> TimeDivision | None:
     """The route with as few replicas at a time as fill its share of the links; None where turns shorten no message.
 
     The slowest hop sets the shift. The others keep its pace where a message arrives earlier for it, and stay as they
@@ -68,7 +68,7 @@ def in_turns(
         else hop
         for hop in delays
     )
-    return Turns(paced, num_turns, turn_s)
+    return TimeDivision(paced, num_turns, turn_s)
 
 
 def _keeps_pace(route: PooledRoute, hop: HopDelay, turn_s: float, at_once: int) -> bool:
