@@ -25,7 +25,7 @@ class Case:
     crossing_s: float
     span_s: float
     slot_s: float = 0.0
-    room: float = 1.05
+    capacity: float = 1.05
     num_ranks: int = 16
     num_places: int = 24
     num_replicas: int = 512
@@ -36,9 +36,9 @@ CASES = (
     Case("crossing cheap, exchange dear", crossing_s=0.002, span_s=0.1),
     Case("both alike", crossing_s=0.02, span_s=0.02),
     Case("both alike, thin links", crossing_s=0.02, span_s=0.02, slot_s=1e-4),
-    Case("no room to spare", crossing_s=0.02, span_s=0.02, room=1.0),
+    Case("no room to spare", crossing_s=0.02, span_s=0.02, capacity=1.0),
     Case("few large places", crossing_s=0.01, span_s=0.1, num_places=4),
-    Case("large places, ranks may stay whole", crossing_s=0.01, span_s=0.1, room=2.5),
+    Case("large places, ranks may stay whole", crossing_s=0.01, span_s=0.1, capacity=2.5),
 )
 
 
@@ -46,7 +46,7 @@ def problem_of(case: Case, *, factor: int = 1, seed: int = 0) -> PlacementProble
     """Places of unequal size in four regions, with so much more room than the replicas need."""
     draw = random.Random(seed)
     weight = [draw.uniform(0.4, 1.6) for _ in range(case.num_places)]
-    groups = case.room * case.num_ranks * case.num_replicas
+    groups = case.capacity * case.num_ranks * case.num_replicas
     capacity = [int(groups * one / sum(weight)) for one in weight]
     capacity[0] += max(case.num_ranks * case.num_replicas - sum(capacity), 0)
     places = tuple(range(case.num_places))
@@ -76,7 +76,7 @@ def drawn(number: int) -> Case:
         crossing_s=draw.choice([0.002, 0.01, 0.02, 0.05, 0.2]),
         span_s=draw.choice([0.005, 0.02, 0.05, 0.1]),
         slot_s=draw.choice([0.0, 1e-5, 1e-4]),
-        room=draw.choice([1.0, 1.02, 1.05, 1.2, 1.5, 2.5]),
+        capacity=draw.choice([1.0, 1.02, 1.05, 1.2, 1.5, 2.5]),
         num_ranks=draw.choice([4, 8, 16]),
         num_places=draw.choice([2, 3, 4, 5, 6, 8, 12, 16, 24]),
         num_replicas=draw.choice([64, 512]),

@@ -70,12 +70,12 @@ def distance_s(
     inside = _Inside.of(price, shares, overlap_s)
     first, row_of = distinct_rows(columns, ("tp", "cp", "dp", "pp"))
     some = columns.take(first)
-    rooms = [groups_by_row(context.pools, cut.group_of_pool, some.tp, some.cp) for cut in found]
-    num_places = np.maximum(-(-some.dp // np.maximum(rooms[0].max(axis=1), 1)), 2)[row_of]
+    capacities = [groups_by_row(context.pools, cut.group_of_pool, some.tp, some.cp) for cut in found]
+    num_places = np.maximum(-(-some.dp // np.maximum(capacities[0].max(axis=1), 1)), 2)[row_of]
     size = _exchanged_bytes(price, shares, num_places)
     group = (columns.tp * columns.cp).astype(np.float64)
     senders = np.maximum(columns.dp // num_places, 1) * group
-    for cut, held in zip(found, rooms, strict=True):
+    for cut, held in zip(found, capacities, strict=True):
         rate = np.minimum(cut.second_rate, senders * cut.limits.exchange_bytes_per_s)
         one = size / rate + 2.0 * (num_places - 1) * cut.nearest_s
         in_turn_s = message_bytes / (group * cut.limits.message_bytes_per_s)

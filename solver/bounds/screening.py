@@ -69,14 +69,14 @@ def _block(context: Context, space: Space, prices: list[StageCosts], row_of: Int
     whole = prices[0].of(*kinds(context, 0, context.job.num_layers), embedding=1.0, logits=1.0)
     columns = space.columns
     limits = [context.memory_limit_bytes(price.gpu_class.gpu) for price in prices]
-    room = [price.gpu_class.num_gpus for price in prices]
+    capacity = [price.gpu_class.num_gpus for price in prices]
     times_s = [np.stack([unit.total_s for unit in price.units]) for price in prices]
     num_gpu_batches = (columns.dp * columns.num_microbatches * columns.tp * columns.cp).astype(np.float64)
-    rate, slowest, limit = _best_gpus(columns, [one[row_of] for one in _ratios(times_s[0], times_s)], room, limits)
+    rate, slowest, limit = _best_gpus(columns, [one[row_of] for one in _ratios(times_s[0], times_s)], capacity, limits)
     bound_s: FloatArray = np.maximum(num_gpu_batches * whole.total_s[row_of] / rate, _light_s(context))
     if len(prices) > 1:
         worth = _even_worth(_num_parts(context), times_s)
-        even_rate = _best_gpus(columns, [one[row_of] for one in _ratios(worth, times_s)], room, limits)[0]
+        even_rate = _best_gpus(columns, [one[row_of] for one in _ratios(worth, times_s)], capacity, limits)[0]
         work = (_num_parts(context)[:, None] * worth).sum(axis=0)
         bound_s = np.maximum(bound_s, num_gpu_batches * work[row_of] / even_rate)
     if not guessed:
@@ -140,15 +140,15 @@ def _even_worth(num_parts: FloatArray, times_s: list[FloatArray]) -> FloatArray:
 
 
 def _best_gpus(
-    columns: Columns, ratios: list[FloatArray], rooms: list[int], limits: list[float]
+    columns: Columns, ratios: list[FloatArray], capacities: list[int], limits: list[float]
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Of the best GPUs that a configuration may use: the sum of their ratios, the least one, and the least memory."""
-    ratio, room, memory = np.stack(ratios), np.array(rooms, dtype=np.float64), np.array(limits)
+    ratio, capacity, memory = np.stack(ratios), np.array(capacities, dtype=np.float64), np.array(limits)
     best_first = np.argsort(-ratio, axis=0, kind="stable")
     left, rate = columns.num_gpus.astype(np.float64), np.zeros(len(columns))
     slowest, least = np.full(len(columns), np.inf), np.full(len(columns), np.inf)
     for place, kind in enumerate(best_first):
-        taken = left if place == len(rooms) - 1 else np.minimum(left, room[kind])
+        taken = left if place == len(capacities) - 1 else np.minimum(left, capacity[kind])
         own = ratio[kind, np.arange(len(columns))]
         slowest = np.where(taken > 0, np.minimum(slowest, own), slowest)
         least = np.where(taken > 0, np.minimum(least, memory[kind]), least)
@@ -194,7 +194,7 @@ def _tightness(price: StageCosts, space: Space, row_of: IntArray, limit: FloatAr
     copies = columns.shard_group * columns.cp
     state = job.optimizer.state_bytes_per_parameter * (dense / copies + experts / np.maximum(copies / columns.ep, 1.0))
     held = layers.activation_bytes[row_of] / columns.pp
-    room = limit - context.stack.framework_bytes.value - (fixed + state) / columns.pp
-    most = np.where(peak_activations(columns, 0) * held <= room, 1.0, CRAMPED)
-    tightness: FloatArray = np.where(held <= room, most, HOPELESS)
+    capacity = limit - context.stack.framework_bytes.value - (fixed + state) / columns.pp
+    most = np.where(peak_activations(columns, 0) * held <= capacity, 1.0, CRAMPED)
+    tightness: FloatArray = np.where(held <= capacity, most, HOPELESS)
     return tightness

@@ -98,14 +98,16 @@ def _needs(
         np.minimum.reduce([getattr(stages.cost, name)[own] for _, stages in half])
         for name in ("forward_s", "input_grad_s", "weight_grad_s", "activation_bytes", "weight_grad_context_bytes")
     )
-    room = max(context.memory_limit_bytes(pool.gpu) - float(stages.static.total_bytes[rank]) for pool, stages in half)
+    capacity = max(
+        context.memory_limit_bytes(pool.gpu) - float(stages.static.total_bytes[rank]) for pool, stages in half
+    )
     update = min(float(stages.optimizer_s[rank]) for _, stages in half)
     after = float(exposed_s[own].min()) + update
-    both, fits = forward + gradient, held.sum() <= room + ROUNDING * abs(room)
+    both, fits = forward + gradient, held.sum() <= capacity + ROUNDING * abs(capacity)
     last = float(forward[-1] + gradient.sum())
     total = m * float((both + weights).sum())
-    early = min(m * float(forward.sum()), max(room, 0.0) * float(np.max(forward / np.maximum(held, 1e-9))))
-    late = min(m * float(weights.sum()), max(room, 0.0) * float(np.max(weights / np.maximum(context_bytes, 1e-9))))
+    early = min(m * float(forward.sum()), max(capacity, 0.0) * float(np.max(forward / np.maximum(held, 1e-9))))
+    late = min(m * float(weights.sum()), max(capacity, 0.0) * float(np.max(weights / np.maximum(context_bytes, 1e-9))))
     needs = {
         "work": total + after if fits else np.inf,
         "early": total - early + after,
@@ -124,12 +126,12 @@ def _needs(
         "held_own": 0.0,
         "held_per_s": 0.0,
     }
-    if not fits or room <= 0 or not held.any():
+    if not fits or capacity <= 0 or not held.any():
         return needs
     if len(own) == 1:
-        trips = float(np.ceil(m / np.floor(room / held[0] * (1.0 + ROUNDING))))
+        trips = float(np.ceil(m / np.floor(capacity / held[0] * (1.0 + ROUNDING))))
         needs |= {"trips": trips, "held_own": (trips - 1.0) * float(weights[0]) * float(context_bytes[0] >= held[0])}
     else:
         kept = held * both + np.minimum(context_bytes, held) * weights
-        needs |= {"held_own": m * float(kept.sum()) / room, "held_per_s": m * float(held.min()) / room}
+        needs |= {"held_own": m * float(kept.sum()) / capacity, "held_per_s": m * float(held.min()) / capacity}
     return needs

@@ -19,7 +19,7 @@ micro-batches, rank r's work y = f + i + w of one of them, and U the forward of 
 - *trips*, one chunk: with memory for K micro-batches F waits for the input gradient K micro-batches before:
   ceil(m / K) times its own forward and input gradient and those of all ranks behind it, and the weight gradient where
   what it keeps is as large.
-- *held*, several chunks: the rank has room bytes for T seconds. A chunk's activation is held while it and all later
+- *held*, several chunks: the rank has capacity bytes for T seconds. A chunk's activation is held while it and all later
   chunks of all ranks run, of the same chunk those of later ranks round and round, and then its weight gradient.
 
 Each sum over other ranks is the least of all lines that keep within T, so they may belong to different lines. Chunks of
@@ -273,14 +273,14 @@ class Rank:
         return dense, experts
 
     @property
-    def room_bytes(self) -> FloatArray:
+    def capacity_bytes(self) -> FloatArray:
         """Most memory that is left for activations."""
-        rooms = []
+        capacities = []
         for price, ends in zip(self.kind.prices, self.ends, strict=True):
             static = price.static_bytes(*self._parameters(price, ends), has_logits=float(self.has_last))
-            rooms.append(self.context.memory_limit_bytes(price.gpu_class.gpu) - static)
-        room: FloatArray = np.maximum.reduce(rooms)
-        return room
+            capacities.append(self.context.memory_limit_bytes(price.gpu_class.gpu) - static)
+        capacity: FloatArray = np.maximum.reduce(capacities)
+        return capacity
 
     def needs(self) -> dict[str, FloatArray]:
         """The tables of `Options` for this rank and type, by layers."""
@@ -297,9 +297,9 @@ class Rank:
         last_both = end * (layer.forward_s + layer.input_grad_s) + in_last
         exchange, update = self.after_work_s
         held = layer.activation_bytes * n + ends.activation_bytes
-        room = self.room_bytes
-        fits = held <= room * (1.0 + ROUNDING)
-        safe = np.where(fits & (room > 0), room, 1.0)
+        capacity = self.capacity_bytes
+        fits = held <= capacity * (1.0 + ROUNDING)
+        safe = np.where(fits & (capacity > 0), capacity, 1.0)
         first_s, last_s = self._outside_s(safe)
         needs = {
             "work": np.where(fits, m * work + exchange + update, np.inf),
@@ -316,28 +316,28 @@ class Rank:
         }
         return needs | self._memory_needs(safe)
 
-    def _outside_s(self, room: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _outside_s(self, capacity: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Most forwards before the first gradient, and most weight gradients after the last input gradient."""
         m, n, layer = float(self.columns.num_microbatches[0]), self.layers, self.kind.layer
         ends = self.least_ends
-        forwards = np.minimum(m * n, room / np.maximum(layer.activation_bytes, 1e-9))
-        weights = np.minimum(m * n, room / np.maximum(layer.weight_grad_context_bytes, 1e-9))
+        forwards = np.minimum(m * n, capacity / np.maximum(layer.activation_bytes, 1e-9))
+        weights = np.minimum(m * n, capacity / np.maximum(layer.weight_grad_context_bytes, 1e-9))
         return forwards * layer.forward_s + m * ends.forward_s, weights * layer.weight_grad_s + m * ends.weight_grad_s
 
-    def _memory_needs(self, room: FloatArray) -> dict[str, FloatArray]:
+    def _memory_needs(self, capacity: FloatArray) -> dict[str, FloatArray]:
         """What memory for few micro-batches costs."""
         m, v = float(self.columns.num_microbatches[0]), int(self.columns.vpp[0])
         n, layer = self.layers, self.kind.layer
         weights_s = n * layer.weight_grad_s
         if v == 1:
-            slots = np.maximum(np.floor(room / np.maximum(n * layer.activation_bytes, 1.0) * (1.0 + ROUNDING)), 1.0)
+            slots = np.maximum(np.floor(capacity / np.maximum(n * layer.activation_bytes, 1.0) * (1.0 + ROUNDING)), 1.0)
             trips = np.where(n > 0, np.ceil(m / slots), 1.0)
             keeps = bool(layer.weight_grad_context_bytes[0] >= layer.activation_bytes[0])
             own = (trips - 1.0) * weights_s * keeps
             return {"weighted": 0.0 * n, "trips": trips, "held_own": own, "held_per_s": 0.0 * n}
         fewest = np.minimum.reduce([*self.chunks[:2], np.floor(n / v)])
         fewest = np.maximum(fewest - self.num_others, 0.0)
-        per_byte = m / room
+        per_byte = m / capacity
         own = layer.activation_bytes * n * (layer.forward_s + layer.input_grad_s)
         own = own + np.minimum(layer.weight_grad_context_bytes, layer.activation_bytes) * weights_s
         return {

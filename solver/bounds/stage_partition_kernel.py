@@ -120,16 +120,16 @@ def _extend(
     """Add a rank of one type, with any layers that leave the others no more than they can hold."""
     rank, gpu = step
     kind, others = options.kind_r[rank], len(options.kind_r) - 1 - rank
-    room, free = 0, others
+    capacity, free = 0, others
     for one in most.widest_first:
         taken = min(free, left[one])
-        room, free = room + taken * most.widest[one], free - taken
+        capacity, free = capacity + taken * most.widest[one], free - taken
     for have in range(options.num_layers + 1):
         if sums[have, 0] == np.inf:
             continue
         to_go = options.num_layers - have
         largest = min(most.layers[kind, gpu], to_go - options.least_n * others)
-        for n in range(max(options.least_n, to_go - room), largest + 1):
+        for n in range(max(options.least_n, to_go - capacity), largest + 1):
             behind_s = options.after_r[rank] + _behind_s(options, left, most.widest, to_go - n)
             fewest = _last_chunks(options, others, to_go - n)
             last_s = _behind_s(options, left, most.widest, fewest) * options.back / (1.0 + options.back)

@@ -167,14 +167,14 @@ def _lacking_bytes(types: Types, space: Space, whole: StageCost) -> FloatArray:
     nothing = np.zeros(len(pp))
     empty = [price.static_bytes(nothing, nothing) for price in types.prices]
     full = [price.static_bytes(whole.parameters, whole.expert_parameters) for price in types.prices]
-    rooms = np.stack(
+    capacities = np.stack(
         [
             context.memory_limit_bytes(price.gpu_class.gpu) - static
             for price, static in zip(types.prices, empty, strict=True)
         ]
     )
     state = np.minimum.reduce([one - other for one, other in zip(full, empty, strict=True)])
-    lacking: FloatArray = (state + whole.activation_bytes - _best_ranks(rooms, types.held, pp)) / pp
+    lacking: FloatArray = (state + whole.activation_bytes - _best_ranks(capacities, types.held, pp)) / pp
     return lacking
 
 
@@ -182,8 +182,8 @@ def _best_ranks(values: FloatArray, held: FloatArray, num_ranks: IntArray) -> Fl
     """Sum of the largest values over so many ranks, of which every type can hold some."""
     order = np.argsort(-values, axis=0, kind="stable")
     left, total = num_ranks.astype(np.float64), np.zeros(values.shape[1])
-    for value, room in zip(np.take_along_axis(values, order, 0), np.take_along_axis(held, order, 0), strict=True):
-        taken = np.minimum(left, room)
+    for value, capacity in zip(np.take_along_axis(values, order, 0), np.take_along_axis(held, order, 0), strict=True):
+        taken = np.minimum(left, capacity)
         total, left = total + taken * value, left - taken
     return total
 
@@ -208,9 +208,9 @@ def _usual_fits(types: Types, space: Space, whole: StageCost, bound_s: FloatArra
     for price, layer_s, held in zip(types.prices, types.layer_s, types.held, strict=True):
         part = bound_s / (columns.num_microbatches * layer_s) / context.job.num_layers
         static = price.static_bytes(part * whole.parameters, part * whole.expert_parameters)
-        room = context.memory_limit_bytes(price.gpu_class.gpu) - static
+        capacity = context.memory_limit_bytes(price.gpu_class.gpu) - static
         used = np.minimum(held, columns.pp).astype(np.int64)
         activations = part * price.of(*kinds(context, 0, context.job.num_layers)).activation_bytes
-        first |= peak_activations(columns, 0) * activations <= room
-        last &= (used == 0) | (peak_activations(columns, columns.pp - used) * activations <= room)
+        first |= peak_activations(columns, 0) * activations <= capacity
+        last &= (used == 0) | (peak_activations(columns, columns.pp - used) * activations <= capacity)
     return first & last

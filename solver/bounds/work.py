@@ -122,15 +122,15 @@ def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares) -> Bounds
     price = least_of(prices)
     context, columns = price.context, price.columns
     memory = _Memory.of(prices, shares)
-    ends, rooms = memory.ends, memory.rooms
+    ends, capacities = memory.ends, memory.capacities
     whole = price.of(*kinds(context, 0, context.job.num_layers), embedding=1.0, logits=1.0)
     average = columns.num_microbatches * whole.total_s / columns.pp
     one_there_and_back = whole.forward_s + whole.input_grad_s
     parts = [_Part(average), _Part(one_there_and_back, 2.0 * columns.vpp.astype(np.float64))]
-    for (rank, cost), room in zip(ends, rooms, strict=True):
+    for (rank, cost), capacity in zip(ends, capacities, strict=True):
         parts.append(_rank_s(price, shares, rank, cost))
-        parts.append(_memory_seconds_s(price, shares, rank, room))
-    parts.append(_round_trips_s(space, ends[0][1], whole, rooms[0]))
+        parts.append(_memory_seconds_s(price, shares, rank, capacity))
+    parts.append(_round_trips_s(space, ends[0][1], whole, capacities[0]))
     tail = _tail_s(prices, shares)
 
     def pipeline_s(delay_s: FloatArray) -> FloatArray:
@@ -142,7 +142,7 @@ def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares) -> Bounds
     bound_s = bound_s + tail.update_s
     return Bounds(
         iteration_s=bound_s,
-        guess_s=guess_s(context, space, ends[0][1], whole, bound_s=bound_s, room=rooms[0]),
+        guess_s=guess_s(context, space, ends[0][1], whole, bound_s=bound_s, capacity=capacities[0]),
         lightest_s=columns.num_microbatches
         * np.minimum.reduce([inner_rank_s(price, shares), *(cost.total_s for _, cost in ends)]),
         fits=memory.fits,
@@ -155,7 +155,7 @@ class _Memory:
     """What the first and the last rank hold at least, and the most that any GPU type leaves them for activations."""
 
     ends: list[tuple[IntArray, StageCost]]
-    rooms: list[FloatArray]
+    capacities: list[FloatArray]
     fits: BoolArray
     need_bytes: FloatArray
 
@@ -165,19 +165,21 @@ class _Memory:
         price = least_of(prices)
         first, last = np.zeros_like(price.columns.pp), price.columns.pp - 1
         ends = [(rank, rank_cost(price, shares, rank)) for rank in (first, last)]
-        rooms = [_room_bytes(prices, shares, rank, cost) for rank, cost in ends]
-        lacking = np.maximum.reduce([cost.activation_bytes - room for room, (_, cost) in zip(rooms, ends, strict=True)])
+        capacities = [_capacity_bytes(prices, shares, rank, cost) for rank, cost in ends]
+        lacking = np.maximum.reduce(
+            [cost.activation_bytes - capacity for capacity, (_, cost) in zip(capacities, ends, strict=True)]
+        )
         limit = max(price.context.memory_limit_bytes(one.gpu_class.gpu) for one in prices)
-        return cls(ends, rooms, lacking <= ROUNDING * limit, limit + lacking)
+        return cls(ends, capacities, lacking <= ROUNDING * limit, limit + lacking)
 
 
-def _room_bytes(prices: list[StageCosts], shares: Shares, rank: IntArray, cost: StageCost) -> FloatArray:
+def _capacity_bytes(prices: list[StageCosts], shares: Shares, rank: IntArray, cost: StageCost) -> FloatArray:
     """Most memory that any of the types leaves for activations on a rank."""
-    rooms = [
+    capacities = [
         one.context.memory_limit_bytes(one.gpu_class.gpu) - _static_bytes(one, shares, rank, cost) for one in prices
     ]
-    room: FloatArray = np.maximum.reduce(rooms)
-    return room
+    capacity: FloatArray = np.maximum.reduce(capacities)
+    return capacity
 
 
 @dataclass(frozen=True)
@@ -206,17 +208,17 @@ def _rank_s(price: StageCosts, shares: Shares, rank: IntArray, cost: StageCost) 
     return _Part(bound, np.where(rank > 0, 1.0, 0.0))
 
 
-def _round_trips_s(space: Space, first: StageCost, whole: StageCost, room: FloatArray) -> _Part:
+def _round_trips_s(space: Space, first: StageCost, whole: StageCost, capacity: FloatArray) -> _Part:
     """With K micro-batches held at once on rank 0: ceil(m / K) round trips through all stages, one-way layouts only."""
     columns = space.columns
-    held = np.maximum(np.floor(room / np.maximum(first.activation_bytes, 1.0) * (1.0 + ROUNDING)), 1.0)
+    held = np.maximum(np.floor(capacity / np.maximum(first.activation_bytes, 1.0) * (1.0 + ROUNDING)), 1.0)
     trips = np.ceil(columns.num_microbatches / held)
     bound: FloatArray = np.where(columns.vpp == 1, trips * (whole.forward_s + whole.input_grad_s), 0.0)
     return _Part(bound, np.where(columns.vpp == 1, 2.0 * trips, 0.0))
 
 
-def _memory_seconds_s(price: StageCosts, shares: Shares, rank: IntArray, room: FloatArray) -> _Part:
-    """A rank holds bytes for seconds, and has `room` bytes for T seconds: T >= m sum_j a_j life_j / room.
+def _memory_seconds_s(price: StageCosts, shares: Shares, rank: IntArray, capacity: FloatArray) -> _Part:
+    """A rank holds bytes for seconds, and has `capacity` bytes for T seconds: T >= m sum_j a_j life_j / capacity.
 
     Stage j holds its activation from its forward to its input gradient, while it and all later stages run both, and
     while both cross on every later pass; on the first rank also on its own.
@@ -232,7 +234,7 @@ def _memory_seconds_s(price: StageCosts, shares: Shares, rank: IntArray, room: F
         held = held + np.where(chunk < columns.vpp, own * life, 0.0)
         passes = columns.vpp - chunk - np.where(stage == chunk * columns.pp, 0, 1)
         crossed = crossed + np.where(chunk < columns.vpp, own * 2.0 * passes, 0.0)
-    per_byte = columns.num_microbatches / np.maximum(room, 1.0)
+    per_byte = columns.num_microbatches / np.maximum(capacity, 1.0)
     return _Part(per_byte * held, per_byte * crossed)
 
 

@@ -23,7 +23,7 @@ IN_FLIGHT = (1.0, 0.5, 0.0)  # of what usual schedules hold at once; one micro-b
 
 @dataclass(frozen=True)
 class TypeCost:
-    """Of one GPU type: seconds and bytes of an average layer and of the ends, and the room that an empty rank has.
+    """Of one GPU type: seconds and bytes of an average layer and of the ends, and the capacity of an empty rank.
 
     `held_bytes` are the activations of one layer and micro-batch, the other bytes model state and buffers.
     """
@@ -35,7 +35,7 @@ class TypeCost:
     first_bytes: float
     last_bytes: float
     held_bytes: float
-    room_bytes: float
+    capacity_bytes: float
 
 
 def type_costs(context: Context, configuration: Configuration) -> dict[str, TypeCost]:
@@ -67,7 +67,7 @@ def _type_cost(context: Context, gpu_class: GpuClass, columns: Columns) -> TypeC
         first_bytes=static_bytes(float(first.parameters[0]), 0.0, 0.0) - empty,
         last_bytes=static_bytes(float(last.parameters[0]), float(last.expert_parameters[0]), 1.0) - empty,
         held_bytes=float(layers.activation_bytes[0]) / num_layers,
-        room_bytes=context.memory_limit_bytes(gpu_class.gpu) - empty,
+        capacity_bytes=context.memory_limit_bytes(gpu_class.gpu) - empty,
     )
 
 
@@ -114,6 +114,6 @@ def _limits(
         most = []
         for rank, (cost, own) in enumerate(zip(cost_r, stages_r, strict=True)):
             held = max(1.0, part * float(peak_activations(columns, rank, schedule=usual)[0]))
-            room = cost.room_bytes - (0 in own) * cost.first_bytes - (last_stage in own) * cost.last_bytes
-            most.append(max(int(room / (cost.layer_bytes + held * cost.held_bytes)), 0))
+            capacity = cost.capacity_bytes - (0 in own) * cost.first_bytes - (last_stage in own) * cost.last_bytes
+            most.append(max(int(capacity / (cost.layer_bytes + held * cost.held_bytes)), 0))
         yield most

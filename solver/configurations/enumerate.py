@@ -175,10 +175,10 @@ def _shapes(request: PlanRequest, pools: list[Pool]) -> Rows:
     degrees = pipeline_degrees(request, BY_GPU_TYPE if by_type else EVEN)
     for tp in tensor_degrees(request, pools):
         for cp in context_degrees(request):
-            room = island_groups(request, pools, tp, cp)
+            capacity = island_groups(request, pools, tp, cp)
             limit = (request.constraints.max_gpus or usable_gpus(request)) // (tp * cp)
             for pp in degrees:
-                most = min(limit // pp, max(_most_replicas(request, groups, pp) for groups in room))
+                most = min(limit // pp, max(_most_replicas(request, groups, pp) for groups in capacity))
                 out += [(tp, cp, pp, vpp, family, most) for vpp, family in _chunkings(request, pp) if most]
     table = np.array(out, dtype=np.int64).reshape(-1, 6)
     return dict(zip(("tp", "cp", "pp", "vpp", "family", "max_dp"), table.T, strict=True))
@@ -194,14 +194,18 @@ def island_groups(request: PlanRequest, pools: list[Pool], tp: int, cp: int) -> 
     return [[count for (one, _), count in held.items() if one == number] for number in {one for one, _ in held}]
 
 
-def _most_replicas(request: PlanRequest, room: list[int], pp: int) -> int:
+def _most_replicas(request: PlanRequest, capacity: list[int], pp: int) -> int:
     """Replicas that fit when a replica, or the replicas of a rank, may not span buildings."""
     constraints = request.constraints
-    most = sum(groups // pp for groups in room) if not constraints.pipeline_may_cross_buildings else sum(room) // pp
+    most = (
+        sum(groups // pp for groups in capacity)
+        if not constraints.pipeline_may_cross_buildings
+        else sum(capacity) // pp
+    )
     if constraints.data_parallel_may_cross_buildings:
         return most
-    whole = max(room) // pp
-    return whole if not constraints.pipeline_may_cross_buildings else min(most, max(room))
+    whole = max(capacity) // pp
+    return whole if not constraints.pipeline_may_cross_buildings else min(most, max(capacity))
 
 
 def _chunkings(request: PlanRequest, pp: int) -> list[tuple[int, int]]:

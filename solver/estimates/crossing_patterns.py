@@ -51,9 +51,9 @@ class CrossingPattern:
 
 def crossing_patterns(context: Context, columns: Columns) -> Iterator[CrossingPattern]:
     """Every crossing pattern of these configurations."""
-    room = _Capacity(context, columns)
+    capacity = _Capacity(context, columns)
     for blocks in context.partitions:
-        yield room.whole_replicas(blocks) if blocks.kind == ALL else room.whole_ranks(blocks)
+        yield capacity.whole_replicas(blocks) if blocks.kind == ALL else capacity.whole_ranks(blocks)
 
 
 class _Capacity:
@@ -191,8 +191,8 @@ class _Capacity:
         for ways in blocks.rings:
             able = ways.rate_bytes_per_s(ring, flows, self.exchange_card)
             reached = np.minimum(1.0, able / np.minimum(cards, ways.capacity_bytes_per_s[ring]))
-            seconds.append(1.0 / (np.minimum(cards, both * ways.room_bytes_per_s[ring]) * reached))
-        waits = both * blocks.rings[0].room_bytes_per_s[ring] < cards
+            seconds.append(1.0 / (np.minimum(cards, both * ways.free_bytes_per_s[ring]) * reached))
+        waits = both * blocks.rings[0].free_bytes_per_s[ring] < cards
         best: FloatArray = np.where(ring > 0, np.where(waits, np.minimum.reduce(seconds), seconds[0]), 0.0)
         return best
 
@@ -207,9 +207,9 @@ class _Capacity:
         for ways, beside in zip(found, (1.0, CROWDED), strict=False):
             sharers = np.maximum(beside * crossing * ways.load[chain], 1.0)
             rate = ways.rate_bytes_per_s(chain, sharers * self.group, self.message_card) / sharers
-            room = both * ways.room_bytes_per_s[chain] / np.maximum(beside * crossing, 1.0)
-            seconds.append(1.0 / np.minimum(rate, room))
-        waits = both * found[0].room_bytes_per_s[chain] <= np.maximum(crossing, 1.0) * self.group * self.message_card
+            capacity = both * ways.free_bytes_per_s[chain] / np.maximum(beside * crossing, 1.0)
+            seconds.append(1.0 / np.minimum(rate, capacity))
+        waits = both * found[0].free_bytes_per_s[chain] <= np.maximum(crossing, 1.0) * self.group * self.message_card
         split = seconds[0] ** (1.0 - SPLIT_GAIN) * np.minimum.reduce(seconds) ** SPLIT_GAIN
         best: FloatArray = np.where(waits, split, seconds[0])
         return np.where((chain > 0) & (crossing > 0), best, 0.0)
@@ -218,7 +218,7 @@ class _Capacity:
 def _slowest_rings(blocks: Blocks) -> IntArray:
     """Of the rings of the first n blocks the slowest, by its places and rate, for every n from one on."""
     rings = blocks.rings[0]
-    slow_s = (1.0 - 1.0 / rings.num_places[1:]) / rings.room_bytes_per_s[1:]
+    slow_s = (1.0 - 1.0 / rings.num_places[1:]) / rings.free_bytes_per_s[1:]
     slowest = [int(np.argmax(slow_s[: number + 1])) + 1 for number in range(len(slow_s))]
     return np.array(slowest, dtype=np.int64)
 

@@ -27,7 +27,7 @@ LOOP = FAMILY_CODES.index("loop")
 
 
 def guess_s(
-    context: Context, space: Space, first: StageCost, whole: StageCost, *, bound_s: FloatArray, room: FloatArray
+    context: Context, space: Space, first: StageCost, whole: StageCost, *, bound_s: FloatArray, capacity: FloatArray
 ) -> FloatArray:
     """Bound and fill where the usual number of micro-batches in flight fits, well above the bound where it does not.
 
@@ -35,9 +35,9 @@ def guess_s(
     """
     columns = space.columns
     fill = (columns.pp - 1) * (first.forward_s + first.input_grad_s) / columns.vpp
-    fits = peak_activations(columns, 0) * first.activation_bytes <= room
+    fits = peak_activations(columns, 0) * first.activation_bytes <= capacity
     inside: FloatArray = np.where(fits, bound_s + fill, CRAMPED * (bound_s + fill))
-    held = np.maximum(np.floor(room / np.maximum(first.activation_bytes, 1.0)), 1.0)
+    held = np.maximum(np.floor(capacity / np.maximum(first.activation_bytes, 1.0)), 1.0)
     return crossed_s(context, space, whole, inside_s=inside, held=held, local=True)
 
 

@@ -106,9 +106,9 @@ def _parts(context: Context, problem: PlacementProblem, segment: Segment) -> Ite
         found = []
         for size in range(1, MOST_TOGETHER + 1 if len(units) <= MOST_PARTED else 1):
             for chosen in combinations(sorted(units), size):
-                room = sum(problem.capacity_u[u] for u in chosen)
-                ranks = min(room // replicas, left)
-                wasted = room - ranks * replicas
+                capacity = sum(problem.capacity_u[u] for u in chosen)
+                ranks = min(capacity // replicas, left)
+                wasted = capacity - ranks * replicas
                 if ranks and wasted * left <= spare * ranks:
                     found.append((len({context.region_u[u] for u in chosen}), wasted / ranks, chosen, ranks))
             if found:
@@ -147,7 +147,7 @@ def _lines(context: Context, problem: PlacementProblem, costs: dict[str, TypeCos
     keys: tuple[dict[str, float], ...] = (
         {gpu: cost.layer_s for gpu, cost in costs.items()},
         {gpu: -cost.layer_s for gpu, cost in costs.items()},
-        {gpu: -cost.room_bytes for gpu, cost in costs.items()},
+        {gpu: -cost.capacity_bytes for gpu, cost in costs.items()},
     )
     orders = [sorted(segments, key=lambda one: (-held[one.region], one.region, key[one.gpu], one.gpu)) for key in keys]
     return list(dict.fromkeys(map(tuple, orders)))
@@ -164,9 +164,9 @@ def _segments(context: Context, *, in_regions: bool) -> list[Segment]:
 def _filled(problem: PlacementProblem, segments: list[Segment], costs: dict[str, TypeCost]) -> list[Segment]:
     """As many ranks as there are, on fast types first, each with all its replicas in its segment's capacity groups."""
     left, filled = problem.num_ranks, list[Segment]()
-    rooms = {one: sum(problem.capacity_u[u] for u in one.units) // problem.num_replicas for one in segments}
-    for one in sorted(segments, key=lambda one: (costs[one.gpu].layer_s, -rooms[one], one.gpu, one.region)):
-        taken = min(left, rooms[one])
+    capacities = {one: sum(problem.capacity_u[u] for u in one.units) // problem.num_replicas for one in segments}
+    for one in sorted(segments, key=lambda one: (costs[one.gpu].layer_s, -capacities[one], one.gpu, one.region)):
+        taken = min(left, capacities[one])
         if taken:
             filled.append(replace(one, num_ranks=taken))
             left -= taken

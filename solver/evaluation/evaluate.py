@@ -28,7 +28,7 @@ from solver.evaluation.ways import TimedWay, Way, better_way, least_end_s
 from solver.pipeline.bounds import lower_bound
 from solver.placement.fill import PooledRoute
 from solver.transport.exchange import LEAST_GAIN, ExchangeCost, exchange_costs, exchanging_edges, run_exchanges
-from solver.transport.hops import HopDelay, queues_by_way, reserved_bytes_per_s, room_bytes_per_s, route_hops
+from solver.transport.hops import HopDelay, free_bytes_per_s, queues_by_way, reserved_bytes_per_s, route_hops
 from solver.transport.message_paths import MessagePaths, split_paths
 from solver.transport.prices import Traffic
 from solver.transport.time_division import TimeDivision, in_turns
@@ -125,8 +125,8 @@ def _split_paths(context: Context, candidate: Candidate) -> MessagePaths | None:
     if not context.topology.edges_with_detour:
         return None
     exchanging = exchanging_edges(context, candidate.configuration, candidate.routes)
-    room = [room_bytes_per_s(context, edge, exchanging) for edge in range(len(context.topology.edges))]
-    return split_paths(context, queues_by_way(context, candidate.configuration, candidate.routes), np.array(room))
+    free = [free_bytes_per_s(context, edge, exchanging) for edge in range(len(context.topology.edges))]
+    return split_paths(context, queues_by_way(context, candidate.configuration, candidate.routes), np.array(free))
 
 
 def _evaluate(

@@ -81,7 +81,8 @@ def by_island(context: Context, problem: PlacementProblem) -> Iterator[Placement
     """The problem on every island of the link graph that has room for it."""
     for island in sorted(set(context.island_u)):
         capacity = tuple(
-            room if one == island else 0 for room, one in zip(problem.capacity_u, context.island_u, strict=True)
+            available if one == island else 0
+            for available, one in zip(problem.capacity_u, context.island_u, strict=True)
         )
         if sum(capacity) >= problem.num_ranks * problem.num_replicas:
             yield replace(problem, capacity_u=capacity)
@@ -95,18 +96,18 @@ def on_fast_types(
     Even shares run at the pace of the slowest type in use.
     """
     capacity: dict[str, int] = {}
-    for unit, room in zip(context.capacity_groups, problem.capacity_u, strict=True):
-        capacity[unit.gpu] = capacity.get(unit.gpu, 0) + room
+    for unit, available in zip(context.capacity_groups, problem.capacity_u, strict=True):
+        capacity[unit.gpu] = capacity.get(unit.gpu, 0) + available
     if len(capacity) > 1:
         costs = type_costs(context, configuration)
         fast, held = set[str](), 0
-        for gpu in sorted(capacity, key=lambda one: (costs[one].layer_s, -costs[one].room_bytes)):
+        for gpu in sorted(capacity, key=lambda one: (costs[one].layer_s, -costs[one].capacity_bytes)):
             if held < problem.num_ranks * problem.num_replicas:
                 fast.add(gpu)
                 held += capacity[gpu]
         if len(fast) < len(capacity):
             kept = zip(context.capacity_groups, problem.capacity_u, strict=True)
-            yield replace(problem, capacity_u=tuple(room if unit.gpu in fast else 0 for unit, room in kept))
+            yield replace(problem, capacity_u=tuple(available if unit.gpu in fast else 0 for unit, available in kept))
     yield problem
 
 

@@ -35,11 +35,11 @@ FLOWS = tuple(1 << power for power in range(0, MOST_CONNECTIONS.bit_length(), ST
 class Way:
     """The narrowest hop of some way, and the delays of all its hops.
 
-    `room_bytes_per_s` is the rate left for one unit of load where `load` of them share the narrowest edge, `widening`
+    `free_bytes_per_s` is the rate left for one unit of load where `load` of them share the narrowest edge, `widening`
     times that where other paths take their parts. `edges` are all that it takes.
     """
 
-    room_bytes_per_s: float
+    free_bytes_per_s: float
     load: float
     path: PathFacts
     widening: float
@@ -53,14 +53,14 @@ class Way:
         planes = self.path.planes << max(round(log2(self.widening)), 0)
         rate = self.path.capacity_bytes_per_s * self.widening
         path = replace(self.path, capacity_bytes_per_s=rate, planes=planes)
-        return replace(self, room_bytes_per_s=self.room_bytes_per_s * self.widening, path=path)
+        return replace(self, free_bytes_per_s=self.free_bytes_per_s * self.widening, path=path)
 
 
 @dataclass(frozen=True)
 class Ways:
     """Many ways as columns; the first is none at all."""
 
-    room_bytes_per_s: FloatArray
+    free_bytes_per_s: FloatArray
     load: FloatArray
     capacity_bytes_per_s: FloatArray
     connection_bytes_per_s: FloatArray
@@ -81,7 +81,7 @@ class Ways:
             return np.array([nothing, *values], dtype=np.float64)
 
         return cls(
-            room_bytes_per_s=column(np.inf, [one.room_bytes_per_s for one in ways]),
+            free_bytes_per_s=column(np.inf, [one.free_bytes_per_s for one in ways]),
             load=column(0.0, [one.load for one in ways]),
             capacity_bytes_per_s=column(np.inf, [one.capacity_bytes_per_s for one in paths]),
             connection_bytes_per_s=column(np.inf, [connection_limit_bytes_per_s(one) for one in paths]),
@@ -289,10 +289,10 @@ class _Load:
         )
         farthest = max(_delay_s(one) for one in self.hops)
         load = float(self.carried[worst])
-        room = rates[worst] / load
-        wide = min((self.leaving[name] / part for name, part in self.left.items()), default=room)
+        free = rates[worst] / load
+        wide = min((self.leaving[name] / part for name, part in self.left.items()), default=free)
         edges = frozenset(self.carried)
-        return Way(room, load, path, max(wide / room, 1.0), edges, self.latency_s, farthest, num_places)
+        return Way(free, load, path, max(wide / free, 1.0), edges, self.latency_s, farthest, num_places)
 
 
 def _delay_s(path: PathFacts) -> float:

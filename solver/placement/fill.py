@@ -28,7 +28,7 @@ class _Line:
         self.position = 0
         self.filled = 0
 
-    def room(self) -> int:
+    def capacity(self) -> int:
         """Groups left in the pool at hand."""
         return self.pools[self.position][1] - self.filled
 
@@ -57,7 +57,7 @@ PooledRoute(pools=(8, 8), num_replicas=1, first_group=(1, 2)))
         missing = route.num_replicas
         ranks_in = {u: route.units.count(u) for u in route.units}
         while missing:
-            block = min(missing, *(lines[u].room() // ranks for u, ranks in ranks_in.items()))
+            block = min(missing, *(lines[u].capacity() // ranks for u, ranks in ranks_in.items()))
             filled.append(_take(route.units, lines, max(block, 1)))
             missing -= max(block, 1)
     return tuple(filled)

@@ -41,16 +41,16 @@ def _in_line(problem: PlacementProblem, tier: Tier) -> Routes | None:
     """
     routes, missing = list[RouteCount](), problem.num_replicas
     for group in dict.fromkeys(tier.group_u):
-        room = _inside(problem, tier, group)
-        usable = [u for u, own in enumerate(room) if own and all(row[u] for row in problem.allowed_pu)]
-        rooms = [(u, room[u]) for u in sorted(usable, key=lambda u: (-room[u], u))]
-        count = min(missing, sum(own for _, own in rooms) // problem.num_ranks)
-        routes += _laid_out(problem.num_ranks, count, rooms)
+        capacity = _inside(problem, tier, group)
+        usable = [u for u, own in enumerate(capacity) if own and all(row[u] for row in problem.allowed_pu)]
+        capacities = [(u, capacity[u]) for u in sorted(usable, key=lambda u: (-capacity[u], u))]
+        count = min(missing, sum(own for _, own in capacities) // problem.num_ranks)
+        routes += _laid_out(problem.num_ranks, count, capacities)
         missing -= count
     return None if missing else merged(routes)
 
 
-def _laid_out(num_ranks: int, num_replicas: int, rooms: list[tuple[int, int]]) -> Iterator[RouteCount]:
+def _laid_out(num_ranks: int, num_replicas: int, capacities: list[tuple[int, int]]) -> Iterator[RouteCount]:
     """So many replicas over capacity groups in their order, each capacity group filled before the next.
 
     >>> list(_laid_out(4, 3, [(0, 6), (1, 6)]))
@@ -58,19 +58,19 @@ def _laid_out(num_ranks: int, num_replicas: int, rooms: list[tuple[int, int]]) -
 RouteCount(units=(1, 1, 1, 1), num_replicas=1)]
     """
     begun: tuple[int, ...] = ()
-    for unit, room in rooms:
+    for unit, capacity in capacities:
         if begun:
-            taken = min(num_ranks - len(begun), room)
-            begun, room = (*begun, *(unit,) * taken), room - taken
+            taken = min(num_ranks - len(begun), capacity)
+            begun, capacity = (*begun, *(unit,) * taken), capacity - taken
             if len(begun) < num_ranks:
                 continue
             yield RouteCount(begun, 1)
             begun, num_replicas = (), num_replicas - 1
-        whole = min(room // num_ranks, num_replicas)
+        whole = min(capacity // num_ranks, num_replicas)
         if whole:
             yield RouteCount((unit,) * num_ranks, whole)
-        num_replicas, room = num_replicas - whole, room - whole * num_ranks
-        begun = (unit,) * room if num_replicas else ()
+        num_replicas, capacity = num_replicas - whole, capacity - whole * num_ranks
+        begun = (unit,) * capacity if num_replicas else ()
         if not num_replicas:
             return
 
@@ -140,7 +140,9 @@ def _part(problem: PlacementProblem, first: int, num_ranks: int, capacity_u: tup
 
 def _inside(problem: PlacementProblem, tier: Tier, group: int) -> tuple[int, ...]:
     """Capacity of the capacity groups of a group; none elsewhere."""
-    return tuple(room if own == group else 0 for room, own in zip(problem.capacity_u, tier.group_u, strict=True))
+    return tuple(
+        capacity if own == group else 0 for capacity, own in zip(problem.capacity_u, tier.group_u, strict=True)
+    )
 
 
 def _joined(parts: list[Routes]) -> Iterator[RouteCount]:
@@ -165,8 +167,8 @@ def keep_segments_whole(problem: PlacementProblem, segments: tuple[tuple[int, fr
     chains: Routes = (RouteCount((), problem.num_replicas),)
     for num_ranks, units in segments:
         first = len(chains[0].units)
-        room = tuple(own if u in units else 0 for u, own in enumerate(problem.capacity_u))
-        part = _part(problem, first, num_ranks, room)
+        capacity = tuple(own if u in units else 0 for u, own in enumerate(problem.capacity_u))
+        part = _part(problem, first, num_ranks, capacity)
         found = keep_replicas_whole(replace(part, minimums=(), replicas_may_cross=True))
         if found is None:
             return None
@@ -225,10 +227,10 @@ def spread_end_ranks(problem: PlacementProblem) -> Routes | None:
 def _groups(problem: PlacementProblem) -> list[PlacementProblem]:
     """The problem in every group of every tier that has room for all replicas, each set of capacity groups once."""
     need = problem.num_ranks * problem.num_replicas
-    rooms = {
+    capacities = {
         _inside(problem, tier, group): tier for tier in problem.prices.tiers for group in dict.fromkeys(tier.group_u)
     }
-    return [replace(problem, capacity_u=room) for room in rooms if sum(room) >= need]
+    return [replace(problem, capacity_u=capacity) for capacity in capacities if sum(capacity) >= need]
 
 
 def _turned(routes: Routes) -> Routes:
@@ -266,7 +268,7 @@ def _whole_ranks(
     while len(units) < problem.num_ranks:
         here = units[-1] if units else None
         allowed = problem.allowed_pu[len(units)]
-        fits = [u for u, room in enumerate(left) if room >= problem.num_replicas and allowed[u]]
+        fits = [u for u, capacity in enumerate(left) if capacity >= problem.num_replicas and allowed[u]]
         if not fits or (here not in fits and len(set(units)) == most_units):
             break
         far_s = {u: _distance_s(problem, here, u) if nearest else 0.0 for u in fits}

@@ -85,7 +85,7 @@ def best_candidate(communicator: Communicator, wire: Wire) -> Candidate:
     """
     columns = columns_of(wire.path)
     rates = rates_bytes_per_s(columns, wire)
-    kept = _without_idle_room(communicator, columns, rates)
+    kept = _without_idle_windows(communicator, columns, rates)
     kept = kept[np.argsort(-rates[kept], kind="stable")]
     columns, rates = columns.take(kept), rates[kept]
     time_s = _times_s(communicator, columns, rates, partial(delays_s, columns, wire))
@@ -134,7 +134,7 @@ def _ways(communicator: Communicator) -> list[tuple[Algorithm, int]]:
     ]
 
 
-def _without_idle_room(communicator: Communicator, columns: OptionColumns, rates: FloatArray) -> IntArray:
+def _without_idle_windows(communicator: Communicator, columns: OptionColumns, rates: FloatArray) -> IntArray:
     """Windows rise within each method, scheme and number of pairs; keep them until rate and slices gain nothing."""
     whole_step = communicator.message_bytes / communicator.num_ranks
     full = (rates[1:] <= rates[:-1] * (1 + 1e-12)) & (columns.in_flight_bytes[:-1] >= whole_step)

@@ -103,8 +103,8 @@ def route_hops(
     """Delays of every hop of every route; on `exchanging` edges the gradient exchange keeps its part."""
     legs = [_legs(configuration, route) for route in routes]
     sharers = _edge_sharers(context, routes, legs, paths)
-    room = {edge: room_bytes_per_s(context, edge, exchanging) / part for edge, part in sharers.parts.items()}
-    pricing = _Pricing(context, configuration, message_bytes, paths, sharers.queues, room)
+    free = {edge: free_bytes_per_s(context, edge, exchanging) / part for edge, part in sharers.parts.items()}
+    pricing = _Pricing(context, configuration, message_bytes, paths, sharers.queues, free)
     return [tuple(pricing.hop(leg) for leg in own) for own in legs]
 
 
@@ -169,7 +169,7 @@ def _edge_sharers(
     return _Sharers(queues, parts)
 
 
-def room_bytes_per_s(context: Context, edge: int, exchanging: frozenset[int]) -> float:
+def free_bytes_per_s(context: Context, edge: int, exchanging: frozenset[int]) -> float:
     """What stage messages may use of an edge."""
     part = 1.0 - POLICY.exchange_share if edge in exchanging else 1.0
     return part * float(context.topology.capacity_bytes_per_s[edge])
@@ -177,14 +177,14 @@ def room_bytes_per_s(context: Context, edge: int, exchanging: frozenset[int]) ->
 
 @dataclass(frozen=True)
 class _Pricing:
-    """Prices hops: `sharers` queues on each edge, each with `room` bytes per second of it for a whole message."""
+    """Prices hops: `sharers` queues on each edge, each with `free` bytes per second of it for a whole message."""
 
     context: Context
     configuration: Configuration
     message_bytes: float
     paths: MessagePaths
     sharers: Counter[int]
-    room: dict[int, float]
+    free: dict[int, float]
     _known: dict[tuple[int, int, bool], HopDelay] = field(default_factory=dict)
 
     def hop(self, leg: _Leg) -> HopDelay:
@@ -207,8 +207,8 @@ class _Pricing:
         choices = [one.choice for one in sent]
         slower = min(choices, key=lambda choice: choice.effective_bytes_per_s)
         group = self.configuration.degrees.gpus_per_stage_group
-        rate = min(group * slower.effective_bytes_per_s, *(self.room[edge] for edge in on_way))
-        pace = min(group * self._card_bytes_per_s(source, target), *(self.room[edge] for edge in on_way))
+        rate = min(group * slower.effective_bytes_per_s, *(self.free[edge] for edge in on_way))
+        pace = min(group * self._card_bytes_per_s(source, target), *(self.free[edge] for edge in on_way))
         steps = [choice.expected_s - choice.message_bytes / choice.effective_bytes_per_s for choice in choices]
         return HopDelay(
             stage=leg.stage,
@@ -219,7 +219,7 @@ class _Pricing:
             back=back,
             upwards=leg.upwards,
             choice=slower,
-            bottlenecks=tuple(edge for edge in on_way if self.room[edge] <= pace * (1.0 + 1e-9)),
+            bottlenecks=tuple(edge for edge in on_way if self.free[edge] <= pace * (1.0 + 1e-9)),
             num_sharers=max((self.sharers[edge] for edge in on_way), default=1),
             sent=sent,
         )

@@ -21,7 +21,7 @@ from solver.context import Context
 from solver.placement.fill import PooledRoute
 from solver.transport.exchange import ExchangeCost, SharedWire
 from solver.transport.flows import Demand, Phase
-from solver.transport.hops import HopDelay, Sharing, reserved_bytes_per_s, room_bytes_per_s
+from solver.transport.hops import HopDelay, Sharing, free_bytes_per_s, reserved_bytes_per_s
 from solver.transport.policy import POLICY
 from solver.transport.ring import Ring
 from solver.transport.routing import route
@@ -62,7 +62,7 @@ def link_prices(context: Context, traffic: Traffic, *, hidden_s: float) -> Price
     never coincide: each keeps its part of the edges that carry both. Of several phases the dearest counts.
     """
     capacity = context.topology.capacity_bytes_per_s
-    room = np.array([room_bytes_per_s(context, edge, traffic.exchanging) for edge in range(len(capacity))])
+    free = np.array([free_bytes_per_s(context, edge, traffic.exchanging) for edge in range(len(capacity))])
     demands = message_demands(context, traffic)
     messages = [PricedPhase(Phase(MESSAGES, hidden_s=hidden_s), demands, message_load(context, traffic))]
     left = np.array(capacity)
@@ -70,7 +70,7 @@ def link_prices(context: Context, traffic: Traffic, *, hidden_s: float) -> Price
         left[edge] -= rate
     left = np.maximum(left, LEAST_RATE * capacity)  # an edge that is full of messages would have no rate at all
     prices: Prices = {}
-    for cause, phases, rates in (("pp", messages, room), ("dp", exchange_phases(context, traffic), left)):
+    for cause, phases, rates in (("pp", messages, free), ("dp", exchange_phases(context, traffic), left)):
         for phase in phases:
             price_e = _phase_prices(context, phase, rates)
             for edge in np.flatnonzero(price_e > NOISE * price_e.max(initial=0.0)).tolist():

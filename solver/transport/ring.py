@@ -82,8 +82,8 @@ def _optimal_parts(
     kinds = {_kind(topology.edges[edge]) for edge in plain.load}
     if len({edge.technology == "tcp" for edge in map(topology.edges.__getitem__, plain.load)}) > 1:
         return None  # a split could then join streams and queue pairs in one step
-    room = capacity > FULL * topology.capacity_bytes_per_s
-    kept = [index for index, edge in enumerate(topology.edges) if room[index] and _kind(edge) in kinds]
+    free = capacity > FULL * topology.capacity_bytes_per_s
+    kept = [index for index, edge in enumerate(topology.edges) if free[index] and _kind(edge) in kinds]
     if not set(plain.load) <= set(kept):
         return None
     open_edges = Topology(topology.places, tuple(topology.edges[index] for index in kept))

@@ -244,24 +244,24 @@ def fair_rates(network: Network, flows: Ints, capacity_e: Floats) -> Floats:
     """Max-min fair rate of every flow per replica, between its floor and its cap: progressive filling.
 
     All flows begin at their floors; one level rises from zero, lifts each flow that it reaches, and fixes those whose
-    cap it meets or one of whose edges is full. `room` is what the flows that do not rise leave of an edge.
+    cap it meets or one of whose edges is full. `free` is what the flows that do not rise leave of an edge.
     """
     rates, state = np.zeros(len(flows)), np.zeros(len(flows), dtype=np.int64)
-    room, rising_e = capacity_e.copy(), np.zeros(len(capacity_e))
+    free, rising_e = capacity_e.copy(), np.zeros(len(capacity_e))
     for position in range(len(flows)):
         rates[position] = network.floor[flows[position]]
-        _load(network, flows[position], room, -rates[position])
+        _load(network, flows[position], free, -rates[position])
     level, open_flows = 0.0, len(flows)
     while open_flows > 0:
-        level = max(level, _next_level(network, flows, state, room, rising_e))
+        level = max(level, _next_level(network, flows, state, free, rising_e))
         lifted = 0
         for position in range(len(flows)):
             if state[position] == WAITING and rates[position] <= level:
                 state[position], lifted = RISING, 1
-                _load(network, flows[position], room, rates[position])
+                _load(network, flows[position], free, rates[position])
                 _load(network, flows[position], rising_e, 1.0)
         if not lifted:
-            open_flows -= _fix(network, flows, state, rates, room, rising_e, level)
+            open_flows -= _fix(network, flows, state, rates, free, rising_e, level)
     return rates
 
 
@@ -273,41 +273,41 @@ def _load(network: Network, flow: int, column_e: Floats, rate: float) -> None:
 
 
 @compiled
-def _limit(network: Network, flow: int, room: Floats, rising_e: Floats) -> float:
+def _limit(network: Network, flow: int, free: Floats, rising_e: Floats) -> float:
     """Level at which a rising flow stops."""
     limit = float(network.cap[flow])
     for index in range(network.edge_offsets[flow], network.edge_offsets[flow + 1]):
         edge = network.edge_flat[index]
-        limit = min(limit, max(room[edge], 0.0) / rising_e[edge])
+        limit = min(limit, max(free[edge], 0.0) / rising_e[edge])
     return limit
 
 
 @compiled
-def _next_level(network: Network, flows: Ints, state: Ints, room: Floats, rising_e: Floats) -> float:
+def _next_level(network: Network, flows: Ints, state: Ints, free: Floats, rising_e: Floats) -> float:
     """Where the rising level next meets something: a floor that it lifts, a cap or a full edge."""
     level = np.inf
     for position in range(len(flows)):
         if state[position] == WAITING:
             level = min(level, network.floor[flows[position]])
         elif state[position] == RISING:
-            level = min(level, _limit(network, flows[position], room, rising_e))
+            level = min(level, _limit(network, flows[position], free, rising_e))
     return level
 
 
 @compiled
 def _fix(
-    network: Network, flows: Ints, state: Ints, rates: Floats, room: Floats, rising_e: Floats, level: float
+    network: Network, flows: Ints, state: Ints, rates: Floats, free: Floats, rising_e: Floats, level: float
 ) -> int:
     """Fix every rising flow that stops at this level; how many they are."""
     stops = np.zeros(len(flows), dtype=np.int64)
     for position in range(len(flows)):
         if state[position] == RISING:
-            limit = _limit(network, flows[position], room, rising_e)
+            limit = _limit(network, flows[position], free, rising_e)
             stops[position] = limit <= level * (1.0 + SAME) or limit == level
     for position in range(len(flows)):
         if stops[position]:
             state[position] = FIXED
             rates[position] = max(network.floor[flows[position]], min(level, network.cap[flows[position]]))
-            _load(network, flows[position], room, -rates[position])
+            _load(network, flows[position], free, -rates[position])
             _load(network, flows[position], rising_e, -1.0)
     return int(stops.sum())

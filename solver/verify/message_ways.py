@@ -126,7 +126,7 @@ class MessageWays:
         steps = {(step.from_place, step.to_place) for ring in self.case.plan.exchange_rings for step in ring.steps}
         return frozenset(edge for step in steps for edge in topology.path(*step))
 
-    def room_bytes_per_s(self, edge: int) -> float:
+    def free_bytes_per_s(self, edge: int) -> float:
         """What one whole message may use of an edge, all queues on it sending at once."""
         share = self.case.plan.transport_policy.exchange_share if edge in self.exchanging else 0.0
         capacity = float(self.case.network.topology.capacity_bytes_per_s[edge])
@@ -174,16 +174,16 @@ class MessageWays:
         both = self.sent(*ends, size), self.sent(*ends[::-1], size)
         places = self._ends(boundary)
         edges = list(self._parts_by_edge(*places)) + list(self._parts_by_edge(*places[::-1]))
-        room = {edge: self.room_bytes_per_s(edge) for edge in edges}
+        free = {edge: self.free_bytes_per_s(edge) for edge in edges}
         slower = min(both, key=lambda one: one.rate_bytes_per_s)
         stack, group = self.case.derived.stack, self.case.gpus_per_group
         cards = min(pool.nic_bytes_per_s_per_gpu for pool in ends) * stack.point_to_point_efficiency.value
-        pace = min(group * cards, *room.values())
+        pace = min(group * cards, *free.values())
         return AtOnce(
             latency_s=max(one.step_s for one in both) + stack.collective_latency_s.value,
-            transfer_s=size / min(group * slower.rate_bytes_per_s, *room.values()),
+            transfer_s=size / min(group * slower.rate_bytes_per_s, *free.values()),
             num_sharers=max(self._loads[0][edge] for edge in edges),
-            bottlenecks=tuple(edge for edge in room if room[edge] <= pace * (1.0 + SAME_PACE)),
+            bottlenecks=tuple(edge for edge in free if free[edge] <= pace * (1.0 + SAME_PACE)),
             slower=slower,
         )
 

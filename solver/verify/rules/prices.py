@@ -75,11 +75,11 @@ def message_price(case: Case) -> Iterator[Finding]:
     carried = _carried(case, "pp")
     if not carried:
         return
-    room = [one.load.usable_bytes_per_s * _message_part(case, one.load) for one in carried]
-    fill_s = [one.size_bytes / rate for one, rate in zip(carried, room, strict=True)]
+    free = [one.load.usable_bytes_per_s * _message_part(case, one.load) for one in carried]
+    fill_s = [one.size_bytes / rate for one, rate in zip(carried, free, strict=True)]
     time_s = max(fill_s)
     hidden_s = _pipeline_end_s(case) - case.plan.time.pipeline_s
-    worth = sum(one.price_s_per_byte * rate for one, rate in zip(carried, room, strict=True))
+    worth = sum(one.price_s_per_byte * rate for one, rate in zip(carried, free, strict=True))
     if abs(time_s - hidden_s) > SAME_TIME * time_s and differs(worth, float(time_s > hidden_s), tolerance=SAME_TIME):
         yield Finding(
             "prices of pp",

@@ -45,14 +45,14 @@ def test_units_follow_each_other_region_by_region() -> None:
 
 def test_a_ring_is_as_thin_as_its_thinnest_link() -> None:
     ring = blocks_of(zones(), ALL).rings[0]
-    assert ring.room_bytes_per_s[3] == pytest.approx(193.28e9)
-    assert ring.room_bytes_per_s[5] == pytest.approx(34.88e9)
+    assert ring.free_bytes_per_s[3] == pytest.approx(193.28e9)
+    assert ring.free_bytes_per_s[5] == pytest.approx(34.88e9)
     assert np.all(np.diff(ring.farthest_s) >= 0)
 
 
 def test_splitting_reaches_all_links_between_two_regions() -> None:
     plain, wide = blocks_of(zones(), ALL).rings
-    assert wide.room_bytes_per_s[5] == pytest.approx(6 * plain.room_bytes_per_s[5])
+    assert wide.free_bytes_per_s[5] == pytest.approx(6 * plain.free_bytes_per_s[5])
 
 
 def test_few_flows_reach_little_of_many_planes() -> None:

@@ -104,7 +104,7 @@ def test_regions_fill_exactly_what_they_may(capacity: list[int], ranks: int, rep
     if routes is not None:
         assert sum(route.num_replicas for route in routes) == replicas
         assert all(len(route.units) == ranks for route in routes)
-        assert all(taken <= room for taken, room in zip(used(routes, len(capacity)), capacity, strict=True))
+        assert all(taken <= capacity for taken, capacity in zip(used(routes, len(capacity)), capacity, strict=True))
         assert len({tuple(groups[u] for u in route.units) for route in routes}) == 1
 
 
@@ -116,7 +116,7 @@ def test_every_pattern_fills_exactly_what_it_may(capacity: list[int], ranks: int
         if routes is not None:
             assert sum(route.num_replicas for route in routes) == replicas
             assert all(len(route.units) == ranks for route in routes)
-            assert all(taken <= room for taken, room in zip(used(routes, len(capacity)), capacity, strict=True))
+            assert all(taken <= capacity for taken, capacity in zip(used(routes, len(capacity)), capacity, strict=True))
     if keep_replicas_whole(one) is None:
         assert sum(capacity) < ranks * replicas
 
@@ -148,7 +148,7 @@ def best_by_hand(one: PlacementProblem) -> float:
     fits = [
         chosen
         for chosen in combinations_with_replacement(routes, one.num_replicas)
-        if all(sum(route.count(u) for route in chosen) <= room for u, room in enumerate(one.capacity_u))
+        if all(sum(route.count(u) for route in chosen) <= capacity for u, capacity in enumerate(one.capacity_u))
         and (one.replicas_may_cross or all(len({route[p] for route in chosen}) == 1 for p in range(one.num_ranks)))
         and (one.ranks_may_cross or all(len(set(route)) == 1 for route in chosen))
     ]
