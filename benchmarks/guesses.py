@@ -25,7 +25,7 @@ from benchmarks import headline, scale
 from models.catalogue import entry_names, named_entry
 from models.plan import Configuration
 from models.request import PlanRequest
-from solver.bounds.screening import outlook
+from solver.bounds.screening import screening_bounds
 from solver.configurations.enumerate import enumerate_space
 from solver.configurations.framework import within_framework
 from solver.context import Context, stack_for
@@ -133,7 +133,7 @@ def measured(name: str, request: PlanRequest, number: int, known: Evaluations) -
             known[key] = evaluated_s(context, frontier.configuration(index), schedulers)
     timed = {index: time_s for key, index in keys.items() if (time_s := known[key]) is not None}
     chosen = np.array(list(timed), dtype=np.int64)
-    ahead_s = outlook(context, frontier.space.take(frontier.rows[chosen])).guess_s
+    ahead_s = screening_bounds(context, frontier.space.take(frontier.rows[chosen])).guess_s
     return Row(name, ahead_s, frontier.guess[chosen], np.array(list(timed.values())))
 
 

@@ -33,7 +33,7 @@ FUSED = FrameworkProfile(name="fused", fused_backward=True)
 
 
 @dataclass(frozen=True)
-class Tried:
+class BaselineResult:
     """A policy's best evaluation, or why it has none. `as_it_is` says that all was used that we may use."""
 
     policy: Policy
@@ -61,7 +61,7 @@ class Effort:
         return self.clock() + step_s >= self.ends_s or self.cancelled()
 
 
-def try_policies(context: Context, space: Space, guess: FloatArray, effort: Effort) -> Iterator[Tried]:
+def try_policies(context: Context, space: Space, guess: FloatArray, effort: Effort) -> Iterator[BaselineResult]:
     """Every policy on its most promising configurations while there is time; `space` holds only what fits into memory.
 
     Nothing is said of a policy that considers nothing in the space, or that time was too short for.
@@ -108,7 +108,9 @@ def without_balancing(request: PlanRequest) -> PlanRequest:
     return request.model_copy(update={"cluster": cluster.model_copy(update={"links": links, "places": places})})
 
 
-def try_policy(context: Context, policy: Policy, configurations: Iterable[Configuration], effort: Effort) -> Tried:
+def try_policy(
+    context: Context, policy: Policy, configurations: Iterable[Configuration], effort: Effort
+) -> BaselineResult:
     """The policy on one configuration after the other, until it has its share or enough of them."""
     own = restricted(context, policy)
     evaluations: list[Evaluation] = []
@@ -130,9 +132,9 @@ def try_policy(context: Context, policy: Policy, configurations: Iterable[Config
         if len(evaluations) >= NUM_TRIED or effort.over(longest_s) or (enough and effort.clock() >= effort.deadline):
             break
     if not evaluations:
-        return Tried(policy, None, "its placement or its schedules fit none of the configurations tried")
+        return BaselineResult(policy, None, "its placement or its schedules fit none of the configurations tried")
     as_it_is = not policy.plain_ecmp and not policy.fused_backward
-    return Tried(policy, min(evaluations, key=lambda one: one.iteration_s), "", as_it_is)
+    return BaselineResult(policy, min(evaluations, key=lambda one: one.iteration_s), "", as_it_is)
 
 
 def _placed(context: Context, configuration: Configuration, pattern: Pattern) -> Iterator[Candidate]:
@@ -168,7 +170,7 @@ def _exchange_s(context: Context, space: Space, rows: npt.NDArray[np.int64]) -> 
     return size / cut.bytes_per_s
 
 
-def baseline_of(context: Context, tried: Tried, iteration_s: float) -> Baseline:
+def baseline_of(context: Context, tried: BaselineResult, iteration_s: float) -> Baseline:
     """The row of the plan's comparison table."""
     time_s = None if tried.best is None else tried.best.iteration_s
     return Baseline(

@@ -31,14 +31,14 @@ DISTINCT = ("tp", "cp", "ep", "micro_batch", "recompute")
 
 
 @dataclass(frozen=True)
-class Outlook:
+class ScreeningBounds:
     """Per configuration: seconds that no plan goes below, and seconds that a usual plan may take."""
 
     bound_s: FloatArray
     guess_s: FloatArray
 
 
-def outlook(context: Context, space: Space, *, late: Callable[[], bool] = lambda: False) -> Outlook:
+def screening_bounds(context: Context, space: Space, *, late: Callable[[], bool] = lambda: False) -> ScreeningBounds:
     """T >= dp m sum_k n_k u_k / sum_t r_t groups_t, r_t = max_k u_k / s_kt, for any worth u_k >= 0 of a part k.
 
     s_kt is the time that the cost model gives part k (a layer of either kind, the embedding, the logits) on type t,
@@ -55,7 +55,7 @@ def outlook(context: Context, space: Space, *, late: Callable[[], bool] = lambda
     """
     distinct, row_of = _distinct(space.columns)
     prices = [StageCosts(context, gpu_class, distinct) for gpu_class in context.gpu_classes.values()]
-    found = Outlook(np.zeros(len(space)), np.zeros(len(space)))
+    found = ScreeningBounds(np.zeros(len(space)), np.zeros(len(space)))
     num_blocks = -(-len(space) // BLOCK)
     for block in range(num_blocks):
         rows = np.arange(block, len(space), num_blocks)
@@ -64,7 +64,9 @@ def outlook(context: Context, space: Space, *, late: Callable[[], bool] = lambda
     return found
 
 
-def _block(context: Context, space: Space, prices: list[StageCosts], row_of: IntArray, *, guessed: bool) -> Outlook:
+def _block(
+    context: Context, space: Space, prices: list[StageCosts], row_of: IntArray, *, guessed: bool
+) -> ScreeningBounds:
     """Some rows, few enough that the processor's caches hold them."""
     whole = prices[0].of(*kinds(context, 0, context.job.num_layers), embedding=1.0, logits=1.0)
     columns = space.columns
@@ -80,14 +82,14 @@ def _block(context: Context, space: Space, prices: list[StageCosts], row_of: Int
         work = (_num_parts(context)[:, None] * worth).sum(axis=0)
         bound_s = np.maximum(bound_s, num_gpu_batches * work[row_of] / even_rate)
     if not guessed:
-        return Outlook(bound_s, HOPELESS * bound_s)
+        return ScreeningBounds(bound_s, HOPELESS * bound_s)
     by_type = space.layer_split == BY_GPU_TYPE
     pace = np.where(by_type, 1.0, rate / (slowest * columns.num_gpus))
     limit = np.where(by_type, max(limits), limit)
     taken = _taken(whole, row_of)
     guess_s = bound_s * pace * _fill(columns) * _tightness(prices[0], space, row_of, limit)
     guess_s = guess_s * _gathering(prices[0], columns, taken)
-    return Outlook(bound_s, crossed_s(context, space, taken, inside_s=guess_s))
+    return ScreeningBounds(bound_s, crossed_s(context, space, taken, inside_s=guess_s))
 
 
 def _light_s(context: Context) -> float:

@@ -1,9 +1,9 @@
 """A bound of one configuration over every GPU type and every whole number of layers of each of its ranks.
 
-Owns what a rank with so many layers takes at least on a type, and the proof. The search over lines of ranks is
-`line_kernel.py`. Never places anything.
+Owns what a rank with so many layers takes at least on a type, and the proof. The search over partitions is
+`stage_partition_kernel.py`. Never places anything.
 
-A time T is possible only if some line of ranks, a type and layers for each, keeps within all of these, with m
+A time T is possible only if some partition into ranks, a type and layers for each, keeps within all of these, with m
 micro-batches, rank r's work y = f + i + w of one of them, and U the forward of the first chunks before r:
 
 - *work*: U + m y + exchange + update <= T. Its first forward waits for U; whatever it does last is a weight gradient
@@ -22,7 +22,7 @@ micro-batches, rank r's work y = f + i + w of one of them, and U the forward of 
 - *held*, several chunks: the rank has capacity bytes for T seconds. A chunk's activation is held while it and all later
   chunks of all ranks run, of the same chunk those of later ranks round and round, and then its weight gradient.
 
-Each sum over other ranks is the least of all lines that keep within T, so they may belong to different lines. Chunks of
+Each sum over other ranks is the least of all partitions within T, so they may belong to different ones. Chunks of
 a rank take equally long but for one layer, as `by_type.shared_layers` has it: with e layers' worth of an end in it a
 chunk counts e layers more, rounded down, and no chunk has fewer than (layers + e) / v rounded down, less its own e, nor
 more than that rounded up. Where there are dense and MoE layers only those that count as one are counted; the others may
@@ -40,7 +40,15 @@ import numpy as np
 
 from models.plan import Configuration
 from solver.bounds.bounded import ROUNDING
-from solver.bounds.stage_partition_kernel import BEFORE_LAST, BOTH, NEEDS, NUM_SUMS, Lines, Options, least_sums
+from solver.bounds.stage_partition_kernel import (
+    BEFORE_LAST,
+    BOTH,
+    NEEDS,
+    NUM_SUMS,
+    Options,
+    PartitionStates,
+    least_sums,
+)
 from solver.bounds.synchronisation import least_exchange_s
 from solver.configurations.enumerate import ranks_by_type
 from solver.configurations.pricing import StageCosts, kinds, least_of
@@ -124,24 +132,24 @@ def line_bound_s(context: Context, configuration: Configuration, low_s: float, h
 
 def least_time_s(options: Options, low_s: float, high_s: float) -> float:
     """Halve the interval between a time that is impossible and one that may not be."""
-    lines = _lines(options)
-    if not _keeps(options, lines, high_s):
+    states = _partition_states(options)
+    if not _keeps(options, states, high_s):
         return high_s
     tolerance_s = RESOLUTION * high_s
     while high_s - low_s > tolerance_s:
         middle = (low_s + high_s) / 2.0
-        if _keeps(options, lines, middle):
+        if _keeps(options, states, middle):
             high_s = middle
         else:
             low_s = middle
     return low_s
 
 
-def _keeps(options: Options, lines: Lines, limit_s: float) -> bool:
+def _keeps(options: Options, states: PartitionStates, limit_s: float) -> bool:
     """Whether some line may keep within the limit: sums that are known of all such lines rule out more of them."""
     known = np.zeros(NUM_SUMS)
     for _ in range(NUM_PASSES):
-        found = least_sums(options, lines, known, limit_s / SAFETY)
+        found = least_sums(options, states, known, limit_s / SAFETY)
         if found[BOTH] + options.update_s > limit_s / SAFETY:
             return False
         found[BEFORE_LAST] = max(found[BEFORE_LAST] - options.slack_s, 0.0)
@@ -151,14 +159,14 @@ def _keeps(options: Options, lines: Lines, limit_s: float) -> bool:
     return True
 
 
-def _lines(options: Options) -> Lines:
+def _partition_states(options: Options) -> PartitionStates:
     """How many ranks of each type lines may use, fewest first, where those left suffice for the other ranks."""
     sizes, num_ranks = options.held_c + 1, len(options.kind_r)
     used = np.stack([axis.ravel() for axis in np.indices(tuple(sizes.tolist()))], axis=1)
     used = used[used.sum(axis=1) <= num_ranks]
     used = np.ascontiguousarray(used[np.argsort(used.sum(axis=1), kind="stable")])
     strides = np.append(np.cumprod(sizes[::-1])[::-1][1:], 1)
-    return Lines(used, used @ strides, strides)
+    return PartitionStates(used, used @ strides, strides)
 
 
 def _kinds(context: Context, columns: Columns) -> list[Kind]:

@@ -58,24 +58,24 @@ class Options(NamedTuple):
     needs: Floats
 
 
-class Lines(NamedTuple):
-    """Where lines may stand: how many ranks of each type are used, fewest ranks first, and the number of each use."""
+class PartitionStates(NamedTuple):
+    """States of the dynamic programme: ranks used of each type, fewest ranks first, and the number of each use."""
 
     used: Ints
     state: Ints
     stride_c: Ints
 
 
-def least_sums(options: Options, lines: Lines, known: Floats, limit_s: float) -> Floats:
-    """Least sums over all ranks of lines within `limit_s`, given least sums of all; infinite where there is none."""
+def least_sums(options: Options, states: PartitionStates, known: Floats, limit_s: float) -> Floats:
+    """Least sums over all ranks of partitions within `limit_s`, given least sums of all; infinite without any."""
     sizes = np.arange(options.needs.shape[-1])
     most = np.where(options.needs[WORK] <= limit_s, sizes, -1).max(axis=-1)
     widest = np.maximum(most.max(axis=0), 0)
-    sums = np.full((int(lines.state.max()) + 1, options.num_layers + 1, NUM_SUMS), np.inf)
+    sums = np.full((int(states.state.max()) + 1, options.num_layers + 1, NUM_SUMS), np.inf)
     sums[0, 0] = 0.0
-    _search(options, lines, Most(most, widest, np.argsort(-widest)), known, limit_s, sums)
-    whole = lines.used.sum(axis=1) == len(options.kind_r)
-    least: Floats = sums[lines.state[whole], options.num_layers].min(axis=0, initial=np.inf)
+    _search(options, states, Most(most, widest, np.argsort(-widest)), known, limit_s, sums)
+    whole = states.used.sum(axis=1) == len(options.kind_r)
+    least: Floats = sums[states.state[whole], options.num_layers].min(axis=0, initial=np.inf)
     return least
 
 
@@ -88,20 +88,20 @@ class Most(NamedTuple):
 
 
 @compiled
-def _search(options: Options, lines: Lines, most: Most, known: Floats, limit_s: float, sums: Floats) -> None:
+def _search(options: Options, states: PartitionStates, most: Most, known: Floats, limit_s: float, sums: Floats) -> None:
     """Add one rank after the other, of every type."""
     left = np.zeros(len(options.held_c), dtype=np.int64)
-    for number in range(len(lines.state)):
-        state, rank = lines.state[number], 0
+    for number in range(len(states.state)):
+        state, rank = states.state[number], 0
         for gpu in range(len(left)):
-            left[gpu] = options.held_c[gpu] - lines.used[number, gpu]
-            rank += lines.used[number, gpu]
+            left[gpu] = options.held_c[gpu] - states.used[number, gpu]
+            rank += states.used[number, gpu]
         if rank == len(options.kind_r):
             continue
         for gpu in range(len(left)):
             if left[gpu]:
                 left[gpu] -= 1
-                then = sums[state + lines.stride_c[gpu]]
+                then = sums[state + states.stride_c[gpu]]
                 _extend(options, (rank, gpu), left, most, known, limit_s, sums[state], then)
                 left[gpu] += 1
 

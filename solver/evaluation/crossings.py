@@ -58,6 +58,6 @@ def _span_s(context: Context, found: Evaluation, rank: int) -> float:
 
 def _seconds_per_byte(context: Context, found: Evaluation) -> float:
     """The worst cut's, or what transports and rings make of it in the evaluation: its best exchange between places."""
-    wires = [cost.wire for cost in found.costs if cost.wire is not None and cost.wire.sent_bytes > 0]
-    best = min((wire.shared_s / wire.sent_bytes for wire in wires), default=0.0)
+    rings = [cost.site_ring for cost in found.costs if cost.site_ring is not None and cost.site_ring.sent_bytes > 0]
+    best = min((one.shared_s / one.sent_bytes for one in rings), default=0.0)
     return max(best, 1.0 / context.cut.bytes_per_s)

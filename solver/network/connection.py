@@ -111,13 +111,13 @@ def recovery_wait_s(scheme: Reliability, wire: Wire, message_bytes: float, used_
     that takes does not depend on the rate.
     """
     path, connections = wire.path, max(1, wire.num_connections)
-    line = Line(path.round_trip_s, path.loss_probability, path.mtu_bytes)
+    line = RecoveryPath(path.round_trip_s, path.loss_probability, path.mtu_bytes)
     if scheme == "go_back_n":
         return _go_back_n_wait_s(Share(message_bytes / used_pairs, used_pairs * connections), line)
     return _chunk_wait_s(scheme, Share(message_bytes, connections), rate, line)
 
 
-class Line(NamedTuple):
+class RecoveryPath(NamedTuple):
     """What recovery depends on of a path."""
 
     round_trip_s: float
@@ -137,13 +137,13 @@ class Share(NamedTuple):
 
 
 @lru_cache(maxsize=65536)
-def _go_back_n_wait_s(share: Share, line: Line) -> float:
+def _go_back_n_wait_s(share: Share, line: RecoveryPath) -> float:
     lossy = line.at(1.0, line.loss_probability)
     return reliability.go_back_n_wait_s(share.size_bytes, lossy, num_parallel=share.num_parallel)
 
 
 @lru_cache(maxsize=65536)
-def _chunk_wait_s(scheme: Reliability, share: Share, rate: float, line: Line) -> float:
+def _chunk_wait_s(scheme: Reliability, share: Share, rate: float, line: RecoveryPath) -> float:
     """The same where a lost chunk alone is resent, or decoded."""
     message_bytes, num_parallel = share
     lossy, plain = line.at(rate, line.loss_probability), line.at(rate, 0.0)

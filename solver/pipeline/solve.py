@@ -27,7 +27,7 @@ QUICK_OPERATIONS, STATE_SPACE_OPERATIONS, EXACT_OPERATIONS = 400, 2_000, 8_000
 WINDOW_TICKS = 50
 TUNING_SHARE, LARGE_TUNING_SHARE = 0.04, 0.2
 DESCENT_SHARE = 0.15
-HAND_OUT_SHARE = 0.05  # of the time may go into writing out schedules that are not the last
+PUBLISH_SHARE = 0.05  # of the time may go into writing out schedules that are not the last
 STATE_SPACE_SHARE, STEADY_SHARE = 0.8, 0.1
 
 
@@ -46,7 +46,7 @@ def solve_pipeline(
     The search stops when value and bound meet, when the gap is at most `relative_gap`, when the time is up, or when
     `cancelled` says so.
     """
-    found = None if incumbent is None else HandOut(incumbent)
+    found = None if incumbent is None else IncumbentPublisher(incumbent)
     return finish(search_pipeline(problem, progress=progress, cancelled=cancelled, clock=clock, found=found))
 
 
@@ -77,8 +77,8 @@ def search_pipeline(
 
 
 @dataclass
-class HandOut:
-    """Hands out schedules as they are found, written out and judged, for a small part of the time."""
+class IncumbentPublisher:
+    """Publishes schedules as they are found, written out and judged, for a small part of the time."""
 
     incumbent: Callable[[PipelineSchedule], None]
     spent_s: float = 0.0
@@ -87,7 +87,7 @@ class HandOut:
     def __call__(self, search: Search) -> None:
         """The order and the bound as they stand, if they are new and there is time to write them out."""
         began_s, stands = search.elapsed_s, (search.value_s, search.bound_s)
-        dear = self._last is not None and self.spent_s > HAND_OUT_SHARE * began_s and not search.proven
+        dear = self._last is not None and self.spent_s > PUBLISH_SHARE * began_s and not search.proven
         if dear or stands == self._last:
             return
         self._last = stands

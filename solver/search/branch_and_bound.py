@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count, islice
 
 import numpy as np
 
 from models.plan import Plan
 from solver.baselines.policies import POLICIES
-from solver.baselines.run import Effort, Tried, configurations_for, try_policies
+from solver.baselines.run import BaselineResult, Effort, configurations_for, try_policies
 from solver.bounds.relaxation import relaxed_bound_s
 from solver.clock import WORK_PER_EVALUATION_S, WORK_PER_OPERATION_S, WORK_PER_PLAN_S, WORK_PER_ROW_S, charge
 from solver.configurations.enumerate import Space
@@ -80,9 +81,8 @@ class Search:
         self._pricing = Pricing(self.frontier, self._phases)
         self._schedulers = Schedulers(self.context, self.hooks.clock, self.hooks.cancelled, self._phases.ends_s)
         self._task_context = TaskContext(self.context, self.goal, self._schedulers)
-        self.dispatcher = TaskDispatcher(
-            self.worker_pool, lambda message: self.result.tell("search", message), self._take_back
-        )
+        tell = partial(self.result.tell, "search")
+        self.dispatcher = TaskDispatcher(self.worker_pool, tell, self._take_back)
         self.result.num_underway = lambda: self.dispatcher.num_underway(EvaluateTask)
 
     def run(self) -> Plan | None:
@@ -248,7 +248,7 @@ class Search:
     def _late(self) -> bool:
         return self._stopped(self._phases.ends_s)
 
-    def _compared(self, tried: Tried) -> None:
+    def _compared(self, tried: BaselineResult) -> None:
         """A baseline that the search had its turn with. A time of a plan that the judge rejects is none."""
         own = None if tried.best is None else self.best.value_of(tried.best)
         if tried.best is not None and own is not None and self.best.is_better(tried.best, own, WORTH_JUDGING["polish"]):
@@ -261,7 +261,7 @@ class Search:
         """Baselines that are still tried elsewhere have the time that is left; then what is true of the others."""
         self._see_done(BaselineTask, self._phases.ends_s)
         for policy in self.result.comparison.missing():
-            self._compared(Tried(policy, None, self.result.comparison.why_untried(policy)))
+            self._compared(BaselineResult(policy, None, self.result.comparison.why_untried(policy)))
 
     def _consider(self, found: Evaluation | None, phase: str) -> None:
         """Keep the evaluation among the best; a new incumbent is written out and judged first."""
@@ -344,23 +344,23 @@ class Search:
             self.dispatcher.submit(task)
 
     def _take_in_results(self, wait_s: float = 0.0) -> None:
-        for task, partial in self.dispatcher.results(wait_s):
-            self._take_in(partial, "search" if isinstance(task, EvaluateTask) else "polish")
+        for task, part in self.dispatcher.results(wait_s):
+            self._take_in(part, "search" if isinstance(task, EvaluateTask) else "polish")
 
-    def _take_in(self, partial: PartialResult, phase: str) -> None:
-        if isinstance(partial, Bounded):
-            self.frontier.raise_bound(partial.index, partial.bound_s)
-        elif isinstance(partial, Tried):
-            self._compared(partial)
+    def _take_in(self, part: PartialResult, phase: str) -> None:
+        if isinstance(part, Bounded):
+            self.frontier.raise_bound(part.index, part.bound_s)
+        elif isinstance(part, BaselineResult):
+            self._compared(part)
         else:
-            self._consider(partial, phase)
+            self._consider(part, phase)
 
     def _do(self, task: SearchTask) -> None:
         """A task done here, because the others have enough to do or are gone."""
         self._submit_tasks(for_long=True)
         began_s = self.hooks.clock()
-        for partial in task.do(self._task_context):
-            self._take_in(partial, "polish")
+        for part in task.do(self._task_context):
+            self._take_in(part, "polish")
             self._attend()
         self.dispatcher.spend(type(task), self.hooks.clock() - began_s)
 
@@ -391,7 +391,8 @@ class Search:
         """What nobody does any more has its turn again, unless whoever did it is gone too often."""
         if is_harmful:
             if isinstance(task, BaselineTask):
-                self._compared(Tried(POLICIES[task.policy], None, "every process that tried it ended unexpectedly"))
+                reason = "every process that tried it ended unexpectedly"
+                self._compared(BaselineResult(POLICIES[task.policy], None, reason))
         elif isinstance(task, EvaluateTask):
             self.frontier.explored.discard(task.index)
         elif isinstance(task, RefineBoundTask):

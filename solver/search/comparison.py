@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from solver.baselines.policies import POLICIES, Policy
-from solver.baselines.run import Tried
+from solver.baselines.run import BaselineResult
 from solver.evaluation.report import exceeds_traffic_limit
 from solver.search.frontier import Frontier
 from solver.search.pricing import Pricing
@@ -22,9 +22,9 @@ class Comparison:
     """One entry per policy as soon as it is known what became of it."""
 
     frontier: Frontier
-    tried: list[Tried] = field(default_factory=list)
+    tried: list[BaselineResult] = field(default_factory=list)
 
-    def add(self, tried: Tried) -> None:
+    def add(self, tried: BaselineResult) -> None:
         """What became of one policy. A plan that the request does not allow is none."""
         if tried.best is not None and exceeds_traffic_limit(self.frontier.context, tried.best):
             tried = replace(tried, best=None, reason=TOO_MUCH_TRAFFIC)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from models.plan import Configuration
 from solver.bounds.relaxation import refined_bound_s
-from solver.bounds.screening import outlook
+from solver.bounds.screening import screening_bounds
 from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import Space
 from solver.context import Context
@@ -57,7 +57,7 @@ class Frontier:
 
     def __post_init__(self) -> None:
         self._size = self.goal.sizes(self.context, self.space)
-        ahead = outlook(self.context, self.space, late=self.late)
+        ahead = screening_bounds(self.context, self.space, late=self.late)
         self._ahead_s = ahead.bound_s
         self._cheap = self.goal.least_values(ahead.bound_s, self._size)
         self.target_rules_out = bool(np.isinf(self._cheap).any())

@@ -117,7 +117,7 @@ class SearchResult:
         self.tell("done", "")
         if self.best.evaluation is None:
             return None
-        self.hand_out(complete=complete)
+        self.publish(complete=complete)
         plan = self.current_plan()
         near = one_building(self.context, self.best.evaluation, scheduler, late=lambda: not phases.has_room(1.0))
         assumed = self.best.goal.assumed(self.context)
@@ -132,13 +132,13 @@ class SearchResult:
             }
         )
 
-    def hand_out(self, *, complete: bool = False) -> None:
+    def publish(self, *, complete: bool = False) -> None:
         """The incumbent with its proof as it stands, so that nothing that ends this process can take it away."""
         self.hooks.incumbent(Planned(plan=self.current_plan(), complete=complete, elapsed_s=self.hooks.elapsed_s))
 
     def show(self, phase: str) -> None:
-        """Hand out the incumbent, which is new, and say what it is."""
-        self.hand_out()
+        """Publish the incumbent, which is new, and say what it is."""
+        self.publish()
         assert self.best.plan is not None
         plan = self.best.plan
         degrees = plan.configuration.degrees

@@ -12,7 +12,7 @@ from models.plan import Configuration
 from models.request import PlanRequest
 from models.stack import StackProfile
 from solver.baselines.policies import POLICIES
-from solver.baselines.run import Effort, Tried, try_policy
+from solver.baselines.run import BaselineResult, Effort, try_policy
 from solver.bounds.relaxation import refined_bound_s
 from solver.clock import WORK_PER_EVALUATION_S, Clock, charge
 from solver.context import Context
@@ -92,7 +92,7 @@ class Bounded:
     bound_s: float
 
 
-PartialResult = Evaluation | Bounded | Tried
+PartialResult = Evaluation | Bounded | BaselineResult
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,12 @@ def placed(context: Context, configuration: Configuration) -> Iterator[Candidate
 
 
 def rivals(
-    task_context: TaskContext, tried: Tried, effort: Effort, *, cutoff: Callable[[], float], stopped: Callable[[], bool]
+    task_context: TaskContext,
+    tried: BaselineResult,
+    effort: Effort,
+    *,
+    cutoff: Callable[[], float],
+    stopped: Callable[[], bool],
 ) -> Iterator[Evaluation]:
     """A baseline's best candidate: its own schedules with all else that a plan may use, as it is, and with ours."""
     own = tried.best

@@ -47,7 +47,7 @@ class StepChoice:
 
 
 @dataclass(frozen=True)
-class SharedWire:
+class InterSiteRing:
     """One stage's exchange between places: its ring, what each step sends, and how long the links take.
 
     `reached` is the part of the links' rate that the chosen transport reaches; `bottlenecks` are the edges that set the
@@ -81,7 +81,7 @@ class ExchangeCost:
     shared_s: float
     edge_bytes: dict[int, float]
     choices: tuple[TransportChoice, ...] = ()
-    wire: SharedWire | None = None
+    site_ring: InterSiteRing | None = None
 
     @property
     def duration_s(self) -> float:
@@ -164,8 +164,8 @@ def _exchange(
         return ExchangeCost(overlap_s, private_s, 0.0, {})
     sent_bytes = _sent_bytes(context, columns, len(plain.steps), _stage_parameters(columns, one, stage))
     senders = _Senders(context, configuration, counts, _largest_local_bytes(context, one))
-    wire = _faster_wire(senders, plain, sent_bytes, capacity)
-    return ExchangeCost(overlap_s, private_s, wire.shared_s, wire.edge_bytes, wire.choices, wire)
+    site_ring = _faster_ring(senders, plain, sent_bytes, capacity)
+    return ExchangeCost(overlap_s, private_s, site_ring.shared_s, site_ring.edge_bytes, site_ring.choices, site_ring)
 
 
 @dataclass(frozen=True)
@@ -185,22 +185,22 @@ class _Senders:
         )
 
 
-def _faster_wire(senders: _Senders, plain: Ring, sent_bytes: float, capacity: FloatArray) -> SharedWire:
+def _faster_ring(senders: _Senders, plain: Ring, sent_bytes: float, capacity: FloatArray) -> InterSiteRing:
     """On the paths of least latency, unless an optimal split saves more than a hundredth of the time.
 
     A split may take detours, so it is not tried where bytes between buildings are limited or minimised.
     """
-    simple = _wire(senders, plain, sent_bytes, capacity)
+    simple = _site_ring(senders, plain, sent_bytes, capacity)
     if senders.context.detours_matter or not simple.bottlenecks:
         return simple
     split = split_ring(senders.context, plain, capacity)
     if split is None:
         return simple
-    wider = _wire(senders, split, sent_bytes, capacity)
+    wider = _site_ring(senders, split, sent_bytes, capacity)
     return wider if wider.shared_s < simple.shared_s * (1.0 - LEAST_GAIN) else simple
 
 
-def _wire(senders: _Senders, ring: Ring, sent_bytes: float, capacity: FloatArray) -> SharedWire:
+def _site_ring(senders: _Senders, ring: Ring, sent_bytes: float, capacity: FloatArray) -> InterSiteRing:
     """Every step of the ring at once, each of them once per place less one and per direction of the exchange."""
     topology = senders.context.topology
     fill = {edge: part * sent_bytes / float(capacity[edge]) for edge, part in ring.load.items()}
@@ -213,7 +213,7 @@ def _wire(senders: _Senders, ring: Ring, sent_bytes: float, capacity: FloatArray
         own_s = max(cards_s, *(fill[edge] for path in alike.paths for edge in path.edges))
         slowest_s, delay_s = max(slowest_s, own_s / found.reached), max(delay_s, found.delay_s)
         chosen.append(found)
-    return SharedWire(
+    return InterSiteRing(
         ring=ring,
         sent_bytes=sent_bytes,
         shared_s=slowest_s + num_steps * delay_s,
@@ -237,9 +237,9 @@ def _step_choice(senders: _Senders, alike: AlikeSteps, step_bytes: float) -> Ste
     )
     connections = min(senders.counts.values()) * senders.configuration.degrees.gpus_per_stage_group
     rate = choice.effective_bytes_per_s
-    wire = Wire(path, senders.cards_bytes_per_s / connections, connections, path.capacity_bytes_per_s)
+    site_ring = Wire(path, senders.cards_bytes_per_s / connections, connections, path.capacity_bytes_per_s)
     reached = min(1.0, rate * connections / min(path.capacity_bytes_per_s, senders.cards_bytes_per_s))
-    delay_s = step_s(option_of(choice), wire, step_bytes / connections, rate)
+    delay_s = step_s(option_of(choice), site_ring, step_bytes / connections, rate)
     return StepChoice(step, choice, connections, reached, delay_s)
 
 

@@ -65,7 +65,7 @@ def _bottlenecks(traffic: Traffic) -> dict[Dimension, set[int]]:
     """Edges that set the rate of some stage message or of some exchange."""
     return {
         "pp": {edge for delays in traffic.hops for hop in delays for edge in hop.bottlenecks},
-        "dp": {edge for cost in traffic.costs if cost.wire for edge in cost.wire.bottlenecks},
+        "dp": {edge for cost in traffic.costs if cost.site_ring for edge in cost.site_ring.bottlenecks},
     }
 
 

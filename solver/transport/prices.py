@@ -19,7 +19,7 @@ from models.plan import Configuration, StageExchange
 from models.transport import Dimension
 from solver.context import Context
 from solver.placement.fill import PooledRoute
-from solver.transport.exchange import ExchangeCost, SharedWire
+from solver.transport.exchange import ExchangeCost, InterSiteRing
 from solver.transport.flows import Demand, Phase
 from solver.transport.hops import HopDelay, Sharing, free_bytes_per_s, reserved_bytes_per_s
 from solver.transport.policy import POLICY
@@ -132,15 +132,15 @@ def exchange_phases(context: Context, traffic: Traffic) -> list[PricedPhase]:
     Its weight is the mean over their bytes: those of ranks on other cards may reach another part of the same links.
     """
     weighted: defaultdict[Ring, float] = defaultdict(float)
-    wires: defaultdict[Ring, list[SharedWire]] = defaultdict(list)
+    rings_between: defaultdict[Ring, list[InterSiteRing]] = defaultdict(list)
     for stage, weight in delaying(traffic.exchanges, traffic.pipeline_s).items():
-        wire = traffic.costs[stage].wire
-        if wire is not None and wire.bottlenecks:
-            wires[wire.ring].append(wire)
-            weighted[wire.ring] += wire.sent_bytes * weight / wire.reached
+        site_ring = traffic.costs[stage].site_ring
+        if site_ring is not None and site_ring.bottlenecks:
+            rings_between[site_ring.ring].append(site_ring)
+            weighted[site_ring.ring] += site_ring.sent_bytes * weight / site_ring.reached
     phases = []
-    for number, (ring, own) in enumerate(wires.items()):
-        sent_bytes = sum(wire.sent_bytes for wire in own)
+    for number, (ring, own) in enumerate(rings_between.items()):
+        sent_bytes = sum(site_ring.sent_bytes for site_ring in own)
         phase = Phase(f"exchange {number}", weight=weighted[ring] / sent_bytes)
         load_e = np.zeros(len(context.topology.edges))
         for edge, part in ring.load.items():

@@ -15,7 +15,7 @@ from models.transport import (
 )
 from solver.context import Context
 from solver.network.topology import Topology
-from solver.transport.exchange import ExchangeCost, SharedWire
+from solver.transport.exchange import ExchangeCost, InterSiteRing
 from solver.transport.hops import HopDelay
 from solver.transport.ring import stated_split
 
@@ -45,17 +45,17 @@ def message_transports(
 def exchange_rings(topology: Topology, costs: tuple[ExchangeCost, ...]) -> tuple[ExchangeRing, ...]:
     """One per ring with its transports, and the stages that take it. A ring is told from its first place by name."""
     stages: dict[tuple[object, ...], list[int]] = {}
-    wires: dict[tuple[object, ...], SharedWire] = {}
+    rings_between: dict[tuple[object, ...], InterSiteRing] = {}
     for stage, cost in enumerate(costs):
-        if cost.wire is not None:
-            key = (cost.wire.ring, cost.wire.steps)
+        if cost.site_ring is not None:
+            key = (cost.site_ring.ring, cost.site_ring.steps)
             stages.setdefault(key, []).append(stage)
-            wires[key] = cost.wire
-    return tuple(_ring(topology, wires[key], own) for key, own in stages.items())
+            rings_between[key] = cost.site_ring
+    return tuple(_ring(topology, rings_between[key], own) for key, own in stages.items())
 
 
-def _ring(topology: Topology, wire: SharedWire, stages: list[int]) -> ExchangeRing:
-    steps = [stated_split(topology, *pair) for pair in zip(wire.ring.steps, wire.ring.parts, strict=True)]
+def _ring(topology: Topology, site_ring: InterSiteRing, stages: list[int]) -> ExchangeRing:
+    steps = [stated_split(topology, *pair) for pair in zip(site_ring.ring.steps, site_ring.ring.parts, strict=True)]
     first = min(range(len(steps)), key=lambda one: steps[one].from_place)
     return ExchangeRing(
         stages=tuple(stages),
@@ -66,7 +66,7 @@ def _ring(topology: Topology, wire: SharedWire, stages: list[int]) -> ExchangeRi
                 to_place=one.step[1],
                 connection=_connection(one.choice, one.num_connections),
             )
-            for one in wire.steps
+            for one in site_ring.steps
         ),
     )
 

@@ -12,7 +12,7 @@ import pytest
 from models.plan import Configuration
 from models.request import PlanRequest
 from solver.bounds.relaxation import refined_bound_s, relaxed_bound_s
-from solver.bounds.screening import outlook
+from solver.bounds.screening import screening_bounds
 from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import EVEN, enumerate_space
 from solver.context import Context
@@ -167,7 +167,7 @@ def violations(name: str, number: int, seed: int) -> tuple[int, list[str]]:
     context = context_of(request_of(name))
     space, random = enumerate_space(context.request), np.random.default_rng(seed)
     bounds = lower_bounds(context, space)
-    ahead_s = outlook(context, space).bound_s
+    ahead_s = screening_bounds(context, space).bound_s
     small = space.columns.num_microbatches * space.columns.pp <= 96
     rows = np.flatnonzero(bounds.fits & small & (space.layer_split == EVEN))  # others follow a placement by type
     spread = rows[space.columns.num_gpus[rows] > 8]
@@ -180,7 +180,7 @@ def violations(name: str, number: int, seed: int) -> tuple[int, list[str]]:
         for time_s in times:
             num_timed += 1
             known = {
-                "outlook": ahead_s[row],
+                "screening_bounds": ahead_s[row],
                 "bound": bounds.iteration_s[row],
                 "relaxed": relaxed_s,
                 "sharper": sharper_s,

@@ -9,7 +9,7 @@ import pytest
 
 from models.plan import Configuration
 from models.request import PlanRequest
-from solver.bounds.screening import outlook
+from solver.bounds.screening import screening_bounds
 from solver.bounds.stage_partition import line_bound_s
 from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import BY_GPU_TYPE, enumerate_space
@@ -111,7 +111,7 @@ def violations(name: str, number: int, seed: int) -> tuple[int, list[str]]:
     space, random = enumerate_space(context.request), np.random.default_rng(seed)
     assert set(space.layer_split.tolist()) == {BY_GPU_TYPE}
     bounds = lower_bounds(context, space)
-    ahead_s = outlook(context, space).bound_s
+    ahead_s = screening_bounds(context, space).bound_s
     rows = np.flatnonzero(space.columns.num_microbatches * space.columns.pp <= 96)
     num_timed, below = 0, []
     for row in random.choice(rows, size=min(number, len(rows)), replace=False).tolist():
@@ -120,7 +120,7 @@ def violations(name: str, number: int, seed: int) -> tuple[int, list[str]]:
         line_s = line_bound_s(context, configuration, 0.0, 4.0 * min(times, default=0.0))
         for time_s in times:
             num_timed += 1
-            known = {"outlook": ahead_s[row], "bound": bounds.iteration_s[row], "line": line_s}
+            known = {"screening_bounds": ahead_s[row], "bound": bounds.iteration_s[row], "line": line_s}
             for what, bound_s in known.items():
                 if bound_s > time_s * SLACK:
                     below.append(f"{what} {bound_s:.6g} above {time_s:.6g} s: {configuration}")

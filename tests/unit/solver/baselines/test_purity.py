@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from models.request import PlanRequest
-from solver.baselines.run import Effort, Tried, try_policies
+from solver.baselines.run import BaselineResult, Effort, try_policies
 from solver.configurations.enumerate import enumerate_space
 from solver.context import Context
 from solver.objective import Goal
@@ -15,11 +15,11 @@ from tests.build_job import context_of, job
 ALLOWED = {"tp": [4], "cp": [1], "pp": [4], "micro_batch_sequences": [1], "recompute": ["none"]}
 
 
-def tried_on(hosts: tuple[int, ...]) -> tuple[Context, list[Tried]]:
+def tried_on(hosts: tuple[int, ...]) -> tuple[Context, list[BaselineResult]]:
     return tried_of(job(hosts=hosts, batch=48, allowed=ALLOWED))
 
 
-def tried_of(request: PlanRequest) -> tuple[Context, list[Tried]]:
+def tried_of(request: PlanRequest) -> tuple[Context, list[BaselineResult]]:
     context = context_of(request)
     frontier = Frontier(context, enumerate_space(context.request), Goal.of(context))
     while frontier.load(float("inf"), planned=True):

@@ -12,7 +12,7 @@ from models.request import PlanRequest
 from solver.bounds.least_traffic import least_crossing_bytes
 from solver.bounds.network_cut import heaviest_stage_s
 from solver.bounds.relaxation import refined_bound_s
-from solver.bounds.screening import outlook
+from solver.bounds.screening import screening_bounds
 from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import BY_GPU_TYPE, Space, enumerate_space
 from solver.configurations.pricing import Shares, StageCosts
@@ -85,7 +85,7 @@ FASTER_THAN_FLOPS: dict[str, PlanRequest] = {
 def test_no_early_bound_counts_work_of_its_own(name: str) -> None:
     context = context_of(FASTER_THAN_FLOPS[name])
     space, num_timed = enumerate_space(context.request), 0
-    early_s, priced_s = outlook(context, space).bound_s, lower_bounds(context, space).iteration_s
+    early_s, priced_s = screening_bounds(context, space).bound_s, lower_bounds(context, space).iteration_s
     for row in range(len(space)):
         for found in evaluations(context, space.take(np.array([row]))):
             num_timed += 1

@@ -8,7 +8,7 @@ import pytest
 import solver.bounds.screening
 from models.catalogue import named_entry
 from models.request import PlanRequest
-from solver.bounds.screening import outlook
+from solver.bounds.screening import screening_bounds
 from solver.bounds.work import lower_bounds
 from solver.configurations.distinct import distinct_rows
 from solver.configurations.enumerate import enumerate_space
@@ -25,7 +25,7 @@ def one_type() -> Context:
 def test_it_is_no_more_than_the_dear_bound_on_one_type() -> None:
     context = one_type()
     space = enumerate_space(context.request)
-    ahead = outlook(context, space)
+    ahead = screening_bounds(context, space)
     assert np.all(ahead.bound_s <= lower_bounds(context, space).iteration_s * SLACK)
     assert np.all(ahead.guess_s >= ahead.bound_s / SLACK)
 
@@ -33,7 +33,7 @@ def test_it_is_no_more_than_the_dear_bound_on_one_type() -> None:
 def test_the_best_guess_of_all_is_among_the_first_hundredth() -> None:
     context = one_type()
     space = enumerate_space(context.request)
-    bounds, ahead = lower_bounds(context, space), outlook(context, space)
+    bounds, ahead = lower_bounds(context, space), screening_bounds(context, space)
     best = np.flatnonzero(bounds.fits)[np.argmin(bounds.guess_s[bounds.fits])]
     assert np.count_nonzero(ahead.guess_s < ahead.guess_s[best]) <= max(len(space) // 100, 64)
 
@@ -43,7 +43,7 @@ def test_experts_and_context_count() -> None:
     request = PlanRequest.model_validate(named_entry("examples", "mixtral-five-zones"))
     context = context_of(request)
     space = enumerate_space(request).take(np.arange(0, 100_000, 50))
-    ahead = outlook(context, space).bound_s
+    ahead = screening_bounds(context, space).bound_s
     peaks = sum(gpu_class.num_gpus * gpu_class.gpu.bf16_flops_per_s for gpu_class in context.gpu_classes.values())
     flops_s = context.job.model_flops / (peaks * context.stack.gemm_efficiency.value)
     share = space.columns.num_gpus / sum(gpu_class.num_gpus for gpu_class in context.gpu_classes.values())
@@ -63,7 +63,7 @@ def test_a_late_outlook_bounds_every_row_and_puts_those_not_looked_at_last(monke
     monkeypatch.setattr(solver.bounds.screening, "BLOCK", 200)
     context = context_of(job(allowed={}))
     space = enumerate_space(context.request)
-    whole, early = outlook(context, space), outlook(context, space, late=lambda: True)
+    whole, early = screening_bounds(context, space), screening_bounds(context, space, late=lambda: True)
     looked_at = early.guess_s != solver.bounds.screening.HOPELESS * early.bound_s
     assert 0 < looked_at.sum() <= 201
     assert np.all(early.bound_s <= whole.bound_s * (1 + 1e-9))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from models.catalogue import named_entry
 from models.request import PlanRequest
 from solver.bounds.relaxation import relaxed_bound_s
-from solver.bounds.screening import outlook
+from solver.bounds.screening import screening_bounds
 from solver.bounds.work import lower_bounds, speed_of_light_s
 from solver.configurations.enumerate import BY_GPU_TYPE, enumerate_space
 from solver.configurations.layers import layers_per_stage
@@ -108,7 +108,7 @@ def test_bounds_never_exceed_the_time_of_any_schedule_we_can_find() -> None:
     bounds = lower_bounds(context, space)
     rows = np.flatnonzero(bounds.fits)
     chosen = np.random.default_rng(7).choice(rows, size=60, replace=False)
-    cheap, timed = outlook(context, space).bound_s, 0
+    cheap, timed = screening_bounds(context, space).bound_s, 0
     for row in chosen:
         configuration = configuration_of(context, space, int(row))
         relaxed = relaxed_bound_s(context, configuration)

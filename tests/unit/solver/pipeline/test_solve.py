@@ -9,7 +9,7 @@ import pytest
 from models.schedule import PipelineProblem, PipelineSchedule, ScheduleProgress
 from solver.pipeline.judge import check_schedule
 from solver.pipeline.portfolio import quick_schedule
-from solver.pipeline.solve import HAND_OUT_SHARE, HandOut, search_pipeline, solve_pipeline
+from solver.pipeline.solve import PUBLISH_SHARE, IncumbentPublisher, search_pipeline, solve_pipeline
 from tests.pipelines import budget, cut, pipeline
 
 
@@ -118,9 +118,9 @@ def test_handing_out_takes_a_small_part_of_the_time() -> None:
     def slow(_: PipelineSchedule) -> None:
         now_s[0] += 0.1
 
-    hand_out = HandOut(slow)
+    publish = IncumbentPublisher(slow)
     for _ in range(1_000):
         now_s[0] += 0.01
         search.bound_s = 0.5 * search.bound_s  # something new to say, and nothing proven
-        hand_out(search)
-    assert hand_out.spent_s == pytest.approx(HAND_OUT_SHARE * now_s[0], rel=0.2)
+        publish(search)
+    assert publish.spent_s == pytest.approx(PUBLISH_SHARE * now_s[0], rel=0.2)
