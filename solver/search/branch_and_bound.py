@@ -81,8 +81,7 @@ class Search:
         self._pricing = Pricing(self.frontier, self._phases)
         self._schedulers = Schedulers(self.context, self.hooks.clock, self.hooks.cancelled, self._phases.ends_s)
         self._task_context = TaskContext(self.context, self.goal, self._schedulers)
-        tell = partial(self.result.tell, "search")
-        self.dispatcher = TaskDispatcher(self.worker_pool, tell, self._take_back)
+        self.dispatcher = TaskDispatcher(self.worker_pool, partial(self.result.tell, "search"), self._take_back)
         self.result.num_underway = lambda: self.dispatcher.num_underway(EvaluateTask)
 
     def run(self) -> Plan | None:
