@@ -60,7 +60,7 @@ class HopDelay:
     num_sharers: int = 1
     num_turns: int = 1
     sent: tuple[Sent, ...] = ()
-    turn: Sent | None = None
+    turn: tuple[Sent, ...] = ()
 
     def at(self, stage: int) -> HopDelay:
         """The same way from another stage."""

@@ -23,12 +23,11 @@ from solver.transport.ring import stated_split
 def message_transports(
     context: Context, routes: tuple[Route, ...], hops: list[tuple[HopDelay, ...]]
 ) -> tuple[MessageTransport, ...]:
-    """Once per way between two pools, and once per route whose replicas take turns."""
+    """Once per way between two pools, and once more per way of a route whose replicas take turns."""
     found: dict[tuple[str, str, str], MessageTransport] = {}
     for route, delays in zip(routes, hops, strict=True):
         for hop in delays:
-            turn = () if hop.turn is None else ((route.id, hop.turn),)
-            for name, sent in (*((None, one) for one in hop.sent), *turn):
+            for name, sent in (*((None, one) for one in hop.sent), *((route.id, one) for one in hop.turn)):
                 ends = context.pools[sent.source].id, context.pools[sent.target].id
                 found.setdefault(
                     (*ends, name or ""),

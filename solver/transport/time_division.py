@@ -9,7 +9,7 @@ schedules: which of the two ends earlier is an argument.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from models.plan import Configuration
 from models.transport import TransportChoice
@@ -22,6 +22,7 @@ from solver.transport.prices import Traffic
 
 LEAST_GAIN = 1e-3  # of the end of a route, below which turns are not worth a shift
 MAX_REASON = 600
+SAME_PACE = 1e-9  # relative: rounding of two ways to the same time
 
 
 @dataclass(frozen=True)
@@ -49,72 +50,88 @@ def in_turns(
 ) -> TimeDivision | None:
     """The route with as few replicas at a time as fill its share of the links; None where turns shorten no message.
 
-    The slowest hop sets the shift. The others keep its pace where a message arrives earlier for it, and stay as they
-    are where not.
+    The slowest hop sets the shift. Each other hop keeps its pace, by a transport of its own, where a message arrives
+    earlier for it, and stays as it is where not.
     """
     shared = [hop for hop in delays if hop.link is not None]
     if route.num_replicas < 2 or not shared:
         return None
     slowest = max(shared, key=lambda hop: hop.transfer_s)
-    at_once, sent = _senders(context, configuration, route, slowest, message_bytes=message_bytes, paths=paths)
-    choice = sent.choice
+    senders = _Senders(context, configuration, route, message_bytes, paths)
+    at_once = senders.fewest(slowest)
     num_turns = -(-route.num_replicas // at_once)
-    turn_s = _turn_s(configuration, route, slowest, choice, at_once=at_once, message_bytes=message_bytes)
+    turn_s = senders.seconds(slowest, at_once)
     if num_turns < 2 or turn_s >= slowest.transfer_s:
         return None
-    paced = tuple(
-        replace(hop, transfer_s=turn_s, num_turns=num_turns, choice=choice, turn=sent)
-        if hop.link is not None and turn_s < hop.transfer_s and _keeps_pace(route, hop, turn_s, at_once)
-        else hop
-        for hop in delays
-    )
+    paced = tuple(senders.paced(hop, at_once, num_turns=num_turns, turn_s=turn_s) for hop in delays)
     return TimeDivision(paced, num_turns, turn_s)
 
 
-def _keeps_pace(route: PooledRoute, hop: HopDelay, turn_s: float, at_once: int) -> bool:
-    """Whether the route's share of the hop is enough for so many senders at that pace."""
-    return turn_s * route.num_replicas >= hop.transfer_s * at_once * (1.0 - 1e-9)
+@dataclass(frozen=True)
+class _Senders:
+    """A few replicas of a route that send at once, each hop by a transport of its own, there and back."""
 
+    context: Context
+    configuration: Configuration
+    route: PooledRoute
+    message_bytes: float
+    paths: MessagePaths
+    _known: dict[tuple[int, int, int], tuple[Sent, Sent]] = field(default_factory=dict)
 
-def _senders(
-    context: Context,
-    configuration: Configuration,
-    route: PooledRoute,
-    hop: HopDelay,
-    *,
-    message_bytes: float,
-    paths: MessagePaths,
-) -> tuple[int, Sent]:
-    """How many replicas send at once, the fewest that fill the route's share, and the transport of their messages."""
-    source, target = (route.pools[configuration.rank_of_stage(hop.stage + step)] for step in (0, 1))
-    ends = context.pools[source], context.pools[target]
-    path = paths.facts(*(pool.place for pool in ends))
-    share = route.num_replicas * message_bytes / hop.transfer_s
-    others = hop.num_sharers - route.num_replicas
-    group, at_once = configuration.degrees.gpus_per_stage_group, 1
-    while True:
+    def sent(self, hop: HopDelay, at_once: int) -> tuple[Sent, Sent]:
+        """How messages travel on the hop, with the gradients the other way, while `at_once` replicas send."""
+        source, target = (self.route.pools[self.configuration.rank_of_stage(hop.stage + step)] for step in (0, 1))
+        key = source, target, at_once
+        if key not in self._known:
+            sharers = max(hop.num_sharers - self.route.num_replicas, 0) + at_once
+            self._known[key] = self._sent(source, target, sharers), self._sent(target, source, sharers)
+        return self._known[key]
+
+    def _sent(self, source: int, target: int, sharers: int) -> Sent:
+        ends = self.context.pools[source], self.context.pools[target]
         choice = message_choice(
-            context, configuration, ends, message_bytes=message_bytes, sharers=max(others, 0) + at_once, path=path
+            self.context,
+            self.configuration,
+            ends,
+            message_bytes=self.message_bytes,
+            sharers=sharers,
+            path=self.paths.facts(*(pool.place for pool in ends)),
         )
-        sender = group * choice.effective_bytes_per_s
-        if at_once >= route.num_replicas or at_once * sender >= share:
-            return at_once, Sent(source, target, choice, (max(others, 0) + at_once) * group)
-        at_once = min(max(at_once + 1, int(share // sender)), route.num_replicas)
+        return Sent(source, target, choice, sharers * self.configuration.degrees.gpus_per_stage_group)
 
+    def slower(self, hop: HopDelay, at_once: int) -> TransportChoice:
+        """Of both directions."""
+        return min((one.choice for one in self.sent(hop, at_once)), key=lambda one: one.effective_bytes_per_s)
 
-def _turn_s(
-    configuration: Configuration,
-    route: PooledRoute,
-    hop: HopDelay,
-    choice: TransportChoice,
-    *,
-    at_once: int,
-    message_bytes: float,
-) -> float:
-    """One message while `at_once` replicas split the route's share: S / min(sender, share / at_once)."""
-    sender = configuration.degrees.gpus_per_stage_group * choice.effective_bytes_per_s
-    share = route.num_replicas * message_bytes / hop.transfer_s
-    return message_bytes / min(sender, share / at_once)
+    def rate_bytes_per_s(self, hop: HopDelay, at_once: int) -> float:
+        """Of one replica, whatever its share of the link."""
+        group = self.configuration.degrees.gpus_per_stage_group
+        return group * self.slower(hop, at_once).effective_bytes_per_s
+
+    def share_bytes_per_s(self, hop: HopDelay) -> float:
+        """What all replicas of the route together get of the hop's links."""
+        return self.route.num_replicas * self.message_bytes / hop.transfer_s
+
+    def seconds(self, hop: HopDelay, at_once: int) -> float:
+        """One message while `at_once` replicas split the route's share: S / min(sender, share / at_once)."""
+        return self.message_bytes / min(self.rate_bytes_per_s(hop, at_once), self.share_bytes_per_s(hop) / at_once)
+
+    def fewest(self, hop: HopDelay) -> int:
+        """How many replicas fill the route's share of a hop."""
+        share, at_once = self.share_bytes_per_s(hop), 1
+        while at_once < self.route.num_replicas:
+            sender = self.rate_bytes_per_s(hop, at_once)
+            if at_once * sender >= share:
+                break
+            at_once = min(max(at_once + 1, int(share // sender)), self.route.num_replicas)
+        return at_once
+
+    def paced(self, hop: HopDelay, at_once: int, *, num_turns: int, turn_s: float) -> HopDelay:
+        """The hop at the pace of the turns where a message arrives earlier for it, or as it is."""
+        if hop.link is None or turn_s >= hop.transfer_s or self.seconds(hop, at_once) > turn_s * (1.0 + SAME_PACE):
+            return hop
+        choice, sent = self.slower(hop, at_once), self.sent(hop, at_once)
+        return replace(hop, transfer_s=turn_s, num_turns=num_turns, choice=choice, turn=sent)
 
 
 def choices_between_places(traffic: Traffic) -> tuple[TransportChoice, ...]:

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from solver.verify.exchange_ways import ExchangeWays
+from solver.verify.message_hops import MessageHops
 from solver.verify.message_ways import MessageWays
 from solver.verify.reading import Reading
 
@@ -34,6 +35,11 @@ class Case(Reading):
         return MessageWays(self)
 
     @cached_property
+    def hops(self) -> MessageHops:
+        """Hops of the routes, at once or in time slots."""
+        return MessageHops(self.messages)
+
+    @cached_property
     def exchanging(self) -> ExchangeWays:
         """Times of the exchanges of gradients."""
         return ExchangeWays(self)
@@ -43,7 +49,7 @@ class Case(Reading):
         """Times of the exchanges if the messages of all replicas were sent at once: what schedules are made for."""
         if not any(one.stagger_s for one in self.plan.timelines):
             return self.exchanging
-        hops = {route: iter(self.messages.hops(route, None)) for route in self.pools_by_route}
+        hops = {route: iter(self.hops.of(route, None)) for route in self.pools_by_route}
         return ExchangeWays(self, tuple((one, next(hops[one.route])) for one in self.network.boundaries))
 
 

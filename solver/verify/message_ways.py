@@ -6,16 +6,14 @@ connection reaches what its load balancing, window and loss recovery make of tha
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from models.cluster import Pool
-from models.schedule import PipelineHop
 from models.transport import Connection, MessageTransport
 from solver.cost.collectives import boundary_message_s
 from solver.cost.fabric import fabric_of, share_place
@@ -48,21 +46,6 @@ class AtOnce:
     num_sharers: int = 1
     bottlenecks: tuple[int, ...] = ()
     slower: Sent | None = None
-
-
-@dataclass(frozen=True)
-class TimeSlot:
-    """One turn of a route: how long, of how many, and how its messages travel."""
-
-    turn_s: float
-    num_turns: int
-    at_once: int
-    sent: Sent
-
-    @property
-    def stagger_s(self) -> float:
-        """How much later the last replicas run."""
-        return (self.num_turns - 1) * self.turn_s
 
 
 @dataclass(frozen=True)
@@ -191,63 +174,3 @@ class MessageWays:
         columns = self.case.derived.columns
         size = np.array([size_bytes])
         return float(boundary_message_s(size, columns.tp, columns.cp, fabric_of(pool), self.case.derived.stack)[0])
-
-    def turn(self, route: str) -> TimeSlot | None:
-        """The turns of a route: those of its slowest hop; None where the plan states none."""
-        stated = [one for one in self.case.plan.message_transports if one.route == route]
-        if not stated:
-            return None
-        own = [one for one in self.crossing if one.route == route]
-        slowest = max(own, key=lambda one: self.at_once(one).transfer_s)
-        if len(stated) > 1 or (stated[0].from_pool, stated[0].to_pool) != (slowest.sender.id, slowest.receiver.id):
-            raise ValueError(f"the turns of {route} are not those of its slowest hop")
-        size, whole = self.case.network.boundary_bytes(slowest), self.at_once(slowest)
-        replicas, group = self.case.route_by_id[route].num_replicas, self.case.gpus_per_group
-        senders, rest = divmod(stated[0].connection.num_connections, group)
-        at_once = senders - max(whole.num_sharers - replicas, 0)
-        if rest or not 1 <= at_once <= replicas:
-            raise ValueError(f"{stated[0].connection.num_connections} connections are no turn of {route}")
-        sent = self.sent(slowest.sender, slowest.receiver, size, route)
-        share = replicas * size / whole.transfer_s
-        turn_s = size / min(group * sent.rate_bytes_per_s, share / at_once)
-        return TimeSlot(turn_s, math.ceil(replicas / at_once), at_once, sent)
-
-    def hops(self, route: str, turn: TimeSlot | None) -> tuple[PipelineHop, ...]:
-        """Hops of a route, all at once or with this turn."""
-        return tuple(self._hop(one, turn) for one in self.case.network.boundaries if one.route == route)
-
-    def takes_turns(self, boundary: Boundary, turn: TimeSlot | None) -> bool:
-        """Whether a hop keeps the pace of the turns: where a message arrives earlier, and its share suffices."""
-        if turn is None or self.is_local(boundary):
-            return False
-        whole, replicas = self.at_once(boundary), self.case.route_by_id[boundary.route].num_replicas
-        enough = turn.turn_s * replicas >= whole.transfer_s * turn.at_once * (1.0 - SAME_PACE)
-        return turn.turn_s < whole.transfer_s and enough
-
-    def _hop(self, boundary: Boundary, turn: TimeSlot | None) -> PipelineHop:
-        whole = self.at_once(boundary)
-        ends = (boundary.from_stage, boundary.from_stage + 1)
-        if self.is_local(boundary):
-            return PipelineHop(from_stage=ends[0], to_stage=ends[1], latency_s=whole.latency_s)
-        in_turns = turn is not None and self.takes_turns(boundary, turn)
-        return PipelineHop(
-            from_stage=ends[0],
-            to_stage=ends[1],
-            latency_s=whole.latency_s,
-            transfer_s=turn.turn_s if turn is not None and in_turns else whole.transfer_s,
-            link="~".join(sorted((boundary.sender.id, boundary.receiver.id))),
-            num_sharing_replicas=turn.num_turns if turn is not None and in_turns else 1,
-            staggered=in_turns,
-        )
-
-    def message_choices(self) -> Iterator[tuple[Boundary, Sent]]:
-        """How messages travel on every hop as taken: the slower direction, or that of the turns."""
-        for boundary in self.crossing:
-            timeline = self.case.timeline_by_route.get(boundary.route)
-            turn = self.turn(boundary.route) if timeline is not None and timeline.stagger_s > 0 else None
-            if turn is not None and self.takes_turns(boundary, turn):
-                yield boundary, turn.sent
-                continue
-            slower = self.at_once(boundary).slower
-            if slower is not None:
-                yield boundary, slower

@@ -133,7 +133,7 @@ class Trial:
         case = self.case
         if self.configuration.degrees.vpp > 1 or not all(self._fits(route) for route in self.routes):
             return None
-        hops = {route.id: case.messages.hops(route.id, None) for route in self.routes}
+        hops = {route.id: case.hops.of(route.id, None) for route in self.routes}
         iters = {route: iter(own) for route, own in hops.items()}
         beside = tuple((one, next(iters[one.route])) for one in case.network.boundaries)
         ends = [self._last_gradients_s(route, hops[route.id]) for route in self.routes]

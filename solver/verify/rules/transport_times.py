@@ -47,7 +47,7 @@ def _across(case: Case) -> Iterator[Expected]:
     """Stage messages and exchanges between places, by the transports that the plan states for them."""
     group, topology = case.gpus_per_group, case.network.topology
     efficiency = case.derived.stack.point_to_point_efficiency.value
-    for boundary, sent in case.messages.message_choices():
+    for boundary, sent in case.hops.choices():
         ends = boundary.sender, boundary.receiver
         member = min(pool.nic_bytes_per_s_per_gpu for pool in ends) * efficiency
         tier, size = topology.tier(ends[0].place, ends[1].place), case.network.boundary_bytes(boundary) / group

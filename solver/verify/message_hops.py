@@ -1,0 +1,125 @@
+"""Hops as a plan takes them, as the judge derives them: all replicas at once, or in the time slots that it states.
+
+A route whose replicas take turns states a transport for every way that keeps the pace. Never reads a time of the plan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from models.schedule import PipelineHop
+from solver.verify.message_ways import SAME_PACE, MessageWays, Sent
+from solver.verify.network_facts import Boundary
+
+
+@dataclass(frozen=True)
+class TimeSlot:
+    """One turn of a route: how long, of how many, and how many replicas send in each."""
+
+    turn_s: float
+    num_turns: int
+    at_once: int
+
+    @property
+    def stagger_s(self) -> float:
+        """How much later the last replicas run."""
+        return (self.num_turns - 1) * self.turn_s
+
+
+@dataclass(frozen=True)
+class MessageHops:
+    """Hops of the routes of a plan. LookupError where it states no transport for a way, ValueError for no slot."""
+
+    ways: MessageWays
+
+    def slot(self, route: str) -> TimeSlot | None:
+        """The turns of a route: those of its slowest hop; None where the plan states none."""
+        stated = [one for one in self.ways.case.plan.message_transports if one.route == route]
+        if not stated:
+            return None
+        slowest = max(
+            (one for one in self.ways.crossing if one.route == route), key=lambda one: self.ways.at_once(one).transfer_s
+        )
+        stated_there = self.ways.transports[slowest.sender.id, slowest.receiver.id, route].connection
+        senders, rest = divmod(stated_there.num_connections, self.ways.case.gpus_per_group)
+        at_once, replicas = senders - self._others(slowest), self._num_replicas(route)
+        if rest or not 1 <= at_once <= replicas:
+            raise ValueError(f"{senders} senders and {rest} connections are no turn of {route}")
+        return TimeSlot(self._slot_s(slowest, at_once), math.ceil(replicas / at_once), at_once)
+
+    def _num_replicas(self, route: str) -> int:
+        return self.ways.case.route_by_id[route].num_replicas
+
+    def _others(self, boundary: Boundary) -> int:
+        """Queues of other routes on the fullest edge of a hop."""
+        return max(self.ways.at_once(boundary).num_sharers - self._num_replicas(boundary.route), 0)
+
+    def in_slot(self, boundary: Boundary) -> Sent:
+        """The slower direction of a hop by the transports stated for the turns of its route."""
+        size, ends = self.ways.case.network.boundary_bytes(boundary), (boundary.sender, boundary.receiver)
+        both = (self.ways.sent(*way, size, boundary.route) for way in (ends, ends[::-1]))
+        return min(both, key=lambda one: one.rate_bytes_per_s)
+
+    def _slot_s(self, boundary: Boundary, at_once: int) -> float:
+        """One message of a hop while so many replicas split the route's share: S / min(sender, share / at_once)."""
+        size = self.ways.case.network.boundary_bytes(boundary)
+        share = self._num_replicas(boundary.route) * size / self.ways.at_once(boundary).transfer_s
+        return size / min(self.ways.case.gpus_per_group * self.in_slot(boundary).rate_bytes_per_s, share / at_once)
+
+    def faults(self, boundary: Boundary, turn: TimeSlot) -> Iterator[str]:
+        """Where the transports that a plan states for turns on a hop are not those of as many senders, or too slow."""
+        busy = (self._others(boundary) + turn.at_once) * self.ways.case.gpus_per_group
+        ends = boundary.sender.id, boundary.receiver.id
+        for way in (ends, ends[::-1]):
+            own = self.ways.transports.get((*way, boundary.route))
+            if own is None:
+                yield f"{way[0]} to {way[1]} has no transport for the turns of {boundary.route}, the way back has"
+            elif own.connection.num_connections != busy:
+                yield f"{own.connection.num_connections} connections in turns from {way[0]} to {way[1]}, it has {busy}"
+        is_stated = all((*way, boundary.route) in self.ways.transports for way in (ends, ends[::-1]))
+        if is_stated and not self.keeps_pace(boundary, turn):
+            yield f"{ends[0]} to {ends[1]} cannot keep the pace of the turns of {boundary.route}, or need not"
+
+    def of(self, route: str, turn: TimeSlot | None) -> tuple[PipelineHop, ...]:
+        """Hops of a route, all at once or with this turn."""
+        return tuple(self._hop(one, turn) for one in self.ways.case.network.boundaries if one.route == route)
+
+    def keeps_pace(self, boundary: Boundary, turn: TimeSlot | None) -> bool:
+        """Whether a hop keeps the pace of the turns: where the plan states how, and a message arrives earlier."""
+        if turn is None or self.ways.is_local(boundary):
+            return False
+        ends = boundary.sender.id, boundary.receiver.id
+        if any((*way, boundary.route) not in self.ways.transports for way in (ends, ends[::-1])):
+            return False
+        soon_enough = self._slot_s(boundary, turn.at_once) <= turn.turn_s * (1.0 + SAME_PACE)
+        return soon_enough and turn.turn_s < self.ways.at_once(boundary).transfer_s
+
+    def _hop(self, boundary: Boundary, turn: TimeSlot | None) -> PipelineHop:
+        whole = self.ways.at_once(boundary)
+        ends = (boundary.from_stage, boundary.from_stage + 1)
+        if self.ways.is_local(boundary):
+            return PipelineHop(from_stage=ends[0], to_stage=ends[1], latency_s=whole.latency_s)
+        in_turns = turn is not None and self.keeps_pace(boundary, turn)
+        return PipelineHop(
+            from_stage=ends[0],
+            to_stage=ends[1],
+            latency_s=whole.latency_s,
+            transfer_s=turn.turn_s if turn is not None and in_turns else whole.transfer_s,
+            link="~".join(sorted((boundary.sender.id, boundary.receiver.id))),
+            num_sharing_replicas=turn.num_turns if turn is not None and in_turns else 1,
+            staggered=in_turns,
+        )
+
+    def choices(self) -> Iterator[tuple[Boundary, Sent]]:
+        """How messages travel on every hop as taken: the slower direction, or that of the turns."""
+        for boundary in self.ways.crossing:
+            timeline = self.ways.case.timeline_by_route.get(boundary.route)
+            turn = self.slot(boundary.route) if timeline is not None and timeline.stagger_s > 0 else None
+            if turn is not None and self.keeps_pace(boundary, turn):
+                yield boundary, self.in_slot(boundary)
+                continue
+            slower = self.ways.at_once(boundary).slower
+            if slower is not None:
+                yield boundary, slower
