@@ -114,20 +114,14 @@ class NetworkFacts:
         return float(degrees.tp * dense[0] + degrees.tp * degrees.ep * expert[0])
 
     @cached_property
-    def data_parallel_bytes(self) -> Mapping[str, tuple[float, float]]:
-        """Bytes per iteration that leave each building for the exchange over replicas: least and most.
-
-        Least, one copy per building travels a ring of buildings; most, one copy per place a ring of places.
-        """
-        sent: defaultdict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
+    def least_data_parallel_bytes(self) -> Mapping[str, float]:
+        """Bytes per iteration that leave each building for the exchange over replicas, one copy of each building."""
+        sent: defaultdict[str, float] = defaultdict(float)
         for stage in range(self.facts.configuration.degrees.num_stages):
-            pipeline_rank = self.facts.configuration.rank_of_stage(stage)
-            buildings = self.buildings_of_rank(pipeline_rank)
+            buildings = self.buildings_of_rank(self.facts.configuration.rank_of_stage(stage))
             if len(buildings) > 1:
-                least = self.exchange_bytes(stage, len(buildings))
-                most = self.exchange_bytes(stage, len(self.places_of_rank(pipeline_rank)))
                 for building in buildings:
-                    sent[building] = (sent[building][0] + least, sent[building][1] + most)
+                    sent[building] += self.exchange_bytes(stage, len(buildings))
         return sent
 
     @cached_property

@@ -12,6 +12,8 @@ from models.outcome import Infeasible, NotFound, Planned
 from models.request import PlanRequest
 from solver.planner import plan
 from solver.verify.judge import judge
+from tests.laws.laws import the_judge_takes_random_evaluations
+from tests.laws.trial import Trial
 
 FOUND = sorted((Path(__file__).parent / "found").glob("*.json"))
 IMPOSSIBLE = {"no-configuration-of-two-types", "no-degree-fits-either"}
@@ -25,3 +27,10 @@ def test_what_broke_a_law_once_does_not_any_more(path: Path) -> None:
     assert not isinstance(outcome, NotFound)
     if isinstance(outcome, Planned):
         assert judge(request, outcome.plan).violations == ()
+
+
+@pytest.mark.parametrize("path", [path for path in FOUND if path.stem.startswith("evaluation-")], ids=lambda p: p.stem)
+def test_random_evaluations_that_were_rejected_once_are_plans(path: Path) -> None:
+    trial = Trial(json.loads(path.read_text()), "601/122")
+    assert list(the_judge_takes_random_evaluations(trial)) == []
+    assert trial.counts["plans judged"] > 0
