@@ -13,7 +13,7 @@ DATA ?= $(firstword $(wildcard ../shared/data) tests/published/data)
 MINUTES ?= 10
 CHECKED := $(PACKAGES) tests $(wildcard benchmarks)
 
-.PHONY: help setup demo serve test test-all soak test-torch test-browser browser torch tools otel test-service test-contract sbom postgres lint fmt type arch golden golden-update bench bench-scale bench-headline bench-schedules fuzz validate openapi image clean
+.PHONY: help setup demo serve test test-all soak test-torch test-browser browser torch tools otel test-service test-contract sbom postgres lint fmt type arch golden golden-update bench bench-scale bench-headline bench-schedules ablation fuzz validate openapi image clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -121,6 +121,9 @@ bench-headline: setup ## our plans against five other ways of planning on 40 poi
 
 bench-schedules: setup ## schedules against bounds and published generators
 	$(BIN)/python -m benchmarks.schedules
+
+ablation: setup ## every engine and bound taken out alone: what changes (SCHEDULES, POINTS, SECONDS; about an hour)
+	$(BIN)/python -m benchmarks.ablation --schedules $(or $(SCHEDULES),4) --points $(or $(POINTS),6) --seconds $(or $(SECONDS),10)
 
 fuzz: setup ## random requests under laws (SEED=N MINUTES=10): judge, bounds, INFEASIBLE, invariances; findings shrink to a JSON in fuzz-findings/
 	$(BIN)/python -m tests.laws --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --out fuzz-findings
