@@ -9,7 +9,6 @@ import csv
 import io
 import json
 from collections.abc import Iterator
-from datetime import datetime
 from functools import partial
 from itertools import islice
 from typing import Annotated, Any
@@ -19,7 +18,7 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
-from app.api.answers import Answer, when
+from app.api.answers import when
 from app.api.examples import CALIBRATION_EXAMPLES, MEASURED_RUNS_CSV
 from app.api.headers import Asking, Service
 from app.api.problems import Rejected, documented, not_found
@@ -28,8 +27,8 @@ from app.documents import parse_json, read_model
 from app.faults import Fault, Refused
 from app.jobs.access import Busy
 from app.storage.calibrations import CalibrationRow
+from app.wire import Answer, Calibration
 from models.base import MOST
-from models.stack import StackProfile
 from solver.calibration.columns import COLUMNS, NEEDED
 
 router = APIRouter(prefix="/v1/calibrations", tags=["calibrations"], route_class=StrictRoute)
@@ -71,29 +70,6 @@ class CalibrationRequest(Answer):
     rows: list[dict[str, Cell]] = Field(
         min_length=1, description=ROWS, examples=[[{"model": "GPT-1.5B", "gpu": "A100-80G", "tp": 1}]]
     )
-
-
-class Calibration(Answer):
-    """A fitted profile and how well it does."""
-
-    id: str = Field(description="Give it as options.stack_profile of a request.", examples=["cal_019da1b2c3d4"])
-    created_at: datetime = Field(description="When it was made.", examples=["2026-01-01T00:00:00Z"])
-    rows: int = Field(description="Number of measured runs that were used.", examples=[24])
-    fitted: dict[str, float] = Field(
-        description="The fitted constants, each in the unit of its field in the profile.",
-        examples=[{"gemm_efficiency": 0.71}],
-    )
-    fit_mean_abs_pct: float = Field(
-        description="Mean absolute error of the iteration time on the rows it was fitted to, in percent.",
-        examples=[2.1],
-    )
-    fit_median_abs_pct: float = Field(description="The median of the same, in percent.", examples=[1.6])
-    cross_validated_mean_abs_pct: float = Field(
-        description="Mean absolute error on rows that the fit had not seen, in percent: what to expect of new runs.",
-        examples=[3.0],
-    )
-    cross_validated_median_abs_pct: float = Field(description="The median of the same, in percent.", examples=[2.4])
-    profile: StackProfile = Field(description="The profile; it may also stand itself as options.stack_profile.")
 
 
 class CalibrationPage(Answer):

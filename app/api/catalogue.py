@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal, get_args
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, Field
 
-from app.api.answers import IssueType
 from app.api.examples import REQUEST_EXAMPLES, about, title
 from app.api.problems import DEFAULT_STATUS, STATUSES, documented, not_found
 from app.api.strict import StrictRoute
 from app.faults import ISSUE_TYPES
+from app.wire import IssueType
 from models.catalogue import Kind, entry_names, named_entry
 
 router = APIRouter(prefix="/v1", tags=["catalogue"], route_class=StrictRoute)

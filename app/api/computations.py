@@ -16,13 +16,13 @@ from fastapi import APIRouter, Body, Request
 from fastapi.responses import Response
 from pydantic import TypeAdapter
 
-from app.api.answers import Evaluation, EvaluationRequest, Validation
 from app.api.examples import EVALUATION_EXAMPLES, REQUEST_EXAMPLES, SCHEDULE_EXAMPLES
 from app.api.headers import Asking, Service
 from app.api.problems import documented
 from app.api.strict import StrictRoute
 from app.documents import canonical, digest
 from app.storage.plans import PlanRow
+from app.wire import Evaluation, EvaluationRequest, Validation
 from models.outcome import Reason
 from models.request import PlanRequest
 from models.schedule import PipelineProblem, PipelineSchedule

@@ -14,9 +14,9 @@ from typing import Any
 from fastapi.openapi.models import Example
 from pydantic import BaseModel
 
-from app.api.answers import PlanHead, PlanLinks
 from app.api.problems import example_name, problem_body
 from app.faults import Fault
+from app.wire import PlanHead, PlanLinks
 from models.catalogue import entry_names, named_entry
 
 

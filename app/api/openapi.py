@@ -13,7 +13,7 @@ from fastapi.openapi.utils import get_openapi
 
 from app.api.calibrations import CalibrationRequest
 from app.api.examples import SHARED_EXAMPLES
-from app.api.problems import Problem
+from app.wire import Problem
 
 DESCRIPTION = """\
 Plans the training of large models across data-centre buildings: the placement of every GPU group, the timing of every

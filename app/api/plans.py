@@ -16,7 +16,7 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
 
-from app.api.answers import PlanEnvelope, PlanPage, PlanStatus, envelope, etag, status
+from app.api.answers import envelope, etag, status
 from app.api.examples import PLAN_CONTENT, REQUEST_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency, WaitS, matches
 from app.api.problems import Rejected, documented, not_found
@@ -31,6 +31,7 @@ from app.jobs.response_cache import CachedResponse
 from app.jobs.service import PlanService, Submitted
 from app.storage.listing import Wanted
 from app.storage.plans import PlanRow
+from app.wire import PlanEnvelope, PlanPage, PlanStatus
 from models.request import PlanRequest
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=StrictRoute)

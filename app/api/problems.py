@@ -15,7 +15,6 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import iter_route_contexts
-from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from app.faults import ISSUE_TYPES, MAX_FAULTS, Fault, Refused, from_errors, from_planner_error
@@ -60,37 +59,6 @@ STATUSES: Mapping[str, int] = {
     "solver-stopped": 503,
 }
 DEFAULT_STATUS = 422
-
-
-class ProblemItem(BaseModel):
-    """One fault of a request."""
-
-    code: str = Field(description="A code of GET /v1/issue-types.", examples=["out-of-range"])
-    where: str = Field(description="The field, parameter or header.", examples=["/options/time_limit_s"])
-    pointer: str = Field(
-        description="JSON Pointer into the body; empty: the whole of it, or not the body.", examples=[""]
-    )
-    what: str = Field(description="What is wrong.", examples=["Input should be greater than 0, got -1"])
-    allowed: str = Field(description="What is accepted.", examples=["more than 0"])
-    remedy: str = Field(description="What to do.", examples=["Give a value in the allowed range."])
-    limit: float | None = Field(
-        None, description="The limit that the value is beyond, where there is one.", examples=[1000]
-    )
-    value: float | None = Field(None, description="The value that is beyond it.", examples=[1001])
-
-
-class Problem(BaseModel):
-    """An error, as RFC 9457 has it (`application/problem+json`), with every fault of the request."""
-
-    type: str = Field(
-        description="Name of the code; GET /v1/issue-types lists them.", examples=["/v1/issue-types#out-of-range"]
-    )
-    title: str = Field(description="The code in words.", examples=["The number lies outside the allowed range."])
-    status: int = Field(description="The HTTP status.", examples=[422])
-    detail: str = Field(description="What is wrong with this request.", examples=["2 faults; first: ..."])
-    instance: str = Field(description="The path of the request.", examples=["/v1/plans"])
-    code: str = Field(description="The code of the first fault.", examples=["out-of-range"])
-    errors: list[ProblemItem] = Field(description="Every fault; at most 100 are listed.")
 
 
 class Rejected(Exception):

@@ -15,7 +15,6 @@ from fastapi import APIRouter, Body
 from fastapi.responses import Response
 from pydantic import Field
 
-from app.api.answers import Answer, PlanEnvelope, PlanStatus
 from app.api.examples import PLAN_CONTENT, REPLAN_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency, WaitS
 from app.api.plans import PlanId, answer_of, found, gone
@@ -29,6 +28,7 @@ from app.jobs.moves import moves_between
 from app.jobs.patches import merged
 from app.jobs.service import Tag
 from app.storage.plans import PlanRow
+from app.wire import Answer, MoveReport, PlanEnvelope, PlanStatus
 from models.request import PlanRequest
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=StrictRoute)
@@ -46,33 +46,6 @@ class Replan(Tagged, Answer):
         default_factory=list,
         description="Places that are gone: they join constraints.forbidden_places.",
         examples=[["west-1"]],
-    )
-
-
-class MoveItem(Answer):
-    """Stage groups of one pipeline rank that leave one place for another."""
-
-    pipeline_rank: int = Field(description="The pipeline rank.", examples=[3])
-    from_place: str = Field(description="Where they were.", examples=["west-1"])
-    to_place: str = Field(description="Where they are to be.", examples=["east-1"])
-    num_stage_groups: int = Field(description="How many of them.", examples=[8])
-
-
-class MoveReport(Answer):
-    """What changes place between a plan and the plan it was replanned from."""
-
-    parent_id: str = Field(description="The plan before.", examples=["plan_019da1b2c3d4"])
-    num_stage_groups: int = Field(
-        description="Stage groups (replicas times pipeline ranks) of the new plan.", examples=[64]
-    )
-    num_moved: int = Field(description="Those that were not in that place before.", examples=[16])
-    comparable: bool = Field(
-        description="False: tensor, context or pipeline degrees differ, so every stage group is another one.",
-        examples=[True],
-    )
-    moves: list[MoveItem] = Field(
-        description="From where to where; empty when not comparable.",
-        examples=[[{"pipeline_rank": 3, "from_place": "west-1", "to_place": "east-1", "num_stage_groups": 16}]],
     )
 
 

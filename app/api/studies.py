@@ -6,19 +6,18 @@ Routes only: declare, delegate, return.
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Body, Depends, Path, Query
 from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
-from app.api.answers import Answer, Figures, StateName, StopReasonName, when
+from app.api.answers import when
 from app.api.examples import STUDY_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency
-from app.api.problems import ProblemItem, Rejected, documented, not_found
+from app.api.problems import Rejected, documented, not_found
 from app.api.strict import StrictRoute
 from app.api.tags import Tagged, wanted_studies
 from app.jobs.access import STUDY_URGENCY, Caller
@@ -27,10 +26,10 @@ from app.jobs.studies import StudyOrder, submit_study
 from app.storage.listing import Wanted, labels_of
 from app.storage.plans import PlanRow
 from app.storage.studies import StudyRow
+from app.wire import Answer, Study, StudyHead
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"], route_class=StrictRoute)
 StudyId = Annotated[str, Path(pattern=r"^study_[0-9a-f]{28}$", description="Name of the study.")]
-StudyState = Literal["queued", "running", "done"]
 MAX_AXES = 8
 
 
@@ -53,51 +52,6 @@ class StudyRequest(Tagged, Answer):
         description="JSON merge patches (RFC 7396) of the base request; each gives one plan.",
         examples=[[{"constraints": {"pipeline_may_cross_buildings": False}}]],
     )
-
-
-class StudyMember(Answer):
-    """One plan of a study, or why there is none."""
-
-    index: int = Field(description="Position in the study.", examples=[0])
-    changes: dict[str, Any] = Field(description="What differs from the base.", examples=[{"/constraints/max_gpus": 1}])
-    plan_id: str | None = Field(
-        description="Its plan, at /v1/plans/{plan_id}; null if refused or deleted.", examples=["plan_019da1b2c3d4"]
-    )
-    state: Literal["refused", "deleted"] | StateName = Field(
-        description="State of its plan; refused: the request cannot be planned, faults says why; deleted: the plan is "
-        "gone.",
-        examples=["succeeded"],
-    )
-    stop_reason: StopReasonName | None = Field(
-        description="Why its plan ended, as in the plan; null before.", examples=["finished"]
-    )
-    figures: Figures | None = Field(
-        description="Headline figures of its best plan; null without one: the plan says why."
-    )
-    faults: list[ProblemItem] = Field(description="Why it was refused; empty otherwise.")
-
-
-class StudyHead(Answer):
-    """What every view of a study begins with."""
-
-    id: str = Field(description="Name of the study; sorts by time.", examples=["study_019da1b2c3d4"])
-    name: str = Field(description="What it is called.", examples=["How much distance costs"])
-    labels: dict[str, str] = Field(description="Its labels.", examples=[{"team": "search"}])
-    state: StudyState = Field(
-        description="queued: none of its plans has started; done: none of them will change any more.",
-        examples=["running"],
-    )
-    created_at: datetime = Field(description="When it was submitted.", examples=["2026-01-01T00:00:00Z"])
-    counts: dict[str, int] = Field(
-        description="Members by state; the list of studies leaves out those without a plan.",
-        examples=[{"queued": 3, "succeeded": 1}],
-    )
-
-
-class Study(StudyHead):
-    """The full view: the table."""
-
-    members: list[StudyMember] = Field(description="Every member, in order.")
 
 
 class StudyPage(Answer):

@@ -12,9 +12,9 @@ from urllib.parse import urlencode
 from fastapi import Query
 from pydantic import BaseModel, Field
 
-from app.api.answers import StateName
 from app.jobs.service import Tag
 from app.storage.listing import OutcomeName, SortName, Wanted
+from app.wire import StateName
 from models.base import PLAIN_TEXT
 from models.request import PlanRequest
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from app.api.answers import EvaluationRequest
 from app.api.calibrations import CalibrationRequest
 from app.api.examples import (
     CALIBRATION_EXAMPLES,
@@ -24,6 +23,7 @@ from app.api.examples import (
 from app.api.replans import Replan
 from app.api.studies import StudyRequest
 from app.settings import Settings
+from app.wire import EvaluationRequest
 from models.request import PlanRequest
 from models.schedule import PipelineProblem
 from tests.unit.models.bad_requests import good_request

@@ -10,16 +10,15 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from app.api.answers import EvaluationRequest, PlanEnvelope
 from app.api.calibrations import CalibrationRequest
 from app.api.examples import MEASURED_RUNS_CSV, REPLAN_EXAMPLES
-from app.api.problems import Problem
 from app.api.replans import Replan
 from app.api.studies import StudyRequest
 from app.faults import ISSUE_TYPES
 from app.jobs.patches import grid, merged, with_value
 from app.main import create_app
 from app.settings import Settings
+from app.wire import EvaluationRequest, PlanEnvelope, Problem
 from models.catalogue import named_entry
 from models.request import PlanRequest
 from models.schedule import PipelineProblem
