@@ -10,12 +10,14 @@ import os
 import re
 import socket
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 PREFIX = "ISTHMUS_"
+OF_THE_CLIENT = frozenset(("server", "api_key"))  # variables that are read by Remote alone
 MIB = 1024 * 1024
 
 Positive = Annotated[float, Field(gt=0)]
@@ -42,6 +44,24 @@ DatabaseUrl = Annotated[str, AfterValidator(_database_url)]
 
 class InvalidSetting(Exception):
     """An environment variable holds something that its setting does not accept."""
+
+
+@dataclass(frozen=True)
+class Remote:
+    """The service that commands are sent to, where one is named; the key is kept out of messages."""
+
+    server: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] | None = None) -> Self:
+        """What ISTHMUS_SERVER and ISTHMUS_API_KEY state; empty ones state nothing.
+
+        >>> Remote.from_environment({"ISTHMUS_SERVER": "http://gpu-7:8000", "ISTHMUS_API_KEY": ""})
+        Remote(server='http://gpu-7:8000')
+        """
+        source = os.environ if environ is None else environ
+        return cls(*(source.get(PREFIX + name) or None for name in ("SERVER", "API_KEY")))
 
 
 class Solvers(BaseModel):
@@ -158,11 +178,13 @@ class Settings(BaseModel):
         for variable, value in source.items():
             if not variable.startswith(PREFIX):
                 continue
-            field = variable.removeprefix(PREFIX).lower()
-            if field not in known:
-                allowed = ", ".join(sorted(PREFIX + name.upper() for name in known))
+            name = variable.removeprefix(PREFIX).lower()
+            if name in OF_THE_CLIENT:
+                continue
+            if name not in known:
+                allowed = ", ".join(sorted(PREFIX + one.upper() for one in known | OF_THE_CLIENT))
                 raise InvalidSetting(f"{variable} is not a setting: use one of {allowed}")
-            values[field] = value
+            values[name] = value
         if source.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
             values.setdefault("otel_enabled", "true")
         try:

@@ -25,7 +25,7 @@ from app.documents import read_model, read_plan
 from app.faults import Fault
 from app.jobs.access import USUAL_URGENCY
 from app.jobs.moves import moves_between
-from app.jobs.patches import merged
+from app.jobs.patches import changed_request
 from app.jobs.service import Tag
 from app.storage.plans import PlanRow
 from app.wire import Answer, MoveReport, PlanEnvelope, PlanStatus
@@ -100,15 +100,7 @@ def read_moves(plan_id: PlanId, service: Service, caller: Asking) -> MoveReport:
 
 
 def _changed(text: bytes, body: Replan) -> PlanRequest:
-    document = merged(json.loads(text), body.patch)
-    if body.lost_places:
-        constraints = document.setdefault("constraints", {})
-        forbidden = constraints.get("forbidden_places", []) if isinstance(constraints, dict) else None
-        # A patch may have put anything here; what is no list of places stays, and is refused below with its pointer.
-        if isinstance(forbidden, list):
-            kept = [one for one in forbidden if one not in body.lost_places]
-            constraints["forbidden_places"] = [*kept, *body.lost_places]
-    return read_model(PlanRequest, document)
+    return read_model(PlanRequest, changed_request(json.loads(text), body.patch, body.lost_places))
 
 
 def _has_plan(row: PlanRow) -> bool:

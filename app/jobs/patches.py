@@ -30,6 +30,23 @@ def merged(document: Any, patch: Any) -> Any:
     return result
 
 
+def changed_request(document: Any, patch: Mapping[str, Any], lost_places: Sequence[str]) -> Any:
+    """A request with a merge patch applied, and without places that are gone: they join the forbidden ones.
+
+    >>> changed_request({"constraints": {"forbidden_places": ["a"]}}, {"options": {"seed": 2}}, ["b"])
+    {'constraints': {'forbidden_places': ['a', 'b']}, 'options': {'seed': 2}}
+    """
+    changed = merged(document, patch)
+    if lost_places and isinstance(changed, dict):
+        constraints = changed.setdefault("constraints", {})
+        forbidden = constraints.get("forbidden_places", []) if isinstance(constraints, dict) else None
+        # A patch may have put anything here; what is no list of places stays, and is refused by its reader.
+        if isinstance(forbidden, list):
+            kept = [one for one in forbidden if one not in lost_places]
+            constraints["forbidden_places"] = [*kept, *lost_places]
+    return changed
+
+
 def with_value(document: Any, pointer: str, value: Any) -> Any:
     """The document with `value` at a pointer, copied along the way to it; missing objects on the way are made.
 

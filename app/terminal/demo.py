@@ -13,16 +13,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
-from app.documents import read_plan
-from app.jobs.child import OUTCOME
-from app.terminal.client import Client
+from app.client import calls
+from app.client.blocking import Client
+from app.client.errors import ClientError
+from app.documents import canonical
+from app.terminal.exits import EXIT_OF_STATUS, ExitCode
 from app.terminal.progress import ProgressLine
 from app.terminal.summary import print_outcome
-from app.terminal.work import EXIT_OF_STATUS, ExitCode
+from models.outcome import Outcome
 
 EXAMPLE = "llama-405b-two-buildings"
 FOLDER = Path("var/demo")
@@ -39,34 +40,26 @@ def run_demo(console: Console, solver_options: list[str]) -> ExitCode:
     """Plan the example over HTTP; the plan and its trace stay in `var/demo`."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     with _service(console, solver_options) as client:
-        body = json.loads(client.get(f"/v1/examples/{EXAMPLE}"))
+        body = client.catalogue("examples", EXAMPLE)
         body["options"] = {**body.get("options", {}), "time_limit_s": TIME_LIMIT_S}
         started = time.monotonic()
-        submitted = client.post("/v1/plans", body)
-        base = f"/v1/plans/{submitted['id']}"
-        console.print(f"posted {EXAMPLE} to http://{HOST} as {submitted['id']}", highlight=False)
-        envelope = _follow(client, base, console)
+        submitted = client.submit(body)
+        console.print(f"posted {EXAMPLE} to http://{HOST} as {submitted.id}", highlight=False)
+        with ProgressLine(console) as line:
+            for event in client.events(submitted.id):
+                line.take(event.kind, json.dumps(dict(event.data)).encode())
+        envelope = client.get(submitted.id)
         elapsed_s = time.monotonic() - started
-        if envelope["outcome"] is None:
-            raise DemoFailed(f"the search ended as {envelope['state']}: {envelope['fault']}")
-        return _show(client, base, envelope, console, elapsed_s)
+        if envelope.outcome is None:
+            raise DemoFailed(f"the search ended as {envelope.state}: {envelope.fault}")
+        return _show(client, envelope.id, envelope.outcome, console, elapsed_s)
 
 
-def _follow(client: Client, base: str, console: Console) -> Any:
-    with ProgressLine(console) as line:
-        for kind, text in client.events(f"{base}/events"):
-            line.take(kind, text)
-    return json.loads(client.get(base))
-
-
-def _show(client: Client, base: str, envelope: Any, console: Console, elapsed_s: float) -> ExitCode:
-    outcome = OUTCOME.validate_python(envelope["outcome"])
+def _show(client: Client, plan_id: str, outcome: Outcome, console: Console, elapsed_s: float) -> ExitCode:
     print_outcome(console, outcome)
     if outcome.status == "planned":
-        text = json.dumps(envelope["outcome"]).encode()
-        read_plan(text)
-        (FOLDER / "plan.json").write_bytes(text)
-        (FOLDER / "trace.json").write_bytes(client.get(f"{base}/artifacts/chrome-trace"))
+        (FOLDER / "plan.json").write_bytes(canonical(outcome))
+        (FOLDER / "trace.json").write_bytes(client.export(plan_id, "chrome-trace"))
         console.print(f"Written: {FOLDER / 'plan.json'}, {FOLDER / 'trace.json'} (open it in Perfetto).")
     console.print(f"Planning over HTTP, from the post to the plan: {elapsed_s:.1f} s.")
     return EXIT_OF_STATUS[outcome.status]
@@ -81,10 +74,11 @@ def _service(console: Console, solver_options: list[str]) -> Iterator[Client]:
     with log_path.open("wb") as log:
         process = subprocess.Popen([*command, *solver_options], stdout=log, stderr=log)
     try:
-        client = Client(HOST, port)
-        _await_ready(client, process, log_path)
-        console.print(f"service ready on http://{HOST}:{port} with {database}", highlight=False)
-        yield client
+        address = f"http://{HOST}:{port}"
+        _await_ready(address, process, log_path)
+        console.print(f"service ready on {address} with {database}", highlight=False)
+        with Client(address) as client:
+            yield client
     finally:
         process.terminate()
         try:
@@ -95,12 +89,21 @@ def _service(console: Console, solver_options: list[str]) -> Iterator[Client]:
         console.print("service stopped")
 
 
-def _await_ready(client: Client, process: subprocess.Popen[bytes], log_path: Path) -> None:
+def _await_ready(address: str, process: subprocess.Popen[bytes], log_path: Path) -> None:
     deadline = time.monotonic() + START_S
-    while not client.is_ready():
+    while not _is_ready(address):
         if process.poll() is not None or time.monotonic() > deadline:
             raise DemoFailed(f"the service did not start; the end of {log_path}:\n{log_path.read_text()[-2000:]}")
         time.sleep(0.1)
+
+
+def _is_ready(address: str) -> bool:
+    try:
+        with Client(address, patience_s=0.0) as client:
+            client.call(calls.ready())
+    except ClientError:
+        return False
+    return True
 
 
 def _free_port() -> int:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 
 import psutil
-from rich.console import Console
 from rich.table import Table
 
 from app.jobs.child import Task
@@ -19,23 +18,24 @@ from app.jobs.children import Limits, run_in_child
 from app.settings import Settings
 from app.storage.migrations import create_tables
 from app.storage.tables import create_engine
+from app.terminal.screen import Screen
 from models.catalogue import entry_names, named_entry
 from models.request import PlanRequest
 
 PACKAGES = ("isthmus", "ortools", "pulp", "highspy", "numpy", "numba", "scipy", "pydantic", "fastapi", "sqlalchemy")
 
 
-def run_doctor(console: Console, settings: Settings) -> bool:
-    """Print every check; true when all passed."""
+def run_doctor(screen: Screen, settings: Settings) -> bool:
+    """Show every check; true when all passed."""
     table = Table(title="Isthmus doctor", title_justify="left")
     for heading in ("check", "result", ""):
         table.add_column(heading)
-    healthy = True
-    for name, result, passed in _checks(settings):
-        healthy = healthy and passed
+    checks = list(_checks(settings))
+    for name, result, passed in checks:
         table.add_row(name, result, "[green]ok[/]" if passed else "[red]fails[/]")
-    console.print(table)
-    return healthy
+    document = [{"check": name, "result": result, "passed": passed} for name, result, passed in checks]
+    screen.show(document, lambda console: console.print(table))
+    return all(passed for _, _, passed in checks)
 
 
 def _checks(settings: Settings) -> Iterator[tuple[str, str, bool]]:

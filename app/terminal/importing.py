@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.terminal.options import Quiet
+
 if TYPE_CHECKING:
     from app.importers.huggingface import ImportedModel
     from app.importers.registry import File, ImportedCluster
@@ -25,6 +27,7 @@ def import_command(
     out: Annotated[Path | None, typer.Option("--out", help="Write the document to this file.")] = None,
     name: Annotated[str, typer.Option(help="Name of the document; else what the input says.")] = "",
     ignore: Annotated[list[str] | None, typer.Option(help="Field of a config.json to let pass; repeatable.")] = None,
+    quiet: Quiet = False,
 ) -> None:
     """Turn a topology with its overlay, or a Hugging Face config.json, into our document."""
     from app.importers.registry import MODEL_KIND, check_kind, import_cluster, import_model
@@ -40,12 +43,12 @@ def import_command(
         made = import_cluster(kind, given, None if overlay is None else _read(overlay))
         cluster = made.cluster.model_copy(update={"name": name}) if name else made.cluster
         text, notes = cluster.model_dump_json(indent=2, exclude_defaults=True), _cluster_notes(made)
-    for note in notes:
+    for note in () if quiet else notes:
         typer.echo(note, err=True)
     if out is None:
         typer.echo(text)
     else:
-        write(out, (text + "\n").encode())
+        write(out, (text + "\n").encode(), quiet=quiet)
 
 
 def _read(source: str) -> File:

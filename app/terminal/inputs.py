@@ -13,8 +13,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
+from app.documents import parse_json, read_model
 from app.faults import Fault, Refused
 from models.catalogue import entry_names, named_entry
+from models.outcome import Infeasible, NotFound, Outcome, Planned
+from models.plan import Plan
 
 MAX_BYTES = 256 * 1024 * 1024
 
@@ -34,6 +37,19 @@ def read_source(source: str) -> bytes:
         names = ", ".join(entry_names("examples"))
         remedy = f"Give a file, - for standard input, or the name of an example: {names}."
         raise Refused((_fault(source, error.strerror or str(error), remedy),)) from None
+
+
+def read_outcome(data: bytes) -> Outcome | Plan:
+    """A bare plan, or an outcome, alone or inside an answer of the service."""
+    document = parse_json(data)
+    if isinstance(document, dict) and isinstance(document.get("outcome"), dict):
+        document = document["outcome"]
+    status = document.get("status") if isinstance(document, dict) else None
+    if status == "infeasible":
+        return read_model(Infeasible, document)
+    if status == "not_found":
+        return read_model(NotFound, document)
+    return read_model(Planned, document) if status == "planned" else read_model(Plan, document)
 
 
 def read_rows(source: str) -> list[dict[str, str]]:

@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from app.terminal.options import Json
 
 if TYPE_CHECKING:
     from app.storage.keys import KeyRow, KeyStore
@@ -43,13 +44,16 @@ def create(
 
 
 @keys.command("list")
-def list_keys(context: typer.Context, database: Database = None) -> None:
+def list_keys(context: typer.Context, *, database: Database = None, as_json: Json = False) -> None:
     """Show every key, never its secret."""
+    from app.terminal.screen import Screen
+
     table = Table("id", "owner", "scopes", "active plans", "per minute", "created", "revoked")
     with _store(context, database) as store:
-        for row in store.all():
-            table.add_row(*_cells(row))
-    Console().print(table)
+        rows = store.all()
+    for row in rows:
+        table.add_row(*_cells(row))
+    Screen(as_json=as_json).show([_plain(row) for row in rows], lambda console: console.print(table))
 
 
 @keys.command()
@@ -98,6 +102,14 @@ def _cells(row: KeyRow) -> tuple[str, ...]:
     limits = (row.max_active_plans, row.max_submissions_per_minute)
     shown = tuple("service" if one is None else str(one) for one in limits)
     return (row.id, escape(row.owner), " ".join(sorted(row.scopes)), *shown, _day(row.created_at), _day(row.revoked_at))
+
+
+def _plain(row: KeyRow) -> dict[str, object]:
+    return {
+        "id": row.id, "owner": row.owner, "scopes": sorted(row.scopes), "max_active_plans": row.max_active_plans,
+        "max_submissions_per_minute": row.max_submissions_per_minute, "created_at": row.created_at,
+        "revoked_at": row.revoked_at,
+    }  # fmt: skip
 
 
 def _day(at: float | None) -> str:

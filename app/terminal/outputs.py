@@ -28,8 +28,8 @@ def prepare(out: Path | None) -> None:
         raise _unwritable(out, "no permission")
 
 
-def write(out: Path | None, data: bytes) -> None:
-    """Write the file, if one is named, and say so."""
+def write(out: Path | None, data: bytes, *, quiet: bool = False) -> None:
+    """Write the file, if one is named, and say so unless that is not wanted."""
     if out is None:
         return
     try:
@@ -37,7 +37,8 @@ def write(out: Path | None, data: bytes) -> None:
         out.write_bytes(data)
     except OSError as error:
         raise _unwritable(out, error.strerror) from None
-    typer.echo(f"written: {out}", err=True)
+    if not quiet:
+        typer.echo(f"written: {out}", err=True)
 
 
 def _unwritable(out: Path, why: str | None) -> Refused:

@@ -39,7 +39,7 @@ def replay(
     from app.replay.case import replay_case
     from app.replay.job import ReplayJob
     from app.replay.launch import ReplayFailed, check_torch, execute
-    from app.terminal.work import Failed
+    from app.terminal.exits import Failed
 
     check_torch()
     name, asked, schedule = _read(document, problem)

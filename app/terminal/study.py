@@ -8,24 +8,21 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from http.client import HTTPException
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlsplit
-from uuid import uuid4
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from app.terminal.options import Json, KeyFile, OutFile, Quiet, Server
+from app.terminal.planning import settings_of
+
 if TYPE_CHECKING:
-    from app.faults import Refused
-    from app.terminal.client import Client, ServiceError
+    from app.client.blocking import Client
+    from app.wire import Study
 
 POLL_S = 0.5
-PATIENCE_S = 120.0  # with a service that is being restarted; what it has stored it goes on with
-PASSING = frozenset((429, 503))
 PLAIN_WIDTH = 120
 
 
@@ -33,136 +30,54 @@ def study(
     context: typer.Context,
     grid: Annotated[str, typer.Argument(metavar="GRID", help="A body of POST /v1/studies: a file, or - .")],
     *,
-    server: Annotated[str | None, typer.Option(help="URL of the service; else host and port of the settings.")] = None,
-    key_file: Annotated[Path | None, typer.Option(help="File with the API key, where the service wants one.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the whole study to this file, as JSON.")] = None,
+    server: Server = None,
+    key_file: KeyFile = None,
+    out: OutFile = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Plan a grid of requests on a running service; Ctrl-C stops it and keeps what was found."""
     from app.documents import parse_json
-    from app.settings import Settings
+    from app.settings import Remote
+    from app.terminal.exits import ExitCode
     from app.terminal.inputs import read_source
     from app.terminal.outputs import prepare, write
-    from app.terminal.work import ExitCode
+    from app.terminal.remote import client_of
+    from app.terminal.screen import Screen
 
-    settings = context.find_object(Settings) or Settings.from_environment()
-    address = server or f"http://{settings.host}:{settings.port}"
+    screen = Screen(as_json=as_json, quiet=quiet)
+    settings, named = settings_of(context), Remote.from_environment()
     document = parse_json(read_source(grid))
     prepare(out)
-    found = _answer(_client(address, key_file), address, document)
-    _show(_console(stderr=False), found)
-    write(out, json.dumps(found, indent=2).encode())
+    address = server or named.server or f"http://{settings.host}:{settings.port}"
+    with client_of(address, key_file, named.api_key) as client:
+        found = _followed(client, document, screen.news).model_dump(mode="json")
+    screen.show(found, lambda console: _show(console, found))
+    write(out, json.dumps(found, indent=2).encode(), quiet=quiet)
     is_planned = any(member["figures"] for member in found["members"])
     raise typer.Exit(ExitCode.PLANNED if is_planned else ExitCode.NOTHING_FOUND)
 
 
-def _client(address: str, key_file: Path | None) -> Client:
-    from app.terminal.client import Client
-    from app.terminal.inputs import read_source
-
-    try:
-        parts = urlsplit(address)
-        port = parts.port
-    except ValueError:
-        raise _wrong_address(address) from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
-        raise _wrong_address(address)
-    encrypted = parts.scheme == "https"
-    api_key = None if key_file is None else _key(read_source(str(key_file)), str(key_file))
-    return Client(parts.hostname, port or (443 if encrypted else 80), api_key=api_key, encrypted=encrypted)
-
-
-def _key(text: bytes, source: str) -> str:
-    from app.faults import Fault, Refused
-
-    key = text.strip()
-    if not key or not key.isascii() or len(key.split()) != 1:
-        raise Refused((Fault("invalid-parameter", f"{source} does not hold one API key", "", "one word in ASCII",
-                             "Put there what `isthmus keys create` printed.", "--key-file"),))  # fmt: skip
-    return key.decode()
-
-
-def _wrong_address(address: str) -> Refused:
-    from app.faults import Fault, Refused
-
-    return Refused((Fault("invalid-parameter", f"{address!r} is no address of a service", "",
-                          "http://HOST:PORT or https://HOST:PORT", "Correct it.", "--server"),))  # fmt: skip
-
-
-def _answer(client: Client, address: str, document: Any) -> dict[str, Any]:
+def _followed(client: Client, document: Any, console: Console) -> Study:
     """The study once it has ended."""
-    from app.faults import Fault, Refused
-    from app.terminal.client import ServiceError
+    from app.client import calls
 
-    try:
-        submitted = _submitted(client, document)
-        return _followed(client, f"/v1/studies/{submitted['id']}", submitted)
-    except ServiceError as error:
-        raise _refusal(error) from None
-    except (OSError, HTTPException, json.JSONDecodeError, UnicodeDecodeError) as error:
-        what = f"no service answers at {address}: {error or type(error).__name__}"
-        raise Refused((Fault("not-ready", what, "", "", "Start one with `isthmus serve`, or name it with --server.",
-                             "--server"),)) from None  # fmt: skip
-
-
-def _submitted(client: Client, document: Any) -> dict[str, Any]:
-    """The study as it was taken; asked a second time where the answer was lost on its way, and still taken once."""
-    key = uuid4().hex
-    try:
-        taken: dict[str, Any] = client.post("/v1/studies", document, key=key)
-    except (ConnectionResetError, TimeoutError, HTTPException):
-        taken = client.post("/v1/studies", document, key=key)
-    return taken
-
-
-def _followed(client: Client, path: str, submitted: Mapping[str, Any]) -> dict[str, Any]:
-    console = _console(stderr=True)
-    console.print(f"{submitted['id']}: {len(submitted['members'])} points", highlight=False)
-    current, shown = dict(submitted), ""
-    while current["state"] != "done":
+    current = client.call(calls.submit_study(document))
+    console.print(f"{current.id}: {len(current.members)} points", highlight=False)
+    shown = ""
+    while current.state != "done":
         try:
-            current = _looked_at(client, path)
-            news = ", ".join(f"{number} {state}" for state, number in sorted(current["counts"].items()))
+            current = client.call(calls.study(current.id))
+            news = ", ".join(f"{number} {state}" for state, number in sorted(current.counts.items()))
             if news != shown:
                 console.print(f"  {news}", highlight=False)
                 shown = news
-            if current["state"] != "done":
+            if current.state != "done":
                 time.sleep(POLL_S)
         except KeyboardInterrupt:
             console.print("  stopping what is left, keeping what was found", highlight=False)
-            client.post(f"{path}:cancel", {})
+            client.call(calls.cancel_study(current.id))
     return current
-
-
-def _looked_at(client: Client, path: str) -> dict[str, Any]:
-    """The study as it is; a service that is away for a while has not lost it."""
-    from app.terminal.client import ServiceError
-
-    begun_s = time.monotonic()
-    while True:
-        try:
-            found: dict[str, Any] = json.loads(client.get(path))
-            return found
-        except (OSError, HTTPException, ServiceError) as error:
-            is_final = isinstance(error, ServiceError) and error.status not in PASSING
-            if is_final or time.monotonic() - begun_s > PATIENCE_S:
-                raise
-            time.sleep(POLL_S)
-
-
-def _refusal(error: ServiceError) -> Refused:
-    """The faults that the service found, as it words them."""
-    from app.faults import Fault, Refused
-    from app.terminal.work import Failed
-
-    try:
-        listed = json.loads(error.body)["errors"]
-        faults = [
-            Fault(one["code"], one["what"], one["pointer"], one["allowed"], one["remedy"], one["where"])
-            for one in listed
-        ]
-    except (ValueError, KeyError, TypeError):
-        raise Failed(str(error)) from None
-    return Refused(faults)
 
 
 def _show(console: Console, found: Mapping[str, Any]) -> None:
@@ -210,8 +125,3 @@ def _figures(figures: Mapping[str, Any] | None) -> tuple[str, ...]:
         f"{figures['num_gpus']:,}",
         escape(figures["crossing"]),
     )
-
-
-def _console(*, stderr: bool) -> Console:
-    console = Console(stderr=stderr)
-    return console if console.is_terminal else Console(stderr=stderr, width=PLAIN_WIDTH)

@@ -5,6 +5,7 @@ Owns the layout. Every figure shown is a field of the document; nothing is compu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 
 from rich.console import Console
@@ -12,7 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.exporters.report.formatting import TIME_PARTS
-from models.outcome import Infeasible, NotFound, Outcome
+from app.wire import Validation
+from models.outcome import Infeasible, NotFound, Outcome, Reason
 from models.plan import Configuration, MemoryUse, Plan, Route
 from models.schedule import PipelineSchedule
 from models.verdict import Verdict
@@ -25,10 +27,7 @@ def print_outcome(console: Console, outcome: Outcome) -> None:
     """Whatever a search ended with."""
     if isinstance(outcome, Infeasible):
         console.print("[bold red]Infeasible[/]: no plan obeys the request.")
-        for reason in outcome.reasons:
-            console.print(f"  [bold]{reason.code}[/] {escape(reason.pointer)}: {escape(reason.detail)}")
-            for remedy in reason.remedies:
-                console.print(f"    to do: {escape(remedy)}")
+        _reasons(console, outcome.reasons)
     elif isinstance(outcome, NotFound):
         console.print("[bold yellow]Nothing found in time[/], and no proof that nothing exists.")
         console.print(f"  {escape(outcome.detail)}; no plan is faster than {outcome.lower_bound_s:.4g} s")
@@ -37,6 +36,13 @@ def print_outcome(console: Console, outcome: Outcome) -> None:
         print_plan(console, outcome.plan)
         end = "the search ended by itself" if outcome.complete else "the search was stopped before its end"
         console.print(f"Found in {outcome.elapsed_s:.1f} s; {end}.")
+
+
+def _reasons(console: Console, reasons: Sequence[Reason]) -> None:
+    for reason in reasons:
+        console.print(f"  [bold]{reason.code}[/] {escape(reason.pointer)}: {escape(reason.detail)}")
+        for remedy in reason.remedies:
+            console.print(f"    to do: {escape(remedy)}")
 
 
 def print_plan(console: Console, plan: Plan) -> None:
@@ -234,6 +240,15 @@ def print_verdict(console: Console, verdict: Verdict, *, in_full: bool = False) 
     console.print(f"[bold red]Rejected[/] by the judge: {len(verdict.violations)} violations.")
     for violation in verdict.violations[:20]:
         console.print(f"  [bold]{escape(violation.rule)}[/] {escape(violation.where)}: {escape(violation.detail)}")
+
+
+def print_validation(console: Console, found: Validation) -> None:
+    """What arithmetic says of a request."""
+    if found.feasible:
+        console.print("[bold green]No contradiction[/]: arithmetic finds no reason why the request has no plan.")
+        return
+    console.print("[bold red]Infeasible[/]: no plan obeys the request.")
+    _reasons(console, found.reasons)
 
 
 def print_schedule(console: Console, schedule: PipelineSchedule) -> None:

@@ -1,6 +1,6 @@
 """Runs one task of the command line in a child process, with a progress line and a hard stop.
 
-Owns what Ctrl-C means (keep the best) and the exit codes. Never prints a result.
+Owns what Ctrl-C means (keep the best). Never prints a result.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from enum import IntEnum
 from functools import partial
 
 from rich.console import Console
@@ -23,31 +22,12 @@ from app.jobs.search import end_state_of, fault_of
 from app.jobs.warm_up import compile_once
 from app.jobs.worker_pool import worker_pool_size
 from app.settings import Settings
+from app.terminal.exits import Failed
 from app.terminal.progress import ProgressLine
 from models.outcome import Outcome
 from models.request import PlanRequest
 
-
-class ExitCode(IntEnum):
-    """What a command ends with."""
-
-    PLANNED = 0
-    DEFECT = 1
-    BAD_INPUT = 2
-    INFEASIBLE = 3
-    NOTHING_FOUND = 4
-
-
-EXIT_OF_STATUS = {
-    "planned": ExitCode.PLANNED,
-    "infeasible": ExitCode.INFEASIBLE,
-    "not_found": ExitCode.NOTHING_FOUND,
-}
 SHORT_TASK_S = 120.0
-
-
-class Failed(Exception):
-    """A child ended without an answer; the message is for the user."""
 
 
 def run_task(

@@ -17,7 +17,7 @@ from app.faults import ISSUE_TYPES
 from app.storage.keys import KeyStore, NewKey
 from app.storage.migrations import create_tables
 from app.storage.tables import create_engine
-from app.terminal.client import Client
+from tests.unit.app.http_client import Client
 from tests.unit.app.programs import HOST, ROOT, await_, free_port
 
 BODY_TIMEOUT_S = 1.0

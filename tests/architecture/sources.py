@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("models", "solver", "app")
+PACKAGES = ("models", "solver", "app", "isthmus")
 IGNORED = {".git", ".venv", "node_modules", "__pycache__", "build", "dist"}
 
 

@@ -24,9 +24,9 @@ def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", re.split(r"[\[<>=!~; ]", name)[0]).lower()
 
 
-def test_the_wheel_holds_the_three_packages_and_nothing_else() -> None:
+def test_the_wheel_holds_the_three_packages_and_the_import_name_and_nothing_else() -> None:
     project = _project()
-    assert project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == ["app", "solver", "models"]
+    assert project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == ["app", "solver", "models", "isthmus"]
     assert "Private :: Do Not Upload" in project["project"]["classifiers"]
 
 

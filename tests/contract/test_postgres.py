@@ -13,9 +13,9 @@ from app.jobs.access import Busy
 from app.jobs.service import PlanService
 from app.settings import Settings
 from app.storage.tables import PLANS
-from app.terminal.client import Client
 from models.request import PlanRequest
 from tests.unit.app import fake_solver
+from tests.unit.app.http_client import Client
 from tests.unit.app.postgres import postgres
 from tests.unit.app.programs import HOST, await_, free_port, program, ready, searching, state_of
 from tests.unit.app.service_fixture import request_for

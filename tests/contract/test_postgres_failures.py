@@ -20,9 +20,9 @@ from app.jobs.service import PlanService
 from app.storage.migrations import SCHEMA_VERSION, create_tables
 from app.storage.plans import NewPlan, PlanStore
 from app.storage.tables import METADATA, SCHEMA, create_engine
-from app.terminal.client import Client
 from models.request import PlanRequest
 from tests.unit.app import fake_solver
+from tests.unit.app.http_client import Client
 from tests.unit.app.postgres import Postgres, postgres, tool
 from tests.unit.app.programs import HOST, await_, free_port, program, ready, searching, state_of
 from tests.unit.app.service_fixture import FAKE_SOLVERS, request_for, settings_for

@@ -19,9 +19,9 @@ import sqlalchemy as sa
 
 from app.storage.plans import TERMINAL
 from app.storage.tables import PLANS
-from app.terminal.client import Client
 from models.catalogue import named_entry
 from tests.image.compose import COMPOSE_FILE, DOCKERFILE, compose, entry_point, image_environment
+from tests.unit.app.http_client import Client
 from tests.unit.app.namespaces import Island, island
 from tests.unit.app.postgres import Postgres, postgres
 from tests.unit.app.programs import HOST, ROOT, await_, free_port, state_of

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from app.terminal.client import Client
+from tests.unit.app.http_client import Client
 from tests.unit.app.programs import HOST, ROOT, await_, free_port, sqlite
 
 TOOL = ROOT / ".venv-tools" / "bin" / "schemathesis"

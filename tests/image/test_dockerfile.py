@@ -119,4 +119,4 @@ def test_a_rule_objects_to_a_file_that_breaks_it(rule: Callable[[str], Found], g
 
 def test_everything_that_the_package_consists_of_is_copied() -> None:
     copied = " ".join(one.value for one in _only(TEXT, "COPY"))
-    assert {"models models", "solver solver", "app app"} <= set(re.findall(r"\w+ \w+", copied))
+    assert {"models models", "solver solver", "app app", "isthmus isthmus"} <= set(re.findall(r"\w+ \w+", copied))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.terminal.client import Client
 from tests.unit.app import fake_solver
+from tests.unit.app.http_client import Client
 from tests.unit.app.programs import HOST, ROOT, free_port, program, ready, sqlite
 from tests.unit.app.service_fixture import request_for
 

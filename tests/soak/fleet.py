@@ -17,8 +17,8 @@ from typing import IO, Any
 
 import psutil
 
-from app.terminal.client import Client
 from tests.soak.nursery import Nursery, Program
+from tests.unit.app.http_client import Client
 from tests.unit.app.postgres import Postgres
 from tests.unit.app.programs import HOST, free_port
 

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import psutil
 
-from app.terminal.client import Client
+from tests.unit.app.http_client import Client
 
 ROOT = Path(__file__).parents[3]
 HOST = "127.0.0.1"

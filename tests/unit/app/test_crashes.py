@@ -13,8 +13,8 @@ from app.storage.migrations import create_tables
 from app.storage.plans import NewPlan, PlanStore
 from app.storage.tables import create_engine
 from app.storage.workers import WorkerStore
-from app.terminal.client import Client
 from tests.unit.app import fake_solver
+from tests.unit.app.http_client import Client
 from tests.unit.app.programs import HOST, await_, descendants, free_port, program, ready, searching, sqlite, state_of
 from tests.unit.app.service_fixture import request_for, settings_for
 from tests.unit.app.taking import take

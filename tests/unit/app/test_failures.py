@@ -16,8 +16,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.storage.plans import TERMINAL
-from app.terminal.client import Client
 from tests.unit.app import fake_solver
+from tests.unit.app.http_client import Client
 from tests.unit.app.programs import HOST, await_, free_port, program, ready, searching, sqlite, started, state_of
 from tests.unit.app.service_fixture import request_for, submit
 

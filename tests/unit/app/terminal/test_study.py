@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+import isthmus
 from app import cli
+from app.client.calls import Call
 from app.storage.keys import KeyStore, NewKey
 from app.storage.migrations import create_tables
 from app.storage.tables import create_engine
-from app.terminal.client import Client
 from app.terminal.study import _show
 from tests.unit.app import fake_solver
+from tests.unit.app.http_client import Client
 from tests.unit.app.programs import HOST, free_port, program, ready, sqlite
 from tests.unit.app.service_fixture import request_for
 
@@ -122,15 +124,15 @@ def test_a_service_that_is_not_there_is_named(
 def test_ctrl_c_stops_the_study_and_its_best_is_shown(
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    get, interruptions = Client.get, [KeyboardInterrupt]
+    ask, interruptions = isthmus.Client.call, [KeyboardInterrupt]
 
-    def look(client: Client, path: str) -> bytes:
-        found = get(client, path)
-        if b'"state":"running"' in found and interruptions:
+    def look(client: isthmus.Client, call: Call[Any]) -> Any:
+        found = ask(client, call)
+        if call.method == "GET" and found.state == "running" and interruptions:
             raise interruptions.pop()
         return found
 
-    monkeypatch.setattr(Client, "get", look)
+    monkeypatch.setattr(isthmus.Client, "call", look)
     out = tmp_path / "study.json"
     axes = {"/options/seed": [fake_solver.UNTIL_STOPPED]}
     assert _run(_grid(tmp_path, _study(axes=axes)), "--server", server, "--out", str(out)) in (0, 4)
@@ -166,22 +168,3 @@ def test_a_narrow_terminal_gets_every_point_whole(capsys: pytest.CaptureFixture[
     assert [cell.strip() for cell in row.split("│")[1:-1]] == [
         "0", "2.500", "", "", "16,384", "pp_out", "succeeded", "max_gpus 8192",
     ]  # fmt: skip
-
-
-def test_an_answer_that_gets_lost_is_asked_for_again_and_no_study_is_made_twice(
-    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[str] = []
-    post = Client.post
-
-    def lossy(self: Client, path: str, body: object, *, key: str | None = None) -> Any:
-        answer = post(self, path, body, key=key)
-        made.append(answer["id"])
-        if len(made) == 1:
-            raise ConnectionResetError("the answer is lost after the service has stored the study")
-        return answer
-
-    monkeypatch.setattr(Client, "post", lossy)
-    assert _run(_grid(tmp_path, _study(axes=AXES)), "--server", server) == 0
-    assert len(made) == 2
-    assert made[0] == made[1]

@@ -1,7 +1,4 @@
-"""A small client of our own HTTP interface, for the demo and for studies: JSON requests and the event stream.
-
-Owns the client side of the wire. Talks to the one address it is given, and follows no redirection.
-"""
+"""A small client of HTTP for tests: bodies as they come, one connection per request, no repetition."""
 
 from __future__ import annotations
 

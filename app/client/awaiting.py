@@ -1,0 +1,138 @@
+"""`isthmus.AsyncClient`: one service, asked by a program that goes on while it waits.
+
+Owns its connection. What can be asked is in `calls`; when a call is made again is in `connection`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import anyio
+import httpx2
+
+from app.client import calls, connection
+from app.client.calls import Call
+from app.client.errors import ServiceError
+from app.client.events import PlanEvent
+from app.wire import PlanEnvelope, PlanStatus, Validation
+from models.request import PlanRequest
+from models.schedule import PipelineProblem, PipelineSchedule
+
+Answered = TypeVar("Answered")
+
+
+class AsyncClient:
+    """A service by its address, with an API key where it wants one. Use it in an `async with` block.
+
+    Calls that fail in passing are made again for up to `patience_s` seconds; a submission counts once all the same.
+    What has no method here goes through `call`: `await client.call(calls.moves(plan_id))`.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        api_key: str | None = None,
+        patience_s: float = connection.PATIENCE_S,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._http = httpx2.AsyncClient(transport=transport, **connection.options(address, api_key))
+        self._service = connection.Service(str(self._http.base_url), patience_s)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        await self._http.aclose()
+
+    async def call(self, call: Call[Answered]) -> Answered:
+        """The answer to a call; ServiceError or Unreachable where there is none."""
+        attempts = self._service.begin(call)
+        while True:
+            try:
+                return attempts.read(await self._http.request(**connection.parts(call)))
+            except (httpx2.TransportError, ServiceError) as failure:
+                pause_s = attempts.pause_s(failure)
+            await anyio.sleep(pause_s)
+
+    async def events(self, plan_id: str, *, after: int = 0) -> AsyncIterator[PlanEvent]:
+        """Everything that happens to a plan until it has ended; a broken stream is taken up where it broke."""
+        attempts = self._service.begin(connection.following(plan_id, after))
+        while True:
+            following = connection.following(plan_id, after)
+            try:
+                async with self._http.stream(**connection.parts(following)) as response:
+                    if response.is_error:
+                        await response.aread()
+                    if attempts.has_ended(response):
+                        return
+                    async for one in httpx2.EventSource(response):
+                        if not one.data:  # a sign of life, or how long to wait before coming back
+                            continue
+                        event = PlanEvent.of(one)
+                        attempts, after = self._service.begin(following), event.number
+                        yield event
+                        if event.kind == "done":
+                            return
+                pause_s = connection.FIRST_PAUSE_S
+            except (httpx2.TransportError, ServiceError) as failure:
+                pause_s = attempts.pause_s(failure)
+            await anyio.sleep(pause_s)
+
+    async def submit(
+        self, request: PlanRequest | Mapping[str, Any], *, name: str = "", key: str | None = None
+    ) -> PlanStatus:
+        """Queue a request; its plan is at the id of what comes back."""
+        return await self.call(calls.submit(request, name=name, key=key))
+
+    async def plan(
+        self,
+        request: PlanRequest | Mapping[str, Any],
+        *,
+        name: str = "",
+        key: str | None = None,
+        on_event: Callable[[PlanEvent], None] = lambda _event: None,
+    ) -> PlanEnvelope:
+        """Queue a request, wait until its search has ended, and read the plan."""
+        submitted = await self.submit(request, name=name, key=key)
+        async for event in self.events(submitted.id):
+            on_event(event)
+        return await self.get(submitted.id)
+
+    async def get(self, plan_id: str) -> PlanEnvelope:
+        """A plan as far as it is, its outcome included."""
+        return await self.call(calls.plan(plan_id))
+
+    async def status(self, plan_id: str) -> PlanStatus:
+        """State and headline figures of a plan."""
+        return await self.call(calls.status(plan_id))
+
+    async def cancel(self, plan_id: str) -> PlanStatus:
+        """Stop a search; its best plan stays."""
+        return await self.call(calls.cancel(plan_id))
+
+    async def replan(
+        self, plan_id: str, *, patch: Mapping[str, Any] | None = None, lost_places: Sequence[str] = ()
+    ) -> PlanStatus:
+        """Plan again with a merge patch of the request, and without places that are gone."""
+        return await self.call(calls.replan(plan_id, patch=patch, lost_places=lost_places))
+
+    async def export(self, plan_id: str, kind: str) -> bytes:
+        """A plan in the form of another tool."""
+        return await self.call(calls.export(plan_id, kind))
+
+    async def validate(self, request: PlanRequest | Mapping[str, Any]) -> Validation:
+        """What arithmetic says of a request, without search."""
+        return await self.call(calls.validate(request))
+
+    async def schedule(self, problem: PipelineProblem | Mapping[str, Any]) -> PipelineSchedule:
+        """The best order and start of every operation of one pipeline."""
+        return await self.call(calls.schedule(problem))
+
+    async def catalogue(self, kind: str, name: str | None = None) -> Any:
+        """The names of the entries of a kind, or one entry."""
+        return await self.call(calls.catalogue(kind, name))

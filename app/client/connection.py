@@ -1,0 +1,116 @@
+"""What both clients do around a call: the options of their connection, the repetitions, the reading of an answer.
+
+Owns the translation between calls and httpx2. Follows no redirection: it talks to the one address it is given.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+from urllib.parse import urlsplit
+
+import httpx2
+
+from app.client.calls import Call
+from app.client.errors import ServiceError, Unreachable
+
+Answered = TypeVar("Answered")
+ANSWER_S = 75.0  # longer than `Prefer: wait` and than the pause between two signs of life on an event stream
+CONNECT_S = 10.0
+PATIENCE_S = 60.0  # a service that is restarted is back within this
+FIRST_PAUSE_S = 0.25
+LONGEST_PAUSE_S = 8.0
+PASSING = frozenset((429, 502, 503, 504))  # what a service or a proxy says that is busy, starting or away
+
+
+def options(address: str, api_key: str | None) -> dict[str, Any]:
+    """Options of an httpx2 client; ValueError for what is no address of a service."""
+    try:
+        url = urlsplit(address)
+        is_address = url.port is None or url.port > 0
+    except ValueError:
+        is_address = False
+    if not is_address or url.scheme not in ("http", "https") or not url.hostname or url.path.strip("/") or url.query:
+        raise ValueError(f"{address!r} is no address of a service: write http://HOST:PORT or https://HOST:PORT")
+    headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
+    return {"base_url": address, "headers": headers, "timeout": httpx2.Timeout(ANSWER_S, connect=CONNECT_S)}
+
+
+def parts(call: Call[Any]) -> dict[str, Any]:
+    """The arguments of a request."""
+    headers = dict(call.headers)
+    if call.body is not None:
+        headers["Content-Type"] = "application/json"
+    return {"method": call.method, "url": call.path, "content": call.body, "headers": headers, "params": call.params}
+
+
+def following(plan_id: str, after: int) -> Call[bytes]:
+    """The event stream of a plan after the event of that number."""
+    headers = {"Accept": "text/event-stream", **({"Last-Event-ID": str(after)} if after else {})}
+    return Call("GET", f"/v1/plans/{plan_id}/events", bytes, headers=headers)
+
+
+@dataclass
+class Service:
+    """One address, how long a call to it may take with all its repetitions, and whether it has ever answered."""
+
+    address: str
+    patience_s: float = PATIENCE_S
+    has_answered: bool = False
+
+    def begin(self, call: Call[Answered]) -> Attempt[Answered]:
+        """The first attempt at a call."""
+        return Attempt(self, call)
+
+
+@dataclass
+class Attempt(Generic[Answered]):
+    """One call with its repetitions."""
+
+    service: Service
+    call: Call[Answered]
+    number: int = 0
+    begun_s: float = field(default_factory=time.monotonic)
+
+    def read(self, response: httpx2.Response) -> Answered:
+        """The answer; raises the problem that the service states."""
+        self._check(response)
+        return self.call.read(response.content)
+
+    def has_ended(self, response: httpx2.Response) -> bool:
+        """Whether an event stream has nothing more to tell; raises the problem that the service states."""
+        self._check(response)
+        return response.status_code == httpx2.codes.NO_CONTENT
+
+    def pause_s(self, failure: Exception) -> float:
+        """Seconds until the call is made again; raises a failure that is final."""
+        backoff_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**self.number) * random.uniform(0.5, 1.0)
+        asked_s = failure.retry_after_s if isinstance(failure, ServiceError) else 0.0
+        pause_s: float = max(asked_s, backoff_s)
+        if self._is_passing(failure) and time.monotonic() - self.begun_s + pause_s <= self.service.patience_s:
+            self.number += 1
+            return pause_s
+        if isinstance(failure, ServiceError):
+            raise failure
+        raise Unreachable(self.service.address, str(failure) or type(failure).__name__) from failure
+
+    def _is_passing(self, failure: Exception) -> bool:
+        """Whether the same call may succeed later. An address that has never answered is taken for a wrong one."""
+        if isinstance(failure, ServiceError):
+            return failure.status in PASSING or failure.code == "idempotency-key-in-use"
+        return self.service.has_answered and (self.call.repeatable or isinstance(failure, httpx2.ConnectError))
+
+    def _check(self, response: httpx2.Response) -> None:
+        self.service.has_answered = True
+        if not response.is_success:
+            raise ServiceError(self.call.asked, response.status_code, response.content,
+                               retry_after_s=_seconds(response.headers))  # fmt: skip
+
+
+def _seconds(headers: Mapping[str, str]) -> float:
+    """What Retry-After asks for; 0 where it is absent or a date."""
+    told = headers.get("Retry-After", "")
+    return float(told) if told.isascii() and told.isdigit() else 0.0

@@ -1,0 +1,34 @@
+"""One event of the stream of a plan, as a client gets it.
+
+Owns its reading. Never holds a connection.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import httpx2
+
+from models.outcome import Progress
+
+
+@dataclass(frozen=True)
+class PlanEvent:
+    """What happened to a plan: `kind` is state, progress, incumbent (a better plan) or, at last, done."""
+
+    number: int
+    kind: str
+    data: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, one: httpx2.ServerSentEvent) -> Self:
+        """The event that a line of the stream tells."""
+        return cls(int(one.id), one.event, json.loads(one.data))
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far the search is; None in events of other kinds."""
+        return Progress.model_validate(dict(self.data), extra="ignore") if self.kind == "progress" else None

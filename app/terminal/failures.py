@@ -1,0 +1,70 @@
+"""What a command that failed tells its user, and what it ends with. Messages go to standard error.
+
+Owns the words for exceptions that nobody in a command caught. Imported only when there is one.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from rich.markup import escape
+
+from app.client.errors import ServiceError, Unreachable
+from app.faults import Fault, Refused, from_planner_error
+from app.settings import InvalidSetting
+from app.terminal.exits import ExitCode, Failed
+from app.terminal.inputs import print_faults
+from app.terminal.screen import console
+from models.errors import PlannerError
+
+
+def report(error: Exception) -> ExitCode | None:
+    """Tell what happened and say how to end; None: nothing is known about such an error."""
+    screen = console(stderr=True)
+    refused = _refused(error)
+    if refused is not None:
+        print_faults(screen, refused)
+        is_ours = isinstance(error, ServiceError) and error.status >= 500
+        return ExitCode.DEFECT if is_ours else ExitCode.BAD_INPUT
+    if isinstance(error, InvalidSetting):
+        screen.print(f"[bold red]bad setting[/]: {escape(str(error))}")
+        return ExitCode.BAD_INPUT
+    if isinstance(error, Failed | ServiceError):
+        screen.print(f"[bold red]failed[/]: {escape(str(error))}")
+        return ExitCode.DEFECT
+    told = _about_the_database(error)
+    if told is not None:
+        screen.print(f"[bold red]database[/]: {escape(told)}", highlight=False)
+        return ExitCode.DEFECT
+    return None
+
+
+def _refused(error: Exception) -> Refused | None:
+    """The faults that an error states, whoever found them: this program or a service."""
+    if isinstance(error, Refused):
+        return error
+    if isinstance(error, PlannerError):
+        return Refused((from_planner_error(error),))
+    if isinstance(error, Unreachable):
+        remedy = "Start one with `isthmus serve`, or name it with --server or ISTHMUS_SERVER."
+        return Refused((Fault("not-ready", str(error), remedy=remedy, where="--server"),))
+    if isinstance(error, ServiceError) and error.faults:
+        return Refused([Fault(**fault.model_dump()) for fault in error.faults])
+    return None
+
+
+def _about_the_database(error: Exception) -> str | None:
+    """What a user can do about an error of the database; None for any other error."""
+    if "sqlalchemy" not in sys.modules:  # which takes long to import, and most commands need no database
+        return None
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from app.storage.migrations import IncompatibleDatabase
+    from app.storage.tables import is_outage
+
+    if isinstance(error, IncompatibleDatabase):
+        return str(error)
+    if not isinstance(error, SQLAlchemyError) or not is_outage(error):
+        return None
+    first_line = str(error).partition("\n")[0]
+    return f"it does not answer: {first_line}. Start it, or name another by ISTHMUS_DATABASE_URL or --database."

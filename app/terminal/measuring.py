@@ -1,0 +1,67 @@
+"""`isthmus accuracy` and `calibrate`: predictions beside measured rows, and a profile fitted to them.
+
+Owns these commands and their options. `validate` is the former name of `accuracy`, kept for one release.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from app.terminal.options import File, Json, KeyFile, OutFile, Quiet, Server
+
+Subject = Annotated[str, typer.Argument(help="training, network or pipeline")]
+
+
+def accuracy(subject: Subject, rows: File, *, as_json: Json = False) -> None:
+    """Compare predictions with measured rows; nothing is refitted."""
+    from app.terminal.inputs import read_rows
+    from app.terminal.measured import print_report, validation_report
+    from app.terminal.screen import Screen
+
+    report = validation_report(subject, read_rows(rows))
+    Screen(as_json=as_json).show(report, lambda console: print_report(console, report))
+
+
+def validate(subject: Subject, rows: File, *, as_json: Json = False) -> None:
+    """The former name of `isthmus accuracy`."""
+    typer.echo("`isthmus validate` is now `isthmus accuracy`; this name goes with the next release", err=True)
+    accuracy(subject, rows, as_json=as_json)
+
+
+def calibrate(
+    rows: File,
+    *,
+    out: OutFile = None,
+    name: Annotated[str, typer.Option(help="Name of the fitted profile.")] = "calibrated",
+    constants: Annotated[str, typer.Option(help="Constants to fit, comma separated; empty: what the rows tell.")] = "",
+    profile: Annotated[str | None, typer.Option(help="Profile to start from; else what most rows choose.")] = None,
+    server: Server = None,
+    key_file: KeyFile = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fit a software-stack profile to your own measured runs; --out writes the profile. A --server keeps it."""
+    from app.client import calls
+    from app.jobs.calibration import calibration
+    from app.terminal.inputs import read_rows
+    from app.terminal.measured import print_calibration
+    from app.terminal.outputs import prepare, write
+    from app.terminal.place import service
+    from app.terminal.screen import Screen
+
+    screen = Screen(as_json=as_json, quiet=quiet)
+    prepare(out)
+    names = tuple(one.strip() for one in constants.split(",") if one.strip())
+    measured = read_rows(rows)
+    with service(server, key_file) as client:
+        if client is None:
+            report = calibration(measured, name=name, constants=names, profile=profile)
+        else:
+            call = calls.calibrate(measured, name=name, constants=names, profile=profile)
+            report = client.call(call).model_dump(mode="json")
+            screen.news.print(f"{report['id']}: give it as options.stack_profile", highlight=False)
+    screen.show(report, lambda console: print_calibration(console, report))
+    write(out, json.dumps(report["profile"], indent=2).encode(), quiet=quiet)

@@ -1,0 +1,39 @@
+"""The arguments and options that several commands share, so that each is spelled and explained one way.
+
+Owns their names and help. Imports nothing heavy: every command's module imports this one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def _examples(incomplete: str) -> list[str]:
+    from models.catalogue import entry_names
+
+    return [name for name in entry_names("examples") if name.startswith(incomplete)]
+
+
+Source = Annotated[
+    str,
+    typer.Argument(help="A file, - for standard input, or the name of an example.", autocompletion=_examples),
+]
+File = Annotated[str, typer.Argument(help="A file, or - for standard input.")]
+PlanSource = Annotated[
+    str, typer.Argument(metavar="PLAN", help="A file that isthmus plan --out wrote; or the id of a plan on --server.")
+]
+RequestFile = Annotated[str | None, typer.Option("--request", help="The request of the plan.")]
+OutFile = Annotated[Path | None, typer.Option("--out", "-o", help="Write the result to this file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON to standard output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and the JSON of --json).")]
+TimeLimit = Annotated[float | None, typer.Option(help="Seconds to search; overrides the request.")]
+Server = Annotated[
+    str | None,
+    typer.Option(help="URL of a running service that does the work; else ISTHMUS_SERVER; else this machine does."),
+]
+KeyFile = Annotated[
+    Path | None, typer.Option(help="File with the API key of the service; else ISTHMUS_API_KEY.", show_default=False)
+]

@@ -1,0 +1,222 @@
+"""`isthmus plan`, `replan`, `schedule` and `check request`: requests in, outcomes out; here or on a service.
+
+Owns these commands and their options. Heavy imports are made by the command that needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.terminal.options import (
+    File,
+    Json,
+    KeyFile,
+    OutFile,
+    PlanSource,
+    Quiet,
+    RequestFile,
+    Server,
+    Source,
+    TimeLimit,
+)
+
+if TYPE_CHECKING:
+    from app.client.blocking import Client
+    from app.settings import Settings
+    from app.terminal.screen import Screen
+    from models.outcome import Outcome
+
+check = typer.Typer(help="Look for faults before they cost anything.", no_args_is_help=True)
+
+
+def settings_of(context: typer.Context) -> Settings:
+    """The settings that `main` was given, or those of the environment."""
+    from app.settings import Settings
+
+    given = context.find_object(Settings)
+    return given if given is not None else Settings.from_environment()
+
+
+def plan(
+    context: typer.Context,
+    request: Source,
+    *,
+    out: OutFile = None,
+    time_limit: TimeLimit = None,
+    server: Server = None,
+    key_file: KeyFile = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Plan a job: placement, timing, transport and proof."""
+    from app.documents import canonical, parse_json
+    from app.terminal.exits import EXIT_OF_STATUS
+    from app.terminal.inputs import read_source
+    from app.terminal.outputs import prepare, write
+    from app.terminal.place import service
+    from app.terminal.screen import Screen
+    from app.terminal.summary import print_outcome
+
+    screen = Screen(as_json=as_json, quiet=quiet)
+    document = _limited(parse_json(read_source(request)), time_limit)
+    prepare(out)
+    with service(server, key_file) as client:
+        outcome = _outcome(context, client, document, screen)
+    screen.show(outcome, lambda console: print_outcome(console, outcome))
+    write(out, canonical(outcome), quiet=quiet)
+    raise typer.Exit(EXIT_OF_STATUS[outcome.status])
+
+
+def _outcome(context: typer.Context, client: Client | None, document: Any, screen: Screen) -> Outcome:
+    from app.documents import read_model
+    from models.request import PlanRequest
+
+    if client is not None and isinstance(document, Mapping):
+        from app.terminal.remote import plan_on
+
+        return plan_on(client, document, screen)
+    from app.terminal.work import search
+
+    return search(read_model(PlanRequest, document), settings_of(context), screen.news)
+
+
+def _limited(document: Any, time_limit_s: float | None) -> Any:
+    """The request with another time limit; what is no request stays, and is refused by its reader."""
+    if time_limit_s is None or not isinstance(document, dict) or not isinstance(document.get("options", {}), dict):
+        return document
+    return {**document, "options": {**document.get("options", {}), "time_limit_s": time_limit_s}}
+
+
+def replan(
+    context: typer.Context,
+    plan_source: PlanSource,
+    *,
+    request: RequestFile = None,
+    lost: Annotated[list[str] | None, typer.Option(metavar="PLACE", help="A place that is gone; repeatable.")] = None,
+    patch: Annotated[str | None, typer.Option(help="JSON merge patch of the request: a file, or -.")] = None,
+    out: OutFile = None,
+    time_limit: TimeLimit = None,
+    server: Server = None,
+    key_file: KeyFile = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Plan again with something changed, and tell what moves. Needs --request, unless the plan is on a --server."""
+    from app.documents import canonical, parse_json
+    from app.jobs.moves import moves_between
+    from app.jobs.patches import changed_request
+    from app.terminal.comparison import print_moves
+    from app.terminal.exits import EXIT_OF_STATUS
+    from app.terminal.inputs import read_outcome, read_source
+    from app.terminal.outputs import prepare, write
+    from app.terminal.place import service
+    from app.terminal.remote import follow, outcome_on, plan_of
+    from app.terminal.screen import Screen
+    from app.terminal.summary import print_outcome
+    from models.outcome import Planned
+
+    screen = Screen(as_json=as_json, quiet=quiet)
+    change = {} if patch is None else parse_json(read_source(patch))
+    change = change if time_limit is None else _limited(change, time_limit)
+    prepare(out)
+    with service(server, key_file) as client:
+        if client is not None:
+            before = plan_of(outcome_on(client, plan_source))
+            submitted = client.replan(plan_source, patch=change, lost_places=lost or ())
+            outcome = follow(client, submitted.id, screen)
+        else:
+            before = plan_of(read_outcome(read_source(plan_source)))
+            document = changed_request(parse_json(read_source(_needed(request))), change, lost or ())
+            outcome = _outcome(context, None, document, screen)
+    screen.show(outcome, lambda console: print_outcome(console, outcome))
+    if isinstance(outcome, Planned):
+        print_moves(screen.out, moves_between(before, outcome.plan))
+    write(out, canonical(outcome), quiet=quiet)
+    raise typer.Exit(EXIT_OF_STATUS[outcome.status])
+
+
+def _needed(request: str | None) -> str:
+    from app.faults import Fault, Refused
+
+    if request is None:
+        raise Refused((Fault("missing-field", "a plan document does not hold its request", where="--request",
+                             remedy="Give it: --request REQUEST.json; or name a plan on a --server."),))  # fmt: skip
+    return request
+
+
+def schedule(
+    context: typer.Context,
+    problem: File,
+    *,
+    out: OutFile = None,
+    server: Server = None,
+    key_file: KeyFile = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Time a placed pipeline: the order and start of every operation."""
+    from app.documents import canonical, parse_json, read_model
+    from app.terminal.inputs import read_source
+    from app.terminal.outputs import prepare, write
+    from app.terminal.place import service
+    from app.terminal.screen import Screen
+    from app.terminal.summary import print_schedule
+    from models.schedule import PipelineProblem, PipelineSchedule
+
+    screen = Screen(as_json=as_json, quiet=quiet)
+    asked = read_model(PipelineProblem, parse_json(read_source(problem)))
+    prepare(out)
+    with service(server, key_file) as client:
+        if client is not None:
+            found = client.schedule(asked)
+        else:
+            from app.jobs.child import Task
+            from app.terminal.work import answer_of
+
+            settings = settings_of(context)
+            task = Task("schedule", settings.solvers.schedule, (canonical(asked),), settings.child_memory_bytes)
+            text = answer_of(task, settings, screen.news, asked.options.time_limit_s)
+            found = PipelineSchedule.model_validate_json(text)
+    screen.show(found, lambda console: print_schedule(console, found))
+    write(out, canonical(found), quiet=quiet)
+
+
+@check.command("request")
+def check_request(
+    context: typer.Context,
+    request: Source,
+    *,
+    server: Server = None,
+    key_file: KeyFile = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Look for contradictions in a request by arithmetic, without search; exit code 3 when no plan can exist."""
+    from app.documents import canonical, parse_json, read_model
+    from app.terminal.exits import ExitCode
+    from app.terminal.inputs import read_source
+    from app.terminal.place import service
+    from app.terminal.screen import Screen
+    from app.terminal.summary import print_validation
+    from app.wire import Validation
+    from models.request import PlanRequest
+
+    screen = Screen(as_json=as_json, quiet=quiet)
+    document = parse_json(read_source(request))
+    with service(server, key_file) as client:
+        if client is not None and isinstance(document, Mapping):
+            found = client.validate(document)
+        else:
+            from app.jobs.child import Task
+            from app.terminal.work import answer_of
+
+            settings = settings_of(context)
+            asked = canonical(read_model(PlanRequest, document))
+            task = Task("validate", settings.solvers.validate_request, (asked,), settings.child_memory_bytes)
+            reasons = parse_json(answer_of(task, settings, screen.news))
+            found = Validation(feasible=not reasons, reasons=reasons)
+    screen.show(found, lambda console: print_validation(console, found))
+    raise typer.Exit(ExitCode.PLANNED if found.feasible else ExitCode.INFEASIBLE)

@@ -1,0 +1,168 @@
+"""`isthmus show`, `compare`, `verify`, `catalogue` and `examples`: documents as people and scripts read them.
+
+Owns these commands and their options. Never plans anything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.terminal.options import Json, KeyFile, PlanSource, Quiet, Server, Source
+from app.terminal.planning import settings_of
+
+if TYPE_CHECKING:
+    from app.client.blocking import Client
+    from models.outcome import Outcome
+    from models.plan import Plan
+
+KINDS = ("gpus", "models", "clusters", "frameworks", "stacks", "examples")
+
+
+def _outcome(source: str, client: Client | None) -> Outcome | Plan:
+    """A document of a file; with a service a plan of it, unless there is such a file."""
+    from pathlib import Path
+
+    from app.terminal.inputs import read_outcome, read_source
+    from app.terminal.remote import outcome_on
+
+    if client is not None and source != "-" and not Path(source).exists():
+        return outcome_on(client, source)
+    return read_outcome(read_source(source))
+
+
+def show(plan_source: PlanSource, *, server: Server = None, key_file: KeyFile = None, as_json: Json = False) -> None:
+    """Print a plan, or why there is none, as isthmus plan did."""
+    from app.terminal.place import service
+    from app.terminal.screen import Screen
+    from app.terminal.summary import print_outcome, print_plan
+    from models.plan import Plan
+
+    with service(server, key_file) as client:
+        found = _outcome(plan_source, client)
+    Screen(as_json=as_json).show(
+        found, lambda console: print_plan(console, found) if isinstance(found, Plan) else print_outcome(console, found)
+    )
+
+
+def compare(
+    first: Annotated[str, typer.Argument(metavar="A", help="A plan: a file, or an id on --server.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="The plan beside it.")],
+    *,
+    server: Server = None,
+    key_file: KeyFile = None,
+    as_json: Json = False,
+) -> None:
+    """Lay two plans side by side: figures, causes of time, configuration, and what would move from A to B."""
+    from app.terminal.comparison import comparison, print_comparison
+    from app.terminal.place import service
+    from app.terminal.remote import plan_of
+    from app.terminal.screen import Screen
+
+    with service(server, key_file) as client:
+        found = comparison(plan_of(_outcome(first, client)), plan_of(_outcome(second, client)))
+    Screen(as_json=as_json).show(found, lambda console: print_comparison(console, found))
+
+
+def verify(
+    context: typer.Context,
+    request: Source,
+    plan_source: Annotated[str, typer.Argument(metavar="PLAN", help="The plan, whoever made it.")],
+    *,
+    deep: Annotated[
+        bool, typer.Option(help="Also time rivals and random configurations with pipelines of its own.")
+    ] = False,
+    server: Server = None,
+    key_file: KeyFile = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Judge a plan, whoever made it; exit code 3 when the judge rejects it."""
+    from app.client import calls
+    from app.documents import canonical, read_plan, read_request
+    from app.terminal.exits import ExitCode
+    from app.terminal.inputs import read_source
+    from app.terminal.place import service
+    from app.terminal.screen import Screen
+    from app.terminal.summary import print_verdict
+    from models.verdict import Verdict
+
+    screen = Screen(as_json=as_json, quiet=quiet)
+    asked, found = read_request(read_source(request)), read_plan(read_source(plan_source))
+    with service(server, key_file) as client:
+        if client is not None and not deep:
+            verdict = client.call(calls.evaluate(asked, found)).verdict
+        else:
+            from app.jobs.child import Task
+            from app.terminal.work import answer_of
+
+            settings = settings_of(context)
+            judge = settings.solvers.deep_judge if deep else settings.solvers.judge
+            task = Task("evaluate", judge, (canonical(asked), canonical(found)), settings.child_memory_bytes)
+            verdict = Verdict.model_validate_json(answer_of(task, settings, screen.news))
+    screen.show(verdict, lambda console: print_verdict(console, verdict, in_full=True))
+    raise typer.Exit(ExitCode.PLANNED if verdict.accepted else ExitCode.INFEASIBLE)
+
+
+def catalogue(
+    kind: Annotated[
+        str | None, typer.Argument(help=", ".join(KINDS), autocompletion=lambda: list(KINDS), show_default=False)
+    ] = None,
+    name: Annotated[str | None, typer.Argument(help="Print this entry.", show_default=False)] = None,
+    *,
+    server: Server = None,
+    key_file: KeyFile = None,
+    as_json: Json = False,
+) -> None:
+    """List GPU types, models, clusters and profiles that a request may name, or print one."""
+    import json
+
+    from app.faults import Fault, Refused
+    from app.terminal.place import service
+    from app.terminal.screen import Screen
+
+    allowed = ", ".join(KINDS)
+    if kind is not None and kind not in KINDS:
+        raise Refused((Fault("not-an-option", f"the catalogue has no kind {kind!r}", allowed=allowed,
+                             remedy=f"Use one of {allowed}.", where="KIND"),))  # fmt: skip
+    with service(server, key_file) as client:
+        if kind is not None and name is not None:
+            typer.echo(json.dumps(_entry(client, kind, name), indent=2, ensure_ascii=False))
+            return
+        names = {one: _names(client, one) for one in (KINDS if kind is None else (kind,))}
+    lines = names[kind] if kind is not None else [f"{one}: {', '.join(of)}" for one, of in names.items()]
+    Screen(as_json=as_json).show(names if kind is None else names[kind], lambda _: typer.echo("\n".join(lines)))
+
+
+def _names(client: Client | None, kind: str) -> list[str]:
+    from models.catalogue import entry_names
+
+    if client is not None:
+        return list(client.catalogue(kind))
+    return list(entry_names(kind))  # type: ignore[arg-type] # one of KINDS
+
+
+def _entry(client: Client | None, kind: str, name: str) -> object:
+    from app.faults import Fault, Refused
+    from models.catalogue import named_entry
+
+    known = _names(client, kind)
+    if name not in known:
+        allowed = ", ".join(known)
+        raise Refused((Fault("unknown-name", f"{kind} has no entry {name!r}", allowed=allowed,
+                             remedy=f"Use one of {allowed}.", where="NAME"),))  # fmt: skip
+    if client is not None:
+        return client.catalogue(kind, name)
+    return named_entry(kind, name)  # type: ignore[arg-type] # one of KINDS
+
+
+def examples(
+    name: Annotated[str | None, typer.Argument(help="Print this one.", show_default=False)] = None,
+    *,
+    server: Server = None,
+    key_file: KeyFile = None,
+    as_json: Json = False,
+) -> None:
+    """List the example requests, or print one."""
+    catalogue("examples", name, server=server, key_file=key_file, as_json=as_json)

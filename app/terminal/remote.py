@@ -1,0 +1,92 @@
+"""The same commands on a running service: its client, and a search that is followed there.
+
+What a service refuses is told by `failures`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from app.client.blocking import Client
+from app.client.errors import ServiceError
+from app.faults import Fault, Refused
+from app.terminal.exits import Failed
+from app.terminal.inputs import read_source
+from app.terminal.progress import ProgressLine
+from app.terminal.screen import Screen
+from models.outcome import Infeasible, Outcome, Reason
+from models.plan import Plan
+
+REASON_CODES = frozenset(get_args(Reason.model_fields["code"].annotation))
+
+
+def client_of(address: str, key_file: Path | None, api_key: str | None) -> Client:
+    """A client of one address; Refused for what is none."""
+    key = api_key if key_file is None else _key(read_source(str(key_file)), str(key_file))
+    try:
+        return Client(address, api_key=key)
+    except ValueError as error:
+        what, _, remedy = str(error).partition(": ")
+        raise Refused((Fault("invalid-parameter", what, allowed="http://HOST:PORT or https://HOST:PORT",
+                             remedy=remedy.capitalize() + ".", where="--server"),)) from None  # fmt: skip
+
+
+def plan_on(client: Client, document: Mapping[str, Any], screen: Screen) -> Outcome:
+    """Send a request, show how its search goes, and read what it ends with."""
+    try:
+        submitted = client.submit(document)
+    except ServiceError as refusal:
+        reasons = [_reason(fault.model_dump()) for fault in refusal.faults if fault.code in REASON_CODES]
+        if not reasons:
+            raise
+        return Infeasible(reasons=tuple(reasons), elapsed_s=0.0)  # which a service finds before it takes a request
+    return follow(client, submitted.id, screen)
+
+
+def follow(client: Client, plan_id: str, screen: Screen) -> Outcome:
+    """What a search on the service ends with; Ctrl-C stops it there and keeps the best."""
+    screen.news.print(f"{plan_id} on the service", highlight=False)
+    with ProgressLine(screen.news) as line:
+        try:
+            for event in client.events(plan_id):
+                line.take(event.kind, json.dumps(dict(event.data)).encode())
+        except KeyboardInterrupt:
+            client.cancel(plan_id)
+            for _ in client.events(plan_id):
+                pass
+    return outcome_on(client, plan_id)
+
+
+def outcome_on(client: Client, plan_id: str) -> Outcome:
+    """What there is of a plan on the service; Failed where there is nothing to show."""
+    found = client.get(plan_id)
+    if found.outcome is None:
+        why = "" if found.fault is None else f" {found.fault.what} {found.fault.remedy}"
+        raise Failed(f"plan {plan_id} is {found.state} and has no outcome.{why}")
+    return found.outcome
+
+
+def plan_of(outcome: Outcome | Plan) -> Plan:
+    """The plan in an outcome; Refused where it holds none."""
+    if isinstance(outcome, Plan):
+        return outcome
+    if isinstance(outcome, Infeasible) or outcome.status != "planned":
+        raise Refused((Fault("invalid-plan", f"the outcome is {outcome.status}: it holds no plan", allowed="a plan",
+                             remedy="Name a document whose status is planned; `isthmus show` tells what this one says.",
+                             where="PLAN"),))  # fmt: skip
+    return outcome.plan
+
+
+def _reason(fault: Mapping[str, Any]) -> Reason:
+    return Reason(code=fault["code"], pointer=fault["pointer"], detail=fault["what"], remedies=(fault["remedy"],))
+
+
+def _key(text: bytes, source: str) -> str:
+    key = text.strip()
+    if not key or not key.isascii() or len(key.split()) != 1:
+        raise Refused((Fault("invalid-parameter", f"{source} does not hold one API key", "", "one word in ASCII",
+                             "Put there what `isthmus keys create` printed.", "--key-file"),))  # fmt: skip
+    return key.decode()

@@ -1,0 +1,41 @@
+"""Where a command writes: its result to standard output, its news to standard error.
+
+Owns what --json and --quiet mean, and widths where there is no terminal. NO_COLOR is honoured by rich.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import typer
+from pydantic import BaseModel
+from rich.console import Console
+
+PLAIN_WIDTH = 120  # of tables that go to a file or a pipe, which have no width of their own
+
+
+class Screen:
+    """The two streams of one command."""
+
+    def __init__(self, *, as_json: bool = False, quiet: bool = False) -> None:
+        self.as_json, self.quiet = as_json, quiet
+        self.out = console(stderr=False, quiet=quiet or as_json)
+        self.news = console(stderr=True, quiet=quiet)
+
+    def show(self, document: Any, draw: Callable[[Console], None]) -> None:
+        """A result: its JSON where that is asked for, and else as `draw` draws it for people."""
+        if not self.as_json:
+            draw(self.out)
+        elif isinstance(document, BaseModel):
+            typer.echo(document.model_dump_json(indent=2))
+        else:
+            typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def console(*, stderr: bool, quiet: bool = False) -> Console:
+    """A console of one of the streams."""
+    is_terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    return Console(stderr=stderr, quiet=quiet, width=None if is_terminal else PLAIN_WIDTH)

@@ -1,0 +1,213 @@
+"""`isthmus.Client` and `isthmus.AsyncClient` against a running service: typed answers, events, one plan per key."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+
+import anyio
+import httpx2
+import pytest
+
+import isthmus
+from isthmus import calls
+from models.catalogue import entry_names
+from models.outcome import Planned
+from tests.unit.app import fake_solver
+from tests.unit.app.service_fixture import request_for
+
+
+@pytest.fixture
+def client(server: str) -> Iterator[isthmus.Client]:
+    """A client of the running service."""
+    with isthmus.Client(server) as opened:
+        yield opened
+
+
+def test_a_plan_comes_back_as_a_model(client: isthmus.Client) -> None:
+    heard: list[isthmus.PlanEvent] = []
+    found = client.plan(request_for(fake_solver.FINDS), name="mine", on_event=heard.append)
+    assert (found.state, found.name) == ("succeeded", "mine")
+    assert isinstance(found.outcome, Planned)
+    assert found.outcome.plan.metrics.iteration_s == 2.0
+    assert heard[-1].kind == "done"
+    assert [one.number for one in heard] == list(range(1, len(heard) + 1)), "no event is missed or told twice"
+    assert any(one.progress is not None and one.progress.incumbent_s == 2.0 for one in heard)
+
+
+def test_a_typed_request_is_sent_as_well_as_a_document(client: isthmus.Client) -> None:
+    asked = isthmus.PlanRequest.model_validate(request_for(fake_solver.FINDS))
+    assert client.validate(asked).feasible
+    submitted = client.submit(asked)
+    assert client.call(calls.request_of(submitted.id)) == asked
+
+
+def test_the_same_key_makes_one_plan_and_another_call_another(client: isthmus.Client) -> None:
+    asked = request_for(fake_solver.FINDS)
+    first, again, other = (client.submit(asked, key=key).id for key in ("k1", "k1", None))
+    assert first == again != other
+
+
+def test_events_go_on_where_they_are_asked_to(client: isthmus.Client) -> None:
+    plan_id = client.plan(request_for(fake_solver.FINDS)).id
+    every = list(client.events(plan_id))
+    assert list(client.events(plan_id, after=every[1].number)) == every[2:]
+    assert list(client.events(plan_id, after=every[-1].number)) == []
+
+
+def test_a_search_can_be_stopped_and_keeps_its_best(client: isthmus.Client) -> None:
+    submitted = client.submit(request_for(fake_solver.UNTIL_STOPPED))
+    for event in client.events(submitted.id):
+        if event.kind == "incumbent":
+            client.cancel(submitted.id)
+    assert client.status(submitted.id).state == "cancelled"
+    assert isinstance(client.get(submitted.id).outcome, Planned)
+
+
+def test_a_plan_is_replanned_exported_moved_and_removed(client: isthmus.Client) -> None:
+    before = client.plan(request_for(fake_solver.FINDS))
+    after = client.replan(before.id, patch={"options": {"seed": fake_solver.PROVES}})
+    list(client.events(after.id))
+    assert client.call(calls.moves(after.id)).parent_id == before.id
+    assert b"traceEvents" in client.export(before.id, "chrome-trace")
+    client.call(calls.delete(after.id))
+    with pytest.raises(isthmus.ServiceError) as gone:
+        client.get(after.id)
+    assert (gone.value.status, gone.value.code) == (404, "not-found")
+
+
+def test_the_catalogue_and_a_schedule_are_read(client: isthmus.Client) -> None:
+    assert client.catalogue("gpus") == list(entry_names("gpus"))
+    assert "workload" in client.catalogue("examples", client.catalogue("examples")[0])
+    assert client.schedule(fake_solver.PROBLEM) == fake_solver.SCHEDULE
+    assert client.call(calls.plans(limit=1)).items
+
+
+def test_what_the_service_refuses_says_where_and_what_to_do(client: isthmus.Client) -> None:
+    with pytest.raises(isthmus.ServiceError) as refused:
+        client.submit({**request_for(0), "bogus": 1})
+    (fault,) = refused.value.faults
+    assert (refused.value.status, fault.code, fault.pointer) == (422, "unknown-field", "/bogus")
+    assert fault.remedy
+
+
+def test_the_asynchronous_client_does_the_same(server: str) -> None:
+    async def story() -> None:
+        async with isthmus.AsyncClient(server) as client:
+            found = await client.plan(request_for(fake_solver.FINDS))
+            assert isinstance(found.outcome, Planned)
+            heard = [event async for event in client.events(found.id)]
+            assert heard[-1].kind == "done"
+            assert (await client.validate(request_for(fake_solver.INFEASIBLE))).feasible is False
+            with pytest.raises(isthmus.ServiceError):
+                await client.get("plan_none")
+
+    anyio.run(story)
+
+
+def test_both_clients_have_the_same_methods_with_the_same_parameters() -> None:
+    def methods(kind: type) -> dict[str, list[str]]:
+        named = {name: value for name, value in vars(kind).items() if callable(value) and not name.startswith("_")}
+        return {name: list(inspect.signature(value).parameters) for name, value in named.items()}
+
+    assert methods(isthmus.Client) == methods(isthmus.AsyncClient)
+
+
+def test_a_call_is_made_again_until_the_service_can_and_with_the_same_key() -> None:
+    seen: list[httpx2.Request] = []
+
+    def service(request: httpx2.Request) -> httpx2.Response:
+        seen.append(request)
+        if len(seen) == 1:
+            return httpx2.Response(503, json={}, headers={"Retry-After": "0"})
+        if len(seen) == 2:
+            raise httpx2.ReadError("the answer is lost on its way")
+        return httpx2.Response(202, json=[])
+
+    with isthmus.Client("http://x", transport=httpx2.MockTransport(service), patience_s=30.0) as client:
+        asked = calls.submit(request_for(0))
+        client.call(calls.Call("POST", asked.path, bytes, asked.body, asked.headers))
+    assert len(seen) == 3
+    assert len({one.headers["Idempotency-Key"] for one in seen}) == 1
+
+
+@pytest.mark.parametrize(("status", "num_calls"), [(422, 1), (404, 1), (500, 1)])
+def test_what_is_final_is_not_asked_again(status: int, num_calls: int) -> None:
+    seen: list[str] = []
+
+    def service(request: httpx2.Request) -> httpx2.Response:
+        seen.append(request.url.path)
+        return httpx2.Response(status, content=b"<html>")
+
+    with (
+        isthmus.Client("http://x", transport=httpx2.MockTransport(service)) as client,
+        pytest.raises(isthmus.ServiceError, match="<html>"),
+    ):
+        client.status("plan_1")
+    assert len(seen) == num_calls
+
+
+def test_what_may_have_been_done_already_is_not_done_twice() -> None:
+    seen: list[str] = []
+
+    def service(request: httpx2.Request) -> httpx2.Response:
+        seen.append(request.url.path)
+        if len(seen) > 1:
+            raise httpx2.ReadError("lost")
+        return httpx2.Response(200, json=[])
+
+    with isthmus.Client("http://x", transport=httpx2.MockTransport(service)) as client:
+        client.catalogue("gpus")
+        with pytest.raises(isthmus.Unreachable):
+            client.call(calls.calibrate([{"gpu": "H100"}]))
+    assert seen[1:] == ["/v1/calibrations"]
+
+
+def test_a_stream_that_breaks_is_taken_up_where_it_broke() -> None:
+    last: list[str | None] = []
+
+    def service(request: httpx2.Request) -> httpx2.Response:
+        last.append(request.headers.get("Last-Event-ID"))
+        number = len(last)
+        kind = "done" if number == 2 else "state"
+        text = f'retry: 1000\n\nid: {number}\nevent: {kind}\ndata: {{"at":"x"}}\n\n: quiet\n\n'
+        return httpx2.Response(200, text=text, headers={"Content-Type": "text/event-stream"})
+
+    with isthmus.Client("http://x", transport=httpx2.MockTransport(service)) as client:
+        assert [event.number for event in client.events("plan_1")] == [1, 2]
+    assert last == [None, "1"]
+
+
+def test_a_service_that_stays_away_ends_the_stream() -> None:
+    told: list[int] = []
+
+    def service(_request: httpx2.Request) -> httpx2.Response:
+        told.append(1)
+        if len(told) > 1:
+            raise httpx2.ConnectError("refused")
+        text = 'id: 1\nevent: state\ndata: {"at":"x"}\n\n'
+        return httpx2.Response(200, text=text, headers={"Content-Type": "text/event-stream"})
+
+    transport = httpx2.MockTransport(service)
+    with (
+        isthmus.Client("http://x", transport=transport, patience_s=0.6) as client,
+        pytest.raises(isthmus.Unreachable),
+    ):
+        list(client.events("plan_1"))
+    assert len(told) > 2
+
+
+def test_a_service_that_never_answered_is_told_at_once() -> None:
+    def nobody(_request: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ConnectError("refused")
+
+    with (
+        isthmus.Client("http://x:1", transport=httpx2.MockTransport(nobody)) as client,
+        pytest.raises(isthmus.Unreachable, match="http://x:1"),
+    ):
+        client.status("plan_1")
+
+
+def test_a_later_service_may_say_more(client: isthmus.Client) -> None:
+    body = client.call(calls.Call("GET", "/v1/plans", bytes)).replace(b'{"items"', b'{"added_later":1,"items"')
+    assert calls.plans().read(body).items
