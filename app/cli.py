@@ -133,7 +133,7 @@ def demo() -> None:
 def main(arguments: list[str] | None = None, settings: Settings | None = None) -> None:
     """Run a command and leave with its exit code; faults of the input are printed, never traced."""
     try:
-        cli(args=arguments, obj=settings)
+        cli(args=arguments, obj=settings, prog_name="isthmus")
     except Exception as error:
         from app.terminal.failures import report
 

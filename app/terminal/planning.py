@@ -200,15 +200,14 @@ def check_request(
     from app.terminal.inputs import read_source
     from app.terminal.place import service
     from app.terminal.screen import Screen
-    from app.terminal.summary import print_validation
-    from app.wire import Validation
+    from app.terminal.summary import print_check
     from models.request import PlanRequest
 
     screen = Screen(as_json=as_json, quiet=quiet)
     document = parse_json(read_source(request))
     with service(server, key_file) as client:
         if client is not None and isinstance(document, Mapping):
-            found = client.validate(document)
+            found = client.validate(document).model_dump(mode="json")
         else:
             from app.jobs.child import Task
             from app.terminal.work import answer_of
@@ -216,7 +215,8 @@ def check_request(
             settings = settings_of(context)
             asked = canonical(read_model(PlanRequest, document))
             task = Task("validate", settings.solvers.validate_request, (asked,), settings.child_memory_bytes)
-            reasons = parse_json(answer_of(task, settings, screen.news))
-            found = Validation(feasible=not reasons, reasons=reasons)
-    screen.show(found, lambda console: print_validation(console, found))
-    raise typer.Exit(ExitCode.PLANNED if found.feasible else ExitCode.INFEASIBLE)
+            told = parse_json(answer_of(task, settings, screen.news))
+            checked = told if isinstance(told, dict) else {"reasons": told}
+            found = {"feasible": not checked["reasons"], **checked}
+    screen.show(found, lambda console: print_check(console, found))
+    raise typer.Exit(ExitCode.PLANNED if found["feasible"] else ExitCode.INFEASIBLE)

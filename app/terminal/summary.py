@@ -5,15 +5,15 @@ Owns the layout. Every figure shown is a field of the document; nothing is compu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from app.exporters.report.formatting import TIME_PARTS
-from app.wire import Validation
 from models.outcome import Infeasible, NotFound, Outcome, Reason
 from models.plan import Configuration, MemoryUse, Plan, Route
 from models.schedule import PipelineSchedule
@@ -242,13 +242,20 @@ def print_verdict(console: Console, verdict: Verdict, *, in_full: bool = False) 
         console.print(f"  [bold]{escape(violation.rule)}[/] {escape(violation.where)}: {escape(violation.detail)}")
 
 
-def print_validation(console: Console, found: Validation) -> None:
-    """What arithmetic says of a request."""
-    if found.feasible:
+def print_check(console: Console, found: Mapping[str, Any]) -> None:
+    """What arithmetic says of a request: reasons why there is no plan, then what else looks odd."""
+    if found["feasible"]:
         console.print("[bold green]No contradiction[/]: arithmetic finds no reason why the request has no plan.")
-        return
-    console.print("[bold red]Infeasible[/]: no plan obeys the request.")
-    _reasons(console, found.reasons)
+    else:
+        console.print("[bold red]Infeasible[/]: no plan obeys the request.")
+        _reasons(console, [Reason.model_validate(one) for one in found["reasons"]])
+    for one in found.get("diagnostics", ()):
+        if one["severity"] != "error":  # the errors are the reasons again
+            colour = "yellow" if one["severity"] == "warning" else "dim"
+            where = f"{one['rule']} {one['pointer']}"
+            console.print(f"  [{colour}]{one['severity']}[/] [bold]{escape(where)}[/]: {escape(one['detail'])}")
+            for remedy in one["remedies"]:
+                console.print(f"    to do: {escape(remedy)}")
 
 
 def print_schedule(console: Console, schedule: PipelineSchedule) -> None:

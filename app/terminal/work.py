@@ -18,7 +18,7 @@ from app.documents import canonical
 from app.faults import Fault, Refused
 from app.jobs.child import OUTCOME, Task
 from app.jobs.children import Ended, Limits, run_in_child
-from app.jobs.search import end_state_of, fault_of
+from app.jobs.processes import warm_up
 from app.jobs.warm_up import compile_once
 from app.jobs.worker_pool import worker_pool_size
 from app.settings import Settings
@@ -48,6 +48,8 @@ def run_task(
 
 def search(request: PlanRequest, settings: Settings, console: Console) -> Outcome:
     """The outcome of a request; a search that is killed gives the best that it had reported."""
+    from app.jobs.search import end_state_of  # which imports the database
+
     news: list[bytes] = []
 
     def take(kind: str, text: bytes) -> None:
@@ -68,7 +70,8 @@ def search(request: PlanRequest, settings: Settings, console: Console) -> Outcom
 
 
 def answer_of(task: Task, settings: Settings, console: Console, limit_s: float = SHORT_TASK_S) -> bytes:
-    """The answer of a task that has one, or Failed."""
+    """The answer of a task that has one, or Failed. Only what the task needs is imported for it."""
+    warm_up(("app.jobs.child", task.function.partition(":")[0]))
     compile_once(settings, partial(console.print, highlight=False))
     with ProgressLine(console) as line:
         ended = run_task(task, settings, limit_s, line.take)
@@ -77,6 +80,8 @@ def answer_of(task: Task, settings: Settings, console: Console, limit_s: float =
         return ended.answer
     if ended.best is None:
         raise Failed(_words(ended))
+    from app.jobs.search import fault_of
+
     console.print(f"{json.loads(fault_of(ended))['what']} This is the best it had found.", highlight=False)
     return ended.best
 
@@ -88,6 +93,8 @@ def check_refusal(ended: Ended) -> None:
 
 
 def _words(ended: Ended) -> str:
+    from app.jobs.search import fault_of
+
     fault = json.loads(fault_of(ended))
     detail = json.loads(ended.detail).get("traceback", "") if ended.detail else ""
     return f"{fault['what']} {fault['remedy']}\n{detail}".strip()

@@ -1,0 +1,307 @@
+"""What scripts and people rely on: JSON on standard output, silence when asked for, the same commands on a service."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from app import cli
+from app.exporters.registry import EXPORTERS
+from app.settings import Settings
+from models.catalogue import entry_names
+from models.outcome import Infeasible, Planned
+from tests.unit.app import fake_solver
+from tests.unit.app.http_client import Client
+from tests.unit.app.programs import HOST, free_port, program, ready, sqlite
+from tests.unit.app.service_fixture import request_for, settings_for
+
+ROOT = Path(__file__).parents[4]
+RESULT = {"plan", "replan", "study", "schedule", "show", "compare", "verify", "export", "catalogue", "examples",
+          "accuracy", "calibrate", "replay", "doctor", "check request", "keys list"}  # fmt: skip
+NEWS = {"plan", "replan", "study", "schedule", "verify", "export", "calibrate", "check request", "import"}
+ANYWHERE = RESULT - {"accuracy", "replay", "doctor", "keys list"}
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Settings with the made-up planner."""
+    return settings_for(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a service with the made-up planner listens."""
+    port = free_port()
+    with program("serve", port, sqlite(tmp_path_factory.mktemp("commands")), "w"):
+        ready(Client(HOST, port))
+        yield f"http://{HOST}:{port}"
+
+
+@pytest.fixture
+def plans(tmp_path: Path) -> tuple[str, str]:
+    """Two plan files: 2 s in east and west, 3 s with both ranks in the east."""
+    names = []
+    for name, plan in (("a", fake_solver.tiny_plan(2.0)), ("b", fake_solver.tiny_plan(3.0, ("east", "east")))):
+        path = tmp_path / f"{name}.json"
+        path.write_text(Planned(plan=plan, complete=True, elapsed_s=1.0).model_dump_json())
+        names.append(str(path))
+    return names[0], names[1]
+
+
+def _run(settings: Settings | None, *arguments: str) -> int:
+    with pytest.raises(SystemExit) as leaving:
+        cli.main(list(arguments), settings)
+    return int(leaving.value.code or 0)
+
+
+def _file(folder: Path, content: Any) -> str:
+    path = folder / "input.json"
+    path.write_text(json.dumps(content))
+    return str(path)
+
+
+def _commands() -> dict[str, Any]:
+    top = typer.main.get_command(cli.cli).commands  # type: ignore[attr-defined]
+    below = {f"{name} {sub}": one for name in ("check", "keys") for sub, one in top[name].commands.items()}
+    return {**{name: one for name, one in top.items() if name not in ("check", "keys")}, **below}
+
+
+def _options(command: Any) -> set[str]:
+    return {option for parameter in command.params for option in parameter.opts}
+
+
+def test_the_same_options_mean_the_same_everywhere() -> None:
+    found = {name: _options(one) for name, one in _commands().items() if not one.hidden}
+    assert {name for name, options in found.items() if "--json" in options} >= RESULT
+    assert {name for name, options in found.items() if "--quiet" in options} >= NEWS
+    assert {name for name, options in found.items() if {"--server", "--key-file"} <= options} >= ANYWHERE
+
+
+def test_every_command_that_is_shown_stands_in_a_group() -> None:
+    groups = {one.rich_help_panel for one in typer.main.get_command(cli.cli).commands.values() if not one.hidden}  # type: ignore[attr-defined]
+    assert groups == {"Plan", "Read and hand on", "Measure", "Service", "Help"}
+
+
+def test_a_plan_is_printed_as_json_and_nothing_else_is(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run(settings, "plan", _file(tmp_path, request_for(fake_solver.FINDS)), "--json", "--quiet") == 0
+    shown = capsys.readouterr()
+    assert Planned.model_validate_json(shown.out).plan.metrics.iteration_s == 2.0
+    assert shown.err == ""
+
+
+def test_quiet_leaves_the_exit_code_and_the_file(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "plan.json"
+    assert _run(settings, "plan", _file(tmp_path, request_for(fake_solver.FINDS)), "-q", "-o", str(out)) == 0
+    assert tuple(capsys.readouterr()) == ("", "")
+    assert Planned.model_validate_json(out.read_bytes())
+    assert _run(settings, "plan", _file(tmp_path, {"bogus": 1}), "-q") == 2
+    assert "/bogus" in capsys.readouterr().err, "errors are never quiet"
+
+
+def test_a_plan_is_shown_again_from_its_file(plans: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(None, "show", plans[0]) == 0
+    assert "2 s per iteration" in capsys.readouterr().out
+    assert _run(None, "show", plans[0], "--json") == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(Path(plans[0]).read_text())
+
+
+def test_an_outcome_without_a_plan_is_shown_too_but_not_compared(
+    plans: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reasons = ({"code": "too-few-gpus", "detail": "needs 2, has 1"},)
+    document = Infeasible.model_validate({"reasons": reasons, "elapsed_s": 0.0}).model_dump(mode="json")
+    assert _run(None, "show", _file(tmp_path, document)) == 0
+    assert "needs 2, has 1" in capsys.readouterr().out
+    assert _run(None, "compare", plans[0], _file(tmp_path, document)) == 2
+    assert "it holds no plan" in capsys.readouterr().err
+
+
+def test_two_plans_are_laid_side_by_side(plans: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(None, "compare", *plans, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["figures"]["iteration_s"] == {"a": 2.0, "b": 3.0, "change": 0.5}
+    assert found["time"]["compute_s"]["change"] == 0.5
+    assert found["configuration"] == {}
+    assert found["moves"]["moves"] == [
+        {"pipeline_rank": 1, "from_place": "west", "to_place": "east", "num_stage_groups": 1}
+    ]
+    assert _run(None, "compare", *plans) == 0
+    shown = capsys.readouterr().out
+    assert "+50.0 %" in shown
+    assert "1 of 2 stage groups change place" in shown
+
+
+@pytest.mark.parametrize(("case", "code"), [(fake_solver.FINDS, 0), (fake_solver.INFEASIBLE, 3)])
+def test_a_request_is_checked_without_search(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str], case: int, code: int
+) -> None:
+    assert _run(settings, "check", "request", _file(tmp_path, request_for(case)), "--json") == code
+    found = json.loads(capsys.readouterr().out)
+    assert found["feasible"] is (code == 0)
+    assert [one["detail"] for one in found["reasons"]] == ([] if code == 0 else ["needs 2, has 1"])
+
+
+def test_a_plan_is_replanned_from_its_request(
+    settings: Settings, plans: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request, patch = _file(tmp_path, request_for(fake_solver.REFUSES)), tmp_path / "patch.json"
+    patch.write_text(json.dumps({"options": {"seed": fake_solver.FINDS}}))
+    assert _run(settings, "replan", plans[1], "--request", request, "--patch", str(patch)) == 0
+    assert "1 of 2 stage groups change place" in capsys.readouterr().out
+    assert _run(settings, "replan", plans[1], "--request", request, "--lost", "nowhere") == 2
+    assert "nowhere" in capsys.readouterr().err
+    assert _run(settings, "replan", plans[1]) == 2
+    assert "--request" in capsys.readouterr().err
+
+
+def test_the_forms_are_listed_and_all_are_written(
+    plans: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run(None, "export", "--list", "--json") == 0
+    assert [one["format"] for one in json.loads(capsys.readouterr().out)] == list(EXPORTERS)
+    folder = tmp_path / "all"
+    assert _run(None, "export", plans[0], "--all", "--out", str(folder), "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found["written"]) | set(found["refused"]) == set(EXPORTERS)
+    assert {str(path) for path in folder.iterdir()} == set(found["written"].values())
+    assert "chrome-trace" in found["written"]
+
+
+@pytest.mark.parametrize("arguments", [("export",), ("export", "x"), ("export", "x", "--all"),
+                                       ("export", "x", "--all", "--format", "chrome-trace", "--out", "y"),
+                                       ("catalogue", "bogus"), ("catalogue", "gpus", "bogus")])  # fmt: skip
+def test_half_an_order_is_bad_input(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(None, *arguments) == 2
+    assert "to do:" in capsys.readouterr().err
+
+
+def test_the_catalogue_is_listed_by_kind_and_entry(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(None, "catalogue", "gpus") == 0
+    assert capsys.readouterr().out.split() == list(entry_names("gpus"))
+    assert _run(None, "catalogue", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["clusters"] == list(entry_names("clusters"))
+    assert _run(None, "catalogue", "gpus", entry_names("gpus")[0]) == 0
+    assert "bf16_flops_per_s" in json.loads(capsys.readouterr().out)
+
+
+def test_a_former_name_works_says_so_and_is_not_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("a\n1\n")
+    former = _run(None, "validate", "network", str(rows)), capsys.readouterr()
+    today = _run(None, "accuracy", "network", str(rows)), capsys.readouterr()
+    assert (former[0], former[1].out) == (today[0], today[1].out)
+    assert "isthmus accuracy" in former[1].err
+    assert _run(None, "--help") == 0
+    assert "validate" not in capsys.readouterr().out
+
+
+def test_every_command_works_on_a_service(server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    at, request = ("--server", server), _file(tmp_path, request_for(fake_solver.FINDS))
+    out = str(tmp_path / "plan.json")
+    assert _run(None, "plan", request, *at, "--out", out) == 0
+    shown = capsys.readouterr()
+    assert "2 s per iteration" in shown.out
+    plan_id = next(word for word in shown.err.split() if word.startswith("plan_"))
+    assert _run(None, "show", plan_id, *at, "--json") == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(Path(out).read_text())
+    assert _run(None, "export", plan_id, *at, "--format", "chrome-trace") == 0
+    assert json.loads(capsys.readouterr().out)["traceEvents"]
+    folder = tmp_path / "all"
+    assert _run(None, "export", plan_id, *at, "--all", "--out", str(folder)) == 0
+    assert (folder / f"{plan_id}.trace.json").exists()
+    assert _run(None, "replan", plan_id, *at) == 0
+    assert "0 of 2 stage groups change place" in capsys.readouterr().out
+    assert _run(None, "compare", plan_id, out, *at) == 0
+    assert "The configurations are the same" in capsys.readouterr().out
+    assert _run(None, "verify", request, out, *at) == 0
+    assert _run(None, "check", "request", request, *at) == 0
+    assert _run(None, "schedule", _file(tmp_path, fake_solver.PROBLEM.model_dump(mode="json")), *at) == 0
+    assert "9 s makespan" in capsys.readouterr().out
+    assert _run(None, "catalogue", "gpus", *at) == 0
+    assert capsys.readouterr().out.split() == list(entry_names("gpus"))
+    assert _run(None, "examples", entry_names("examples")[0], *at) == 0
+
+
+@pytest.mark.parametrize(
+    ("case", "code"),
+    [(fake_solver.CRASHES, 0), (fake_solver.INFEASIBLE, 3), (fake_solver.NOT_FOUND, 4), (fake_solver.REFUSES, 1)],
+)
+def test_the_exit_codes_are_those_of_a_search_here(server: str, tmp_path: Path, case: int, code: int) -> None:
+    assert _run(None, "plan", _file(tmp_path, request_for(case)), "--server", server) == code
+
+
+def test_what_a_service_refuses_at_the_door_is_infeasible_too(
+    server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = {**request_for(fake_solver.FINDS), "constraints": {"max_gpus": 1}}
+    assert _run(None, "plan", _file(tmp_path, request), "--server", server) == 3
+    assert "needs 2 GPUs, 1 is allowed" in capsys.readouterr().out
+
+
+def test_the_environment_names_the_service_and_a_file_its_key(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = _file(tmp_path, {**request_for(fake_solver.FINDS), "bogus": 1})
+    monkeypatch.setenv("ISTHMUS_SERVER", server)
+    monkeypatch.setenv("ISTHMUS_API_KEY", "isthmus_nobody")
+    assert _run(None, "plan", request) == 2
+    assert "/bogus" in capsys.readouterr().err
+    assert _run(None, "check", "request", request, "--server", "http://127.0.0.1:1") == 2
+    assert "http://127.0.0.1:1" in capsys.readouterr().err
+    monkeypatch.setenv("ISTHMUS_SERVER", "http://127.0.0.1:1")
+    assert _run(settings_for(tmp_path), "check", "request", _file(tmp_path, request_for(0)), "--server", "") == 0
+
+
+def _started(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "app.cli", *arguments]
+    values = {**os.environ, **environment}
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT, env=values)
+
+
+def test_the_version_is_told() -> None:
+    done = _started("--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("isthmus 0.")
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("plan", "--help"), ("observe", "--help"), ("--version",)])
+def test_help_imports_nothing_of_the_planner(arguments: tuple[str, ...]) -> None:
+    code = "import sys; from app import cli\ntry: cli.main(sys.argv[1:])\nfinally: print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True,
+                          cwd=ROOT, timeout=120)  # fmt: skip
+    loaded = {name.partition(".")[0] for name in done.stderr.split()}
+    assert not loaded & {"numpy", "ortools", "numba", "sqlalchemy", "fastapi", "httpx2", "solver", "models"}
+
+
+def test_colours_are_left_out_where_nobody_wants_them(plans: tuple[str, str]) -> None:
+    colour = re.compile(r"\x1b\[(?:\d+;)*3[0-7](?:;\d+)*m")
+    terminal = {"FORCE_COLOR": "1", "TERM": "xterm-256color"}
+    assert colour.search(_started("show", plans[0], **terminal).stdout)
+    assert not colour.search(_started("show", plans[0], **terminal, NO_COLOR="1").stdout)
+    assert not colour.search(_started("--help", **terminal, NO_COLOR="1").stdout)
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [("isthmus comp", "compare"), ("isthmus export x --format chr", "chrome-trace"), ("isthmus catalogue gp", "gpus")],
+)
+def test_a_shell_completes_commands_and_names(typed: str, expected: str) -> None:
+    script = _started(_ISTHMUS_COMPLETE="source_bash")
+    assert "complete -o" in script.stdout
+    done = _started(_ISTHMUS_COMPLETE="complete_bash", COMP_WORDS=typed, COMP_CWORD=str(len(typed.split()) - 1))
+    zsh = _started(_ISTHMUS_COMPLETE="complete_zsh", _TYPER_COMPLETE_ARGS=typed)
+    assert expected in done.stdout.split()
+    assert expected in zsh.stdout
