@@ -16,6 +16,7 @@ from app.terminal.exporting import export
 from app.terminal.importing import import_command
 from app.terminal.keys import keys
 from app.terminal.measuring import accuracy, calibrate, validate
+from app.terminal.observing import observe
 from app.terminal.options import Json
 from app.terminal.planning import check, plan, replan, schedule, settings_of
 from app.terminal.reading import catalogue, compare, examples, show, verify
@@ -36,7 +37,7 @@ cli = typer.Typer(
 for panel, commands in {
     PLAN: (plan, replan, study, schedule),
     READ: (show, compare, verify, export, catalogue, examples),
-    MEASURE: (accuracy, calibrate, replay),
+    MEASURE: (observe, accuracy, calibrate, replay),
 }.items():
     for command in commands:
         cli.command(rich_help_panel=panel)(command)

@@ -1,0 +1,130 @@
+"""`isthmus observe`: the logs and traces of a run beside its plan.
+
+Owns the command, its table and the file of rows. The reading and the comparison are in `app/observations`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.terminal.options import Json, KeyFile, PlanSource, Quiet, RequestFile, Server
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from app.client.blocking import Client
+    from app.observations.beside import Observation
+    from models.plan import Plan
+    from models.request import PlanRequest
+
+GB = 1e9
+
+
+def observe(
+    plan_source: PlanSource,
+    logs: Annotated[
+        list[str],
+        typer.Argument(metavar="LOGS...", help="Logs of Megatron-LM or torchtitan, traces of PyTorch's profiler."),
+    ],
+    *,
+    request: RequestFile = None,
+    rows: Annotated[
+        Path | None, typer.Option(help="Add a row for isthmus calibrate to this CSV file; needs the request.")
+    ] = None,
+    tolerance: Annotated[
+        float, typer.Option(min=0.0, max=10.0, help="Share of the planned time that a run may be off.")
+    ] = 0.10,
+    server: Server = None,
+    key_file: KeyFile = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Lay a run beside its plan, cause by cause; exit code 3 when its time is off by more than the tolerance."""
+    from app.faults import Fault, Refused
+    from app.observations.beside import observation
+    from app.observations.files import read_measured
+    from app.terminal.exits import ExitCode
+    from app.terminal.inputs import read_source
+    from app.terminal.place import service
+    from app.terminal.screen import Screen
+
+    screen = Screen(as_json=as_json, quiet=quiet)
+    with service(server, key_file) as client:
+        found, asked = _planned(plan_source, request, client)
+    if rows is not None and asked is None:
+        raise Refused((Fault("missing-field", "a row states the job, which a plan does not hold", where="--request",
+                             remedy="Give the request of the plan: --request REQUEST.json."),))  # fmt: skip
+    runs = [read_measured(one, read_source(one), found) for one in logs]
+    if not any(one.step_s for one in runs):
+        what = "; ".join(f"{one.name}: {', '.join(one.notes)}" for one in runs)
+        raise Refused((Fault("invalid-request", f"no step time in these files: {what}", where="LOGS",
+                             remedy="Record whole steps: two and more."),))  # fmt: skip
+    seen = observation(found, runs, tolerance=tolerance)
+    screen.show(seen.to_dict(), lambda console: print_observation(console, seen))
+    if rows is not None and asked is not None:
+        _add_row(rows, found, asked, seen, next(one.tool for one in runs if one.step_s), screen.quiet)
+    raise typer.Exit(ExitCode.PLANNED if seen.as_planned else ExitCode.INFEASIBLE)
+
+
+def _planned(source: str, request: str | None, client: Client | None) -> tuple[Plan, PlanRequest | None]:
+    """The plan, and its request where that is known: named, or kept by the service."""
+    from app.documents import read_plan, read_request
+    from app.terminal.inputs import read_source
+
+    asked = None if request is None else read_request(read_source(request))
+    if client is None or Path(source).exists():
+        return read_plan(read_source(source)), asked
+    from app.client import calls
+    from app.terminal.remote import outcome_on, plan_of
+
+    return plan_of(outcome_on(client, source)), asked or client.call(calls.request_of(source))
+
+
+def _add_row(path: Path, plan: Plan, request: PlanRequest, seen: Observation, tool: str, quiet: bool) -> None:
+    """The row joins those that the file has: a fit wants several runs."""
+    from app.observations.rows import as_csv, calibration_row
+    from app.terminal.inputs import read_rows
+    from app.terminal.outputs import write
+
+    row = calibration_row(plan, request, seen, tool)
+    if isinstance(row, str):
+        typer.echo(f"no row: {row}", err=True)
+        return
+    kept = read_rows(str(path)) if path.exists() else []
+    write(path, as_csv([*kept, row]).encode(), quiet=quiet)
+
+
+def print_observation(console: Console, seen: Observation) -> None:
+    """The step, the causes with the largest difference first, and what to doubt."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    off = f"{100 * (seen.ratio - 1):+.1f} %"
+    verdict = "[bold green]as planned[/]" if seen.as_planned else "[bold red]not as planned[/]"
+    console.print(
+        f"[bold]{seen.measured_s:.4g} s[/] a step measured ({seen.num_steps} steps, +-{seen.spread_s:.2g} s), "
+        f"{seen.planned_s:.4g} s planned: {off}, {verdict}."
+    )
+    if seen.causes:
+        table = Table(title="Where the time went", title_justify="left")
+        for heading in ("cause", "planned s", "measured s", "difference s", ""):
+            table.add_column(heading, justify="right" if heading.endswith(" s") else "left")
+        for one in seen.causes:
+            mark = "[red]off[/]" if one.is_off else ""
+            table.add_row(one.name, f"{one.planned_s:.4f}", f"{one.measured_s:.4f}", f"{one.difference_s:+.4f}", mark)
+        console.print(table)
+    else:
+        console.print("These files do not tell causes apart: a trace does, or Megatron with --timing-log-level 2.")
+    for one in seen.causes:
+        if one.is_off and one.rests_on:
+            console.print(f"[bold]{escape(one.name)}[/] rests on {escape(one.rests_on)}.", highlight=False)
+            for told in one.assumptions:
+                console.print(f"  assumed: {escape(told)}", highlight=False)
+    if seen.measured_peak_memory_bytes is not None and seen.planned_peak_memory_bytes is not None:
+        measured, planned = seen.measured_peak_memory_bytes / GB, seen.planned_peak_memory_bytes / GB
+        console.print(f"Peak memory {measured:.1f} GB measured, {planned:.1f} GB planned.", highlight=False)
+    for note in seen.notes:
+        console.print(f"Note: {escape(note)}.", highlight=False)

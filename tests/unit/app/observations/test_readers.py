@@ -1,0 +1,158 @@
+"""Logs and traces are read as their tools write them, and damaged ones as far as they go."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+
+import pytest
+
+from app.faults import Refused
+from app.observations.files import read_measured
+from app.observations.measured import COMPUTE, CONTEXT, DATA, EXPERT, IDLE, OPTIMIZER, TENSOR, WORK, Measured, typical
+from tests.unit.app import fake_solver
+from tests.unit.app.observations.samples import (
+    collective,
+    event,
+    megatron_line,
+    megatron_timers,
+    titan_line,
+    trace,
+)
+
+PLAN = fake_solver.tiny_plan(2.0)  # 2 sequences a step, 0.5 tokens a second and GPU: 1 token of a step on each GPU
+
+
+def _read(text: str | bytes) -> Measured:
+    return read_measured("a.log", text if isinstance(text, bytes) else text.encode(), PLAN)
+
+
+def test_a_megatron_log_gives_the_time_of_every_step() -> None:
+    found = _read("\n".join(megatron_line(number, 2000.0 + number) for number in range(1, 6)))
+    assert found.tool == "Megatron-LM"
+    assert found.step_s == tuple((2000.0 + number) / 1e3 for number in range(1, 6))
+    assert found.parts == {}
+
+
+def test_steps_of_another_batch_and_skipped_ones_are_left_out() -> None:
+    lines = [megatron_line(1, 500.0, batch=1), megatron_line(2, 9000.0, skipped=1), megatron_line(3, 2000.0)]
+    found = _read("\n".join(lines))
+    assert found.step_s == (2.0,)
+    assert "1 steps that Megatron skipped are left out" in found.notes
+    other = _read(lines[0])
+    assert other.step_s == (0.5,)
+    assert other.notes == ("the job ran 1 sequences a step; 2 were planned",)
+
+
+@pytest.mark.parametrize(("option", "least"), [("minmax", 0.9), ("all", 0.9), ("max", 1.0)])
+def test_the_timers_of_megatron_give_causes(option: str, least: float) -> None:
+    """forward-backward 1.7 = 1.2 passes + 0.3 exchange (least rank) + idle; 2.0 in all, 0.1 of it gathering."""
+    block = megatron_timers(option, forward_backward=1.7, forward_compute=0.4, backward_compute=0.8,
+                            all_grads_sync=0.3, optimizer=0.2, params_all_gather=0.1)  # fmt: skip
+    found = _read("\n".join(f"{megatron_line(number, 2000.0)}\n{block}" for number in range(1, 5)))
+    exchange_s, gather_s = 0.3 * least, 0.1 * least
+    expected = {WORK: 1.2, IDLE: 1.7 - 1.2 - exchange_s, DATA: exchange_s + gather_s, OPTIMIZER: 0.3 - gather_s}
+    assert found.parts == pytest.approx(expected)
+    assert sum(found.parts.values()) == pytest.approx(2.0)
+
+
+def test_timers_of_the_first_level_do_not_tell_work_from_waiting() -> None:
+    block = megatron_timers("max", forward_backward=1.7, all_grads_sync=0.3)
+    found = _read(f"{megatron_line(1, 2000.0)}\n{block}")
+    assert found.parts == pytest.approx({(*WORK, *IDLE): 1.4, DATA: 0.3, OPTIMIZER: 0.3})
+
+
+@pytest.mark.parametrize("colours", [True, False])
+def test_a_torchtitan_log_gives_rates_and_memory(colours: bool) -> None:
+    lines = [titan_line(step, 2.0 * step, colours=colours, rank=rank) for step in (1, 2, 4) for rank in (0, 1)]
+    found = _read("\n".join(lines))
+    assert (found.tool, found.step_s) == ("torchtitan", (0.5, 0.25, 0.125))
+    assert found.peak_memory_bytes == 45.12 * 2**30
+
+
+def test_a_trace_gives_each_moment_one_cause() -> None:
+    groups = ("TENSOR_MODEL_PARALLEL_GROUP", "mesh_dp_shard_cp", "EXPERT_MODEL_PARALLEL_GROUP", "mesh_cp")
+    found = _read(trace(groups=groups))
+    assert found.step_s == (1.0, 1.0, 1.0)
+    expected = {COMPUTE: 0.5, TENSOR: 0.1, DATA: 0.1, EXPERT: 0.1, CONTEXT: 0.1, OPTIMIZER: 0.1}
+    assert found.parts == pytest.approx(expected), "what runs beside a computation costs nothing"
+
+
+@pytest.mark.parametrize(
+    ("kind", "group", "cause"),
+    [
+        ("allreduce", "DATA_PARALLEL_GROUP_WITH_CP", DATA),
+        ("reduce_scatter", "EXPERT_DATA_PARALLEL_GROUP", DATA),
+        ("allreduce", "mesh_dp_replicate", DATA),
+        ("send", "PIPELINE_MODEL_PARALLEL_GROUP", IDLE),
+        ("send", "mesh_pp", IDLE),
+        ("send", "CONTEXT_PARALLEL_GROUP", CONTEXT),
+        ("all_to_allv", "mesh_ep", EXPERT),
+        ("all_to_allv", "", EXPERT),
+        ("recv", "", IDLE),
+        ("allgather", "mesh_tp", TENSOR),
+    ],
+)
+def test_a_collective_belongs_to_the_dimension_of_its_group(kind: str, group: str, cause: tuple[str, ...]) -> None:
+    marks = [event(f"ProfilerStep#{number}", "user_annotation", number * 1e6, 9e5) for number in (1, 2)]
+    found = _read(json.dumps([*marks, collective(kind, group, 1.2e6, 4e5)]))
+    assert found.parts == pytest.approx({cause: 0.4, IDLE: 0.6} if cause != IDLE else {IDLE: 1.0})
+
+
+def test_a_collective_without_a_name_is_told_and_counted_nowhere() -> None:
+    marks = [event(f"iteration {number}", "user_annotation", number * 1e6, 9e5) for number in (1, 2)]
+    found = _read(json.dumps([*marks, event("ncclDevKernel_AllReduce", "kernel", 1.2e6, 4e5)]))
+    assert found.parts == pytest.approx({IDLE: 0.6})
+    assert "0.4 s a step in collectives whose group has no name" in found.notes[0]
+
+
+def test_a_packed_trace_reads_like_the_plain_one() -> None:
+    assert _read(gzip.compress(trace().encode())) == _read(trace())
+
+
+def test_a_torn_trace_is_read_as_far_as_it_goes() -> None:
+    whole = trace(num_steps=6)
+    torn = _read(whole[: int(0.7 * len(whole))])
+    assert torn.step_s == (1.0,) * 4
+    assert "torn" in torn.notes[0]
+    packed = gzip.compress(whole.encode())
+    assert "torn" in _read(packed[: len(packed) // 2]).notes[0]
+
+
+@pytest.mark.parametrize("text", ["", "hello", "{}", "[1, 2", '{"traceEvents": 3}', '{"traceEvents": [', "step: x"])
+def test_what_tells_nothing_is_refused_by_name(text: str) -> None:
+    with pytest.raises(Refused, match=r"a\.log"):
+        _read(text)
+
+
+def test_what_only_looks_packed_is_refused() -> None:
+    with pytest.raises(Refused, match="no gzip file"):
+        _read(b"\x1f\x8bhello")
+
+
+@pytest.mark.parametrize("text", ["[]", '{"traceEvents": []}', trace(num_steps=0)])
+def test_a_trace_without_two_steps_says_so(text: str) -> None:
+    assert "it names no two steps" in _read(text).notes
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_damage_never_ends_in_anything_but_a_reading_or_a_refusal(seed: int) -> None:
+    dice = random.Random(seed)
+    block = megatron_timers("all", forward_backward=1.7, optimizer=0.2)
+    samples = (
+        trace(),
+        "\n".join(f"{megatron_line(number, 2000.0)}\n{block}" for number in range(9)),
+        "\n".join(titan_line(step, 2.0) for step in range(1, 9)),
+    )
+    data = bytearray(dice.choice(samples).encode())
+    for _ in range(dice.randint(1, 200)):
+        data[dice.randrange(len(data))] = dice.randrange(256)
+    cut = data[dice.randrange(len(data) // 2) : dice.randrange(len(data) // 2, len(data))]
+    try:
+        found = _read(bytes(cut))
+    except Refused:
+        return
+    assert all(0 < one < float("inf") for one in found.step_s)
+    assert all(0 <= one < float("inf") for one in found.parts.values())
+    assert not found.step_s or typical(found.step_s) > 0
