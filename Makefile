@@ -13,7 +13,7 @@ DATA ?= $(firstword $(wildcard ../shared/data) tests/published/data)
 MINUTES ?= 10
 CHECKED := $(PACKAGES) tests $(wildcard benchmarks)
 
-.PHONY: help setup demo serve test test-all soak test-torch test-browser browser torch tools otel test-service test-contract sbom postgres lint fmt type arch golden golden-update bench bench-scale bench-headline bench-schedules ablation fuzz validate openapi image clean
+.PHONY: help setup demo serve test test-all soak test-torch test-browser browser torch tools otel test-service test-contract sbom postgres lint fmt type arch golden golden-update bench bench-scale bench-headline bench-schedules ablation fuzz validate openapi image clean mcp test-mcp
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,7 +38,7 @@ serve: setup ## run the service on http://127.0.0.1:8000 (Swagger UI at /docs)
 test: lint type arch ## what CI runs: style, types, import contracts, every test that is not slow
 	$(BIN)/pytest -n 2 -q -m "not slow" --ignore=tests/architecture
 
-test-all: lint type arch postgres soak test-torch test-service test-contract test-browser ## the same with the slow proofs, on a real Postgres (as root: network namespaces), with PyTorch, in a browser
+test-all: lint type arch postgres soak test-torch test-service test-contract test-browser test-mcp ## the same with the slow proofs, on a real Postgres (as root: network namespaces), with PyTorch, in a browser
 	$(BIN)/pytest -n 2 -q --ignore=tests/architecture
 
 torch: setup ## install PyTorch 2.13.0 for `isthmus replay` (a CPU build is enough: 200 MB to fetch, 0.8 GB on disk)
@@ -56,6 +56,12 @@ test-browser: browser ## open reports in headless Chromium without a network: co
 
 test-torch: torch ## run exported schedules in PyTorch's runtime, 4 processes each: times, ranking, gradients
 	$(BIN)/pytest -q tests/torch
+
+mcp: setup ## install the extra `mcp`: `isthmus mcp` offers planning as tools
+	@$(BIN)/python -c 'import mcp' 2>/dev/null || $(BIN)/python -m pip install --quiet -r requirements-mcp.txt
+
+test-mcp: mcp ## the MCP server with the SDK's client in memory, against a running service
+	$(BIN)/pytest -q tests/mcp_server
 
 tools: $(TOOLS)/.done ## a second environment: client generator, request generator, SBOM tool, Dockerfile linter
 

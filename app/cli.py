@@ -15,6 +15,7 @@ import typer
 from app.terminal.exporting import export
 from app.terminal.importing import import_command
 from app.terminal.keys import keys
+from app.terminal.mcp_command import mcp
 from app.terminal.measuring import accuracy, calibrate, validate
 from app.terminal.observing import observe
 from app.terminal.options import Json
@@ -42,6 +43,7 @@ for panel, commands in {
     for command in commands:
         cli.command(rich_help_panel=panel)(command)
 cli.command("import", rich_help_panel=READ)(import_command)
+cli.command(rich_help_panel=SERVICE)(mcp)
 cli.command(hidden=True)(validate)
 cli.add_typer(check, name="check", rich_help_panel=PLAN)
 cli.add_typer(keys, name="keys", rich_help_panel=SERVICE)

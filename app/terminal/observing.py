@@ -46,6 +46,7 @@ def observe(
     from app.faults import Fault, Refused
     from app.observations.beside import observation
     from app.observations.files import read_measured
+    from app.observations.rows import calibration_row
     from app.terminal.exits import ExitCode
     from app.terminal.inputs import read_source
     from app.terminal.place import service
@@ -65,7 +66,8 @@ def observe(
     seen = observation(found, runs, tolerance=tolerance)
     screen.show(seen.to_dict(), lambda console: print_observation(console, seen))
     if rows is not None and asked is not None:
-        _add_row(rows, found, asked, seen, next(one.tool for one in runs if one.step_s), screen.quiet)
+        row = calibration_row(found, asked, seen, next(one.tool for one in runs if one.step_s))
+        _add_row(rows, row, quiet=quiet)
     raise typer.Exit(ExitCode.PLANNED if seen.as_planned else ExitCode.INFEASIBLE)
 
 
@@ -83,13 +85,12 @@ def _planned(source: str, request: str | None, client: Client | None) -> tuple[P
     return plan_of(outcome_on(client, source)), asked or client.call(calls.request_of(source))
 
 
-def _add_row(path: Path, plan: Plan, request: PlanRequest, seen: Observation, tool: str, quiet: bool) -> None:
-    """The row joins those that the file has: a fit wants several runs."""
-    from app.observations.rows import as_csv, calibration_row
+def _add_row(path: Path, row: dict[str, str] | str, *, quiet: bool) -> None:
+    """The row joins those that the file has, for a fit wants several runs; or why there is none."""
+    from app.observations.rows import as_csv
     from app.terminal.inputs import read_rows
     from app.terminal.outputs import write
 
-    row = calibration_row(plan, request, seen, tool)
     if isinstance(row, str):
         typer.echo(f"no row: {row}", err=True)
         return

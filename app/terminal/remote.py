@@ -25,9 +25,8 @@ REASON_CODES = frozenset(get_args(Reason.model_fields["code"].annotation))
 
 def client_of(address: str, key_file: Path | None, api_key: str | None) -> Client:
     """A client of one address; Refused for what is none."""
-    key = api_key if key_file is None else _key(read_source(str(key_file)), str(key_file))
     try:
-        return Client(address, api_key=key)
+        return Client(address, api_key=key_of(key_file, api_key))
     except ValueError as error:
         what, _, remedy = str(error).partition(": ")
         raise Refused((Fault("invalid-parameter", what, allowed="http://HOST:PORT or https://HOST:PORT",
@@ -84,9 +83,12 @@ def _reason(fault: Mapping[str, Any]) -> Reason:
     return Reason(code=fault["code"], pointer=fault["pointer"], detail=fault["what"], remedies=(fault["remedy"],))
 
 
-def _key(text: bytes, source: str) -> str:
-    key = text.strip()
+def key_of(key_file: Path | None, api_key: str | None) -> str | None:
+    """The API key: what the file holds, or else what the environment states."""
+    if key_file is None:
+        return api_key
+    key = read_source(str(key_file)).strip()
     if not key or not key.isascii() or len(key.split()) != 1:
-        raise Refused((Fault("invalid-parameter", f"{source} does not hold one API key", "", "one word in ASCII",
+        raise Refused((Fault("invalid-parameter", f"{key_file} does not hold one API key", "", "one word in ASCII",
                              "Put there what `isthmus keys create` printed.", "--key-file"),))  # fmt: skip
     return key.decode()

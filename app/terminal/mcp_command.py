@@ -1,0 +1,30 @@
+"""`isthmus mcp`: the tools of a running service over standard input and output.
+
+Owns the command. The tools are in `app/mcp_server`, which needs the extra `mcp`.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import typer
+
+from app.terminal.options import KeyFile, Server
+from app.terminal.planning import settings_of
+
+
+def mcp(context: typer.Context, *, server: Server = None, key_file: KeyFile = None) -> None:
+    """Offer planning as MCP tools over standard input and output; plans on --server, else on host and port."""
+    from app.client.awaiting import AsyncClient
+    from app.settings import Remote
+    from app.terminal.exits import Failed
+    from app.terminal.remote import key_of
+
+    if find_spec("mcp") is None:
+        raise Failed("the extra is not installed: `make mcp`, or install isthmus[mcp]")
+    from app.mcp_server import mcp_server
+
+    named, settings = Remote.from_environment(), settings_of(context)
+    address = server or named.server or f"http://{settings.host}:{settings.port}"
+    key = key_of(key_file, named.api_key)
+    mcp_server(lambda: AsyncClient(address, api_key=key)).run()
