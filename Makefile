@@ -13,7 +13,7 @@ DATA ?= $(firstword $(wildcard ../shared/data) tests/published/data)
 MINUTES ?= 10
 CHECKED := $(PACKAGES) tests $(wildcard benchmarks)
 
-.PHONY: help setup demo serve test test-all soak test-torch test-browser browser torch tools otel test-service test-contract sbom postgres lint fmt type arch golden golden-update bench bench-scale bench-headline bench-schedules ablation fuzz validate openapi image clean mcp test-mcp
+.PHONY: help setup demo serve test test-all soak test-torch test-browser browser torch tools otel test-service test-contract sbom postgres lint fmt type arch golden golden-update bench bench-scale bench-headline bench-schedules ablation fuzz validate openapi image clean mcp test-mcp accuracy
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -134,7 +134,9 @@ ablation: setup ## every engine and bound taken out alone: what changes (SCHEDUL
 fuzz: setup ## random requests under laws (SEED=N MINUTES=10): judge, bounds, INFEASIBLE, invariances; findings shrink to a JSON in fuzz-findings/
 	$(BIN)/python -m tests.laws --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) --out fuzz-findings
 
-validate: setup ## errors of the cost and network models against measured data (DATA=FOLDER names other rows)
+validate: accuracy
+
+accuracy: setup ## errors of the cost and network models against measured data (DATA=FOLDER names other rows)
 	$(BIN)/python -m benchmarks.accuracy $(DATA)
 
 openapi: setup ## write openapi.json

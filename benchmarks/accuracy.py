@@ -23,8 +23,8 @@ SEARCH_S = 20.0
 TARGET = Path(__file__).parent.parent / "docs" / "accuracy.md"
 HEAD = """# Accuracy
 
-Predictions against published measurements, in percent. Printed by `make validate`; profiles are calibrated once per
-software stack, never per row. Other rows of the same columns: `isthmus validate training|network|pipeline ROWS.csv`.
+Predictions against published measurements, in percent. Printed by `make accuracy`; profiles are calibrated once per
+software stack, never per row. Other rows of the same columns: `isthmus accuracy training|network|pipeline ROWS.csv`.
 """
 PIPELINE_NOTE = (
     """Two sites, 8 pipeline ranks, delays emulated on one cluster. One stage profile for all rows, from

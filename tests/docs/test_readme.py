@@ -41,6 +41,6 @@ def test_a_path_of_the_readme_exists(tmp_path: Path) -> None:
 
 
 def test_every_promised_target_is_in_the_makefile_with_a_word_of_help() -> None:
-    promised = "help setup demo serve test test-all lint type arch golden bench validate openapi image bench-schedules"
+    promised = "help setup demo serve test test-all lint type arch golden bench accuracy openapi image bench-schedules"
     helped = set(re.findall(r"^([a-z-]+):.*## ", MAKEFILE, re.MULTILINE))
     assert set(promised.split()) <= helped

@@ -1,4 +1,4 @@
-"""Measured sweeps within their thresholds, by the same report that `make validate` prints.
+"""Measured sweeps within their thresholds, by the same report that `make accuracy` prints.
 
 `data/measured_network.csv` holds published measurements with the source in every row.
 """
