@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
@@ -36,7 +37,24 @@ def options(address: str, api_key: str | None) -> dict[str, Any]:
     if not is_address or url.scheme not in ("http", "https") or not url.hostname or url.path.strip("/") or url.query:
         raise ValueError(f"{address!r} is no address of a service: write http://HOST:PORT or https://HOST:PORT")
     headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
-    return {"base_url": address, "headers": headers, "timeout": httpx2.Timeout(ANSWER_S, connect=CONNECT_S)}
+    return {
+        "base_url": address,
+        "headers": headers,
+        "timeout": httpx2.Timeout(ANSWER_S, connect=CONNECT_S),
+        "trust_env": not _is_loopback(url.hostname),  # a proxy of the environment cannot reach this machine's own
+    }
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether an address means the machine that asks.
+
+    >>> [_is_loopback(host) for host in ("localhost", "127.0.0.1", "::1", "planner.example", "10.0.0.1")]
+    [True, True, True, False, False]
+    """
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def parts(call: Call[Any]) -> dict[str, Any]:

@@ -71,7 +71,8 @@ def verify(
     plan_source: Annotated[str, typer.Argument(metavar="PLAN", help="The plan, whoever made it.")],
     *,
     deep: Annotated[
-        bool, typer.Option(help="Also time rivals and random configurations with pipelines of its own.")
+        bool,
+        typer.Option(help="Also time rivals and random configurations with pipelines of its own; on this machine."),
     ] = False,
     server: Server = None,
     key_file: KeyFile = None,

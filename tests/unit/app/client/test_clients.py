@@ -208,6 +208,13 @@ def test_a_service_that_never_answered_is_told_at_once() -> None:
         client.status("plan_1")
 
 
+def test_a_proxy_of_the_environment_is_not_asked_for_this_machine(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    with isthmus.Client(server) as client:
+        assert client.catalogue("gpus")
+
+
 def test_a_later_service_may_say_more(client: isthmus.Client) -> None:
     body = client.call(calls.Call("GET", "/v1/plans", bytes)).replace(b'{"items"', b'{"added_later":1,"items"')
     assert calls.plans().read(body).items
