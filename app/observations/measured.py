@@ -60,8 +60,8 @@ def typical(values: Sequence[float]) -> float:
 def spread(values: Sequence[float]) -> float:
     """Standard deviation of a normal distribution with the same median deviation: 1.4826 MAD; 0 for a single value.
 
-    >>> spread([1.0, 1.0, 1.1, 0.9, 1.0, 7.0])
-    0.0
+    >>> round(spread([1.0, 1.0, 1.1, 0.9, 1.0, 7.0]), 3)
+    0.148
     """
     kept = steady(values)
     middle = median(kept)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import typer.main
 
+import isthmus
 from app import cli
 from app.exporters.registry import EXPORTERS
 from app.settings import Settings
@@ -241,6 +242,25 @@ def test_every_command_works_on_a_service(server: str, tmp_path: Path, capsys: p
 )
 def test_the_exit_codes_are_those_of_a_search_here(server: str, tmp_path: Path, case: int, code: int) -> None:
     assert _run(None, "plan", _file(tmp_path, request_for(case)), "--server", server) == code
+
+
+def test_ctrl_c_stops_a_search_on_the_service_and_keeps_its_best(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listen, interruptions = isthmus.Client.events, [KeyboardInterrupt]
+
+    def heard(client: isthmus.Client, plan_id: str, *, after: int = 0) -> Iterator[isthmus.PlanEvent]:
+        for event in listen(client, plan_id, after=after):
+            yield event
+            if event.kind == "incumbent" and interruptions:
+                raise interruptions.pop()
+
+    monkeypatch.setattr(isthmus.Client, "events", heard)
+    out = tmp_path / "plan.json"
+    request = _file(tmp_path, request_for(fake_solver.UNTIL_STOPPED))
+    assert _run(None, "plan", request, "--server", server, "--out", str(out)) == 0
+    assert Planned.model_validate_json(out.read_bytes())
+    assert interruptions == []
 
 
 def test_what_a_service_refuses_at_the_door_is_infeasible_too(
