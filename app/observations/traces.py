@@ -48,7 +48,11 @@ def read_trace(name: str, text: str) -> Measured | None:
         return Measured(name, "trace", tuple(_seconds(one) for one in steps), notes=(*notes, "it names no two steps"))
     window = (steps[0][0], steps[-1][0])  # the last step may have been cut
     step_s = tuple((after[0] - before[0]) / 1e6 for before, after in itertools.pairwise(steps))
-    parts = {cause: busy_s / len(step_s) for cause, busy_s in _shares(complete, window).items()}
+    device, others = _busiest(complete)
+    if others:
+        notes.append(f"it holds {1 + len(others)} GPUs: the causes are those of GPU {device}, the busiest")
+    of_one = [one for one in complete if _device(one) not in others]
+    parts = {cause: busy_s / len(step_s) for cause, busy_s in _shares(of_one, window).items()}
     unnamed_s = parts.pop(UNNAMED, 0.0)
     if unnamed_s:
         what = f"{unnamed_s:.4g} s a step in collectives whose group has no name"
@@ -113,6 +117,21 @@ def _shares(events: Sequence[Event], window: Interval) -> dict[Causes, float]:
     if not any(cause != OPTIMIZER for _, _, cause in edges):
         return {}
     return _swept(sorted(edges), window)
+
+
+def _busiest(events: Sequence[Event]) -> tuple[str, set[str]]:
+    """The GPU with the most time in kernels, and the others: a moment of several GPUs has no single cause."""
+    busy_us: Counter[str] = Counter()
+    for one in events:
+        if one.get("cat") in _GPU_WORK:
+            busy_us[_device(one)] += int(one["dur"])
+    ranked = [device for device, _ in busy_us.most_common()]
+    return (ranked[0], set(ranked[1:])) if ranked else ("", set())
+
+
+def _device(event: Event) -> str:
+    given = event.get("args")
+    return str(given.get("device", "")) if isinstance(given, dict) else ""
 
 
 def _clipped(begin: float, end: float, cause: Causes, window: Interval) -> Iterator[tuple[float, int, Causes]]:

@@ -107,6 +107,15 @@ def test_a_collective_without_a_name_is_told_and_counted_nowhere() -> None:
     assert "0.4 s a step in collectives whose group has no name" in found.notes[0]
 
 
+def test_of_several_gpus_in_one_file_the_busiest_is_read() -> None:
+    document = json.loads(trace())
+    other = [{**one, "dur": one["dur"] / 2, "args": {**one["args"], "device": 1}} for one in document["traceEvents"]
+             if one["cat"] == "kernel"]  # fmt: skip
+    found = _read(json.dumps({"traceEvents": [*document["traceEvents"], *other]}))
+    assert found.parts == _read(trace()).parts
+    assert found.notes == ("it holds 2 GPUs: the causes are those of GPU 0, the busiest",)
+
+
 def test_a_packed_trace_reads_like_the_plain_one() -> None:
     assert _read(gzip.compress(trace().encode())) == _read(trace())
 
