@@ -71,7 +71,7 @@ class Solvers(BaseModel):
 
     plan: str = "solver.planner:plan"
     lint: str = "solver.lint:lint"
-    validate_request: str = "solver.planner:validate"
+    validate_request: str = "solver.planner:check"
     judge: str = "solver.verify.judge:judge"
     deep_judge: str = "solver.verify.deep.judge:deep_judge"
     replay: str = "solver.verify.joint_replay:joint_replay"

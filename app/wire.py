@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from models.base import Seconds, Usd
+from models.diagnostic import Diagnostic
 from models.outcome import Outcome, Progress, Reason
 from models.plan import Crossing, Degrees, Plan, TokensPerSecond
 from models.request import PlanRequest
@@ -174,6 +175,9 @@ class Validation(Answer):
         examples=[False],
     )
     reasons: list[Reason] = Field(description="Why no plan exists: typed, with the numbers that clash and remedies.")
+    diagnostics: list[Diagnostic] = Field(
+        description="The linter: errors (the reasons again), then warnings, then notes, each with its place."
+    )
 
 
 class EvaluationRequest(Answer):

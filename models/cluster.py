@@ -40,6 +40,11 @@ class GpuType(Frozen):
 
     name: Name = Field(description="Name used in pools and plans.", examples=["H100-SXM-80G"])
     bf16_flops_per_s: FlopsPerSecond = Field(description="Dense BF16/FP16 peak.", examples=[9.89e14])
+    fp32_flops_per_s: FlopsPerSecond | None = Field(
+        None,
+        description="Dense peak of FP32 matrix products, TF32 where the type has it; null if unknown.",
+        examples=[4.945e14],
+    )
     fp8_flops_per_s: FlopsPerSecond | None = Field(
         None, description="Dense FP8 peak; null if absent.", examples=[1.979e15]
     )
@@ -111,6 +116,12 @@ class Pool(Frozen):
         1.0, description="Network cards per GPU (0.5: two GPUs share one).", examples=[1.0]
     )
     nic_bytes_per_s: BytesPerSecond = Field(description="Rate of one network card per direction.", examples=[5.0e10])
+    flow_bytes_per_s: BytesPerSecond | None = Field(
+        None,
+        description="Most that the flow of one GPU gets through the network cards, however idle they are; null: its "
+        "share of the cards.",
+        examples=[2.5e9],
+    )
     num_reserved_gpus: Count = Field(0, description="GPUs that other jobs hold.", examples=[0])
     num_unhealthy_gpus: Count = Field(0, description="GPUs out of service.", examples=[16])
     host_names: tuple[Name, ...] = Field(
@@ -143,7 +154,12 @@ class Pool(Frozen):
 
     @property
     def nic_bytes_per_s_per_gpu(self) -> float:
-        """Scale-out rate that one GPU has to itself, per direction."""
+        """Scale-out rate that one GPU has to itself, per direction: its share of the cards, at most what a flow gets."""
+        return min(self.card_bytes_per_s_per_gpu, self.flow_bytes_per_s or float("inf"))
+
+    @property
+    def card_bytes_per_s_per_gpu(self) -> float:
+        """Share of the network cards per GPU, per direction."""
         return self.nics_per_gpu * self.nic_bytes_per_s
 
 
@@ -167,6 +183,11 @@ class Link(Frozen):
     )
     loss_probability: Annotated[float, Field(ge=0, le=0.5, json_schema_extra={"unit": "1"})] = Field(
         0.0, description="Probability that a packet is lost.", examples=[1e-6]
+    )
+    flow_bytes_per_s: BytesPerSecond | None = Field(
+        None,
+        description="Most that one flow, a queue pair or TCP stream of one GPU, gets on the link; null: no limit.",
+        examples=[6.0e8],
     )
     planes: Annotated[int, Field(ge=1, le=4096)] = Field(
         1, description="Equal parallel paths of the link.", examples=[76]
@@ -249,6 +270,12 @@ class Cluster(Frozen):
         max_length=20_000,
         description="Links between places beside the tree's uplinks.",
         examples=[[{"id": "l1", "from_place": "b1", "to_place": "b2", "capacity_bytes_per_s": 1e13}]],
+    )
+    fabric: Literal["linked", "one"] = Field(
+        "linked",
+        description="What joins buildings that no link joins. linked: nothing; their links or uplinks have to be "
+        "stated. one: all buildings of a region are inside one fabric of full bisection.",
+        examples=["linked"],
     )
     source: str = Field("", max_length=1000, description="Where these numbers come from.", examples=["site survey"])
 

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from models.base import Count, Frozen, Name, Seconds
+from models.diagnostic import Diagnostic
 from models.plan import Plan
 
 
@@ -28,6 +29,7 @@ class Reason(Frozen):
         "precision-unsupported",
         "nothing-allowed",
         "no-price",
+        "links-missing",
     ] = Field(description="Kind of contradiction.", examples=["memory-too-small"])
     pointer: str = Field(
         "", max_length=300, description="JSON Pointer of the field to change.", examples=["/cluster/pools/0"]
@@ -37,6 +39,15 @@ class Reason(Frozen):
     )
     remedies: tuple[str, ...] = Field(
         (), description="Changes that would help, cheapest first.", examples=[["allow tp 16"]]
+    )
+
+
+class RequestCheck(Frozen):
+    """What can be said of a request without a search."""
+
+    reasons: tuple[Reason, ...] = Field((), description="Why no plan exists; none if arithmetic finds nothing.")
+    diagnostics: tuple[Diagnostic, ...] = Field(
+        (), description="The linter: errors (the reasons again), then warnings, then notes."
     )
 
 

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from models.base import Bytes, Count, Frozen, Name, PositiveCount, Seconds, Usd
 from models.cluster import PlaceId
+from models.diagnostic import DiagnosticOrText
 from models.schedule import PipelineHop, PipelineProblem, PipelineSchedule
 from models.transport import ExchangeRing, LinkLoad, MessageSplit, MessageTransport, TransportChoice, TransportPolicy
 from models.verdict import Verdict
@@ -380,10 +381,11 @@ class Plan(Frozen):
         examples=[["one_building_s is not determined: no time was left to time the configuration in one building"]],
     )
     assumptions: tuple[Assumption, ...] = Field((), description="What the numbers rest on.", examples=[[]])
-    warnings: tuple[Annotated[str, Field(max_length=600)], ...] = Field(
+    warnings: tuple[DiagnosticOrText, ...] = Field(
         (),
-        description="What a person should know before running it: links whose switch buffers their distance outgrows.",
-        examples=[["Pause headroom of link 'east-west': 98.1 MB per port and priority, but the switch has 64.0 MB."]],
+        description="What a person should know before running it: warnings and notes of the linter on the request, "
+        "pools left unused, links whose switch buffers their distance outgrows.",
+        examples=[[{"rule": "latency-unit", "severity": "warning", "detail": "2 s is 408,000 km of fibre"}]],
     )
     verdict: Verdict = Field(description="What the judge says.", examples=[{}])
     stack_profile: Name = Field(description="Software-stack profile of the cost model.", examples=["megatron-2024"])

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from models.base import Bytes, Count, Frozen, Name, PositiveCount, PositiveSeconds
 from models.catalogue import named_entry
 
-Precision = Literal["fp16", "bf16", "fp8", "fp4"]
+Precision = Literal["fp32", "fp16", "bf16", "fp8", "fp4"]
 Recompute = Literal["none", "selective", "full"]
 
 
@@ -187,7 +187,8 @@ class Workload(Frozen):
     global_batch_sequences: Annotated[int, Field(ge=1, le=1_048_576)] = Field(
         description="Sequences per optimizer step, over all replicas.", examples=[2048]
     )
-    precision: Precision = Field("bf16", description="Precision of the matrix multiplications.", examples=["bf16"])
+    precision: Precision = Field("bf16", description="Precision of training. fp32: 32-bit weights, activations and messages, matrix products in TF32 where "
+        "the GPU type has it; all others keep and send 16-bit values.", examples=["bf16"])
     flash_attention: bool = Field(
         True, description="Fused attention that never stores the score matrix.", examples=[True]
     )

@@ -12,6 +12,7 @@ from itertools import combinations
 from models.outcome import Reason
 from models.request import PlanRequest
 from models.workload import LatentAttention
+from solver.diagnostics.joins import LINKS_MISSING
 from solver.placement.capacity_groups import enclosing, usable_pools
 
 MAX_PIPELINE_RANKS = 64  # what the space tries where pp is left open
@@ -253,8 +254,17 @@ def _cost_has_prices(request: PlanRequest) -> list[Reason]:
     ]
 
 
+def _links_stated(request: PlanRequest) -> list[Reason]:
+    """Buildings that nothing stated joins would be planned as if the way between them was free."""
+    return [
+        Reason(code="links-missing", pointer=pointer, detail=detail, remedies=LINKS_MISSING.remedies)
+        for pointer, detail in LINKS_MISSING.find(request)
+    ]
+
+
 CHECKS: tuple[Check, ...] = (
     _gpus_exist,
+    _links_stated,
     _precision_exists,
     _tensor_degrees_fit,
     _replicas_divide_batch,

@@ -9,12 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from models.outcome import Infeasible, NotFound, Outcome, Planned, Progress, Reason
+from models.diagnostic import Diagnostic
+from models.outcome import Infeasible, NotFound, Outcome, Planned, Progress, Reason, RequestCheck
 from models.request import PlanRequest
 from solver.bounds.work import speed_of_light_s
 from solver.configurations.enumerate import enumerate_space, with_every_degree
 from solver.configurations.framework import framework_reasons, within_framework
 from solver.context import Context, stack_for
+from solver.diagnostics.table import diagnostics_of
 from solver.explain.infeasible import memory_reason, memory_reasons, space_reasons, target_reasons
 from solver.lint import lint
 from solver.search.branch_and_bound import Search
@@ -32,6 +34,16 @@ def validate(request: PlanRequest) -> tuple[Reason, ...]:
     reasons = _early_reasons(context)
     every = with_every_degree(request) if reasons else None
     return reasons if every is None or _early_reasons(Context(every, context.stack)) else ()
+
+
+def check(request: PlanRequest) -> RequestCheck:
+    """The linter: errors that refuse the request, then warnings, then notes, each with its place in the request."""
+    reasons = validate(request)
+    errors = (
+        Diagnostic(rule=one.code, severity="error", pointer=one.pointer, detail=one.detail, remedies=one.remedies)
+        for one in reasons
+    )
+    return RequestCheck(reasons=reasons, diagnostics=(*errors, *diagnostics_of(request)))
 
 
 def _early_reasons(context: Context) -> tuple[Reason, ...]:

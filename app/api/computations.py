@@ -14,7 +14,6 @@ import anyio
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Body, Request
 from fastapi.responses import Response
-from pydantic import TypeAdapter
 
 from app.api.examples import EVALUATION_EXAMPLES, REQUEST_EXAMPLES, SCHEDULE_EXAMPLES
 from app.api.headers import Asking, Service
@@ -23,12 +22,11 @@ from app.api.strict import StrictRoute
 from app.documents import canonical, digest
 from app.storage.plans import PlanRow
 from app.wire import Evaluation, EvaluationRequest, Validation
-from models.outcome import Reason
+from models.outcome import RequestCheck
 from models.request import PlanRequest
 from models.schedule import PipelineProblem, PipelineSchedule
 
 router = APIRouter(prefix="/v1", tags=["direct"], route_class=StrictRoute)
-REASONS = TypeAdapter(list[Reason])
 ERRORS = documented(400, 408, 413, 415, 422, 429, 500, 503)
 JSON = "application/json"
 
@@ -38,9 +36,15 @@ JSON = "application/json"
 def validate_request(
     request: Annotated[PlanRequest, Body(openapi_examples=REQUEST_EXAMPLES)], service: Service, caller: Asking
 ) -> Validation:
-    """Contradictions and capacity arithmetic: typed reasons with the numbers that clash, or none."""
-    reasons = REASONS.validate_json(service.validate(service.with_profile(request, caller), caller))
-    return Validation(feasible=not reasons, reasons=reasons)
+    """Contradictions, capacity arithmetic and the linter: what refuses the request, what looks wrong, what follows.
+
+    `reasons` are typed, with the numbers that clash. `diagnostics` has them again as errors, then warnings (suspicious
+    units, idle pools, delays that no fibre has) and notes (sizes, defaults), each with its place in the request.
+    """
+    checked = RequestCheck.model_validate_json(service.validate(service.with_profile(request, caller), caller))
+    return Validation(
+        feasible=not checked.reasons, reasons=list(checked.reasons), diagnostics=list(checked.diagnostics)
+    )
 
 
 @router.post("/plans:evaluate", response_model=Evaluation, responses=ERRORS, summary="Judge a plan that you made",

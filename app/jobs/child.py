@@ -23,7 +23,7 @@ from app.faults import Fault, Refused, from_planner_error
 from app.jobs.processes import limit_memory, settle_in
 from app.jobs.worker_pool import WorkerPool
 from models.errors import PlannerError
-from models.outcome import Outcome, Planned, Progress, Reason
+from models.outcome import Outcome, Planned, Progress, RequestCheck
 from models.plan import Plan
 from models.request import PlanRequest
 from models.schedule import PipelineProblem, PipelineSchedule, ScheduleProgress
@@ -32,7 +32,6 @@ from models.verdict import Verdict
 OUT_OF_MEMORY = 5  # the exit status of a child that has not even the memory to say so
 
 OUTCOME: TypeAdapter[Outcome] = TypeAdapter(Outcome)
-REASONS: TypeAdapter[tuple[Reason, ...]] = TypeAdapter(tuple[Reason, ...])
 
 
 class Task(NamedTuple):
@@ -146,7 +145,8 @@ def _plan(task: Task, channel: Channel) -> bytes:
 
 
 def _validate(task: Task, _channel: Channel) -> bytes:
-    return REASONS.dump_json(load(task.function)(PlanRequest.model_validate_json(task.documents[0])))
+    checked: RequestCheck = load(task.function)(PlanRequest.model_validate_json(task.documents[0]))
+    return checked.model_dump_json().encode()
 
 
 def _evaluate(task: Task, _channel: Channel) -> bytes:

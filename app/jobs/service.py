@@ -170,7 +170,7 @@ class PlanService:
         return None if found is None else replayed(found, new.request_digest)
 
     def validate(self, request: PlanRequest, caller: Caller = ANYBODY) -> bytes:
-        """Reasons why the request cannot be met, as JSON text; an empty list if arithmetic finds none."""
+        """What arithmetic and the linter say of the request, as JSON text of a `RequestCheck`."""
         check_request_limits(request, self.settings)
         task = Task("validate", self.settings.solvers.validate_request, (canonical(request),), self._memory)
         with self._directly(caller):

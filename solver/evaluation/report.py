@@ -13,6 +13,7 @@ from models.verdict import Verdict
 from solver.context import Context
 from solver.cost.compute import matrix_peak
 from solver.cost.flops import model_flops_per_iteration
+from solver.diagnostics.table import plan_diagnostics
 from solver.evaluation.evaluate import Evaluation
 from solver.evaluation.scheduling import Timing
 from solver.evaluation.ways import TimedWay
@@ -21,7 +22,7 @@ from solver.pipeline.problem import PipelineOrder
 from solver.pipeline.simulate import replay
 from solver.transport.choose import transport_choices
 from solver.transport.hops import HopDelay, queues_by_way
-from solver.transport.loads import cross_building_bytes, egress_usd, link_loads, shortage_warnings
+from solver.transport.loads import cross_building_bytes, egress_usd, link_loads
 from solver.transport.policy import POLICY
 from solver.transport.prices import link_prices
 from solver.transport.stated import exchange_rings, message_transports
@@ -76,7 +77,12 @@ def plan_of(context: Context, evaluation: Evaluation, proof: Proof) -> Plan:
             evaluation.candidate.configuration.layer_split,
             measured=bool(context.request.workload.layer_profiles),
         ),
-        warnings=shortage_warnings(context, loads),
+        warnings=plan_diagnostics(
+            context.request,
+            context.topology,
+            used_links={load.link for load in loads},
+            used_pools={context.pools[pool].id for route in evaluation.candidate.routes for pool in route.pools},
+        ),
         verdict=UNJUDGED,
         stack_profile=context.stack.name,
     )

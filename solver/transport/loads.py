@@ -1,4 +1,4 @@
-"""What every directed link carries in an iteration, by cause, how busy that makes it, and what its buffers lack.
+"""What every directed link carries in an iteration, by cause, and how busy that makes it.
 
 Owns the bytes per edge. Never decides a path or a rate.
 """
@@ -9,7 +9,6 @@ from collections import defaultdict
 
 from models.transport import Dimension, LinkFlow, LinkLoad
 from solver.context import Context
-from solver.network.buffers import buffer_warnings
 from solver.network.topology import UPLINK_PREFIX
 from solver.placement.capacity_groups import building_of
 from solver.transport.hops import reserved_bytes_per_s
@@ -67,17 +66,6 @@ def _bottlenecks(traffic: Traffic) -> dict[Dimension, set[int]]:
         "pp": {edge for delays in traffic.hops for hop in delays for edge in hop.bottlenecks},
         "dp": {edge for cost in traffic.costs if cost.site_ring for edge in cost.site_ring.bottlenecks},
     }
-
-
-def shortage_warnings(context: Context, loads: tuple[LinkLoad, ...]) -> tuple[str, ...]:
-    """What the distance of the links in use asks of switch buffers that they lack."""
-    used, index, edges = {load.link for load in loads}, context.topology.edge_index, context.topology.edges
-    return tuple(
-        warning
-        for link in context.request.cluster.links
-        if link.id in used
-        for warning in buffer_warnings(link, edges[index[link.id, False]].latency_s)
-    )
 
 
 def cross_building_bytes(context: Context, loads: tuple[LinkLoad, ...]) -> float:

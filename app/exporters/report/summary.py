@@ -127,7 +127,7 @@ def _proof(plan: Plan) -> Iterator[Markup]:
 
 
 def _warnings(plan: Plan) -> Markup:
-    told = (*plan.warnings, *plan.notes)
+    told = (*(one.detail for one in plan.warnings if one.severity == "warning"), *plan.notes)
     if not told:
         return paragraph("None.")
     return tag("ul", *(tag("li", tag("bdi", one)) for one in told), class_="warnings")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from models.statements import PROVEN, assumptions_of
-from solver.network.buffers import buffer_warnings
+from solver.diagnostics.table import plan_diagnostics
 from solver.verify.case import RELATIVE_TOLERANCE, Case, Finding, Rule, differs, exceeds
 from solver.verify.joint_columns import end_without_hops
 from solver.verify.rules.totals import brings_rates, rank_work, usable_light_s
@@ -33,17 +33,19 @@ def assumptions_stated(case: Case) -> Iterator[Finding]:
 
 
 def warnings_stated(case: Case) -> Iterator[Finding]:
-    """Every warning about the switch buffers of a link in use, and no other."""
-    used, topology = {load.link for load in case.plan.link_loads}, case.network.topology
-    wanted = tuple(
-        warning
-        for link in case.request.cluster.links
-        if link.id in used
-        for warning in buffer_warnings(link, topology.edges[topology.edge_index[link.id, False]].latency_s)
+    """Every warning on the request, its links in use and its idle pools, and nothing that does not follow from them."""
+    wanted = plan_diagnostics(
+        case.request,
+        case.network.topology,
+        used_links={load.link for load in case.plan.link_loads},
+        used_pools={pool.id for *_, pool in case.groups},
     )
-    if case.plan.warnings != wanted:
-        missing = [one for one in wanted if one not in case.plan.warnings]
-        yield Finding("warnings", f"not stated: {missing[0]}" if missing else "are not those of the links in use")
+    for one in wanted:
+        if one.severity == "warning" and one not in case.plan.warnings:
+            yield Finding("warnings", f"not stated: {one.detail}")
+    for one in case.plan.warnings:
+        if one not in wanted:
+            yield Finding("warnings", f"does not follow from the request: {one.detail}")
 
 
 def breakdown_idle(case: Case) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import psutil
 
 from models.errors import InvalidRequest
-from models.outcome import Infeasible, NotFound, Outcome, Planned, Progress, Reason
+from models.outcome import Infeasible, NotFound, Outcome, Planned, Progress, Reason, RequestCheck
 from models.plan import (
     Configuration,
     Degrees,
@@ -212,11 +212,11 @@ def _fail(case: int, cancelled: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def validate(request: PlanRequest) -> tuple[Reason, ...]:
+def check(request: PlanRequest) -> RequestCheck:
     """One reason for the infeasible case, none otherwise."""
     if request.options.seed == INFEASIBLE:
-        return (Reason(code="too-few-gpus", detail="needs 2, has 1"),)
-    return ()
+        return RequestCheck(reasons=(Reason(code="too-few-gpus", detail="needs 2, has 1"),))
+    return RequestCheck()
 
 
 def judge(_request: PlanRequest, plan: Plan) -> Verdict:

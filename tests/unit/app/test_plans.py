@@ -155,7 +155,7 @@ def test_what_was_not_planned_cannot_be_exported(client: TestClient) -> None:
 class TestDirect:
     def test_validate_tells_reasons_without_a_plan(self, client: TestClient) -> None:
         good = client.post("/v1/plans:validate", json=request_for(fake_solver.FINDS)).json()
-        assert good == {"feasible": True, "reasons": []}
+        assert good == {"feasible": True, "reasons": [], "diagnostics": []}
         bad = client.post("/v1/plans:validate", json=request_for(fake_solver.INFEASIBLE)).json()
         assert (bad["feasible"], bad["reasons"][0]["code"]) == (False, "too-few-gpus")
 

@@ -1,0 +1,169 @@
+"""What joins buildings: links and uplinks that were stated, or nothing but defaults.
+
+Owns the rules about missing links. An uplink left at its default is full bisection for free, which only a request that
+says so may rest on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from models.cluster import Place, PlaceId, Uplink
+from models.request import PlanRequest
+from solver.diagnostics.rule import Found, Rule, crosses_buildings, gpus_by_building
+from solver.network.topology import UPLINK_PREFIX, build_topology
+
+SHOWN = 6  # names in a sentence
+
+
+def links_missing(request: PlanRequest) -> Iterator[Found]:
+    """Buildings with GPUs that nothing joins, or nothing but uplinks that nobody stated.
+
+    Nothing is missing where the request says that they are inside one fabric, or keeps a job in one building.
+    """
+    held = gpus_by_building(request)
+    if len(held) < 2 or not crosses_buildings(request):
+        return
+    by_id = {place.id: place for place in request.cluster.places}
+    if request.cluster.fabric == "linked":
+        for region, buildings in _joined_by_default(request, held, by_id).items():
+            yield "/cluster/links", (
+                f"nothing is stated that joins buildings {_names(buildings)} of {region!r}: without links they would "
+                f"be planned as if each reached the others at the full rate of its {held[buildings[0]]:,} GPUs' cards"
+            )
+    if not request.cluster.links and len(_islands(request, held)) == len(held):
+        yield "/cluster/links", f"no link and no region joins buildings {_names(list(held))}, which all have GPUs to use"
+
+
+def _joined_by_default(
+    request: PlanRequest, held: dict[PlaceId, int], by_id: dict[PlaceId, Place]
+) -> dict[PlaceId, list[PlaceId]]:
+    """Buildings with GPUs by region, where several have no links and an uplink left at its default."""
+    uplinks = {edge.id for edge in build_topology(request.cluster).edges}
+    found: dict[PlaceId, list[PlaceId]] = {}
+    for name in held:
+        place = by_id[name]
+        if place.level == "building" and place.parent and place.uplink == Uplink() and UPLINK_PREFIX + name in uplinks:
+            found.setdefault(place.parent, []).append(name)
+    return {region: buildings for region, buildings in found.items() if len(buildings) > 1}
+
+
+def _islands(request: PlanRequest, held: dict[PlaceId, int]) -> list[list[PlaceId]]:
+    """Buildings with GPUs, by what can reach what; the one with the most GPUs first."""
+    topology = build_topology(request.cluster)
+    groups: list[list[PlaceId]] = []
+    for name in held:
+        joined = next((group for group in groups if topology.connected(group[0], name)), None)
+        if joined is None:
+            groups.append([name])
+        else:
+            joined.append(name)
+    return sorted(groups, key=lambda group: -sum(held[name] for name in group))
+
+
+def buildings_apart(request: PlanRequest) -> Iterator[Found]:
+    """Buildings with GPUs that no path joins with the largest part of the cluster."""
+    held = gpus_by_building(request)
+    if len(held) < 2 or not crosses_buildings(request) or not request.cluster.links:
+        return
+    first, *others = _islands(request, held)
+    for group in others:
+        yield "/cluster/links", (
+            f"no path joins {_names(group)} ({sum(held[name] for name in group):,} GPUs) with {_names(first)}: a plan "
+            "uses one side only"
+        )
+
+
+def building_without_gpus(request: PlanRequest) -> Iterator[Found]:
+    """Buildings that no pool lies in."""
+    parents = {place.id: place.parent for place in request.cluster.places}
+    live: set[PlaceId] = set()
+    for pool in request.cluster.pools:
+        at: PlaceId | None = pool.place
+        while at is not None:
+            live.add(at)
+            at = parents[at]
+    ends = {end for link in request.cluster.links for end in (link.from_place, link.to_place)}
+    for index, place in enumerate(request.cluster.places):
+        if place.level == "building" and place.id not in live:
+            role = "its links only pass traffic on" if place.id in ends else "and no link, so it does nothing"
+            yield f"/cluster/places/{index}", f"building {place.id!r} has no pool of GPUs: {role}"
+
+
+def pool_without_gpus(request: PlanRequest) -> Iterator[Found]:
+    """Pools whose GPUs are all reserved or out of service."""
+    for index, pool in enumerate(request.cluster.pools):
+        if not pool.num_free_gpus:
+            total = pool.num_hosts * pool.gpus_per_host
+            yield f"/cluster/pools/{index}", f"none of the {total:,} GPUs of pool {pool.id!r} are free"
+
+
+def uplink_without_parent(request: PlanRequest) -> Iterator[Found]:
+    """Uplinks of places that have no parent: nothing reads them."""
+    for index, place in enumerate(request.cluster.places):
+        if place.parent is None and place.uplink != Uplink():
+            yield f"/cluster/places/{index}/uplink", f"{place.id!r} has no parent, so its uplink leads nowhere"
+
+
+def uplink_beside_links(request: PlanRequest) -> Iterator[Found]:
+    """Buildings with a link of their own and a stated uplink: traffic takes whichever is nearer."""
+    ends = {end for link in request.cluster.links for end in (link.from_place, link.to_place)}
+    for index, place in enumerate(request.cluster.places):
+        if place.level == "building" and place.parent and place.id in ends and place.uplink != Uplink():
+            yield (
+                f"/cluster/places/{index}/uplink",
+                f"building {place.id!r} has links and an uplink to {place.parent!r}: both are used",
+            )
+
+
+def _names(places: list[PlaceId]) -> str:
+    shown = ", ".join(repr(name) for name in places[:SHOWN])
+    return shown if len(places) <= SHOWN else f"{shown} and {len(places) - SHOWN} more"
+
+
+ONE_FABRIC = (
+    "state a link for every pair of buildings that fibre joins, with its rate and length",
+    "state the uplinks of the buildings",
+    'set cluster.fabric to "one" if all buildings of a region really are inside one fabric of full bisection',
+    "forbid all buildings but one",
+)
+LINKS_MISSING = Rule(
+    "links-missing", "error", "Buildings that nothing stated joins.", ONE_FABRIC, links_missing
+)
+RULES = (
+    Rule(
+        "buildings-apart",
+        "warning",
+        "Buildings that no path joins with the rest.",
+        ("add the missing link", "leave out or forbid the buildings that stay apart"),
+        buildings_apart,
+    ),
+    Rule(
+        "building-without-gpus",
+        "warning",
+        "A building that no pool lies in.",
+        ("add its pools", "remove the place if it holds no equipment of the job"),
+        building_without_gpus,
+    ),
+    Rule(
+        "pool-without-gpus",
+        "warning",
+        "A pool of which nothing is free.",
+        ("lower num_reserved_gpus or num_unhealthy_gpus", "remove the pool"),
+        pool_without_gpus,
+    ),
+    Rule(
+        "uplink-without-parent",
+        "warning",
+        "An uplink of a place without a parent, which nothing reads.",
+        ("give the place its parent", "state a link instead"),
+        uplink_without_parent,
+    ),
+    Rule(
+        "uplink-beside-links",
+        "note",
+        "A building with links and a stated uplink.",
+        ("remove the uplink if the links are the only way out",),
+        uplink_beside_links,
+    ),
+)

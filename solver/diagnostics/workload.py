@@ -1,0 +1,120 @@
+"""Jobs that are odd for the fleet: batches that do not divide, short sequences, profiles that match nothing.
+
+Owns those rules. Never enumerates configurations: what it says of degrees is arithmetic on two numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isqrt
+
+from models.request import PlanRequest
+from solver.diagnostics.rule import Found, Rule, usable_pools
+
+SHORT_TOKENS = 128  # far below any pretraining; attention and launches dominate there in no measured way
+MOST_TOKENS_PER_STEP = 2e8  # the largest published pretraining batches are about 60e6 tokens
+LONG_S = 5.0  # one layer of one micro-batch: only milliseconds given as seconds reach this
+FP32_STATE_BYTES = 8.0  # two moments; the weights are their own master copy
+LEAST_HEADROOM = 0.02
+LEAST_USED = 0.75  # of the GPUs
+LARGEST_REPLICA = 64  # GPUs: tp 8 by pp 8; a batch that only wider replicas divide costs bubble or leaves GPUs idle
+
+
+def sequence_short(request: PlanRequest) -> Iterator[Found]:
+    """A sequence of a few tokens: one in thousands, or the number of sequences."""
+    length = request.workload.sequence_length
+    if length < SHORT_TOKENS:
+        yield "/workload/sequence_length", f"a sequence has {length} tokens"
+
+
+def batch_unit(request: PlanRequest) -> Iterator[Found]:
+    """A batch larger than anybody trains with: one in tokens where sequences are asked for."""
+    tokens = request.workload.tokens_per_iteration
+    if tokens > MOST_TOKENS_PER_STEP:
+        yield (
+            "/workload/global_batch_sequences",
+            f"{request.workload.global_batch_sequences:,} sequences of {request.workload.sequence_length:,} tokens are "
+            f"{tokens:.3g} tokens per step",
+        )
+
+
+def batch_divides_badly(request: PlanRequest) -> Iterator[Found]:
+    """A batch whose divisors leave much of the fleet idle: every replica gets the same number of sequences.
+
+    Megatron-Core, DeepSpeed and torchtitan all stop at a global batch that dp * micro-batch does not divide.
+    """
+    free = sum(pool.num_free_gpus for _, pool in usable_pools(request))
+    most = min(free, request.constraints.max_gpus or free)
+    batch = request.workload.global_batch_sequences
+    if not most or request.constraints.allowed.dp is not None:
+        return
+    used = max(dp * min(most // dp, LARGEST_REPLICA) for dp in _divisors(batch) if dp <= most)
+    if used < LEAST_USED * most:
+        step = 1 << max((batch // 8).bit_length() - 1, 0)
+        near = max(round(batch / step), 1) * step
+        better = f"; {near:,} sequences divide further" if near != batch else ""
+        yield (
+            "/workload/global_batch_sequences",
+            f"no number of replicas that divides {batch:,} sequences uses more than {used:,} of {most:,} GPUs with up to "
+            f"{LARGEST_REPLICA} of them each{better}",
+        )
+
+
+def _divisors(number: int) -> set[int]:
+    small = [one for one in range(1, isqrt(number) + 1) if number % one == 0]
+    return {*small, *(number // one for one in small)}
+
+
+def profile_unused(request: PlanRequest) -> Iterator[Found]:
+    """Measured layer times of a GPU type that no pool has."""
+    known = {pool.gpu.name for pool in request.cluster.pools}
+    for index, one in enumerate(request.workload.layer_profiles):
+        if one.gpu not in known:
+            yield (
+                f"/workload/layer_profiles/{index}/gpu",
+                f"measured on {one.gpu!r}, but the pools have {', '.join(sorted(known))}",
+            )
+
+
+def profile_unit(request: PlanRequest) -> Iterator[Found]:
+    """Measured layer times of seconds: milliseconds, most likely."""
+    for index, one in enumerate(request.workload.layer_profiles):
+        longest = max(one.forward_s, one.input_grad_s, one.weight_grad_s)
+        if longest > LONG_S:
+            yield f"/workload/layer_profiles/{index}", f"one layer of one micro-batch takes {longest:g} s"
+
+
+def optimizer_state(request: PlanRequest) -> Iterator[Found]:
+    """Training in 32 bits with a master copy beside the weights."""
+    optimizer = request.workload.optimizer
+    if request.workload.precision == "fp32" and optimizer.state_bytes_per_parameter > FP32_STATE_BYTES:
+        yield (
+            "/workload/optimizer/state_bytes_per_parameter",
+            f"{optimizer.state_bytes_per_parameter:g} B per parameter hold a master copy, which 32-bit weights are "
+            "themselves",
+        )
+
+
+def headroom(request: PlanRequest) -> Iterator[Found]:
+    """No room left for what the memory model does not know."""
+    fraction = request.constraints.memory_headroom_fraction
+    if fraction < LEAST_HEADROOM:
+        yield "/constraints/memory_headroom_fraction", f"{fraction:.1%} of HBM stays free"
+
+
+RULES = (
+    Rule("sequence-short", "warning", "A sequence of a few tokens.",
+         ("sequence_length counts tokens: 8k is 8192",), sequence_short),
+    Rule("batch-unit", "warning", "A batch larger than anybody trains with.",
+         ("global_batch_sequences counts sequences, not tokens",), batch_unit),
+    Rule("batch-divides-badly", "warning", "A batch that few numbers of replicas divide.",
+         ("use a batch with more divisors", "fix allowed.dp if the odd number is meant"), batch_divides_badly),
+    Rule("profile-unused", "warning", "Measured layer times of a GPU type that no pool has.",
+         ("name the GPU type as the pools do",), profile_unused),
+    Rule("profile-unit", "warning", "Measured layer times of seconds.",
+         ("times are in seconds: 4.2 ms is 0.0042",), profile_unit),
+    Rule("optimizer-state", "warning", "Training in 32 bits with a master copy beside the weights.",
+         ("set optimizer.state_bytes_per_parameter to 8 (Adam in 32 bits: 4 + 4)",), optimizer_state),
+    Rule("headroom", "warning", "No memory left free.",
+         ("leave memory_headroom_fraction at its default",), headroom),
+)  # fmt: skip
