@@ -42,7 +42,7 @@ class GpuType(Frozen):
     bf16_flops_per_s: FlopsPerSecond = Field(description="Dense BF16/FP16 peak.", examples=[9.89e14])
     fp32_flops_per_s: FlopsPerSecond | None = Field(
         None,
-        description="Dense peak of FP32 matrix products, TF32 where the type has it; null if unknown.",
+        description="Dense peak of FP32 matrix products, TF32 where the type has it; null: half the 16-bit peak.",
         examples=[4.945e14],
     )
     fp8_flops_per_s: FlopsPerSecond | None = Field(
@@ -154,7 +154,7 @@ class Pool(Frozen):
 
     @property
     def nic_bytes_per_s_per_gpu(self) -> float:
-        """Scale-out rate that one GPU has to itself, per direction: its share of the cards, at most what a flow gets."""
+        """Scale-out rate that one GPU has to itself, per direction: its share of the cards, at most its flow's."""
         return min(self.card_bytes_per_s_per_gpu, self.flow_bytes_per_s or float("inf"))
 
     @property
@@ -271,10 +271,11 @@ class Cluster(Frozen):
         description="Links between places beside the tree's uplinks.",
         examples=[[{"id": "l1", "from_place": "b1", "to_place": "b2", "capacity_bytes_per_s": 1e13}]],
     )
-    fabric: Literal["linked", "one"] = Field(
+    fabric: Literal["linked", "one", "separate"] = Field(
         "linked",
-        description="What joins buildings that no link joins. linked: nothing; their links or uplinks have to be "
-        "stated. one: all buildings of a region are inside one fabric of full bisection.",
+        description="What joins buildings beside stated links and uplinks. linked: nothing, so these are needed. "
+        "one: the buildings of a region are inside one fabric of full bisection. separate: nothing, on purpose; a plan "
+        "stays among buildings that are joined.",
         examples=["linked"],
     )
     source: str = Field("", max_length=1000, description="Where these numbers come from.", examples=["site survey"])

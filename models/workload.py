@@ -187,8 +187,12 @@ class Workload(Frozen):
     global_batch_sequences: Annotated[int, Field(ge=1, le=1_048_576)] = Field(
         description="Sequences per optimizer step, over all replicas.", examples=[2048]
     )
-    precision: Precision = Field("bf16", description="Precision of training. fp32: 32-bit weights, activations and messages, matrix products in TF32 where "
-        "the GPU type has it; all others keep and send 16-bit values.", examples=["bf16"])
+    precision: Precision = Field(
+        "bf16",
+        description="Precision of training. fp32: 32-bit weights, activations and messages, matrix products in TF32 where "
+        "the GPU type has it; all others keep and send 16-bit values.",
+        examples=["bf16"],
+    )
     flash_attention: bool = Field(
         True, description="Fused attention that never stores the score matrix.", examples=[True]
     )
@@ -202,6 +206,11 @@ class Workload(Frozen):
         description="Measured layer times that replace the formulas where they match.",
         examples=[[]],
     )
+
+    @property
+    def value_bytes(self) -> float:
+        """Bytes of one weight, activation or element of a message; gradients are stated with the optimizer."""
+        return 4.0 if self.precision == "fp32" else 2.0
 
     @property
     def tokens_per_iteration(self) -> int:

@@ -16,6 +16,7 @@ from models.errors import UnknownName
 from models.request import PlanRequest
 from models.stack import StackProfile
 from models.workload import Precision
+from solver.cost.compute import fp32_peak_flops_per_s
 from solver.cost.fabric import Fabric, fabric_of
 from solver.cost.job import Job, job_of
 from solver.cost.stage import StageCost
@@ -205,6 +206,8 @@ class Context:
 
 def peak_flops_per_s(gpu: GpuType, precision: Precision) -> float:
     """Dense peak at a precision; FP16 runs at the BF16 rate."""
+    if precision == "fp32":
+        return fp32_peak_flops_per_s(gpu)
     if precision == "fp8" and gpu.fp8_flops_per_s is not None:
         return gpu.fp8_flops_per_s
     if precision == "fp4" and gpu.fp4_flops_per_s is not None:

@@ -166,6 +166,7 @@ def _exchange_s(context: Context, space: Space, rows: npt.NDArray[np.int64]) -> 
         space.columns.take(rows),
         2,
         gradient_bytes=job.optimizer.gradient_bytes_per_parameter,
+        weight_bytes=job.value_bytes,
     )
     return size / cut.bytes_per_s
 

@@ -63,5 +63,6 @@ def _window_limit_bytes_per_s(edge: Edge, nearest_s: float) -> float:
         load_balancing=edge.load_balancing,
         out_of_order_receivers=edge.out_of_order_receivers,
         mtu_bytes=edge.mtu_bytes,
+        flow_bytes_per_s=edge.flow_bytes_per_s,
     )
     return connection_limit_bytes_per_s(alone) / payload_fraction(edge.technology, edge.mtu_bytes)

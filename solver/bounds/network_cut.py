@@ -120,6 +120,7 @@ class _Inside:
                 gpu_class.fabric,
                 context.stack,
                 gradient_bytes=context.job.optimizer.gradient_bytes_per_parameter,
+                weight_bytes=context.job.value_bytes,
             )
             for gpu_class in context.gpu_classes.values()
         ]
@@ -213,7 +214,9 @@ def _exchanged_bytes(price: StageCosts, shares: Shares, num_places: IntArray) ->
     parameters, experts = least_parameters(price, shares)
     everything = group_parameters(parameters, experts, columns)
     gradient_bytes = context.job.optimizer.gradient_bytes_per_parameter
-    return crossing_bytes(everything, columns, num_places, gradient_bytes=gradient_bytes)
+    return crossing_bytes(
+        everything, columns, num_places, gradient_bytes=gradient_bytes, weight_bytes=context.job.value_bytes
+    )
 
 
 def least_parameters(price: StageCosts, shares: Shares) -> tuple[FloatArray, FloatArray]:

@@ -20,7 +20,7 @@ from solver.configurations.pricing import StageCosts, kinds
 from solver.context import Context
 from solver.cost.collectives import exposed_s
 from solver.cost.columns import FSDP, ZERO1, Columns, FloatArray, IntArray
-from solver.cost.data_parallel import WEIGHT_BYTES, layer_traffic
+from solver.cost.data_parallel import layer_traffic
 from solver.cost.memory import peak_activations
 from solver.cost.stage import StageCost
 from solver.estimates.iteration import CRAMPED, crossed_s
@@ -178,6 +178,7 @@ def _gathering(price: StageCosts, columns: Columns, whole: StageCost) -> FloatAr
         price.gpu_class.fabric,
         stack,
         gradient_bytes=price.context.job.optimizer.gradient_bytes_per_parameter,
+        weight_bytes=price.context.job.value_bytes,
     )
     overlap = stack.data_parallel_overlap.value
     forward_s = exposed_s(traffic.gather_s, some.forward_s, overlap)
@@ -192,7 +193,7 @@ def _tightness(price: StageCosts, space: Space, row_of: IntArray, limit: FloatAr
     layers = price.of(*kinds(context, 0, job.num_layers))
     shards = np.where(columns.sharding >= FSDP, columns.shard_group * columns.cp, 1)
     dense, experts = layers.parameters[row_of], layers.expert_parameters[row_of]
-    fixed = (WEIGHT_BYTES + job.optimizer.gradient_bytes_per_parameter) * (dense + experts) / shards
+    fixed = (job.value_bytes + job.optimizer.gradient_bytes_per_parameter) * (dense + experts) / shards
     copies = columns.shard_group * columns.cp
     state = job.optimizer.state_bytes_per_parameter * (dense / copies + experts / np.maximum(copies / columns.ep, 1.0))
     held = layers.activation_bytes[row_of] / columns.pp

@@ -263,6 +263,7 @@ class Rank:
                 gpu=price.gpu_class.gpu,
                 stack=self.context.stack,
                 optimizer=self.context.job.optimizer,
+                weight_bytes=self.context.job.value_bytes,
             )
             for price, ends in zip(self.kind.prices, self.ends, strict=True)
         ]

@@ -49,6 +49,7 @@ def least_exchange_s(
             fabric,
             context.stack,
             gradient_bytes=context.job.optimizer.gradient_bytes_per_parameter,
+            weight_bytes=context.job.value_bytes,
         )
         return traffic.reduce_s + traffic.gather_s
 

@@ -151,6 +151,7 @@ def _update_s(types: Types, space: Space) -> FloatArray:
             gpu=price.gpu_class.gpu,
             stack=context.stack,
             optimizer=context.job.optimizer,
+            weight_bytes=context.job.value_bytes,
         )
         for price in types.prices
     ]

@@ -263,6 +263,7 @@ def _tail_s(prices: list[StageCosts], shares: Shares) -> Tail:
             price.gpu_class.fabric,
             context.stack,
             gradient_bytes=context.job.optimizer.gradient_bytes_per_parameter,
+            weight_bytes=context.job.value_bytes,
         )
         for price in prices
     ]
@@ -276,6 +277,7 @@ def _tail_s(prices: list[StageCosts], shares: Shares) -> Tail:
             gpu=price.gpu_class.gpu,
             stack=context.stack,
             optimizer=context.job.optimizer,
+            weight_bytes=context.job.value_bytes,
         )
         for price in prices
     ]

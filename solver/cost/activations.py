@@ -12,7 +12,7 @@ from solver.cost.columns import RECOMPUTE_FULL, RECOMPUTE_NONE, FloatArray
 from solver.cost.job import LayerShape
 from solver.cost.layer import Setting
 
-SCORE_BYTES_KEPT = 5.0  # softmax output 2, dropout output 2, mask 1
+SCORES_KEPT, MASK_BYTES = 2.0, 1.0  # softmax output and dropout output, and the mask of the latter
 
 
 def layer_bytes(at: Setting, shape: LayerShape) -> tuple[FloatArray, FloatArray]:
@@ -23,7 +23,7 @@ def layer_bytes(at: Setting, shape: LayerShape) -> tuple[FloatArray, FloatArray]
     mode = at.columns.recompute
     kept = _kept_bytes(at, shape)
     scores = np.where(mode == RECOMPUTE_NONE, _score_bytes(at), 0.0)
-    inputs = at.tokens * 2.0 * at.job.hidden_size / at.norm_split
+    inputs = at.tokens * at.job.value_bytes * at.job.hidden_size / at.norm_split
     context = np.minimum(_context_bytes(at, shape), kept)
     full = mode == RECOMPUTE_FULL
     overhead = at.stack.activation_overhead.value
@@ -46,20 +46,22 @@ def _replicated_bytes(at: Setting) -> FloatArray:
 
     Without sequence parallelism these are Korthikanti's 10 s b h.
     """
-    return (10.0 if at.stack.dropout else 8.0) * at.job.hidden_size / at.norm_split
+    masks = 2.0 * MASK_BYTES if at.stack.dropout else 0.0
+    return (8.0 * at.widening + masks) * at.job.hidden_size / at.norm_split
 
 
 def _split_bytes(at: Setting, shape: LayerShape) -> FloatArray:
     """Per token: q, k, v 2 (a + 2k) d, core output 2 a d, first product 2 f or 4 f, activation 2 f, over tp."""
     inner = (6.0 if at.job.gated_mlp else 4.0) * shape.mlp_inner
-    return (2.0 * shape.qkv_width + 2.0 * shape.value_width + inner) / at.tp
+    return at.widening * (2.0 * shape.qkv_width + 2.0 * shape.value_width + inner) / at.tp
 
 
 def _score_bytes(at: Setting) -> FloatArray:
     """An unfused core keeps 5 bytes per score: 5 a s per token."""
     if at.job.flash_attention:
         return np.zeros_like(at.tp)
-    return at.tokens * at.job.sequence_length * at.job.num_heads * SCORE_BYTES_KEPT / at.tp
+    kept = SCORES_KEPT * at.job.value_bytes + MASK_BYTES
+    return at.tokens * at.job.sequence_length * at.job.num_heads * kept / at.tp
 
 
 def _expert_bytes(at: Setting, shape: LayerShape) -> FloatArray:
@@ -67,19 +69,19 @@ def _expert_bytes(at: Setting, shape: LayerShape) -> FloatArray:
     if not shape.expert_gemms:
         return np.zeros_like(at.tp)
     inner = (6.0 if at.job.gated_mlp else 4.0) * shape.expert_inner
-    per_copy = 4.0 * at.job.hidden_size + inner
+    per_copy = at.widening * (4.0 * at.job.hidden_size + inner)
     return at.tokens / at.tp * at.job.experts_per_token * per_copy * at.stack.expert_imbalance.value
 
 
 def _context_bytes(at: Setting, shape: LayerShape) -> FloatArray:
-    """What weight gradients need: the input and the output gradient of every product, 16 bits each."""
+    """What weight gradients need: the input and the output gradient of every product, one value each."""
     width = np.zeros_like(at.tp)
     for gemm in shape.gemms:
         inner = gemm.inner / (at.tp if gemm.split == "inner" else at.norm_split)
         outer = gemm.outer / (at.tp if gemm.split == "outer" else at.norm_split)
         width = width + 2.0 * (inner + outer)
     expert = sum(2.0 * (gemm.inner + gemm.outer) for gemm in shape.expert_gemms)
-    return at.tokens * (width + at.job.experts_per_token * expert / at.tp)
+    return at.tokens * at.widening * (width + at.job.experts_per_token * expert / at.tp)
 
 
 def embedding_bytes(at: Setting) -> FloatArray:
@@ -89,5 +91,5 @@ def embedding_bytes(at: Setting) -> FloatArray:
 
 
 def logits_bytes(at: Setting) -> FloatArray:
-    """Logits in 16 bits, in 4-byte floats for the loss, and their gradient: while the last stage holds them."""
-    return at.tokens * at.job.vocab_size / at.tp * (2.0 + 4.0)
+    """Logits as values, in 4-byte floats for the loss, and their gradient: while the last stage holds them."""
+    return at.tokens * at.job.vocab_size / at.tp * (at.job.value_bytes + 4.0)

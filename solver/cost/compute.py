@@ -21,7 +21,8 @@ TILES = (
     (128.0, 128.0, 1.06),
     (64.0, 256.0, 1.12),
 )  # rows, columns, slower by
-ELEMENT_BYTES: dict[Precision, float] = {"fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "fp4": 0.5}
+TF32_SHARE = 0.5  # of the 16-bit peak, on every type of the catalogue (vendor data sheets)
+ELEMENT_BYTES: dict[Precision, float] = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "fp4": 0.5}
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class GpuRates:
     memory_bytes_per_s: float
     elementwise_traffic: float
     multiprocessors: int
+    value_bytes: float = BYTES_16_BIT
 
     @classmethod
     def of(cls, gpu: GpuType, stack: StackProfile, precision: Precision) -> GpuRates:
@@ -43,19 +45,28 @@ class GpuRates:
         A precision the GPU lacks runs at the next higher one. A faster unit needs proportionally larger matrices.
         """
         peak, share = matrix_peak(gpu, stack, precision)
+        wide, narrow = precision == "fp32", peak > gpu.bf16_flops_per_s
         return cls(
             gemm_flops_per_s=peak * share,
             gemm_half_size=stack.gemm_half_size.value * peak / gpu.bf16_flops_per_s,
-            element_bytes=ELEMENT_BYTES[precision] if peak > gpu.bf16_flops_per_s else BYTES_16_BIT,
-            attention_flops_per_s=gpu.bf16_flops_per_s * stack.attention_efficiency.value,
+            element_bytes=ELEMENT_BYTES[precision] if narrow or wide else BYTES_16_BIT,
+            value_bytes=ELEMENT_BYTES["fp32"] if wide else BYTES_16_BIT,
+            attention_flops_per_s=(peak if wide else gpu.bf16_flops_per_s) * stack.attention_efficiency.value,
             memory_bytes_per_s=gpu.memory_bytes_per_s * stack.memory_efficiency.value,
             elementwise_traffic=stack.elementwise_traffic.value,
             multiprocessors=gpu.num_multiprocessors or 0,
         )
 
 
+def fp32_peak_flops_per_s(gpu: GpuType) -> float:
+    """Peak of products of 32-bit matrices: as stated, else half the 16-bit one."""
+    return gpu.fp32_flops_per_s or TF32_SHARE * gpu.bf16_flops_per_s
+
+
 def matrix_peak(gpu: GpuType, stack: StackProfile, precision: Precision) -> tuple[float, float]:
     """Peak rate of the matrix unit in `precision`, and the share of it that the stack reaches."""
+    if precision == "fp32":
+        return fp32_peak_flops_per_s(gpu), stack.gemm_efficiency.value
     if precision == "fp4" and gpu.fp4_flops_per_s:
         return gpu.fp4_flops_per_s, stack.gemm_efficiency_fp4.value
     if precision in ("fp8", "fp4") and gpu.fp8_flops_per_s:
@@ -129,8 +140,8 @@ def products_s(
     ideal = 2.0 * rows * inner * outer / rates.gemm_flops_per_s * count
     busy = ideal * shape_slowdown(rows, inner, outer, rates.gemm_half_size)
     size = rates.element_bytes
-    ahead = (size * (rows * inner + inner * outer) + BYTES_16_BIT * rows * outer) * count
-    back = (size * (rows * outer + inner * outer) + BYTES_16_BIT * rows * inner) * count
+    ahead = (size * (rows * inner + inner * outer) + rates.value_bytes * rows * outer) * count
+    back = (size * (rows * outer + inner * outer) + rates.value_bytes * rows * inner) * count
     weight = (size * rows * (inner + outer) + 2.0 * gradient_bytes * inner * outer) * count
     rate, sms = rates.memory_bytes_per_s, rates.multiprocessors
     return Products(

@@ -14,7 +14,7 @@ from solver.cost.collectives import Group, all_reduce_s, gather_s, group_of
 from solver.cost.columns import DDP, FSDP, HSDP, ZERO1, Columns, FloatArray, IntArray
 from solver.cost.fabric import Fabric
 
-WEIGHT_BYTES = 2.0  # parameters travel in 16 bits
+WEIGHT_BYTES = 2.0  # parameters travel in 16 bits, unless all of training is in 32
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ def step_traffic(
     stack: StackProfile,
     *,
     gradient_bytes: float,
+    weight_bytes: float = WEIGHT_BYTES,
 ) -> StepTraffic:
     """DDP all-reduces gradients; ZeRO-1 scatters them and gathers weights; HSDP all-reduces its shards.
 
@@ -83,7 +84,7 @@ def step_traffic(
         mode = columns.sharding
         choice = [summed, scattered, np.zeros_like(summed), across]
         reduce_time = reduce_time + np.where(used, np.choose(mode, choice), 0.0)
-        gathered = gather_s(WEIGHT_BYTES * parameters, group, fabric, stack)
+        gathered = gather_s(weight_bytes * parameters, group, fabric, stack)
         gather_time = gather_time + np.where(used & (mode == ZERO1), gathered, 0.0)
     return StepTraffic(reduce_time, gather_time)
 
@@ -104,6 +105,7 @@ def layer_traffic(
     stack: StackProfile,
     *,
     gradient_bytes: float,
+    weight_bytes: float = WEIGHT_BYTES,
 ) -> LayerTraffic:
     """FSDP and HSDP gather the weights of every layer forward and again backward, and scatter its gradients."""
     groups = replica_groups(columns, fabric, stack)
@@ -112,7 +114,7 @@ def layer_traffic(
     scatter_time = np.zeros(len(columns))
     for parameters, group in ((dense_parameters, groups.dense_shard), (expert_parameters, groups.expert_shard)):
         used = sharded & (parameters > 0)
-        gather_time = gather_time + np.where(used, gather_s(WEIGHT_BYTES * parameters, group, fabric, stack), 0.0)
+        gather_time = gather_time + np.where(used, gather_s(weight_bytes * parameters, group, fabric, stack), 0.0)
         scatter_time = scatter_time + np.where(used, gather_s(gradient_bytes * parameters, group, fabric, stack), 0.0)
     return LayerTraffic(gather_time, scatter_time)
 
@@ -147,7 +149,12 @@ def group_parameters(parameters: FloatArray, expert_parameters: FloatArray, colu
 
 
 def crossing_bytes(
-    local_parameters: FloatArray, columns: Columns, num_places: IntArray | int, *, gradient_bytes: float
+    local_parameters: FloatArray,
+    columns: Columns,
+    num_places: IntArray | int,
+    *,
+    gradient_bytes: float,
+    weight_bytes: float = WEIGHT_BYTES,
 ) -> FloatArray:
     """Bytes per iteration and direction that leave one place, for the parameters of one GPU's group over k places.
 
@@ -155,7 +162,7 @@ def crossing_bytes(
     micro-batch: two of weights and one scatter of gradients. HSDP keeps the gathers inside and reduces across.
     """
     gradients = gradient_bytes * local_parameters
-    weights = WEIGHT_BYTES * local_parameters
+    weights = weight_bytes * local_parameters
     reduced = hierarchical_crossing_bytes(gradients, num_places)
     scattered = gather_crossing_bytes(gradients, num_places)
     gathered = gather_crossing_bytes(weights, num_places)

@@ -191,6 +191,7 @@ def _exposed_data_parallel(at: Setting, pipe: Pipeline) -> FloatArray:
             at.fabric,
             at.stack,
             gradient_bytes=at.job.optimizer.gradient_bytes_per_parameter,
+            weight_bytes=at.job.value_bytes,
         )
         overlap = at.stack.data_parallel_overlap.value
         backward = (stage.input_grad_s + stage.weight_grad_s) / at.columns.vpp
@@ -210,6 +211,7 @@ def _slowest_update(at: Setting, pipe: Pipeline) -> FloatArray:
             gpu=at.gpu,
             stack=at.stack,
             optimizer=at.job.optimizer,
+            weight_bytes=at.job.value_bytes,
         )
         update = np.maximum(update, here)
     return update

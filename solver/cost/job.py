@@ -73,6 +73,7 @@ class Job:
     architecture: Architecture
     optimizer: Optimizer
     precision: Precision
+    value_bytes: float
     sequence_length: int
     global_batch_sequences: int
     hidden_size: int
@@ -128,6 +129,7 @@ def job_of(workload: Workload) -> Job:
         architecture=architecture,
         optimizer=workload.optimizer,
         precision=workload.precision,
+        value_bytes=workload.value_bytes,
         sequence_length=workload.sequence_length,
         global_batch_sequences=workload.global_batch_sequences,
         hidden_size=architecture.hidden_size,

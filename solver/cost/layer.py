@@ -50,6 +50,11 @@ class Setting:
         rates = GpuRates.of(gpu, stack, job.precision)
         return cls(job, gpu, fabric, stack, columns, rates, tokens, tp, norm_split)
 
+    @property
+    def widening(self) -> float:
+        """Bytes of a value over those of 16 bits, for traffic and memory that formulas count in 16 bits."""
+        return self.job.value_bytes / BYTES_16_BIT
+
 
 @dataclass(frozen=True)
 class Times:
@@ -124,7 +129,7 @@ def accumulation_s(at: Setting, num_parameters: FloatArray) -> FloatArray:
     """Adding weight gradients to their accumulator in a kernel of its own: write and read 2 bytes, read and write g."""
     if at.stack.fused_gradient_accumulation:
         return np.zeros_like(num_parameters)
-    per_parameter = 2.0 * BYTES_16_BIT + 2.0 * at.job.optimizer.gradient_bytes_per_parameter
+    per_parameter = 2.0 * at.job.value_bytes + 2.0 * at.job.optimizer.gradient_bytes_per_parameter
     return num_parameters * per_parameter / at.rates.memory_bytes_per_s
 
 
@@ -150,7 +155,7 @@ def _core_s(at: Setting, shape: LayerShape) -> tuple[FloatArray, FloatArray]:
     forward = at.tokens * per_token / at.tp / at.rates.attention_flops_per_s
     if job.flash_attention:
         return forward, FLASH_BACKWARD * forward
-    scores = at.tokens * job.sequence_length * job.num_heads / at.tp
+    scores = at.tokens * job.sequence_length * job.num_heads * at.widening / at.tp
     return (
         forward + scores * SCORE_BYTES_FORWARD / at.rates.memory_bytes_per_s,
         UNFUSED_BACKWARD * forward + scores * SCORE_BYTES_BACKWARD / at.rates.memory_bytes_per_s,
@@ -165,28 +170,28 @@ def elementwise_bytes(at: Setting, shape: LayerShape) -> FloatArray:
     """
     norm = (22.0 if at.stack.dropout else 20.0) * at.job.hidden_size / at.norm_split
     activation = 6.0 if at.job.gated_mlp else 4.0
-    return at.tokens * (norm + (4.0 * shape.qkv_width + activation * shape.mlp_inner) / at.tp)
+    return at.tokens * at.widening * (norm + (4.0 * shape.qkv_width + activation * shape.mlp_inner) / at.tp)
 
 
 def quantise_bytes(at: Setting, gemms: tuple[Gemm, ...]) -> FloatArray:
     """Traffic of casting the inputs of products to 8 or 4 bits and transposing them, forward."""
-    if at.rates.element_bytes >= BYTES_16_BIT:
+    if at.rates.element_bytes >= at.job.value_bytes:
         return np.zeros_like(at.tp)
     width = np.zeros_like(at.tp)
     for gemm in gemms:
         width = width + _sizes(gemm, at.tp)[0]
-    return at.tokens * width * (BYTES_16_BIT + 2.0 * at.rates.element_bytes)
+    return at.tokens * width * (at.job.value_bytes + 2.0 * at.rates.element_bytes)
 
 
 def expert_bytes(at: Setting, shape: LayerShape) -> FloatArray:
     """Traffic around the routed experts, forward: permuting the copies in and out, activation, casts to 8 or 4 bits."""
     if not shape.expert_gemms:
         return np.zeros_like(at.tp)
-    permute = at.job.hidden_size * BYTES_16_BIT * 4.0
-    activation = (6.0 if at.job.gated_mlp else 4.0) * shape.expert_inner
+    permute = at.job.hidden_size * at.job.value_bytes * 4.0
+    activation = (6.0 if at.job.gated_mlp else 4.0) * shape.expert_inner * at.widening
     cast = 0.0
-    if at.rates.element_bytes < BYTES_16_BIT:
-        cast = (at.job.hidden_size + shape.expert_inner) * (BYTES_16_BIT + 2.0 * at.rates.element_bytes)
+    if at.rates.element_bytes < at.job.value_bytes:
+        cast = (at.job.hidden_size + shape.expert_inner) * (at.job.value_bytes + 2.0 * at.rates.element_bytes)
     copies = at.tokens / at.tp * at.job.experts_per_token
     return copies * (permute + activation + cast) * at.stack.expert_traffic.value
 
@@ -234,7 +239,7 @@ def _tensor_parallel(at: Setting, *, hides: Times) -> Times:
     Sequence parallelism gathers the inputs once more for the weight gradients (arXiv 2205.05198).
     """
     group = group_of(at.columns.tp, np.ones_like(at.columns.tp), at.fabric, at.stack)
-    hidden = at.tokens * at.job.hidden_size * BYTES_16_BIT
+    hidden = at.tokens * at.job.hidden_size * at.job.value_bytes
     forward = 2.0 * all_reduce_s(hidden, group, at.fabric, at.stack)
     weight = np.zeros_like(forward)
     if at.stack.sequence_parallel:
@@ -251,7 +256,7 @@ def _context_parallel(at: Setting, shape: LayerShape) -> Times:
     """Keys and values of the other ranks: in a ring beside the core, or gathered before it."""
     cp = at.columns.cp
     group = group_of(cp, at.columns.tp, at.fabric, at.stack)
-    keys_values = at.tokens * cp * shape.kv_width / at.tp * BYTES_16_BIT
+    keys_values = at.tokens * cp * shape.kv_width / at.tp * at.job.value_bytes
     forward = gather_s(keys_values, group, at.fabric, at.stack)
     core_forward, core_backward = _core_s(at, shape)
     overlap = 1.0 if at.stack.context_parallel_ring else 0.0
@@ -267,7 +272,7 @@ def _expert_parallel(at: Setting, shape: LayerShape, *, hides: Times) -> Times:
         return Times(zero, zero, zero)
     ranks = at.columns.ep * at.columns.tp
     group = group_of(ranks, np.ones_like(ranks), at.fabric, at.stack)
-    copies = at.tokens / at.tp * at.job.experts_per_token * at.job.hidden_size * BYTES_16_BIT
+    copies = at.tokens / at.tp * at.job.experts_per_token * at.job.hidden_size * at.job.value_bytes
     across = remote_copies_share(group, at.job.experts_per_token, at.job.max_nodes_per_token)
     one_way = all_to_all_s(copies * at.stack.expert_imbalance.value, group, at.fabric, at.stack, copies_across=across)
     both = 2.0 * one_way
@@ -291,7 +296,7 @@ def layer_cost(at: Setting, shape: LayerShape) -> LayerCost:
 
 def embedding_times(at: Setting) -> Times:
     """Look-up, its sum over the tensor-parallel group, and the scatter of its gradient."""
-    hidden = at.tokens * at.job.hidden_size * BYTES_16_BIT
+    hidden = at.tokens * at.job.hidden_size * at.job.value_bytes
     light = streaming_s(3.0 * hidden / at.norm_split, at.rates)
     group = group_of(at.columns.tp, np.ones_like(at.columns.tp), at.fabric, at.stack)
     reduction = all_reduce_s(hidden, group, at.fabric, at.stack)
@@ -299,14 +304,14 @@ def embedding_times(at: Setting) -> Times:
 
 
 def logits_times(at: Setting) -> Times:
-    """Output projection in 16 bits and the loss over a vocabulary split by tensor parallelism.
+    """Output projection in 16 bits, or in 32 where all is, and the loss over a vocabulary split by tensor parallelism.
 
     The loss reads and writes 4-byte logits once forward, and once backward where they become their gradient.
     """
     outer = at.job.vocab_size / at.tp
     hidden = np.full_like(at.tp, at.job.hidden_size)
-    sixteen = GpuRates.of(at.gpu, at.stack, "bf16")
+    plain = GpuRates.of(at.gpu, at.stack, "fp32" if at.job.precision == "fp32" else "bf16")
     gradient_bytes = at.job.optimizer.gradient_bytes_per_parameter
-    products = products_s(at.tokens, hidden, outer, sixteen, gradient_bytes=gradient_bytes)
-    light = streaming_s(at.tokens * outer * 4.0, sixteen)
+    products = products_s(at.tokens, hidden, outer, plain, gradient_bytes=gradient_bytes)
+    light = streaming_s(at.tokens * outer * 4.0, plain)
     return Times(products.forward_s + 2.0 * light, products.input_grad_s + 2.0 * light, products.weight_grad_s)

@@ -15,7 +15,7 @@ from models.cluster import GpuType
 from models.stack import StackProfile
 from solver.cost.activations import logits_bytes, working_bytes
 from solver.cost.columns import FSDP, BoolArray, Columns, FloatArray, IntArray
-from solver.cost.data_parallel import WEIGHT_BYTES, state_shards
+from solver.cost.data_parallel import state_shards
 from solver.cost.fabric import Fabric
 from solver.cost.job import Job
 from solver.cost.layer import Setting
@@ -65,7 +65,7 @@ def static_memory(
     resident = np.where(sharded, split, own)
     at = Setting.of(job, gpu, fabric, stack, columns)
     return StaticMemory(
-        weights_bytes=WEIGHT_BYTES * resident,
+        weights_bytes=job.value_bytes * resident,
         gradients_bytes=job.optimizer.gradient_bytes_per_parameter * resident,
         optimizer_bytes=job.optimizer.state_bytes_per_parameter * split,
         buffers_bytes=_buffers_bytes(at, sharded, np.asarray(has_logits, dtype=np.float64)),
@@ -77,8 +77,8 @@ def _buffers_bytes(at: Setting, sharded: BoolArray, has_logits: FloatArray) -> F
     """Gathered blocks, stage messages, logits of one micro-batch, and one layer's working set under recomputation."""
     shape = at.job.moe if np.any(at.job.num_moe_layers) else at.job.dense
     block = shape.dense_parameters + at.job.num_experts * shape.expert_parameters / at.columns.ep
-    gathered = np.where(sharded, PREFETCHED_BLOCKS * WEIGHT_BYTES * block / at.tp, 0.0)
-    message = at.tokens * 2.0 * at.job.hidden_size / at.norm_split
+    gathered = np.where(sharded, PREFETCHED_BLOCKS * at.job.value_bytes * block / at.tp, 0.0)
+    message = at.tokens * at.job.value_bytes * at.job.hidden_size / at.norm_split
     messages = np.where(at.columns.pp > 1, 2.0 * message * at.columns.vpp, 0.0)
     return gathered + messages + has_logits * logits_bytes(at) + working_set_bytes(at) + working_bytes(at, shape)
 
@@ -89,7 +89,7 @@ def working_set_bytes(at: Setting) -> FloatArray:
     inner = np.maximum(shape.mlp_inner * (2.0 if at.job.gated_mlp else 1.0), shape.qkv_width)
     gradient_bytes = at.job.optimizer.gradient_bytes_per_parameter
     weight = gradient_bytes * at.job.hidden_size * np.maximum(shape.mlp_inner, shape.expert_inner) / at.tp
-    scratch: FloatArray = at.tokens * 2.0 * inner / at.tp + weight
+    scratch: FloatArray = at.tokens * at.job.value_bytes * inner / at.tp + weight
     return scratch
 
 

@@ -10,13 +10,13 @@ from solver.cost.compute import BYTES_16_BIT, GpuRates, optimizer_step_s
 from solver.cost.data_parallel import state_shards
 
 
-def update_bytes_per_parameter(optimizer: Optimizer) -> float:
-    """Least traffic of one update: read the gradient, read and write the state, write the 16-bit weight.
+def update_bytes_per_parameter(optimizer: Optimizer, weight_bytes: float = BYTES_16_BIT) -> float:
+    """Least traffic of one update: read the gradient, read and write the state, write the weight.
 
     >>> update_bytes_per_parameter(Optimizer())
     30.0
     """
-    return optimizer.gradient_bytes_per_parameter + 2.0 * optimizer.state_bytes_per_parameter + BYTES_16_BIT
+    return optimizer.gradient_bytes_per_parameter + 2.0 * optimizer.state_bytes_per_parameter + weight_bytes
 
 
 def optimizer_s(
@@ -27,10 +27,11 @@ def optimizer_s(
     gpu: GpuType,
     stack: StackProfile,
     optimizer: Optimizer,
+    weight_bytes: float = BYTES_16_BIT,
 ) -> FloatArray:
     """Streaming the local share of the state once, plus the stack's constant per step."""
     dense_shards, expert_shards = state_shards(columns)
     local = dense_parameters / dense_shards + expert_parameters / expert_shards
     rates = GpuRates.of(gpu, stack, "bf16")
-    traffic = update_bytes_per_parameter(optimizer) * stack.optimizer_traffic.value
+    traffic = update_bytes_per_parameter(optimizer, weight_bytes) * stack.optimizer_traffic.value
     return optimizer_step_s(local, traffic, rates) + stack.step_constant_s.value

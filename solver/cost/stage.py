@@ -18,7 +18,6 @@ from models.workload import LayerProfile
 from solver.cost import activations
 from solver.cost.collectives import exposed_s
 from solver.cost.columns import RECOMPUTE_CODES, Columns, FloatArray
-from solver.cost.compute import BYTES_16_BIT
 from solver.cost.data_parallel import layer_traffic
 from solver.cost.fabric import Fabric
 from solver.cost.job import Job, LayerShape
@@ -154,8 +153,15 @@ def _layer_part(at: Setting, shape: LayerShape) -> StageCost:
 
 def _sharded_exposure(at: Setting, times: Times, dense: FloatArray, expert: FloatArray) -> Times:
     """Gathering and scattering of FSDP that the layer's own work does not hide."""
-    gradient_bytes = at.job.optimizer.gradient_bytes_per_parameter
-    traffic = layer_traffic(dense, expert, at.columns, at.fabric, at.stack, gradient_bytes=gradient_bytes)
+    traffic = layer_traffic(
+        dense,
+        expert,
+        at.columns,
+        at.fabric,
+        at.stack,
+        gradient_bytes=at.job.optimizer.gradient_bytes_per_parameter,
+        weight_bytes=at.job.value_bytes,
+    )
     overlap = at.stack.data_parallel_overlap.value
     forward = exposed_s(traffic.gather_s, times.forward_s, overlap)
     backward = exposed_s(traffic.gather_s + traffic.scatter_s, times.input_grad_s + times.weight_grad_s, overlap)
@@ -163,9 +169,9 @@ def _sharded_exposure(at: Setting, times: Times, dense: FloatArray, expert: Floa
 
 
 def boundary_bytes(at: Setting) -> FloatArray:
-    """Hidden states of one micro-batch in 16 bits: 2 b s h for the whole stage group."""
+    """Hidden states of one micro-batch for the whole stage group: 2 b s h, or 4 b s h in 32 bits."""
     tokens = at.columns.micro_batch.astype(np.float64) * at.job.sequence_length
-    return tokens * (at.job.hidden_size * BYTES_16_BIT)
+    return tokens * (at.job.hidden_size * at.job.value_bytes)
 
 
 def _end_part(at: Setting, times: Times, parameters: float, held: FloatArray) -> StageCost:

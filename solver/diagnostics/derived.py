@@ -38,7 +38,9 @@ def fleet(request: PlanRequest) -> Iterator[Found]:
     if not held:
         return
     types = ", ".join(f"{count:,} {name}" for name, count in by_type.items())
-    where = "1 building" if len(held) == 1 else f"{len(held)} buildings of {min(held.values()):,} to {max(held.values()):,}"
+    where = (
+        "1 building" if len(held) == 1 else f"{len(held)} buildings of {min(held.values()):,} to {max(held.values()):,}"
+    )
     limit = request.constraints.max_gpus
     capped = f"; at most {limit:,} may be used" if limit is not None and limit < sum(held.values()) else ""
     yield "/cluster/pools", f"{sum(held.values()):,} GPUs to use ({types}) in {where}{capped}"

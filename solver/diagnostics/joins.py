@@ -19,20 +19,27 @@ SHOWN = 6  # names in a sentence
 def links_missing(request: PlanRequest) -> Iterator[Found]:
     """Buildings with GPUs that nothing joins, or nothing but uplinks that nobody stated.
 
-    Nothing is missing where the request says that they are inside one fabric, or keeps a job in one building.
+    Nothing is missing where the request says that they are inside one fabric, or apart on purpose, or keeps a job in
+    one building.
     """
     held = gpus_by_building(request)
     if len(held) < 2 or not crosses_buildings(request):
         return
     by_id = {place.id: place for place in request.cluster.places}
-    if request.cluster.fabric == "linked":
+    if request.cluster.fabric != "one":
         for region, buildings in _joined_by_default(request, held, by_id).items():
-            yield "/cluster/links", (
-                f"nothing is stated that joins buildings {_names(buildings)} of {region!r}: without links they would "
-                f"be planned as if each reached the others at the full rate of its {held[buildings[0]]:,} GPUs' cards"
+            yield (
+                "/cluster/links",
+                (
+                    f"nothing is stated that joins buildings {_names(buildings)} of {region!r}: without links they would "
+                    f"be planned as if each reached the others at the full rate of its {held[buildings[0]]:,} GPUs' cards"
+                ),
             )
-    if not request.cluster.links and len(_islands(request, held)) == len(held):
-        yield "/cluster/links", f"no link and no region joins buildings {_names(list(held))}, which all have GPUs to use"
+    if request.cluster.fabric != "separate" and not request.cluster.links and len(_islands(request, held)) == len(held):
+        yield (
+            "/cluster/links",
+            f"no link and no region joins buildings {_names(list(held))}, which all have GPUs to use",
+        )
 
 
 def _joined_by_default(
@@ -62,15 +69,18 @@ def _islands(request: PlanRequest, held: dict[PlaceId, int]) -> list[list[PlaceI
 
 
 def buildings_apart(request: PlanRequest) -> Iterator[Found]:
-    """Buildings with GPUs that no path joins with the largest part of the cluster."""
-    held = gpus_by_building(request)
-    if len(held) < 2 or not crosses_buildings(request) or not request.cluster.links:
+    """Buildings with GPUs that no path joins with the largest part of the cluster, unless they are apart on purpose."""
+    held, cluster = gpus_by_building(request), request.cluster
+    if len(held) < 2 or not crosses_buildings(request) or not cluster.links or cluster.fabric == "separate":
         return
     first, *others = _islands(request, held)
     for group in others:
-        yield "/cluster/links", (
-            f"no path joins {_names(group)} ({sum(held[name] for name in group):,} GPUs) with {_names(first)}: a plan "
-            "uses one side only"
+        yield (
+            "/cluster/links",
+            (
+                f"no path joins {_names(group)} ({sum(held[name] for name in group):,} GPUs) with {_names(first)}: a plan "
+                "uses one side only"
+            ),
         )
 
 
@@ -125,11 +135,9 @@ ONE_FABRIC = (
     "state a link for every pair of buildings that fibre joins, with its rate and length",
     "state the uplinks of the buildings",
     'set cluster.fabric to "one" if all buildings of a region really are inside one fabric of full bisection',
-    "forbid all buildings but one",
+    'set cluster.fabric to "separate" if nothing joins them and a plan has to stay in one of them',
 )
-LINKS_MISSING = Rule(
-    "links-missing", "error", "Buildings that nothing stated joins.", ONE_FABRIC, links_missing
-)
+LINKS_MISSING = Rule("links-missing", "error", "Buildings that nothing stated joins.", ONE_FABRIC, links_missing)
 RULES = (
     Rule(
         "buildings-apart",

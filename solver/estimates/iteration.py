@@ -114,6 +114,7 @@ def _private_s(job: _Job, replicas: FloatArray) -> FloatArray:
         gpu_class.fabric,
         job.context.stack,
         gradient_bytes=job.context.job.optimizer.gradient_bytes_per_parameter,
+        weight_bytes=job.context.job.value_bytes,
     )
     return traffic.reduce_s + traffic.gather_s
 
@@ -122,5 +123,10 @@ def _sent_bytes(job: _Job, num_places: FloatArray) -> FloatArray:
     """What every place sends in the exchanges of all stages."""
     columns, whole = job.space.columns, job.whole
     parameters = group_parameters(whole.parameters, whole.expert_parameters, columns)
-    gradient_bytes = job.context.job.optimizer.gradient_bytes_per_parameter
-    return crossing_bytes(parameters, columns, num_places.astype(np.int64), gradient_bytes=gradient_bytes)
+    return crossing_bytes(
+        parameters,
+        columns,
+        num_places.astype(np.int64),
+        gradient_bytes=job.context.job.optimizer.gradient_bytes_per_parameter,
+        weight_bytes=job.context.job.value_bytes,
+    )

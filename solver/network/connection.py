@@ -60,7 +60,8 @@ class Wire:
 
 
 def connection_rate_bytes_per_s(option: Option, wire: Wire) -> float:
-    """Payload rate of one of the busy connections: min(card, fair share after collisions, window / RTT), less headers.
+    """Payload rate of one of the busy connections: min(card, fair share after collisions, queue pairs times
+    what the path allows one flow, window / RTT), less headers.
 
     TCP streams are further bound by Mathis' formula, codes by what they add. What is resent costs time, not rate:
     `step_s` has it.
@@ -73,6 +74,7 @@ def connection_rate_bytes_per_s(option: Option, wire: Wire) -> float:
         num_planes=path.planes,
     )
     rate = min(wire.member_bytes_per_s, wire.shared_bytes_per_s * spread / max(1, wire.num_connections))
+    rate = min(rate, option.num_queue_pairs * path.flow_bytes_per_s)
     rate = windowed_rate_bytes_per_s(rate, option.in_flight_bytes, path.round_trip_s)
     rate *= payload_fraction(path.technology, path.mtu_bytes)
     return rate * _recovery_share(option, path, rate)

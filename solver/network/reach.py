@@ -45,10 +45,11 @@ def largest_share(
 
 
 def connection_limit_bytes_per_s(path: PathFacts) -> float:
-    """Payload rate that no window and no loss-driven stream lets a single connection exceed on a path."""
+    """Payload rate that no window, limit of flows or loss-driven stream lets one connection exceed on a path."""
     technology = TECHNOLOGIES[path.technology]
     window = min(technology.max_queue_pairs * largest_window_bytes(path.technology), MAX_IN_FLIGHT_BYTES)
     rate = windowed_rate_bytes_per_s(float("inf"), window, path.round_trip_s)
+    rate = min(rate, technology.max_queue_pairs * path.flow_bytes_per_s)
     rate *= payload_fraction(path.technology, path.mtu_bytes)
     if path.technology != "tcp":
         return rate

@@ -55,7 +55,7 @@ def alike_steps(topology: Topology, ring: Iterable[tuple[Step, Parts]]) -> list[
     for step, parts in ring:
         path = step_facts(topology, step, parts)
         offers = (path.technology, path.load_balancing, path.out_of_order_receivers)
-        losses = (path.loss_probability, path.planes, path.mtu_bytes)
+        losses = (path.loss_probability, path.planes, path.mtu_bytes, path.flow_bytes_per_s)
         kinds.setdefault((topology.tier(*step), *offers, *losses), []).append((step, path))
     return [AlikeSteps.of(steps) for steps in kinds.values()]
 
@@ -78,4 +78,5 @@ def step_facts(topology: Topology, step: Step, parts: Parts) -> PathFacts:
         load_balancing=tuple(way for way in longest.load_balancing if all(way in one.load_balancing for one in facts)),
         out_of_order_receivers=all(one.out_of_order_receivers for one in facts),
         mtu_bytes=min(one.mtu_bytes for one in facts),
+        flow_bytes_per_s=min(one.flow_bytes_per_s for one in facts),
     )

@@ -54,6 +54,7 @@ class Edge:
     out_of_order_receivers: bool
     mtu_bytes: int
     background_bytes_per_s: float = 0.0
+    flow_bytes_per_s: float = float("inf")
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class PathFacts:
     load_balancing: tuple[LoadBalancing, ...]
     out_of_order_receivers: bool
     mtu_bytes: int
+    flow_bytes_per_s: float = float("inf")
 
 
 @dataclass(frozen=True)
@@ -236,6 +238,7 @@ class Topology:
             load_balancing=common or ("ecmp",),
             out_of_order_receivers=all(edge.out_of_order_receivers for edge in edges),
             mtu_bytes=min(edge.mtu_bytes for edge in edges),
+            flow_bytes_per_s=min(edge.flow_bytes_per_s for edge in edges),
         )
 
     def _tree(self, source: PlaceId) -> dict[PlaceId, int]:
@@ -287,7 +290,7 @@ def build_topology(cluster: Cluster) -> Topology:
 def _nic_rate_below(cluster: Cluster, by_id: Mapping[PlaceId, Place]) -> dict[PlaceId, float]:
     rate = dict.fromkeys(by_id, 0.0)
     for pool in cluster.pools:
-        own = pool.num_hosts * pool.gpus_per_host * pool.nic_bytes_per_s_per_gpu
+        own = pool.num_hosts * pool.gpus_per_host * pool.card_bytes_per_s_per_gpu
         at: PlaceId | None = pool.place
         while at is not None:
             rate[at] += own
@@ -352,6 +355,7 @@ def _link_edges(link: Link, *, cross_region: bool) -> tuple[Edge, Edge]:
             out_of_order_receivers=link.out_of_order_receivers,
             mtu_bytes=link.mtu_bytes,
             background_bytes_per_s=link.background(reverse=reverse),
+            flow_bytes_per_s=link.flow_bytes_per_s or float("inf"),
         )
 
     return edge(reverse=False), edge(reverse=True)

@@ -15,8 +15,8 @@ from models.plan import Configuration
 from models.transport import Collective, TransportChoice
 from solver.configurations.stages import PoolStages
 from solver.context import Context
-from solver.cost.data_parallel import WEIGHT_BYTES
 from solver.cost.fabric import fabric_of, share_place
+from solver.cost.job import Job
 from solver.network.algorithms import Communicator
 from solver.network.collectives import Level
 from solver.network.topology import PathFacts
@@ -95,7 +95,7 @@ def _inside(
     index = routes[0].pools[0]
     pool, cost = context.pools[index], stages[index].cost
     tokens = configuration.micro_batch_sequences * job.sequence_length / degrees.cp
-    hidden = 2.0 * tokens * job.hidden_size
+    hidden = job.value_bytes * tokens * job.hidden_size
     if degrees.tp > 1:
         yield _local(context, pool, "tp", "all_reduce", num_ranks=degrees.tp, spacing=1, message_bytes=hidden)
     if degrees.cp > 1:
@@ -110,7 +110,7 @@ def _inside(
     replicas = max(here.values()) * degrees.cp
     if replicas > 1:
         size = float(cost.parameters[0]) * job.optimizer.gradient_bytes_per_parameter
-        for collective, share in _gradient_collectives(configuration, job.optimizer.gradient_bytes_per_parameter):
+        for collective, share in _gradient_collectives(configuration, job):
             yield _local(
                 context, pool, "dp", collective, num_ranks=replicas, spacing=degrees.tp, message_bytes=size * share
             )
@@ -121,11 +121,11 @@ def _inside(
         )
 
 
-def _gradient_collectives(configuration: Configuration, gradient_bytes: float) -> list[tuple[Collective, float]]:
+def _gradient_collectives(configuration: Configuration, job: Job) -> list[tuple[Collective, float]]:
     """What the sharding does to the gradients and weights inside a place, sizes relative to the gradients."""
     if configuration.sharding == "ddp":
         return [("all_reduce", 1.0)]
-    return [("reduce_scatter", 1.0), ("all_gather", WEIGHT_BYTES / gradient_bytes)]
+    return [("reduce_scatter", 1.0), ("all_gather", job.value_bytes / job.optimizer.gradient_bytes_per_parameter)]
 
 
 def _local(

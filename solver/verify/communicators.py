@@ -13,7 +13,6 @@ from itertools import pairwise
 
 from models.cluster import Pool, Tier
 from models.transport import Collective, Connection, Dimension, TransportChoice
-from solver.cost.data_parallel import WEIGHT_BYTES
 from solver.cost.fabric import fabric_of, share_place
 from solver.network import fabrics
 from solver.network.algorithms import Communicator, Crossing, algorithm_s, algorithms
@@ -116,7 +115,7 @@ class Communicators:
         """Communicators inside one place."""
         degrees, job = self.case.configuration.degrees, self.case.derived.job
         tokens = self.case.configuration.micro_batch_sequences * job.sequence_length / degrees.cp
-        hidden = 2.0 * tokens * job.hidden_size
+        hidden = self.case.request.workload.value_bytes * tokens * job.hidden_size
         if degrees.tp > 1:
             yield self._local("tp", "all_reduce", num_ranks=degrees.tp, spacing=1, size_bytes=hidden)
         if degrees.cp > 1:
@@ -145,7 +144,7 @@ class Communicators:
             yield self._local("dp", "all_reduce", num_ranks=replicas, spacing=spacing, size_bytes=size)
             return
         yield self._local("dp", "reduce_scatter", num_ranks=replicas, spacing=spacing, size_bytes=size)
-        weights = size * WEIGHT_BYTES / gradient
+        weights = size * self.case.request.workload.value_bytes / gradient
         yield self._local("dp", "all_gather", num_ranks=replicas, spacing=spacing, size_bytes=weights)
 
     def _local(

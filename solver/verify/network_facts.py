@@ -107,10 +107,13 @@ class NetworkFacts:
         pipeline_rank = self.facts.configuration.rank_of_stage(stage)
         pool = self.facts.pool_by_id[next(iter(self.replicas_by_pool[pipeline_rank]))]
         cost, degrees = self.derived.stage(pool, stage), self.facts.configuration.degrees
-        gradient = self.facts.request.workload.optimizer.gradient_bytes_per_parameter
-        columns = self.derived.columns
-        dense = crossing_bytes(cost.parameters, columns, num_sites, gradient_bytes=gradient)
-        expert = crossing_bytes(cost.expert_parameters, columns, num_sites, gradient_bytes=gradient)
+        workload, columns = self.facts.request.workload, self.derived.columns
+        sizes = {
+            "gradient_bytes": workload.optimizer.gradient_bytes_per_parameter,
+            "weight_bytes": workload.value_bytes,
+        }
+        dense = crossing_bytes(cost.parameters, columns, num_sites, **sizes)
+        expert = crossing_bytes(cost.expert_parameters, columns, num_sites, **sizes)
         return float(degrees.tp * dense[0] + degrees.tp * degrees.ep * expert[0])
 
     @cached_property

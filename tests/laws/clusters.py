@@ -110,6 +110,8 @@ def gpu(dice: Dice, name: str) -> Json:
         "scale_up_bytes_per_s": dice.log(2e10, 2e12),
         "scale_up_domain_gpus": dice.pick((1, 2, 4, 8, 8, 8, 12, 72)),
     }
+    if dice.chance(0.7):
+        found["fp32_flops_per_s"] = float(f"{peak * dice.pick((0.1, 0.5, 1.0)):.3e}")
     if dice.chance(0.5):
         found["fp8_flops_per_s"] = float(f"{peak * dice.pick((1.0, 2.0, 2.5)):.3e}")
     if dice.chance(0.2):
@@ -144,6 +146,8 @@ def pool(dice: Dice, name: str, place: str, types: list[str | Json], num_rooms: 
             free = max(free - found[field], 0) or 1
     if found.get("num_unhealthy_gpus", 0) + found.get("num_reserved_gpus", 0) > hosts * found.get("gpus_per_host", 8):
         found.pop("num_reserved_gpus", None)
+    if dice.chance(0.12):
+        found["flow_bytes_per_s"] = dice.log(1e8, 5e10)
     if dice.chance(0.1):
         found["host_names"] = [f"{name}-h{host}" for host in range(hosts)]
     return found
@@ -198,6 +202,7 @@ def link(dice: Dice) -> Json:
         ("technology", 0.4, dice.pick(TECHNOLOGIES)),
         ("load_balancing", 0.35, dice.some(BALANCING)),
         ("out_of_order_receivers", 0.15, True),
+        ("flow_bytes_per_s", 0.2, dice.log(1e7, 1e11)),
         ("mtu_bytes", 0.15, dice.pick((256, 1500, 9000, 65536))),
         ("switch_buffer_bytes", 0.15, dice.log(1e5, 1e9)),
         ("usd_per_gb", 0.15, dice.log(1e-3, 0.2)),

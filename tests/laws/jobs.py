@@ -21,7 +21,7 @@ def workload(dice: Dice, gpus: list[str]) -> Json:
         "global_batch_sequences": batch(dice),
     }
     if dice.chance(0.25):
-        job["precision"] = dice.pick(("fp16", "bf16", "fp8", "fp8", "fp4"))
+        job["precision"] = dice.pick(("fp32", "fp32", "fp16", "bf16", "fp8", "fp8", "fp4"))
     if dice.chance(0.15):
         job["flash_attention"] = False
     if dice.chance(0.1):

@@ -10,6 +10,7 @@ from models.stack import DIVISORS, SHARES_OF_A_WIRE, Constant, StackProfile
 from models.workload import GroupedQueryAttention
 from solver.configurations.enumerate import enumerate_space
 from solver.configurations.framework import framework_reasons, within_framework
+from solver.diagnostics.joins import links_missing
 from solver.lint import lint
 from tests.laws.clusters import cluster
 from tests.laws.dice import Dice
@@ -43,6 +44,7 @@ def random_request(seed: str) -> Json:
     gpus = sorted({one["gpu"] if isinstance(one["gpu"], str) else one["gpu"]["name"] for one in hardware["pools"]})
     document: Json = {"workload": workload(dice, gpus), "cluster": hardware}
     _soften(dice, document)
+    _join(dice, document)
     limits = constraints(dice, document)
     if limits:
         document["constraints"] = limits
@@ -59,6 +61,19 @@ def _soften(dice: Dice, document: Json) -> None:
     lacking = any(getattr(pool.gpu, peak, 1.0) is None for pool in read.cluster.pools)
     if lacking and dice.chance(MOSTLY):
         del document["workload"]["precision"]
+
+
+def _join(dice: Dice, document: Json) -> None:
+    """What buildings without links are to each other, mostly where it has to be said, and now and then where not."""
+    read = PlanRequest.model_validate(document)
+    missing = any(True for _ in links_missing(read))
+    words = [one for one in ("one", "separate") if not missing or not any(links_missing(_with_fabric(read, one)))]
+    if words and dice.chance(MOSTLY if missing else 0.05):
+        document["cluster"]["fabric"] = dice.pick(words)
+
+
+def _with_fabric(request: PlanRequest, word: str) -> PlanRequest:
+    return request.model_copy(update={"cluster": request.cluster.model_copy(update={"fabric": word})})
 
 
 def _open_up(dice: Dice, document: Json) -> None:

@@ -44,10 +44,29 @@ def hop_rate(case: Case) -> Iterator[Finding]:
             if case.network.shares_scale_up(boundary):
                 least = size / max(rate, group * boundary.sender.gpu.scale_up_bytes_per_s)
             stated, least = hop.transfer_s + hop.latency_s, least + _least_latency_s(case, boundary)[0]
+        else:
+            least = max(least, size / (group * _flows_bytes_per_s(case, boundary)))
         if exceeds(least, stated):
             yield Finding(
                 _name(boundary), f"{stated:.9g} s for {size:.6g} B, {group} GPUs need {least:.9g} s to send them"
             )
+
+
+def _flows_bytes_per_s(case: Case, boundary: Boundary) -> float:
+    """What the links of a boundary allow the flows of one GPU, each as many as it has queue pairs, the worse way."""
+    limit = {link.id: link.flow_bytes_per_s or float("inf") for link in case.request.cluster.links}
+    edges, slowest = case.network.topology.edges, float("inf")
+    for source, target in ((boundary.sender, boundary.receiver), (boundary.receiver, boundary.sender)):
+        pairs = max(
+            one.connection.num_queue_pairs
+            for one in case.plan.message_transports
+            if (one.from_pool, one.to_pool) == (source.id, target.id)
+        )
+        paths = (path for path, _ in message_parts(case, source.place, target.place))
+        slowest = min(
+            slowest, pairs * max(min(limit.get(edges[edge].id, float("inf")) for edge in way) for way in paths)
+        )
+    return slowest
 
 
 def hop_share(case: Case) -> Iterator[Finding]:

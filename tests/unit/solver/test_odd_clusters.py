@@ -23,7 +23,9 @@ SLOW_GPU = {
 }
 
 
-def request(places: list[Any], pools: list[Any], links: list[Any], **changes: Any) -> PlanRequest:
+def request(
+    places: list[Any], pools: list[Any], links: list[Any], fabric: str = "linked", **changes: Any
+) -> PlanRequest:
     """A small job on a cluster described place by place; pools are (place, hosts) or (place, hosts, changes)."""
     whole = job(hosts=(1,), allowed={**FIXED, "dp": [2, 4, 8]}, **changes).model_dump(mode="json")
     pool = whole["cluster"]["pools"][0]
@@ -34,6 +36,7 @@ def request(places: list[Any], pools: list[Any], links: list[Any], **changes: An
             for index, (place, hosts, *more) in enumerate(pools)
         ],
         "links": links,
+        "fabric": fabric,
     }
     return PlanRequest.model_validate(whole)
 
@@ -50,13 +53,14 @@ REGION = {"id": "r", "level": "region"}
 ZONES = [{"id": f"z{index}", "level": "zone", "parent": "a" if index < 2 else "b"} for index in range(4)]
 RACKS = [{"id": f"k{index}", "level": "rack", "parent": f"z{index // 2}"} for index in range(4)]
 CLUSTERS: dict[str, tuple[list[Any], list[Any], list[Any]]] = {
-    "nothing joins the buildings": ([building("a"), building("b")], [("a", 4), ("b", 2)], []),
-    "only the region joins them": ([REGION, building("a", "r"), building("b", "r")], [("a", 4), ("b", 4)], []),
+    "nothing joins the buildings": ([building("a"), building("b")], [("a", 4), ("b", 2)], [], "separate"),
+    "only the region joins them": ([REGION, building("a", "r"), building("b", "r")], [("a", 4), ("b", 4)], [], "one"),
     "two GPU types in one place": ([building("a")], [("a", 3), ("a", 5, {"gpu": SLOW_GPU})], []),
     "a pool in a building, one in its zone, and an island": (
         [building("a"), {"id": "az", "level": "zone", "parent": "a"}, building("b")],
         [("a", 4), ("az", 5), ("b", 8)],
         [],
+        "separate",
     ),
     "a pool in the region itself": ([REGION, building("a", "r")], [("r", 4), ("a", 4)], []),
     "zones in two buildings": (

@@ -163,7 +163,8 @@ def test_an_example_has_no_warning(name: str) -> None:
 
 @pytest.mark.parametrize("name", entry_names("clusters"))
 def test_a_cluster_of_the_catalogue_has_no_warning(name: str) -> None:
-    request = PlanRequest.model_validate({**two_sites(), "cluster": name})
+    workload = {**two_sites()["workload"], "global_batch_sequences": 8192}
+    request = PlanRequest.model_validate({"workload": workload, "cluster": name})
     assert [one for one in diagnostics_of(request) if one.severity != "note"] == []
     assert list(LINKS_MISSING.find(request)) == []
 
@@ -186,6 +187,12 @@ class TestMissingLinks:
                 del building["parent"]
 
         assert [one.code for one in lint(read(apart))] == ["links-missing"]
+        separate = read(lambda one: (apart(one), part("cluster", fabric="separate")(one)))
+        assert lint(separate) == ()
+
+    def test_free_uplinks_stay_an_error_for_buildings_that_are_said_to_be_apart(self) -> None:
+        request = read(lambda one: (no_links(one), part("cluster", fabric="separate")(one)))
+        assert [one.code for one in lint(request)] == ["links-missing"]
 
     @pytest.mark.parametrize(
         "say",
