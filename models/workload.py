@@ -189,8 +189,8 @@ class Workload(Frozen):
     )
     precision: Precision = Field(
         "bf16",
-        description="Precision of training. fp32: 32-bit weights, activations and messages, matrix products in TF32 where "
-        "the GPU type has it; all others keep and send 16-bit values.",
+        description="Precision of training. fp32: 32-bit weights, activations and messages, products in "
+        "TF32 where the GPU type has it; all others keep and send 16-bit values.",
         examples=["bf16"],
     )
     flash_attention: bool = Field(

@@ -38,9 +38,8 @@ def fleet(request: PlanRequest) -> Iterator[Found]:
     if not held:
         return
     types = ", ".join(f"{count:,} {name}" for name, count in by_type.items())
-    where = (
-        "1 building" if len(held) == 1 else f"{len(held)} buildings of {min(held.values()):,} to {max(held.values()):,}"
-    )
+    least, largest = min(held.values()), max(held.values())
+    where = "1 building" if len(held) == 1 else f"{len(held)} buildings of {least:,} to {largest:,}"
     limit = request.constraints.max_gpus
     capped = f"; at most {limit:,} may be used" if limit is not None and limit < sum(held.values()) else ""
     yield "/cluster/pools", f"{sum(held.values()):,} GPUs to use ({types}) in {where}{capped}"
@@ -68,8 +67,8 @@ def defaults_that_matter(request: PlanRequest) -> Iterator[Found]:
         own = DEFAULT_OPTIMIZER
         yield (
             "/workload/optimizer",
-            f"{own.name} with {own.state_bytes_per_parameter:g} B of state and {own.gradient_bytes_per_parameter:g} B of "
-            "gradient per parameter",
+            f"{own.name} with {own.state_bytes_per_parameter:g} B of state and "
+            f"{own.gradient_bytes_per_parameter:g} B of gradient per parameter",
         )
 
 

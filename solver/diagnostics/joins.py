@@ -22,24 +22,19 @@ def links_missing(request: PlanRequest) -> Iterator[Found]:
     Nothing is missing where the request says that they are inside one fabric, or apart on purpose, or keeps a job in
     one building.
     """
-    held = gpus_by_building(request)
+    held, cluster = gpus_by_building(request), request.cluster
     if len(held) < 2 or not crosses_buildings(request):
         return
-    by_id = {place.id: place for place in request.cluster.places}
-    if request.cluster.fabric != "one":
+    if cluster.fabric != "one":
+        by_id = {place.id: place for place in cluster.places}
         for region, buildings in _joined_by_default(request, held, by_id).items():
             yield (
                 "/cluster/links",
-                (
-                    f"nothing is stated that joins buildings {_names(buildings)} of {region!r}: without links they would "
-                    f"be planned as if each reached the others at the full rate of its {held[buildings[0]]:,} GPUs' cards"
-                ),
+                f"nothing is stated that joins buildings {_names(buildings)} of {region!r}: without links each would "
+                f"reach the others at the full rate of its cards, those of {held[buildings[0]]:,} GPUs in the first",
             )
-    if request.cluster.fabric != "separate" and not request.cluster.links and len(_islands(request, held)) == len(held):
-        yield (
-            "/cluster/links",
-            f"no link and no region joins buildings {_names(list(held))}, which all have GPUs to use",
-        )
+    if cluster.fabric != "separate" and not cluster.links and len(_islands(request, held)) == len(held):
+        yield "/cluster/links", f"no link and no region joins buildings {_names(list(held))}, which all have GPUs"
 
 
 def _joined_by_default(
@@ -69,7 +64,7 @@ def _islands(request: PlanRequest, held: dict[PlaceId, int]) -> list[list[PlaceI
 
 
 def buildings_apart(request: PlanRequest) -> Iterator[Found]:
-    """Buildings with GPUs that no path joins with the largest part of the cluster, unless they are apart on purpose."""
+    """Buildings with GPUs that no path joins with the largest part of the cluster, unless that is said."""
     held, cluster = gpus_by_building(request), request.cluster
     if len(held) < 2 or not crosses_buildings(request) or not cluster.links or cluster.fabric == "separate":
         return
@@ -78,8 +73,8 @@ def buildings_apart(request: PlanRequest) -> Iterator[Found]:
         yield (
             "/cluster/links",
             (
-                f"no path joins {_names(group)} ({sum(held[name] for name in group):,} GPUs) with {_names(first)}: a plan "
-                "uses one side only"
+                f"no path joins {_names(group)} ({sum(held[name] for name in group):,} GPUs) with {_names(first)}: "
+                "a plan uses one side only"
             ),
         )
 

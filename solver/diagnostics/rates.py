@@ -133,7 +133,7 @@ def latency_unit(request: PlanRequest) -> Iterator[Found]:
 
 
 def _delayed(what: str, latency_s: float) -> str:
-    return f"{what} delays {latency_s:g} s one way, the time of light through {latency_s / FIBRE_S_PER_KM:,.0f} km of fibre"
+    return f"{what} delays {latency_s:g} s one way: light goes {latency_s / FIBRE_S_PER_KM:,.0f} km through fibre"
 
 
 def latency_against_distance(request: PlanRequest) -> Iterator[Found]:
@@ -151,7 +151,7 @@ def latency_against_distance(request: PlanRequest) -> Iterator[Found]:
         elif link.latency_s > DETOUR * usual_s + FAR_S:
             yield (
                 f"/cluster/links/{index}/latency_s",
-                f"link {link.id!r}: {link.latency_s:g} s for {link.distance_km:,g} km, whose line takes {usual_s:.4g} s",
+                f"link {link.id!r}: {link.latency_s:g} s for {link.distance_km:,g} km, a line of {usual_s:.4g} s",
             )
 
 

@@ -55,8 +55,8 @@ def batch_divides_badly(request: PlanRequest) -> Iterator[Found]:
         better = f"; {near:,} sequences divide further" if near != batch else ""
         yield (
             "/workload/global_batch_sequences",
-            f"no number of replicas that divides {batch:,} sequences uses more than {used:,} of {most:,} GPUs with up to "
-            f"{LARGEST_REPLICA} of them each{better}",
+            f"no number of replicas that divides {batch:,} sequences uses more than {used:,} of {most:,} GPUs, "
+            f"{LARGEST_REPLICA} at most each{better}",
         )
 
 

@@ -272,14 +272,18 @@ def build_topology(cluster: Cluster) -> Topology:
     """The link graph of a cluster.
 
     An uplink carries the network cards below it over its oversubscription. A building with explicit links and an
-    uplink left at its default has no uplink: there the region only groups, and the links are the network.
+    uplink left at its default has no uplink: there the region only groups, and the links are the network, unless the
+    request says that the buildings of a region are inside one fabric.
     """
     by_id = {place.id: place for place in cluster.places}
     nic_rate = _nic_rate_below(cluster, by_id)
+    one_fabric = cluster.fabric == "one"
     linked = {_building_or_self(end, by_id) for link in cluster.links for end in (link.from_place, link.to_place)}
     edges: list[Edge] = []
     for place in cluster.places:
-        only_grouped = place.level == "building" and place.id in linked and place.uplink == Uplink()
+        only_grouped = (
+            cluster.fabric != "one" and place.level == "building" and place.id in linked and place.uplink == Uplink()
+        )
         if place.parent is not None and nic_rate[place.id] > 0 and not only_grouped:
             edges.extend(_uplink_edges(place, place.parent, nic_rate[place.id]))
     for link in cluster.links:

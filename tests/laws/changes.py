@@ -9,7 +9,9 @@ from typing import Any
 from models.plan import Configuration
 from models.request import PlanRequest
 from solver.context import stack_for
+from solver.diagnostics.joins import links_missing
 from tests.laws.dice import Dice
+from tests.laws.requests import fabric_words
 
 Json = dict[str, Any]
 Change = Callable[[Dice, Json], Json | None]
@@ -47,6 +49,13 @@ def restricted_to(document: Json, configuration: Configuration) -> Json:
 
 
 # Changes that only add: nobody is worse off.
+
+
+def joined(document: Json | None) -> Json | None:
+    """The same, saying what buildings are to each other that a change has left without a link."""
+    if document is not None and any(links_missing(PlanRequest.model_validate(document))):
+        document["cluster"]["fabric"] = fabric_words(document)[0]
+    return document
 
 
 def another_pool(dice: Dice, document: Json) -> Json | None:
@@ -109,6 +118,14 @@ def no_loss(_: Dice, document: Json) -> Json | None:
     return changed if lossy else None
 
 
+def no_flow_limits(_: Dice, document: Json) -> Json | None:
+    """One flow gets whatever is free."""
+    changed = copy.deepcopy(document)
+    hardware = changed["cluster"]
+    limited = [one for one in [*hardware["pools"], *hardware.get("links", [])] if one.pop("flow_bytes_per_s", None)]
+    return changed if limited else None
+
+
 def less_headroom(_: Dice, document: Json) -> Json | None:
     """All memory may be used."""
     changed = copy.deepcopy(document)
@@ -151,6 +168,7 @@ ADDITIONS: tuple[Change, ...] = (
     wider_links,
     zero_distance,
     no_loss,
+    no_flow_limits,
     less_headroom,
     more_memory,
     nothing_forbidden,

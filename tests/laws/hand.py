@@ -57,14 +57,25 @@ def training_flops(request: PlanRequest) -> float:
 def peak_flops_per_s(request: PlanRequest, plan: Plan) -> float:
     """Peak of all GPUs that the plan uses, at the job's precision."""
     pools = {pool.id: pool.gpu for pool in request.cluster.pools}
-    name = {"fp8": "fp8_flops_per_s", "fp4": "fp4_flops_per_s"}.get(request.workload.precision, "bf16_flops_per_s")
-    group = plan.configuration.degrees.gpus_per_stage_group
-    rates = [getattr(pools[pool], name) * route.num_replicas for route in plan.placement.routes for pool in route.pools]
+    peaks = {
+        name: {
+            "fp8": gpu.fp8_flops_per_s,
+            "fp4": gpu.fp4_flops_per_s,
+            "fp32": gpu.fp32_flops_per_s or gpu.bf16_flops_per_s / 2,
+        }
+        for name, gpu in pools.items()
+    }
+    group, precision = plan.configuration.degrees.gpus_per_stage_group, request.workload.precision
+    rates = [
+        (peaks[pool].get(precision) or pools[pool].bf16_flops_per_s) * route.num_replicas
+        for route in plan.placement.routes
+        for pool in route.pools
+    ]
     return group * float(sum(rates))
 
 
 def stage_message_bytes(request: PlanRequest, plan: Plan) -> float:
-    """Bytes of activations and their gradients over all boundaries between buildings, in 16 bits, once each way."""
+    """Bytes of activations and their gradients over all boundaries between buildings, once each way."""
     one, job = plan.configuration, request.workload
     parent = {place.id: place for place in request.cluster.places}
 
@@ -79,4 +90,5 @@ def stage_message_bytes(request: PlanRequest, plan: Plan) -> float:
         at = [building(route.places[one.rank_of_stage(stage)]) for stage in range(one.degrees.num_stages)]
         crossings += route.num_replicas * sum(here != there for here, there in pairwise(at))
     tokens = one.micro_batch_sequences * job.sequence_length * one.num_microbatches
-    return 2.0 * crossings * tokens * job.architecture.hidden_size * 2.0
+    each = 4.0 if job.precision == "fp32" else 2.0
+    return 2.0 * crossings * tokens * job.architecture.hidden_size * each

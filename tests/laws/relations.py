@@ -67,7 +67,7 @@ def more_never_hurts(trial: Trial) -> Iterator[Breach]:
     dice = trial.dice("additions")
     base = changes.with_fixed_stack(trial.document)
     change = dice.pick(changes.ADDITIONS)
-    other = change(dice, base)
+    other = changes.joined(change(dice, base))
     if trial.plan is None or other is None:
         return
     yield from _outdone(trial.outcome_of(other), trial.outcome, change.__name__, other)

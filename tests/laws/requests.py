@@ -58,22 +58,25 @@ def _soften(dice: Dice, document: Json) -> None:
     """Mostly a precision that every type has: the rest is refused before any search."""
     read = PlanRequest.model_validate(document)
     peak = f"{read.workload.precision}_flops_per_s"
-    lacking = any(getattr(pool.gpu, peak, 1.0) is None for pool in read.cluster.pools)
+    narrow = read.workload.precision in ("fp8", "fp4")
+    lacking = narrow and any(getattr(pool.gpu, peak) is None for pool in read.cluster.pools)
     if lacking and dice.chance(MOSTLY):
         del document["workload"]["precision"]
 
 
 def _join(dice: Dice, document: Json) -> None:
     """What buildings without links are to each other, mostly where it has to be said, and now and then where not."""
-    read = PlanRequest.model_validate(document)
-    missing = any(True for _ in links_missing(read))
-    words = [one for one in ("one", "separate") if not missing or not any(links_missing(_with_fabric(read, one)))]
+    missing = any(links_missing(PlanRequest.model_validate(document)))
+    words = fabric_words(document)
     if words and dice.chance(MOSTLY if missing else 0.05):
         document["cluster"]["fabric"] = dice.pick(words)
 
 
-def _with_fabric(request: PlanRequest, word: str) -> PlanRequest:
-    return request.model_copy(update={"cluster": request.cluster.model_copy(update={"fabric": word})})
+def fabric_words(document: Json) -> list[str]:
+    """What may be said of buildings without links, so that no link is missing."""
+    words = ("one", "separate")
+    said = {word: {**document, "cluster": {**document["cluster"], "fabric": word}} for word in words}
+    return [word for word in words if not any(links_missing(PlanRequest.model_validate(said[word])))]
 
 
 def _open_up(dice: Dice, document: Json) -> None:
