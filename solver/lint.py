@@ -90,17 +90,34 @@ def _tensor_degrees_fit(request: PlanRequest) -> list[Reason]:
 
 
 def _replicas_divide_batch(request: PlanRequest) -> list[Reason]:
-    wanted, batch = request.constraints.allowed.dp, request.workload.global_batch_sequences
-    if wanted is None or any(batch % dp == 0 for dp in wanted):
+    """Every replica runs the same number of whole micro-batches: no framework of the catalogue starts otherwise."""
+    allowed, batch = request.constraints.allowed, request.workload.global_batch_sequences
+    replicas, sizes = allowed.dp or (1,), allowed.micro_batch_sequences or (1,)
+    if any(batch % (dp * size) == 0 for dp in replicas for size in sizes):
         return []
+    given = [
+        f"{name} of {list(values)}"
+        for name, values in (("dp", allowed.dp), ("micro_batch_sequences", allowed.micro_batch_sequences))
+        if values is not None
+    ]
+    least, name = min(replicas) * min(sizes), "dp" if allowed.dp is not None else "micro_batch_sequences"
+    alone = allowed.dp is None or any(batch % size == 0 for size in sizes)
     return [
         Reason(
-            code="batch-too-small" if min(wanted) > batch else "degrees-do-not-divide",
-            pointer="/constraints/allowed/dp",
-            detail=f"no allowed dp of {list(wanted)} divides the global batch of {batch} sequences",
-            remedies=("allow dp 1", f"set global_batch_sequences to a multiple of {min(wanted)}"),
+            code="batch-too-small" if least > batch else "degrees-do-not-divide",
+            pointer=f"/constraints/allowed/{name}",
+            detail=f"no allowed {' by '.join(given)} divides the global batch of {batch} sequences; Megatron-Core, "
+            "DeepSpeed and torchtitan all stop where dp * micro-batch does not divide the batch",
+            remedies=(
+                f"allow {name} 1" if alone else "allow dp 1 and micro_batch_sequences 1",
+                f"set global_batch_sequences to {_nearest_multiple(batch, least)}",
+            ),
         )
     ]
+
+
+def _nearest_multiple(number: int, of: int) -> int:
+    return max(round(number / of), 1) * of
 
 
 def _experts_divide(request: PlanRequest) -> list[Reason]:

@@ -281,10 +281,8 @@ def build_topology(cluster: Cluster) -> Topology:
     linked = {_building_or_self(end, by_id) for link in cluster.links for end in (link.from_place, link.to_place)}
     edges: list[Edge] = []
     for place in cluster.places:
-        only_grouped = (
-            cluster.fabric != "one" and place.level == "building" and place.id in linked and place.uplink == Uplink()
-        )
-        if place.parent is not None and nic_rate[place.id] > 0 and not only_grouped:
+        only_grouped = place.level == "building" and place.id in linked and place.uplink == Uplink()
+        if place.parent is not None and nic_rate[place.id] > 0 and (one_fabric or not only_grouped):
             edges.extend(_uplink_edges(place, place.parent, nic_rate[place.id]))
     for link in cluster.links:
         edges.extend(_link_edges(link, cross_region=_crosses_regions(link, by_id)))

@@ -73,3 +73,24 @@ def test_headroom_is_not_blamed_where_the_memory_itself_is_too_small() -> None:
 def test_nothing_is_to_be_allowed_where_nothing_was_restricted() -> None:
     offered = remedies(job(workload=LARGE, allowed={}, hosts=(1,)))
     assert not any("allow" in one for one in offered), offered
+
+
+@pytest.mark.parametrize(
+    ("batch", "allowed", "pointer", "better"),
+    [
+        (64, {"dp": [3]}, "dp", 63),
+        (64, {"dp": [8], "micro_batch_sequences": [3]}, "dp", 72),
+        (64, {"micro_batch_sequences": [5, 6]}, "micro_batch_sequences", 65),
+        (61, {"dp": [2, 4]}, "dp", 60),
+    ],
+)
+def test_a_batch_that_does_not_divide_is_refused_with_one_that_does(
+    batch: int, allowed: dict[str, Any], pointer: str, better: int
+) -> None:
+    """Alone or together: frameworks start with whole micro-batches, as many for every replica."""
+    whole = {**FIXED, **allowed}
+    (reason,) = validate(job(batch=batch, allowed=whole))
+    assert (reason.code, reason.pointer) == ("degrees-do-not-divide", f"/constraints/allowed/{pointer}")
+    assert "Megatron-Core" in reason.detail
+    assert reason.remedies[1] == f"set global_batch_sequences to {better}"
+    assert validate(job(batch=better, allowed=whole)) == ()
