@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks import cross_site
 from models.schedule import PipelineProblem, PipelineSchedule
 from solver.calibration.network import validate_network
 from solver.calibration.pipeline import PipelineReport, validate_pipeline
@@ -70,6 +71,7 @@ def document(folder: Path) -> str:
         parts.append(f"## Network\n\n{table_of(validate_network(rows_of(network)))}")
     if pipeline.exists():
         parts.append(f"## Pipeline schedules across sites\n\n{PIPELINE_NOTE}\n{_pipeline(rows_of(pipeline))}")
+    parts.append(f"## Runs across sites that nobody fitted\n\n{cross_site.table(cross_site.published())}")
     return "\n".join(part.rstrip() + "\n" for part in parts)
 
 

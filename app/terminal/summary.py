@@ -214,6 +214,9 @@ def _distance(console: Console, plan: Plan) -> None:
             f"In one building the same configuration would take {near_s:.4f} s: distance costs "
             f"{100 * (time_s - near_s) / near_s:.1f} %."
         )
+    for one in plan.warnings:
+        if one.severity == "warning":
+            console.print(f"Warning, {escape(one.pointer)}: {escape(one.detail)}.", highlight=False)
     for note in plan.notes:
         console.print(f"Note: {escape(note)}.", highlight=False)
 

@@ -97,17 +97,15 @@ def rates_bytes_per_s(columns: OptionColumns, wire: Wire) -> FloatArray:
         ]
     )
     fair = wire.shared_bytes_per_s * spreads[columns.spread] / max(1, wire.num_connections)
-    rates = np.minimum(wire.member_bytes_per_s, fair)
+    rates: FloatArray = np.minimum(wire.member_bytes_per_s, fair)
     rates = np.minimum(rates, columns.num_queue_pairs * path.flow_bytes_per_s)
     if path.round_trip_s > 0:
         rates = np.minimum(rates, columns.in_flight_bytes / path.round_trip_s)
     rates = rates * payload_fraction(path.technology, path.mtu_bytes)
     if path.technology == "tcp":
         stream = mathis_rate_bytes_per_s(path.mtu_bytes, path.round_trip_s, path.loss_probability)
-        return rates * np.minimum(1.0, columns.num_queue_pairs * stream / rates)
-    share: FloatArray = np.where(
-        columns.codes, ERASURE_DATA / (ERASURE_DATA + ERASURE_PARITY), 1.0 - path.loss_probability
-    )
+        return np.asarray(rates * np.minimum(1.0, columns.num_queue_pairs * stream / rates))
+    share = np.where(columns.codes, ERASURE_DATA / (ERASURE_DATA + ERASURE_PARITY), 1.0 - path.loss_probability)
     return np.asarray(rates * share)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -237,3 +238,9 @@ def test_a_remark_fits_the_model_however_long_the_names_are() -> None:
         no_links(one)
 
     assert all(len(one.detail) <= 800 for one in check(read(change)).diagnostics)
+
+
+def test_the_page_of_rules_says_what_the_table_says() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "howto" / "check-a-request.md").read_text(encoding="utf-8")
+    for rule in (LINKS_MISSING, *RULES):
+        assert f"| `{rule.name}` | {rule.severity} | {rule.looks_for} | {'; '.join(rule.remedies)} |" in page
