@@ -45,9 +45,11 @@ class Reason(Frozen):
 class RequestCheck(Frozen):
     """What can be said of a request without a search."""
 
-    reasons: tuple[Reason, ...] = Field((), description="Why no plan exists; none if arithmetic finds nothing.")
+    reasons: tuple[Reason, ...] = Field(
+        (), description="Why no plan exists; none if arithmetic finds nothing.", examples=[[]]
+    )
     diagnostics: tuple[Diagnostic, ...] = Field(
-        (), description="The linter: errors (the reasons again), then warnings, then notes."
+        (), description="The linter: errors (the reasons again), then warnings, then notes.", examples=[[]]
     )
 
 

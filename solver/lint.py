@@ -110,7 +110,7 @@ def _replicas_divide_batch(request: PlanRequest) -> list[Reason]:
             "DeepSpeed and torchtitan all stop where dp * micro-batch does not divide the batch",
             remedies=(
                 f"allow {name} 1" if alone else "allow dp 1 and micro_batch_sequences 1",
-                f"set global_batch_sequences to {_nearest_multiple(batch, least)}",
+                f"set global_batch_sequences to a multiple of {least}: {_nearest_multiple(batch, least)}",
             ),
         )
     ]

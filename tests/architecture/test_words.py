@@ -15,7 +15,7 @@ FIELD = set(
         r"\w+",
         """
         boundary cell clock column commodity communicator connection cost curve defect delay demand dispatch distance
-        efficiency estimate event fabric flow gemm goal graph heap history hook init instance job layer level memory
+        efficiency estimate event gemm goal graph heap history hook init instance job layer level memory
         minimum model node option order path phase placement plan policy problem product programme protocol rate routing
         sample scheduler segment shape solution static steady technology tick timing topology traffic validation var
         window wire

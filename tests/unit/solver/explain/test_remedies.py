@@ -92,5 +92,5 @@ def test_a_batch_that_does_not_divide_is_refused_with_one_that_does(
     (reason,) = validate(job(batch=batch, allowed=whole))
     assert (reason.code, reason.pointer) == ("degrees-do-not-divide", f"/constraints/allowed/{pointer}")
     assert "Megatron-Core" in reason.detail
-    assert reason.remedies[1] == f"set global_batch_sequences to {better}"
+    assert reason.remedies[1].endswith(f": {better}")
     assert validate(job(batch=better, allowed=whole)) == ()
