@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field
 from models.base import Frozen, Name
 
 Severity = Literal["error", "warning", "note"]
+FROM_TEXT = "text"  # the rule of a warning that a plan of an earlier version states as its text alone
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
 
@@ -31,7 +32,7 @@ class Diagnostic(Frozen):
 
 def _from_text(value: Any) -> Any:
     """A warning of an earlier version, which was its text alone."""
-    return {"rule": "earlier", "severity": "warning", "detail": value} if isinstance(value, str) else value
+    return {"rule": FROM_TEXT, "severity": "warning", "detail": value} if isinstance(value, str) else value
 
 
 DiagnosticOrText = Annotated[Diagnostic, BeforeValidator(_from_text, json_schema_input_type=Diagnostic | str)]

@@ -53,19 +53,18 @@ def hop_rate(case: Case) -> Iterator[Finding]:
 
 
 def _flows_bytes_per_s(case: Case, boundary: Boundary) -> float:
-    """What the links of a boundary allow the flows of one GPU, each as many as it has queue pairs, the worse way."""
+    """What the links of a boundary allow the flows of one GPU, as many as its stated queue pairs; the worse way."""
     limit = {link.id: link.flow_bytes_per_s or float("inf") for link in case.request.cluster.links}
     edges, slowest = case.network.topology.edges, float("inf")
     for source, target in ((boundary.sender, boundary.receiver), (boundary.receiver, boundary.sender)):
-        pairs = max(
+        ways = [path for path, _ in message_parts(case, source.place, target.place)]
+        each = max(min((limit.get(edges[edge].id, float("inf")) for edge in way), default=float("inf")) for way in ways)
+        stated = (
             one.connection.num_queue_pairs
             for one in case.plan.message_transports
             if (one.from_pool, one.to_pool) == (source.id, target.id)
         )
-        paths = (path for path, _ in message_parts(case, source.place, target.place))
-        slowest = min(
-            slowest, pairs * max(min(limit.get(edges[edge].id, float("inf")) for edge in way) for way in paths)
-        )
+        slowest = min(slowest, each * max(stated, default=float("inf")))
     return slowest
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
+from models.diagnostic import FROM_TEXT
 from models.statements import PROVEN, assumptions_of
 from solver.diagnostics.table import plan_diagnostics
 from solver.verify.case import RELATIVE_TOLERANCE, Case, Finding, Rule, differs, exceeds
@@ -40,11 +41,12 @@ def warnings_stated(case: Case) -> Iterator[Finding]:
         used_links={load.link for load in case.plan.link_loads},
         used_pools={pool.id for *_, pool in case.groups},
     )
+    said, texts = {one.detail for one in case.plan.warnings}, {one.detail for one in wanted}
     for one in wanted:
-        if one.severity == "warning" and one not in case.plan.warnings:
+        if one.severity == "warning" and one.detail not in said:
             yield Finding("warnings", f"not stated: {one.detail}")
     for one in case.plan.warnings:
-        if one not in wanted:
+        if one not in wanted and not (one.rule == FROM_TEXT and one.detail in texts):
             yield Finding("warnings", f"does not follow from the request: {one.detail}")
 
 
