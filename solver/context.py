@@ -20,10 +20,10 @@ from solver.cost.compute import fp32_peak_flops_per_s
 from solver.cost.fabric import Fabric, fabric_of
 from solver.cost.job import Job, job_of
 from solver.cost.stage import StageCost
+from solver.network.islands import islands
 from solver.network.topology import Topology, build_topology
 from solver.placement.capacity_groups import CapacityGroup, buildings_of, capacity_groups_of, usable_gpus, usable_pools
 from solver.placement.distances import Blocks, Distances, partitions
-from solver.placement.islands import islands
 from solver.placement.problem import Tier
 
 GENERAL_FRAMEWORKS = frozenset({"Megatron", "Megatron-LM"})

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from models.cluster import Place, PlaceId, Uplink
 from models.request import PlanRequest
 from solver.diagnostics.rule import Found, Rule, crosses_buildings, gpus_by_building
+from solver.network.islands import islands
 from solver.network.topology import UPLINK_PREFIX, build_topology
 
 SHOWN = 6  # names in a sentence
@@ -52,15 +53,11 @@ def _joined_by_default(
 
 def _islands(request: PlanRequest, held: dict[PlaceId, int]) -> list[list[PlaceId]]:
     """Buildings with GPUs, by what can reach what; the one with the most GPUs first."""
-    topology = build_topology(request.cluster)
-    groups: list[list[PlaceId]] = []
+    number = islands(build_topology(request.cluster))
+    groups: dict[int, list[PlaceId]] = {}
     for name in held:
-        joined = next((group for group in groups if topology.connected(group[0], name)), None)
-        if joined is None:
-            groups.append([name])
-        else:
-            joined.append(name)
-    return sorted(groups, key=lambda group: -sum(held[name] for name in group))
+        groups.setdefault(number[name], []).append(name)
+    return sorted(groups.values(), key=lambda group: -sum(held[name] for name in group))
 
 
 def buildings_apart(request: PlanRequest) -> Iterator[Found]:
