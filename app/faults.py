@@ -68,6 +68,7 @@ ISSUE_TYPES: Mapping[str, str] = {
     "idempotency-key-reused": "This Idempotency-Key came with another request before.",
     "credentials-missing": "This service wants an API key.",
     "credentials-invalid": "The API key is unknown, revoked or malformed.",
+    "webhook-not-allowed": "The webhook leads where this service may not send.",
     "not-allowed": "The API key may not do this.",
     "rate-exceeded": "This key has submitted as often in this minute as it may.",
     "quota-exceeded": "This key has as many plans under way, or this owner as many calibrations, as it may.",

@@ -12,7 +12,7 @@ from anyio.to_thread import run_sync
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from app.api import calibrations, catalogue, computations, events, health, plans, problems, replans, studies
+from app.api import calibrations, catalogue, computations, events, health, plans, problems, replans, studies, webhooks
 from app.api.authentication import Authentication, check_openness
 from app.api.body_limits import BodyLimits
 from app.api.codings import Compress
@@ -36,6 +36,7 @@ ROUTERS = (
     replans.router,
     events.router,
     studies.router,
+    webhooks.router,
     calibrations.router,
     catalogue.router,
     health.router,

@@ -11,7 +11,7 @@ import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -38,7 +38,14 @@ def _host_names(value: object) -> object:
     return tuple(one.strip().lower() for one in value.split(",") if one.strip()) if isinstance(value, str) else value
 
 
+def _are_networks(value: tuple[str, ...]) -> tuple[str, ...]:
+    for one in value:
+        ip_network(one)
+    return value
+
+
 Hosts = Annotated[tuple[str, ...], BeforeValidator(_host_names)]
+Networks = Annotated[Hosts, AfterValidator(_are_networks)]
 DatabaseUrl = Annotated[str, AfterValidator(_database_url)]
 
 
@@ -157,6 +164,11 @@ class Settings(BaseModel):
     calibration_limit_s: Positive = Field(60.0, description="Longest time of one calibration.")
     otel_enabled: bool = Field(
         False, description="Whether traces are sent; so they are when OTEL_EXPORTER_OTLP_ENDPOINT is set."
+    )
+    webhooks_enabled: bool = Field(True, description="Whether submissions may name a webhook.")
+    webhook_networks: Networks = Field(
+        (),
+        description="Networks (10.2.0.0/16,::1/128) that webhooks may go to, even by http, besides public hosts.",
     )
     require_idempotency_key: bool = Field(False, description="Refuse POST /v1/plans without Idempotency-Key.")
     retention_s: float = Field(

@@ -84,6 +84,7 @@ STUDY_EXAMPLES: dict[str, Example] = {
                 {"constraints": {"pipeline_may_cross_buildings": False}},
                 {"constraints": {"data_parallel_may_cross_buildings": False}},
             ],
+            "webhook": {"url": "https://hooks.example.org/isthmus"},
         },
     ),
 }

@@ -26,7 +26,6 @@ from app.faults import Fault
 from app.jobs.access import USUAL_URGENCY
 from app.jobs.moves import moves_between
 from app.jobs.patches import changed_request
-from app.jobs.service import Tag
 from app.storage.plans import PlanRow
 from app.wire import Answer, MoveReport, PlanEnvelope, PlanStatus
 from models.request import PlanRequest
@@ -71,8 +70,7 @@ async def replan(
         if text is None:
             raise gone(plan_id)
         request = await run_sync(_changed, text, body)
-        tag = Tag(body.name, body.labels)
-        submit = partial(service.submit, request, key, caller=caller, urgency=chosen, parent_id=plan_id, tag=tag)
+        submit = partial(service.submit, request, key, caller=caller, urgency=chosen, parent_id=plan_id, tag=body.tag)
         return await answer_of(service, submit, wait_s)
 
 

@@ -75,13 +75,13 @@ async def submit_a_study(
     urgency: Urgency = None,
 ) -> Response:
     """Queue one plan per member behind usual plans, and answer 202 with the study's `Location`."""
-    order = StudyOrder(body.name, body.base, body.axes, body.patches, body.labels)
+    order = StudyOrder(body.tag, body.base, body.axes, body.patches)
     chosen = STUDY_URGENCY if urgency is None else urgency
     held = None if key is None else f"study:{key}"
     with service.holding_key(held, caller.owner):
         submit = partial(submit_study, service, order, caller=caller, urgency=chosen, key=key)
         submitted = await run_sync(submit)
-    row = await run_sync(_found, service, submitted.plan_id, caller)
+    row = await run_sync(found_study, service, submitted.plan_id, caller)
     headers = {"Location": f"/v1/studies/{row.id}", "Retry-After": "5"}
     if not submitted.is_new:
         headers["Idempotency-Replayed"] = "true"
@@ -112,7 +112,7 @@ def list_studies(
             response_description="The table as it stands.")  # fmt: skip
 def read_study(study_id: StudyId, service: Service, caller: Asking) -> Response:
     """Every member with its state and headline figures."""
-    body = _study(service, _found(service, study_id, caller))
+    body = _study(service, found_study(service, study_id, caller))
     return JSONResponse(body, headers={} if body["state"] == "done" else {"Retry-After": "5"})
 
 
@@ -121,7 +121,7 @@ def read_study(study_id: StudyId, service: Service, caller: Asking) -> Response:
              summary="Stop what is left of a study")  # fmt: skip
 def cancel_study(study_id: StudyId, service: Service, caller: Asking) -> Response:
     """Queued plans end at once, running ones soon, each with the best it has; finished ones stay."""
-    row = _found(service, study_id, caller)
+    row = found_study(service, study_id, caller)
     service.studies.cancel(row.id)
     service.status_responses.clear()
     return JSONResponse(_study(service, row))
@@ -139,7 +139,8 @@ async def delete_study(study_id: StudyId, service: Service, caller: Asking) -> R
     return Response(status_code=204)
 
 
-def _found(service: PlanService, study_id: str, caller: Caller) -> StudyRow:
+def found_study(service: PlanService, study_id: str, caller: Caller) -> StudyRow:
+    """A study that the caller may see; another owner's is answered as one that does not exist."""
     row = service.studies.get(study_id, owner=caller.sees)
     if row is None:
         raise _gone(study_id)

@@ -5,15 +5,19 @@ Owns the fields and the query parameters. They change nothing of what is planned
 
 from __future__ import annotations
 
+from base64 import b64decode
+from binascii import Error as NotBase64
 from datetime import UTC, datetime
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import Query
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from app.jobs.service import Tag
+from app.jobs.webhooks import SECRET_PREFIX
 from app.storage.listing import OutcomeName, SortName, Wanted
+from app.storage.webhooks import NewWebhook
 from app.wire import StateName
 from models.base import PLAIN_TEXT
 from models.request import PlanRequest
@@ -30,24 +34,35 @@ LabelsField = Annotated[
 ]
 
 
-class PlanSubmission(PlanRequest):
-    """A plan request, with a name and labels if you like. Those two do not count when requests are compared."""
+def _is_secret(value: str) -> str:
+    try:
+        b64decode(value.removeprefix(SECRET_PREFIX), validate=True)
+    except NotBase64 as error:
+        raise ValueError(f"what follows {SECRET_PREFIX} has to be base64: {error}") from None
+    return value
 
-    name: NameField = ""
-    labels: LabelsField = Field(default_factory=dict)
 
-    @property
-    def tag(self) -> Tag:
-        """The name and the labels."""
-        return Tag(self.name, self.labels)
+Secret = Annotated[str, Field(pattern=rf"^{SECRET_PREFIX}[A-Za-z0-9+/]{{32,88}}={{0,2}}$"), AfterValidator(_is_secret)]
 
-    @property
-    def request(self) -> PlanRequest:
-        """The request alone."""
-        return PlanRequest.model_construct(
-            _fields_set=self.model_fields_set - {"name", "labels"},
-            **{name: getattr(self, name) for name in PlanRequest.model_fields},
-        )
+
+class Webhook(BaseModel):
+    """Where to POST a message when the plan, or all plans of the study, have ended."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: Annotated[str, Field(max_length=2000, pattern=r"^https?://[!-~]+$")] = Field(
+        description="A host of the public internet, by https; redirects are not followed.",
+        examples=["https://hooks.example.org/isthmus"],
+    )
+    secret: Secret | None = Field(
+        None,
+        description="Signs each message as the Standard Webhooks specification says: whsec_ and 24 to 64 bytes in "
+        "base64. It is never shown again. Null: unsigned.",
+        examples=["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"],
+    )
+
+
+WebhookField = Annotated[Webhook | None, Field(description="Where to tell the end; null: nowhere.")]
 
 
 class Tagged(BaseModel):
@@ -55,6 +70,25 @@ class Tagged(BaseModel):
 
     name: NameField = ""
     labels: LabelsField = Field(default_factory=dict)
+    webhook: WebhookField = None
+
+    @property
+    def tag(self) -> Tag:
+        """The name, the labels and where to tell the end."""
+        webhook = None if self.webhook is None else NewWebhook(self.webhook.url, self.webhook.secret or "")
+        return Tag(self.name, self.labels, webhook)
+
+
+class PlanSubmission(Tagged, PlanRequest):
+    """A plan request, with a name, labels and a webhook if you like. Those do not count when requests are compared."""
+
+    @property
+    def request(self) -> PlanRequest:
+        """The request alone."""
+        return PlanRequest.model_construct(
+            _fields_set=self.model_fields_set - set(Tagged.model_fields),
+            **{name: getattr(self, name) for name in PlanRequest.model_fields},
+        )
 
 
 NameQuery = Annotated[

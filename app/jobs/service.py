@@ -21,6 +21,7 @@ from app.jobs.child import Task, load
 from app.jobs.children import Ended, Limits, run_in_child
 from app.jobs.response_cache import STATUS_FRESH_S, ResponseCache
 from app.jobs.search import fault_of
+from app.jobs.webhooks import check_webhook
 from app.settings import Settings
 from app.storage.calibrations import CALIBRATION_PREFIX, CalibrationStore
 from app.storage.keys import KeyStore
@@ -29,6 +30,7 @@ from app.storage.migrations import create_tables
 from app.storage.plans import NewPlan, PlanStore, scoped_key
 from app.storage.studies import StudyStore
 from app.storage.tables import create_engine
+from app.storage.webhooks import NewWebhook, WebhookStore
 from app.storage.workers import WorkerStore
 from models.catalogue import entry_names
 from models.outcome import Reason
@@ -59,10 +61,11 @@ class ComputationFailure(Exception):
 
 @dataclass(frozen=True)
 class Tag:
-    """What a client calls a plan or a study, for itself to find it by; it changes nothing else."""
+    """What a client calls a plan or a study, and where it wants to hear of its end; it changes nothing else."""
 
     name: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    webhook: NewWebhook | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,7 @@ class PlanService:
         self.workers = WorkerStore(self.engine)
         self.keys = KeyStore(self.engine)
         self.studies = StudyStore(self.engine)
+        self.webhooks = WebhookStore(self.engine)
         self.calibrations = CalibrationStore(self.engine)
         self.quotas = Quotas(settings, self.keys)
         self.waiting = Shares(settings.max_waiting_clients, settings.max_waiting_per_key)
@@ -116,12 +120,13 @@ class PlanService:
     ) -> Submitted:
         """Queue a request, or find the plan that the same key already made."""
         check_urgency(caller, urgency)
+        check_webhook(tag.webhook, self.settings)
         request = self.with_profile(request, caller)
         self.check(request)
         text = canonical(request)
         labels, model = stored_labels(tag.labels), request.workload.architecture.name
         new = NewPlan(text, digest(text), key, caller.owner, caller.key_id, urgency, parent_id,
-                      name=tag.name, labels=labels, model=model)  # fmt: skip
+                      name=tag.name, labels=labels, model=model, webhook=tag.webhook)  # fmt: skip
         if key is not None and (found := self._replay(new)) is not None:
             return found
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,7 +16,8 @@ from app.documents import canonical, digest, has_more_values, read_model
 from app.faults import Fault, Refused
 from app.jobs.access import Caller, check_urgency
 from app.jobs.patches import grid, merged, with_value
-from app.jobs.service import PlanService, Submitted, replayed
+from app.jobs.service import PlanService, Submitted, Tag, replayed
+from app.jobs.webhooks import check_webhook
 from app.storage.listing import stored_labels
 from app.storage.plans import NewPlan
 from app.storage.studies import StudyRow
@@ -29,11 +30,10 @@ MAX_STUDY_VALUES = 2_000_000  # of the documents of all members: reading them ta
 class StudyOrder:
     """What a study is made of: a base request, and either axes or patches."""
 
-    name: str
+    tag: Tag
     base: Any
     axes: Mapping[str, Sequence[Any]]
     patches: Sequence[Any]
-    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,11 @@ def submit_study(
     can be planned the study is refused.
     """
     check_urgency(caller, urgency)
+    tag = order.tag
+    check_webhook(tag.webhook, service.settings)
     _check_pointers(order)
     _check_size(order, service.settings.max_study_plans)
-    parts = [order.name, order.base, order.axes, order.patches, *([order.labels] if order.labels else [])]
+    parts = [tag.name, order.base, order.axes, order.patches, *([tag.labels] if tag.labels else [])]
     spec = json.dumps(parts, sort_keys=True).encode()
     if key is not None and (found := service.studies.by_key(caller.owner, key)) is not None:
         return replayed(found, digest(spec))
@@ -77,7 +79,7 @@ def submit_study(
             None,
             row.id,
             number,
-            name=order.name,
+            name=tag.name,
             labels=row.labels,
             model=one.model,
         )
@@ -90,6 +92,7 @@ def submit_study(
             plans,
             lambda connection: service.quotas.admit(connection, caller, len(plans)),
             idempotency_key=key,
+            webhook=tag.webhook,
         )
     except sa.exc.IntegrityError:
         found = service.studies.by_key(caller.owner, key or "")
@@ -106,7 +109,13 @@ def _row(
     studies = service.studies
     text = json.dumps(listed, separators=(",", ":")).encode()
     return StudyRow(
-        studies.new_id(), caller.owner, spec_digest, order.name, text, studies.now(), stored_labels(order.labels)
+        studies.new_id(),
+        caller.owner,
+        spec_digest,
+        order.tag.name,
+        text,
+        studies.now(),
+        stored_labels(order.tag.labels),
     )
 
 

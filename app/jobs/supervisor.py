@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import sqlalchemy as sa
 
+from app.jobs.webhooks import Webhooks
 from app.settings import Settings
 from app.storage.calibrations import CalibrationStore
 from app.storage.lease import Silence
@@ -22,11 +23,12 @@ from app.storage.studies import StudyStore
 from app.storage.workers import WorkerStore
 
 LOG = logging.getLogger("isthmus.supervisor")
+WEBHOOKS_S = 1.0  # how often a worker looks for webhooks to send
 LEAST_LOOKS = 3  # a claim can be younger than the first heartbeat after it
 
 
 class Supervisor:
-    """Keeps one run of a worker alive in the database, by two threads: nothing may hold up a heartbeat."""
+    """Keeps one run of a worker alive in the database; each part has a thread, so that nothing holds up a heartbeat."""
 
     def __init__(self, settings: Settings, engine: sa.Engine, holder: str) -> None:
         self._settings = settings
@@ -40,7 +42,12 @@ class Supervisor:
         self._num_beats = 0
         self._cleaned_at = time.monotonic()
         self._ended = threading.Event()
-        self._threads = [self._thread("heartbeat", self.beat), self._thread("supervisor", self.once)]
+        webhooks = Webhooks(settings, engine)
+        self._threads = [
+            self._thread("heartbeat", self.beat, settings.heartbeat_s),
+            self._thread("supervisor", self.once, settings.heartbeat_s),
+            self._thread("webhooks", webhooks.once, min(WEBHOOKS_S, settings.heartbeat_s)),
+        ]
 
     def start(self) -> None:
         """Begin, until `stop`."""
@@ -48,7 +55,7 @@ class Supervisor:
             one.start()
 
     def stop(self) -> None:
-        """End both threads; one that waits for the database is left behind."""
+        """End the threads; one that waits for the database, or for a receiver, is left behind."""
         self._ended.set()
         for one in self._threads:
             one.join(timeout=5.0)
@@ -76,9 +83,9 @@ class Supervisor:
             self._studies.delete_older_than(oldest_at)
             self._calibrations.delete_older_than(oldest_at)
 
-    def _thread(self, name: str, action: Callable[[], None]) -> threading.Thread:
+    def _thread(self, name: str, action: Callable[[], None], pause_s: float) -> threading.Thread:
         def repeat() -> None:
-            while not self._ended.wait(self._settings.heartbeat_s):
+            while not self._ended.wait(pause_s):
                 try:
                     action()
                 except sa.exc.SQLAlchemyError as error:

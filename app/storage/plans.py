@@ -18,6 +18,7 @@ from app.storage.holds import change
 from app.storage.lease import ask_to_stop
 from app.storage.listing import EVERYTHING, Wanted, conditions, ordered
 from app.storage.tables import EVENTS, PLANS, writing
+from app.storage.webhooks import NewWebhook, add_webhook, remove_webhooks
 
 State = Literal["queued", "running", "succeeded", "infeasible", "not_found", "incomplete", "cancelled", "failed"]
 StopReason = Literal["finished", "cancelled", "time", "memory", "killed", "crashed", "refused", "attempts"]
@@ -82,6 +83,7 @@ class NewPlan:
     name: str = ""
     labels: str = ""
     model: str = ""
+    webhook: NewWebhook | None = None
 
 
 Admit = Callable[[sa.Connection], None]
@@ -151,6 +153,8 @@ class PlanStore:
         connection.execute(_INSERT_PLAN, row)
         first = {"plan_id": plan_id, "sequence": 1, "kind": "state", "at": now, "data": b'{"state":"queued"}'}
         connection.execute(_INSERT_EVENT, first)
+        if new.webhook is not None:
+            add_webhook(connection, plan_id, new.webhook)
         return plan_id
 
     def get(self, plan_id: str, *, with_outcome: bool = True, owner: str | None = None) -> PlanRow | None:
@@ -257,6 +261,7 @@ class PlanStore:
             removed = connection.execute(sa.delete(PLANS).where(*_owned(plan_id, owner))).rowcount
             if removed:
                 connection.execute(sa.delete(EVENTS).where(EVENTS.c.plan_id == plan_id))
+                remove_webhooks(connection, [plan_id])
         return removed > 0
 
     def delete_finished_before(self, at: float) -> int:

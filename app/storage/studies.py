@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from app.storage.listing import EVERYTHING, Wanted, conditions
 from app.storage.plans import STATUS_COLUMNS, TERMINAL, Admit, NewPlan, PlanRow, PlanStore, row_of, scoped_key
 from app.storage.tables import EVENTS, PLANS, STUDIES, writing
+from app.storage.webhooks import NewWebhook, add_webhook, remove_webhooks
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,15 @@ class StudyStore:
         """An id that sorts by time."""
         return f"study_{int(self._clock() * 1000):012x}{os.urandom(8).hex()}"
 
-    def insert(self, row: StudyRow, plans: Sequence[NewPlan], admit: Admit, *, idempotency_key: str | None) -> None:
+    def insert(
+        self,
+        row: StudyRow,
+        plans: Sequence[NewPlan],
+        admit: Admit,
+        *,
+        idempotency_key: str | None,
+        webhook: NewWebhook | None = None,
+    ) -> None:
         """Store a study and queue its plans in one transaction.
 
         Raises sqlalchemy's IntegrityError when the idempotency key exists.
@@ -63,6 +72,8 @@ class StudyStore:
             connection.execute(sa.insert(STUDIES).values(**vars(row), idempotency_key=key))
             for plan in plans:
                 self._plans.insert_in(connection, plan)
+            if webhook is not None:
+                add_webhook(connection, row.id, webhook)
 
     def now(self) -> float:
         """The time that rows of this moment carry."""
@@ -128,6 +139,7 @@ class StudyStore:
             # In this order: a search that still tells news waits for its plan, and then finds none to tell it of.
             connection.execute(sa.delete(PLANS).where(members))
             connection.execute(sa.delete(EVENTS).where(EVENTS.c.plan_id.in_(plan_ids)))
+            remove_webhooks(connection, [study_id, *plan_ids])
         return True
 
     def delete_older_than(self, at: float) -> int:

@@ -139,6 +139,22 @@ CALIBRATIONS = sa.Table(
     sa.Column("created_at", sa.Float, nullable=False),
 )
 
+WEBHOOKS = sa.Table(
+    "isthmus_webhooks",
+    METADATA,
+    sa.Column("id", sa.String(40), primary_key=True),
+    sa.Column("subject_id", sa.String(40), nullable=False, unique=True),
+    sa.Column("url", sa.Text, nullable=False),
+    sa.Column("secret", sa.String(100), nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("num_attempts", sa.Integer, nullable=False),
+    sa.Column("next_at", sa.Float, nullable=False),
+    sa.Column("last_status", sa.Integer),
+    sa.Column("last_error", sa.String(200)),
+    sa.Column("ended_at", sa.Float),
+    sa.Index("ix_isthmus_webhooks_next", "state", "next_at"),
+)
+
 
 def create_engine(database_url: str) -> sa.Engine:
     """An engine whose SQLite connections wait for each other instead of failing."""
