@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from backports import zstd
 from fastapi.testclient import TestClient
 
 from app.documents import MAX_JSON_DEPTH, json_depth, parse_json
@@ -16,6 +18,10 @@ from tests.unit.app.service_fixture import FAKE_SOLVERS, request_for, running, s
 from tests.unit.models.bad_requests import BAD_REQUESTS, BadRequest, good_request
 
 JSON = {"Content-Type": "application/json"}
+ZSTD = {**JSON, "Content-Encoding": "zstd"}
+# A window of 128 MiB: what unpacks it would have to keep as much in memory.
+_WIDE = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: 27})
+WIDE = _WIDE.compress(b" " * 1000) + _WIDE.flush()
 WIRE_WORDS = {"half a document": "not a JSON document", "deep JSON": "levels deep", "NaN": "NaN and Infinity"}
 
 
@@ -79,6 +85,11 @@ def test_arithmetic_refuses_before_the_queue(client: TestClient) -> None:
         (gzip.compress(b"{}", mtime=0)[:-3], {**JSON, "Content-Encoding": "gzip"}, 400, "invalid-coding"),
         (gzip.compress(b"{}", mtime=0) + b"{}", {**JSON, "Content-Encoding": "gzip"}, 400, "invalid-coding"),
         (gzip.compress(b"{", mtime=0), {**JSON, "Content-Encoding": "gzip"}, 400, "invalid-json"),
+        (b"{}", ZSTD, 400, "invalid-coding"),
+        (zstd.compress(b"{}")[:-1], ZSTD, 400, "invalid-coding"),
+        (zstd.compress(b"{}") * 2, ZSTD, 400, "invalid-coding"),
+        (WIDE, ZSTD, 400, "invalid-coding"),
+        (zstd.compress(b"{"), ZSTD, 400, "invalid-json"),
         (b'{"NaN": 1,}', JSON, 400, "invalid-json"),
         (b'["NaN" Infinity]', JSON, 400, "invalid-json"),
         (b'{"a":\n\n [1, NaN]}', JSON, 422, "not-finite"),
@@ -105,12 +116,15 @@ def test_a_body_over_the_limit_is_refused_before_it_is_read(tmp_path: Any) -> No
             assert "limit is 1,000" in assert_is_problem(answer)["detail"]
 
 
-def test_a_packed_body_is_unpacked_as_far_as_the_limit(tmp_path: Any) -> None:
+@pytest.mark.parametrize(("coding", "pack"), [("gzip", gzip.compress), ("zstd", zstd.compress)])
+def test_a_packed_body_is_unpacked_as_far_as_the_limit(
+    tmp_path: Any, coding: str, pack: Callable[[bytes], bytes]
+) -> None:
+    headers = {**JSON, "Content-Encoding": coding}
     with running(settings_for(tmp_path, run_worker=False, max_body_bytes=100_000)) as client:
-        packed = gzip.compress(json.dumps(request_for(0)).encode())
-        assert client.post("/v1/plans", content=packed, headers={**JSON, "Content-Encoding": "gzip"}).status_code == 202
-        bomb = gzip.compress(b" " * 10_000_000, mtime=0)
-        answer = client.post("/v1/plans", content=bomb, headers={**JSON, "Content-Encoding": "gzip"})
+        packed = pack(json.dumps(request_for(0)).encode())
+        assert client.post("/v1/plans", content=packed, headers=headers).status_code == 202
+        answer = client.post("/v1/plans", content=pack(b" " * 10_000_000), headers=headers)
         assert (answer.status_code, assert_is_problem(answer)["code"]) == (413, "body-too-large")
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
 import pytest
+from backports import zstd
 from fastapi.testclient import TestClient
 
 from app.api.problems import methods_by_path
@@ -45,16 +47,21 @@ def test_a_head_of_a_living_stream_ends(client: TestClient) -> None:
     client.delete(path)
 
 
-def test_answers_are_packed_for_whom_takes_them_so(client: TestClient, plan: str) -> None:
+@pytest.mark.parametrize(
+    ("accepted", "coding", "unpack"), [("gzip", "gzip", gzip.decompress), ("zstd, gzip", "zstd", zstd.decompress)]
+)
+def test_answers_are_packed_for_whom_takes_them_so(
+    client: TestClient, plan: str, accepted: str, coding: str, unpack: Callable[[bytes], bytes]
+) -> None:
     for path in (plan, f"{plan}/artifacts/report-html", "/openapi.json", "/static/plans.css"):
         whole = client.get(path, headers=PLAIN)
         assert "content-encoding" not in whole.headers
-        with client.stream("GET", path, headers=PACKED) as answer:
+        with client.stream("GET", path, headers={"Accept-Encoding": accepted}) as answer:
             raw = b"".join(answer.iter_raw())
-        assert answer.headers["content-encoding"] == "gzip", path
+        assert answer.headers["content-encoding"] == coding, path
         assert answer.headers["vary"] == "Accept-Encoding"
         assert answer.headers["content-length"] == str(len(raw))
-        assert gzip.decompress(raw) == whole.content
+        assert unpack(raw) == whole.content
         assert len(raw) < len(whole.content) * 0.6
 
 
@@ -133,6 +140,7 @@ def test_operations_are_named_by_verb_and_thing(client: TestClient) -> None:
     assert {name.partition("_")[0] for name in names} <= verbs
     assert {name for name in names if name.startswith("read_plan")} == {
         "read_plan", "read_plan_status", "read_plan_request", "read_plan_artifact", "read_plan_moves",
+        "read_plan_webhook",
     }  # fmt: skip
 
 
