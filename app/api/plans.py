@@ -20,7 +20,7 @@ from app.api.answers import envelope, etag, status
 from app.api.examples import PLAN_CONTENT, REQUEST_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency, WaitS, matches
 from app.api.problems import Rejected, documented, not_found
-from app.api.shortcut import RUNS, status_headers, together
+from app.api.shortcut import together
 from app.api.strict import StrictRoute
 from app.api.tags import PlanSubmission, next_page, wanted_plans
 from app.documents import read_plan, read_request
@@ -38,6 +38,8 @@ router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=StrictRoute)
 PlanId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_]{1,40}$", description="Name of the plan.")]
 IfNoneMatch = Annotated[str | None, Header(description="Entity tags that the client has.")]
 JSON = "application/json"
+AGAIN = {"Retry-After": "1"}  # for a status that will change
+RAW_AGAIN = ((b"retry-after", b"1"),)
 
 
 @router.post(
@@ -70,10 +72,14 @@ async def answer_of(service: PlanService, submit: Callable[[], Submitted], wait_
 
     def submit_and_look() -> tuple[Submitted, PlanRow | None, bytes]:
         submitted = submit()
+        row = submitted.row
+        if row is not None:
+            return submitted, row, _compact(status(row, queue_position=submitted.queue_position, now=time.time()))
         row = service.plans.get(submitted.plan_id)
         return submitted, row, b"" if row is None else _compact(_status(service, row))
 
     submitted, row, body = await run_sync(submit_and_look, limiter=service.writers)
+    service.list_responses.clear()
     if wait_s:
         row = await _ended(service, submitted.plan_id, wait_s)
         body = b"" if row is None else await run_sync(lambda: _compact(_status(service, row)))
@@ -102,10 +108,16 @@ async def list_plans(
     ] = None,
 ) -> Response:
     """A page of light views; `next_cursor` leads to the next one."""
+    lists = service.list_responses
+    num_changes = lists.num_changes
     question = ("plans", service, caller.sees, wanted, limit, cursor)
     look = partial(run_sync, partial(_page, service, caller.sees, wanted, limit, cursor))
     text, more = await together(question, look)
-    return Response(text, headers=next_page("/v1/plans", http.query_params, more), media_type=JSON)
+    link = next_page("/v1/plans", http.query_params, more)
+    if num_changes == lists.num_changes:
+        headers = tuple((name.lower().encode(), value.encode()) for name, value in link.items())
+        lists.put((caller.sees, http.scope["query_string"]), CachedResponse(caller.sees or "", "", text, headers))
+    return Response(text, headers=link, media_type=JSON)
 
 
 def _page(
@@ -170,13 +182,13 @@ async def read_status(plan_id: PlanId, service: Service, caller: Asking) -> Resp
     cached = service.status_responses.get(plan_id, caller.sees)
     if cached is None:
         cached = await together(("status", plan_id, caller.sees), lambda: _status_looked_up(service, plan_id, caller))
-    return Response(cached.body, media_type=JSON, headers=status_headers(cached))
+    return Response(cached.body, media_type=JSON, headers=AGAIN if cached.headers else None)
 
 
 async def _status_looked_up(service: PlanService, plan_id: str, caller: Caller) -> CachedResponse:
     def look() -> CachedResponse:
         row = found(service, plan_id, caller, with_outcome=False)
-        return CachedResponse(row.owner, RUNS if not row.is_terminal else "", _compact(_status(service, row)))
+        return CachedResponse(row.owner, "", _compact(_status(service, row)), () if row.is_terminal else RAW_AGAIN)
 
     cached = await run_sync(look)
     service.status_responses.put(plan_id, cached)
@@ -203,6 +215,7 @@ async def cancel_plan(plan_id: PlanId, service: Service, caller: Asking, wait_s:
     """A queued plan ends at once, a running one soon; a finished one stays as it is."""
     row = await run_sync(partial(service.plans.cancel, plan_id, owner=caller.sees))
     service.status_responses.forget(plan_id)
+    service.list_responses.clear()
     if row is not None and wait_s:
         row = await _ended(service, plan_id, wait_s)
     if row is None:
@@ -218,6 +231,7 @@ async def delete_plan(plan_id: PlanId, service: Service, caller: Asking) -> Resp
     is_gone = await run_sync(partial(service.plans.delete, plan_id, owner=caller.sees))
     service.responses.forget(plan_id)
     service.status_responses.forget(plan_id)
+    service.list_responses.clear()
     if not is_gone:
         raise gone(plan_id)
     return Response(status_code=204)

@@ -1,4 +1,4 @@
-"""The shortest way to a plan or its status: an answer that is kept is sent before the framework looks for its route.
+"""The shortest way to a plan, its status or a list: what is kept is sent before the framework looks for the route.
 
 Owns that one way. Whatever is not cached, or not fresh, goes on to the route, which keeps it.
 """
@@ -20,8 +20,9 @@ from app.jobs.service import PlanService
 
 FOLDER = "/v1/plans/"
 STATUS = "/status"
-RUNS = "runs"  # in place of a tag: the status will change
 ROUTE = SimpleNamespace(path="/v1/plans/{plan_id}")  # under which the request is counted
+LISTS = "/v1/plans"
+LIST_ROUTE = SimpleNamespace(path=LISTS)
 STATUS_ROUTE = SimpleNamespace(path="/v1/plans/{plan_id}/status")
 Answer = TypeVar("Answer")
 
@@ -62,11 +63,6 @@ async def together(question: Hashable, look_up: Callable[[], Awaitable[Answer]])
     return cast(Answer, await asyncio.shield(flight.task))
 
 
-def status_headers(cached: CachedResponse) -> dict[str, str]:
-    """When to ask again for the status of a plan that has not ended."""
-    return {"Retry-After": "1"} if cached.etag == RUNS else {}
-
-
 class Shortcut:
     """ASGI middleware, the innermost: who asks is known, and the head has been checked."""
 
@@ -75,41 +71,36 @@ class Shortcut:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer from memory, or hand on."""
-        if scope["type"] != "http" or scope["method"] != "GET" or scope["query_string"]:
-            await self._app(scope, receive, send)  # a query is for the route to refuse
-            return
-        path: str = scope["path"]
-        is_status = path.endswith(STATUS)
-        cached = _cached(scope, path, is_status=is_status) if path.startswith(FOLDER) else None
-        if cached is None:
+        found = _cached(scope) if scope["type"] == "http" and scope["method"] == "GET" else None
+        if found is None:
             await self._app(scope, receive, send)
             return
-        scope["route"] = STATUS_ROUTE if is_status else ROUTE
-        status, body, headers = _status(cached) if is_status else _plan(scope, cached)
+        cached, scope["route"] = found
+        status, body, headers = _answer(scope, cached)
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
 
-def _cached(scope: Scope, path: str, *, is_status: bool) -> CachedResponse | None:
+def _cached(scope: Scope) -> tuple[CachedResponse, SimpleNamespace] | None:
+    """What is kept for this request, and the route that it stands for."""
+    path, query = scope["path"], scope["query_string"]
     service: PlanService = scope["app"].state.service
     caller: Caller = scope[CALLER]
-    if is_status:
-        return service.status_responses.get(path[len(FOLDER) : -len(STATUS)], caller.sees)
-    return service.responses.get(path[len(FOLDER) :], caller.sees)
+    if path == LISTS:
+        cached, route = service.list_responses.get((caller.sees, query), caller.sees), LIST_ROUTE
+    elif query or not path.startswith(FOLDER):
+        return None  # a query is for the route to refuse
+    elif path.endswith(STATUS):
+        cached, route = service.status_responses.get(path[len(FOLDER) : -len(STATUS)], caller.sees), STATUS_ROUTE
+    else:
+        cached, route = service.responses.get(path[len(FOLDER) :], caller.sees), ROUTE
+    return None if cached is None else (cached, route)
 
 
-def _json_headers(body: bytes) -> list[tuple[bytes, bytes]]:
-    return [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-
-
-def _status(cached: CachedResponse) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
-    again = [(name.lower().encode(), value.encode()) for name, value in status_headers(cached).items()]
-    return 200, cached.body, [*_json_headers(cached.body), *again]
-
-
-def _plan(scope: Scope, cached: CachedResponse) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
-    tag = (b"etag", cached.etag.encode())
-    given = b", ".join(value for name, value in scope["headers"] if name == b"if-none-match")
+def _answer(scope: Scope, cached: CachedResponse) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
+    tag = [(b"etag", cached.etag.encode())] if cached.etag else []
+    given = b", ".join(value for name, value in scope["headers"] if name == b"if-none-match") if tag else b""
     if given and matches(given.decode("latin-1"), cached.etag):
-        return 304, b"", [tag]
-    return 200, cached.body, [tag, *_json_headers(cached.body)]
+        return 304, b"", tag
+    fixed = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(cached.body))]
+    return 200, cached.body, [*tag, *fixed, *cached.headers]

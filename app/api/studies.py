@@ -81,6 +81,7 @@ async def submit_a_study(
     with service.holding_key(held, caller.owner):
         submit = partial(submit_study, service, order, caller=caller, urgency=chosen, key=key)
         submitted = await run_sync(submit)
+    service.list_responses.clear()
     row = await run_sync(found_study, service, submitted.plan_id, caller)
     headers = {"Location": f"/v1/studies/{row.id}", "Retry-After": "5"}
     if not submitted.is_new:
@@ -119,12 +120,13 @@ def read_study(study_id: StudyId, service: Service, caller: Asking) -> Response:
 @router.post("/{study_id}:cancel", response_model=Study, responses=documented(400, 404, 503),
              response_description="Every plan that has not ended is asked to.",
              summary="Stop what is left of a study")  # fmt: skip
-def cancel_study(study_id: StudyId, service: Service, caller: Asking) -> Response:
+async def cancel_study(study_id: StudyId, service: Service, caller: Asking) -> Response:
     """Queued plans end at once, running ones soon, each with the best it has; finished ones stay."""
-    row = found_study(service, study_id, caller)
-    service.studies.cancel(row.id)
+    row = await run_sync(found_study, service, study_id, caller)
+    await run_sync(service.studies.cancel, row.id)
     service.status_responses.clear()
-    return JSONResponse(_study(service, row))
+    service.list_responses.clear()
+    return JSONResponse(await run_sync(_study, service, row))
 
 
 @router.delete("/{study_id}", status_code=204, responses=documented(400, 404, 503), summary="Remove a study",
@@ -134,6 +136,7 @@ async def delete_study(study_id: StudyId, service: Service, caller: Asking) -> R
     is_gone = await run_sync(partial(service.studies.delete, study_id, owner=caller.sees))
     service.responses.clear()
     service.status_responses.clear()
+    service.list_responses.clear()
     if not is_gone:
         raise _gone(study_id)
     return Response(status_code=204)

@@ -125,22 +125,28 @@ class Quotas:
     settings: Settings
     keys: KeyStore
 
-    def admit(self, connection: sa.Connection, caller: Caller, num_plans: int = 1) -> None:
-        """Raise Busy when the caller, or the service, has as much under way as it may."""
+    def admit(
+        self, connection: sa.Connection, caller: Caller, num_plans: int = 1, *, urgency: int = USUAL_URGENCY
+    ) -> int:
+        """Raise Busy when the caller, or the service, has as much under way as it may.
+
+        Answers how many queued plans of the caller's key go before a new one of this urgency.
+        """
         # First, because it locks the row of the key: two submissions with one key are counted one after the other.
         if caller.key_id:
             self._check_rate(connection, caller)
             self._check_active(connection, caller, num_plans)
-        num_queued = _count(connection, PLANS.c.state == "queued")
+        num_queued, num_first = _queue(connection, caller, urgency)
         is_near = num_queued + num_plans + MOST_AT_ONCE > self.settings.max_queued_plans
         if is_near and connection.dialect.name == "postgresql":
             # Postgres lets several submissions count at once. Near the limit they count one after the other.
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(QUEUE_LOCK)))
-            num_queued = _count(connection, PLANS.c.state == "queued")
+            num_queued, num_first = _queue(connection, caller, urgency)
         if num_queued + num_plans > self.settings.max_queued_plans:
             what = f"{num_queued} plans wait and {num_plans} would be added"
             limit = self.settings.max_queued_plans
             raise _busy("queue-full", what, "queued plans of this service", num_queued + num_plans, limit)
+        return num_first
 
     def admit_direct(self, connection: sa.Connection, caller: Caller) -> None:
         """Count a direct computation among the submissions of a key; raise Busy when it is one too many."""
@@ -161,6 +167,19 @@ class Quotas:
         if number + num_plans > limit:
             what = f"{number} plans of this key are queued or running and {num_plans} would be added"
             raise _busy("quota-exceeded", what, "queued and running plans per key", number + num_plans, limit)
+
+
+# Both numbers from one pass over the index. Built once: SQLAlchemy takes as long for that as SQLite to run it.
+_GOES_FIRST = sa.and_(PLANS.c.key_id == sa.bindparam("key"), PLANS.c.urgency <= sa.bindparam("urgency_given"))
+_QUEUE = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(sa.case((_GOES_FIRST, 1), else_=0)), 0)).where(
+    PLANS.c.state == "queued"
+)
+
+
+def _queue(connection: sa.Connection, caller: Caller, urgency: int) -> tuple[int, int]:
+    """Queued plans of everybody, and those of this caller's key that go before a new one."""
+    total, first = connection.execute(_QUEUE, {"key": caller.key_id, "urgency_given": urgency}).one()
+    return int(total), int(first)
 
 
 def _count(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> int:

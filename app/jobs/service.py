@@ -19,7 +19,7 @@ from app.faults import Fault, Refused, from_reason
 from app.jobs.access import ANYBODY, USUAL_URGENCY, Busy, Caller, Quotas, Shares, check_urgency
 from app.jobs.child import Task, load
 from app.jobs.children import Ended, Limits, run_in_child
-from app.jobs.response_cache import STATUS_FRESH_S, ResponseCache
+from app.jobs.response_cache import BRIEFLY_S, ResponseCache
 from app.jobs.search import fault_of
 from app.jobs.webhooks import check_webhook
 from app.settings import Settings
@@ -27,7 +27,7 @@ from app.storage.calibrations import CALIBRATION_PREFIX, CalibrationStore
 from app.storage.keys import KeyStore
 from app.storage.listing import stored_labels
 from app.storage.migrations import create_tables
-from app.storage.plans import NewPlan, PlanStore, scoped_key
+from app.storage.plans import NewPlan, PlanRow, PlanStore, scoped_key
 from app.storage.studies import StudyStore
 from app.storage.tables import create_engine
 from app.storage.webhooks import NewWebhook, WebhookStore
@@ -70,10 +70,12 @@ class Tag:
 
 @dataclass(frozen=True)
 class Submitted:
-    """A plan that is queued, and whether this submission created it."""
+    """A plan or study that is queued, whether this submission created it, and if so what is stored of a plan."""
 
     plan_id: str
     is_new: bool
+    row: PlanRow | None = None
+    queue_position: int | None = None
 
 
 class PlanService:
@@ -93,7 +95,8 @@ class PlanService:
         self.waiting = Shares(settings.max_waiting_clients, settings.max_waiting_per_key)
         self.body_bytes = Shares(settings.max_body_bytes_at_once, settings.max_body_bytes_per_key)
         self.responses = ResponseCache()
-        self.status_responses = ResponseCache(fresh_s=STATUS_FRESH_S)
+        self.status_responses = ResponseCache(fresh_s=BRIEFLY_S)
+        self.list_responses = ResponseCache(fresh_s=BRIEFLY_S)
         # SQLite has one writer at a time, and who waits for it sleeps and looks again: of fifty some wait for seconds.
         # Here they wait in line, without a thread each.
         self.writers = CapacityLimiter(1 if self.engine.dialect.name == "sqlite" else POSTGRES_WRITERS)
@@ -129,14 +132,20 @@ class PlanService:
                       name=tag.name, labels=labels, model=model, webhook=tag.webhook)  # fmt: skip
         if key is not None and (found := self._replay(new)) is not None:
             return found
+        position = 0
+
+        def admit(connection: sa.Connection) -> None:
+            nonlocal position
+            position = self.quotas.admit(connection, caller, urgency=urgency)
+
         try:
-            plan_id = self.plans.insert(new, admit=lambda connection: self.quotas.admit(connection, caller))
+            row = self.plans.insert(new, admit)
         except sa.exc.IntegrityError:
             found = self._replay(new)
             if found is None:
                 raise
             return found
-        return Submitted(plan_id, is_new=True)
+        return Submitted(row.id, is_new=True, row=row, queue_position=position)
 
     def check(self, request: PlanRequest) -> None:
         """Refuse what is too large, and what arithmetic alone shows to be impossible; no search could change that."""

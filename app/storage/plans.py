@@ -86,7 +86,7 @@ class NewPlan:
     webhook: NewWebhook | None = None
 
 
-Admit = Callable[[sa.Connection], None]
+Admit = Callable[[sa.Connection], object]
 
 _INSERT_PLAN, _INSERT_EVENT = sa.insert(PLANS), sa.insert(EVENTS)
 
@@ -112,7 +112,7 @@ class PlanStore:
         self._engine = engine
         self._clock = clock
 
-    def insert(self, new: NewPlan, admit: Admit | None = None) -> str:
+    def insert(self, new: NewPlan, admit: Admit | None = None) -> PlanRow:
         """Store a plan, which is then queued.
 
         `admit` may refuse by raising, in the same transaction. Raises sqlalchemy's IntegrityError when the
@@ -123,39 +123,18 @@ class PlanStore:
                 admit(connection)
             return self.insert_in(connection, new)
 
-    def insert_in(self, connection: sa.Connection, new: NewPlan) -> str:
+    def insert_in(self, connection: sa.Connection, new: NewPlan) -> PlanRow:
         """The same inside a transaction of the caller."""
         now = self._clock()
-        plan_id = new_id(now)
+        row = _queued_row(new, now)
+        key = scoped_key(new.owner, new.idempotency_key)
         # Values apart from the statement: SQLAlchemy then builds and compiles it once, not at every submission.
-        row = {
-            "id": plan_id,
-            "state": "queued",
-            "revision": 1,
-            "request": new.request,
-            "request_digest": new.request_digest,
-            "idempotency_key": scoped_key(new.owner, new.idempotency_key),
-            "created_at": now,
-            "attempt": 0,
-            "lease": 0,
-            "cancel_requested": False,
-            "num_events": 1,
-            "owner": new.owner,
-            "key_id": new.key_id,
-            "urgency": new.urgency,
-            "parent_id": new.parent_id,
-            "study_id": new.study_id,
-            "member": new.member,
-            "name": new.name,
-            "labels": new.labels,
-            "model": new.model,
-        }
-        connection.execute(_INSERT_PLAN, row)
-        first = {"plan_id": plan_id, "sequence": 1, "kind": "state", "at": now, "data": b'{"state":"queued"}'}
+        connection.execute(_INSERT_PLAN, {**vars(row), "request": new.request, "idempotency_key": key, "lease": 0})
+        first = {"plan_id": row.id, "sequence": 1, "kind": "state", "at": now, "data": b'{"state":"queued"}'}
         connection.execute(_INSERT_EVENT, first)
         if new.webhook is not None:
-            add_webhook(connection, plan_id, new.webhook)
-        return plan_id
+            add_webhook(connection, row.id, new.webhook)
+        return row
 
     def get(self, plan_id: str, *, with_outcome: bool = True, owner: str | None = None) -> PlanRow | None:
         """One plan, or None; of this owner only, when one is named."""
@@ -281,6 +260,35 @@ class PlanStore:
         )
         with self._engine.connect() as connection:
             return [(row[0], row[1], row[2], row[3]) for row in connection.execute(query)]
+
+
+def _queued_row(new: NewPlan, now: float) -> PlanRow:
+    """What is stored of a plan that has just been submitted."""
+    return PlanRow(
+        id=new_id(now),
+        state="queued",
+        stop_reason=None,
+        revision=1,
+        request_digest=new.request_digest,
+        created_at=now,
+        started_at=None,
+        finished_at=None,
+        attempt=0,
+        cancel_requested=False,
+        num_events=1,
+        progress=None,
+        outcome=None,
+        fault=None,
+        owner=new.owner,
+        key_id=new.key_id,
+        urgency=new.urgency,
+        parent_id=new.parent_id,
+        study_id=new.study_id,
+        member=new.member,
+        name=new.name,
+        labels=new.labels,
+        model=new.model,
+    )
 
 
 def scoped_key(owner: str, key: str | None) -> str | None:

@@ -113,7 +113,7 @@ def test_a_backup_restored_into_an_empty_database_goes_on(server: Postgres, data
 def _submit(engine: sa.Engine, *lanes: tuple[str, int], case: int, limit_s: float) -> list[str]:
     text = canonical(PlanRequest.model_validate(request_for(case, limit_s)))
     new = [NewPlan(text, "d", None, key_id=key, urgency=urgency) for key, urgency in lanes]
-    return [PlanStore(engine).insert(one) for one in new]
+    return [PlanStore(engine).insert(one).id for one in new]
 
 
 def _spans(engine: sa.Engine, plan_ids: list[str]) -> list[tuple[float, float]]:

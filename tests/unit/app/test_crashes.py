@@ -94,7 +94,7 @@ def test_a_plan_that_kills_its_worker_is_given_up_after_so_many_attempts(tmp_pat
     engine = create_engine(settings.database_url)
     create_tables(engine)
     store = PlanStore(engine)
-    plan_id = store.insert(NewPlan(b"{}", "", None))
+    plan_id = store.insert(NewPlan(b"{}", "", None)).id
     for number in range(max_attempts):
         WorkerStore(engine).enter(f"run {number}", settings.worker_id)
         assert take(engine, f"run {number}").plan_id == plan_id

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from tests.unit.app import fake_solver
-from tests.unit.app.service_fixture import submit
+from tests.unit.app.service_fixture import request_for, running, settings_for, submit
 
 
 @pytest.fixture
@@ -56,3 +59,54 @@ def test_other_paths_and_methods_are_not_answered_from_memory(client: TestClient
     assert client.get(plan + "/").status_code == 404
     cancelled = client.get(plan + ":cancel")
     assert (cancelled.status_code, cancelled.headers["allow"]) == (405, "POST")
+
+
+def _statements(client: TestClient) -> list[str]:
+    """What the database is asked from here on."""
+    found: list[str] = []
+    engine = client.app.state.service.engine  # type: ignore[attr-defined]
+    sa.event.listen(engine, "before_cursor_execute", lambda *given: found.append(given[2]))
+    return found
+
+
+def test_a_list_is_looked_up_once_for_all_who_ask_within_a_tenth_of_a_second(tmp_path: Path) -> None:
+    with running(settings_for(tmp_path, run_worker=False)) as client:
+        for _ in range(3):
+            submit(client, fake_solver.FINDS)
+        client.app.state.service.list_responses._fresh_s = 1e9  # type: ignore[attr-defined]  # noqa: SLF001
+        first = client.get("/v1/plans?limit=2")
+        asked = _statements(client)
+        second = client.get("/v1/plans?limit=2")
+        assert asked == []
+        assert (first.content, dict(first.headers)) == (second.content, dict(second.headers))
+        assert "link" in second.headers
+        assert client.get("/v1/plans?limit=2&limit=3").status_code == 400, "another query is read as ever"
+        assert len(client.get("/v1/plans").json()["items"]) == 3
+
+
+@pytest.mark.parametrize("change", ["submit", "study", "cancel", "delete"])
+def test_a_list_shows_what_its_reader_has_just_done(tmp_path: Path, change: str) -> None:
+    with running(settings_for(tmp_path, run_worker=False)) as client:
+        path = submit(client, fake_solver.FINDS).headers["location"]
+        client.app.state.service.list_responses._fresh_s = 1e9  # type: ignore[attr-defined]  # noqa: SLF001
+        before = client.get("/v1/plans").json()["items"]
+        if change == "submit":
+            submit(client, fake_solver.FINDS)
+        elif change == "study":
+            client.post("/v1/studies", json={"base": request_for(fake_solver.FINDS), "patches": [{}]})
+        elif change == "cancel":
+            client.post(f"{path}:cancel")
+        else:
+            client.delete(path)
+        assert client.get("/v1/plans").json()["items"] != before
+
+
+def test_a_submission_asks_the_database_three_times_and_is_answered_with_what_is_stored(tmp_path: Path) -> None:
+    with running(settings_for(tmp_path, run_worker=False)) as client:
+        submit(client, fake_solver.FINDS)
+        asked = _statements(client)
+        answer = submit(client, fake_solver.FINDS)
+        assert [one.split()[0] for one in asked] == ["BEGIN", "SELECT", "INSERT", "INSERT"]
+        later = client.get(f"{answer.headers['location']}/status").json()
+        assert later == answer.json()
+        assert later["queue_position"] == 1

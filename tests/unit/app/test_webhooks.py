@@ -90,7 +90,7 @@ class World:
 
     def submit(self, url: str, secret: str = SECRET) -> str:
         """A plan that waits, with a webhook."""
-        return self.plans.insert(NewPlan(b"{}", "sha256:0", None, name="one", webhook=NewWebhook(url, secret)))
+        return self.plans.insert(NewPlan(b"{}", "sha256:0", None, name="one", webhook=NewWebhook(url, secret))).id
 
     def ended(self, url: str, secret: str = SECRET) -> str:
         """A plan that has ended, with a webhook."""

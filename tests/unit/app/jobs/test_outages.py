@@ -56,7 +56,7 @@ def test_a_search_goes_on_without_the_database_and_keeps_its_news(
     engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, queue = PlanStore(engine), PlanQueue(engine)
-    plan_id = store.insert(NewPlan(_text(fake_solver.CRASHES), "d", None))
+    plan_id = store.insert(NewPlan(_text(fake_solver.CRASHES), "d", None)).id
     claim = take(engine, "w")
     monkeypatch.setattr(queue, "record", _failing(3, queue.record))
     monkeypatch.setattr(queue, "is_wanted", _failing(2, queue.is_wanted))
@@ -86,7 +86,7 @@ def test_a_statement_that_fails_for_a_while_costs_no_attempt(
     store = PlanStore(engine)
     monkeypatch.setattr(PlanQueue, method, _failing(3, getattr(PlanQueue, method)))
     with _working(settings, engine):
-        plan_id = store.insert(NewPlan(_text(fake_solver.FINDS), "d", None))
+        plan_id = store.insert(NewPlan(_text(fake_solver.FINDS), "d", None)).id
         row = await_(lambda: (found := store.get(plan_id)) and found.is_terminal and found, "ended")
     assert (row.state, row.attempt) == ("succeeded", 1)
     assert [kind for _, kind, _, _ in store.events(plan_id, after=0)].count("done") == 1

@@ -53,3 +53,11 @@ def test_the_oldest_go_first(answers: ResponseCache, monkeypatch: pytest.MonkeyP
     answers.put("q", ANSWER)
     answers.put("r", ANSWER)
     assert [answers.get(name, None) for name in "pqr"] == [None, ANSWER, ANSWER]
+
+
+def test_many_small_answers_are_too_many(answers: ResponseCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(response_cache, "MOST_ANSWERS", 2)
+    for name in "qr":
+        answers.put(name, CachedResponse("alice", "", b""))
+    assert answers.get("p", None) is None
+    assert answers.get("r", None) is not None

@@ -84,7 +84,7 @@ def test_a_claim_whose_answer_was_lost_is_given_back_and_costs_no_attempt(
 
     monkeypatch.setattr(PlanQueue, "claim", claim_and_lose)
     store = PlanStore(engine)
-    plan_id = store.insert(NewPlan(REQUEST, "d", None))
+    plan_id = store.insert(NewPlan(REQUEST, "d", None)).id
     with _working(settings, engine):
         row = _ended(store, plan_id)
     assert (len(lost), row.state, row.attempt) == (1, "succeeded", 1)
@@ -104,7 +104,7 @@ def test_an_end_whose_answer_was_lost_is_stored_once(
 
     monkeypatch.setattr(PlanQueue, "finish", finish_and_lose)
     store = PlanStore(engine)
-    plan_id = store.insert(NewPlan(REQUEST, "d", None))
+    plan_id = store.insert(NewPlan(REQUEST, "d", None)).id
     with _working(settings, engine):
         row = _ended(store, plan_id)
         await_(lambda: len(answers) == 2, "repeated")
@@ -119,7 +119,7 @@ def test_a_search_that_meets_a_defect_is_given_back_and_counts(
 
     monkeypatch.setattr("app.jobs.worker.search", fail)
     store = PlanStore(engine)
-    plan_id = store.insert(NewPlan(REQUEST, "d", None))
+    plan_id = store.insert(NewPlan(REQUEST, "d", None)).id
     with _working(settings.model_copy(update={"max_attempts": 2}), engine):
         row = _ended(store, plan_id)
     assert (row.state, row.stop_reason, row.attempt) == ("failed", "attempts", 3)
@@ -129,7 +129,7 @@ def test_a_search_that_meets_a_defect_is_given_back_and_counts(
 def test_what_a_run_without_heartbeats_holds_is_taken_over(settings: Settings, engine: sa.Engine) -> None:
     """It left in good order, and its last claim arrived after that."""
     store = PlanStore(engine)
-    plan_id = store.insert(NewPlan(REQUEST, "d", None))
+    plan_id = store.insert(NewPlan(REQUEST, "d", None)).id
     take(engine, "left for good")
     with _working(settings, engine):
         row = _ended(store, plan_id)
@@ -139,7 +139,7 @@ def test_what_a_run_without_heartbeats_holds_is_taken_over(settings: Settings, e
 
 def test_a_worker_that_is_started_anew_goes_on_at_once(settings: Settings, engine: sa.Engine) -> None:
     store, patient = PlanStore(engine), settings.model_copy(update={"dead_worker_s": 1e6})
-    plan_id = store.insert(NewPlan(REQUEST, "d", None))
+    plan_id = store.insert(NewPlan(REQUEST, "d", None)).id
     WorkerStore(engine).enter("an earlier run", settings.worker_id)
     take(engine, "an earlier run")
     with _working(patient, engine):
@@ -151,7 +151,7 @@ def test_the_plan_of_a_living_worker_is_left_alone_whatever_the_clocks_say(
     settings: Settings, engine: sa.Engine
 ) -> None:
     store, workers = PlanStore(engine), WorkerStore(engine, clock=lambda: -1e9)  # its clock is decades behind
-    plan_id = store.insert(NewPlan(REQUEST, "d", None))
+    plan_id = store.insert(NewPlan(REQUEST, "d", None)).id
     workers.enter("run n", "neighbour")
     take(engine, "run n")
     supervisor = Supervisor(settings, engine, "an observer")
@@ -170,7 +170,7 @@ def test_the_plan_of_a_living_worker_is_left_alone_whatever_the_clocks_say(
 
 def test_an_observer_that_was_away_has_not_looked_meanwhile(settings: Settings, engine: sa.Engine) -> None:
     store = PlanStore(engine)
-    plan_id = store.insert(NewPlan(REQUEST, "d", None))
+    plan_id = store.insert(NewPlan(REQUEST, "d", None)).id
     WorkerStore(engine).enter("run n", "neighbour")
     take(engine, "run n")
     supervisor = Supervisor(settings, engine, "an observer")
@@ -195,7 +195,7 @@ def test_a_heartbeat_that_arrives_at_the_last_moment_counts(engine: sa.Engine) -
 def test_a_worker_that_drains_goes_on_showing_that_it_lives(settings: Settings, engine: sa.Engine) -> None:
     """Its plans would be taken over otherwise, however long it was allowed to take."""
     draining, store, queue = settings.model_copy(update={"drain_s": 60.0}), PlanStore(engine), PlanQueue(engine)
-    plan_id = store.insert(NewPlan(_request(fake_solver.UNTIL_STOPPED), "d", None))
+    plan_id = store.insert(NewPlan(_request(fake_solver.UNTIL_STOPPED), "d", None)).id
     worker = Worker(draining, engine)
     worker.start()
     await_(lambda: (found := store.get(plan_id)) and found.headline, "searching")

@@ -28,7 +28,7 @@ def engine(tmp_path: Path) -> Iterator[sa.Engine]:
 
 
 def _new(store: PlanStore, key: str | None = None) -> str:
-    return store.insert(NewPlan(b"{}", "d", key))
+    return store.insert(NewPlan(b"{}", "d", key)).id
 
 
 def test_a_plan_that_is_not_admitted_is_not_there(engine: sa.Engine) -> None:

@@ -33,7 +33,7 @@ SECONDS = count()  # ids sort by milliseconds; here every plan has a second of i
 
 def _new(engine: sa.Engine, key_id: str = "", urgency: int = 3) -> str:
     second = float(next(SECONDS))
-    return PlanStore(engine, clock=lambda: second).insert(NewPlan(b"{}", "d", None, key_id=key_id, urgency=urgency))
+    return PlanStore(engine, clock=lambda: second).insert(NewPlan(b"{}", "d", None, key_id=key_id, urgency=urgency)).id
 
 
 def _ends(engine: sa.Engine, plan_id: str) -> int:
