@@ -118,6 +118,8 @@ bench: setup ## every model on every cluster of the catalogue: a judged plan or 
 	$(BIN)/python -m benchmarks.cost
 	$(BIN)/python -m benchmarks.placement
 	$(BIN)/python -m benchmarks.service
+	$(BIN)/python -m benchmarks.durable_submit
+	$(BIN)/python -m benchmarks.start
 
 bench-scale: setup ## 16,384 to 1,048,576 GPUs: first judged plan, gap and memory against their targets (about 10 minutes)
 	$(BIN)/python -m benchmarks.scale

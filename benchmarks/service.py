@@ -112,13 +112,13 @@ def started(target: Any, *arguments: Any, port: int, path: str) -> Iterator[int]
         process.join(60)
 
 
-def until(condition: Any, limit_s: float = 300.0) -> None:
+def until(condition: Any, limit_s: float = 300.0, *, pause_s: float = 0.1) -> None:
     """Wait for what another process does."""
     deadline = time.monotonic() + limit_s
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError("a server of this benchmark did not get ready")
-        time.sleep(0.1)
+        time.sleep(pause_s)
 
 
 def status_of(port: int, path: str) -> int:
