@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import islice
 from typing import Any, TypeVar, cast
@@ -36,9 +36,11 @@ MOST_TOLD_VALUES = 10_000
 _OPAQUE = ("cls", "metadata", "config", "serialization", "function", "default")  # parts of a core schema
 
 # Possessive, and an unterminated string counts to the end of the text: no byte is looked at twice.
-_OUTSIDE = rb'(?:"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[^"%b]++)*+([%b]|\Z)'
+_OUTSIDE = rb'(?:"(?:[^"\\]++|\\.)*+(?:"|(\\?\Z))|[^"%b]++)*+([%b]|\Z)'
 _VALUES, _BRACKETS = (re.compile(_OUTSIDE.replace(b"%b", marks), re.DOTALL) for marks in (rb"\[{,", rb"\[\]{}"))
-_KEYS = re.compile(rb'"[ \t\r\n]*+:')
+_INSIDE = re.compile(rb'(?:[^"\\]++|\\.)*+(?:"|(\\?\Z))', re.DOTALL)
+_KEYS, _NO_KEY_GOES_ON = re.compile(rb'"[ \t\r\n]*+:'), re.compile(rb'[^" \t\r\n]')
+_AT_ONCE = 1024 * 1024  # bytes that one match looks at, in ten milliseconds: nobody else runs meanwhile
 _BLOCK = 65_536  # bytes whose lines are counted at once
 _PLACE = re.compile(r"line (\d+) column (\d+)")
 _NOT_FINITE = re.compile(rb"-?(?:NaN|Infinity|inf)\b")
@@ -70,10 +72,10 @@ def _check_size(data: bytes) -> None:
     num_containers = data.count(b"[") + data.count(b"{")
     if num_containers <= MAX_JSON_CONTAINERS and num_containers + data.count(b",") <= MAX_JSON_VALUES:
         return
-    marks = b"".join(found.group(1) for found in islice(_VALUES.finditer(data), MAX_JSON_VALUES + 1))
+    marks = b"".join(islice(_marks(_VALUES, data), MAX_JSON_VALUES + 1))
     if marks.count(b"[") + marks.count(b"{") > MAX_JSON_CONTAINERS:
         # Who nests too deeply is told so, however much there is.
-        is_deep = _deepest(islice(_BRACKETS.finditer(data), MAX_JSON_CONTAINERS)) > MAX_JSON_DEPTH
+        is_deep = _deepest(islice(_marks(_BRACKETS, data), MAX_JSON_CONTAINERS)) > MAX_JSON_DEPTH
         raise Refused(
             (
                 _too_deep(f"more than {MAX_JSON_DEPTH}")
@@ -83,6 +85,35 @@ def _check_size(data: bytes) -> None:
         )
     if len(marks) > MAX_JSON_VALUES:
         raise Refused((_too_many(MAX_JSON_VALUES, "values"),))
+
+
+def _marks(pattern: re.Pattern[bytes], data: bytes) -> Iterator[bytes]:
+    """The marks of `pattern` that stand outside strings, in order."""
+    start, is_inside = 0, False
+    while start < len(data):
+        end = start + _AT_ONCE
+        found = [_INSIDE.match(data, start, end)] if is_inside else pattern.finditer(data, start, end)
+        for one in found:
+            assert one is not None
+            if not is_inside and one.group(2):
+                yield one.group(2)
+            start, opened = one.end(), one.group(1)
+            if opened is not None:
+                break
+        is_inside = opened is not None
+        if opened and start < len(data):
+            start -= 1  # the backslash belongs to what comes next
+
+
+def _num_keys(data: bytes) -> int:
+    """Strings that a colon follows."""
+    number = start = 0
+    while start < len(data):
+        edge = _NO_KEY_GOES_ON.search(data, start + _AT_ONCE)
+        end = len(data) if edge is None else edge.end()
+        number += sum(1 for _ in _KEYS.finditer(data, start, end))
+        start = end
+    return number
 
 
 def _too_many(limit: int, of_what: str) -> Fault:
@@ -107,7 +138,7 @@ def _check_members(data: bytes, document: Any) -> None:
     if num_crowded > MAX_CROWDED_MEMBERS:
         raise Refused((_too_many(MAX_CROWDED_MEMBERS, f"members in objects of more than {CROWDED}"),))
     # As many members as keys: none came twice. A text with escaped quotes may seem to have more keys.
-    if sum(1 for _ in _KEYS.finditer(data)) != num_members and (pointer := duplicate_key(data)) is not None:
+    if _num_keys(data) != num_members and (pointer := duplicate_key(data)) is not None:
         raise Refused((_duplicate_fault(pointer),))
 
 
@@ -214,13 +245,13 @@ def json_depth(data: bytes) -> int:
     >>> json_depth(b'[{"a": "[["}]')
     2
     """
-    return _deepest(_BRACKETS.finditer(data))
+    return _deepest(_marks(_BRACKETS, data))
 
 
-def _deepest(brackets: Iterable[re.Match[bytes]]) -> int:
+def _deepest(brackets: Iterable[bytes]) -> int:
     depth = deepest = 0
-    for found in brackets:
-        if found.group(1) in (b"[", b"{"):
+    for bracket in brackets:
+        if bracket in (b"[", b"{"):
             depth += 1
             deepest = max(deepest, depth)
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from backports import zstd
 from fastapi.testclient import TestClient
 
+from app import documents
 from app.documents import MAX_JSON_DEPTH, json_depth, parse_json
 from app.faults import ISSUE_TYPES, Refused
 from app.settings import Solvers
@@ -216,3 +218,27 @@ def test_every_code_is_published(client: TestClient) -> None:
     published = {one["code"]: one["status"] for one in client.get("/v1/issue-types").json()}
     assert set(published) == set(ISSUE_TYPES)
     assert all(400 <= status < 600 for status in published.values())
+
+
+def _marks_one_by_one(marks: bytes, data: bytes) -> list[bytes]:
+    found, place, is_inside = [], 0, False
+    while place < len(data):
+        here = data[place : place + 1]
+        if here == b'"':
+            is_inside = not is_inside
+        elif not is_inside and here in (marks[i : i + 1] for i in range(len(marks))):
+            found.append(here)
+        place += 2 if is_inside and here == b"\\" else 1
+    return found
+
+
+def test_a_text_read_in_parts_has_the_marks_and_keys_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part is a megabyte, so that no single match keeps probes waiting; here it is a few bytes."""
+    dice = random.Random(11)
+    for _ in range(3000):
+        monkeypatch.setattr(documents, "_AT_ONCE", dice.choice([2, 3, 5, 8]))
+        data = bytes(dice.choice(b'"\\[]{},:a \n') for _ in range(dice.randrange(25)))
+        for pattern, marks in ((documents._VALUES, b"[{,"), (documents._BRACKETS, b"[]{}")):  # noqa: SLF001
+            assert list(documents._marks(pattern, data)) == _marks_one_by_one(marks, data), data  # noqa: SLF001
+        whole = sum(1 for _ in documents._KEYS.finditer(data))  # noqa: SLF001
+        assert documents._num_keys(data) == whole, data  # noqa: SLF001
