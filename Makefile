@@ -13,7 +13,7 @@ DATA ?= $(firstword $(wildcard ../shared/data) tests/published/data)
 MINUTES ?= 10
 CHECKED := $(PACKAGES) tests $(wildcard benchmarks)
 
-.PHONY: help setup demo serve test test-all soak test-torch test-browser browser torch tools otel test-service test-contract sbom postgres lint fmt type arch golden golden-update bench bench-scale bench-headline bench-schedules ablation fuzz validate openapi image clean mcp test-mcp accuracy
+.PHONY: help setup demo serve test test-all soak test-torch test-browser browser torch tools otel pins test-service test-contract sbom postgres lint fmt type arch golden golden-update bench bench-scale bench-headline bench-schedules ablation fuzz validate openapi image clean mcp test-mcp accuracy
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -146,6 +146,9 @@ openapi: setup ## write openapi.json
 
 image: ## build the container image
 	docker build -f docker/Dockerfile -t isthmus:latest .
+
+pins: setup ## write the hashes of what the requirements files pin (three platforms; minutes, needs the index)
+	$(BIN)/python -m tests.architecture.pins requirements.txt requirements-otel.txt requirements-browser.txt requirements-tools.txt
 
 clean: ## remove caches and the environment
 	rm -rf $(VENV) $(TOOLS) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.architecture.pins import pins_of
 from tests.architecture.sources import PACKAGES, ROOT, name_of, python_files, tracked_files
 
 GUARDED = (*PACKAGES, "tests")
@@ -63,12 +64,22 @@ def test_a_format_module_takes_no_standard_library_name(folder: str) -> None:
 
 def test_requirements_pin_every_dependency_and_name_no_source() -> None:
     files = sorted(ROOT.glob("requirements*.txt"))
-    lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
-    assert [line for line in lines if not PINNED.fullmatch(line)] == []
-    pinned = {_plain(line) for line in lines}
+    pins = [pin for file in files for pin in pins_of(file)]
+    assert [pin for pin in pins if not PINNED.fullmatch(pin)] == []
+    pinned = {_plain(pin) for pin in pins}
     project = _project()["project"]
     wanted = project["dependencies"] + [one for extra in project["optional-dependencies"].values() for one in extra]
     assert {_plain(one) for one in wanted} <= pinned
+
+
+def test_what_is_installed_has_to_have_a_hash_that_is_known() -> None:
+    """But for PyTorch: whether a build for CPUs or one for some CUDA is installed is the user's choice."""
+    hashed = sorted(file for file in ROOT.glob("requirements*.txt") if file.name != "requirements-torch.txt")
+    assert len(hashed) == 4
+    for file in hashed:
+        for pin, hashes in pins_of(file).items():
+            assert hashes, f"{file.name}: {pin} has no hash: python -m tests.architecture.pins {file.name}"
+            assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", one) for one in hashes), pin
 
 
 def test_the_catalogue_is_package_data() -> None:

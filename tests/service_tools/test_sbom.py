@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 
+from tests.architecture.pins import pins_of
 from tests.unit.app.programs import ROOT
 
 
@@ -14,8 +15,7 @@ def test_every_dependency_is_in_the_bill_of_materials() -> None:
     assert bill["bomFormat"] == "CycloneDX"
     assert bill["metadata"]["component"]["name"] == "isthmus"
     versions = {one["name"].lower(): one["version"] for one in bill["components"]}
-    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
-    pinned = dict(line.lower().split("==") for line in lines)
+    pinned = dict(pin.lower().split("==") for pin in pins_of(ROOT / "requirements.txt"))
     assert {name: versions.get(name) for name in ("ortools", "fastapi", "sqlalchemy", "pulp")} == {
         name: pinned[name] for name in ("ortools", "fastapi", "sqlalchemy", "pulp")
     }
