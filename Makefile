@@ -11,6 +11,7 @@ STAMP := $(VENV)/.setup-done
 PACKAGES := models solver app isthmus
 DATA ?= $(firstword $(wildcard ../shared/data) tests/published/data)
 MINUTES ?= 10
+EXAMPLES ?= 3
 CHECKED := $(PACKAGES) tests $(wildcard benchmarks)
 
 .PHONY: help setup demo serve test test-all soak test-torch test-browser browser torch tools otel pins test-service test-contract sbom postgres lint fmt type arch golden golden-update bench bench-scale bench-headline bench-schedules ablation fuzz validate openapi image clean mcp test-mcp accuracy
@@ -77,8 +78,8 @@ otel: setup ## install the extra `otel`: traces of requests and searches
 test-service: otel tools ## traces in memory; a generated Python client against a running service; the SBOM; hadolint
 	$(BIN)/pytest -q tests/service_tools
 
-test-contract: setup tools ## 5,000 and more generated requests against the running service, all checks on, stateful too
-	$(BIN)/pytest -q -s tests/fuzz
+test-contract: setup tools ## 5,000 and more generated requests against the running service, stateful too (EXAMPLES=N for more of each)
+	FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -q -s tests/fuzz
 
 sbom: setup tools ## write sbom.json: what is installed in the environment, as CycloneDX
 	$(TOOLS)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-file sbom.json $(BIN)/python
@@ -86,7 +87,7 @@ sbom: setup tools ## write sbom.json: what is installed in the environment, as C
 postgres: ## install a Postgres server where there is none (Debian, as root)
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { apt-get update -q && apt-get install -y -q postgresql; }
 
-soak: setup postgres ## 200 random kills of workers, services, searches and Postgres under 500 plans: nothing lost, doubled or stuck
+soak: setup postgres ## random kills, full disks and clock jumps under 600 plans: nothing lost, doubled or stuck
 	$(BIN)/python -m tests.soak --kills 200 --plans 500 --database postgres
 	$(BIN)/python -m tests.soak --kills 40 --plans 100 --database sqlite
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from fastapi import APIRouter
 from pydantic import Field
 
-from app.api.answers import Answer, when
+from app.api.answers import when
 from app.api.headers import Asking, Service
 from app.api.plans import PlanId, found
 from app.api.problems import documented, not_found
@@ -18,6 +18,7 @@ from app.api.strict import StrictRoute
 from app.api.studies import StudyId, found_study
 from app.jobs.service import PlanService
 from app.storage.webhooks import WAITING, WebhookState
+from app.wire import Answer
 
 router = APIRouter(prefix="/v1", route_class=StrictRoute)
 

@@ -17,9 +17,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.soak.audit import Audit, audit, num_held, stuck_plans
+from tests.soak.disk import Disk, small_disk
 from tests.soak.fleet import SETTINGS, Fleet, fleet
 from tests.soak.load import PATIENCE_S, Load
-from tests.unit.app.postgres import postgres
+from tests.unit.app.postgres import Postgres, postgres
 
 SETTLE_S = 120.0
 
@@ -32,12 +33,15 @@ def main() -> int:
     started = time.monotonic()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="soak")))
-        server = None
+        server: Postgres | Disk | None
         if options.database == "postgres":
             server = stack.enter_context(postgres())
-        url = server.url if server else f"sqlite:///{folder / 'soak.sqlite'}"
+            url = server.url
+        else:
+            server = stack.enter_context(small_disk(folder))
+            url = f"sqlite:///{(server.folder if server else folder) / 'soak.sqlite'}"
         log = stack.enter_context(Path(options.log or folder / "programs.log").open("wb"))
-        ships = stack.enter_context(fleet(url, dice, server, log))
+        ships = stack.enter_context(fleet(url, dice, server, folder, log))
         load = Load(ships.ports, options.seed, options.clients)
         _wait(lambda: all(one.is_up for one in ships.members), 120.0)
         load.start()
@@ -48,7 +52,13 @@ def main() -> int:
         _wait(lambda: not stuck_plans(url), SETTLE_S, meanwhile=ships.restart_the_dead)
         if stuck_plans(url):
             ships.ask_what_they_do()
-        found = audit(url, load.promises, killed=ships.killed_searches, settings=SETTINGS)
+        found = audit(
+            url,
+            load.promises,
+            killed=ships.killed_searches,
+            settings=SETTINGS,
+            clocks_jumped="clock jump" in ships.kills,
+        )
         leftovers = num_held(url)
     _report(ships, load, found, leftovers, time.monotonic() - started)
     return 0 if found.is_clean and not load.complaints and leftovers == 0 else 1

@@ -83,15 +83,23 @@ def num_held(database_url: str) -> int:
 
 
 def audit(
-    database_url: str, promises: Sequence[Promise], *, killed: Collection[int], settings: Mapping[str, Any]
+    database_url: str,
+    promises: Sequence[Promise],
+    *,
+    killed: Collection[int],
+    settings: Mapping[str, Any],
+    clocks_jumped: bool,
 ) -> Audit:
-    """Compare what was promised with what there is; `killed` are the processes of searches that were killed."""
+    """Compare what was promised with what there is; `killed` are the processes of searches that were killed.
+
+    Where clocks jumped, the length of a search cannot be told from when it began and ended.
+    """
     stuck = stuck_plans(database_url)
     engine = create_engine(database_url)
     store = PlanStore(engine)
     rows = {row.id: row for row in _rows(store)}
     promised = {one.plan_id: one for one in promises}
-    reasons = Reasons(killed, settings)
+    reasons = Reasons(killed, settings, clocks_jumped)
     dishonest: list[str] = []
     wrong: list[str] = []
     doubled = [f"{plan_id}: nobody asked for it" for plan_id in rows.keys() - promised.keys()]
@@ -114,9 +122,10 @@ def audit(
 class Reasons:
     """What really happened, to hold beside what plans say."""
 
-    def __init__(self, killed: Collection[int], settings: Mapping[str, Any]) -> None:
+    def __init__(self, killed: Collection[int], settings: Mapping[str, Any], clocks_jumped: bool) -> None:
         self._killed = set(killed)
         self._settings = settings
+        self._clocks_jumped = clocks_jumped
         self._seen: set[int] = set()
         self._nameless: list[str] = []
 
@@ -143,7 +152,7 @@ class Reasons:
             "killed": set(processes) <= self._killed,
             "cancelled": promise.cancelled,
             "attempts": row.attempt > self._settings["max_attempts"],
-            "time": row.elapsed_s(0.0) >= most_s,
+            "time": self._clocks_jumped or row.elapsed_s(0.0) >= most_s,
         }
         return truths.get(end[1], False)
 

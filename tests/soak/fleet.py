@@ -13,10 +13,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, Any
 
 import psutil
 
+from tests.soak.clock import Clock
+from tests.soak.disk import Disk
 from tests.soak.nursery import Nursery, Program
 from tests.unit.app.http_client import Client
 from tests.unit.app.postgres import Postgres
@@ -59,6 +62,8 @@ class Fleet:
     database_url: str
     dice: random.Random
     server: Postgres | None
+    disk: Disk | None
+    clock: Clock
     nursery: Nursery
     members: list[Member] = field(default_factory=list)
     kills: Counter[str] = field(default_factory=Counter)
@@ -102,6 +107,8 @@ class Fleet:
             "fork server frozen": (2, self._freeze_fork_server),
             "worker told to stop": (3, self._drain_worker),
             "database": (3 if self.server else 0, self._kill_database),
+            "disk full": (4 if self.disk else 0, self._fill_disk),
+            "clock jump": (4, self._jump_clock),
         }
         (kind,) = self.dice.choices(list(kinds), [weight for weight, _ in kinds.values()])
         if not kinds[kind][1]():
@@ -185,6 +192,18 @@ class Fleet:
         with suppress(psutil.NoSuchProcess):
             victim.resume()
 
+    def _fill_disk(self) -> bool:
+        assert self.disk is not None
+        self.disk.fill()
+        time.sleep(self.dice.uniform(0.5, 4.0))
+        self.disk.empty()
+        return True
+
+    def _jump_clock(self) -> bool:
+        """Some machines' clocks go wrong by up to a day, and right again at another jump."""
+        self.clock.jump(self.dice.choice([0.0, 1.0, -1.0]) * self.dice.uniform(1.0, 86_400.0))
+        return True
+
     def _kill_database(self) -> bool:
         assert self.server is not None
         if self.dice.random() < 0.5:
@@ -209,10 +228,16 @@ def _forks(member: Member) -> list[psutil.Process]:
 
 
 @contextmanager
-def fleet(database_url: str, dice: random.Random, server: Postgres | None, log: IO[bytes]) -> Iterator[Fleet]:
-    """A started fleet that is gone at the end."""
-    nursery = Nursery(log)
-    made = Fleet(database_url, dice, server, nursery)
+def fleet(
+    database_url: str, dice: random.Random, server: Postgres | Disk | None, folder: Path, log: IO[bytes]
+) -> Iterator[Fleet]:
+    """A started fleet that is gone at the end; `server` is what its database lies on, if that can fail."""
+    clock_file = folder / "clock"
+    clock = Clock(clock_file)
+    nursery = Nursery(log, clock_file)
+    postgres = server if isinstance(server, Postgres) else None
+    disk = server if isinstance(server, Disk) else None
+    made = Fleet(database_url, dice, postgres, disk, clock, nursery)
     try:
         made.start()
         yield made

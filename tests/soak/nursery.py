@@ -11,10 +11,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import IO
 
 import psutil
 
+from tests.soak import clock  # before whatever keeps the function that tells the time
 from tests.unit.app import serve_fake
 from tests.unit.app.programs import ROOT
 
@@ -49,10 +51,11 @@ class Program:
 class Nursery:
     """Starts programs by forking a process that is warm."""
 
-    def __init__(self, log: IO[bytes]) -> None:
+    def __init__(self, log: IO[bytes], clock_file: Path) -> None:
         command = [sys.executable, "-m", "tests.soak.nursery"]
+        environment = {**os.environ, clock.VARIABLE: str(clock_file)}
         self._process = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=environment
         )
 
     def start(self, arguments: Sequence[str]) -> Program:
