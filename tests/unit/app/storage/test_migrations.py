@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +19,7 @@ from app.storage.tables import METADATA, SCHEMA, create_engine
 from models.request import PlanRequest
 from tests.unit.app import fake_solver
 from tests.unit.app.programs import await_
-from tests.unit.app.service_fixture import request_for, settings_for
+from tests.unit.app.service_fixture import request_for, running, settings_for
 
 # The tables as release 0.1.0 created them.
 VERSION_1 = """
@@ -214,3 +215,30 @@ def test_a_program_of_the_version_before_can_begin_nothing_any_more(tmp_path: Pa
         with pytest.raises(sa.exc.OperationalError, match="ticket"), engine.begin() as connection:
             connection.execute(sa.text(statement))
     engine.dispose()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_a_service_of_that_time_left_behind_is_carried_over(tmp_path: Path, version: int) -> None:
+    """A dump of its database in the middle of its work, queue library and all: three ended, one cancelled, two open."""
+    dump = Path(__file__).parent / "data" / f"schema_{version}.sql.gz"
+    with sqlite3.connect(tmp_path / "service.sqlite") as connection:
+        connection.executescript(gzip.decompress(dump.read_bytes()).decode())
+        assert connection.execute("SELECT version FROM isthmus_schema").fetchone() == (version,)
+    connection.close()
+    with running(settings_for(tmp_path)) as client:
+        rows = client.get("/v1/plans").json()["items"]
+        assert len(rows) == 6
+        ended = {row["state"]: client.get(row["links"]["self"]).json() for row in rows if row["finished_at"]}
+        assert set(ended) == {"cancelled", "incomplete", "infeasible", "succeeded"}
+        assert ended["succeeded"]["outcome"]["plan"]["metrics"]["iteration_s"] > 0
+        assert ended["infeasible"]["outcome"]["reasons"]
+        _, waited, ran = rows[:3]  # newest first
+        await_(lambda: client.get(waited["links"]["status"]).json()["state"] == "succeeded", "searched")
+        stored = client.get(ran["links"]["request"]).json()
+        again = client.post("/v1/plans", json=stored, headers={"Idempotency-Key": "real-1"})
+        assert again.status_code in (202, 422), (
+            "the key still names it, though a request may be understood otherwise now"
+        )
+        assert again.json().get("id", ran["id"]) == ran["id"]
+        stopped = client.post(f"{ran['links']['self']}:cancel", headers={"Prefer": "wait=20"})
+        assert stopped.json()["state"] in ("cancelled", "succeeded"), "searched again, and ended by us or by its limit"
