@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -116,3 +117,26 @@ def test_calibrations_have_a_number_and_an_age(engine: sa.Engine) -> None:
     assert store.insert("b", b"{}", most=2) is not None, "another owner"
     now[0] = 200.0
     assert (store.delete_older_than(150.0), store.page(limit=9, before=None, owner=None)) == (3, [])
+
+
+def test_a_write_ahead_log_that_somebody_removes_takes_only_what_was_in_it(tmp_path: Path) -> None:
+    """A program is killed, its `-wal` is deleted: what SQLite had put into the file is there, whole, and goes on."""
+    engine = create_engine(f"sqlite:///{tmp_path / 'x.sqlite'}")
+    create_tables(engine)
+    before = _new(PlanStore(engine))
+    with engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    _new(PlanStore(engine))
+    assert (tmp_path / "x.sqlite-wal").stat().st_size > 0
+    shutil.copy(tmp_path / "x.sqlite", tmp_path / "left.sqlite")  # as a crash leaves it, without its log
+    engine.dispose()
+    left = create_engine(f"sqlite:///{tmp_path / 'left.sqlite'}")
+    create_tables(left)
+    with left.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
+    store = PlanStore(left)
+    assert [row.id for row in store.page(limit=10, before=None)] == [before]
+    assert len(store.events(before, after=0)) == 1
+    _new(store)
+    assert store.count("queued") == 2
+    left.dispose()
