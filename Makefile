@@ -149,7 +149,7 @@ image: ## build the container image
 	docker build -f docker/Dockerfile -t isthmus:latest .
 
 pins: setup ## write the hashes of what the requirements files pin (three platforms; minutes, needs the index)
-	$(BIN)/python -m tests.architecture.pins requirements.txt requirements-otel.txt requirements-browser.txt requirements-tools.txt
+	$(BIN)/python -m tests.architecture.pins requirements.txt requirements-otel.txt requirements-browser.txt requirements-mcp.txt requirements-tools.txt
 
 clean: ## remove caches and the environment
 	rm -rf $(VENV) $(TOOLS) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

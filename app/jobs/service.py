@@ -39,8 +39,8 @@ from models.request import PlanRequest
 from models.schedule import PipelineProblem
 from models.stack import StackProfile
 
-# Submissions of one process under way at once. SQLite has one writer at a time; with a few at its lock the next one goes on
-# while the event loop hears of the last, which doubles their rate (`python -m benchmarks.service`).
+# Submissions of one process under way at once. SQLite has one writer at a time; with a few at its lock the next one
+# goes on while the event loop hears of the last, which doubles their rate (`python -m benchmarks.service`).
 SQLITE_WRITERS = 4
 POSTGRES_WRITERS = 8  # submissions of one process at once; each waits for the disk, which takes several together
 DIRECT_LIMIT_S = 20.0  # validations and evaluations are arithmetic; this stops what is not

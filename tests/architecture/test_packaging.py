@@ -75,7 +75,7 @@ def test_requirements_pin_every_dependency_and_name_no_source() -> None:
 def test_what_is_installed_has_to_have_a_hash_that_is_known() -> None:
     """But for PyTorch: whether a build for CPUs or one for some CUDA is installed is the user's choice."""
     hashed = sorted(file for file in ROOT.glob("requirements*.txt") if file.name != "requirements-torch.txt")
-    assert len(hashed) == 4
+    assert hashed
     for file in hashed:
         for pin, hashes in pins_of(file).items():
             assert hashes, f"{file.name}: {pin} has no hash: python -m tests.architecture.pins {file.name}"
