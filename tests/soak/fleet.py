@@ -108,7 +108,7 @@ class Fleet:
             "worker told to stop": (3, self._drain_worker),
             "database": (3 if self.server else 0, self._kill_database),
             "disk full": (4 if self.disk else 0, self._fill_disk),
-            "clock jump": (4, self._jump_clock),
+            "clock jump": (12, self._jump_clock),
         }
         (kind,) = self.dice.choices(list(kinds), [weight for weight, _ in kinds.values()])
         if not kinds[kind][1]():
