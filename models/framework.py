@@ -1,6 +1,8 @@
-"""What a training framework can run: everything else is switched off in the search.
+"""What a training framework can run, and how its runtime runs it: everything else is switched off in the search.
 
-Owns the shape of a profile. Degrees are not in it: every framework here takes any that divide.
+Owns the shape of a profile: what it has, when a stage waits for its messages, how backward and batch are divided. No
+constant of the cost model stands here. Degrees neither: every framework here takes any that divide, and gives every
+replica the same number of micro-batches of the same size, as plans do.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from pydantic import BeforeValidator, Field
 from models.base import Frozen, Name
 from models.catalogue import named_entry
 from models.plan import ScheduleFamily, Sharding
+from models.schedule import Sends
 
 
 class FrameworkProfile(Frozen):
@@ -36,13 +39,32 @@ class FrameworkProfile(Frozen):
     fused_backward: bool = Field(
         False, description="Input and weight gradients of a stage are one operation.", examples=[True]
     )
+    blocking_sends: tuple[ScheduleFamily, ...] = Field(
+        (),
+        description="Ways of folding chunks with which a stage waits until what it has sent has landed before it runs "
+        "its next forward or backward; with the others sends are asynchronous.",
+        examples=[["one_way"]],
+    )
+    microbatch_per_rank: bool = Field(
+        False,
+        description="Several chunks per rank run only with at least as many micro-batches as pipeline ranks.",
+        examples=[True],
+    )
     context_parallel: bool = Field(True, description="It has context parallelism.", examples=[True])
     unequal_layers: bool = Field(
         True,
         description="Every stage may have its own number of layers; without it they are split evenly.",
         examples=[True],
     )
-    source: str = Field("", max_length=400, description="Where this can be looked up.", examples=["its documentation"])
+    source: str = Field("", max_length=800, description="Where this can be looked up.", examples=["its documentation"])
+
+    def sends(self, family: ScheduleFamily) -> Sends:
+        """How stages send where chunks fold in this way."""
+        return "blocking" if family in self.blocking_sends else "asynchronous"
+
+    def has_microbatches(self, *, num_microbatches: int, pp: int, vpp: int) -> bool:
+        """Whether its schedules run with so many micro-batches."""
+        return not self.microbatch_per_rank or vpp == 1 or num_microbatches >= pp
 
 
 FrameworkOrName = Annotated[

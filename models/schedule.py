@@ -22,6 +22,7 @@ Layout = Literal["one_way", "v", "loop", "custom"]
 OperationKind = Literal["F", "B", "W", "BW"]
 LinkDirection = Literal["up", "down", "both"]
 Backward = Literal["split_allowed", "fused"]
+Sends = Literal["asynchronous", "blocking"]
 ScheduleStatus = Literal["optimal", "feasible"]
 
 _OPERATION = re.compile(r"(\d{1,7})(BW|F|B|W)(\d{1,7})")
@@ -177,6 +178,12 @@ class PipelineProblem(Frozen):
     )
     backward: Backward = Field(
         default="split_allowed", description="fused: B and W are one operation BW.", examples=["fused"]
+    )
+    sends: Sends = Field(
+        default="asynchronous",
+        description="blocking: from the end of an F or B whose message takes any time until that message has landed, "
+        "the sending rank runs nothing but W. asynchronous: it goes on at once.",
+        examples=["blocking"],
     )
     objective: Literal["makespan", "span"] = Field(
         default="makespan",
