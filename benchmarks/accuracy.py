@@ -32,8 +32,8 @@ PIPELINE_NOTE = (
 the rows without delay. "CrossUD", "CrossUDSub" and "CrossWave" are compared with our schedules of the same layout and
 memory, so a negative bias there is a faster schedule, predicted, not measured. Assumed, and unfavourable to us: with
 layer-wise recomputation a micro-batch still holds half of its activations. The static schedules 1F1B, ZBH1 and ZBV are
-predicted in their own order, made without knowing the delays; their runs stall in paired sends and receives, which is
-not modelled, so with delays they are predicted too fast. "Ours" in the table of cells is the schedule that
+predicted in their own order, made without knowing the delays, with blocking sends
+([frameworks](frameworks.md)). "Ours" in the table of cells is the schedule that
 `isthmus schedule` finds in """
     + f"""{SEARCH_S:g} s; predicted, not measured.
 """

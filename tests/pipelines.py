@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from models.schedule import PipelineProblem
+from models.schedule import PipelineProblem, Sends
 
 
 def pipeline(num_ranks: int = 4, num_microbatches: int = 8, *, chunks: int = 1, **changes: Any) -> PipelineProblem:
@@ -53,7 +53,9 @@ _times = st.integers(0, 12).map(lambda quarter: quarter / 4)
 
 
 @st.composite
-def problems(draw: st.DrawFn, max_ranks: int = 4, max_microbatches: int = 5) -> PipelineProblem:
+def problems(
+    draw: st.DrawFn, max_ranks: int = 4, max_microbatches: int = 5, sends: tuple[Sends, ...] = ("asynchronous",)
+) -> PipelineProblem:
     """Any layout, unequal stages, several hops on shared links and in turns, budgets of one micro-batch and more."""
     num_ranks = draw(st.integers(1, max_ranks))
     layout = draw(st.sampled_from(["one_way", "v", "loop"]))
@@ -88,5 +90,6 @@ def problems(draw: st.DrawFn, max_ranks: int = 4, max_microbatches: int = 5) -> 
             "stages": stages,
             "hops": hops,
             "backward": draw(st.sampled_from(["split_allowed", "fused"])),
+            "sends": draw(st.sampled_from(sends)),
         }
     )

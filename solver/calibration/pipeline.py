@@ -2,7 +2,7 @@
 
 Owns the reading of rows with the columns of CrossPipe's tables, one stage profile per file taken from the rows without
 delay, the ranking of schedules within a cell, and our own best schedule for each cell. Reads no file and fits nothing
-to a row with delay.
+to a row with delay. Static schedules ran with blocking sends, those that know the delays with asynchronous ones.
 """
 
 from __future__ import annotations
@@ -205,6 +205,7 @@ def predict_s(row: Row, profile: Profile) -> float:
     kind, names = GENERATORS[row.schedule]
     problem = problem_of(row, profile, kind)
     if row.schedule in STATIC:
+        problem = problem.model_copy(update={"sends": "blocking"})
         return _static_makespan_s(problem, names) / row.num_microbatches
     return quick_schedule(problem, names).makespan_s / row.num_microbatches
 

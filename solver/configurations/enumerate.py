@@ -236,6 +236,9 @@ def _with_batches(request: PlanRequest, rows: Rows) -> Rows:
     dp, num_microbatches = table[:, 0], table[:, 2]
     operations = 3 * (rows["pp"] * rows["vpp"])[:, None] * num_microbatches
     keep = (dp <= rows["max_dp"][:, None]) & (operations <= MAX_OPERATIONS)
+    framework = request.constraints.framework
+    if framework is not None and framework.microbatch_per_rank:
+        keep &= (rows["vpp"][:, None] == 1) | (num_microbatches >= rows["pp"][:, None])
     if request.constraints.use_all_gpus:
         replica = rows["tp"] * rows["cp"] * rows["pp"]
         keep &= (dp + 1) * replica[:, None] > usable_gpus(request)

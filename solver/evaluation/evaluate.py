@@ -17,6 +17,7 @@ from models.schedule import (
     PipelineProblem,
     PipelineRank,
     PipelineStage,
+    Sends,
     minimum_budget_bytes,
 )
 from models.statements import EXCHANGE_LINK
@@ -239,6 +240,7 @@ def pipeline_problem(
         layout="one_way" if configuration.family == "one_way" else configuration.family,
         stages=side.stages,
         backward=_backward(context),
+        sends=_sends(context, configuration),
         hops=_hops(delays),
         options=PipelineOptions(time_limit_s=context.request.options.time_limit_s, seed=context.request.options.seed),
     )
@@ -247,6 +249,11 @@ def pipeline_problem(
 def _backward(context: Context) -> Backward:
     framework = context.request.constraints.framework
     return "fused" if framework is not None and framework.fused_backward else "split_allowed"
+
+
+def _sends(context: Context, configuration: Configuration) -> Sends:
+    framework = context.request.constraints.framework
+    return "asynchronous" if framework is None else framework.sends(configuration.family)
 
 
 def _hops(delays: tuple[HopDelay, ...]) -> tuple[PipelineHop, ...]:

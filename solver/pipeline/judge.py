@@ -152,6 +152,28 @@ def _late(
         yield violation("precedence", stated.shape.text(operation), detail)
 
 
+def check_sends(stated: Stated) -> Iterator[PipelineViolation]:
+    """Where sends block, no F or B of a rank starts while the message of its F or B before is on its way."""
+    if stated.problem.sends != "blocking":
+        return
+    landed = _landings(stated)
+    for operations in stated.rank_ops:
+        sending = operations[operations < len(landed)]
+        early = stated.start[sending[1:]] < landed[sending[:-1]] - stated.slack_s
+        for one, before in zip(sending[1:][early].tolist(), sending[:-1][early].tolist(), strict=True):
+            detail = f"starts at {stated.start[one]:g} before the message of {stated.shape.text(before)} has landed"
+            yield violation("blocking_sends", stated.shape.text(one), detail)
+
+
+def _landings(stated: Stated) -> Floats:
+    """When the message of every F and B has landed, by id; its end where it sends none."""
+    shape = stated.shape
+    latency_s = np.concatenate([shape.latency_s, [0.0], shape.latency_s[:-1]])
+    size = 2 * shape.num_stages * shape.num_microbatches
+    left = stated.message_end[:size] + np.repeat(latency_s, shape.num_microbatches)
+    return np.where(np.isnan(left), stated.end[:size], left)
+
+
 def check_exchanges(stated: Stated) -> Iterator[PipelineViolation]:
     """A gradient exchange starts after the last W of its stage."""
     shape = stated.shape
@@ -231,6 +253,7 @@ RULES = (
     check_ranks_exclusive,
     check_links_exclusive,
     check_precedence,
+    check_sends,
     check_exchanges,
     check_memory,
     check_totals,

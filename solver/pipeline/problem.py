@@ -28,6 +28,7 @@ class PipelineShape:
     """Columns by stage (s), by kind and stage (ks), by rank (r). Column `hop` of stage s is the way from s to s + 1.
 
     `latency_s` counts from when the link is free again, so it is below zero where staggered replicas take turns.
+    With `blocking` a rank whose message is on its way starts nothing but W.
     """
 
     num_microbatches: int
@@ -46,6 +47,7 @@ class PipelineShape:
     sync_s: Floats
     sync_link_s: Ints
     link_names: tuple[str, ...]
+    blocking: bool = False
 
     @property
     def num_operations(self) -> int:
@@ -159,6 +161,7 @@ def shape_of(problem: PipelineProblem) -> PipelineShape:
             dtype=np.int64,
         ),
         link_names=tuple(links),
+        blocking=problem.sends == "blocking",
     )
 
 

@@ -33,6 +33,7 @@ class Columns(NamedTuple):
     budget_r: Floats
     sync_s: Floats
     sync_link_s: Ints
+    blocking: bool
 
 
 def columns_of(shape: PipelineShape) -> Columns:
@@ -51,6 +52,7 @@ class ReplayState(NamedTuple):
     position: Ints  # of each server in its order: what is next
     stack: Ints  # servers whose next entry may have become ready; the first `stack_size` count
     on_stack: Ints  # 1 for a server that is on the stack already
+    landed: Floats  # when what each rank sent last has landed; NaN while it is on its way. Kept with blocking sends
     weights_left_s: Ints  # weight gradients left of each stage, before its exchange may start
     weights_end_s: Floats  # end of the last weight gradient of each stage so far
     stack_size: Ints
@@ -89,6 +91,7 @@ def _new_state(columns: Columns) -> ReplayState:
         position=np.zeros(servers, dtype=np.int64),
         stack=np.zeros(servers + 1, dtype=np.int64),
         on_stack=np.zeros(servers, dtype=np.int64),
+        landed=np.zeros(columns.num_ranks),
         weights_left_s=np.full(columns.num_stages, columns.num_microbatches, dtype=np.int64),
         weights_end_s=np.zeros(columns.num_stages),
         stack_size=np.zeros(1, dtype=np.int64),
@@ -117,6 +120,10 @@ def _advance_rank(columns: Columns, state: ReplayState, rank: int, flat: Ints, o
         rest, microbatch = operation // num_microbatches, operation % num_microbatches
         kind, stage = rest // num_stages, rest % num_stages
         start = max(state.free[rank], state.ready[operation])
+        if columns.blocking and kind < 2:
+            if np.isnan(state.landed[rank]):
+                return
+            start = max(start, state.landed[rank])
         end = start + columns.duration_ks[kind, stage]
         state.start[operation] = start
         state.free[rank] = end
@@ -144,9 +151,12 @@ def _send(columns: Columns, state: ReplayState, operation: int, end: float) -> N
     if channel < 0:
         target = stage + 1 if kind == 0 else stage - 1
         step = 1 if kind == 0 else -1
-        state.ready[operation + step * columns.num_microbatches] = end + columns.latency_s[hop]
+        arrival = end + columns.latency_s[hop]
+        state.ready[operation + step * columns.num_microbatches] = arrival
+        state.landed[columns.rank_of_s[stage]] = arrival
         _push(state, columns.rank_of_s[target])
     else:
+        state.landed[columns.rank_of_s[stage]] = np.nan
         state.message_ready[operation] = end
         _push(state, columns.num_ranks + channel)
 
@@ -201,5 +211,9 @@ def _deliver(columns: Columns, state: ReplayState, message: int, start: float, s
     step = 1 if kind == 0 else -1
     state.message_start[message] = start
     state.free[server] = start + columns.transfer_s[hop]
-    state.ready[message + step * columns.num_microbatches] = state.free[server] + columns.latency_s[hop]
+    arrival = state.free[server] + columns.latency_s[hop]
+    state.ready[message + step * columns.num_microbatches] = arrival
+    state.landed[columns.rank_of_s[stage]] = arrival
     _push(state, columns.rank_of_s[stage + step])
+    if columns.blocking:
+        _push(state, columns.rank_of_s[stage])

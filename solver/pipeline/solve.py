@@ -43,6 +43,9 @@ def solve_pipeline(
 
     `incumbent` gets the first schedule as soon as there is one, and better ones while writing them out costs little.
 
+    With blocking sends only generators and list scheduling are tried, and the bound is that of asynchronous sends:
+    waiting for messages only ever makes an order slower.
+
     The search stops when value and bound meet, when the gap is at most `relative_gap`, when the time is up, or when
     `cancelled` says so.
     """
@@ -64,6 +67,9 @@ def search_pipeline(
         search.found = found
     search.bound_s = lower_bound(problem)
     start(search)
+    if search.shape.blocking:
+        tune(search)
+        return search
     share = 1.0 if problem.num_operations <= STATE_SPACE_OPERATIONS else STATE_SPACE_SHARE
     exact = close_by_state_space(search, until_s=search.elapsed_s + share * search.left_s)
     repeat(search, STEADY_SHARE * search.left_s)

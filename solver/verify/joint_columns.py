@@ -28,6 +28,7 @@ class RouteColumns(NamedTuple):
     channel: Ints  # link name and direction that the message takes; NO_CHANNEL: it takes no link any time
     flow: Ints  # 2 * stage of the hop, and 1 more on the way back
     weight_stage: Ints  # stage whose weight gradient it completes
+    waits: Ints  # 1: it waits until what its rank has sent before has landed (F and B, where sends block)
     rank: Ints
     rank_ops: tuple[Ints, ...]  # order of every rank
     channel_ops: tuple[Ints, ...]  # order of every channel
@@ -61,6 +62,7 @@ def route_columns(timeline: RouteTimeline) -> RouteColumns:
         channel=np.repeat(channel.ravel(), m),
         flow=np.repeat(flow.ravel(), m),
         weight_stage=np.repeat(weight_stage.ravel(), m),
+        waits=np.repeat(np.arange(kinds) < 2, stages * m).astype(np.int64) * (timeline.problem.sends == "blocking"),
         rank=np.repeat(np.tile(shape.rank_of_s, kinds), m),
         rank_ops=rank_ops,
         channel_ops=channel_ops,
@@ -120,6 +122,7 @@ class Work(NamedTuple):
     channel: Ints
     flow: Ints
     weight_stage: Ints
+    waits: Ints
     rank: Ints
     ready: Ints
     rank_flat: Ints
@@ -145,6 +148,7 @@ def work_of(routes: list[RouteColumns], num_stages: int) -> Work:
                 "channel": _shifted(one.channel, bases["channel"]),
                 "flow": _shifted(one.flow, 2 * num_stages * index),
                 "weight_stage": _shifted(one.weight_stage, num_stages * index),
+                "waits": one.waits,
                 "rank": one.rank + bases["rank"],
                 "ready": (np.arange(len(one.duration)) < one.first).astype(np.int64),
             }

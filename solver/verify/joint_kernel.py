@@ -31,6 +31,7 @@ class Course(NamedTuple):
     sent: Ints  # 1 once the message of an operation waits for its channel
     rank_at: Ints  # position in the order of each rank, of the operation that is next
     rank_busy: Ints
+    on_way: Ints  # messages of each rank that have not landed yet
     channel_at: Ints  # position in the order of each channel, of the message that is next
     channel_in_tail: Ints  # 1 while the turns behind a delivered message still take the channel
     active: Ints  # the channels with a flow; the first `num_active` count
@@ -64,7 +65,7 @@ def joint_kernel(work: Work, network: Network) -> tuple[Floats, Floats, Floats]:
         while len(heap) > 0 and heap[0][0] <= now:
             _, event = heapq.heappop(heap)
             if event >= len(work.duration):
-                _make_ready(work, course, heap, work.target[event - len(work.duration)], now)
+                _land(work, course, heap, event - len(work.duration), now)
             elif event >= 0:
                 _finish(work, network, course, heap, event, now)
         if course.clock[1] <= now:
@@ -81,6 +82,7 @@ def _new_course(work: Work, network: Network) -> Course:
         sent=np.zeros(size, dtype=np.int64),
         rank_at=work.rank_offsets[:-1].copy(),
         rank_busy=np.zeros(ranks, dtype=np.int64),
+        on_way=np.zeros(ranks, dtype=np.int64),
         channel_at=work.channel_offsets[:-1].copy(),
         channel_in_tail=np.zeros(channels, dtype=np.int64),
         active=np.zeros(channels, dtype=np.int64),
@@ -100,19 +102,24 @@ def _new_course(work: Work, network: Network) -> Course:
 
 @compiled
 def _start_next(work: Work, course: Course, heap: list[tuple[float, int]], rank: int, now: float) -> None:
-    """Start the next operation of a rank's order, if it is ready and the rank is free."""
+    """Start the next operation of a rank's order, if it is ready, and the rank is free and need not wait for a send."""
     at = course.rank_at[rank]
     if course.rank_busy[rank] or at >= work.rank_offsets[rank + 1] or not course.ready[work.rank_flat[at]]:
         return
     operation = work.rank_flat[at]
+    if work.waits[operation] and course.on_way[rank] > 0:
+        return
     course.rank_busy[rank] = 1
     course.rank_at[rank] += 1
     heapq.heappush(heap, (now + work.duration[operation], operation))
 
 
 @compiled
-def _make_ready(work: Work, course: Course, heap: list[tuple[float, int]], operation: int, now: float) -> None:
-    course.ready[operation] = 1
+def _land(work: Work, course: Course, heap: list[tuple[float, int]], operation: int, now: float) -> None:
+    """The message of an operation has landed: what waits for it may start, and its sender may send again."""
+    course.ready[work.target[operation]] = 1
+    course.on_way[work.rank[operation]] -= 1
+    _start_next(work, course, heap, work.rank[work.target[operation]], now)
     _start_next(work, course, heap, work.rank[operation], now)
 
 
@@ -127,6 +134,7 @@ def _finish(
     if work.released[operation] >= 0:
         course.ready[work.released[operation]] = 1
     if work.target[operation] >= 0:
+        course.on_way[rank] += 1
         channel = work.channel[operation]
         if channel < 0:
             heapq.heappush(heap, (now + work.delay[operation], operation + len(work.duration)))

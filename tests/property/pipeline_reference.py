@@ -20,8 +20,7 @@ def reference_replay(
     for _ in range(10_000):
         before = dict(start), dict(message)
         for one in ranks:
-            for early, late in pairwise(one):
-                start[late] = max(start[late], start[early] + duration_s(problem, early))
+            _one_at_a_time(problem, start, message, one)
         for waiting in message:
             message[waiting] = max(message[waiting], ready_s(problem, start, waiting))
         for queue in channels.values():
@@ -32,6 +31,17 @@ def reference_replay(
         if (start, message) == before:
             return start
     raise AssertionError("the order waits for itself")
+
+
+def _one_at_a_time(
+    problem: PipelineProblem, start: dict[Op, float], message: dict[Op, float], order: Sequence[Op]
+) -> None:
+    """A rank waits for what it ran before; with blocking sends its F and B also for what it sent before."""
+    for early, late in pairwise(order):
+        start[late] = max(start[late], start[early] + duration_s(problem, early))
+    sending = [op for op in order if op[0] != "W"] if problem.sends == "blocking" else []
+    for early, late in pairwise(sending):
+        start[late] = max(start[late], landing_s(problem, start, message, early))
 
 
 def duration_s(problem: PipelineProblem, op: Op) -> float:
@@ -53,6 +63,15 @@ def taken_s(problem: PipelineProblem, op: Op) -> float:
         return problem.stages[op[1]].gradient_sync_s
     sender = op[1] if op[0] == "F" else op[1] - 1
     return next(hop.occupancy_s for hop in problem.hops if hop.from_stage == sender)
+
+
+def landing_s(problem: PipelineProblem, start: dict[Op, float], message: dict[Op, float], op: Op) -> float:
+    """When the message of an F or B has landed; its end where it sends none."""
+    kind, stage, microbatch = op
+    target = stage + 1 if kind == "F" else stage - 1
+    if not 0 <= target < len(problem.stages):
+        return ready_s(problem, start, op)
+    return arrival_s(problem, start, message, (kind, target, microbatch))
 
 
 def arrival_s(problem: PipelineProblem, start: dict[Op, float], message: dict[Op, float], op: Op) -> float:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.schedule import Operation, PipelineProblem
+from models.schedule import Operation, PipelineProblem, Sends
 from solver.pipeline.bounds import lower_bound
 from solver.pipeline.generators.list_scheduler import Policy, greedy_order, with_messages
 from solver.pipeline.generators.registry import GENERATORS
@@ -22,6 +22,7 @@ from tests.pipelines import problems
 from tests.property.pipeline_reference import Op, reference_greedy, reference_replay
 
 QUICK = settings(max_examples=40, deadline=None)
+BOTH: tuple[Sends, ...] = ("asynchronous", "blocking")
 
 
 def op_of(text: str) -> Op:
@@ -32,7 +33,7 @@ def op_of(text: str) -> Op:
 
 
 @QUICK
-@given(problems(), st.sampled_from(["greedy", "cross_greedy", "gpipe", "eager_look_ahead"]))
+@given(problems(sends=BOTH), st.sampled_from(["greedy", "cross_greedy", "gpipe", "eager_look_ahead"]))
 def test_the_compiled_replay_equals_the_plain_one(problem: PipelineProblem, name: str) -> None:
     shape = shape_of(problem)
     order = GENERATORS[name](shape)
@@ -66,15 +67,30 @@ def test_the_compiled_greedy_equals_the_plain_one(problem: PipelineProblem) -> N
 
 
 @QUICK
-@given(problems())
+@given(problems(sends=BOTH))
 def test_the_judge_acquits_the_portfolio_and_no_value_is_below_the_bound(problem: PipelineProblem) -> None:
     schedule = quick_schedule(problem)
     assert check_schedule(problem, schedule) == []
     assert lower_bound(problem) <= schedule.objective_value_s * (1 + 1e-9)
 
 
+@QUICK
+@given(problems(), st.sampled_from(["one_f_one_b", "greedy", "cross_greedy", "gpipe", "interleaved", "zbv"]))
+def test_blocking_sends_are_never_faster_and_no_order_comes_to_wait_for_itself(
+    problem: PipelineProblem, name: str
+) -> None:
+    free, blocking = (
+        problem.model_copy(update={"sends": sends, "objective": "makespan"}) for sends in ("asynchronous", "blocking")
+    )
+    order = GENERATORS[name](shape_of(blocking))
+    if order is None:
+        return
+    assert replay(free, order).makespan_s <= replay(blocking, order).makespan_s * (1 + 1e-12)
+    assert lower_bound(blocking) == lower_bound(free)
+
+
 @settings(max_examples=12, deadline=None)
-@given(problems(max_ranks=2, max_microbatches=3), st.sampled_from(["makespan", "span"]))
+@given(problems(max_ranks=2, max_microbatches=3, sends=BOTH), st.sampled_from(["makespan", "span"]))
 def test_the_search_ends_at_an_optimum_that_no_generator_and_no_bound_contradicts(
     problem: PipelineProblem, objective: str
 ) -> None:

@@ -71,8 +71,10 @@ def test_static_schedules_without_delay_are_within_3_percent_and_the_greedy_with
     assert families["ZBV zero delay"].mean_abs_pct <= 3
 
 
-def test_delayed_1f1b_is_within_6_percent_on_average(report: PipelineReport) -> None:
-    assert report.errors.families["1F1B delayed"].mean_abs_pct <= 6
+def test_static_schedules_with_delay_are_within_8_percent_each(report: PipelineReport) -> None:
+    """Their runtime waits for what it has sent: with asynchronous sends the V alone is 25 % too fast on average."""
+    for schedule in ("1F1B", "ZBH1", "ZBV"):
+        assert abs(report.errors.families[f"{schedule} delayed"].worst_pct) <= 8
 
 
 def test_schedules_are_ranked_as_measured(report: PipelineReport) -> None:

@@ -137,6 +137,13 @@ def test_the_judge_objects_by_name(corrupt: Callable[[Body], None], rule: str) -
     assert rule in rules
 
 
+def test_asynchronous_sends_are_no_blocking_ones() -> None:
+    blocking = PROBLEM.model_copy(update={"sends": "blocking"})
+    assert check_schedule(blocking, quick_schedule(blocking, ("one_f_one_b",))) == []
+    objections = check_schedule(blocking, PipelineSchedule.model_validate(honest()))
+    assert {objection.rule for objection in objections} == {"blocking_sends"}
+
+
 def test_the_honest_schedule_is_acquitted() -> None:
     assert check_schedule(PROBLEM, PipelineSchedule.model_validate(honest())) == []
 

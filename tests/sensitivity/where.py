@@ -95,6 +95,7 @@ CONFIGURATION = (
     demand("layers that are not allowed", "allowed-values", constraints__allowed__layer_split=("by_gpu_type",)),
     demand("a framework without this fold", "framework-runs-it", constraints__framework=_only(families=("v",))),
     demand("a framework that cannot split", "framework-runs-it", constraints__framework=_only(fused_backward=True)),
+    demand("blocking sends", "framework-runs-it", constraints__framework=_only(blocking_sends=("one_way",))),
     demand("a framework without this order", "framework-runs-it", constraints__framework=_only(schedules=("zbv",))),
     demand("more GPUs than allowed", "max-gpus", constraints__max_gpus=15),
     demand("idle GPUs although all are wanted", "use-all-gpus", constraints__use_all_gpus=True),

@@ -141,6 +141,7 @@ def _new_state(shape: PipelineShape, limits: Ints | None, tail: Floats, *, given
         memory_r=np.zeros(shape.num_ranks),
         reserve_s=np.zeros(shape.num_stages) if given else _reserves(shape),
         rank_busy=np.zeros(shape.num_ranks, dtype=np.int64),
+        sending_r=np.zeros(shape.num_ranks, dtype=np.int64),
         last_kind_r=np.ones(shape.num_ranks, dtype=np.int64),
         channel_busy=np.zeros(shape.num_channels, dtype=np.int64),
         stream_head=np.array([head for head, _ in flat_streams], dtype=np.int64),

@@ -35,6 +35,7 @@ class DispatchState(NamedTuple):
     memory_r: Floats
     reserve_s: Floats
     rank_busy: Ints
+    sending_r: Ints  # 1 while a message of the rank is on its way; kept with blocking sends
     last_kind_r: Ints
     channel_busy: Ints
     stream_head: Ints

@@ -103,8 +103,13 @@ def _apply(columns: Columns, state: DispatchState, heap: Heap, touched: Touched,
     code = _pop(heap)
     event, item = code % 3, code // 3
     if event == ARRIVAL:
-        stage = item // columns.num_microbatches % columns.num_stages
+        kind_stage = item // columns.num_microbatches
+        stage = kind_stage % columns.num_stages
         _touch(touched, columns.num_channels + columns.rank_of_s[stage])
+        if columns.blocking:
+            sender = columns.rank_of_s[stage - 1 if kind_stage < columns.num_stages else stage + 1]
+            state.sending_r[sender] = 0
+            _touch(touched, columns.num_channels + sender)
         return 0
     if event == CHANNEL_DONE:
         state.channel_busy[item] = 0
@@ -146,6 +151,8 @@ def _emit(columns: Columns, state: DispatchState, heap: Heap, touched: Touched, 
     kind, stage = kind_stage // columns.num_stages, kind_stage % columns.num_stages
     hop, step = (stage, 1) if kind == 0 else (stage - 1, -1)
     channel = columns.activation_channel_s[hop] if kind == 0 else columns.gradient_channel_s[hop]
+    if columns.blocking and (channel >= 0 or columns.latency_s[hop] > 0):
+        state.sending_r[columns.rank_of_s[stage]] = 1
     if channel >= 0:
         state.message_ready[operation] = now
         _touch(touched, channel)
@@ -184,6 +191,8 @@ def _start_rank(
         return
     rest = operation // columns.num_microbatches
     kind, stage = rest // columns.num_stages, rest % columns.num_stages
+    if kind < 2 and state.sending_r[rank] == 1:
+        return
     record.rank_flat[at] = operation
     record.rank_fill[rank] += 1
     state.next_ks[kind, stage] += 1

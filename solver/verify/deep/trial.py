@@ -164,8 +164,14 @@ class Trial:
             )
             for cost in (case.derived.stage(pool, stage) for stage, pool in enumerate(pools))
         )
+        framework = self.request.constraints.framework
         problem = PipelineProblem(
-            num_microbatches=m, ranks=(PipelineRank(),) * len(pools), stages=stages, hops=hops, backward="fused"
+            num_microbatches=m,
+            ranks=(PipelineRank(),) * len(pools),
+            stages=stages,
+            hops=hops,
+            backward="fused",
+            sends="asynchronous" if framework is None else framework.sends("one_way"),
         )
         shape = shape_of(problem)
         order = PipelineOrder(tuple(self._order(shape, rank) for rank in range(len(pools))), channel_messages(shape))

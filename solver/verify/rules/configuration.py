@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from solver.verify.case import Case, Finding, Rule
+from solver.verify.frameworks import configuration_misfits, schedule_misfits
 
 WHERE = "configuration"
 PLAIN_CHOICES = ("micro_batch_sequences", "sharding", "recompute", "family", "layer_split")
@@ -114,26 +115,18 @@ def allowed_values(case: Case) -> Iterator[Finding]:
 
 
 def framework_runs_it(case: Case) -> Iterator[Finding]:
-    """Sharding, fold, schedules and backward are ones that the framework of the request has."""
+    """Sharding, fold, schedules, backward and sends are those of the framework of the request; asynchronous without."""
     profile, used = case.request.constraints.framework, case.configuration
     if profile is None:
+        for timeline in case.plan.timelines:
+            if timeline.problem.sends != "asynchronous":
+                yield Finding(f"timeline {timeline.route}", f"sends are {timeline.problem.sends}, no framework asks it")
         return
-    for name, value, values in (
-        ("sharding", used.sharding, profile.sharding),
-        ("family", used.family, profile.families),
+    for where, detail in (
+        *configuration_misfits(profile, used),
+        *schedule_misfits(profile, used, case.plan.timelines),
     ):
-        if value not in values:
-            yield Finding(name, f"{profile.name} has {', '.join(values)}, not {value}")
-    if used.degrees.cp > 1 and not profile.context_parallel:
-        yield Finding("cp", f"{profile.name} has no context parallelism, cp is {used.degrees.cp}")
-    if used.layer_split != "even" and not profile.unequal_layers:
-        yield Finding("layer_split", f"{profile.name} splits layers evenly, not {used.layer_split}")
-    for timeline in case.plan.timelines:
-        if profile.fused_backward and timeline.problem.backward != "fused":
-            yield Finding(f"timeline {timeline.route}", f"{profile.name} cannot split the backward")
-        if profile.schedules is not None and timeline.schedule.generator not in profile.schedules:
-            generator = timeline.schedule.generator
-            yield Finding(f"timeline {timeline.route}", f"{profile.name} has no schedule called {generator!r}")
+        yield Finding(where, detail)
 
 
 def max_gpus(case: Case) -> Iterator[Finding]:

@@ -22,6 +22,7 @@ KINDS = (
     "rank_exclusive",
     "link_exclusive",
     "precedence",
+    "blocking_sends",
     "gradient_sync",
     "memory",
     "peak_memory",
