@@ -50,6 +50,11 @@ class FrameworkProfile(Frozen):
         description="Several chunks per rank run only with at least as many micro-batches as pipeline ranks.",
         examples=[True],
     )
+    optimizer_copies: bool = Field(
+        True,
+        description="zero1 can keep a copy of the optimizer state in every group of replicas, not only one over all.",
+        examples=[True],
+    )
     context_parallel: bool = Field(True, description="It has context parallelism.", examples=[True])
     unequal_layers: bool = Field(
         True,

@@ -61,7 +61,10 @@ class Configuration(Frozen):
     num_microbatches: PositiveCount = Field(description="Micro-batches per replica and iteration.", examples=[16])
     sharding: Sharding = Field(description="What of the model state is split over the replicas.", examples=["zero1"])
     shard_group_replicas: PositiveCount = Field(
-        1, description="Replicas that share one copy of the sharded state (dp for zero1 and fsdp).", examples=[64]
+        1,
+        description="Replicas that share one copy of the sharded state: dp for fsdp; dp for zero1 (one ring) or "
+        "fewer, as for hsdp: every group then lies in one place, and the copies meet in an all-reduce.",
+        examples=[64],
     )
     recompute: Recompute = Field(description="Activation recomputation.", examples=["none"])
     family: ScheduleFamily = Field(
@@ -87,6 +90,16 @@ class Configuration(Frozen):
                 f"layers_per_stage has {len(self.layers_per_stage)} entries for {self.degrees.num_stages} stages"
             )
         return self
+
+    @property
+    def num_state_copies(self) -> int:
+        """Copies of the sharded state: optimizer instances of zero1, replicas of shards of hsdp."""
+        return self.degrees.dp // self.shard_group_replicas if self.sharding in ("zero1", "hsdp") else 1
+
+    @property
+    def replicas_sharing_place(self) -> int:
+        """Consecutive replicas that have to be in one place because they shard their state among themselves."""
+        return self.shard_group_replicas if self.num_state_copies > 1 else 1
 
     def rank_of_stage(self, stage: int) -> int:
         """Pipeline rank that holds stage `stage` (model order)."""
