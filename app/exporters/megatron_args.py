@@ -164,7 +164,7 @@ def _layers(num_layers: int) -> str:
 
 
 def _sharding(one: Configuration) -> Iterator[Argument]:
-    instances = one.degrees.dp // max(one.shard_group_replicas, 1)
+    instances = one.num_state_copies
     if one.sharding == "zero1":
         yield ("--use-distributed-optimizer",)
         if instances > 1:

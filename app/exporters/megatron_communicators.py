@@ -60,7 +60,7 @@ def widest(plan: Plan) -> Iterator[TransportChoice]:
 
 def _groups(plan: Plan, dimension: Dimension) -> Iterator[str]:
     one = plan.configuration
-    instances = one.degrees.dp // max(one.shard_group_replicas, 1)
+    instances = one.num_state_copies
     for group in GROUPS[dimension]:
         if group in ("intra_dp_cp", "intra_dist_opt_instance") and instances < 2:
             continue

@@ -71,11 +71,17 @@ def _configuration(console: Console, plan: Plan) -> None:
     )
     console.print(
         f"tp {degrees.tp}, cp {degrees.cp}, ep {degrees.ep}, pp {degrees.pp}, dp {degrees.dp}, vpp {degrees.vpp}; "
-        f"{one.num_microbatches} micro-batches of {one.micro_batch_sequences}; {one.sharding}, recompute "
+        f"{one.num_microbatches} micro-batches of {one.micro_batch_sequences}; {sharding_in_words(one)}, recompute "
         f"{one.recompute}, {one.family}; crossing: [bold]{plan.placement.crossing}[/]"
     )
     if one.layer_split == "by_gpu_type":
         console.print(f"layers by GPU type: {layers_by_rank(one)}")
+
+
+def sharding_in_words(one: Configuration) -> str:
+    """The sharding, with its domain where the state has several copies."""
+    copies = f" in {one.num_state_copies} copies of {one.shard_group_replicas} replicas"
+    return one.sharding + (copies if one.num_state_copies > 1 else "")
 
 
 def layers_by_rank(one: Configuration) -> str:

@@ -256,20 +256,33 @@ def _with_experts(request: PlanRequest, rows: Rows) -> Rows:
 
 
 def _with_sharding(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
-    """Sharding and its groups. Plain DDP is left out unless asked for: zero1 moves no more and keeps less."""
+    """Sharding and its groups. Plain DDP is left out unless asked for: zero1 moves no more and keeps less.
+
+    hsdp and zero1 may have a group per building or per place; zero1 has one over all replicas, too.
+    """
     names = request.constraints.allowed.sharding or ("zero1", "fsdp", "hsdp")
-    buildings = len({buildings_of(request.cluster)[pool.place] for pool in pools})
-    splits = sorted({buildings, len({pool.place for pool in pools})} - {1}) or [2]
-    options = [(SHARDING_CODES.index(name), k) for name in names for k in (splits if name == "hsdp" else [1])]
+    copies = {"hsdp": _copies(request, pools)[1:] or [2], "zero1": optimizer_copies(request, pools)}
+    options = [(SHARDING_CODES.index(name), k) for name in names for k in copies.get(name, [1])]
     table = np.array(options, dtype=np.int64).reshape(-1, 2)
     dp, sharding, split = rows["dp"][:, None], table[:, 0], table[:, 1]
     shard_group = np.where(sharding == DDP, 1, dp // np.maximum(split, 1))
-    keep = (dp % split == 0) & (shard_group >= 1) & ((sharding != HSDP) | (shard_group > 1))
+    keep = (dp % split == 0) & (shard_group >= 1) & ((split == 1) | (shard_group > 1))
     trivial = (dp == 1) & ((sharding == FSDP) | (sharding == HSDP))
     if any(code == ZERO1 for code, _ in options):
         keep &= ~trivial
     crossed = _cross_where(rows, table[:, :1], ("sharding",), keep)
     return {**crossed, "shard_group": shard_group[keep]}
+
+
+def optimizer_copies(request: PlanRequest, pools: list[Pool]) -> list[int]:
+    """Numbers of copies of the optimizer state that zero1 may keep: one, or one per building or place."""
+    framework = request.constraints.framework
+    return _copies(request, pools) if framework is None or framework.optimizer_copies else [1]
+
+
+def _copies(request: PlanRequest, pools: list[Pool]) -> list[int]:
+    buildings = buildings_of(request.cluster)
+    return sorted({1, len({buildings[pool.place] for pool in pools}), len({pool.place for pool in pools})})
 
 
 def _recompute_codes(request: PlanRequest) -> list[int]:

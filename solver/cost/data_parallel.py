@@ -1,6 +1,9 @@
 """Gradient reduction and parameter gathering over replicas: bytes, time inside a building, and what crosses buildings.
 
-Owns the volumes by sharding, for dense and expert parameters. Never routes a flow and never knows a link.
+Sharded state has a domain: `shard_group` replicas hold one copy of it together. HSDP and ZeRO-1 may have several such
+groups, each inside a place; copies are then kept equal by an all-reduce across. A domain of all replicas is one
+communicator over all of them. Owns the volumes by sharding and domain, for dense and expert parameters. Never routes a
+flow and never knows a link.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import numpy as np
 
 from models.stack import StackProfile
 from solver.cost.collectives import Group, all_reduce_s, gather_s, group_of
-from solver.cost.columns import DDP, FSDP, HSDP, ZERO1, Columns, FloatArray, IntArray
+from solver.cost.columns import DDP, FSDP, HSDP, ZERO1, BoolArray, Columns, FloatArray, IntArray
 from solver.cost.fabric import Fabric
 
 WEIGHT_BYTES = 2.0  # parameters travel in 16 bits, unless all of training is in 32
@@ -19,7 +22,7 @@ WEIGHT_BYTES = 2.0  # parameters travel in 16 bits, unless all of training is in
 
 @dataclass(frozen=True)
 class ReplicaGroups:
-    """Communicators over replicas. `shard` holds one copy of sharded state, `replicate` joins such copies (HSDP)."""
+    """Communicators over replicas. `shard` holds one copy of sharded state, `replicate` joins such copies."""
 
     dense_shard: Group
     dense_replicate: Group
@@ -42,9 +45,15 @@ def replica_groups(columns: Columns, fabric: Fabric, stack: StackProfile) -> Rep
 
 
 def shard_and_copies(columns: Columns) -> tuple[IntArray, IntArray]:
-    """Replicas that share one copy of the state, and the number of such copies: only HSDP has more than one."""
-    shard = np.where(columns.sharding == HSDP, np.clip(columns.shard_group, 1, columns.dp), columns.dp)
+    """Replicas that share one copy of the state, and the number of such copies; HSDP and ZeRO-1 may have several."""
+    shard = np.where(in_groups(columns), np.clip(columns.shard_group, 1, columns.dp), columns.dp)
     return shard, np.maximum(columns.dp // shard, 1)
+
+
+def in_groups(columns: Columns) -> BoolArray:
+    """Whether the state is sharded inside groups of replicas, of which there may be several."""
+    grouped: BoolArray = (columns.sharding == HSDP) | (columns.sharding == ZERO1)
+    return grouped
 
 
 @dataclass(frozen=True)
@@ -65,7 +74,7 @@ def step_traffic(
     gradient_bytes: float,
     weight_bytes: float = WEIGHT_BYTES,
 ) -> StepTraffic:
-    """DDP all-reduces gradients; ZeRO-1 scatters them and gathers weights; HSDP all-reduces its shards.
+    """DDP all-reduces gradients; ZeRO-1 scatters them and gathers weights; HSDP and ZeRO-1 all-reduce their shards.
 
     FSDP moves everything with its layers instead, see `layer_traffic`.
     """
@@ -82,7 +91,7 @@ def step_traffic(
         scattered = gather_s(gradients, group, fabric, stack)
         across = all_reduce_s(gradients / np.maximum(group.ranks, 1.0), copies, fabric, stack)
         mode = columns.sharding
-        choice = [summed, scattered, np.zeros_like(summed), across]
+        choice = [summed, scattered + across, np.zeros_like(summed), across]
         reduce_time = reduce_time + np.where(used, np.choose(mode, choice), 0.0)
         gathered = gather_s(weight_bytes * parameters, group, fabric, stack)
         gather_time = gather_time + np.where(used & (mode == ZERO1), gathered, 0.0)
@@ -128,13 +137,13 @@ def hierarchical_crossing_bytes(payload_bytes: FloatArray | float, num_places: I
     return 2.0 * (num_places - 1) / num_places * payload_bytes
 
 
-def gather_crossing_bytes(payload_bytes: FloatArray | float, num_places: IntArray | int) -> FloatArray | float:
-    """Bytes that one place sends for an all-gather or reduce-scatter of S over k places: (k-1)/k S.
+def ring_crossing_bytes(payload_bytes: FloatArray | float, num_ranks: IntArray | int) -> FloatArray | float:
+    """Bytes that cross each border when a ring over n ranks gathers or scatters S: (n-1)/n S, wherever the border is.
 
-    >>> gather_crossing_bytes(100.0, 4)
+    >>> ring_crossing_bytes(100.0, 4)
     75.0
     """
-    return (num_places - 1) / num_places * payload_bytes
+    return (num_ranks - 1) / num_ranks * payload_bytes
 
 
 def group_parameters(parameters: FloatArray, expert_parameters: FloatArray, columns: Columns) -> FloatArray:
@@ -158,19 +167,21 @@ def crossing_bytes(
 ) -> FloatArray:
     """Bytes per iteration and direction that leave one place, for the parameters of one GPU's group over k places.
 
-    All ranks of the place that share these parameters send this much together. FSDP repeats its gathers for every
-    micro-batch: two of weights and one scatter of gradients. HSDP keeps the gathers inside and reduces across.
+    All ranks of the place that share these parameters send this much together. State that all n = dp cp ranks share is
+    scattered and gathered in rings over all of them, as training frameworks have one communicator for it: (n-1)/n of
+    gradients and weights cross every border. FSDP does so for every micro-batch, with two gathers. State sharded in
+    groups inside places (HSDP, ZeRO-1 with several copies) is gathered inside and its gradients all-reduced across.
     """
+    ranks = columns.dp * columns.cp
     gradients = gradient_bytes * local_parameters
     weights = weight_bytes * local_parameters
     reduced = hierarchical_crossing_bytes(gradients, num_places)
-    scattered = gather_crossing_bytes(gradients, num_places)
-    gathered = gather_crossing_bytes(weights, num_places)
+    scattered, gathered = ring_crossing_bytes(gradients, ranks), ring_crossing_bytes(weights, ranks)
     every_microbatch = columns.num_microbatches * (scattered + 2.0 * gathered)
-    choice: FloatArray = np.choose(
-        columns.sharding, [reduced, scattered + gathered, every_microbatch, np.broadcast_to(reduced, len(columns))]
-    )
-    return np.where(columns.dp * columns.cp > 1, choice, 0.0)
+    inside = in_groups(columns) & (columns.shard_group < columns.dp)
+    choice = np.where(columns.sharding == FSDP, every_microbatch, scattered + gathered)
+    choice = np.where((columns.sharding == DDP) | (columns.sharding == HSDP) | inside, reduced, choice)
+    return np.where(ranks > 1, choice, 0.0)
 
 
 def state_shards(columns: Columns) -> tuple[FloatArray, FloatArray]:

@@ -1,11 +1,12 @@
 """One row of the space as a configuration, and one placement of it as routes over pools.
 
-Owns the bundle rule: replicas that share an expert-parallel group stay together. Never prices anything.
+Owns the bundle rule: replicas that share an expert-parallel or a sharding group stay together. Never prices anything.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import lcm
 
 import numpy as np
 
@@ -27,8 +28,8 @@ class Candidate:
 
 
 def bundle_of(configuration: Configuration) -> int:
-    """Replicas that must share a place because an expert-parallel group spans them: max(1, ep / cp)."""
-    return max(1, configuration.degrees.ep // configuration.degrees.cp)
+    """Replicas that must share a place: an expert-parallel group spans max(1, ep / cp), a sharding group its own."""
+    return lcm(max(1, configuration.degrees.ep // configuration.degrees.cp), configuration.replicas_sharing_place)
 
 
 def space_of(configuration: Configuration) -> Space:

@@ -1,4 +1,4 @@
-"""A good evaluation made better: the whole portfolio and CP-SAT for its schedules, and the priced placement.
+"""A good evaluation made better: priced placement, other sharding domains, then portfolio and CP-SAT for schedules.
 
 Owns the order of these steps.
 """
@@ -6,10 +6,12 @@ Owns the order of these steps.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from solver.configurations.enumerate import optimizer_copies
 from solver.context import Context
 from solver.evaluation.by_type import priced_again
-from solver.evaluation.candidate import Candidate
+from solver.evaluation.candidate import Candidate, bundle_of
 from solver.evaluation.crossings import prices_of
 from solver.evaluation.evaluate import Evaluation, evaluate
 from solver.evaluation.places import placements
@@ -18,7 +20,7 @@ from solver.placement.problem import Prices
 
 
 def improve(context: Context, found: Evaluation, schedulers: Schedulers, until_s: float) -> Iterator[Evaluation]:
-    """Evaluations that may be better: priced placement first, then thorough schedules of the better of both.
+    """Evaluations that may be better: priced placement, other sharding domains, then thorough schedules of the best.
 
     `until_s` on the schedulers' clock is when they should end; the schedules share what the placement has left of it.
     """
@@ -30,10 +32,28 @@ def improve(context: Context, found: Evaluation, schedulers: Schedulers, until_s
             if priced is not None:
                 yield priced
                 best = min(best, priced, key=lambda one: one.iteration_s)
+    for candidate in other_domains(context, best.candidate):
+        moved = evaluate(context, candidate, schedulers.quick, cutoff_s=best.iteration_s)
+        if moved is not None:
+            yield moved
+            best = min(best, moved, key=lambda one: one.iteration_s)
     share = max(until_s - schedulers.clock(), 0.0) / max(len(set(best.problems)), 1)
     better = evaluate(context, best.candidate, lambda problem: schedulers.thorough(problem, share), like=best)
     if better is not None:
         yield better
+
+
+def other_domains(context: Context, candidate: Candidate) -> Iterator[Candidate]:
+    """The same replicas in the same places with more or fewer copies of the optimizer state, each inside a place."""
+    used = candidate.configuration
+    if used.sharding != "zero1":
+        return
+    for copies in optimizer_copies(context.request, list(context.pools)):
+        if copies == used.num_state_copies or used.degrees.dp % copies or used.degrees.dp == copies:
+            continue
+        moved = used.model_copy(update={"shard_group_replicas": used.degrees.dp // copies})
+        if all(route.num_replicas % bundle_of(moved) == 0 for route in candidate.routes):
+            yield replace(candidate, configuration=moved)
 
 
 def _priced(context: Context, candidate: Candidate, prices: Prices) -> Iterator[Candidate]:

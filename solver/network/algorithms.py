@@ -28,6 +28,7 @@ class Communicator:
     `message_bytes` is the whole array of an all-reduce, all-gather or reduce-scatter, what one member sends in an
     all-to-all, and the message of a send/receive. `num_connections` members use the path at the same time, those of
     other communicators that do the same included. `num_members` are fewer than groups hold where the last is not full.
+    `one_ring`: it is a ring over all members, whatever else there would be.
     """
 
     dimension: Dimension
@@ -39,6 +40,7 @@ class Communicator:
     num_connections: int
     member_bytes_per_s: float
     num_members: int | None = None
+    one_ring: bool = False
 
     @property
     def num_ranks(self) -> int:
@@ -59,6 +61,8 @@ def algorithms(communicator: Communicator) -> tuple[Algorithm, ...]:
     """Algorithms that a collective has; the hierarchical ones need more than one member inside a place."""
     if communicator.collective == "send_recv":
         return ("direct",)
+    if communicator.one_ring:
+        return ("ring",)
     nested = communicator.inside.num_ranks > 1
     if communicator.collective == "all_to_all":
         return ("direct", "direct_hierarchical") if nested else ("direct",)

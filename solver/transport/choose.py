@@ -65,9 +65,23 @@ def exchange_choice(
     inside = Level(fewest * configuration.degrees.cp, fabric.scale_out_latency_s, member)
     num_places = len({context.pools[index].place for index in counts})
     communicator = Communicator(
-        "dp", "all_reduce", context.topology.tier(*pair), num_places, inside, local_bytes, fewest * group, member
+        "dp",
+        across_places(configuration),
+        context.topology.tier(*pair),
+        num_places,
+        inside,
+        local_bytes,
+        fewest * group,
+        member,
+        one_ring=across_places(configuration) != "all_reduce",
     )
     return choose_transport(communicator, path)
+
+
+def across_places(configuration: Configuration) -> Collective:
+    """What replicas in several places do: all-reduce copies, or one ring over all that share a single copy."""
+    shared = configuration.sharding != "ddp" and configuration.num_state_copies == 1
+    return "reduce_scatter" if shared else "all_reduce"
 
 
 def transport_choices(

@@ -172,22 +172,25 @@ class ExchangeWays:
         )
 
     def communicator(self, stage: int, transport: ExchangeStep) -> Communicator:
-        """The all-reduce of the largest stage over a step of the ring."""
+        """Of the largest stage over a step of the ring: the all-reduce of copies, or the scatter of a single copy."""
         pool, fewest = self.fewest(stage)
         connection, topology = transport.connection, self.case.network.topology
         wire = self.wire(stage, self.path_of(stage, transport), connection)
         inside = Level(
             fewest * self.case.configuration.degrees.cp, fabric_of(pool).scale_out_latency_s, wire.member_bytes_per_s
         )
+        used = self.case.configuration
+        copies = used.sharding == "ddp" or used.num_state_copies > 1
         return Communicator(
             "dp",
-            "all_reduce",
+            "all_reduce" if copies else "reduce_scatter",
             topology.tier(transport.from_place, transport.to_place),
             len(self.places(stage)),
             inside,
             self.largest_local_bytes(stage),
             connection.num_connections,
             wire.member_bytes_per_s,
+            one_ring=not copies,
         )
 
     def largest_local_bytes(self, stage: int) -> float:

@@ -27,6 +27,8 @@ def configuration_misfits(profile: FrameworkProfile, used: Configuration) -> Ite
     ):
         if value not in values:
             yield Misfit(name, f"{profile.name} has {', '.join(values)}, not {value}")
+    if used.sharding == "zero1" and used.num_state_copies > 1 and not profile.optimizer_copies:
+        yield Misfit("shard_group_replicas", f"{profile.name} shards the optimizer state over all replicas")
     degrees, count = used.degrees, used.num_microbatches
     if degrees.cp > 1 and not profile.context_parallel:
         yield Misfit("cp", f"{profile.name} has no context parallelism, cp is {degrees.cp}")

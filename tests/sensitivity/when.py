@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from models.framework import FrameworkProfile
 from models.plan import Plan
 from models.request import PlanRequest
 from models.schedule import PipelineSchedule, RankTimeline
@@ -31,6 +32,13 @@ def shifted(schedule: PipelineSchedule, path: str, index: int, by_s: float) -> P
     for side in ("start_s", "end_s"):
         later = put(later, f"{path}.{side}.{index}", lambda old: old + by_s)
     return later
+
+
+def _not_waiting(request: PlanRequest, plan: Plan) -> tuple[PlanRequest, Plan]:
+    """Asynchronous times for a framework whose sends block."""
+    profile = FrameworkProfile(name="waiting", blocking_sends=("one_way",))
+    blocking = {f"timelines__{index}__problem__sends": "blocking" for index in range(len(plan.timelines))}
+    return puts(request, constraints__framework=profile), puts(plan, **blocking)
 
 
 def without(timeline: RankTimeline, index: int) -> RankTimeline:
@@ -147,6 +155,7 @@ SCHEDULES = (
         forgery=Forgery(all_forward_first=True, hop_transfer=20.0),
     ),
     bent("broken precedence", "schedule-precedence", lambda one: shifted(one, "transfers.1", 0, -1e-3)),
+    Corruption("messages that nobody waits for", frozenset({"schedule-blocking-sends"}), _not_waiting),
     bent(
         "gradients exchanged before they exist",
         "schedule-gradient-sync",

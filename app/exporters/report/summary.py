@@ -97,7 +97,8 @@ def configuration_in_words(one: Configuration, crossing: str) -> Iterator[Child]
         f"Each replica runs {plural(one.num_microbatches, 'micro-batch', 'micro-batches')} of "
         f"{plural(one.micro_batch_sequences, 'sequence')} per iteration; {SHARDINGS[one.sharding]}"
     )
-    yield f", {count(one.shard_group_replicas)} replicas to a copy" if one.sharding != "ddp" else ""
+    copies = plural(one.num_state_copies, "copy", "copies")
+    yield f", {copies} of {plural(one.shard_group_replicas, 'replica')}" if one.sharding != "ddp" else ""
     yield f"; {RECOMPUTES[one.recompute]}. {_layers(one)} {CROSSINGS[crossing]}"
 
 

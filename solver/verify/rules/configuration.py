@@ -90,14 +90,14 @@ def family_shape(case: Case) -> Iterator[Finding]:
 
 
 def shard_group(case: Case) -> Iterator[Finding]:
-    """ddp: 1 replica per copy of the state; zero1 and fsdp: all dp of them; hsdp: a divisor of dp."""
+    """ddp: 1 replica per copy of the state; fsdp: all dp of them; zero1 a divisor of dp; hsdp one with copies."""
     used = case.configuration
     dp, group = used.degrees.dp, used.shard_group_replicas
     allowed = {
         "ddp": group == 1,
-        "zero1": group == dp,
+        "zero1": dp % group == 0,
         "fsdp": group == dp,
-        "hsdp": dp % group == 0,
+        "hsdp": dp % group == 0 and (group < dp or dp == 1),
     }[used.sharding]
     if not allowed:
         yield Finding("shard_group_replicas", f"{group} does not suit {used.sharding} over dp {dp}")

@@ -82,7 +82,17 @@ def scale_up_domain(case: Case) -> Iterator[Finding]:
 def expert_groups_together(case: Case) -> Iterator[Finding]:
     """Replicas that share an expert-parallel group sit in one place: stage times hold for its network only."""
     degrees = case.configuration.degrees
-    bundle = max(1, degrees.ep // degrees.cp)
+    yield from _apart(case, max(1, degrees.ep // degrees.cp), f"share experts (ep {degrees.ep})")
+
+
+def sharding_groups_together(case: Case) -> Iterator[Finding]:
+    """Where the sharded state has several copies, the replicas of each sit in one place: it is gathered inside."""
+    used = case.configuration
+    yield from _apart(case, used.replicas_sharing_place, f"share one of {used.num_state_copies} copies of the state")
+
+
+def _apart(case: Case, bundle: int, why: str) -> Iterator[Finding]:
+    """Bundles of consecutive replicas that are not in one place."""
     places: defaultdict[tuple[int, int], set[str]] = defaultdict(set)
     if bundle > 1:
         for route, pipeline_rank, pool in case.groups:
@@ -93,8 +103,7 @@ def expert_groups_together(case: Case) -> Iterator[Finding]:
         if len(names) > 1:
             yield Finding(
                 f"pipeline rank {pipeline_rank}",
-                f"replicas {index * bundle} to {(index + 1) * bundle - 1} share experts (ep {degrees.ep}) but are in"
-                f" {', '.join(sorted(names))}",
+                f"replicas {index * bundle} to {(index + 1) * bundle - 1} {why} but are in {', '.join(sorted(names))}",
             )
 
 
@@ -183,6 +192,7 @@ FAMILY: Mapping[str, Rule] = {
     "pool-capacity": pool_capacity,
     "scale-up-domain": scale_up_domain,
     "expert-groups-together": expert_groups_together,
+    "sharding-groups-together": sharding_groups_together,
     "forbidden-places": forbidden_places,
     "pins-obeyed": pins_obeyed,
     "crossing-label": crossing_label,

@@ -56,7 +56,9 @@ def test_slow_cards_count_where_links_are_wide() -> None:
 def test_a_connection_has_no_more_than_its_planes() -> None:
     """With plain ECMP each has one of them, with a flow per queue pair they all have all."""
     one, all_of_them = (
-        bound_of(8, {"capacity_bytes_per_s": 2e11, "latency_s": 1e-3, "planes": 256, "load_balancing": [method]})
+        bound_of(
+            8, {"capacity_bytes_per_s": 2e11, "latency_s": 1e-3, "planes": 256, "load_balancing": [method]}, batch=512
+        )
         for method in ("ecmp", "ecmp_qp_scaling")
     )
     assert one > all_of_them

@@ -65,7 +65,8 @@ def fabric(nic_bytes_per_s: float = 25e9) -> Fabric:
 def configuration(**changes: int) -> dict[str, int]:
     """One row of columns."""
     row = dict.fromkeys(("tp", "cp", "ep", "pp", "dp", "vpp", "micro_batch", "shard_group"), 1)
-    return {**row, "num_microbatches": 8, "sharding": 1, "recompute": 0, **changes}
+    row |= {"num_microbatches": 8, "sharding": 1, "recompute": 0, "shard_group": changes.get("dp", 1)}
+    return {**row, **changes}
 
 
 def columns(*rows: dict[str, int]) -> Columns:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from solver.cost.collectives import all_reduce_s, group_of
-from solver.cost.data_parallel import crossing_bytes, replica_groups, step_traffic
+from solver.cost.data_parallel import crossing_bytes, replica_groups, state_shards, step_traffic
 from tests.unit.solver.cost.samples import STACK, columns, configuration, fabric
 
 
@@ -28,7 +28,7 @@ def test_one_rank_pays_nothing():
 
 
 def test_zero1_moves_as_much_as_an_all_reduce_when_gradients_have_two_bytes():
-    rows = columns(configuration(dp=16, sharding=0), configuration(dp=16, sharding=1))
+    rows = columns(configuration(dp=16, sharding=0), configuration(dp=16, sharding=1, shard_group=16))
     parameters, none = np.full(2, 1e9), np.zeros(2)
     traffic = step_traffic(parameters, none, rows, fabric(), STACK, gradient_bytes=2.0)
     total = traffic.reduce_s + traffic.gather_s
@@ -38,7 +38,27 @@ def test_zero1_moves_as_much_as_an_all_reduce_when_gradients_have_two_bytes():
 def test_bytes_that_cross_buildings():
     rows = columns(*(configuration(dp=4, sharding=code, shard_group=2, num_microbatches=3) for code in range(4)))
     crossing = crossing_bytes(np.full(4, 1e6), rows, 2, gradient_bytes=4.0)
-    assert crossing.tolist() == pytest.approx([4e6, 3e6, 3 * 4e6, 4e6])
+    assert crossing.tolist() == pytest.approx([4e6, 4e6, 3 * 0.75 * 8e6, 4e6])
+
+
+def test_one_copy_for_all_replicas_is_a_ring_over_all_of_them():
+    """Three quarters of gradients and weights cross every border; two copies meet in an all-reduce instead."""
+    one, two = columns(configuration(dp=4, shard_group=4)), columns(configuration(dp=4, shard_group=2))
+    assert crossing_bytes(np.array([1e6]), one, 2, gradient_bytes=4.0)[0] == pytest.approx(0.75 * 6e6)
+    assert crossing_bytes(np.array([1e6]), two, 2, gradient_bytes=4.0)[0] == pytest.approx(4e6)
+
+
+@pytest.mark.parametrize("sharding", [1, 3])
+def test_sharding_over_more_replicas_never_needs_more_memory(sharding):
+    rows = columns(*(configuration(dp=64, ep=2, sharding=sharding, shard_group=1 << k) for k in range(7)))
+    for shards in state_shards(rows):
+        assert (np.diff(shards) >= 0).all()
+
+
+def test_copies_inside_one_place_are_kept_equal_there():
+    rows = columns(configuration(dp=16, shard_group=16), configuration(dp=16, shard_group=8))
+    whole, halves = step_traffic(np.full(2, 1e9), np.zeros(2), rows, fabric(), STACK, gradient_bytes=4.0).reduce_s
+    assert halves > 7 / 8 * whole
 
 
 def test_the_example_of_405b_over_two_buildings():

@@ -52,7 +52,7 @@ def test_fused_attention_keeps_no_scores():
 
 @pytest.mark.parametrize(
     ("sharding", "bytes_per_parameter"),
-    [(0, 18.0), (1, 6 + 12 / 8), (2, 18 / 8), (3, 18 / 2)],
+    [(0, 18.0), (1, 6 + 12 / 2), (2, 18 / 8), (3, 18 / 2)],
     ids=["ddp", "zero1", "fsdp", "hsdp"],
 )
 def test_model_state_by_sharding(sharding, bytes_per_parameter):
@@ -66,7 +66,7 @@ def test_model_state_by_sharding(sharding, bytes_per_parameter):
 
 def test_experts_shard_over_their_own_group():
     job = job_of(workload(mixture()))
-    row = columns(configuration(dp=8, ep=4, sharding=1))
+    row = columns(configuration(dp=8, ep=4, sharding=1, shard_group=8))
     memory = static_memory(job, A100, fabric(), STACK, row, parameters=np.zeros(1), expert_parameters=np.array([1e6]))
     assert memory.optimizer_bytes[0] == pytest.approx(12e6 / 2)
 
