@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from models.base import Bytes, Count, Frozen, Name, PositiveCount, Seconds, Usd
 from models.cluster import PlaceId
 from models.diagnostic import DiagnosticOrText
+from models.figures import Assumption, ConvergencePoint, MemoryUse, TimeBreakdown
 from models.schedule import PipelineHop, PipelineProblem, PipelineSchedule
 from models.transport import ExchangeRing, LinkLoad, MessageSplit, MessageTransport, TransportChoice, TransportPolicy
 from models.verdict import Verdict
@@ -208,46 +209,6 @@ class StageExchange(Frozen):
     )
 
 
-class MemoryUse(Frozen):
-    """Peak memory of one GPU of a pipeline rank, by cause."""
-
-    pipeline_rank: Count = Field(description="Pipeline rank.", examples=[0])
-    route: Name = Field(description="Route with the largest need on this rank.", examples=["r0"])
-    weights_bytes: Bytes = Field(description="Parameters.", examples=[6.3e9])
-    gradients_bytes: Bytes = Field(description="Gradient accumulators.", examples=[1.2e10])
-    optimizer_bytes: Bytes = Field(description="Optimizer state.", examples=[5.9e8])
-    activations_bytes: Bytes = Field(description="Activations in flight at the peak.", examples=[2.4e10])
-    buffers_bytes: Bytes = Field(description="Communication buffers, gathered blocks and logits.", examples=[2.0e9])
-    framework_bytes: Bytes = Field(description="Context, allocator and scratch.", examples=[3.0e9])
-    limit_bytes: Bytes = Field(description="HBM less the headroom asked for.", examples=[7.2e10])
-
-    @property
-    def total_bytes(self) -> float:
-        """Peak over all causes."""
-        return (
-            self.weights_bytes
-            + self.gradients_bytes
-            + self.optimizer_bytes
-            + self.activations_bytes
-            + self.buffers_bytes
-            + self.framework_bytes
-        )
-
-
-class TimeBreakdown(Frozen):
-    """Where the iteration time goes on the rank that finishes last; the parts add up to the total."""
-
-    compute_s: Seconds = Field(description="Matrix multiplications, attention and memory-bound work.", examples=[5.2])
-    tensor_parallel_s: Seconds = Field(description="Exposed tensor-parallel communication.", examples=[0.6])
-    context_parallel_s: Seconds = Field(description="Exposed context-parallel communication.", examples=[0.0])
-    expert_parallel_s: Seconds = Field(description="Exposed expert-parallel communication.", examples=[0.0])
-    bubble_s: Seconds = Field(description="Idle with no transfer under way to blame.", examples=[0.5])
-    pipeline_s: Seconds = Field(description="Idle that the same schedule without hops would not have.", examples=[0.05])
-    data_parallel_s: Seconds = Field(description="Exposed gradient and parameter exchange.", examples=[0.08])
-    optimizer_s: Seconds = Field(description="Optimizer step and per-step constant.", examples=[0.02])
-    total_s: Seconds = Field(description="Iteration time.", examples=[6.45])
-
-
 class Proof(Frozen):
     """How good the plan is known to be."""
 
@@ -305,23 +266,34 @@ class Alternative(Frozen):
     routes: tuple[Route, ...] = Field((), description="Where its replicas are.", examples=[[]])
 
 
-class ConvergencePoint(Frozen):
-    """Where the search stood at one moment."""
+class FrameworkPlan(Frozen):
+    """The best that the search found for a framework, timed as that framework runs it."""
 
-    elapsed_s: Seconds = Field(description="Since the start.", examples=[2.5])
-    incumbent_s: Seconds | None = Field(None, description="Iteration time of the best judged plan.", examples=[6.5])
-    lower_bound_s: Seconds | None = Field(None, description="Bound, on the incumbent's scale.", examples=[6.2])
+    iteration_s: Seconds = Field(description="Its iteration time.", examples=[6.71])
+    configuration: Configuration = Field(description="Its configuration.", examples=[{}])
+    routes: tuple[Route, ...] = Field(min_length=1, description="Where its replicas are.", examples=[[{}]])
 
 
-class Assumption(Frozen):
-    """One number or rule that the plan rests on, and where it comes from."""
+class RunnableBy(Frozen):
+    """Whether a training framework can be told to run the plan, and what it makes of it."""
 
-    what: str = Field(max_length=300, description="The assumption.", examples=["GEMM efficiency 0.62 on H100"])
-    origin: Literal["measured", "fitted", "datasheet", "derived", "guessed", "request"] = Field(
-        description="Kind of evidence.", examples=["fitted"]
+    framework: Name = Field(description="Name of the framework's profile.", examples=["megatron-core"])
+    runs: bool = Field(description="It can run this configuration in these places.", examples=[True])
+    as_planned: bool = Field(description="It also has the plan's schedules, backward and sends.", examples=[False])
+    reasons: tuple[Annotated[str, Field(max_length=400)], ...] = Field(
+        (), max_length=20, description="Why it cannot, or what it does otherwise.", examples=[["it folds no V"]]
     )
-    source: str = Field(
-        "", max_length=300, description="Where to look it up.", examples=["stack profile megatron-2024"]
+    iteration_s: Seconds | None = Field(
+        None,
+        description="Iteration time as it would run the plan, with its own schedules and sends; null where it cannot, "
+        "or where that was not timed.",
+        examples=[6.9],
+    )
+    best: FrameworkPlan | None = Field(
+        None,
+        description="The fastest of the plan and of what the search kept, as it would run them, with its own sharding "
+        "and fold in the same places where it has to; null where it runs none of these, or none was timed.",
+        examples=[None],
     )
 
 
@@ -377,6 +349,12 @@ class Plan(Frozen):
     baselines: tuple[Baseline, ...] = Field((), description="Other rules under the same evaluator.", examples=[[]])
     alternatives: tuple[Alternative, ...] = Field(
         (), max_length=20, description="The next best plans that really differ, best first.", examples=[[]]
+    )
+    runnable_by: tuple[RunnableBy, ...] = Field(
+        (),
+        max_length=100,
+        description="What every known framework makes of the plan; empty until the end.",
+        examples=[[]],
     )
     convergence: tuple[ConvergencePoint, ...] = Field(
         (), max_length=1000, description="Incumbent and bound over the search.", examples=[[{"elapsed_s": 2.5}]]

@@ -5,7 +5,8 @@ The planner writes them and the judge knows them, so that none can be left out o
 
 from __future__ import annotations
 
-from models.plan import Assumption, LayerSplit
+from models.figures import Assumption
+from models.plan import LayerSplit
 from models.stack import StackProfile
 
 EXCHANGE_LINK = "gradient exchange"  # the link name under which a pipeline problem knows exchanges between places
