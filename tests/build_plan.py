@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+from models.figures import TimeBreakdown
 from models.plan import (
     Configuration,
     Degrees,
@@ -22,7 +23,6 @@ from models.plan import (
     Route,
     RouteTimeline,
     StageExchange,
-    TimeBreakdown,
 )
 from models.request import PlanRequest
 from models.schedule import PipelineProblem, PipelineRank, PipelineStage

@@ -13,9 +13,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from app.exporters.report.formatting import TIME_PARTS
+from app.exporters.report.formatting import TIME_PARTS, runnable_in_words
+from models.figures import MemoryUse
 from models.outcome import Infeasible, NotFound, Outcome, Reason
-from models.plan import Configuration, MemoryUse, Plan, Route
+from models.plan import Configuration, Plan, Route
 from models.schedule import PipelineSchedule
 from models.verdict import Verdict
 
@@ -74,6 +75,8 @@ def _configuration(console: Console, plan: Plan) -> None:
         f"{one.num_microbatches} micro-batches of {one.micro_batch_sequences}; {sharding_in_words(one)}, recompute "
         f"{one.recompute}, {one.family}; crossing: [bold]{plan.placement.crossing}[/]"
     )
+    for line in runnable_in_words(plan):
+        console.print(escape(line))
     if one.layer_split == "by_gpu_type":
         console.print(f"layers by GPU type: {layers_by_rank(one)}")
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from models.plan import MemoryUse, Metrics, OtherSharing, Plan, Proof, RouteTimeline, TimeBreakdown
+from models.figures import MemoryUse, TimeBreakdown
+from models.plan import Metrics, OtherSharing, Plan, Proof, RouteTimeline
 from models.statements import assumptions_of
 from models.verdict import Verdict
 from solver.context import Context

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from models.plan import Alternative, Configuration, Plan, TimeBreakdown
+from models.figures import TimeBreakdown
+from models.plan import Alternative, Configuration, Plan
 from solver.context import Context
 from solver.evaluation.candidate import pipeline_shape
 from solver.evaluation.evaluate import Evaluation

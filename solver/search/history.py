@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from models.plan import ConvergencePoint
+from models.figures import ConvergencePoint
 
 MAX_POINTS = 200
 MAX_KEPT = 4 * MAX_POINTS

@@ -20,6 +20,7 @@ from solver.evaluation.evaluate import Evaluation
 from solver.evaluation.scheduling import Scheduler
 from solver.explain.alternatives import Kinds, alternatives
 from solver.explain.one_building import one_building
+from solver.explain.runnable import FrameworkTrials, runnable_by
 from solver.search.comparison import Comparison
 from solver.search.frontier import Frontier
 from solver.search.history import History
@@ -120,12 +121,16 @@ class SearchResult:
         self.publish(complete=complete)
         plan = self.current_plan()
         near = one_building(self.context, self.best.evaluation, scheduler, late=lambda: not phases.has_room(1.0))
+        hooks, found = self.hooks, self.best.evaluation
+        trials = FrameworkTrials(self.context, hooks.clock, hooks.cancelled, phases.deadline(1.0))
+        others = (evaluation for _, evaluation in self.kinds.ranked())
         assumed = self.best.goal.assumed(self.context)
         too_fast = TOO_FAST if plan.metrics.model_flops_utilisation > 1.0 else ""
         undetermined = "" if near.seconds is not None else f"one_building_s is not determined: {near.reason}"
         return plan.model_copy(
             update={
                 "alternatives": alternatives(self.context, self.kinds, plan, self.best.evaluation, self.best.value),
+                "runnable_by": runnable_by(trials, plan, found, others),
                 "convergence": self._history.points(),
                 "one_building_s": near.seconds,
                 "notes": tuple(note for note in (assumed, self.best.binding_limit(), undetermined, too_fast) if note),

@@ -6,49 +6,52 @@ Owns the reading of a framework's profile. Never times anything.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
+from models.catalogue import entry_names, named_entry
 from models.framework import FrameworkProfile
 from models.plan import Configuration, RouteTimeline
+from models.request import PlanRequest
+from solver.verify.case import Finding
 
 
-class Misfit(NamedTuple):
-    """What of a plan a framework does not have."""
+def frameworks_of(request: PlanRequest) -> tuple[FrameworkProfile, ...]:
+    """The framework that the request asks for, then those of the catalogue by name."""
+    asked = request.constraints.framework
+    known = (FrameworkProfile.model_validate(named_entry("frameworks", name)) for name in entry_names("frameworks"))
+    first = () if asked is None else (asked,)
+    return (*first, *(one for one in known if asked is None or one.name != asked.name))
 
-    where: str
-    detail: str
 
-
-def configuration_misfits(profile: FrameworkProfile, used: Configuration) -> Iterator[Misfit]:
+def unsupported_configuration(profile: FrameworkProfile, used: Configuration) -> Iterator[Finding]:
     """What of a configuration the framework cannot be told to run."""
     for name, value, values in (
         ("sharding", used.sharding, profile.sharding),
         ("family", used.family, profile.families),
     ):
         if value not in values:
-            yield Misfit(name, f"{profile.name} has {', '.join(values)}, not {value}")
+            yield Finding(name, f"{profile.name} has {', '.join(values)}, not {value}")
     if used.sharding == "zero1" and used.num_state_copies > 1 and not profile.optimizer_copies:
-        yield Misfit("shard_group_replicas", f"{profile.name} shards the optimizer state over all replicas")
+        yield Finding("shard_group_replicas", f"{profile.name} shards the optimizer state over all replicas")
     degrees, count = used.degrees, used.num_microbatches
     if degrees.cp > 1 and not profile.context_parallel:
-        yield Misfit("cp", f"{profile.name} has no context parallelism, cp is {degrees.cp}")
+        yield Finding("cp", f"{profile.name} has no context parallelism, cp is {degrees.cp}")
     if used.layer_split != "even" and not profile.unequal_layers:
-        yield Misfit("layer_split", f"{profile.name} splits layers evenly, not {used.layer_split}")
+        yield Finding("layer_split", f"{profile.name} splits layers evenly, not {used.layer_split}")
     if not profile.has_microbatches(num_microbatches=count, pp=degrees.pp, vpp=degrees.vpp):
         detail = f"{profile.name} runs several chunks on {degrees.pp} ranks with as many micro-batches, not {count}"
-        yield Misfit("num_microbatches", detail)
+        yield Finding("num_microbatches", detail)
 
 
-def schedule_misfits(
+def unsupported_schedules(
     profile: FrameworkProfile, used: Configuration, timelines: Iterable[RouteTimeline]
-) -> Iterator[Misfit]:
+) -> Iterator[Finding]:
     """What of the timed schedules the framework's runtime does otherwise."""
     sends = profile.sends(used.family)
     for timeline in timelines:
         where, generator = f"timeline {timeline.route}", timeline.schedule.generator
         if timeline.problem.sends != sends:
-            yield Misfit(where, f"sends are {timeline.problem.sends}, {profile.name} has {sends} ones")
+            yield Finding(where, f"sends are {timeline.problem.sends}, {profile.name} has {sends} ones")
         if profile.fused_backward and timeline.problem.backward != "fused":
-            yield Misfit(where, f"{profile.name} cannot split the backward")
+            yield Finding(where, f"{profile.name} cannot split the backward")
         if profile.schedules is not None and generator not in profile.schedules:
-            yield Misfit(where, f"{profile.name} has no schedule called {generator!r}")
+            yield Finding(where, f"{profile.name} has no schedule called {generator!r}")

@@ -26,6 +26,7 @@ from solver.verify.rules import (
     problems,
     rank_map,
     replay,
+    runnable,
     schedule,
     statements,
     timelines,
@@ -59,6 +60,7 @@ DERIVATIONS: Mapping[str, Rule] = {
     **prices.OF_RINGS,
     **problems.FAMILY,
     **statements.FAMILY,
+    **runnable.FAMILY,
 }
 RULES: Mapping[str, Rule] = {**LIMITS, **DERIVATIONS}
 MAX_FINDINGS_PER_RULE = 25

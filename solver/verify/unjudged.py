@@ -16,6 +16,7 @@ from solver.verify.rules.problems import alike
 from solver.verify.rules.totals import usable_light_s
 
 SEARCHED = "the search is not repeated"
+RUNS = "schedules of frameworks are not stated; only that each is named once and runs no more than its profile has"
 RIVAL = "only that it is not faster than light nor, by time, than the plan; `verify --deep` does more"
 
 
@@ -38,6 +39,8 @@ def _fields(case: Case) -> Iterator[tuple[str, str]]:
     yield "/convergence", f"{SEARCHED}; only that time goes on, no bound passes its incumbent, and it ends here"
     yield "/baselines", RIVAL
     yield "/alternatives", RIVAL
+    if plan.runnable_by:
+        yield "/runnable_by", RUNS
     yield "/one_building_s", "its schedule is not stated; only that it lies between the speed of light and the plan"
     yield "/notes", "what the search says of its own answer, in words"
     if _recomputes_nothing(case):

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from models.plan import Alternative, Baseline, ConvergencePoint, Degrees, Plan
+from models.figures import ConvergencePoint
+from models.plan import Alternative, Baseline, Degrees, Plan
 from models.request import PlanRequest
 from models.transport import LinkFlow, LinkLoad, LinkStep, MessagePath, MessageSplit
 from tests.build_costs import Forgery

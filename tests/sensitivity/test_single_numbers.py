@@ -11,7 +11,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from models.plan import Alternative, ConvergencePoint, Plan
+from models.figures import ConvergencePoint
+from models.plan import Alternative, Plan
 from solver.verify.judge import LIMITS, judge
 from tests.build_costs import Forgery
 from tests.build_plan import build_plan

@@ -12,7 +12,7 @@ from app.exporters.report.formatting import number, percent, seconds
 from app.exporters.report.markup import Markup, tag
 from app.exporters.report.scene import Scene
 from app.exporters.report.svg import Scale, line, steps, ticks, time_axis, words
-from models.plan import ConvergencePoint
+from models.figures import ConvergencePoint
 
 LEFT, RIGHT, TOP, BOTTOM = 78.0, WIDTH - 12, 14.0, 224.0
 

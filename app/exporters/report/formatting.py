@@ -5,9 +5,10 @@ Owns rounding for the eye. Each shown number carries the exact one of the plan b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from app.exporters.report.markup import Markup, tag, visible
+from models.plan import Plan
 
 _SIZES = ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 NOT_STATED = "not stated"
@@ -49,6 +50,18 @@ def seconds(value: float) -> str:
     if abs(value) >= 1e-3:
         return f"{rounded(value * 1e3)} ms"
     return f"{rounded(value * 1e6, 3)} µs"
+
+
+def runnable_in_words(plan: Plan) -> Iterator[str]:
+    """One line per framework: how long it takes for the plan, or why it does not run it, and the best found for it."""
+    for one in plan.runnable_by:
+        why = "; ".join(one.reasons)
+        made = "as planned" if one.as_planned else f"otherwise than planned ({why})"
+        time = "" if one.iteration_s is None else f"{seconds(one.iteration_s)} "
+        best = "" if one.best is None or one.best.configuration == plan.configuration else (
+            f"; best found for it: {seconds(one.best.iteration_s)}")  # fmt: skip
+        none = "; nothing that was found runs there" if not one.runs and one.best is None else ""
+        yield f"on {one.framework}: {f'{time}{made}' if one.runs else f'no ({why})'}{best}{none}"
 
 
 def size(value: float) -> str:

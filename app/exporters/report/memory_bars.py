@@ -12,7 +12,7 @@ from app.exporters.report.formatting import number, percent, size
 from app.exporters.report.markup import Markup, tag
 from app.exporters.report.scene import Scene
 from app.exporters.report.svg import Scale, line, rect, ticks, words
-from models.plan import MemoryUse
+from models.figures import MemoryUse
 
 CAUSES = (
     ("weights", "weights_bytes"),

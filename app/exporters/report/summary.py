@@ -8,7 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from app.exporters.report.figures import columns, paragraph, section, table
-from app.exporters.report.formatting import NOT_STATED, count, number, percent, plural, rounded, seconds, size
+from app.exporters.report.formatting import (
+    NOT_STATED,
+    count,
+    number,
+    percent,
+    plural,
+    rounded,
+    runnable_in_words,
+    seconds,
+    size,
+)
 from app.exporters.report.markup import Child, Markup, joined, tag
 from app.exporters.report.scene import Scene
 from models.plan import Configuration, Plan
@@ -40,6 +50,7 @@ def summary_section(scene: Scene) -> Markup:
         "summary",
         "Summary",
         tag("dl", *_tiles(plan), class_="tiles"),
+        tag("ul", *(tag("li", line) for line in runnable_in_words(plan))) if plan.runnable_by else "",
         tag("h3", "The configuration"),
         paragraph(*configuration_in_words(plan.configuration, plan.placement.crossing)),
         tag("h3", "What is proven"),

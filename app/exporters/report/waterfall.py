@@ -13,7 +13,8 @@ from app.exporters.report.formatting import TIME_PARTS, number, percent, seconds
 from app.exporters.report.markup import Markup
 from app.exporters.report.scene import Scene
 from app.exporters.report.svg import Scale, line, rect, time_axis, words
-from models.plan import Plan, TimeBreakdown
+from models.figures import TimeBreakdown
+from models.plan import Plan
 
 LEFT, RIGHT = 190.0, 800.0
 ROW = 24.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from solver.verify.case import Case, Finding, Rule
-from solver.verify.frameworks import configuration_misfits, schedule_misfits
+from solver.verify.frameworks import unsupported_configuration, unsupported_schedules
 
 WHERE = "configuration"
 PLAIN_CHOICES = ("micro_batch_sequences", "sharding", "recompute", "family", "layer_split")
@@ -122,11 +122,8 @@ def framework_runs_it(case: Case) -> Iterator[Finding]:
             if timeline.problem.sends != "asynchronous":
                 yield Finding(f"timeline {timeline.route}", f"sends are {timeline.problem.sends}, no framework asks it")
         return
-    for where, detail in (
-        *configuration_misfits(profile, used),
-        *schedule_misfits(profile, used, case.plan.timelines),
-    ):
-        yield Finding(where, detail)
+    yield from unsupported_configuration(profile, used)
+    yield from unsupported_schedules(profile, used, case.plan.timelines)
 
 
 def max_gpus(case: Case) -> Iterator[Finding]:

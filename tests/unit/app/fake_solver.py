@@ -14,11 +14,11 @@ from collections.abc import Callable
 import psutil
 
 from models.errors import InvalidRequest
+from models.figures import MemoryUse, TimeBreakdown
 from models.outcome import Infeasible, NotFound, Outcome, Planned, Progress, Reason, RequestCheck
 from models.plan import (
     Configuration,
     Degrees,
-    MemoryUse,
     Metrics,
     Placement,
     Plan,
@@ -26,7 +26,6 @@ from models.plan import (
     RankRange,
     Route,
     RouteTimeline,
-    TimeBreakdown,
 )
 from models.request import PlanRequest
 from models.schedule import LinkTimeline, PipelineProblem, PipelineSchedule, RankTimeline, ScheduleProgress
