@@ -13,6 +13,7 @@ from typing import Any
 from models.catalogue import entry_names, named_entry
 from models.cluster import GpuType, Pool
 from models.errors import UnknownName
+from models.framework import FrameworkProfile
 from models.request import PlanRequest
 from models.stack import StackProfile
 from models.workload import Precision
@@ -52,6 +53,14 @@ class Context:
 
     request: PlanRequest
     stack: StackProfile
+
+    def for_framework(self, framework: FrameworkProfile) -> Context:
+        """The same for another framework; what is derived already is kept, for none of it depends on the framework."""
+        constraints = self.request.constraints.model_copy(update={"framework": framework})
+        other = Context(self.request.model_copy(update={"constraints": constraints}), self.stack)
+        known = {name: value for name, value in vars(self).items() if name not in ("request", "stack")}
+        vars(other).update(known)
+        return other
 
     @cached_property
     def job(self) -> Job:

@@ -28,14 +28,16 @@ NO_ROOM = "its schedules hold more activations than memory has room for"
 
 @dataclass
 class FrameworkTrials:
-    """Candidates timed as frameworks run them, until `ends_s`; each once per kind of framework."""
+    """Candidates timed as frameworks run them, each once per kind of framework, until `ends_s`; one more is only begun
+    where the longest so far would end by then.
+    """
 
     context: Context
     clock: Clock
     cancelled: Callable[[], bool]
     ends_s: float
+    longest_s: float = 0.0
     late: bool = False
-    _longest_s: float = 0.0
     _known: dict[tuple[FrameworkProfile, Candidate], Evaluation | None] = field(default_factory=dict)
 
     def timed(self, profile: FrameworkProfile, candidate: Candidate) -> Evaluation | None:
@@ -44,15 +46,13 @@ class FrameworkTrials:
         if (kind, candidate) in self._known:
             return self._known[kind, candidate]
         began_s = self.clock()
-        if self.late or self.cancelled() or began_s + self._longest_s >= self.ends_s:
+        if self.late or self.cancelled() or began_s + self.longest_s >= self.ends_s:
             self.late = True
             return None
-        request = self.context.request
-        constraints = request.constraints.model_copy(update={"framework": kind})
-        own = Context(request.model_copy(update={"constraints": constraints}), self.context.stack)
+        own = self.context.for_framework(kind)
         charge(self.clock, WORK_PER_EVALUATION_S)
         found = evaluate(own, candidate, Schedulers(own, self.clock, self.cancelled, self.ends_s).quick)
-        self._longest_s = max(self._longest_s, self.clock() - began_s)
+        self.longest_s = max(self.longest_s, self.clock() - began_s)
         self._known[kind, candidate] = found
         return found
 

@@ -45,6 +45,11 @@ class Phases:
         """Seconds that the last step took."""
         return self._steps_s[-1]
 
+    @property
+    def longest_step_s(self) -> float:
+        """Seconds of the longest of the last steps."""
+        return max(self._steps_s)
+
     def took(self, seconds: float) -> None:
         """Another step is over."""
         self._steps_s.append(seconds)
@@ -55,7 +60,7 @@ class Phases:
 
     def has_room(self, share: float = LAST_SHARE) -> bool:
         """Another step would probably end by this share of the time limit."""
-        return self.hooks.clock() + max(self._steps_s) < self.deadline(share)
+        return self.hooks.clock() + self.longest_step_s < self.deadline(share)
 
     def has_room_for_plan(self) -> bool:
         """Writing out and judging another plan would probably end within the time limit."""

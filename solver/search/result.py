@@ -122,7 +122,9 @@ class SearchResult:
         plan = self.current_plan()
         near = one_building(self.context, self.best.evaluation, scheduler, late=lambda: not phases.has_room(1.0))
         hooks, found = self.hooks, self.best.evaluation
-        trials = FrameworkTrials(self.context, hooks.clock, hooks.cancelled, phases.deadline(1.0))
+        trials = FrameworkTrials(
+            self.context, hooks.clock, hooks.cancelled, phases.deadline(1.0), phases.longest_step_s
+        )
         others = (evaluation for _, evaluation in self.kinds.ranked())
         assumed = self.best.goal.assumed(self.context)
         too_fast = TOO_FAST if plan.metrics.model_flops_utilisation > 1.0 else ""
