@@ -93,7 +93,6 @@ CONFIGURATION = (
         "two copies of the optimizer state in the memory of one",
         "memory-report",
         "optimizer-time",
-        "exchange-bytes",
         configuration__shard_group_replicas=2,
     ),
     lie(
