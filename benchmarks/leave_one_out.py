@@ -1,9 +1,8 @@
-"""How far predictions lie from families of runs that no profile was fitted to.
+"""How far predictions lie from families of runs that no constant was fitted to, and how their intervals do.
 
-    python -m benchmarks.leave_one_out ROWS.csv [--families NAME,...]
+    python -m benchmarks.leave_one_out ROWS.csv
 
-For each family its rows are removed, every profile they had a part in is fitted again from its seed (a profile
-without rows keeps its parent's constants), and the family is predicted.
+Each family is predicted by a fit of all others; the spread between families in its intervals is that of all others too.
 """
 
 from __future__ import annotations
@@ -14,47 +13,32 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.fit_stacks import fit_all
-from solver.calibration.report import ErrorSummary
-from solver.calibration.training import compare, packaged_stacks, validate_training
+from solver.calibration.deck import Deck
+from solver.calibration.hierarchy import Hierarchy
+from solver.calibration.left_out import left_out_runs, readable, report_of
+from solver.calibration.priors import PRIORS
+from solver.calibration.training import training_table
 
 Rows = Sequence[Mapping[str, str]]
 
 
-def held_out(rows: Rows, family: str) -> ErrorSummary:
-    """Errors on `family` of profiles that never saw it."""
-    inside = [row for row in rows if row["family"] == family]
-    outside = [row for row in rows if row["family"] != family]
-    affected = {one.run.stack.name for one in compare(inside, packaged_stacks())[0]}
-    if not affected:
-        return validate_training(inside).families[family]
-    stacks = fit_all(outside, only=sorted(affected))
-    return validate_training(inside, tuple(stacks.values())).families[family]
+def table(rows: Rows) -> str:
+    """One line per family that was left out, and the totals over rows and over families."""
+    plan = Hierarchy(Deck(readable(rows), tuple(PRIORS)))
+    report = report_of(left_out_runs(plan, plan.fit()))
+    means = [one.mean_abs_pct for one in report.families.values()]
+    medians = [one.median_abs_pct for one in report.families.values()]
+    over = f"Families alike: {sum(means) / len(means):.2f} % mean, {sum(medians) / len(medians):.2f} % mean of medians."
+    return f"{training_table(report)}\n\n{over}\n"
 
 
 def main(arguments: Sequence[str]) -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description="Leave one family of measured runs out of the fit at a time.")
     parser.add_argument("rows", type=Path, help="CSV with the columns of measured training data")
-    parser.add_argument("--families", default="", help="only these, comma separated")
     options = parser.parse_args(arguments)
     with options.rows.open(encoding="utf-8", newline="") as handle:
-        rows = list(csv.DictReader(handle))
-    families = [name for name in options.families.split(",") if name] or sorted({row["family"] for row in rows})
-    sys.stdout.write("| family left out | rows | mean abs % | median abs % | bias % | worst % |\n")
-    sys.stdout.write("|---|---:|---:|---:|---:|---:|\n")
-    means: list[tuple[int, float]] = []
-    for family in families:
-        one = held_out(rows, family)
-        figures = (one.mean_abs_pct, one.median_abs_pct, one.bias_pct, one.worst_pct)
-        sys.stdout.write(f"| {family} | {one.rows} | " + " | ".join(f"{figure:.1f}" for figure in figures) + " |\n")
-        sys.stdout.flush()
-        means.append((one.rows, one.mean_abs_pct))
-    counted = [(count, mean) for count, mean in means if count]
-    if counted:
-        by_row = sum(count * mean for count, mean in counted) / sum(count for count, _ in counted)
-        by_family = sum(mean for _, mean in counted) / len(counted)
-        sys.stdout.write(f"\nmean over rows {by_row:.2f} %, mean over families {by_family:.2f} %\n")
+        sys.stdout.write(table(list(csv.DictReader(handle))))
     return 0
 
 

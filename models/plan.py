@@ -13,6 +13,7 @@ from models.base import Bytes, Count, Frozen, Name, PositiveCount, Seconds, Usd
 from models.cluster import PlaceId
 from models.diagnostic import DiagnosticOrText
 from models.figures import Assumption, ConvergencePoint, MemoryUse, TimeBreakdown
+from models.prediction import Prediction
 from models.schedule import PipelineHop, PipelineProblem, PipelineSchedule
 from models.transport import ExchangeRing, LinkLoad, MessageSplit, MessageTransport, TransportChoice, TransportPolicy
 from models.verdict import Verdict
@@ -345,6 +346,7 @@ class Plan(Frozen):
     memory: tuple[MemoryUse, ...] = Field(min_length=1, description="Peak memory per pipeline rank.", examples=[[{}]])
     time: TimeBreakdown = Field(description="Iteration time by cause.", examples=[{}])
     metrics: Metrics = Field(description="Headline figures.", examples=[{}])
+    prediction: Prediction | None = Field(None, description="Error bars and the runs behind them.", examples=[None])
     proof: Proof = Field(description="Bound and gap.", examples=[{}])
     baselines: tuple[Baseline, ...] = Field((), description="Other rules under the same evaluator.", examples=[[]])
     alternatives: tuple[Alternative, ...] = Field(

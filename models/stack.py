@@ -5,11 +5,14 @@ Owns the constants and their provenance. Never holds a formula: `solver/cost` sa
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from functools import cache, cached_property
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from models.base import Frozen, Name
+from models.catalogue import named_entry
 
 Origin = Literal["measured", "fitted", "datasheet", "guessed"]
 DIVISORS = frozenset(
@@ -67,8 +70,81 @@ class StackHabits(Frozen):
     interleaved: bool = Field(False, description="Pipelines run several chunks per rank.", examples=[False])
 
 
+GENERATIONS = (
+    ("V100", "volta"),
+    ("A100", "ampere"),
+    ("H", "hopper"),
+    ("GH200", "hopper"),
+    ("B200", "blackwell"),
+    ("GB200", "blackwell"),
+    ("B300", "blackwell-ultra"),
+    ("GB300", "blackwell-ultra"),
+    ("MI3", "cdna3"),
+)  # beginnings of GPU names
+
+
+def generation_of(gpu: str) -> str:
+    """Generation of a GPU type by its name; the name itself where it is unknown.
+
+    >>> generation_of("GH200-96G"), generation_of("TPU")
+    ('hopper', 'TPU')
+    """
+    return next((name for prefix, name in GENERATIONS if gpu.startswith(prefix)), gpu)
+
+
+class GenerationConstant(Frozen):
+    """What one GPU generation makes of a constant of the profile."""
+
+    generation: Name = Field(description="GPU generation.", examples=["hopper"])
+    name: Name = Field(description="Name of the constant.", examples=["attention_efficiency"])
+    value: Annotated[float, Field(ge=0, le=1e15)] = Field(description="Its value there.", examples=[0.37])
+
+
+class Evidence(Frozen):
+    """Measured runs of one class that the profile was fitted to."""
+
+    generation: Name = Field(description="GPU generation.", examples=["hopper"])
+    kind: Literal["dense", "moe"] = Field(description="Dense model or mixture of experts.", examples=["dense"])
+    precision: Name = Field(description="Precision of training.", examples=["bf16"])
+    rows: Annotated[int, Field(ge=0)] = Field(description="Measured runs of any software.", examples=[12])
+    own_rows: Annotated[int, Field(ge=0)] = Field(0, description="Measured runs of this software.", examples=[3])
+
+
+class Uncertainty(Frozen):
+    """How far predictions of a profile may be off: errors of its constants, and what no constant explains.
+
+    The covariance of ln(constants) is F F^T, with one row of F per name; `constant@generation` is a constant on one GPU
+    generation.
+    """
+
+    names: tuple[Name, ...] = Field((), description="Rows of the factors.", examples=[["gemm_efficiency@hopper"]])
+    factors: tuple[tuple[float, ...], ...] = Field(
+        (), description="Factors F of the covariance of the logarithms.", examples=[[[0.02]]]
+    )
+    family_spread_dense: Annotated[float, Field(gt=0, le=2)] = Field(
+        0.1,
+        description="Standard deviation of ln(measured / predicted) between families of runs, dense models.",
+        examples=[0.08],
+    )
+    family_spread_moe: Annotated[float, Field(gt=0, le=2)] = Field(
+        0.2, description="The same for mixtures of experts.", examples=[0.15]
+    )
+    run_spread: Annotated[float, Field(gt=0, le=2)] = Field(
+        0.04, description="Standard deviation of ln(measured / predicted) of runs of one family.", examples=[0.04]
+    )
+    memory_spread: Annotated[float, Field(gt=0, le=2)] = Field(
+        0.045, description="Standard deviation of ln(measured / predicted) of peak memory.", examples=[0.045]
+    )
+
+    @model_validator(mode="after")
+    def _one_row_per_name(self) -> Self:
+        if len(self.names) != len(self.factors) or len({len(row) for row in self.factors}) > 1:
+            raise ValueError("factors need one row per name, all of the same length")
+        return self
+
+
 class StackProfile(Frozen):
-    """The calibrated constants of one software stack on one GPU generation."""
+    """The calibrated constants of one software stack; GPU generations differ within it."""
 
     name: Name = Field(description="Name used in plans.", examples=["megatron-2021"])
     description: str = Field(
@@ -77,8 +153,12 @@ class StackProfile(Frozen):
     frameworks: tuple[Name, ...] = Field(
         (), description="Framework names this profile answers for (case-insensitive parts).", examples=[["Megatron-LM"]]
     )
-    gpus: tuple[Name, ...] = Field(
-        (), description="GPU names it answers for (prefixes); empty means any.", examples=[["H100"]]
+    generations: tuple[GenerationConstant, ...] = Field(
+        (), description="Constants that a GPU generation changes.", examples=[[]]
+    )
+    evidence: tuple[Evidence, ...] = Field((), description="Measured runs behind the constants.", examples=[[]])
+    uncertainty: Uncertainty = Field(
+        default_factory=Uncertainty, description="How far its predictions may be off.", examples=[{}]
     )
 
     is_fitted: bool = Field(
@@ -135,10 +215,42 @@ class StackProfile(Frozen):
         "Share of the last backward (and of each FSDP layer) that hides data-parallel traffic.", "1", 0.5
     )
     expert_imbalance: Constant = _constant("Tokens of the busiest expert rank over the mean.", "1", 1.0)
-    step_constant_s: Constant = _constant("Time per optimizer step that nothing else explains.", "s", 0.01)
+    step_host_s: Constant = _constant(
+        "Host work once per step that no kernel hides: launches of the optimizer, loss and gradient norm, data.",
+        "s",
+        5e-3,
+    )
+    step_sync_s: Constant = _constant(
+        "Waiting of one step for the slowest of its ranks, per doubling of their number.", "s", 2e-3
+    )
     optimizer_traffic: Constant = _constant("Memory traffic of the optimizer step over the least possible.", "1", 1.0)
     framework_bytes: Constant = _constant("Memory of context, libraries and communicators.", "B", 1.5e9)
     activation_overhead: Constant = _constant("Activation memory held over the closed form.", "1", 1.0)
+
+    def on(self, gpu: str) -> StackProfile:
+        """The profile with the constants of the generation of a GPU type."""
+        return self._by_generation.get(generation_of(gpu), self)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> StackProfile:
+        """A copy that derives its generations anew."""
+        copy = super().model_copy(update=update, deep=deep)
+        copy.__dict__.pop("_by_generation", None)
+        return copy
+
+    @cached_property
+    def _by_generation(self) -> dict[str, StackProfile]:
+        changed: dict[str, dict[str, Constant]] = {}
+        for one in self.generations:
+            constant: Constant = getattr(self, one.name)
+            changed.setdefault(one.generation, {})[one.name] = constant.model_copy(update={"value": one.value})
+        return {name: self.model_copy(update={**new, "generations": ()}) for name, new in changed.items()}
+
+    @model_validator(mode="after")
+    def _generations_change_constants(self) -> Self:
+        for one in self.generations:
+            if not isinstance(getattr(self, one.name, None), Constant):
+                raise ValueError(f"generations: {one.name!r} is not a constant of a profile")
+        return self
 
     @model_validator(mode="after")
     def _constants_have_a_meaning(self) -> Self:
@@ -158,3 +270,9 @@ class StackProfile(Frozen):
             if name in DIVISORS and constant.value == 0:
                 raise ValueError(f"{name} is 0, but work is divided by this rate: state a positive number")
         return self
+
+
+@cache
+def packaged_stack(name: str) -> StackProfile:
+    """The profile of that name that ships with Isthmus; ValueError, naming what exists, without one."""
+    return StackProfile.model_validate(named_entry("stacks", name))

@@ -5,9 +5,11 @@ The planner writes them and the judge knows them, so that none can be left out o
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from models.figures import Assumption
 from models.plan import LayerSplit
-from models.stack import StackProfile
+from models.stack import Constant, StackProfile, generation_of
 
 EXCHANGE_LINK = "gradient exchange"  # the link name under which a pipeline problem knows exchanges between places
 
@@ -31,15 +33,18 @@ PROVEN = {
 }
 
 
-def assumptions_of(stack: StackProfile, layer_split: LayerSplit, *, measured: bool) -> tuple[Assumption, ...]:
-    """The rules of the model, then the constants of the stack profile with their evidence.
+def assumptions_of(
+    stack: StackProfile, layer_split: LayerSplit, gpus: Iterable[str], *, measured: bool
+) -> tuple[Assumption, ...]:
+    """The rules of the model, then the constants of the stack profile on these GPU types, with their evidence.
 
     `measured` says that the request brings layer profiles.
     """
     constants = [
-        Assumption(what=f"{name} = {value.value:g}", origin=value.origin, source=value.source)
-        for name, value in stack
-        if hasattr(value, "origin")
+        Assumption(what=f"{name} = {value.value:g} on {generation}", origin=value.origin, source=value.source)
+        for generation, local in sorted({generation_of(gpu): stack.on(gpu) for gpu in gpus}.items())
+        for name, value in local
+        if isinstance(value, Constant)
     ]
     rules = [
         Assumption(what=LAYER_RULES[layer_split], origin="derived"),

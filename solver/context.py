@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from models.catalogue import entry_names, named_entry
+from models.catalogue import entry_names
 from models.cluster import GpuType, Pool
 from models.errors import UnknownName
 from models.framework import FrameworkProfile
 from models.request import PlanRequest
-from models.stack import StackProfile
+from models.stack import StackProfile, packaged_stack
 from models.workload import Precision
 from solver.cost.compute import fp32_peak_flops_per_s
 from solver.cost.fabric import Fabric, fabric_of
@@ -225,7 +225,7 @@ def peak_flops_per_s(gpu: GpuType, precision: Precision) -> float:
 
 
 def stack_for(request: PlanRequest) -> StackProfile:
-    """The profile that the request brings or names, or for `auto` the one that answers for its most common GPU type.
+    """The profile that the request brings or names, or for `auto` the newest.
 
     Raises UnknownName for a profile that is not in the catalogue.
     """
@@ -233,26 +233,19 @@ def stack_for(request: PlanRequest) -> StackProfile:
     if isinstance(wanted, StackProfile):
         return wanted
     if wanted == "auto":
-        return _usual_stack(request)
+        return _newest_stack()
     if wanted not in known:
         raise UnknownName(
             f"no stack profile is called {wanted!r}",
             pointer="/options/stack_profile",
             remedy=f"use auto, one of {', '.join(known)}, or a whole profile",
         )
-    return _load(wanted)
+    return packaged_stack(wanted)
 
 
-def _usual_stack(request: PlanRequest) -> StackProfile:
-    """The latest general Megatron profile for the most common GPU type; any general one where none is for it."""
-    counts: dict[str, int] = {}
-    for pool in usable_pools(request):
-        counts[pool.gpu.name] = counts.get(pool.gpu.name, 0) + pool.num_free_gpus
-    common = max(counts, key=lambda name: counts[name], default="")
-    general = [one for one in map(_load, entry_names("stacks")) if GENERAL_FRAMEWORKS.intersection(one.frameworks)]
-    fits = [one for one in general if any(common.startswith(prefix) for prefix in one.gpus)]
-    return max(fits or general, key=lambda one: one.name)
-
-
-def _load(name: str) -> StackProfile:
-    return StackProfile.model_validate(named_entry("stacks", name))
+def _newest_stack() -> StackProfile:
+    """The latest general profile, whatever the fleet: plans of two fleets must differ by the fleet alone."""
+    general = [
+        one for one in map(packaged_stack, entry_names("stacks")) if GENERAL_FRAMEWORKS.intersection(one.frameworks)
+    ]
+    return max(general, key=lambda one: (one.released, one.name))

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.faults import Fault, Refused
-from models.catalogue import entry_names, named_entry
-from models.stack import StackProfile
+from models.catalogue import entry_names
+from models.stack import StackProfile, packaged_stack
 from solver.calibration.fit_rows import calibrate_rows
 
 
@@ -41,4 +41,4 @@ def _profile(name: str | None) -> StackProfile | None:
     if name not in entry_names("stacks"):
         raise Refused((Fault("unknown-name", f"no profile is called {name!r}", "/profile", allowed,
                              f"Use one of {allowed}."),))  # fmt: skip
-    return StackProfile.model_validate(named_entry("stacks", name))
+    return packaged_stack(name)

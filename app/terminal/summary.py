@@ -58,6 +58,7 @@ def print_plan(console: Console, plan: Plan) -> None:
         console.print(_baselines(plan))
     if plan.alternatives:
         console.print(_alternatives(plan))
+    _error_bars(console, plan)
     _distance(console, plan)
     _proof(console, plan)
     print_verdict(console, plan.verdict)
@@ -214,6 +215,18 @@ def _alternatives(plan: Plan) -> Table:
             f"{name}; {kind}", f"{one.iteration_s:.4f}", f"{100 * one.slower_by:.1f} %", escape(one.why_second)
         )
     return table
+
+
+def _error_bars(console: Console, plan: Plan) -> None:
+    bars = plan.prediction
+    if bars is None:
+        return
+    runs = ", ".join(f"{one.generation} {one.kind} {one.precision}: {one.rows}" for one in bars.evidence)
+    console.print(
+        f"Expect {bars.iteration_s.p10:.4g} to {bars.iteration_s.p90:.4g} s (10 to 90 %); fits in memory with "
+        f"{100 * bars.fits_probability:.1f} %; measured runs of its class: {escape(runs)}.",
+        highlight=False,
+    )
 
 
 def _distance(console: Console, plan: Plan) -> None:

@@ -6,6 +6,7 @@ caller says how a profile predicts them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,57 +15,14 @@ from scipy.optimize import least_squares
 
 from models.errors import PlannerError
 from models.stack import Constant, StackProfile
+from solver.calibration.priors import PRIORS
 from solver.cost.columns import FloatArray
 
 Predict = Callable[[StackProfile, Sequence[int]], FloatArray]  # times of the chosen samples under a profile
 
-# Limits of each constant, in its unit: what hardware allows, with room for what was ever measured.
-BOUNDS: Mapping[str, tuple[float, float]] = {
-    "gemm_efficiency": (0.2, 0.88),
-    "gemm_efficiency_fp8": (0.15, 0.82),
-    "gemm_efficiency_fp4": (0.1, 0.8),
-    "gemm_half_size": (5.0, 1500.0),
-    "attention_efficiency": (0.05, 0.8),
-    "memory_efficiency": (0.4, 0.95),
-    "elementwise_traffic": (0.5, 6.0),
-    "expert_gemm_share": (0.2, 1.0),
-    "expert_traffic": (0.3, 10.0),
-    "host_layer_s": (1e-6, 5e-3),
-    "host_moe_layer_s": (1e-6, 2e-2),
-    "scale_up_efficiency": (0.2, 0.95),
-    "scale_out_efficiency": (0.02, 1.0),
-    "ring_contention": (0.01, 3.0),
-    "point_to_point_efficiency": (0.02, 0.92),
-    "collective_latency_s": (1e-6, 1e-3),
-    "tensor_parallel_overlap": (0.01, 0.98),
-    "expert_parallel_overlap": (0.01, 0.98),
-    "pipeline_overlap": (0.01, 0.99),
-    "data_parallel_overlap": (0.01, 0.98),
-    "expert_imbalance": (1.0, 2.0),
-    "step_constant_s": (1e-4, 1.0),
-    "optimizer_traffic": (0.5, 5.0),
-}
-# How far (in natural logarithms) a fit may wander from its start for one sigma: what is known beforehand.
-SIGMAS: Mapping[str, float] = {
-    "gemm_efficiency": 0.2,
-    "gemm_efficiency_fp8": 0.25,
-    "gemm_efficiency_fp4": 0.4,
-    "attention_efficiency": 0.4,
-    "memory_efficiency": 0.1,
-    "elementwise_traffic": 0.4,
-    "scale_up_efficiency": 0.12,  # measured: 224 of 300 GB/s on 8 A100, 695 of 900 on 8 B200
-    "scale_out_efficiency": 0.5,
-    "gemm_half_size": 0.6,
-    "ring_contention": 0.2,
-    "step_constant_s": 0.5,
-    "expert_gemm_share": 0.4,
-    "point_to_point_efficiency": 0.4,
-    "data_parallel_overlap": 0.5,
-    "tensor_parallel_overlap": 0.5,
-    "expert_parallel_overlap": 0.5,
-    "pipeline_overlap": 0.5,
-}
-OTHER_SIGMA = 1.0
+# Limits of each constant, and how far (in natural logarithms) a fit may wander from its start for one sigma.
+BOUNDS: Mapping[str, tuple[float, float]] = {name: (prior.low, prior.high) for name, prior in PRIORS.items()}
+SIGMAS: Mapping[str, float] = {name: math.hypot(prior.shared, prior.software) for name, prior in PRIORS.items()}
 MEASURED_SIGMA = 0.03  # relative scatter of runs of one stack that nothing explains: published sweeps agree to 2-4 %
 ROWS_PER_CONSTANT = 2
 CONTRADICTION_PCT = 30.0  # median error of a fit that no set of constants explains
@@ -108,17 +66,16 @@ def fit_constants(
     predict: Predict,
     *,
     rows: Sequence[int],
-    sigma_scale: float = 1.0,
 ) -> dict[str, float]:
     """The constants that bring predicted times of `rows` closest to the measured ones.
 
     Minimises a robust (soft L1) sum of log ratios plus a weak pull towards the starting profile, so that constants
-    these rows say nothing about stay where they were; `sigma_scale` below 1 makes the pull stronger.
+    these rows say nothing about stay where they were.
     """
     start = np.log([_clipped(name, getattr(stack, name).value) for name in names])
     lower = np.log([BOUNDS[name][0] for name in names])
     upper = np.log([BOUNDS[name][1] for name in names])
-    sigma = sigma_scale * np.array([SIGMAS.get(name, OTHER_SIGMA) for name in names])
+    sigma = np.array([SIGMAS[name] for name in names])
     target = np.log(measured_s[list(rows)])
 
     def residuals(x: FloatArray) -> FloatArray:

@@ -6,18 +6,22 @@ Owns the reading of the rows for a fit and which constants they can speak about.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from models.errors import InvalidRequest
-from models.stack import StackProfile
+from models.stack import StackProfile, Uncertainty
 from solver.calibration.fit import BOUNDS, Calibration, TooFewRows, calibrate
 from solver.calibration.predict import predict
 from solver.calibration.rows import Run, SkipRow, run_of, with_stack
+from solver.calibration.software import evidence_from
 from solver.calibration.training import packaged_stacks
 from solver.cost.columns import FloatArray
 
-_ALWAYS = ("gemm_efficiency", "attention_efficiency", "elementwise_traffic", "step_constant_s")
+MEAN_OVER_SIGMA = 0.8  # of a normal variable
+LEAST_SPREAD = 0.02  # repeated runs of one plan
+_ALWAYS = ("gemm_efficiency", "attention_efficiency", "elementwise_traffic", "step_host_s")
 
 
 def calibrate_rows(
@@ -33,7 +37,7 @@ def calibrate_rows(
     that the degrees and precisions in the rows identify. Raises TooFewRows, ContradictoryRows or InvalidRequest.
     """
     runs = _readable(rows, packaged_stacks() if start is None else (start,))
-    base = start or _commonest(runs)
+    base = _of_one_generation(start or _commonest(runs), runs)
     names = tuple(constants) or identified(runs)
     for constant in names:
         if constant not in BOUNDS:
@@ -46,7 +50,23 @@ def calibrate_rows(
         return np.array([one.iteration_s for one in predict(with_stack([runs[i] for i in indices], trial))])
 
     measured = np.array([run.measured_s for run in runs])
-    return calibrate(profile, names, measured, times, source=f"calibrated from {len(runs)} rows")
+    return _with_error_bars(
+        calibrate(profile, names, measured, times, source=f"calibrated from {len(runs)} rows"), runs
+    )
+
+
+def _of_one_generation(stack: StackProfile, runs: Sequence[Run]) -> StackProfile:
+    """The profile as it is on the GPUs of most runs: what a fit moves holds on all of them."""
+    gpus = [run.gpu.name for run in runs]
+    return stack.on(max(gpus, key=gpus.count)).model_copy(update={"generations": ()})
+
+
+def _with_error_bars(fitted: Calibration, runs: Sequence[Run]) -> Calibration:
+    """The runs behind the profile, and the spread of those that were held back: mean |error| = 0.8 sigma."""
+    spread = max(fitted.cross_validated_mean_abs_pct / 100.0 / MEAN_OVER_SIGMA, LEAST_SPREAD)
+    bars = Uncertainty(family_spread_dense=spread, family_spread_moe=spread, run_spread=LEAST_SPREAD)
+    update = {"evidence": evidence_from(runs, runs[0].stack.name), "uncertainty": bars}
+    return replace(fitted, profile=fitted.profile.model_copy(update=update))
 
 
 def _readable(rows: Sequence[Mapping[str, str]], stacks: Sequence[StackProfile]) -> list[Run]:

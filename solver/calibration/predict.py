@@ -45,7 +45,7 @@ def schedule_of(knobs: Knobs) -> Schedule:
 def candidates(run: Run) -> list[dict[str, int]]:
     """Every configuration that agrees with what the source states, first those that recompute least.
 
-    Where recomputation is not stated, each comes twice: without and with it (see `_blend`).
+    Where recomputation is not stated, each comes twice: without and with it (see `chosen`).
     """
     knobs, workload = run.knobs, run.workload
     per_replica = max(workload.global_batch_sequences / knobs.dp, 1)
@@ -107,23 +107,42 @@ def _predict_group(members: list[tuple[int, Run]]) -> dict[int, Prediction]:
     estimate = iteration_estimate(
         stacked(jobs), run.gpu, run.fabric, run.stack, columns_from(rows), schedule=schedule_of(run.knobs)
     )
-    limit = MEMORY_SHARE * run.gpu.memory_bytes
     owner = np.array(owners)
     found = {}
     for index, one in members:
         mine = np.flatnonzero(owner == index)
-        seconds, peak = estimate.iteration_s[mine], estimate.peak_bytes[mine]
-        if one.knobs.recompute is None:
-            seconds, peak = _blend(seconds, peak, limit)
-        fits = peak <= limit * (1.0 + 1e-9)
-        best = int(np.argmin(np.where(fits, seconds, np.inf))) if fits.any() else int(np.argmin(peak))
-        found[index] = Prediction(float(seconds[best]), float(peak[best]), rows[mine[best]])
+        pick = chosen(one, estimate.iteration_s[mine], estimate.peak_bytes[mine])
+        found[index] = Prediction(pick.iteration_s, pick.peak_bytes, rows[mine[pick.blend[0][0]]])
     return found
 
 
-def _blend(seconds: FloatArray, peak: FloatArray, limit: float) -> tuple[FloatArray, FloatArray]:
-    """Recompute as few layers as memory needs: between none (first half of the rows) and all (second half)."""
-    half = len(seconds) // 2
-    saved = np.maximum(peak[:half] - peak[half:], 1.0)
-    share = np.clip((peak[:half] - limit) / saved, 0.0, 1.0)
-    return seconds[:half] + share * (seconds[half:] - seconds[:half]), peak[:half] - share * saved
+@dataclass(frozen=True)
+class Choice:
+    """What a run is taken to have run: rows of its candidates with their shares of the time."""
+
+    iteration_s: float
+    peak_bytes: float
+    blend: tuple[tuple[int, float], ...]
+
+
+def chosen(run: Run, seconds: FloatArray, peak: FloatArray) -> Choice:
+    """The fastest candidate that fits, or the smallest where none does.
+
+    Where recomputation is not stated, as few layers are recomputed as memory needs: between none (first half of the
+    candidates) and all (second half).
+    """
+    limit = MEMORY_SHARE * run.gpu.memory_bytes
+    half = 0
+    share = np.zeros(len(seconds))
+    if run.knobs.recompute is None:
+        half = len(seconds) // 2
+        saved = np.maximum(peak[:half] - peak[half:], 1.0)
+        share = np.clip((peak[:half] - limit) / saved, 0.0, 1.0)
+        seconds = seconds[:half] + share * (seconds[half:] - seconds[:half])
+        peak = peak[:half] - share * saved
+    fits = peak <= limit * (1.0 + 1e-9)
+    best = int(np.argmin(np.where(fits, seconds, np.inf))) if fits.any() else int(np.argmin(peak))
+    blend: tuple[tuple[int, float], ...] = ((best, 1.0),)
+    if half:
+        blend = ((best, 1.0 - float(share[best])), (best + half, float(share[best])))
+    return Choice(float(seconds[best]), float(peak[best]), blend)

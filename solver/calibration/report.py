@@ -5,9 +5,11 @@ Owns the error statistics and their JSON form. Never predicts anything and never
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
+
+from solver.cost.uncertainty import interval
 
 
 def error_pct(predicted: float, measured: float) -> float:
@@ -23,7 +25,11 @@ def error_pct(predicted: float, measured: float) -> float:
 
 @dataclass(frozen=True)
 class ErrorSummary:
-    """Errors of one family of rows. `worst_pct` is the signed error of largest size; all are 0 when no row counted."""
+    """Errors of one family of rows. `worst_pct` is the signed error of largest size; all are 0 when no row counted.
+
+    `coverage_80` is the share of rows between their 10 and 90 % figures, `half_width_pct` the median half distance of
+    the two over the prediction; null without intervals.
+    """
 
     rows: int
     skipped: Mapping[str, int] = field(default_factory=dict)
@@ -31,6 +37,8 @@ class ErrorSummary:
     median_abs_pct: float = 0.0
     bias_pct: float = 0.0
     worst_pct: float = 0.0
+    coverage_80: float | None = None
+    half_width_pct: float | None = None
 
     def to_dict(self) -> dict[str, object]:
         """Plain values, ready for JSON."""
@@ -41,11 +49,33 @@ class ErrorSummary:
             "median_abs_pct": self.median_abs_pct,
             "bias_pct": self.bias_pct,
             "worst_pct": self.worst_pct,
+            "coverage_80": self.coverage_80,
+            "half_width_pct": self.half_width_pct,
         }
 
 
-def summarise(errors_pct: Iterable[float], skipped: Mapping[str, int] | None = None) -> ErrorSummary:
-    """Mean, median, bias and worst of signed errors.
+@dataclass(frozen=True)
+class Inside:
+    """Whether a measurement lies in its 10 to 90 % interval, and half the interval over the prediction."""
+
+    holds: bool
+    half_width: float
+
+
+def inside(measured: float, predicted: float, spread: float) -> Inside:
+    """A measurement against the interval of a log-normal prediction.
+
+    >>> inside(1.1, 1.0, 0.1).holds, inside(1.2, 1.0, 0.1).holds
+    (True, False)
+    """
+    bounds = interval(predicted, spread)
+    return Inside(bounds.p10 <= measured <= bounds.p90, (bounds.p90 - bounds.p10) / 2.0 / predicted)
+
+
+def summarise(
+    errors_pct: Iterable[float], skipped: Mapping[str, int] | None = None, intervals: Sequence[Inside] = ()
+) -> ErrorSummary:
+    """Mean, median, bias and worst of signed errors, and how the intervals do.
 
     >>> summarise([1.0, -3.0]).mean_abs_pct
     2.0
@@ -62,6 +92,8 @@ def summarise(errors_pct: Iterable[float], skipped: Mapping[str, int] | None = N
         median_abs_pct=median(sizes),
         bias_pct=fmean(errors),
         worst_pct=max(errors, key=abs),
+        coverage_80=fmean(one.holds for one in intervals) if intervals else None,
+        half_width_pct=100.0 * median(one.half_width for one in intervals) if intervals else None,
     )
 
 
@@ -86,10 +118,13 @@ class ReportBuilder:
 
     _errors: dict[str, list[float]] = field(default_factory=dict)
     _skipped: dict[str, dict[str, int]] = field(default_factory=dict)
+    _inside: dict[str, list[Inside]] = field(default_factory=dict)
 
-    def add(self, family: str, predicted: float, measured: float) -> None:
-        """Count one row."""
+    def add(self, family: str, predicted: float, measured: float, spread: float | None = None) -> None:
+        """Count one row; with the spread of ln(measured / predicted) also its interval."""
         self._errors.setdefault(family, []).append(error_pct(predicted, measured))
+        if spread is not None:
+            self._inside.setdefault(family, []).append(inside(measured, predicted, spread))
 
     def skip(self, family: str, reason: str) -> None:
         """Leave one row out, and say why."""
@@ -99,9 +134,13 @@ class ReportBuilder:
     def build(self) -> ValidationReport:
         """The report over everything added so far."""
         names = sorted({*self._errors, *self._skipped})
-        families = {name: summarise(self._errors.get(name, []), self._skipped.get(name)) for name in names}
+        families = {
+            name: summarise(self._errors.get(name, []), self._skipped.get(name), self._inside.get(name, ()))
+            for name in names
+        }
         everything = [error for errors in self._errors.values() for error in errors]
-        return ValidationReport(families, summarise(everything, _sum_counts(self._skipped.values())))
+        every = [one for found in self._inside.values() for one in found]
+        return ValidationReport(families, summarise(everything, _sum_counts(self._skipped.values()), every))
 
 
 def _sum_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

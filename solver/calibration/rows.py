@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from models.catalogue import entry_names, named_entry
 from models.cluster import GpuType
-from models.stack import StackProfile
+from models.stack import StackProfile, generation_of
 from models.workload import (
     Architecture,
     GroupedQueryAttention,
@@ -44,6 +44,7 @@ _FOUR_GPU_HOSTS = ("GH200", "GB200", "GB300")
 # Gb/s of network cards per GPU in the vendors' own hosts (DGX and HGX data sheets); 400 on all others.
 _NIC_GBIT = (("A100", 200.0), ("GH200", 200.0), ("B300", 800.0), ("GB300", 800.0))
 GBIT_BYTES = 1e9 / 8
+_SOFTWARE_YEAR = {"volta": 2020, "ampere": 2021, "hopper": 2024, "blackwell": 2025, "blackwell-ultra": 2025}
 COUNTED_RECOMPUTE = 1.2  # recomputation adds a third to the model FLOPs, a value between 1 and 4/3 tells
 
 
@@ -168,18 +169,17 @@ def _fabric(cells: Mapping[str, str], gpu: GpuType) -> Fabric:
 
 
 def stack_for(framework: str, gpu: str, stacks: Sequence[StackProfile], *, year: int | None = None) -> StackProfile:
-    """The profile of the GPU with the longest name that the framework's contains; then the latest up to `year`.
+    """The profile with the longest name that the framework's contains; among equals the latest up to `year`.
 
-    Without a year a profile that was fitted to runs comes before one that was not, then the latest. Without a profile
-    for the GPU the framework decides alone.
+    Without a year that of the software that the GPU's generation was run with when it was new.
     """
     text = framework.lower()
+    known = year or _SOFTWARE_YEAR.get(generation_of(gpu), max(stack.released for stack in stacks))
 
-    def score(stack: StackProfile) -> tuple[int, int, int, int, int]:
+    def score(stack: StackProfile) -> tuple[int, int, int]:
         names = max((len(name) for name in stack.frameworks if name.lower() in text), default=0)
-        on_gpu = any(gpu.startswith(name) for name in stack.gpus)
-        timely = 0 if year is None else (stack.released if stack.released <= year else -stack.released)
-        return (2 if on_gpu else int(not stack.gpus), names, timely, int(stack.is_fitted), stack.released)
+        timely = stack.released if stack.released <= known else -stack.released
+        return names, timely, int(stack.is_fitted)
 
     return max(stacks, key=score)
 

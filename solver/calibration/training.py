@@ -11,11 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import spearmanr
 
-from models.catalogue import entry_names, named_entry
-from models.stack import StackProfile
+from models.catalogue import entry_names
+from models.stack import StackProfile, packaged_stack
 from solver.calibration.predict import Prediction, predict
 from solver.calibration.report import ErrorSummary, ReportBuilder, ValidationReport
 from solver.calibration.rows import Run, SkipRow, run_of
+from solver.cost.columns import columns_from
+from solver.cost.uncertainty import common_errors, total_spread
 
 Rows = Sequence[Mapping[str, str]]
 SUSPICIOUS = "suspicious"
@@ -35,6 +37,15 @@ class Compared:
         """Signed error of the iteration time."""
         return 100.0 * (self.prediction.iteration_s / self.run.measured_s - 1.0)
 
+    @property
+    def spread(self) -> float:
+        """Standard deviation of ln(measured / predicted) that the profile expects of this run."""
+        run, known = self.run, self.run.stack.uncertainty
+        columns = columns_from([self.prediction.knobs])
+        errors = common_errors(run.job, run.gpu, run.fabric, run.stack, columns)
+        family = known.family_spread_moe if run.job.num_moe_layers else known.family_spread_dense
+        return total_spread(errors, family, known.run_spread)
+
 
 @dataclass(frozen=True)
 class PlanChoice:
@@ -48,7 +59,7 @@ class PlanChoice:
 
 def packaged_stacks() -> tuple[StackProfile, ...]:
     """Every profile that ships with Isthmus."""
-    return tuple(StackProfile.model_validate(named_entry("stacks", name)) for name in entry_names("stacks"))
+    return tuple(packaged_stack(name) for name in entry_names("stacks"))
 
 
 def compare(rows: Rows, stacks: Sequence[StackProfile] | None = None) -> tuple[list[Compared], list[tuple[str, str]]]:
@@ -74,7 +85,7 @@ def validate_training(rows: Rows, stacks: Sequence[StackProfile] | None = None) 
     compared, skipped = compare(rows, stacks)
     builder = ReportBuilder()
     for one in compared:
-        builder.add(one.run.family, one.prediction.iteration_s, one.run.measured_s)
+        builder.add(one.run.family, one.prediction.iteration_s, one.run.measured_s, one.spread)
     for family, reason in skipped:
         builder.skip(family, reason)
     return builder.build()
@@ -141,18 +152,19 @@ def accuracy_tables(rows: Rows, stacks: Sequence[StackProfile] | None = None) ->
     """Markdown tables of every figure, for docs/accuracy.md."""
     compared, _ = compare(rows, stacks)
     sections = [
-        ("Iteration time", _table(validate_training(rows, stacks))),
-        ("Iteration time, other cuts", _table(cross_cut(compared), with_total=False)),
-        ("Peak memory", _table(validate_memory(rows, stacks))),
+        ("Iteration time", training_table(validate_training(rows, stacks))),
+        ("Iteration time, other cuts", training_table(cross_cut(compared), with_total=False)),
+        ("Peak memory", training_table(validate_memory(rows, stacks))),
         ("Plan choice", _choice_table(plan_choices(compared))),
     ]
     return "\n\n".join(f"## {title}\n\n{table}" for title, table in sections) + "\n"
 
 
-def _table(report: ValidationReport, *, with_total: bool = True) -> str:
+def training_table(report: ValidationReport, *, with_total: bool = True) -> str:
+    """A Markdown table: one line per family, and the total."""
     lines = [
-        "| family | rows | mean abs % | median abs % | bias % | worst % | skipped |",
-        "|---|---:|---:|---:|---:|---:|---|",
+        "| family | rows | mean abs % | median abs % | bias % | worst % | 10-90 % holds | half width % | skipped |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---|",
     ]
     named = sorted(report.families.items()) + ([("total", report.total)] if with_total else [])
     return "\n".join(lines + [_line(name, summary) for name, summary in named])
@@ -161,7 +173,9 @@ def _table(report: ValidationReport, *, with_total: bool = True) -> str:
 def _line(name: str, summary: ErrorSummary) -> str:
     reasons = "; ".join(f"{count}: {reason}" for reason, count in sorted(summary.skipped.items()))
     figures = (summary.mean_abs_pct, summary.median_abs_pct, summary.bias_pct, summary.worst_pct)
-    cells = [name, str(summary.rows), *(f"{figure:.2f}" for figure in figures), reasons]
+    holds = "" if summary.coverage_80 is None else f"{100 * summary.coverage_80:.0f} %"
+    width = "" if summary.half_width_pct is None else f"{summary.half_width_pct:.1f}"
+    cells = [name, str(summary.rows), *(f"{figure:.2f}" for figure in figures), holds, width, reasons]
     return "| " + " | ".join(cells) + " |"
 
 

@@ -44,6 +44,7 @@ class GpuRates:
 
         A precision the GPU lacks runs at the next higher one. A faster unit needs proportionally larger matrices.
         """
+        stack = stack.on(gpu.name)
         peak, share = matrix_peak(gpu, stack, precision)
         wide, narrow = precision == "fp32", peak > gpu.bf16_flops_per_s
         return cls(

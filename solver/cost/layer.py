@@ -24,6 +24,7 @@ SCORE_BYTES_FORWARD = 12.0  # write scores 2, triangular softmax 1 + 2, dropout 
 SCORE_BYTES_BACKWARD = 17.0  # gradient of the operand 2, dropout with mask 5, softmax 3 x 2, operands of two products 4
 BACKWARD_TRAFFIC = 1.5  # element-wise backward reads the stored input beside the gradient
 REGATHER_OVERLAP = 0.5  # least share hidden: frameworks run this gather beside the backward's products; a guess
+EXPERT_HALF_SIZE = 4.0  # of a grouped product over that of a dense one: few tiles per expert fill no pipeline; a guess
 HOST_BACKWARD = 0.7  # host time of each half of the backward over the forward's
 
 
@@ -44,6 +45,7 @@ class Setting:
     @classmethod
     def of(cls, job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, columns: Columns) -> Setting:
         """Tokens per stage-group member and the splits, as floats."""
+        stack = stack.on(gpu.name)
         tp = columns.tp.astype(np.float64)
         tokens = columns.micro_batch.astype(np.float64) * job.sequence_length / columns.cp
         norm_split = tp if stack.sequence_parallel else np.ones_like(tp)
@@ -142,6 +144,7 @@ def _expert_times(at: Setting, shape: LayerShape) -> Times:
     rows = rows * at.stack.expert_imbalance.value
     first, second = shape.expert_gemms
     hidden = np.full_like(at.tp, first.inner)
+    at = replace(at, rates=replace(at.rates, gemm_half_size=EXPERT_HALF_SIZE * at.rates.gemm_half_size))
     into = _products(at, rows, hidden, first.outer * width_share, local)
     products = into + _products(at, rows, second.inner * width_share, hidden, local)
     return products.scaled(1.0 / at.stack.expert_gemm_share.value)
@@ -248,7 +251,7 @@ def _tensor_parallel(at: Setting, *, hides: Times) -> Times:
     return Times(
         exposed_s(forward, hides.forward_s, overlap),
         exposed_s(forward, hides.input_grad_s, overlap),
-        exposed_s(weight, hides.weight_grad_s, max(overlap, REGATHER_OVERLAP)),
+        exposed_s(weight, hides.weight_grad_s, np.maximum(overlap, REGATHER_OVERLAP)),
     )
 
 

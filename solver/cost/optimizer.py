@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from models.cluster import GpuType
 from models.stack import StackProfile
 from models.workload import Optimizer
@@ -29,9 +31,17 @@ def optimizer_s(
     optimizer: Optimizer,
     weight_bytes: float = BYTES_16_BIT,
 ) -> FloatArray:
-    """Streaming the local share of the state once, plus the stack's constant per step."""
+    """End of a step: streaming the local share of the state once, and the overhead beside."""
     dense_shards, expert_shards = state_shards(columns)
     local = dense_parameters / dense_shards + expert_parameters / expert_shards
     rates = GpuRates.of(gpu, stack, "bf16")
     traffic = update_bytes_per_parameter(optimizer, weight_bytes) * stack.optimizer_traffic.value
-    return optimizer_step_s(local, traffic, rates) + stack.step_constant_s.value
+    return optimizer_step_s(local, traffic, rates) + step_overhead_s(columns, stack)
+
+
+def step_overhead_s(columns: Columns, stack: StackProfile) -> FloatArray:
+    """Host work of one step, and the wait for the slowest of n ranks: h + s log2(n).
+
+    The expected maximum of n waits with exponential tails grows as ln n (order statistics).
+    """
+    return stack.step_host_s.value + stack.step_sync_s.value * np.log2(columns.num_gpus)

@@ -9,11 +9,16 @@ from dataclasses import dataclass
 
 from models.figures import MemoryUse, TimeBreakdown
 from models.plan import Metrics, OtherSharing, Plan, Proof, RouteTimeline
+from models.prediction import Prediction
 from models.statements import assumptions_of
 from models.verdict import Verdict
 from solver.context import Context
+from solver.cost.columns import columns_of
 from solver.cost.compute import matrix_peak
+from solver.cost.fabric import fabric_of
 from solver.cost.flops import model_flops_per_iteration
+from solver.cost.optimizer import step_overhead_s
+from solver.cost.uncertainty import evidence_warnings, prediction
 from solver.diagnostics.table import plan_diagnostics
 from solver.evaluation.evaluate import Evaluation
 from solver.evaluation.scheduling import Timing
@@ -38,7 +43,9 @@ def plan_of(context: Context, evaluation: Evaluation, proof: Proof) -> Plan:
     """The plan of an evaluation, not yet judged."""
     placement = placement_of(context, evaluation.candidate)
     written = {timing: timing.written() for timing in dict.fromkeys(evaluation.timings)}
-    time = time_of(evaluation)
+    time = time_of(context, evaluation)
+    memory = memory_of(context, evaluation)
+    error_bars = _error_bars(context, evaluation, memory)
     prices = link_prices(context, evaluation.traffic, hidden_s=evaluation.pipeline_s - time.pipeline_s)
     loads = link_loads(context, evaluation.traffic, iteration_s=evaluation.iteration_s, prices=prices)
     unconfirmed = Plan(
@@ -67,15 +74,17 @@ def plan_of(context: Context, evaluation: Evaluation, proof: Proof) -> Plan:
         exchange_rings=exchange_rings(context.topology, evaluation.costs),
         transport_policy=POLICY,
         link_loads=loads,
-        memory=memory_of(context, evaluation),
+        memory=memory,
         time=time,
         metrics=metrics_of(
             context, evaluation, cross_bytes=cross_building_bytes(context, loads), egress=egress_usd(context, loads)
         ),
+        prediction=error_bars,
         proof=proof,
         assumptions=assumptions_of(
             context.stack,
             evaluation.candidate.configuration.layer_split,
+            (context.pools[pool].gpu.name for route in evaluation.candidate.routes for pool in route.pools),
             measured=bool(context.request.workload.layer_profiles),
         ),
         warnings=plan_diagnostics(
@@ -83,7 +92,8 @@ def plan_of(context: Context, evaluation: Evaluation, proof: Proof) -> Plan:
             context.topology,
             used_links={load.link for load in loads},
             used_pools={context.pools[pool].id for route in evaluation.candidate.routes for pool in route.pools},
-        ),
+        )
+        + evidence_warnings(context.stack, error_bars.evidence),
         verdict=UNJUDGED,
         stack_profile=context.stack.name,
     )
@@ -141,6 +151,21 @@ def _memory_use(context: Context, evaluation: Evaluation, route: int, rank: int)
     )
 
 
+def _error_bars(context: Context, evaluation: Evaluation, memory: tuple[MemoryUse, ...]) -> Prediction:
+    """What the figures of the evaluation may turn out to be."""
+    pools = sorted({pool for route in evaluation.candidate.routes for pool in route.pools})
+    used = [context.pools[pool] for pool in pools]
+    kept = 1.0 - context.request.constraints.memory_headroom_fraction
+    return prediction(
+        context.job,
+        context.stack,
+        columns_of(evaluation.candidate.configuration),
+        [(pool.gpu, fabric_of(pool)) for pool in used],
+        iteration_s=evaluation.iteration_s,
+        memory=[(one.total_bytes, one.limit_bytes / kept) for one in memory],
+    )
+
+
 @dataclass(frozen=True)
 class _Work:
     """Busy time of one rank of one route over the iteration, by cause."""
@@ -156,13 +181,14 @@ class _Work:
         return self.compute_s + self.tensor_s + self.context_s + self.expert_s + self.data_s
 
 
-def time_of(evaluation: Evaluation) -> TimeBreakdown:
+def time_of(context: Context, evaluation: Evaluation) -> TimeBreakdown:
     """Causes as the busiest rank of the slowest route sees them; its idle time is split by a replay without hops."""
     configuration = evaluation.candidate.configuration
     route = max(range(len(evaluation.timings)), key=lambda one: evaluation.timed[one].end_s)
     works = [_work(evaluation, route, rank) for rank in range(configuration.degrees.pp)]
     busiest = max(works, key=lambda work: work.total_s)
     pipeline_end_s = evaluation.pipeline_s
+    overhead_s = float(step_overhead_s(columns_of(configuration), context.stack)[0])
     idle_s = max(pipeline_end_s - busiest.total_s, 0.0)
     hopless_s = _end_without_hops_s(evaluation.timings[route])
     waiting_s = min(max(pipeline_end_s - hopless_s, 0.0), idle_s)
@@ -174,7 +200,8 @@ def time_of(evaluation: Evaluation) -> TimeBreakdown:
         bubble_s=idle_s - waiting_s,
         pipeline_s=waiting_s,
         data_parallel_s=busiest.data_s + max(max(0.0, one.end_s - pipeline_end_s) for one in evaluation.exchanges),
-        optimizer_s=evaluation.optimizer_s,
+        optimizer_s=max(evaluation.optimizer_s - overhead_s, 0.0),
+        overhead_s=overhead_s,
         total_s=evaluation.iteration_s,
     )
 

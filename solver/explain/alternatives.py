@@ -27,6 +27,7 @@ CAUSES = (
     ("pipeline_s", "pipeline"),
     ("data_parallel_s", "data parallel"),
     ("optimizer_s", "optimizer"),
+    ("overhead_s", "overhead of the step"),
 )
 Shape = tuple[object, ...]
 
@@ -119,7 +120,7 @@ def _alternative(context: Context, found: Evaluation, crossing: str, best: TimeB
             "crossing": crossing,
             "iteration_s": found.iteration_s,
             "slower_by": ratio - 1.0,
-            "why_second": why_second(best, time_of(found)),
+            "why_second": why_second(best, time_of(context, found)),
             "configuration": configuration,
             "routes": placement_of(context, found.candidate).routes,
         }

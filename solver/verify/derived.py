@@ -11,9 +11,8 @@ from functools import cached_property
 
 import numpy as np
 
-from models.catalogue import named_entry
 from models.cluster import GpuType, Pool
-from models.stack import StackProfile
+from models.stack import StackProfile, packaged_stack
 from solver.cost.columns import Columns, FloatArray, columns_of
 from solver.cost.compute import matrix_peak
 from solver.cost.data_parallel import step_traffic
@@ -47,7 +46,7 @@ class Derived:
         brought = self.facts.request.options.stack_profile
         if isinstance(brought, StackProfile):
             return brought
-        return StackProfile.model_validate(named_entry("stacks", self.facts.plan.stack_profile))
+        return packaged_stack(self.facts.plan.stack_profile)
 
     @cached_property
     def job(self) -> Job:

@@ -74,7 +74,7 @@ def replay_case(case: Reading) -> JointReplay:
         for index, route in enumerate(routes)
     }
     ends = {route: own[twin] for route, twin in twins.items()}
-    iteration_s = max(*ends.values(), *exchange_end_s, 0.0) + case.plan.time.optimizer_s
+    iteration_s = max(*ends.values(), *exchange_end_s, 0.0) + case.plan.time.step_end_s
     return JointReplay(iteration_s, ends, exchange_end_s, _edges(case, peak, sent, iteration_s))
 
 

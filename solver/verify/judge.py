@@ -22,6 +22,7 @@ from solver.verify.rules import (
     message_times,
     paths,
     placement,
+    prediction,
     prices,
     problems,
     rank_map,
@@ -59,6 +60,7 @@ DERIVATIONS: Mapping[str, Rule] = {
     **transport_times.FAMILY,
     **prices.OF_RINGS,
     **problems.FAMILY,
+    **prediction.FAMILY,
     **statements.FAMILY,
     **runnable.FAMILY,
 }

@@ -25,7 +25,7 @@ def limits(document: Json) -> Json:
 
 
 def with_fixed_stack(document: Json) -> Json:
-    """The same with the stack profile named, which would otherwise follow the commonest GPU type."""
+    """The same with the stack profile named."""
     changed = copy.deepcopy(document)
     request = PlanRequest.model_validate(document)
     if request.options.stack_profile == "auto":
@@ -63,6 +63,17 @@ def another_pool(dice: Dice, document: Json) -> Json | None:
     changed = copy.deepcopy(document)
     twin = {**dice.pick(changed["cluster"]["pools"]), "id": FREE}
     twin.pop("host_names", None)
+    changed["cluster"]["pools"].append(twin)
+    return changed
+
+
+def older_pool(dice: Dice, document: Json) -> Json:
+    """A pool beside another, of its GPU type or of an older generation."""
+    changed = copy.deepcopy(document)
+    twin = {**dice.pick(changed["cluster"]["pools"]), "id": FREE}
+    twin.pop("host_names", None)
+    if dice.chance(0.5):
+        twin["gpu"] = "A100-SXM-80G"
     changed["cluster"]["pools"].append(twin)
     return changed
 

@@ -10,12 +10,14 @@ from typing import Any
 from models.outcome import Infeasible, NotFound, Outcome, Planned
 from models.plan import Plan
 from models.request import PlanRequest
+from solver.context import peak_flops_per_s
 from tests.laws import changes
 from tests.laws.breach import CLOSE, SLACK, Breach, Law
 from tests.laws.trial import Trial
 
 Json = dict[str, Any]
 SHORT_S, OVERRUN_S = 2.0, 1.0
+WITHOUT_RECOMPUTATION = 0.75  # of the time with it: three passes of four
 
 
 def a_plan_survives_its_own_degrees(trial: Trial) -> Iterator[Breach]:
@@ -71,6 +73,27 @@ def more_never_hurts(trial: Trial) -> Iterator[Breach]:
     if trial.plan is None or other is None:
         return
     yield from _outdone(trial.outcome_of(other), trial.outcome, change.__name__, other)
+
+
+def a_pool_adds_at_most_its_share(trial: Trial) -> Iterator[Breach]:
+    """A pool more speeds a plan up by its share of the FLOP/s at most, and by what was recomputed for want of memory."""
+    kind = trial.request.objective.kind
+    other = changes.older_pool(trial.dice("share"), copy.deepcopy(trial.document))
+    if trial.plan is None or kind != "iteration_time":
+        return
+    outcome = trial.outcome_of(other)
+    if not isinstance(outcome, Planned):
+        return
+    precision = trial.request.workload.precision
+    less, more = (
+        sum(pool.num_free_gpus * peak_flops_per_s(pool.gpu, precision) for pool in request.cluster.pools)
+        for request in (trial.request, PlanRequest.model_validate(other))
+    )
+    least_s = trial.plan.proof.lower_bound_s * less / more * WITHOUT_RECOMPUTATION
+    if outcome.plan.metrics.iteration_s < least_s * (1.0 - CLOSE):
+        yield Breach(
+            "more than its share", f"{outcome.plan.metrics.iteration_s:.9g} s, its share allows {least_s:.9g} s", other
+        )
 
 
 def names_order_and_what_is_unused_do_not_matter(trial: Trial) -> Iterator[Breach]:
@@ -185,6 +208,7 @@ IN_TURN: tuple[Law, ...] = (
     a_part_of_the_infeasible_has_no_plan,
     a_target_that_was_reached_is_within_reach,
     more_never_hurts,
+    a_pool_adds_at_most_its_share,
     names_order_and_what_is_unused_do_not_matter,
     a_split_pool_is_no_better_and_hardly_worse,
     twice_the_batch_takes_at_most_twice_as_long,

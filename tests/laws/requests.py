@@ -18,7 +18,7 @@ from tests.laws.jobs import workload
 
 Json = dict[str, Any]
 FRAMEWORKS = ("megatron-core", "torchtitan", "deepspeed")
-STACKS = ("megatron-2024", "megatron-2021", "fsdp-2024", "hai-llm-2024", "deepspeed-zero3-2021", "zero-bubble-2024")
+STACKS = ("megatron-2024", "megatron-2021", "fsdp-2023", "hai-llm-2024", "deepspeed-zero3-2021", "zero-bubble-2024")
 MOSTLY = 0.93  # of the time a request avoids what arithmetic alone refuses
 WORK_S = (2.5, 3.0, 4.0, 6.0)  # counted work of a search: 0.2 s a candidate, 1.5 s to begin
 DEGREES = {

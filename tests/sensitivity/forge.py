@@ -50,7 +50,7 @@ def puts(value: Value, **changes: Any) -> Value:
 def settled(request: PlanRequest, plan: Plan, *, num_gpus: int | None = None) -> Plan:
     """The plan with every figure forged that follows from its schedules, exchanges and loads, on so many GPUs."""
     ends = [one.end_s for one in plan.timelines]
-    iteration_s = max(*ends, *(one.end_s for one in plan.exchanges)) + plan.time.optimizer_s
+    iteration_s = max(*ends, *(one.end_s for one in plan.exchanges)) + plan.time.step_end_s
     stated = plan.metrics.num_gpus
     metrics = headline(request, plan.link_loads, iteration_s=iteration_s, num_gpus=num_gpus or stated)
     own = {"num_gpus": stated, "tokens_per_s_per_gpu": metrics.tokens_per_s / stated}

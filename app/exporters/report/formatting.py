@@ -22,6 +22,7 @@ TIME_PARTS = (
     ("pipeline transfers", "pipeline_s"),
     ("gradient exchange", "data_parallel_s"),
     ("optimizer", "optimizer_s"),
+    ("step overhead", "overhead_s"),
 )
 
 

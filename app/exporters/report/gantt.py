@@ -159,7 +159,7 @@ class Ending:
 
 
 def _endings(scene: Scene) -> list[Ending]:
-    total_s, update_s = scene.plan.metrics.iteration_s, scene.plan.time.optimizer_s
+    total_s, update_s = scene.plan.metrics.iteration_s, scene.plan.time.step_end_s
     gradients = [Ending(one.start_s, one.end_s, "gradient", "") for one in scene.plan.exchanges]
     return [*gradients, Ending(total_s - update_s, total_s, "update", "optimizer")]
 

@@ -10,9 +10,11 @@ from itertools import pairwise
 
 from models.diagnostic import FROM_TEXT
 from models.statements import PROVEN, assumptions_of
+from solver.cost.uncertainty import evidence_warnings
 from solver.diagnostics.table import plan_diagnostics
 from solver.verify.case import RELATIVE_TOLERANCE, Case, Finding, Rule, differs, exceeds
 from solver.verify.joint_columns import end_without_hops
+from solver.verify.rules.prediction import derived_prediction
 from solver.verify.rules.totals import brings_rates, rank_work, usable_light_s
 
 EXACT = 1e-9
@@ -21,7 +23,8 @@ EXACT = 1e-9
 def assumptions_stated(case: Case) -> Iterator[Finding]:
     """The rules of the model and every constant of the stack profile in use, with its evidence, in this order."""
     measured = bool(case.request.workload.layer_profiles)
-    wanted = assumptions_of(case.derived.stack, case.configuration.layer_split, measured=measured)
+    gpus = [pool.gpu.name for pools in case.pools_by_route.values() for pool in pools]
+    wanted = assumptions_of(case.derived.stack, case.configuration.layer_split, gpus, measured=measured)
     stated = case.plan.assumptions
     for one in wanted:
         if one not in stated:
@@ -40,7 +43,7 @@ def warnings_stated(case: Case) -> Iterator[Finding]:
         case.network.topology,
         used_links={load.link for load in case.plan.link_loads},
         used_pools={pool.id for *_, pool in case.groups},
-    )
+    ) + evidence_warnings(case.derived.stack, derived_prediction(case).evidence)
     stated = case.plan.warnings
     if stated and all(one.rule == FROM_TEXT for one in stated):
         wanted = tuple(one for one in wanted if one.rule == "switch-buffer")

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from models.stack import StackProfile
 from solver.cost.flops import model_flops_per_iteration
+from solver.cost.optimizer import step_overhead_s
 from solver.verify.case import RELATIVE_TOLERANCE, Case, Finding, Rule, differs, exceeds
 
 SECONDS_PER_HOUR = 3600.0
@@ -46,7 +47,7 @@ def breakdown_work(case: Case) -> Iterator[Finding]:
 
 
 def optimizer_time(case: Case) -> Iterator[Finding]:
-    """The optimizer step is that of the slowest GPU, the stack's constant per step included."""
+    """Optimizer and overhead of a step are those of the slowest GPU."""
     slowest = max(
         (
             case.derived.optimizer_s(pool, rank)
@@ -55,15 +56,18 @@ def optimizer_time(case: Case) -> Iterator[Finding]:
         ),
         default=0.0,
     )
-    if differs(case.plan.time.optimizer_s, slowest):
-        yield Finding("time", f"optimizer_s {case.plan.time.optimizer_s:.9g}, the slowest rank takes {slowest:.9g}")
+    overhead = float(step_overhead_s(case.derived.columns, case.derived.stack)[0])
+    if differs(case.plan.time.overhead_s, overhead):
+        yield Finding("time", f"overhead_s {case.plan.time.overhead_s:.9g}, the profile gives {overhead:.9g}")
+    if differs(case.plan.time.step_end_s, slowest):
+        yield Finding("time", f"optimizer_s and overhead_s {case.plan.time.step_end_s:.9g}, the slowest {slowest:.9g}")
 
 
 def iteration_time(case: Case) -> Iterator[Finding]:
     """From zero to the end of the last operation and the last gradient exchange of any route, then the optimizer."""
     ends = [one.end_s for one in case.plan.timelines]
     ends += [exchange.end_s for exchange in case.plan.exchanges]
-    derived = max(ends, default=0.0) + case.plan.time.optimizer_s
+    derived = max(ends, default=0.0) + case.plan.time.step_end_s
     if differs(case.plan.metrics.iteration_s, derived):
         yield Finding(
             "metrics", f"iteration_s {case.plan.metrics.iteration_s:.9g}, schedules and exchanges give {derived:.9g}"

@@ -21,7 +21,7 @@ from solver.cost.fabric import fabric_from
 from solver.cost.job import job_of
 
 FROZEN = Path(__file__).parent / "frozen.json"
-GPU_OF = (("A100", "A100-SXM-80G"), ("GH200", "GH200-96G"), ("H100", "H100-SXM-80G"), ("B200", "B200-SXM"))
+GPUS = ("A100-SXM-80G", "B200-SXM")
 JOBS = (("llama-3.1-8b", 4096, 256), ("llama-3.1-405b", 8192, 512), ("deepseek-v3", 4096, 1024))
 NAMES = ("tp", "cp", "ep", "pp", "dp", "vpp", "micro_batch", "num_microbatches", "sharding", "shard_group", "recompute")
 CONFIGURATIONS = (
@@ -37,20 +37,20 @@ def predictions() -> dict[str, list[list[float]]]:
     """Iteration seconds and peak bytes, to nine digits, by profile and job."""
     found = {}
     for stack in packaged_stacks():
-        name = next((full for prefix, full in GPU_OF if prefix in stack.gpus), "GB300")
-        gpu = GpuType.model_validate(named_entry("gpus", name))
-        fabric = fabric_from(gpu, nic_bytes_per_s=5e10, gpus_per_host=8)
-        columns = columns_from([dict(zip(NAMES, row, strict=True)) for row in CONFIGURATIONS])
-        for model, sequence, batch in JOBS:
-            architecture = Architecture.model_validate(named_entry("models", model))
-            workload = Workload(
-                architecture=architecture, sequence_length=sequence, global_batch_sequences=batch, precision="fp8"
-            )
-            estimate = iteration_estimate(job_of(workload), gpu, fabric, stack, columns)
-            found[f"{stack.name} {name} {model}"] = [
-                [float(f"{seconds:.9g}"), float(f"{peak:.9g}")]
-                for seconds, peak in zip(estimate.iteration_s, estimate.peak_bytes, strict=True)
-            ]
+        for name in GPUS:
+            gpu = GpuType.model_validate(named_entry("gpus", name))
+            fabric = fabric_from(gpu, nic_bytes_per_s=5e10, gpus_per_host=8)
+            columns = columns_from([dict(zip(NAMES, row, strict=True)) for row in CONFIGURATIONS])
+            for model, sequence, batch in JOBS:
+                architecture = Architecture.model_validate(named_entry("models", model))
+                workload = Workload(
+                    architecture=architecture, sequence_length=sequence, global_batch_sequences=batch, precision="fp8"
+                )
+                estimate = iteration_estimate(job_of(workload), gpu, fabric, stack, columns)
+                found[f"{stack.name} {name} {model}"] = [
+                    [float(f"{seconds:.9g}"), float(f"{peak:.9g}")]
+                    for seconds, peak in zip(estimate.iteration_s, estimate.peak_bytes, strict=True)
+                ]
     return found
 
 

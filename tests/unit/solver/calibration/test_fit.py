@@ -11,7 +11,7 @@ from tests.unit.solver.cost.samples import A100, STACK, fabric, random_columns, 
 
 COLUMNS = random_columns(40, seed=2)
 JOB = job_of(workload())
-NAMES = ("gemm_efficiency", "scale_up_efficiency", "step_constant_s")
+NAMES = ("gemm_efficiency", "scale_up_efficiency", "step_host_s")
 
 
 def times(stack: StackProfile, rows):
@@ -19,7 +19,7 @@ def times(stack: StackProfile, rows):
 
 
 def test_planted_constants_come_back():
-    planted = {"gemm_efficiency": 0.62, "scale_up_efficiency": 0.6, "step_constant_s": 0.04}
+    planted = {"gemm_efficiency": 0.62, "scale_up_efficiency": 0.6, "step_host_s": 0.04}
     truth = with_constants(STACK, planted, source="planted")
     result = calibrate(STACK, NAMES, times(truth, range(40)), times, source="test", num_folds=2)
     assert result.fit_mean_abs_pct < 0.5

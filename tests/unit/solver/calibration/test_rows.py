@@ -49,10 +49,10 @@ def test_why_a_row_is_skipped(change, reason):
         ("Megatron-LM", "A100-SXM-80G", 2022, "megatron-2022"),
         ("Megatron-LM (sail-sg fork)", "A100-SXM-80G", 2024, "zero-bubble-2024"),
         ("PyTorch FSDP (llm-foundry)", "A100-SXM-40G", None, "fsdp-2023"),
-        ("PyTorch FSDP (llm-foundry)", "H100-SXM-80G", None, "fsdp-2024"),
+        ("PyTorch FSDP (llm-foundry)", "H100-SXM-80G", None, "fsdp-2023"),
         ("NeMo 24.07", "H100-SXM-80G", None, "megatron-2024"),
         ("Megatron-Bridge 25.11 NeMo Container", "GB200", None, "megatron-2025"),
-        ("Megatron-Bridge 26.08 NeMo Container", "GB300", None, "megatron-2026-mid-ultra"),
+        ("Megatron-Bridge 26.08 NeMo Container", "GB300", None, "megatron-2026-06"),
     ],
 )
 def test_the_profile_follows_framework_and_gpu(framework, gpu, year, expected):

@@ -1,0 +1,113 @@
+"""What is known of every constant before any run is seen: value, limits, and how far software and GPUs may differ.
+
+Spreads are standard deviations of the logarithm, for shares of the logit. Never reads a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+TINY = 1e-6  # a spread that holds a constant fixed
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Expected value, physical limits, and spreads: of the shared value, between software, between GPU generations."""
+
+    value: float
+    low: float
+    high: float
+    shared: float
+    software: float
+    generation: float
+    is_share: bool = False
+    source: str = ""
+
+
+_MAMF = "best measured product over shapes: ml-engineering MAMF tables"
+_NCCL = "nccl-tests bus bandwidth on one host: 224 of 300 GB/s on A100, 695 of 900 on B200"
+_STREAM = "an overlap is a share of traffic: 0 to 1"
+
+PRIORS: Mapping[str, Prior] = {
+    "gemm_efficiency": Prior(0.74, 0.2, 0.88, 0.1, 0.1, 0.06, True, _MAMF),
+    "gemm_efficiency_fp8": Prior(0.68, 0.15, 0.82, 0.2, 0.2, 0.15, True, _MAMF),
+    "gemm_efficiency_fp4": Prior(0.55, 0.1, 0.8, 0.3, 0.2, 0.2, True, "vendor peaks; few public sweeps"),
+    "gemm_half_size": Prior(80.0, 5.0, 1500.0, 0.5, 0.3, 0.2, source="tiles of 64 to 256 (NVIDIA matrix guide)"),
+    "attention_efficiency": Prior(0.38, 0.05, 0.8, 0.4, 0.4, 0.3, True, "arXiv 2307.08691 and 2407.08608, figures"),
+    "memory_efficiency": Prior(0.8, 0.2, 0.95, 0.1, TINY, TINY, True, "stream benchmarks reach 0.8 to 0.92 of HBM"),
+    "elementwise_traffic": Prior(1.2, 0.5, 6.0, 0.4, 0.3, 0.2, source="1: every kernel fused; arXiv 2104.04473, 5.8"),
+    "expert_gemm_share": Prior(0.8, 0.2, 1.0001, 0.4, 0.3, 0.3, True, "grouped against dense products: DeepGEMM"),
+    "expert_traffic": Prior(1.3, 0.3, 10.0, 0.5, 0.4, 0.2, source="1: permutation and activation fused"),
+    "host_layer_s": Prior(6e-4, 1e-5, 5e-3, 0.7, 0.5, 0.3, source="60 launches of 10 us"),
+    "host_moe_layer_s": Prior(3e-3, 1e-5, 2e-2, 0.5, 0.5, 0.3, source="300 launches of 10 us, counts read back"),
+    "scale_up_efficiency": Prior(0.75, 0.1, 0.95, 0.3, 0.2, TINY, True, _NCCL),
+    "scale_out_efficiency": Prior(0.7, 0.02, 1.0, 0.8, 0.6, TINY, True, "line rate less protocol; SimAI tables"),
+    "ring_contention": Prior(0.5, 1e-3, 3.0, 1.0, 0.5, TINY, source="0: rings never meet"),
+    "point_to_point_efficiency": Prior(0.6, 0.02, 0.92, 0.8, 0.5, TINY, True, "as scale-out, one message at a time"),
+    "collective_latency_s": Prior(3e-5, 1e-6, 1e-3, 1.0, 0.5, TINY, source="NCCL graph/tuning.cc and one launch"),
+    "tensor_parallel_overlap": Prior(0.3, 5e-3, 0.98, 1.0, 1.0, TINY, True, _STREAM),
+    "expert_parallel_overlap": Prior(0.4, 5e-3, 0.98, 1.0, 1.0, TINY, True, _STREAM),
+    "pipeline_overlap": Prior(0.3, 5e-3, 0.98, 1.0, 1.0, TINY, True, _STREAM),
+    "data_parallel_overlap": Prior(0.5, 5e-3, 0.98, 1.0, 1.0, TINY, True, _STREAM),
+    "step_host_s": Prior(5e-3, 1e-4, 0.2, 0.7, 0.7, 0.2, source="500 launches of 10 us"),
+    "step_sync_s": Prior(2e-3, 1e-5, 5e-2, 0.7, 0.7, TINY, source="jitter of a host, order statistics"),
+    "optimizer_traffic": Prior(1.2, 0.5, 5.0, 0.3, 0.2, TINY, source="1: state streamed once"),
+}
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A fact about some software or GPU generation that moves the prior of a constant, in its logarithm or logit."""
+
+    constant: str
+    by: float
+    source: str
+    software: tuple[str, ...] = ()
+    generation: str = ""
+
+
+_NO_STREAMS = ("megatron-2021", "megatron-2022", "megatron-deepspeed-2023", "zero-bubble-2024", "deepspeed-zero3-2021")
+_ONE_STREAM = "arXiv 2104.04473: collectives on the stream of the products"
+_FP32 = "no fp16 section in the launch files of github.com/eth-easl/sailor: TF32 products, 4 bytes per value"
+_SAILOR = ("sailor-2025",)
+_FSDP = ("fsdp-2023",)
+_OVERLAPPED = (
+    "megatron-2024", "megatron-2025", "megatron-2026-02", "megatron-2026-06",
+    "megascale-2024", "llama3-2024", "hai-llm-2024",
+)  # fmt: skip
+_STREAMS = "streams of their own for collectives: arXiv 2402.15627, 3.2; NeMo performance guide"
+_FUSED_KERNELS = "norms, rotations and activations fused: Transformer Engine"
+_FLASH_1 = "first fused kernels, forward and backward, causal: arXiv 2307.08691, figures 4 to 7"
+_EAGER = "kernels that are not fused cost 11 to 19 %: arXiv 2104.04473, 5.8"
+
+SHIFTS: tuple[Shift, ...] = (
+    Shift("gemm_efficiency", 0.17, _MAMF, generation="ampere"),
+    Shift("gemm_efficiency", 0.01, _MAMF, generation="hopper"),
+    Shift("gemm_efficiency", -0.13, _MAMF, generation="blackwell"),
+    Shift("gemm_efficiency", -0.13, _MAMF, generation="blackwell-ultra"),
+    Shift("attention_efficiency", 0.4, "twice the exponential rate: vendor brief", generation="blackwell-ultra"),
+    Shift("tensor_parallel_overlap", -2.0, _ONE_STREAM, _NO_STREAMS),
+    Shift("pipeline_overlap", -1.5, _ONE_STREAM, _NO_STREAMS),
+    Shift("data_parallel_overlap", -2.0, _ONE_STREAM, _NO_STREAMS[:-1]),
+    Shift("tensor_parallel_overlap", 0.8, _STREAMS, _OVERLAPPED),
+    Shift("pipeline_overlap", 1.0, _STREAMS, _OVERLAPPED),
+    Shift("data_parallel_overlap", 1.5, _STREAMS, _OVERLAPPED),
+    Shift("elementwise_traffic", -0.2, _FUSED_KERNELS, _OVERLAPPED),
+    Shift(
+        "scale_out_efficiency", -3.2, "a guess: gathers tensor by tensor keep one of eight cards busy", _NO_STREAMS[-1:]
+    ),
+    Shift("tensor_parallel_overlap", -1.5, _ONE_STREAM, _SAILOR),
+    Shift("pipeline_overlap", -1.5, _ONE_STREAM, _SAILOR),
+    Shift("data_parallel_overlap", -1.5, _ONE_STREAM, _SAILOR),
+    Shift("gemm_efficiency", -1.9, _FP32, _SAILOR),
+    Shift("attention_efficiency", -1.1, _FP32, _SAILOR),
+    Shift("memory_efficiency", -1.9, _FP32, _SAILOR),
+    Shift("scale_up_efficiency", -1.4, _FP32, _SAILOR),
+    Shift("scale_out_efficiency", -1.0, _FP32, _SAILOR),
+    Shift("point_to_point_efficiency", -1.2, _FP32, _SAILOR),
+    Shift("elementwise_traffic", 0.9, _EAGER, _SAILOR),
+    Shift("elementwise_traffic", 0.53, _EAGER, _FSDP),
+    Shift("attention_efficiency", -0.4, _FLASH_1, _FSDP),
+    Shift("attention_efficiency", -0.55, _FLASH_1, _FSDP, "hopper"),
+)

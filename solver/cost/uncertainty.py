@@ -1,0 +1,159 @@
+"""Error bars of a prediction: errors of the constants, carried by the slopes of the cost model, and what none explains.
+
+Owns quantiles and probabilities. The spreads themselves are the profile's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from models.cluster import GpuType
+from models.diagnostic import Diagnostic
+from models.prediction import Interval, Prediction
+from models.stack import Constant, Evidence, StackProfile, generation_of
+from solver.cost.columns import Columns, FloatArray
+from solver.cost.estimate import iteration_estimate
+from solver.cost.fabric import Fabric
+from solver.cost.job import Job
+
+Z_90 = NormalDist().inv_cdf(0.9)
+STEP = 1e-3  # of a logarithm, for differences
+
+
+def common_errors(job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, columns: Columns) -> tuple[float, ...]:
+    """d ln(time) per standard unit of each error factor: sum over constants of (d ln T / d ln c) F, one configuration.
+
+    The slopes are those of the closed form on GPUs of one type.
+    """
+    known = stack.uncertainty
+    here = generation_of(gpu.name)
+    rows = [(name.partition("@")[0], row) for name, row in zip(known.names, known.factors, strict=True)
+            if name.partition("@")[2] in ("", here)]  # fmt: skip
+    if not rows:
+        return tuple(0.0 for _ in (known.factors[0] if known.factors else ()))
+    slopes = log_slopes(job, gpu, fabric, stack, columns, [name for name, _ in rows])
+    return tuple(float(one) for one in slopes @ np.array([row for _, row in rows]))
+
+
+def log_slopes(
+    job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, columns: Columns, names: Sequence[str]
+) -> FloatArray:
+    """d ln(iteration time) / d ln(constant) of the first configuration of `columns`, by forward differences."""
+    count = len(names)
+    local = stack.on(gpu.name)
+    fields = {name: getattr(local, name) for name in StackProfile.model_fields}
+    for row, name in enumerate(names):
+        values: Any = np.full(count + 1, fields[name].value)  # one entry per row, as every formula broadcasts
+        values[row + 1] *= math.exp(STEP)
+        fields[name] = Constant.model_construct(value=values, origin="fitted", source="")
+    varied = StackProfile.model_construct(**{**fields, "generations": ()})
+    same = columns.take(np.zeros(count + 1, dtype=np.int64))
+    logs = np.log(iteration_estimate(job, gpu, fabric, varied, same).iteration_s)
+    slopes: FloatArray = (logs[1:] - logs[0]) / STEP
+    return slopes
+
+
+def interval(value: float, spread: float) -> Interval:
+    """10, 50 and 90 % figures of a log-normal value.
+
+    >>> interval(1.0, 0.0).p90
+    1.0
+    """
+    factor = math.exp(Z_90 * spread)
+    return Interval(p10=value / factor, p50=value, p90=value * factor)
+
+
+def fits_probability(peak_bytes: float, memory_bytes: float, spread: float) -> float:
+    """Probability that a peak whose logarithm has this spread stays within the memory.
+
+    >>> round(fits_probability(0.94, 1.0, 0.045), 2)
+    0.92
+    """
+    return NormalDist().cdf(math.log(memory_bytes / peak_bytes) / spread)
+
+
+def total_spread(errors: Sequence[float], family_spread: float, run_spread: float) -> float:
+    """Standard deviation of ln(measured / predicted): independent parts add as squares.
+
+    >>> total_spread([3.0], 4.0, 0.0)
+    5.0
+    """
+    return math.sqrt(sum(one * one for one in errors) + family_spread**2 + run_spread**2)
+
+
+def evidence_of(stack: StackProfile, gpus: Sequence[GpuType], job: Job) -> tuple[Evidence, ...]:
+    """Runs of the profile on each of these GPU generations with this kind of model and precision, none included."""
+    kind = "moe" if job.num_moe_layers else "dense"
+    found = []
+    for generation in sorted({generation_of(gpu.name) for gpu in gpus}):
+        same = (generation, kind, job.precision)
+        none = Evidence(generation=generation, kind=kind, precision=job.precision, rows=0, own_rows=0)
+        found.append(next((one for one in stack.evidence if (one.generation, one.kind, one.precision) == same), none))
+    return tuple(found)
+
+
+def prediction(
+    job: Job,
+    stack: StackProfile,
+    columns: Columns,
+    machines: Sequence[tuple[GpuType, Fabric]],
+    *,
+    iteration_s: float,
+    memory: Sequence[tuple[float, float]],
+) -> Prediction:
+    """Error bars of a plan on GPUs of these types; `memory` holds peak and HBM bytes of its pipeline ranks.
+
+    The constants' errors are those on the type whose GPUs alone would be slowest.
+    """
+    gpu, fabric = max(machines, key=lambda one: _alone_s(job, one[0], one[1], stack, columns))
+    known = stack.uncertainty
+    errors = common_errors(job, gpu, fabric, stack, columns)
+    family = known.family_spread_moe if job.num_moe_layers else known.family_spread_dense
+    spread = total_spread(errors, family, known.run_spread)
+    fullest = max(memory, key=lambda one: one[0] / one[1])
+    return Prediction(
+        iteration_s=interval(iteration_s, spread),
+        tokens_per_s=interval(job.tokens_per_iteration / iteration_s, spread),
+        peak_memory_bytes=interval(fullest[0], known.memory_spread),
+        fits_probability=fits_probability(*fullest, known.memory_spread),
+        evidence=evidence_of(stack, [one for one, _ in machines], job),
+        common_errors=errors,
+        family_spread=family,
+        run_spread=known.run_spread,
+    )
+
+
+def _alone_s(job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, columns: Columns) -> float:
+    """Iteration time of the first configuration on GPUs of this type alone."""
+    return float(iteration_estimate(job, gpu, fabric, stack, columns).iteration_s[0])
+
+
+def probability_faster(one: Prediction, other: Prediction) -> float:
+    """Probability that `one` takes less time than `other`, both of one job and one profile: what they share cancels.
+
+    Phi(ln(T2 / T1) / s), s^2 = |e1 - e2|^2 + r1^2 + r2^2 with the error factors e and the spreads of single runs r.
+    """
+    apart = [a - b for a, b in zip(one.common_errors, other.common_errors, strict=True)]
+    spread = total_spread(apart, one.run_spread, other.run_spread)
+    return NormalDist().cdf(math.log(other.iteration_s.p50 / one.iteration_s.p50) / spread)
+
+
+def evidence_warnings(stack: StackProfile, evidence: Sequence[Evidence]) -> tuple[Diagnostic, ...]:
+    """A warning for every class of runs that nobody measured."""
+    return tuple(
+        Diagnostic(
+            rule="nobody-measured",
+            severity="warning",
+            pointer="/workload/precision",
+            detail=f"No measured run of {one.kind} training in {one.precision} on {one.generation} GPUs stands behind the "
+            f"times: profile {stack.name!r} takes what other GPUs and precisions have in common.",
+            remedies=("read the error bars", "fit a profile to runs of your own: isthmus calibrate"),
+        )
+        for one in evidence
+        if not one.rows
+    )
