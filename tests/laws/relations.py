@@ -76,7 +76,7 @@ def more_never_hurts(trial: Trial) -> Iterator[Breach]:
 
 
 def a_pool_adds_at_most_its_share(trial: Trial) -> Iterator[Breach]:
-    """A pool more speeds a plan up by its share of the FLOP/s at most, and by what was recomputed for want of memory."""
+    """A pool more saves at most its share of the FLOP/s, and what was recomputed for want of memory."""
     kind = trial.request.objective.kind
     other = changes.older_pool(trial.dice("share"), copy.deepcopy(trial.document))
     if trial.plan is None or kind != "iteration_time":
