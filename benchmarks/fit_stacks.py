@@ -40,8 +40,9 @@ def write(stacks: Sequence[StackProfile], folder: Path) -> None:
     for old in folder.glob("*.json"):
         old.unlink()
     for stack in stacks:
-        text = json.dumps(stack.model_dump(mode="json"), indent=1)
-        (folder / f"{stack.name}.json").write_text(text + "\n", encoding="utf-8")
+        fields = stack.model_dump(mode="json").items()
+        lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in fields)
+        (folder / f"{stack.name}.json").write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
 
 
 def main(arguments: Sequence[str]) -> int:

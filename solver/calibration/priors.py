@@ -70,6 +70,7 @@ class Shift:
 _NO_STREAMS = ("megatron-2021", "megatron-2022", "megatron-deepspeed-2023", "zero-bubble-2024", "deepspeed-zero3-2021")
 _ONE_STREAM = "arXiv 2104.04473: collectives on the stream of the products"
 _FP32 = "no fp16 section in the launch files of github.com/eth-easl/sailor: TF32 products, 4 bytes per value"
+_ORDER = "order of the plans with 64 to 512 GPUs, not their times: vTrain (MICRO'24)"
 _SAILOR = ("sailor-2025",)
 _FSDP = ("fsdp-2023",)
 _OVERLAPPED = (
@@ -97,6 +98,8 @@ SHIFTS: tuple[Shift, ...] = (
     Shift(
         "scale_out_efficiency", -3.2, "a guess: gathers tensor by tensor keep one of eight cards busy", _NO_STREAMS[-1:]
     ),
+    Shift("ring_contention", 1.13, _ORDER, ("megatron-deepspeed-2023",)),
+    Shift("point_to_point_efficiency", -0.5, _ORDER, ("megatron-deepspeed-2023",)),
     Shift("tensor_parallel_overlap", -1.5, _ONE_STREAM, _SAILOR),
     Shift("pipeline_overlap", -1.5, _ONE_STREAM, _SAILOR),
     Shift("data_parallel_overlap", -1.5, _ONE_STREAM, _SAILOR),
