@@ -24,11 +24,16 @@ from models.plan import (
     RouteTimeline,
     StageExchange,
 )
+from models.prediction import Prediction
 from models.request import PlanRequest
 from models.schedule import PipelineProblem, PipelineRank, PipelineStage
 from models.transport import LinkFlow, LinkLoad, TransportChoice
 from models.verdict import Verdict
+from solver.cost.fabric import fabric_of
 from solver.cost.flops import model_flops_per_iteration
+from solver.cost.job import job_of
+from solver.cost.optimizer import step_overhead_s
+from solver.cost.uncertainty import prediction
 from tests.build_costs import MIXED, STACK, Costs, Forgery, Routes
 from tests.build_loads import valued
 from tests.build_schedule import one_f_one_b
@@ -56,6 +61,7 @@ def build_plan(
     ends = [one.end_s for one in timelines]
     iteration_s = forgery.iteration * (max(*ends, *(one.end_s for one in exchanges)) + update)
     loads = _link_loads(costs, iteration_s, timelines, exchanges)
+    memory = _memory(costs, timelines)
     return Plan(
         configuration=costs.configuration,
         placement=_placement(costs),
@@ -63,7 +69,8 @@ def build_plan(
         exchanges=exchanges,
         transport=_transport(costs),
         link_loads=loads,
-        memory=_memory(costs, timelines),
+        memory=memory,
+        prediction=_error_bars(costs, memory, iteration_s),
         time=_breakdown(costs, iteration_s, update),
         metrics=headline(request, loads, iteration_s=iteration_s, num_gpus=costs.configuration.degrees.num_gpus),
         proof=_proof(request, iteration_s, costs.configuration.degrees.num_gpus),
@@ -279,6 +286,7 @@ def _breakdown(costs: Costs, iteration_s: float, update: float) -> TimeBreakdown
     cost, m = costs.stage("east", 1), costs.configuration.num_microbatches
     tensor, expert = m * float(cost.tensor_parallel_s[0]), m * float(cost.expert_parallel_s[0])
     compute = m * float(cost.total_s[0]) - tensor - expert
+    overhead = costs.forgery.optimizer * float(step_overhead_s(costs.columns, costs.stack)[0])
     return TimeBreakdown(
         compute_s=compute,
         tensor_parallel_s=tensor,
@@ -287,8 +295,23 @@ def _breakdown(costs: Costs, iteration_s: float, update: float) -> TimeBreakdown
         bubble_s=iteration_s - update - compute - tensor - expert,
         pipeline_s=0.0,
         data_parallel_s=0.0,
-        optimizer_s=update,
+        optimizer_s=update - overhead,
+        overhead_s=overhead,
         total_s=iteration_s,
+    )
+
+
+def _error_bars(costs: Costs, memory: tuple[MemoryUse, ...], iteration_s: float) -> Prediction:
+    """What the profile says of these figures."""
+    pools = [costs.pool(place) for _, places, _ in costs.routes for place in places]
+    kept = 1.0 - costs.request.constraints.memory_headroom_fraction
+    return prediction(
+        job_of(costs.request.workload),
+        costs.stack,
+        costs.columns,
+        [(pool.gpu, fabric_of(pool)) for pool in pools],
+        iteration_s=iteration_s,
+        memory=[(one.total_bytes, one.limit_bytes / kept) for one in memory],
     )
 
 

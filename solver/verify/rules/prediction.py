@@ -12,13 +12,11 @@ from solver.cost.fabric import fabric_of
 from solver.cost.uncertainty import prediction
 from solver.verify.case import Case, Finding, Rule, differs
 
-LOOSE = 1e-4  # slopes are differences of two predictions
+ZERO = 1e-12  # an error factor below is rounding
 
 
-def derived_prediction(case: Case) -> Prediction | None:
-    """The error bars that follow from the rest of the plan; None for a plan that states none."""
-    if case.plan.prediction is None:
-        return None
+def derived_prediction(case: Case) -> Prediction:
+    """The error bars that follow from the rest of the plan."""
     pools = {pool.id: pool for used in case.pools_by_route.values() for pool in used}
     kept = 1.0 - case.request.constraints.memory_headroom_fraction
     return prediction(
@@ -34,24 +32,26 @@ def derived_prediction(case: Case) -> Prediction | None:
 def error_bars(case: Case) -> Iterator[Finding]:
     """Quantiles, probability that it fits, evidence and shared errors are those of the profile on the plan's GPUs."""
     stated, derived = case.plan.prediction, derived_prediction(case)
-    if stated is None or derived is None:
+    if stated is None:
+        yield Finding("prediction", "is not stated")
         return
     if stated.evidence != derived.evidence:
         yield Finding("prediction", "evidence is not that of the profile for these GPUs, this model and precision")
     for name in ("iteration_s", "tokens_per_s", "peak_memory_bytes"):
         yield from _interval(name, getattr(stated, name), getattr(derived, name))
     for name in ("fits_probability", "family_spread", "run_spread"):
-        if differs(getattr(stated, name), getattr(derived, name), tolerance=LOOSE):
+        if differs(getattr(stated, name), getattr(derived, name)):
             yield Finding("prediction", f"{name} {getattr(stated, name):.6g}, derived {getattr(derived, name):.6g}")
-    apart = [abs(a - b) for a, b in zip(stated.common_errors, derived.common_errors, strict=False)]
-    if len(stated.common_errors) != len(derived.common_errors) or max(apart, default=0.0) > LOOSE:
+    pairs = list(zip(stated.common_errors, derived.common_errors, strict=False))
+    apart = any(differs(a, b) and abs(a - b) > ZERO for a, b in pairs)
+    if apart or len(stated.common_errors) != len(derived.common_errors):
         yield Finding("prediction", "common_errors are not those of the profile's factors")
 
 
 def _interval(name: str, stated: Interval, derived: Interval) -> Iterator[Finding]:
     for quantile in ("p10", "p50", "p90"):
         one, other = getattr(stated, quantile), getattr(derived, quantile)
-        if differs(one, other, tolerance=LOOSE):
+        if differs(one, other):
             yield Finding("prediction", f"{name}.{quantile} {one:.6g}, derived {other:.6g}")
 
 
