@@ -30,7 +30,8 @@ _RESTS_ON: dict[str, tuple[str, tuple[str, ...]]] = {
     "pipeline_s": ("rate and delay between stages", ("point_to_point_efficiency", "pipeline_overlap")),
     "data_parallel_s": ("rate and delay of the links that gradients cross",
                         ("scale_out_efficiency", "data_parallel_overlap", "collective_latency_s")),
-    "optimizer_s": ("the optimizer and what else a step does once", ("step_constant_s", "optimizer_traffic")),
+    "optimizer_s": ("the optimizer", ("optimizer_traffic",)),
+    "overhead_s": ("what a step does once, and its slowest rank", ("step_host_s", "step_sync_s")),
 }  # fmt: skip
 
 

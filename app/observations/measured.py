@@ -17,7 +17,7 @@ TENSOR: Causes = ("tensor_parallel_s",)
 CONTEXT: Causes = ("context_parallel_s",)
 EXPERT: Causes = ("expert_parallel_s",)
 DATA: Causes = ("data_parallel_s",)
-OPTIMIZER: Causes = ("optimizer_s",)
+OPTIMIZER: Causes = ("optimizer_s", "overhead_s")
 IDLE: Causes = ("bubble_s", "pipeline_s")
 WORK: Causes = (*COMPUTE, *TENSOR, *CONTEXT, *EXPERT)  # what a timer around forward and backward holds
 

@@ -150,8 +150,8 @@ def evidence_warnings(stack: StackProfile, evidence: Sequence[Evidence]) -> tupl
             rule="nobody-measured",
             severity="warning",
             pointer="/workload/precision",
-            detail=f"No measured run of {one.kind} training in {one.precision} on {one.generation} GPUs stands behind the "
-            f"times: profile {stack.name!r} takes what other GPUs and precisions have in common.",
+            detail=f"No measured run of {one.kind} training in {one.precision} on {one.generation} GPUs stands behind "
+            f"the times: profile {stack.name!r} takes what other GPUs and precisions have in common.",
             remedies=("read the error bars", "fit a profile to runs of your own: isthmus calibrate"),
         )
         for one in evidence

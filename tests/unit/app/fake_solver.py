@@ -77,7 +77,7 @@ SCHEDULE = PipelineSchedule(
 
 NO_TIME = dict.fromkeys(
     ("tensor_parallel_s", "context_parallel_s", "expert_parallel_s", "bubble_s", "pipeline_s", "data_parallel_s",
-     "optimizer_s"), 0.0,
+     "optimizer_s", "overhead_s"), 0.0,
 )  # fmt: skip
 CONFIGURATION = Configuration(
     degrees=Degrees(tp=1, pp=2, dp=1),

@@ -32,7 +32,7 @@ def _plan(**seconds: float) -> Plan:
     told = (
         Assumption(what="gemm_efficiency = 0.7", origin="fitted"),
         Assumption(what="memory_efficiency = 0.8", origin="guessed"),
-        Assumption(what="step_constant_s = 0.2", origin="fitted"),
+        Assumption(what="step_host_s = 0.2", origin="fitted"),
     )
     time = TimeBreakdown.model_validate({**parts, "total_s": total_s})
     return plan.model_copy(update={"time": time, "assumptions": told})

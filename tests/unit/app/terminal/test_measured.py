@@ -28,7 +28,16 @@ def test_a_report_has_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture
     rows.write_text(NETWORK)
     assert _run("validate", "network", str(rows), "--json") == 0
     report = json.loads(capsys.readouterr().out)
-    figures = {"rows", "skipped", "mean_abs_pct", "median_abs_pct", "bias_pct", "worst_pct"}
+    figures = {
+        "rows",
+        "skipped",
+        "mean_abs_pct",
+        "median_abs_pct",
+        "bias_pct",
+        "worst_pct",
+        "coverage_80",
+        "half_width_pct",
+    }
     assert set(report) == {"families", "total"}
     assert set(report["total"]) == figures
     assert report["total"]["rows"] == 1
