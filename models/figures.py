@@ -49,9 +49,7 @@ class TimeBreakdown(Frozen):
     pipeline_s: Seconds = Field(description="Idle that the same schedule without hops would not have.", examples=[0.05])
     data_parallel_s: Seconds = Field(description="Exposed gradient and parameter exchange.", examples=[0.08])
     optimizer_s: Seconds = Field(description="Optimizer step and per-step constant.", examples=[0.02])
-    overhead_s: Seconds = Field(
-        0.0, description="Host work once per step, and waiting for the slowest of its ranks.", examples=[0.02]
-    )
+    overhead_s: Seconds = Field(0.0, description="Host work of a step, and the wait for all ranks.", examples=[0.02])
     total_s: Seconds = Field(description="Iteration time.", examples=[6.45])
 
     @property

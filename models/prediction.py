@@ -12,16 +12,18 @@ from pydantic import Field
 from models.base import Frozen
 from models.stack import Evidence
 
-Positive = Annotated[float, Field(ge=0)]
+OfItsFigure = Annotated[float, Field(ge=0, json_schema_extra={"unit": "as its figure"})]
+Spread = Annotated[float, Field(ge=0, json_schema_extra={"unit": "1"})]
+Load = Annotated[float, Field(json_schema_extra={"unit": "1"})]
 Probability = Annotated[float, Field(ge=0, le=1, json_schema_extra={"unit": "1"})]
 
 
 class Interval(Frozen):
     """Where a measured value lies with 10, 50 and 90 % probability or below; in the unit of its figure."""
 
-    p10: Positive = Field(description="10 % of the measurements would be below.", examples=[5.9])
-    p50: Positive = Field(description="The predicted value: half would be below.", examples=[6.45])
-    p90: Positive = Field(description="90 % would be below.", examples=[7.1])
+    p10: OfItsFigure = Field(description="10 % of the measurements would be below.", examples=[5.9])
+    p50: OfItsFigure = Field(description="The predicted value: half would be below.", examples=[6.45])
+    p90: OfItsFigure = Field(description="90 % would be below.", examples=[7.1])
 
 
 class Prediction(Frozen):
@@ -36,14 +38,14 @@ class Prediction(Frozen):
     evidence: tuple[Evidence, ...] = Field(
         description="Measured runs of the profile with these GPUs, kind of model and precision.", examples=[[]]
     )
-    common_errors: tuple[float, ...] = Field(
+    common_errors: tuple[Load, ...] = Field(
         (), description="Change of ln(iteration time) per standard unit of each error factor of the profile.",
         examples=[[0.03, -0.01]],
     )  # fmt: skip
-    family_spread: Positive = Field(
+    family_spread: Spread = Field(
         description="Standard deviation of ln(iteration time) that plans of one job share beside these.",
         examples=[0.08],
     )
-    run_spread: Positive = Field(
+    run_spread: Spread = Field(
         description="Standard deviation of ln(iteration time) of each plan alone.", examples=[0.04]
     )

@@ -97,7 +97,9 @@ class GenerationConstant(Frozen):
 
     generation: Name = Field(description="GPU generation.", examples=["hopper"])
     name: Name = Field(description="Name of the constant.", examples=["attention_efficiency"])
-    value: Annotated[float, Field(ge=0, le=1e15)] = Field(description="Its value there.", examples=[0.37])
+    value: Annotated[float, Field(ge=0, le=1e15, json_schema_extra={"unit": "as its constant"})] = Field(
+        description="Its value there.", examples=[0.37]
+    )
 
 
 class Evidence(Frozen):
@@ -110,6 +112,10 @@ class Evidence(Frozen):
     own_rows: Annotated[int, Field(ge=0)] = Field(0, description="Measured runs of this software.", examples=[3])
 
 
+Spread = Annotated[float, Field(gt=0, le=2, json_schema_extra={"unit": "1"})]
+Load = Annotated[float, Field(json_schema_extra={"unit": "1"})]
+
+
 class Uncertainty(Frozen):
     """How far predictions of a profile may be off: errors of its constants, and what no constant explains.
 
@@ -118,21 +124,19 @@ class Uncertainty(Frozen):
     """
 
     names: tuple[Name, ...] = Field((), description="Rows of the factors.", examples=[["gemm_efficiency@hopper"]])
-    factors: tuple[tuple[float, ...], ...] = Field(
+    factors: tuple[tuple[Load, ...], ...] = Field(
         (), description="Factors F of the covariance of the logarithms.", examples=[[[0.02]]]
     )
-    family_spread_dense: Annotated[float, Field(gt=0, le=2)] = Field(
+    family_spread_dense: Spread = Field(
         0.1,
         description="Standard deviation of ln(measured / predicted) between families of runs, dense models.",
         examples=[0.08],
     )
-    family_spread_moe: Annotated[float, Field(gt=0, le=2)] = Field(
-        0.2, description="The same for mixtures of experts.", examples=[0.15]
-    )
-    run_spread: Annotated[float, Field(gt=0, le=2)] = Field(
+    family_spread_moe: Spread = Field(0.2, description="The same for mixtures of experts.", examples=[0.15])
+    run_spread: Spread = Field(
         0.04, description="Standard deviation of ln(measured / predicted) of runs of one family.", examples=[0.04]
     )
-    memory_spread: Annotated[float, Field(gt=0, le=2)] = Field(
+    memory_spread: Spread = Field(
         0.045, description="Standard deviation of ln(measured / predicted) of peak memory.", examples=[0.045]
     )
 

@@ -133,13 +133,14 @@ def packaged(plan: Hierarchy, fit: Fit, runs: Sequence[Run], spread: Mapping[str
     `spread` holds the spreads of `Uncertainty`.
     """
     values, slopes = plan.of_cells(fit.deviations)
-    return [_profile(one, plan, fit, values, slopes, runs, spread) for one in SOFTWARE]
+    return [_profile(one, plan, fit, values=values, slopes=slopes, runs=runs, spread=spread) for one in SOFTWARE]
 
 
 def _profile(
     software: StackProfile,
     plan: Hierarchy,
     fit: Fit,
+    *,
     values: FloatArray,
     slopes: FloatArray,
     runs: Sequence[Run],

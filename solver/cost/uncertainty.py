@@ -36,12 +36,12 @@ def common_errors(job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, c
             if name.partition("@")[2] in ("", here)]  # fmt: skip
     if not rows:
         return tuple(0.0 for _ in (known.factors[0] if known.factors else ()))
-    slopes = log_slopes(job, gpu, fabric, stack, columns, [name for name, _ in rows])
+    slopes = log_slopes(job, gpu, fabric, stack, columns, names=[name for name, _ in rows])
     return tuple(float(one) for one in slopes @ np.array([row for _, row in rows]))
 
 
 def log_slopes(
-    job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, columns: Columns, names: Sequence[str]
+    job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, columns: Columns, *, names: Sequence[str]
 ) -> FloatArray:
     """d ln(iteration time) / d ln(constant) of the first configuration of `columns`, by forward differences."""
     count = len(names)

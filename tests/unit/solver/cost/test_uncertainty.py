@@ -33,7 +33,7 @@ def test_figures_are_ordered_and_centred_on_the_plan():
 
 def test_a_faster_unit_never_slows_a_step_down():
     names = ("gemm_efficiency", "attention_efficiency", "elementwise_traffic", "step_host_s")
-    slopes = log_slopes(JOB, A100, fabric(), STACK, COLUMNS, names)
+    slopes = log_slopes(JOB, A100, fabric(), STACK, COLUMNS, names=names)
     assert max(slopes[:2]) < 0
     assert min(slopes[2:]) > 0
     assert abs(slopes[0]) <= 1.01
