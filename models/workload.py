@@ -79,6 +79,61 @@ class MixtureOfExperts(Frozen):
         return self
 
 
+class RotaryScaling(Frozen):
+    """How rotary positions are stretched to longer sequences than the model was first trained on."""
+
+    kind: Literal["llama3", "yarn"] = Field(description="Rule of stretching.", examples=["llama3"])
+    factor: Annotated[float, Field(ge=1, le=1e4)] = Field(description="How far it stretches.", examples=[8.0])
+    original_length: PositiveCount = Field(description="Tokens of a sequence before stretching.", examples=[8192])
+
+
+class ModelDefinition(Frozen):
+    """What a trainer needs to build the model beside its sizes. No time, memory or placement follows from it."""
+
+    norm: Literal["rmsnorm", "layernorm", "layernorm1p"] = Field(
+        "rmsnorm", description="Normalisation; layernorm1p stores its scale less 1.", examples=["rmsnorm"]
+    )
+    norm_epsilon: Annotated[float, Field(gt=0, le=1)] = Field(
+        1e-5, description="Added to the variance under the root.", examples=[1e-5]
+    )
+    position_embedding: Literal["rope", "learned", "none"] = Field(
+        "rope", description="How positions are told.", examples=["rope"]
+    )
+    rope_base: PositiveCount = Field(10_000, description="Base of the rotary frequencies.", examples=[500_000])
+    rope_fraction: Annotated[float, Field(gt=0, le=1)] = Field(
+        1.0, description="Part of a head that is rotated.", examples=[0.5]
+    )
+    rope_scaling: RotaryScaling | None = Field(
+        None, description="Stretching of rotary positions; null means none.", examples=[None]
+    )
+    activation: Literal["silu", "gelu", "squared_relu"] = Field(
+        "silu", description="Activation of the feed-forward block, gated or not.", examples=["silu"]
+    )
+    linear_bias: bool = Field(False, description="Linear layers add a bias.", examples=[False])
+    qkv_bias: bool = Field(False, description="Query, key and value projections add one.", examples=[True])
+    qk_norm: bool = Field(False, description="Queries and keys are normalised.", examples=[True])
+    router_score: Literal["softmax", "sigmoid"] = Field(
+        "softmax", description="How the router scores experts.", examples=["sigmoid"]
+    )
+    router_bias: bool = Field(
+        False, description="Experts have a bias that balances their load without a loss.", examples=[True]
+    )
+    router_groups: Count = Field(0, description="Groups of experts that routing is limited to; 0: none.", examples=[8])
+    router_groups_per_token: Count = Field(0, description="Groups that a token's experts come from.", examples=[4])
+    router_scale: Annotated[float, Field(gt=0, le=100)] = Field(
+        1.0, description="Factor on the weights of the chosen experts.", examples=[2.5]
+    )
+
+    @model_validator(mode="after")
+    def _groups_fit(self) -> Self:
+        if self.router_groups_per_token > self.router_groups:
+            raise ValueError(
+                f"router_groups_per_token {self.router_groups_per_token} exceeds router_groups {self.router_groups}: "
+                "a token cannot reach more groups than exist"
+            )
+        return self
+
+
 class Architecture(Frozen):
     """A decoder-only transformer, dense or mixture of experts."""
 
@@ -104,6 +159,12 @@ class Architecture(Frozen):
     )
     num_mtp_layers: Count = Field(
         0, description="Extra multi-token-prediction layers after the last layer.", examples=[1]
+    )
+    definition: ModelDefinition | None = Field(
+        None,
+        description="What a trainer needs beside the sizes; null: an export for a trainer takes RMSNorm, rotary positions "
+        "and no biases, and says so.",
+        examples=[{"norm": "rmsnorm", "rope_base": 500000}],
     )
     source: str = Field(
         "", max_length=400, description="Where these numbers were published.", examples=["arXiv:2407.21783"]
