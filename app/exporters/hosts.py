@@ -96,10 +96,15 @@ def wants_replicas_outermost(plan: Plan, request: PlanRequest | None) -> bool:
     """Whether Megatron should be told --use-tp-pp-dp-mapping.
 
     Only replicas cross buildings, and every stage group fills whole hosts: else a host would hold ranks far apart.
+    Megatron takes that order only where experts have as many replicas as the rest, dp * cp / ep = dp, with experts or
+    without: else its order of ranks ends in pp. Source: initialize_model_parallel in megatron/core/parallel_state.py.
     """
     if plan.placement.crossing != "dp_out" or request is None:
         return False
-    group = plan.configuration.degrees.gpus_per_stage_group
+    degrees = plan.configuration.degrees
+    if degrees.pp > 1 and degrees.ep != degrees.cp:
+        return False
+    group = degrees.gpus_per_stage_group
     used = {ranks.pool for ranks in plan.placement.rank_map}
     return all(group % pool.gpus_per_host == 0 for pool in request.cluster.pools if pool.id in used) and all(
         ranks.first_gpu % group == 0 for ranks in plan.placement.rank_map

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from app.exporters.hosts import wants_replicas_outermost
+from app.exporters.megatron_model import Argument, model_arguments, model_losses
 from app.exporters.target import Target, header
 from app.exporters.torch_schedule_csv import main_timeline
 from app.exporters.transport_losses import transport_losses
@@ -19,7 +20,7 @@ from app.faults import Fault, Refused
 from models.plan import Configuration, Plan
 from models.request import PlanRequest
 from models.schedule import Operation
-from models.workload import Architecture, GroupedQueryAttention, Workload
+from models.workload import Workload
 
 TARGET = Target(
     "Megatron-LM",
@@ -33,7 +34,6 @@ TARGET = Target(
 INTERLEAVED = frozenset({"interleaved", "breadth_first", "flexible_double", "flexible_limited"})
 OWN = INTERLEAVED - {"flexible_limited"} | {"one_f_one_b"}  # orders that Megatron runs as they are
 COMMUNICATORS_FILE = "communicators.yaml"
-Argument = tuple[str, ...]
 RECOMPUTE: dict[str, tuple[Argument, ...]] = {
     "none": (),
     "selective": (("--recompute-granularity", "selective"),),
@@ -58,14 +58,15 @@ def megatron_args(plan: Plan, request: PlanRequest | None = None) -> str:
                              remedy="Give the request, too: --request REQUEST.json."),))  # fmt: skip
     _check(plan)
     arguments = [
-        *_parallelism(plan.configuration),
+        *_parallelism(plan.configuration, request.workload.architecture.num_mtp_layers),
         *_interleaving(plan),
         *_order(plan, request),
         *_sharding(plan.configuration),
         *RECOMPUTE[plan.configuration.recompute],
         *PRECISION[request.workload.precision],
         *_batch(plan.configuration, request.workload),
-        *_model(request.workload.architecture),
+        *_optimizer(plan.configuration, request.workload),
+        *model_arguments(request.workload.architecture),
     ]
     lines = "".join(shlex.join(argument) + "\n" for argument in arguments)
     return header(TARGET, losses(plan, request)) + lines
@@ -87,7 +88,7 @@ def _check(plan: Plan) -> None:
                              "torch-schedule-csv exports."),))  # fmt: skip
 
 
-def _parallelism(one: Configuration) -> Iterator[Argument]:
+def _parallelism(one: Configuration, num_mtp_layers: int) -> Iterator[Argument]:
     degrees = one.degrees
     yield "--tensor-model-parallel-size", str(degrees.tp)
     if degrees.tp > 1:
@@ -97,7 +98,7 @@ def _parallelism(one: Configuration) -> Iterator[Argument]:
     if degrees.ep > 1:
         yield "--expert-model-parallel-size", str(degrees.ep)
     if degrees.pp > 1:
-        yield "--pipeline-model-parallel-layout", pipeline_layout(one.layers_per_stage)
+        yield "--pipeline-model-parallel-layout", pipeline_layout(one.layers_per_stage, num_mtp_layers)
 
 
 def _interleaving(plan: Plan) -> Iterator[Argument]:
@@ -147,15 +148,15 @@ def _order(plan: Plan, request: PlanRequest) -> Iterator[Argument]:
     yield "--nccl-communicator-config-path", COMMUNICATORS_FILE
 
 
-def pipeline_layout(layers_per_stage: tuple[int, ...]) -> str:
-    """Megatron's layout text: E embedding, t a layer, L loss; stages in virtual-stage order, parted by bars.
+def pipeline_layout(layers_per_stage: tuple[int, ...], num_mtp_layers: int = 0) -> str:
+    """Megatron's layout text: E embedding, t a layer, m one of multi-token prediction, L loss; stages in virtual order.
 
-    >>> pipeline_layout((2, 2, 2, 1)), pipeline_layout((126, 0))
-    ('Ett|tt|tt|tL', 'Et*126|L')
+    >>> pipeline_layout((2, 2, 2, 1)), pipeline_layout((126, 0)), pipeline_layout((1, 1), 1)
+    ('Ett|tt|tt|tL', 'Et*126|L', 'Et|tmL')
     """
     stages = [_layers(num_layers) for num_layers in layers_per_stage]
     stages[0] = "E" + stages[0]
-    stages[-1] += "L"
+    stages[-1] += "m" * num_mtp_layers + "L"
     return "|".join(stages)
 
 
@@ -175,6 +176,7 @@ def _sharding(one: Configuration) -> Iterator[Argument]:
         yield ("--use-megatron-fsdp",)
         yield "--data-parallel-sharding-strategy", "optim_grads_params"
         yield ("--use-distributed-optimizer",)
+        yield "--ckpt-format", "fsdp_dtensor"
         if one.sharding == "hsdp" and instances > 1:
             yield "--num-distributed-optimizer-instances", str(instances)
             yield "--outer-dp-sharding-strategy", "no_shard"
@@ -191,50 +193,10 @@ def _batch(one: Configuration, workload: Workload) -> Iterator[Argument]:
         yield ("--use-flash-attn",)
 
 
-def _model(architecture: Architecture) -> Iterator[Argument]:
-    yield "--num-layers", str(architecture.num_layers)
-    yield "--hidden-size", str(architecture.hidden_size)
-    if architecture.ffn_hidden_size:
-        yield "--ffn-hidden-size", str(architecture.ffn_hidden_size)
-    yield from _attention(architecture)
-    if architecture.gated_mlp:
-        yield ("--swiglu",)
-    if not architecture.tied_embeddings:
-        yield ("--untie-embeddings-and-output-weights",)
-    yield from _experts(architecture)
-
-
-def _attention(architecture: Architecture) -> Iterator[Argument]:
-    attention = architecture.attention
-    yield "--num-attention-heads", str(attention.num_heads)
-    if isinstance(attention, GroupedQueryAttention):
-        yield "--kv-channels", str(attention.head_dim)
-        if attention.num_kv_heads != attention.num_heads:
-            yield ("--group-query-attention",)
-            yield "--num-query-groups", str(attention.num_kv_heads)
-        return
-    yield ("--multi-latent-attention",)
-    if attention.q_lora_rank:
-        yield "--q-lora-rank", str(attention.q_lora_rank)
-    yield "--kv-lora-rank", str(attention.kv_lora_rank)
-    yield "--qk-head-dim", str(attention.qk_nope_head_dim)
-    yield "--qk-pos-emb-head-dim", str(attention.qk_rope_head_dim)
-    yield "--v-head-dim", str(attention.v_head_dim)
-
-
-def _experts(architecture: Architecture) -> Iterator[Argument]:
-    moe = architecture.moe
-    if moe is None:
-        return
-    yield "--num-experts", str(moe.num_experts)
-    yield "--moe-router-topk", str(moe.experts_per_token)
-    yield "--moe-ffn-hidden-size", str(moe.expert_ffn_hidden_size)
-    layers = [int(architecture.is_moe_layer(layer)) for layer in range(architecture.num_layers)]
-    runs = [f"[{value}]*{len(list(members))}" for value, members in groupby(layers)]
-    yield "--moe-layer-freq", "(" + "+".join(runs) + ")"
-    if moe.num_shared_experts:
-        width = moe.shared_expert_ffn_hidden_size or moe.expert_ffn_hidden_size
-        yield "--moe-shared-expert-intermediate-size", str(moe.num_shared_experts * width)
+def _optimizer(one: Configuration, workload: Workload) -> Iterator[Argument]:
+    """Muon over a distributed optimizer has a name of its own."""
+    is_distributed = workload.optimizer.name == "muon" and one.sharding == "zero1"
+    yield "--optimizer", "dist_muon" if is_distributed else workload.optimizer.name
 
 
 def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
@@ -242,8 +204,8 @@ def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
     if plan.configuration.degrees.pp > 1:
         yield from _order_losses(plan)
     yield from _group_losses(plan)
-    if request is not None and request.workload.architecture.num_mtp_layers:
-        yield "multi-token prediction layers: add --mtp-num-layers and an m to the layout"
+    if request is not None:
+        yield from model_losses(request.workload.architecture)
     if len({route.places for route in plan.placement.routes}) > 1:
         yield "routes that differ between replicas: the order of hosts realises them, one schedule serves all"
     yield from transport_losses(plan)

@@ -5,6 +5,8 @@ Owns that look-up for the exporters. Never checks the tree: the request has done
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from models.request import PlanRequest
 
 
@@ -12,10 +14,14 @@ def building_of(place: str, request: PlanRequest | None) -> str:
     """The building that holds a place; the place itself when there is no request or no building above it."""
     if request is None:
         return place
-    by_id = {one.id: one for one in request.cluster.places}
-    here = by_id.get(place)
+    levels = {one.id: one.level for one in request.cluster.places}
+    return next((one for one in places_above(place, request) if levels[one] == "building"), place)
+
+
+def places_above(place: str, request: PlanRequest) -> Iterator[str]:
+    """The place and every place that holds it, the nearest first."""
+    parents = {one.id: one.parent for one in request.cluster.places}
+    here: str | None = place if place in parents else None
     while here is not None:
-        if here.level == "building":
-            return here.id
-        here = by_id.get(here.parent) if here.parent is not None else None
-    return place
+        yield here
+        here = parents[here]

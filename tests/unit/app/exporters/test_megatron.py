@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shlex
+from functools import cache
+from pathlib import Path
 
 import pytest
 import yaml
@@ -19,64 +22,25 @@ from models.plan import Degrees, Plan
 from models.request import PlanRequest
 from tests.build_exports import whole_host_plan, whole_host_request
 
-SWITCHES = [
-    "sequence-parallel",
-    "use-distributed-optimizer",
-    "overlap-grad-reduce",
-    "overlap-param-gather",
-    "bf16",
-    "fp16",
-    "use-flash-attn",
-    "group-query-attention",
-    "swiglu",
-    "untie-embeddings-and-output-weights",
-    "use-tp-pp-dp-mapping",
-    "multi-latent-attention",
-    "use-megatron-fsdp",
-]
-NUMBERS = [
-    "tensor-model-parallel-size",
-    "context-parallel-size",
-    "pipeline-model-parallel-size",
-    "expert-model-parallel-size",
-    "num-distributed-optimizer-instances",
-    "micro-batch-size",
-    "global-batch-size",
-    "seq-length",
-    "max-position-embeddings",
-    "num-layers",
-    "hidden-size",
-    "ffn-hidden-size",
-    "num-attention-heads",
-    "kv-channels",
-    "num-query-groups",
-    "num-experts",
-    "moe-router-topk",
-    "moe-ffn-hidden-size",
-    "recompute-num-layers",
-    "microbatch-group-size-per-virtual-pipeline-stage",
-]
+OPTIONS = Path(__file__).parent / "megatron_options.json"
 GROUPS = {"tp", "cp", "ep", "pp", "dp", "dp_cp", "intra_dp_cp", "ep_dp", "intra_ep_dp", "inter_ep_dp", "embd",
           "intra_dist_opt_instance", "mp", "tp_cp", "tp_dp", "tp_dp_cp"}  # fmt: skip
 
 
+@cache
 def _parser() -> argparse.ArgumentParser:
-    """The flags as megatron/training/arguments.py declares them."""
+    """The options of Megatron-LM with their types and choices, as `megatron_options.json` states them."""
     parser = argparse.ArgumentParser(exit_on_error=False, allow_abbrev=False)
-    for name in SWITCHES:
-        parser.add_argument(f"--{name}", action="store_true")
-    for name in NUMBERS:
-        parser.add_argument(f"--{name}", type=int)
-    parser.add_argument("--pipeline-model-parallel-layout")
-    parser.add_argument("--nccl-communicator-config-path")
-    parser.add_argument("--data-parallel-sharding-strategy", choices=["no_shard", "optim", "optim_grads", "optim_grads_params"])  # fmt: skip  # noqa: E501
-    parser.add_argument("--outer-dp-sharding-strategy", choices=["no_shard", "optim"])
-    parser.add_argument("--recompute-granularity", choices=["full", "selective"])
-    parser.add_argument("--recompute-method", choices=["uniform", "block"])
+    for name, facts in json.loads(OPTIONS.read_text())["options"].items():
+        if "type" not in facts:
+            parser.add_argument(name, action="store_true")
+            continue
+        more = {key: value for key, value in facts.items() if key != "type"}
+        parser.add_argument(name, type={"int": int, "float": float}.get(facts["type"], str), **more)
     return parser
 
 
-def _parsed(plan: Plan, request: PlanRequest | None = None) -> argparse.Namespace:
+def parsed(plan: Plan, request: PlanRequest | None = None) -> argparse.Namespace:
     text = megatron_args(plan, request or whole_host_request())
     return _parser().parse_args(shlex.split(text, comments=True))
 
@@ -92,7 +56,7 @@ def _stages(layout: str) -> list[str]:
 
 
 def test_the_arguments_parse_and_state_the_degrees() -> None:
-    args = _parsed(whole_host_plan("pp_out"))
+    args = parsed(whole_host_plan("pp_out"))
     assert (args.tensor_model_parallel_size, args.pipeline_model_parallel_size) == (8, 2)
     assert args.sequence_parallel
     assert args.nccl_communicator_config_path == "communicators.yaml"
@@ -101,14 +65,14 @@ def test_the_arguments_parse_and_state_the_degrees() -> None:
 
 @pytest.mark.parametrize(("crossing", "mapping"), [("dp_out", True), ("pp_out", False)])
 def test_the_order_of_ranks_follows_what_crosses(crossing: str, mapping: bool) -> None:
-    assert _parsed(whole_host_plan(crossing)).use_tp_pp_dp_mapping is mapping
+    assert parsed(whole_host_plan(crossing)).use_tp_pp_dp_mapping is mapping
 
 
 @pytest.mark.parametrize("crossing", ["dp_out", "pp_out"])
 def test_every_rank_of_megatron_lands_where_the_plan_put_its_stage(crossing: str) -> None:
     plan, request = whole_host_plan(crossing), whole_host_request()
     hosts = megatron_hostfile(plan, request).splitlines()
-    replicas_outermost = _parsed(plan).use_tp_pp_dp_mapping
+    replicas_outermost = parsed(plan).use_tp_pp_dp_mapping
     routes = plan.placement.routes
     for rank, host in enumerate(hosts):
         outer, inner = divmod(rank // 8, 2)
@@ -123,20 +87,20 @@ def test_with_replicas_outermost_the_ranks_of_a_building_follow_each_other() -> 
 
 
 def test_optimizer_instances_are_the_groups_of_replicas() -> None:
-    args = _parsed(whole_host_plan("dp_out", shard_group_replicas=1))
+    args = parsed(whole_host_plan("dp_out", shard_group_replicas=1))
     assert args.use_distributed_optimizer
     assert args.num_distributed_optimizer_instances == 2
 
 
 def test_hybrid_sharding_is_megatron_fsdp_with_an_outer_dimension() -> None:
-    args = _parsed(whole_host_plan("dp_out", sharding="hsdp", shard_group_replicas=1))
+    args = parsed(whole_host_plan("dp_out", sharding="hsdp", shard_group_replicas=1))
     assert args.use_megatron_fsdp
     assert args.outer_dp_sharding_strategy == "no_shard"
 
 
 def test_chunks_are_told_by_the_layout_alone() -> None:
     plan = whole_host_plan("pp_out", degrees=Degrees(tp=8, pp=2, dp=2, vpp=2), layers_per_stage=(2, 2, 2, 2), family="loop")  # fmt: skip  # noqa: E501
-    assert _stages(_parsed(plan).pipeline_model_parallel_layout) == ["Ett", "tt", "tt", "ttL"]
+    assert _stages(parsed(plan).pipeline_model_parallel_layout) == ["Ett", "tt", "tt", "ttL"]
 
 
 def _looped(generator: str, rows: tuple[str, ...], num_microbatches: int) -> Plan:
@@ -174,7 +138,7 @@ def test_the_group_is_the_plans_where_megatron_can_run_it(
     generator: str, rows: tuple[str, ...], num_microbatches: int, group: int | None
 ) -> None:
     plan = _looped(generator, rows, num_microbatches)
-    assert _parsed(plan).microbatch_group_size_per_virtual_pipeline_stage == group
+    assert parsed(plan).microbatch_group_size_per_virtual_pipeline_stage == group
     planned = 4 if rows == FOUR else 2
     told = f"# not expressed: {planned} consecutive micro-batches per chunk: Megatron runs {group or 2}"
     assert (told in megatron_args(plan, whole_host_request())) is (planned != (group or 2))

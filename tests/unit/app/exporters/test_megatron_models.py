@@ -1,0 +1,117 @@
+"""Every catalogue model is complete in Megatron's words, and no order of ranks moves a rank from its planned place."""
+
+from __future__ import annotations
+
+import argparse
+from itertools import product
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from app.exporters.hosts import replicas_outermost, wants_replicas_outermost
+from app.exporters.megatron_args import losses, megatron_args
+from models.catalogue import entry_names, named_entry
+from models.plan import Degrees
+from models.workload import Architecture
+from tests.build_exports import whole_host_plan, whole_host_request
+from tests.unit.app.exporters.test_megatron import parsed
+
+# norm, positions, base, biases, vocabulary: released configurations (see the catalogue's sources)
+PUBLISHED = {
+    "llama-3.1-405b": ("RMSNorm", "rope", 500_000, False, 128_256),
+    "gpt-3-175b": ("LayerNorm", "learned_absolute", None, True, 50_257),
+    "nemotron-4-340b": ("LayerNorm", "rope", 10_000, False, 256_000),
+    "mixtral-8x7b": ("RMSNorm", "rope", 1_000_000, False, 32_000),
+    "deepseek-v3": ("RMSNorm", "rope", 10_000, False, 129_280),
+    "qwen3-235b-a22b": ("RMSNorm", "rope", 1_000_000, False, 151_936),
+}
+
+
+def _arguments(architecture: Architecture) -> argparse.Namespace:
+    workload = whole_host_request().workload.model_copy(update={"architecture": architecture})
+    plan = whole_host_plan("pp_out", layers_per_stage=(architecture.num_layers, 0))
+    return parsed(plan, whole_host_request().model_copy(update={"workload": workload}))
+
+
+def _model(name: str) -> Architecture:
+    return Architecture.model_validate(named_entry("models", name))
+
+
+@pytest.mark.parametrize("name", entry_names("models"))
+def test_every_model_of_the_catalogue_is_defined_beside_its_sizes(name: str) -> None:
+    assert _model(name).definition is not None
+    assert _arguments(_model(name)).num_layers == _model(name).num_layers
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_arguments_build_the_published_model(name: str) -> None:
+    norm, positions, base, has_bias, vocabulary = PUBLISHED[name]
+    given = _arguments(_model(name))
+    assert (given.normalization, given.position_embedding_type, given.rotary_base) == (norm, positions, base)
+    assert given.disable_bias_linear is not has_bias
+    assert given.vocab_size == vocabulary
+    assert (given.attention_dropout, given.hidden_dropout) == (0.0, 0.0)
+
+
+def test_experts_are_routed_as_published() -> None:
+    given = _arguments(_model("deepseek-v3"))
+    assert (given.moe_router_score_function, given.moe_router_enable_expert_bias) == ("sigmoid", True)
+    assert (given.moe_router_num_groups, given.moe_router_group_topk) == (8, 4)
+    assert given.moe_router_topk_scaling_factor == 2.5
+    assert given.moe_router_load_balancing_type == ["none"]
+    assert (given.rope_type, given.rotary_scaling_factor, given.qk_layernorm) == ("yarn", 40.0, True)
+    assert given.mtp_num_layers == 1
+    assert given.pipeline_model_parallel_layout == "Et*61|mL"
+
+
+def test_squared_relu_and_partial_rotation_are_said() -> None:
+    given = _arguments(_model("nemotron-4-340b"))
+    assert (given.squared_relu, given.swiglu, given.apply_layernorm_1p, given.rotary_percent) == (True, False, True, 0.5)
+
+
+def test_a_model_without_a_definition_is_called_so() -> None:
+    told = list(losses(whole_host_plan("pp_out"), whole_host_request()))
+    assert any("definition beside its sizes is not in the request" in line for line in told)
+    assert "not in the request: RMSNorm" in megatron_args(whole_host_plan("pp_out"), whole_host_request())
+
+
+SIZES = st.sampled_from([1, 2, 4])
+
+
+def _megatron_order(degrees: Degrees, outermost: str) -> list[tuple[int, int, int, int]]:
+    """(pp, dp, cp, tp) of every rank as Megatron numbers them: the first name of the order runs fastest."""
+    ranges = {"tp": range(degrees.tp), "cp": range(degrees.cp), "dp": range(degrees.dp), "pp": range(degrees.pp)}
+    names = ["pp", "dp", "cp", "tp"] if outermost == "pp" else ["dp", "pp", "cp", "tp"]
+    found = []
+    for values in product(*(ranges[name] for name in names)):
+        one = dict(zip(names, values, strict=True))
+        found.append((one["pp"], one["dp"], one["cp"], one["tp"]))
+    return found
+
+
+def _is_legal(degrees: Degrees, outermost: str) -> bool:
+    """The assertion of initialize_model_parallel: pp last, or no pipeline, or experts with as many replicas."""
+    return outermost == "pp" or degrees.pp == 1 or degrees.dp * degrees.cp // degrees.ep == degrees.dp
+
+
+@given(SIZES, SIZES, SIZES, SIZES, SIZES, st.sampled_from(["dp_out", "pp_out"]))
+def test_every_rank_of_megatron_has_the_host_that_the_plan_gives_its_part(
+    tp: int, cp: int, ep: int, pp: int, dp: int, crossing: str
+) -> None:
+    assume(dp * cp % ep == 0)
+    degrees = Degrees(tp=tp, cp=cp, ep=ep, pp=pp, dp=dp)
+    plan = whole_host_plan(crossing).model_copy()
+    layers = (8,) * pp
+    plan = plan.model_copy(
+        update={
+            "configuration": plan.configuration.model_copy(update={"degrees": degrees, "layers_per_stage": layers})
+        }
+    )
+    outermost = "dp" if wants_replicas_outermost(plan, whole_host_request()) else "pp"
+    assert _is_legal(degrees, outermost)
+    planned = {(r, d, c, t): f"p{r}d{d}c{c}t{t}" for r, d, c, t in _megatron_order(degrees, "pp")}
+    hosts = list(planned.values())
+    if outermost == "dp":
+        hosts = replicas_outermost(hosts, degrees)
+    assert [planned[part] for part in _megatron_order(degrees, outermost)] == hosts
