@@ -14,7 +14,7 @@ MINUTES ?= 10
 EXAMPLES ?= 3
 CHECKED := $(PACKAGES) tests $(wildcard benchmarks)
 
-.PHONY: help setup demo serve test test-all soak test-torch test-browser browser torch tools otel pins test-service test-contract sbom postgres lint fmt type arch golden golden-update bench bench-scale bench-headline bench-schedules ablation fuzz validate openapi image clean mcp test-mcp accuracy
+.PHONY: help setup demo serve test test-all soak test-torch test-browser browser torch slurm test-slurm tools otel pins test-service test-contract sbom postgres lint fmt type arch golden golden-update bench bench-scale bench-headline bench-schedules ablation fuzz validate openapi image clean mcp test-mcp accuracy
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,7 +39,7 @@ serve: setup ## run the service on http://127.0.0.1:8000 (Swagger UI at /docs)
 test: lint type arch ## what CI runs: style, types, import contracts, every test that is not slow
 	$(BIN)/pytest -n 2 -q -m "not slow" --ignore=tests/architecture
 
-test-all: lint type arch postgres soak test-torch test-service test-contract test-browser test-mcp ## the same with the slow proofs, on a real Postgres (as root: network namespaces), with PyTorch, in a browser
+test-all: lint type arch postgres soak test-torch test-slurm test-service test-contract test-browser test-mcp ## the same with the slow proofs, on a real Postgres (as root: network namespaces, Slurm), with PyTorch, in a browser
 	$(BIN)/pytest -n 2 -q --ignore=tests/architecture
 
 torch: setup ## install PyTorch 2.13.0 for `isthmus replay` (a CPU build is enough: 200 MB to fetch, 0.8 GB on disk)
@@ -63,6 +63,13 @@ mcp: setup ## install the extra `mcp`: `isthmus mcp` offers planning as tools
 
 test-mcp: mcp ## the MCP server with the SDK's client in memory, against a running service
 	$(BIN)/pytest -q tests/mcp_server
+
+slurm: ## install Slurm where there is none (Debian, as root)
+	@command -v slurmctld >/dev/null && command -v slurmd >/dev/null && command -v munged >/dev/null \
+	 || { apt-get update -q && apt-get install -y -q --no-install-recommends slurm-wlm munge; }
+
+test-slurm: setup slurm ## start slurmctld with 256 simulated nodes, submit a launch folder, compare what runs with the plan (as root)
+	$(BIN)/pytest -q tests/slurm
 
 tools: $(TOOLS)/.done ## a second environment: client generator, request generator, SBOM tool, Dockerfile linter
 

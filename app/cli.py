@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.terminal.bundling import bundle, check_allocation, check_ranks
 from app.terminal.exporting import export
 from app.terminal.importing import import_command
 from app.terminal.keys import keys
@@ -36,7 +37,7 @@ cli = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 for panel, commands in {
-    PLAN: (plan, replan, study, schedule),
+    PLAN: (plan, replan, study, schedule, bundle),
     READ: (show, compare, verify, export, catalogue, examples),
     MEASURE: (observe, accuracy, calibrate, replay),
 }.items():
@@ -45,6 +46,8 @@ for panel, commands in {
 cli.command("import", rich_help_panel=READ)(import_command)
 cli.command(rich_help_panel=SERVICE)(mcp)
 cli.command(hidden=True)(validate)
+check.command("ranks")(check_ranks)
+check.command("allocation")(check_allocation)
 cli.add_typer(check, name="check", rich_help_panel=PLAN)
 cli.add_typer(keys, name="keys", rich_help_panel=SERVICE)
 

@@ -68,3 +68,40 @@ def whole_host_plan(crossing: str, names: dict[str, str] | None = None, **config
 @cache
 def _plain() -> Plan:
     return build_plan(build_request())
+
+
+def wide_plan(hosts_per_building: int, gpus_per_host: int = 2) -> tuple[Plan, PlanRequest]:
+    """Two stages on half of the hosts of two buildings, replicas in different buildings; the hosts have no names.
+
+    In rank order the buildings take turns stage by stage, so a sorted list of the hosts is not the plan's.
+    """
+    body = cluster()
+    body["places"] = [{"id": one, "level": "building"} for one in ("east", "west")]
+    body["pools"] = [pool(one, hosts_per_building, place=one, gpus_per_host=gpus_per_host) for one in ("east", "west")]
+    for one in body["pools"]:
+        one.pop("host_names")
+    body["links"] = []
+    request = build_request(cluster=body)
+    groups = hosts_per_building // 4  # of one stage in one building
+    dp = 2 * groups
+    routes = tuple(
+        Route(id=one, places=(one, one), pools=(f"{one}-pool",) * 2, num_replicas=groups, first_replica=at * groups)
+        for at, one in enumerate(("east", "west"))
+    )
+    ranges = tuple(
+        RankRange(
+            first_rank=(rank * dp + at * groups) * gpus_per_host,
+            num_ranks=groups * gpus_per_host,
+            pipeline_rank=rank,
+            route=one,
+            pool=f"{one}-pool",
+            first_gpu=rank * groups * gpus_per_host,
+        )
+        for rank in range(2)
+        for at, one in enumerate(("east", "west"))
+    )
+    plan = _plain()
+    fields = {"degrees": Degrees(tp=gpus_per_host, pp=2, dp=dp), "shard_group_replicas": dp}
+    placement = plan.placement.model_copy(update={"routes": routes, "rank_map": ranges, "crossing": "dp_out"})
+    changed = plan.configuration.model_copy(update=fields)
+    return plan.model_copy(update={"configuration": changed, "placement": placement}), request

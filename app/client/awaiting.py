@@ -121,9 +121,9 @@ class AsyncClient:
         """Plan again with a merge patch of the request, and without places that are gone."""
         return await self.call(calls.replan(plan_id, patch=patch, lost_places=lost_places))
 
-    async def export(self, plan_id: str, kind: str) -> bytes:
-        """A plan in the form of another tool."""
-        return await self.call(calls.export(plan_id, kind))
+    async def export(self, plan_id: str, kind: str, hosts: str | None = None) -> bytes:
+        """A plan in the form of another tool; `hosts` is the text of a hosts file."""
+        return await self.call(calls.export(plan_id, kind, hosts))
 
     async def validate(self, request: PlanRequest | Mapping[str, Any]) -> Validation:
         """What arithmetic says of a request, without search."""

@@ -119,9 +119,9 @@ class Client:
         """Plan again with a merge patch of the request, and without places that are gone."""
         return self.call(calls.replan(plan_id, patch=patch, lost_places=lost_places))
 
-    def export(self, plan_id: str, kind: str) -> bytes:
-        """A plan in the form of another tool."""
-        return self.call(calls.export(plan_id, kind))
+    def export(self, plan_id: str, kind: str, hosts: str | None = None) -> bytes:
+        """A plan in the form of another tool; `hosts` is the text of a hosts file."""
+        return self.call(calls.export(plan_id, kind, hosts))
 
     def validate(self, request: PlanRequest | Mapping[str, Any]) -> Validation:
         """What arithmetic says of a request, without search."""

@@ -95,9 +95,10 @@ def delete(plan_id: str) -> Call[None]:
     return Call("DELETE", _of(plan_id), lambda _: None, repeatable=False)  # a second time it is not found
 
 
-def export(plan_id: str, kind: str) -> Call[bytes]:
-    """A plan in the form of another tool."""
-    return Call("GET", _of(plan_id, f"/artifacts/{quote(kind, safe='')}"), bytes)
+def export(plan_id: str, kind: str, hosts: str | None = None) -> Call[bytes]:
+    """A plan in the form of another tool; `hosts` is the text of a hosts file."""
+    path = _of(plan_id, f"/artifacts/{quote(kind, safe='')}")
+    return Call("GET", path, bytes) if hosts is None else Call("POST", path, bytes, _json({"hosts": hosts}))
 
 
 def replan(

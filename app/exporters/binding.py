@@ -6,6 +6,7 @@ The hosts come as text: a Slurm hostlist, one host or hostlist a line, `pool=hos
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -120,33 +121,31 @@ def _sorted_out(hosts: tuple[str, ...], pools: Mapping[str, Pool]) -> dict[str, 
         raise _refused("missing-field", f"the pool of {shown(strange)} is not known",
                        f"Write POOL=HOSTS, one pool a line, for {', '.join(pools)}.")  # fmt: skip
     order = {name: at for pool in pools.values() for at, name in enumerate(pool.host_names)}
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, list[str]] = defaultdict(list)
     for host in sorted(hosts, key=lambda one: order[one]):
-        found[owner[host]] = found.get(owner[host], ()) + (host,)
-    return found
+        found[owner[host]].append(host)
+    return {pool: tuple(names) for pool, names in found.items()}
 
 
 def _of_nodes(nodes: Sequence[Node], pools: Mapping[str, Pool], request: PlanRequest) -> dict[str, tuple[str, ...]]:
     """Nodes of Kubernetes by the labels that name a pool or a place of it, the nearest place first."""
-    found: dict[str, tuple[str, ...]] = {}
+    labels = {
+        pool.id: [label_value(pool.id), *map(label_value, places_above(pool.place, request))] for pool in pools.values()
+    }
+    found: dict[str, list[str]] = defaultdict(list)
     for node in nodes:
-        pool = _pool_of(node, pools, request)
+        pool = _pool_of(node, pools, labels)
         if pool is not None:
-            found[pool] = found.get(pool, ()) + (node.name,)
-    return found
+            found[pool].append(node.name)
+    return {pool: tuple(names) for pool, names in found.items()}
 
 
-def _pool_of(node: Node, pools: Mapping[str, Pool], request: PlanRequest) -> str | None:
+def _pool_of(node: Node, pools: Mapping[str, Pool], labels: Mapping[str, Sequence[str]]) -> str | None:
     """The pool whose own name, or nearest labelled place, is a label of the node; none for other nodes."""
-    named = [pool for pool in pools if label_value(pool) in node.labels]
-    if named:
-        return named[0]
     depths = {
-        pool.id: next(
-            (at for at, one in enumerate(places_above(pool.place, request)) if label_value(one) in node.labels), None
-        )
-        for pool in pools.values()
-        if node.num_gpus is None or node.num_gpus >= pool.gpus_per_host
+        pool: next((at for at, one in enumerate(labels[pool]) if one in node.labels), None)
+        for pool in pools
+        if node.num_gpus is None or node.num_gpus >= pools[pool].gpus_per_host
     }
     at = {pool: depth for pool, depth in depths.items() if depth is not None}
     nearest = [pool for pool, depth in at.items() if depth == min(at.values())]

@@ -1,8 +1,8 @@
-"""Which host runs which rank, in the two orders of ranks that trainers know.
+"""Which host runs which rank.
 
-Plan order: pipeline ranks outermost, which is Megatron's default (tp-cp-ep-dp-pp) and torchtitan's mesh. Replica order:
-replicas outermost, Megatron's --use-tp-pp-dp-mapping; then the ranks of a building follow each other where whole
-replicas lie in it. Owns those orders and the check of host names, because they end in a shell.
+There is one order of ranks, the plan's: pipeline ranks outermost. It is Megatron-LM's default (tp-cp-ep-dp-pp, the only
+one that it takes with any degrees) and torchtitan's mesh; a list of hosts realises the placement, not another order.
+Owns that list and the check of host names, because they end in a shell.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import groupby
 
 from app.faults import Fault, Refused
 from models.cluster import Pool
-from models.plan import Degrees, Plan, RankRange
+from models.plan import Plan, RankRange
 from models.request import PlanRequest
 
 HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
@@ -64,7 +64,7 @@ def hosts_of(ranks: RankRange, gpus_per_host: int) -> Iterator[str]:
         index = gpu // gpus_per_host - first_host
         if index >= len(ranks.hosts):
             raise Refused((Fault("missing-field", f"pool {ranks.pool!r} has no host names", "/cluster/pools",
-                                 remedy="State host_names in the pools of the request and plan again."),))  # fmt: skip
+                                 remedy="Give the hosts: --hosts FILE, or `hosts` of the API."),))  # fmt: skip
         name = ranks.hosts[index]
         if not HOST_NAME.fullmatch(name):
             raise Refused((Fault("bad-pattern", f"{name!r} cannot be a host name", "/cluster/pools",
@@ -79,33 +79,3 @@ def nodes(hosts: Sequence[str]) -> list[Node]:
     [Node(host='a', num_ranks=2), Node(host='b', num_ranks=1)]
     """
     return [Node(host, len(list(run))) for host, run in groupby(hosts)]
-
-
-def replicas_outermost(hosts: Sequence[str], degrees: Degrees) -> list[str]:
-    """Hosts of plan order put into replica order.
-
-    >>> replicas_outermost(["a0", "b0", "a1", "b1"], Degrees(tp=1, pp=2, dp=2))
-    ['a0', 'a1', 'b0', 'b1']
-    """
-    group = degrees.gpus_per_stage_group
-    order = ((rank * degrees.dp + replica) * group for replica in range(degrees.dp) for rank in range(degrees.pp))
-    return [host for first in order for host in hosts[first : first + group]]
-
-
-def wants_replicas_outermost(plan: Plan, request: PlanRequest | None) -> bool:
-    """Whether Megatron should be told --use-tp-pp-dp-mapping.
-
-    Only replicas cross buildings, and every stage group fills whole hosts: else a host would hold ranks far apart.
-    Megatron takes that order only where experts have as many replicas as the rest, dp * cp / ep = dp, with experts or
-    without: else its order of ranks ends in pp. Source: initialize_model_parallel in megatron/core/parallel_state.py.
-    """
-    if plan.placement.crossing != "dp_out" or request is None:
-        return False
-    degrees = plan.configuration.degrees
-    if degrees.pp > 1 and degrees.ep != degrees.cp:
-        return False
-    group = degrees.gpus_per_stage_group
-    used = {ranks.pool for ranks in plan.placement.rank_map}
-    return all(group % pool.gpus_per_host == 0 for pool in request.cluster.pools if pool.id in used) and all(
-        ranks.first_gpu % group == 0 for ranks in plan.placement.rank_map
-    )

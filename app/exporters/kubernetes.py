@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from app.exporters.hosts import pools_of, ranges
+from app.exporters.hosts import hosts_of, pools_of, ranges
 from app.exporters.places import building_of
 from app.faults import Fault, Refused
 from models.plan import Plan
@@ -21,20 +21,30 @@ from models.request import PlanRequest
 BUILDING_LABEL = "topology.kubernetes.io/zone"  # well-known label for a failure domain inside a region
 NEAREST_LABEL = "fabric.topograph.run/tier-0"  # as topograph labels the switch nearest to a node
 LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+HOST_LABEL = "kubernetes.io/hostname"
 NEEDS = (
     f"nodes labelled {BUILDING_LABEL} with their building, {NEAREST_LABEL} with their nearest switch (topograph does)",
-    "your image and command in the container",
+    "your image, and your program in the arguments of its container",
+    "network cards for the pods: your device plug-in's resource, or hostNetwork",
 )
 IMAGE = "registry.example/trainer:latest"
+FILES_PATH = "/isthmus"
+MASTER_PORT = 29500
+START = (
+    'exec torchrun --nnodes="$ISTHMUS_NUM_NODES" --nproc-per-node="$ISTHMUS_GPUS_PER_POD" '
+    '--node-rank="$((ISTHMUS_FIRST_NODE + @INDEX@))" --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" "$@"'
+)
 
 
 @dataclass(frozen=True)
 class PodGroup:
-    """Pods on whole hosts, one a host, whose ranks follow each other."""
+    """Pods on whole hosts, one a host, whose ranks follow each other; on these hosts, where they are known."""
 
     name: str
     building: str
+    hosts: tuple[str, ...]
     first_rank: int
+    first_node: int
     num_pods: int
     gpus_per_pod: int
     pods_per_stage_group: int
@@ -44,7 +54,7 @@ def pod_groups(plan: Plan, request: PlanRequest | None) -> list[PodGroup]:
     """One group per range of ranks; refused where a range does not take whole hosts."""
     pools = pools_of(plan, request)
     group_gpus = plan.configuration.degrees.gpus_per_stage_group
-    found = []
+    found: list[PodGroup] = []
     for number, one in enumerate(ranges(plan)):
         per_host = pools[one.pool].gpus_per_host
         if one.first_gpu % per_host or one.num_ranks % per_host:
@@ -56,8 +66,10 @@ def pod_groups(plan: Plan, request: PlanRequest | None) -> list[PodGroup]:
         building = building_of(pools[one.pool].place, request)
         pods = one.num_ranks // per_host
         in_group = max(group_gpus // per_host, 1)
+        first_node = found[-1].first_node + found[-1].num_pods if found else 0
+        hosts = tuple(dict.fromkeys(hosts_of(one, per_host))) if one.hosts else ()
         found.append(
-            PodGroup(f"p{one.pipeline_rank}-{number}", building, one.first_rank, pods, per_host,
+            PodGroup(f"p{one.pipeline_rank}-{number}", building, hosts, one.first_rank, first_node, pods, per_host,
                      in_group if pods % in_group == 0 else 1)
         )  # fmt: skip
     return found
@@ -76,25 +88,75 @@ def label_value(name: str) -> str:
     return f"{safe or 'place'}-{digest}"
 
 
-def pod_template(group: PodGroup, annotations: dict[str, str]) -> dict[str, Any]:
-    """The pod of a group: its building, its GPUs and its first rank."""
-    container = {
+@dataclass(frozen=True)
+class Rendezvous:
+    """How the pods of a job find each other: the address of the first, and the variable with a pod's index."""
+
+    master: str
+    index_variable: str
+    num_nodes: int
+
+
+def pod_template(
+    group: PodGroup,
+    annotations: dict[str, str],
+    rendezvous: Rendezvous,
+    *,
+    image: str = IMAGE,
+    files: str | None = None,
+) -> dict[str, Any]:
+    """The pod of a group: where it may be, what it runs, and how it finds the others.
+
+    `files` names a ConfigMap with the files of a bundle: then the pod runs its `pod.sh`.
+    """
+    inline = ["bash", "-c", START.replace("@INDEX@", rendezvous.index_variable), "trainer"]
+    container: dict[str, Any] = {
         "name": "trainer",
-        "image": IMAGE,
-        "env": [
-            {"name": "ISTHMUS_FIRST_RANK", "value": str(group.first_rank)},
-            {"name": "ISTHMUS_GPUS_PER_POD", "value": str(group.gpus_per_pod)},
-        ],
+        "image": image,
+        "command": inline if files is None else ["bash", f"{FILES_PATH}/pod.sh"],
+        **({"args": ["train.py"]} if files is None else {}),
+        "env": _environment(group, rendezvous),
         "resources": {"limits": {"nvidia.com/gpu": str(group.gpus_per_pod)}},
+        "volumeMounts": [
+            {"name": "shared-memory", "mountPath": "/dev/shm"},
+            *([{"name": "files", "mountPath": FILES_PATH}] if files is not None else []),
+        ],
     }
+    volumes: list[dict[str, Any]] = [{"name": "shared-memory", "emptyDir": {"medium": "Memory"}}]
+    if files is not None:
+        volumes.append({"name": "files", "configMap": {"name": files}})
     return {
         **({"metadata": {"annotations": annotations}} if annotations else {}),
         "spec": {
             "nodeSelector": {BUILDING_LABEL: label_value(group.building)},
+            **_on_hosts(group.hosts),
             "restartPolicy": "Never",
             "containers": [container],
+            "volumes": volumes,
         },
     }
+
+
+def _environment(group: PodGroup, rendezvous: Rendezvous) -> list[dict[str, Any]]:
+    values = {
+        "ISTHMUS_FIRST_RANK": group.first_rank,
+        "ISTHMUS_FIRST_NODE": group.first_node,
+        "ISTHMUS_NUM_NODES": rendezvous.num_nodes,
+        "ISTHMUS_GPUS_PER_POD": group.gpus_per_pod,
+        "MASTER_ADDR": rendezvous.master,
+        "MASTER_PORT": MASTER_PORT,
+    }
+    host = {"name": "ISTHMUS_HOST", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+    return [*({"name": name, "value": str(value)} for name, value in values.items()), host]
+
+
+def _on_hosts(hosts: tuple[str, ...]) -> dict[str, Any]:
+    """The group's pods on the group's hosts, in any order: a pod of its own for every host would be one job each."""
+    if not hosts:
+        return {}
+    wanted = {"key": HOST_LABEL, "operator": "In", "values": list(hosts)}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
 
 
 def renamed(groups: list[PodGroup]) -> Iterator[str]:
@@ -106,6 +168,6 @@ def renamed(groups: list[PodGroup]) -> Iterator[str]:
 
 def placement_losses() -> Iterator[str]:
     """What a Kubernetes scheduler is not told."""
-    yield "which host of a building holds which rank: rank = ISTHMUS_FIRST_RANK + pod * GPUs per pod + local rank"
+    yield "which host of a group holds which rank: rank = ISTHMUS_FIRST_RANK + pod * GPUs per pod + local rank"
     yield "links, loads and times: no scheduler of Kubernetes has words for them"
     yield "degrees, schedule and transport: see the exports for the trainer"

@@ -12,14 +12,17 @@ import yaml
 
 from app.exporters.kubernetes import (
     BUILDING_LABEL,
+    HOST_LABEL,
     NEAREST_LABEL,
     NEEDS,
     PodGroup,
+    Rendezvous,
     placement_losses,
     pod_groups,
     pod_template,
     renamed,
 )
+from app.exporters.launch.options import LaunchOptions
 from app.exporters.target import Target, header
 from models.plan import Plan
 from models.request import PlanRequest
@@ -32,25 +35,65 @@ TARGET = Target(
 
 
 def kueue_jobset(plan: Plan, request: PlanRequest | None = None) -> str:
-    """The manifest; the queue's name is the only thing to fill in besides image and command."""
+    """The manifest; image, program and the queue's name are yours."""
+    return _manifest(plan, request, "isthmus", "training", {})
+
+
+def jobset_manifest(plan: Plan, request: PlanRequest | None, options: LaunchOptions) -> str:
+    """The manifest of a bundle, whose files are in a ConfigMap."""
+    pods = {"image": options.image, "files": f"{options.name}-files"}
+    return _manifest(plan, request, options.name, options.queue, pods, limit_minutes=options.time_limit_minutes)
+
+
+def kueue_topology() -> str:
+    """The levels by which Kueue has to know the nodes, for its administrator: building, nearest switch, host."""
+    levels = [{"nodeLabel": label} for label in (BUILDING_LABEL, NEAREST_LABEL, HOST_LABEL)]
+    manifest = {
+        "apiVersion": "kueue.x-k8s.io/v1beta1",
+        "kind": "Topology",
+        "metadata": {"name": "isthmus"},
+        "spec": {"levels": levels},
+    }
+    return yaml.safe_dump(manifest, sort_keys=False)
+
+
+def _manifest(
+    plan: Plan,
+    request: PlanRequest | None,
+    name: str,
+    queue: str,
+    pods: dict[str, str],
+    *,
+    limit_minutes: int | None = None,
+) -> str:
     groups = pod_groups(plan, request)
+    master = f"{name}-{groups[0].name}-0-0.{name}"  # JobSet's name of the first pod in its headless service
+    meeting = Rendezvous(master, "JOB_COMPLETION_INDEX", sum(group.num_pods for group in groups))
     manifest = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
-        "metadata": {"name": "isthmus", "labels": {"kueue.x-k8s.io/queue-name": "training"}},
-        "spec": {"suspend": True, "replicatedJobs": [_replicated_job(group) for group in groups]},
+        "metadata": {"name": name, "labels": {"kueue.x-k8s.io/queue-name": queue}},
+        "spec": {
+            "suspend": True,
+            "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+            "failurePolicy": {"maxRestarts": 0},
+            "replicatedJobs": [_replicated_job(group, meeting, pods, limit_minutes) for group in groups],
+        },
     }
     report = header(TARGET, [*losses(plan, request), *renamed(groups)])
     return report + yaml.safe_dump(manifest, sort_keys=False)
 
 
-def _replicated_job(group: PodGroup) -> dict[str, object]:
+def _replicated_job(
+    group: PodGroup, meeting: Rendezvous, pods: dict[str, str], limit_minutes: int | None
+) -> dict[str, object]:
     job = {
         "parallelism": group.num_pods,
         "completions": group.num_pods,
         "completionMode": "Indexed",
         "backoffLimit": 0,
-        "template": pod_template(group, topology_requests(group)),
+        **({"activeDeadlineSeconds": limit_minutes * 60} if limit_minutes is not None else {}),
+        "template": pod_template(group, topology_requests(group), meeting, **pods),
     }
     return {"name": group.name, "replicas": 1, "template": {"spec": job}}
 

@@ -1,6 +1,7 @@
 """The arguments that make Megatron-LM train as the plan says, one a line.
 
-Which dimension is outermost in the order of ranks follows the plan; the hosts are the megatron-hostfile export's. The
+The order of ranks is Megatron's default, tp-cp-ep-dp-pp, whatever crosses buildings: the hosts of the megatron-hostfile
+export realise the placement. The other order is refused where dp * cp / ep is not dp (initialize_model_parallel). The
 layout states embedding, layers and loss of every stage, and through their number the chunks per rank: Megatron refuses
 --num-virtual-stages-per-pipeline-rank beside it. Source: megatron/training/arguments.py of Megatron-LM, August 2026.
 """
@@ -11,7 +12,6 @@ import shlex
 from collections.abc import Iterator
 from itertools import groupby
 
-from app.exporters.hosts import wants_replicas_outermost
 from app.exporters.megatron_model import Argument, model_arguments, model_losses
 from app.exporters.target import Target, header
 from app.exporters.torch_schedule_csv import main_timeline
@@ -20,7 +20,7 @@ from app.faults import Fault, Refused
 from models.plan import Configuration, Plan
 from models.request import PlanRequest
 from models.schedule import Operation
-from models.workload import Workload
+from models.workload import Architecture, Workload
 
 TARGET = Target(
     "Megatron-LM",
@@ -56,11 +56,11 @@ def megatron_args(plan: Plan, request: PlanRequest | None = None) -> str:
     if request is None:
         raise Refused((Fault("missing-field", "the model's sizes are in the request, not in the plan", where="request",
                              remedy="Give the request, too: --request REQUEST.json."),))  # fmt: skip
-    _check(plan)
+    check_megatron(plan)
     arguments = [
-        *_parallelism(plan.configuration, request.workload.architecture.num_mtp_layers),
+        *_parallelism(plan, request.workload.architecture),
         *_interleaving(plan),
-        *_order(plan, request),
+        ("--nccl-communicator-config-path", COMMUNICATORS_FILE),
         *_sharding(plan.configuration),
         *RECOMPUTE[plan.configuration.recompute],
         *PRECISION[request.workload.precision],
@@ -72,7 +72,7 @@ def megatron_args(plan: Plan, request: PlanRequest | None = None) -> str:
     return header(TARGET, losses(plan, request)) + lines
 
 
-def _check(plan: Plan) -> None:
+def check_megatron(plan: Plan) -> None:
     """Megatron folds in loops only (a V's layout would place other layers), and wants a micro-batch for every rank."""
     if plan.configuration.family == "v":
         raise Refused((Fault("not-expressible", "the plan's chunks are folded in a V, Megatron-LM folds in loops only",
@@ -88,8 +88,8 @@ def _check(plan: Plan) -> None:
                              "torch-schedule-csv exports."),))  # fmt: skip
 
 
-def _parallelism(one: Configuration, num_mtp_layers: int) -> Iterator[Argument]:
-    degrees = one.degrees
+def _parallelism(plan: Plan, architecture: Architecture) -> Iterator[Argument]:
+    degrees = plan.configuration.degrees
     yield "--tensor-model-parallel-size", str(degrees.tp)
     if degrees.tp > 1:
         yield ("--sequence-parallel",)
@@ -98,7 +98,12 @@ def _parallelism(one: Configuration, num_mtp_layers: int) -> Iterator[Argument]:
     if degrees.ep > 1:
         yield "--expert-model-parallel-size", str(degrees.ep)
     if degrees.pp > 1:
-        yield "--pipeline-model-parallel-layout", pipeline_layout(one.layers_per_stage, num_mtp_layers)
+        yield "--pipeline-model-parallel-layout", layout_of(plan, architecture)
+
+
+def layout_of(plan: Plan, architecture: Architecture) -> str:
+    """The layout of a plan: the layers of multi-token prediction are on the last stage, as they are planned."""
+    return pipeline_layout(plan.configuration.layers_per_stage, architecture.num_mtp_layers)
 
 
 def _interleaving(plan: Plan) -> Iterator[Argument]:
@@ -139,13 +144,6 @@ def consecutive_microbatches(operations: tuple[str, ...]) -> int:
     """
     stages = [one.stage for one in map(Operation.parse, operations) if one.kind == "F"]
     return len(list(next(groupby(stages))[1]))
-
-
-def _order(plan: Plan, request: PlanRequest) -> Iterator[Argument]:
-    """DP-out with whole hosts per stage group: replicas outermost. Else pipeline ranks outermost, the default."""
-    if wants_replicas_outermost(plan, request):
-        yield ("--use-tp-pp-dp-mapping",)
-    yield "--nccl-communicator-config-path", COMMUNICATORS_FILE
 
 
 def pipeline_layout(layers_per_stage: tuple[int, ...], num_mtp_layers: int = 0) -> str:

@@ -1,6 +1,6 @@
 """The model as Megatron-LM's arguments: sizes, norm, positions, biases, vocabulary, experts.
 
-Where the request does not define the model beside its sizes, RMSNorm, rotary positions and no biases are taken and said.
+Where the request does not define the model beside its sizes, RMSNorm, rotary positions and no biases are taken.
 Source: megatron/training/arguments.py of Megatron-LM core 0.20, August 2026. Owns no parallel degree.
 """
 
@@ -12,7 +12,9 @@ from itertools import groupby
 from models.workload import Architecture, GroupedQueryAttention, ModelDefinition
 
 Argument = tuple[str, ...]
-UNDEFINED = "the model's definition beside its sizes is not in the request: RMSNorm, rotary positions, no biases are taken"
+UNDEFINED = (
+    "the model's definition beside its sizes is not in the request: RMSNorm, rotary positions, no biases are taken"
+)
 YARN_LATENT_LENGTH = 4096  # Megatron's default for latent attention, which its command line cannot change
 LLAMA3_LENGTH = 8192  # the length that --use-rope-scaling stretches from; its command line cannot change it
 
@@ -155,4 +157,4 @@ def model_losses(architecture: Architecture) -> Iterator[str]:
         is_latent = architecture.attention.kind == "mla"
         fixed = LLAMA3_LENGTH if scaling.kind == "llama3" else YARN_LATENT_LENGTH if is_latent else None
         if fixed not in (None, scaling.original_length):
-            yield f"rotary positions stretched from {scaling.original_length} tokens: Megatron-LM stretches from {fixed}"
+            yield f"rotary positions stretched from {scaling.original_length} tokens: Megatron-LM takes {fixed}"

@@ -117,7 +117,7 @@ EXPORTERS: Mapping[ArtifactKind, Exporter] = {
         megatron_communicators.losses,
     ),
     "megatron-hostfile": Exporter(
-        slurm_hostfile.megatron_hostfile, TEXT, "megatron.hosts.txt", slurm_hostfile.TARGET, slurm_hostfile.losses
+        slurm_hostfile.slurm_hostfile, TEXT, "megatron.hosts.txt", slurm_hostfile.TARGET, slurm_hostfile.losses
     ),
     "torchtitan-args": Exporter(
         torchtitan_args.torchtitan_args, TEXT, "torchtitan.args", torchtitan_args.TARGET, torchtitan_args.losses

@@ -1,14 +1,14 @@
 """The host of every global rank, one a line: what `srun --distribution=arbitrary` reads from SLURM_HOSTFILE.
 
 Task i runs on the host of line i, so the order is the plan's and must not be sorted. Source: srun(1), SLURM_HOSTFILE.
-A file for tools that run ranks in plan order, and one for Megatron-LM, whose order the megatron-args export chooses.
+Trainers number their ranks in the same order, Megatron-LM too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app.exporters.hosts import host_of_ranks, replicas_outermost, wants_replicas_outermost
+from app.exporters.hosts import host_of_ranks
 from app.exporters.target import Target
 from models.plan import Plan
 from models.request import PlanRequest
@@ -23,14 +23,6 @@ TARGET = Target(
 def slurm_hostfile(plan: Plan, request: PlanRequest | None = None) -> str:
     """One host name per rank, in plan order."""
     return "".join(f"{host}\n" for host in host_of_ranks(plan, request))
-
-
-def megatron_hostfile(plan: Plan, request: PlanRequest | None = None) -> str:
-    """One host name per rank, in the order that the Megatron-LM arguments ask for."""
-    hosts = host_of_ranks(plan, request)
-    if wants_replicas_outermost(plan, request):
-        hosts = replicas_outermost(hosts, plan.configuration.degrees)
-    return "".join(f"{host}\n" for host in hosts)
 
 
 def losses(_plan: Plan, _request: PlanRequest | None = None) -> Iterator[str]:

@@ -6,11 +6,12 @@ arbitrary distribution belongs to a step and cannot be combined with topology re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from app.exporters.hosts import host_of_ranks, pools_of
 from app.exporters.slurm_hostfile import TARGET as HOSTFILE
 from app.exporters.target import Target, header
+from app.exporters.templating import render
 from app.hostlists import fold
 from models.plan import Plan
 from models.request import PlanRequest
@@ -20,41 +21,47 @@ TARGET = Target(
     HOSTFILE.versions,
     (
         "one Slurm cluster that sees all the hosts",
-        "the host file beside it: slurm-hostfile, or megatron-hostfile for Megatron-LM",
+        "the slurm-hostfile export beside it as hosts.txt",
         "the trainer's command as arguments: sbatch THIS_FILE python train.py ...",
+        "your --time, --partition and --account before THIS_FILE, where the site asks for them",
     ),
 )
-STEP = """\
-export SLURM_HOSTFILE="${ISTHMUS_HOSTFILE:-hosts.txt}"
-if [ "$(wc -l < "$SLURM_HOSTFILE")" -ne @NUM_RANKS@ ]; then
-  echo "$SLURM_HOSTFILE must have @NUM_RANKS@ lines, one per rank" >&2
-  exit 1
-fi
-export MASTER_ADDR="$(head -n 1 "$SLURM_HOSTFILE")"
-export MASTER_PORT="${MASTER_PORT:-29500}"
-srun --ntasks=@NUM_RANKS@ --distribution=arbitrary --kill-on-bad-exit=1 bash -c \\
-  'export RANK="$SLURM_PROCID" LOCAL_RANK="$SLURM_LOCALID" WORLD_SIZE="$SLURM_NTASKS"; exec "$@"' rank "$@"
-"""
+BUNDLED = Target(
+    "Slurm", HOSTFILE.versions, ("one Slurm cluster that sees all the hosts", "this folder on all of them")
+)
 
 
 def slurm_sbatch(plan: Plan, request: PlanRequest | None = None) -> str:
     """The script; host names are checked before they get into it."""
+    return batch_script(plan, request, TARGET)
+
+
+def batch_script(
+    plan: Plan, request: PlanRequest | None, target: Target, *, options: Sequence[str] = (), command: str = ""
+) -> str:
+    """The script with more options of sbatch; with a `command` it is the one of a bundle, whose folder it runs in."""
     hosts = host_of_ranks(plan, request)
     pools = pools_of(plan, request)
     per_host = {pools[ranks.pool].gpus_per_host for ranks in plan.placement.rank_map}
-    folded = fold(dict.fromkeys(hosts))
-    options = [
-        "--job-name=isthmus",
+    asked = [
+        *(() if options else ("--job-name=isthmus",)),
         f"--nodes={len(set(hosts))}",
         f"--ntasks={len(hosts)}",
-        f"--nodelist={folded}",
+        f"--nodelist={fold(dict.fromkeys(hosts))}",
         "--exclusive",
+        *options,
     ]
     if len(per_host) == 1:
-        options.append(f"--gpus-per-node={per_host.pop()}")
-    lines = "".join(f"#SBATCH {option}\n" for option in options)
-    comment = header(TARGET, losses(plan, request))
-    return f"#!/bin/bash\n{lines}{comment}set -euo pipefail\n{STEP.replace('@NUM_RANKS@', str(len(hosts)))}"
+        asked.append(f"--gpus-per-node={per_host.pop()}")
+    return render(
+        "sbatch.sh.j2",
+        options=asked,
+        header=header(target, losses(plan, request)),
+        num_ranks=len(hosts),
+        num_hosts=len(set(hosts)),
+        in_bundle=bool(command),
+        command=f"{command} " if command else "",
+    )
 
 
 def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from app.exporters.hosts import Node, host_of_ranks, nodes
 from app.exporters.target import Target, header
+from app.exporters.templating import render
 from app.faults import Fault, Refused
 from models.plan import Plan
 from models.request import PlanRequest
@@ -22,28 +23,22 @@ TARGET = Target(
         "host names as `hostname` prints them, in full or up to the first dot",
     ),
 )
-START = """\
-exec torchrun --nnodes={num_nodes} --nproc-per-node={per_node} --node-rank="$node_rank" \\
-  --master-addr="${{MASTER_ADDR:-{first}}}" --master-port="${{MASTER_PORT:-29500}}" "$@"
-"""
 
 
 def torchrun_script(plan: Plan, request: PlanRequest | None = None) -> str:
     """The script; refused where a host holds ranks that do not follow each other, or hosts hold different numbers."""
     found = nodes(host_of_ranks(plan, request))
-    _check(found)
-    ranks = "".join(f"  {node.host}) node_rank={rank} ;;\n" for rank, node in enumerate(found))
-    start = START.format(num_nodes=len(found), per_node=found[0].num_ranks, first=found[0].host)
-    return (
-        f"#!/bin/bash\n{header(TARGET, losses(plan, request))}set -euo pipefail\n"
-        'case "${ISTHMUS_HOST:-$(hostname)}" in\n'
-        f"{ranks}"
-        '  *) echo "this host is not in the plan: set ISTHMUS_HOST to its name there" >&2; exit 1 ;;\n'
-        f"esac\n{start}"
+    check_whole_hosts(found)
+    return render(
+        "torchrun.sh.j2",
+        header=header(TARGET, losses(plan, request)),
+        hosts=[node.host for node in found],
+        per_node=found[0].num_ranks,
     )
 
 
-def _check(found: list[Node]) -> None:
+def check_whole_hosts(found: list[Node]) -> None:
+    """Refuse hosts that torchrun cannot number."""
     hosts = [node.host for node in found]
     twice = next((host for host in hosts if hosts.count(host) > 1), None) if len(set(hosts)) < len(hosts) else None
     if twice is not None:

@@ -1,8 +1,9 @@
 """Command-line overrides for torchtitan, one a line, with the schedule from the torch-schedule-csv export.
 
-torchtitan lays ranks out as (pp, dp_replicate, dp_shard, cp, tp), the plan's own order. The name of the schedule only
-says how many chunks a rank has and how they fold; the order comes from the CSV. Module names of the stages are a nested
-list, which its command line cannot take: they stand in a comment, for the config function.
+torchtitan lays ranks out as (pp, dp_replicate, dp_shard, cp, tp), the plan's own order. It has no ZeRO-1: the optimizer
+state of such a plan is sharded with the parameters, but inside buildings alone, so that gathers do not cross. The name
+of the schedule only says how many chunks a rank has and how they fold; the order comes from the CSV. Module names of
+the stages are a nested list, which its command line cannot take: they stand in a comment, for the config function.
 Source: torchtitan/config/configs.py and distributed/pipeline_parallel.py, August 2026.
 """
 
@@ -13,6 +14,7 @@ import shlex
 from collections.abc import Iterator
 from itertools import accumulate
 
+from app.exporters.places import building_of
 from app.exporters.target import Target, header
 from app.exporters.transport_losses import transport_losses
 from app.faults import Fault, Refused
@@ -36,7 +38,7 @@ def torchtitan_args(plan: Plan, request: PlanRequest | None = None) -> str:
     """The loss report and the stages as comments, then the overrides."""
     _check(plan.configuration)
     parts = json.dumps(module_names(plan.configuration.layers_per_stage))
-    lines = "".join(shlex.join([f"--{name}", value]) + "\n" for name, value in _overrides(plan, request))
+    lines = "".join(shlex.join([f"--{name}", *values]) + "\n" for name, *values in _overrides(plan, request))
     return f"{header(TARGET, losses(plan, request))}# module_fqns_per_model_part = {parts}\n{lines}"
 
 
@@ -47,13 +49,13 @@ def _check(one: Configuration) -> None:
                              "Plan with constraints.allowed.vpp [2] for this family."),))  # fmt: skip
 
 
-def _overrides(plan: Plan, request: PlanRequest | None) -> Iterator[tuple[str, str]]:
+def _overrides(plan: Plan, request: PlanRequest | None) -> Iterator[tuple[str, ...]]:
     one, degrees = plan.configuration, plan.configuration.degrees
     yield "parallelism.tensor_parallel_degree", str(degrees.tp)
     yield "parallelism.context_parallel_degree", str(degrees.cp)
-    yield "parallelism.expert_parallel_degree", str(degrees.ep)
+    yield "parallelism.expert_parallel_degree", str(expert_ranks(one, request))
     yield "parallelism.pipeline_parallel_degree", str(degrees.pp)
-    shard = 1 if one.sharding == "ddp" else one.shard_group_replicas
+    shard = shard_replicas(plan, request)
     yield "parallelism.data_parallel_replicate_degree", str(degrees.dp // shard)
     yield "parallelism.data_parallel_shard_degree", str(shard)
     if one.sharding == "zero1":
@@ -62,11 +64,64 @@ def _overrides(plan: Plan, request: PlanRequest | None) -> Iterator[tuple[str, s
         yield "parallelism.pipeline_parallel_schedule", SCHEDULE_OF_FAMILY[one.family]
         yield "parallelism.pipeline_parallel_schedule_csv", SCHEDULE_FILE
         yield "parallelism.num_pp_microbatches", str(one.num_microbatches)
+        yield ("training.disable_cuda_graphs",)  # torchtitan refuses pipelines with them
     if request is not None:
         sequence = request.workload.sequence_length
         yield "training.max_context_length", str(sequence)
         yield "training.num_tokens_per_microbatch_per_dp_rank", str(one.micro_batch_sequences * sequence)
         yield "training.num_tokens_per_train_step", str(request.workload.tokens_per_iteration)
+
+
+def expert_ranks(one: Configuration, request: PlanRequest | None) -> int:
+    """Ranks that share a layer's experts, tensor-parallel ranks among them.
+
+    torchtitan deals whole experts to them where the plan splits each: every GPU holds the planned part. Where they do
+    not divide, ep alone.
+    """
+    moe = None if request is None else request.workload.architecture.moe
+    ranks = one.degrees.ep * one.degrees.tp
+    return ranks if moe is not None and moe.num_experts % ranks == 0 else one.degrees.ep
+
+
+def shard_replicas(plan: Plan, request: PlanRequest | None) -> int:
+    """Replicas over which torchtitan shards: the plan's, and for ZeRO-1 the most that lie in one building.
+
+    Full sharding gathers parameters and scatters gradients over its ranks; ZeRO-1 over several buildings would become
+    that over several buildings. Sharding inside each, replicated between them, moves there what the plan moves. Refused
+    where the optimizer state then no longer fits.
+    """
+    one = plan.configuration
+    if one.sharding == "ddp":
+        return 1
+    if one.sharding != "zero1":
+        return one.shard_group_replicas
+    widest = one.shard_group_replicas
+    fitting = (
+        size
+        for size in range(widest, 0, -1)
+        if widest % size == 0 and size * one.degrees.cp % one.degrees.ep == 0 and _in_one_building(plan, request, size)
+    )
+    size = next(fitting, 1)
+    for use in plan.memory:
+        needed = use.total_bytes + use.optimizer_bytes * (widest / size - 1)
+        if needed > use.limit_bytes:
+            raise Refused((Fault("not-expressible", f"ZeRO-1 over {widest} replicas: torchtitan would "
+                                 f"shard over {size} in one building, which needs {needed / 1e9:.1f} GB of "
+                                 f"{use.limit_bytes / 1e9:.1f} GB", "/plan/configuration/sharding", "fsdp or hsdp",
+                                 'Plan with constraints.framework "torchtitan".'),))  # fmt: skip
+    return size
+
+
+def _in_one_building(plan: Plan, request: PlanRequest | None, size: int) -> bool:
+    """Whether every aligned run of so many replicas lies in one building on every pipeline rank."""
+    found: dict[int, tuple[str, ...]] = {}
+    for route in plan.placement.routes:
+        buildings = tuple(building_of(place, request) for place in route.places)
+        found |= dict.fromkeys(range(route.first_replica, route.first_replica + route.num_replicas), buildings)
+    return all(
+        len({found[replica] for replica in range(first, first + size)}) == 1
+        for first in range(0, plan.configuration.degrees.dp, size)
+    )
 
 
 def module_names(layers_per_stage: tuple[int, ...]) -> list[list[str]]:
@@ -92,10 +147,25 @@ def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
     if request is None:
         yield "sequence length and batch: they are in the request, which was not given"
     if one.sharding == "zero1":
-        yield "zero1: torchtitan shards more than the optimizer, FSDP without resharding splits gradients, too"
+        yield from _zero1_losses(plan, request)
+    if request is not None and request.workload.architecture.num_mtp_layers:
+        yield "multi-token prediction layers: torchtitan's model is taken without them"
+    if request is not None and request.workload.precision != "bf16":
+        yield f"{request.workload.precision}: add torchtitan's converter of linear layers to the config function"
     if one.recompute != "none":
         config = "FullAC" if one.recompute == "full" else "SelectiveAC"
         yield f"{one.recompute} recomputation: set activation_checkpoint to {config}.Config() in the config function"
     if len({route.places for route in plan.placement.routes}) > 1:
         yield "routes that differ between replicas: the order of hosts realises them, one schedule serves all"
     yield from transport_losses(plan)
+
+
+def _zero1_losses(plan: Plan, request: PlanRequest | None) -> Iterator[str]:
+    yield "zero1: torchtitan shards more than the optimizer, FSDP without resharding splits gradients, too"
+    try:
+        shard = shard_replicas(plan, request)
+    except Refused:
+        return  # the export itself says so
+    if shard < plan.configuration.shard_group_replicas:
+        planned = plan.configuration.shard_group_replicas
+        yield f"optimizer state over {planned} replicas: it is sharded over {shard} in a building, replicated between"

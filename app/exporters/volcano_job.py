@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import yaml
 
-from app.exporters.kubernetes import NEEDS, PodGroup, placement_losses, pod_groups, pod_template, renamed
+from app.exporters.kubernetes import NEEDS, PodGroup, Rendezvous, placement_losses, pod_groups, pod_template, renamed
 from app.exporters.target import Target, header
 from models.plan import Plan
 from models.request import PlanRequest
@@ -22,8 +22,10 @@ TARGET = Target(
 
 
 def volcano_job(plan: Plan, request: PlanRequest | None = None) -> str:
-    """The manifest; image, command and queue are yours."""
+    """The manifest; image, program and queue are yours."""
     groups = pod_groups(plan, request)
+    # the service plug-in names pods JOB-TASK-INDEX.JOB, the environment plug-in tells a pod its index
+    meeting = Rendezvous(f"isthmus-{groups[0].name}-0.isthmus", "VC_TASK_INDEX", sum(one.num_pods for one in groups))
     widest = "region" if plan.placement.crossing != "none" else "building"
     manifest = {
         "apiVersion": "batch.volcano.sh/v1alpha1",
@@ -35,14 +37,14 @@ def volcano_job(plan: Plan, request: PlanRequest | None = None) -> str:
             "minAvailable": sum(group.num_pods for group in groups),
             "networkTopology": {"mode": "hard", "highestTierName": widest},
             "plugins": {"svc": [], "env": []},
-            "tasks": [_task(group) for group in groups],
+            "tasks": [_task(group, meeting) for group in groups],
         },
     }
     report = header(TARGET, [*losses(plan, request), *renamed(groups)])
     return report + yaml.safe_dump(manifest, sort_keys=False)
 
 
-def _task(group: PodGroup) -> dict[str, object]:
+def _task(group: PodGroup, meeting: Rendezvous) -> dict[str, object]:
     task: dict[str, object] = {"name": group.name, "replicas": group.num_pods, "minAvailable": group.num_pods}
     if group.pods_per_stage_group > 1:
         task["partitionPolicy"] = {
@@ -50,7 +52,7 @@ def _task(group: PodGroup) -> dict[str, object]:
             "partitionSize": group.pods_per_stage_group,
             "networkTopology": {"mode": "hard", "highestTierName": "rack"},
         }
-    return {**task, "template": pod_template(group, {})}
+    return {**task, "template": pod_template(group, {}, meeting)}
 
 
 def losses(plan: Plan, _request: PlanRequest | None = None) -> Iterator[str]:

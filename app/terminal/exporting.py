@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.terminal.options import Json, KeyFile, Quiet, RequestFile, Server
+from app.terminal.options import Hosts, Json, KeyFile, Quiet, RequestFile, Server
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,6 +40,7 @@ def export(
     listing: Annotated[bool, typer.Option("--list", help="Show the forms and the tools they are for.")] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The file; with --all the folder.")] = None,
     request: RequestFile = None,
+    hosts: Hosts = None,
     server: Server = None,
     key_file: KeyFile = None,
     as_json: Json = False,
@@ -56,7 +57,7 @@ def export(
         return
     _check(plan_source, kind, every=every, out=out)
     with service(server, key_file) as client:
-        render, notes = _renderer(str(plan_source), request, client)
+        render, notes = _renderer(str(plan_source), request, hosts, client)
         if every:
             assert out is not None
             _write_all(out, Path(str(plan_source)).stem, render, screen)
@@ -91,19 +92,26 @@ Render = Callable[[str], bytes]
 Notes = Callable[[str], list[str]]
 
 
-def _renderer(plan_source: str, request: str | None, client: Client | None) -> tuple[Render, Notes]:
+def _renderer(
+    plan_source: str, request: str | None, hosts: list[str] | None, client: Client | None
+) -> tuple[Render, Notes]:
     """How a form is made of the plan, and what a person should know of it."""
     from app.documents import read_plan, read_request
+    from app.exporters.binding import bind
     from app.exporters.registry import exporter_named
-    from app.terminal.inputs import read_source
+    from app.terminal.inputs import hosts_text, read_source
 
+    given, spare = hosts_text(hosts), []
     if client is not None and plan_source != "-" and not Path(plan_source).exists():
-        return lambda kind: client.export(plan_source, kind), lambda _kind: []
+        return lambda kind: client.export(plan_source, kind, given), lambda _kind: []
     asked = None if request is None else read_request(read_source(request))
     found = read_plan(read_source(plan_source))
+    if given is not None:
+        bound = bind(found, asked, given)
+        found, asked, spare = bound.plan, bound.request, bound.notes()
     return (
         lambda kind: exporter_named(kind).export(found, asked).encode(),
-        lambda kind: list(exporter_named(kind).notes(found, asked)),
+        lambda kind: [*exporter_named(kind).notes(found, asked), *spare],
     )
 
 

@@ -68,6 +68,14 @@ def read_rows(source: str) -> list[dict[str, str]]:
     return rows
 
 
+def hosts_text(hosts: list[str] | None) -> str | None:
+    """The text of hosts that were given as files, `POOL=HOSTS` words and hostlists; None where none were."""
+    if not hosts:
+        return None
+    return "\n".join(read_source(one).decode(errors="replace") if one == "-" or Path(one).is_file() else one
+                     for one in hosts)  # fmt: skip
+
+
 def _fault(source: str, what: str, remedy: str) -> Fault:
     return Fault("invalid-request", f"{source}: {what}", remedy=remedy, where=source)
 

@@ -37,3 +37,7 @@ Server = Annotated[
 KeyFile = Annotated[
     Path | None, typer.Option(help="File with the API key of the service; else ISTHMUS_API_KEY.", show_default=False)
 ]
+Hosts = Annotated[
+    list[str] | None,
+    typer.Option("--hosts", help="A hosts file, POOL=node[001-128], or a hostlist; may be repeated."),
+]

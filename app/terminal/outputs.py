@@ -7,6 +7,7 @@ because what took minutes to find would be lost.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import typer
@@ -39,6 +40,20 @@ def write(out: Path | None, data: bytes, *, quiet: bool = False) -> None:
         raise _unwritable(out, error.strerror) from None
     if not quiet:
         typer.echo(f"written: {out}", err=True)
+
+
+def write_folder(out: Path, files: Mapping[str, str], *, quiet: bool = False) -> None:
+    """Write files into a folder that is new or empty: files of two runs must not mix."""
+    try:
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise _unwritable(out, "it is not an empty folder")
+        out.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (out / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise _unwritable(out, error.strerror) from None
+    if not quiet:
+        typer.echo(f"written: {out} ({len(files)} files)", err=True)
 
 
 def _unwritable(out: Path, why: str | None) -> Refused:

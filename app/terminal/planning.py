@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from app.terminal.screen import Screen
     from models.outcome import Outcome
 
-check = typer.Typer(help="Look for faults before they cost anything.", no_args_is_help=True)
+check = typer.Typer(
+    help="Look for faults before they cost anything, and compare a started job with its plan.", no_args_is_help=True
+)
 
 
 def settings_of(context: typer.Context) -> Settings:

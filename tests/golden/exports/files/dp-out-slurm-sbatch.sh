@@ -7,8 +7,9 @@
 #SBATCH --gpus-per-node=8
 # for Slurm 20.02 to 26.11
 # needs: one Slurm cluster that sees all the hosts
-# needs: the host file beside it: slurm-hostfile, or megatron-hostfile for Megatron-LM
+# needs: the slurm-hostfile export beside it as hosts.txt
 # needs: the trainer's command as arguments: sbatch THIS_FILE python train.py ...
+# needs: your --time, --partition and --account before THIS_FILE, where the site asks for them
 # not expressed: topology requests (--switches, --segment): an arbitrary distribution excludes them, the host list decides
 # not expressed: degrees, schedule and transport: see the exports for the trainer
 set -euo pipefail

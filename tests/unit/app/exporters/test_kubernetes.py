@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -11,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.exporters.kubernetes import BUILDING_LABEL, LABEL_VALUE, label_value, pod_groups
-from app.exporters.kueue_jobset import kueue_jobset
+from app.exporters.kueue_jobset import jobset_manifest, kueue_jobset, kueue_topology
+from app.exporters.launch.options import LaunchOptions
 from app.exporters.volcano_job import volcano_job
 from app.faults import Refused
 from models.plan import Degrees
@@ -19,105 +23,13 @@ from tests.build_exports import whole_host_plan, whole_host_request
 from tests.build_plan import build_plan
 from tests.build_request import build_request
 
-DNS_LABEL = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
-QUANTITY = {"type": "string", "pattern": r"^[0-9]+$"}
-
-
-def _closed(required: list[str], **properties: Any) -> dict[str, Any]:
-    return {"type": "object", "additionalProperties": False, "required": required, "properties": properties}
-
-
-LABELS = {"type": "object", "additionalProperties": {"type": "string", "maxLength": 63}}
-ENV = {"type": "array", "items": _closed(["name", "value"], name={"type": "string"}, value={"type": "string"})}
-CONTAINER = _closed(
-    ["name", "image"],
-    name={"type": "string", "pattern": DNS_LABEL},
-    image={"type": "string"},
-    env=ENV,
-    resources=_closed([], limits={"type": "object", "additionalProperties": QUANTITY}),
-)
-TOPOLOGY = {"enum": ["topology.kubernetes.io/zone", "fabric.topograph.run/tier-0"]}
-POD = _closed(
-    ["spec"],
-    metadata=_closed(
-        [],
-        annotations=_closed(
-            [],
-            **{
-                "kueue.x-k8s.io/podset-required-topology": TOPOLOGY,
-                "kueue.x-k8s.io/podset-slice-required-topology": TOPOLOGY,
-                "kueue.x-k8s.io/podset-slice-size": QUANTITY,
-            },
-        ),
-    ),
-    spec=_closed(
-        ["containers"],
-        nodeSelector=LABELS,
-        restartPolicy={"enum": ["Never", "OnFailure"]},
-        containers={"type": "array", "minItems": 1, "items": CONTAINER},
-    ),
-)
-COUNT = {"type": "integer", "minimum": 1}
-JOB = _closed(  # batch/v1 JobSpec
-    ["template"],
-    parallelism=COUNT,
-    completions=COUNT,
-    completionMode={"enum": ["Indexed"]},
-    backoffLimit={"type": "integer", "minimum": 0},
-    template=POD,
-)
-METADATA = _closed(["name"], name={"type": "string", "pattern": DNS_LABEL}, labels=LABELS)
-JOBSET = _closed(  # jobset.x-k8s.io/v1alpha2
-    ["apiVersion", "kind", "metadata", "spec"],
-    apiVersion={"const": "jobset.x-k8s.io/v1alpha2"},
-    kind={"const": "JobSet"},
-    metadata=METADATA,
-    spec=_closed(
-        ["replicatedJobs"],
-        suspend={"type": "boolean"},
-        replicatedJobs={
-            "type": "array",
-            "items": _closed(
-                ["name", "template"],
-                name={"type": "string", "pattern": DNS_LABEL},
-                replicas=COUNT,
-                template=_closed(["spec"], spec=JOB),
-            ),
-        },
-    ),
-)
-NETWORK = _closed(["mode"], mode={"enum": ["hard", "soft"]}, highestTierName={"type": "string"},
-                  highestTierAllowed=COUNT)  # fmt: skip
-VOLCANO = _closed(  # batch.volcano.sh/v1alpha1
-    ["apiVersion", "kind", "metadata", "spec"],
-    apiVersion={"const": "batch.volcano.sh/v1alpha1"},
-    kind={"const": "Job"},
-    metadata=METADATA,
-    spec=_closed(
-        ["tasks"],
-        schedulerName={"const": "volcano"},
-        queue={"type": "string"},
-        minAvailable=COUNT,
-        networkTopology=NETWORK,
-        plugins={"type": "object", "additionalProperties": {"type": "array"}},
-        tasks={
-            "type": "array",
-            "items": _closed(
-                ["name", "replicas", "template"],
-                name={"type": "string", "pattern": DNS_LABEL},
-                replicas=COUNT,
-                minAvailable=COUNT,
-                template=POD,
-                partitionPolicy=_closed(
-                    ["totalPartitions", "partitionSize"],
-                    totalPartitions=COUNT,
-                    partitionSize=COUNT,
-                    networkTopology=NETWORK,
-                ),
-            ),
-        },
-    ),
-)
+SCHEMAS = json.loads((Path(__file__).parent / "kubernetes_schemas.json").read_text())
+JOBSET, VOLCANO, KUEUE = (SCHEMAS[name]["schema"] for name in ("jobset", "volcano", "kueue"))
+DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+LAUNCH = LaunchOptions("megatron-core", "kubernetes", time_limit_minutes=60)
+# annotations of Kueue's topology-aware scheduling, apis/kueue/v1beta2/topology_types.go
+ANNOTATIONS = {"kueue.x-k8s.io/podset-required-topology", "kueue.x-k8s.io/podset-slice-required-topology",
+               "kueue.x-k8s.io/podset-slice-size"}  # fmt: skip
 
 
 def _manifest(text: str) -> Any:
@@ -128,6 +40,50 @@ def _manifest(text: str) -> Any:
 @pytest.mark.parametrize("crossing", ["dp_out", "pp_out"])
 def test_the_manifest_has_the_fields_of_its_api(export: Any, schema: Any, crossing: str) -> None:
     jsonschema.validate(_manifest(export(whole_host_plan(crossing), whole_host_request())), schema)
+
+
+def test_the_manifest_of_a_bundle_and_the_levels_of_kueue_have_the_fields_of_their_apis() -> None:
+    manifest = _manifest(jobset_manifest(whole_host_plan("dp_out"), whole_host_request(), LAUNCH))
+    jsonschema.validate(manifest, JOBSET)
+    assert all(job["template"]["spec"]["activeDeadlineSeconds"] == 3600 for job in manifest["spec"]["replicatedJobs"])
+    jsonschema.validate(_manifest(kueue_topology()), KUEUE)
+
+
+@pytest.mark.parametrize(
+    "change", [("suspend", "yes"), ("replicatedJob", []), ("network", {"enableDnsHostnames": True})]
+)
+def test_the_schema_can_refuse(change: tuple[str, Any]) -> None:
+    manifest = _manifest(kueue_jobset(whole_host_plan("dp_out"), whole_host_request()))
+    manifest["spec"][change[0]] = change[1]
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(manifest, JOBSET)
+
+
+def test_names_and_annotations_are_those_of_kubernetes_and_kueue() -> None:
+    manifest = _manifest(kueue_jobset(whole_host_plan("dp_out"), whole_host_request()))
+    for job in manifest["spec"]["replicatedJobs"]:
+        assert DNS_LABEL.fullmatch(job["name"])
+        assert set(job["template"]["spec"]["template"]["metadata"]["annotations"]) <= ANNOTATIONS
+
+
+@pytest.mark.parametrize("export", [kueue_jobset, volcano_job])
+def test_every_pod_finds_the_first_and_has_its_number(export: Any) -> None:
+    """torchrun numbers nodes; the first pod of the first group is the one that all meet at."""
+    spec = _manifest(export(whole_host_plan("dp_out"), whole_host_request()))["spec"]
+    pods = [job["template"]["spec"]["template"]["spec"] for job in spec.get("replicatedJobs", [])]
+    pods = pods or [task["template"]["spec"] for task in spec["tasks"]]
+    env = [{one["name"]: one.get("value") for one in pod["containers"][0]["env"]} for pod in pods]
+    assert [one["ISTHMUS_FIRST_NODE"] for one in env] == ["0", "1", "2", "3"]
+    assert {(one["ISTHMUS_NUM_NODES"], one["MASTER_ADDR"].partition(".")[2]) for one in env} == {("4", "isthmus")}
+    assert {one["MASTER_ADDR"].startswith("isthmus-p0-0-") for one in env} == {True}
+    assert all("torchrun" in " ".join(pod["containers"][0]["command"]) for pod in pods)
+
+
+def test_a_group_may_only_be_on_its_hosts() -> None:
+    jobs = _manifest(kueue_jobset(whole_host_plan("dp_out"), whole_host_request()))["spec"]["replicatedJobs"]
+    terms = jobs[1]["template"]["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    (term,) = terms["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term["matchExpressions"] == [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["west-node-0"]}]
 
 
 def test_every_rank_is_in_one_pod_of_its_building() -> None:
@@ -146,7 +102,8 @@ def test_every_rank_is_in_one_pod_of_its_building() -> None:
 
 def test_a_stage_group_over_two_hosts_shares_its_nearest_switch() -> None:
     plan = whole_host_plan("pp_out", degrees=Degrees(tp=8, cp=2, pp=2, dp=1))
-    ranges = tuple(one.model_copy(update={"num_ranks": 16, "first_rank": 16 * number, "first_gpu": 0})
+    ranges = tuple(one.model_copy(update={"num_ranks": 16, "first_rank": 16 * number, "first_gpu": 0,
+                                         "hosts": (f"a{number}", f"b{number}")})
                    for number, one in enumerate(plan.placement.rank_map[:2]))  # fmt: skip
     plan = plan.model_copy(update={"placement": plan.placement.model_copy(update={"rank_map": ranges})})
     job = _manifest(kueue_jobset(plan, whole_host_request()))["spec"]["replicatedJobs"][0]

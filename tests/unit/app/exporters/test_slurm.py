@@ -14,11 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.exporters.hosts import HOST_NAME, nodes, replicas_outermost
+from app.exporters.hosts import HOST_NAME, nodes
 from app.exporters.slurm_hostfile import slurm_hostfile
 from app.exporters.slurm_sbatch import slurm_sbatch
 from app.hostlists import fold
-from models.plan import Degrees
 from tests.build_exports import whole_host_plan, whole_host_request
 
 
@@ -104,14 +103,6 @@ def test_a_host_file_of_another_plan_is_refused(folder: Path) -> None:
     done = _run(folder)
     assert done.returncode == 1
     assert "must have 32 lines" in done.stderr
-
-
-@given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 4))
-def test_the_two_orders_of_ranks_hold_the_same_groups(tp: int, pp: int, dp: int) -> None:
-    degrees = Degrees(tp=tp, pp=pp, dp=dp)
-    hosts = [f"p{rank}d{replica}t{t}" for rank in range(pp) for replica in range(dp) for t in range(tp)]
-    wanted = [f"p{rank}d{replica}t{t}" for replica in range(dp) for rank in range(pp) for t in range(tp)]
-    assert replicas_outermost(hosts, degrees) == wanted
 
 
 def test_nodes_are_runs_of_ranks() -> None:

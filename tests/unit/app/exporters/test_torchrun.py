@@ -7,14 +7,16 @@ import ast
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.exporters.torchrun_script import torchrun_script
-from app.exporters.torchtitan_args import torchtitan_args
+from app.exporters.torchtitan_args import expert_ranks, losses, shard_replicas, torchtitan_args
 from app.faults import Refused
 from models.plan import Degrees, Plan
-from tests.build_exports import whole_host_plan, whole_host_request
+from models.workload import Architecture
+from tests.build_exports import whole_host_plan, whole_host_request, wide_plan
 from tests.build_plan import build_plan
 from tests.build_request import build_request
 
@@ -32,13 +34,15 @@ FIELDS = {  # torchtitan/config/configs.py, August 2026
     "training.max_context_length": int,
     "training.num_tokens_per_microbatch_per_dp_rank": int,
     "training.num_tokens_per_train_step": int,
+    "training.disable_cuda_graphs": bool,
 }
 
 
 def _overrides(plan: Plan) -> dict[str, int | str]:
     parser = argparse.ArgumentParser(exit_on_error=False, allow_abbrev=False)
     for name, kind in FIELDS.items():
-        parser.add_argument(f"--{name}", type=kind, default=argparse.SUPPRESS)
+        how: dict[str, Any] = {"action": "store_true"} if kind is bool else {"type": kind}
+        parser.add_argument(f"--{name}", default=argparse.SUPPRESS, **how)
     text = torchtitan_args(plan, whole_host_request())
     return {name.partition(".")[2]: value for name, value in
             vars(parser.parse_args(shlex.split(text, comments=True))).items()}  # fmt: skip
@@ -52,7 +56,7 @@ def _parts(plan: Plan) -> list[list[str]]:
 
 @pytest.mark.parametrize(
     ("sharding", "group", "replicate", "shard"),
-    [("ddp", 1, 2, 1), ("zero1", 2, 1, 2), ("fsdp", 2, 1, 2), ("hsdp", 1, 2, 1)],
+    [("ddp", 1, 2, 1), ("zero1", 2, 2, 1), ("fsdp", 2, 1, 2), ("hsdp", 1, 2, 1)],
 )
 def test_the_degrees_fill_the_world(sharding: str, group: int, replicate: int, shard: int) -> None:
     found = _overrides(whole_host_plan("dp_out", sharding=sharding, shard_group_replicas=group))
@@ -61,6 +65,34 @@ def test_the_degrees_fill_the_world(sharding: str, group: int, replicate: int, s
     for name in ("tensor", "context", "pipeline", "data_parallel_replicate", "data_parallel_shard"):
         world *= int(found[f"{name}_degree" if name.startswith("data") else f"{name}_parallel_degree"])
     assert world == 32
+
+
+def test_zero1_is_sharded_inside_buildings_alone() -> None:
+    """Full sharding over two buildings would gather parameters between them."""
+    plan, request = wide_plan(16)  # replicas 0 to 3 in one building, 4 to 7 in the other
+    assert shard_replicas(plan, request) == 4
+    inside = whole_host_plan("pp_out")  # both replicas have the same way through the buildings
+    assert shard_replicas(inside, whole_host_request()) == 2
+    told = list(losses(plan, request))
+    assert "optimizer state over 8 replicas: it is sharded over 4 in a building, replicated between" in told
+
+
+def test_zero1_that_does_not_fit_inside_a_building_is_refused() -> None:
+    plan, request = wide_plan(16)
+    full = tuple(one.model_copy(update={"limit_bytes": one.total_bytes}) for one in plan.memory)
+    with pytest.raises(Refused, match="torchtitan would shard over 4 in one building"):
+        torchtitan_args(plan.model_copy(update={"memory": full}), request)
+
+
+def test_experts_are_dealt_to_tensor_parallel_ranks_too() -> None:
+    request = whole_host_request()
+    moe = {"num_experts": 64, "experts_per_token": 2, "expert_ffn_hidden_size": 1024}
+    architecture = Architecture.model_validate({**request.workload.architecture.model_dump(), "moe": moe})
+    workload = request.workload.model_copy(update={"architecture": architecture})
+    degrees = Degrees(tp=8, pp=2, dp=2, ep=2)
+    configuration = whole_host_plan("pp_out", degrees=degrees).configuration
+    assert expert_ranks(configuration, request.model_copy(update={"workload": workload})) == 16
+    assert expert_ranks(configuration, request) == 2, "without experts nothing is dealt"
 
 
 def test_a_step_has_the_tokens_of_the_request() -> None:

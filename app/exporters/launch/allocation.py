@@ -1,0 +1,84 @@
+"""Whether an allocation of Slurm is the one that the plan needs: its hosts, their number, and who shares a switch.
+
+Slurm takes a request for segments or switches without a word where its topology plug-in has none, so what was asked
+proves nothing: the hosts that were given are compared. Source: sbatch(1), --segment and --switches; scontrol(1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from app.exporters.binding import shown
+from app.exporters.launch.ranks import RankRow
+from app.faults import Fault, Refused, from_planner_error
+from app.hostlists import unfold
+from models.errors import PlannerError
+
+NODE_LIST = re.compile(r"(?<![A-Za-z])NodeList=(\S+)")
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """The hosts of a job, in Slurm's order."""
+
+    hosts: tuple[str, ...]
+
+
+def read_allocation(text: str) -> Allocation:
+    """From `scontrol show job`, or from a hostlist such as $SLURM_JOB_NODELIST."""
+    found = NODE_LIST.search(text)
+    hostlist = found[1] if found else "" if "JobId=" in text else ",".join(text.split())
+    if hostlist in ("", "(null)"):
+        raise _refused("the job has no hosts yet")
+    try:
+        return Allocation(unfold(hostlist))
+    except PlannerError as error:
+        raise Refused((from_planner_error(error),)) from None
+
+
+def compared(
+    rows: Sequence[RankRow], allocation: Allocation, switches_of: Mapping[str, Sequence[str]] | None = None
+) -> list[str]:
+    """What differs, a line each: hosts missing and surplus, pools and buildings that switches do not keep apart.
+
+    `switches_of` tells the switches above a host, the nearest first, of the topology that Slurm really has.
+    """
+    planned = list(dict.fromkeys(host for row in rows for host in row.hosts))
+    missing = [host for host in planned if host not in set(allocation.hosts)]
+    surplus = [host for host in allocation.hosts if host not in set(planned)]
+    problems = [
+        f"{len(hosts)} hosts {what}: {shown(hosts)}"
+        for what, hosts in (
+            ("of the plan are not in the allocation", missing),
+            ("of the allocation are not in the plan", surplus),
+        )
+        if hosts
+    ]
+    return problems if switches_of is None else problems + _spread(rows, switches_of)
+
+
+def _spread(rows: Sequence[RankRow], switches_of: Mapping[str, Sequence[str]]) -> list[str]:
+    """Hosts under no switch, pools without a switch of their own, pools that share theirs with another building."""
+    strange = list(dict.fromkeys(host for row in rows for host in row.hosts if host not in switches_of))
+    if strange:
+        return [f"{len(strange)} hosts are under no switch of the topology: {shown(strange)}"]
+    building_of_host = {host: row.building for row in rows for host in row.hosts}
+    problems = []
+    for pool in dict.fromkeys(row.pool for row in rows):
+        hosts = list(dict.fromkeys(host for row in rows if row.pool == pool for host in row.hosts))
+        common = [one for one in switches_of[hosts[0]] if all(one in switches_of[host] for host in hosts)]
+        if not common:
+            problems.append(f"the hosts of pool {pool} share no switch: {shown(hosts)}")
+            continue
+        own = building_of_host[hosts[0]]
+        others = sorted({place for host, place in building_of_host.items() if common[0] in switches_of[host]} - {own})
+        if others:
+            problems.append(f"the hosts of pool {pool} share no switch without {', '.join(others)}: {shown(hosts)}")
+    return problems
+
+
+def _refused(what: str) -> Refused:
+    return Refused((Fault("invalid-request", what, "", "the output of scontrol show job, or a hostlist",
+                          "Ask again when the job runs.", where="JOB"),))  # fmt: skip

@@ -1,0 +1,67 @@
+"""What a launch needs beside the plan: trainer, scheduler, and the site's own words for queues, accounts and images.
+
+Owns their names and their form: they end in a shell and in YAML.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from typing import Literal, cast, get_args
+
+from app.faults import Fault, Refused
+
+TrainerName = Literal["megatron-core", "torchtitan", "nemo"]
+SchedulerName = Literal["slurm", "kubernetes", "ssh"]
+WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,250}")
+DNS_LABEL = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
+MAX_MINUTES = 525_600  # a year
+
+
+@dataclass(frozen=True)
+class LaunchOptions:
+    """Who trains, who starts, and under which names of the site; None leaves a word to the site's default."""
+
+    trainer: TrainerName
+    scheduler: SchedulerName
+    name: str = "isthmus"
+    time_limit_minutes: int | None = None
+    partition: str | None = None
+    account: str | None = None
+    queue: str = "training"
+    image: str = "registry.example/trainer:latest"
+
+    def __post_init__(self) -> None:
+        """Refuse what a shell or a manifest could take for something else."""
+        if not DNS_LABEL.fullmatch(self.name):
+            raise _refused("name", self.name, "at most 40 lower-case letters, digits and dashes, a letter first")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, str) and not WORD.fullmatch(value):
+                raise _refused(field.name, value, "letters, digits and . _ : / @ + -")
+        limit = self.time_limit_minutes
+        if limit is not None and not 1 <= limit <= MAX_MINUTES:
+            raise _refused("time_limit_minutes", str(limit), f"1 to {MAX_MINUTES}")
+
+
+def trainer_named(name: str) -> TrainerName:
+    """The trainer of that name, or a fault that lists them all."""
+    return cast(TrainerName, _one_of(name, get_args(TrainerName), "trainer", "--for"))
+
+
+def scheduler_named(name: str) -> SchedulerName:
+    """The scheduler of that name, or a fault that lists them all."""
+    return cast(SchedulerName, _one_of(name, get_args(SchedulerName), "scheduler", "--on"))
+
+
+def _one_of(name: str, names: tuple[str, ...], what: str, where: str) -> str:
+    if name not in names:
+        raise Refused((Fault("not-an-option", f"there is no {what} {name[:60]!r}", allowed=", ".join(names),
+                             remedy="Give one of these names.", where=where),))  # fmt: skip
+    return name
+
+
+def _refused(option: str, value: str, allowed: str) -> Refused:
+    where = f"--{option.replace('_', '-')}"
+    return Refused((Fault("bad-pattern", f"{value[:60]!r} cannot be the {option.replace('_', ' ')}", f"/{option}",
+                          allowed, "Give another value.", where=where),))  # fmt: skip

@@ -1,0 +1,121 @@
+"""What a scheduler gets in a bundle: the files that start every rank on its planned host, and the commands in order.
+
+A new scheduler is a line in `SCHEDULERS`. Owns the table, the pods' start and the list of commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from app.exporters import slurm_hostfile, slurm_sbatch, slurm_topology, torchrun_script
+from app.exporters.hosts import host_of_ranks, nodes
+from app.exporters.kubernetes import placement_losses
+from app.exporters.kueue_jobset import jobset_manifest, kueue_topology
+from app.exporters.launch.options import LaunchOptions, SchedulerName
+from app.exporters.templating import render
+from models.plan import Plan
+from models.request import PlanRequest
+
+Files = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command of the README, and what it is for."""
+
+    what: str
+    command: str
+
+
+@dataclass(frozen=True)
+class Scheduler:
+    """One scheduler: files, commands in order, what it is not told, whether it permutes the hosts of a group."""
+
+    tool: str
+    versions: str
+    files: Callable[[Plan, PlanRequest, LaunchOptions], Files]
+    steps: Callable[[LaunchOptions], list[Step]]
+    losses: Callable[[Plan, PlanRequest | None], Iterator[str]]
+    permutes_hosts: bool = False
+
+
+def _slurm_files(plan: Plan, request: PlanRequest, options: LaunchOptions) -> Files:
+    asked = [f"--job-name={options.name}", "--output=%x-%j.log"]
+    if options.time_limit_minutes is not None:
+        asked.append(f"--time={options.time_limit_minutes}")
+    if options.partition is not None:
+        asked.append(f"--partition={options.partition}")
+    if options.account is not None:
+        asked.append(f"--account={options.account}")
+    return {
+        "job.sbatch": slurm_sbatch.batch_script(
+            plan, request, slurm_sbatch.BUNDLED, options=asked, command="bash rank.sh"
+        ),
+        "hosts.txt": slurm_hostfile.slurm_hostfile(plan, request),
+        "topology.conf": slurm_topology.slurm_topology_conf(plan, request),
+    }
+
+
+def _slurm_steps(options: LaunchOptions) -> list[Step]:
+    return [
+        Step("Ask Slurm whether it would take the job", "sbatch --test-only job.sbatch"),
+        Step("Start it; the preflight runs first, on every host", "sbatch job.sbatch"),
+        Step("Compare the allocation with the plan", "scontrol show job -d JOBID | isthmus check allocation . -"),
+        Step("Compare the ranks that have started with the plan", f"isthmus check ranks . {options.name}-JOBID.log"),
+    ]
+
+
+def _ssh_files(plan: Plan, request: PlanRequest, _options: LaunchOptions) -> Files:
+    hosts = [node.host for node in nodes(host_of_ranks(plan, request))]
+    return {
+        "torchrun.sh": torchrun_script.torchrun_script(plan, request),
+        "start.sh": render("start.sh.j2", num_hosts=len(hosts)),
+        "nodes.txt": "".join(f"{host}\n" for host in hosts),
+    }
+
+
+def _ssh_steps(_options: LaunchOptions) -> list[Step]:
+    return [
+        Step("Look at every host: GPUs, cards, NCCL, reachability, clock", "bash start.sh preflight"),
+        Step("Start it; every rank compares itself with the plan first", "bash start.sh run | tee job.log"),
+        Step("Compare the ranks that have started with the plan", "isthmus check ranks . job.log"),
+    ]
+
+
+def _kubernetes_files(plan: Plan, request: PlanRequest, options: LaunchOptions) -> Files:
+    return {
+        "jobset.yaml": jobset_manifest(plan, request, options),
+        "kueue-topology.yaml": kueue_topology(),
+        "pod.sh": render("pod.sh.j2"),
+    }
+
+
+def _kubernetes_steps(options: LaunchOptions) -> list[Step]:
+    return [
+        Step("Put this folder where the pods read it",
+             f"kubectl create configmap {options.name}-files --from-file=."),
+        Step("Ask the API server whether it would take the job", "kubectl apply --dry-run=server -f jobset.yaml"),
+        Step("Start it; Kueue admits it when all its groups fit", "kubectl apply -f jobset.yaml"),
+        Step("Compare the ranks that have started with the plan",
+             f"kubectl logs -l jobset.sigs.k8s.io/jobset-name={options.name} --prefix=false --tail=-1 "
+             "--max-log-requests=10000 | isthmus check ranks . -"),
+    ]  # fmt: skip
+
+
+SCHEDULERS: Mapping[SchedulerName, Scheduler] = {
+    "slurm": Scheduler(
+        "Slurm", slurm_sbatch.BUNDLED.versions, _slurm_files, _slurm_steps, slurm_sbatch.losses
+    ),
+    "kubernetes": Scheduler(
+        "Kubernetes with JobSet and Kueue",
+        "JobSet 0.8 to 0.11, Kueue 0.14 to 0.20",
+        _kubernetes_files,
+        _kubernetes_steps,
+        lambda _plan, _request: placement_losses(),
+        permutes_hosts=True,
+    ),
+    "ssh": Scheduler(
+        "ssh and torchrun", torchrun_script.TARGET.versions, _ssh_files, _ssh_steps, torchrun_script.losses
+    ),
+}  # fmt: skip

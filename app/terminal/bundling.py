@@ -1,0 +1,139 @@
+"""`isthmus bundle`, `check ranks` and `check allocation`: the launch folder, and a started job beside it.
+
+Owns their options and output. What is in a bundle and what is compared is the exporters'.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.terminal.options import Hosts, Json, Quiet
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.console import Console
+
+    from app.exporters.launch.ranks import RankRow
+    from app.terminal.screen import Screen
+
+Bundle = Annotated[Path, typer.Argument(help="The folder that isthmus bundle wrote.")]
+
+
+def bundle(
+    plan_file: Annotated[str, typer.Argument(metavar="PLAN", help="A plan, as isthmus plan --out writes it.")],
+    request: Annotated[str, typer.Option(help="The request of the plan.")],
+    out: Annotated[Path, typer.Option(help="Folder to write; it must be new or empty.")],
+    trainer: Annotated[str, typer.Option("--for", help="megatron-core, torchtitan or nemo")] = "megatron-core",
+    scheduler: Annotated[str, typer.Option("--on", help="slurm, kubernetes or ssh")] = "slurm",
+    hosts: Hosts = None,
+    name: Annotated[str, typer.Option(help="Name of the job.")] = "isthmus",
+    time_limit_minutes: Annotated[int | None, typer.Option(help="Time limit of the job.")] = None,
+    partition: Annotated[str | None, typer.Option(help="Slurm's partition.")] = None,
+    account: Annotated[str | None, typer.Option(help="Slurm's account.")] = None,
+    queue: Annotated[str, typer.Option(help="Kueue's queue.")] = "training",
+    image: Annotated[str, typer.Option(help="Image of the pods.")] = "registry.example/trainer:latest",
+    quiet: Quiet = False,
+) -> None:
+    """Write everything that starts a plan: scripts, arguments, ranks, a preflight and a README."""
+    from app.documents import read_plan, read_request
+    from app.exporters.launch.bundle import bundle as files_of
+    from app.exporters.launch.options import LaunchOptions, scheduler_named, trainer_named
+    from app.terminal.inputs import hosts_text, read_source
+    from app.terminal.outputs import write_folder
+
+    options = LaunchOptions(
+        trainer=trainer_named(trainer),
+        scheduler=scheduler_named(scheduler),
+        name=name,
+        time_limit_minutes=time_limit_minutes,
+        partition=partition,
+        account=account,
+        queue=queue,
+        image=image,
+    )
+    asked, found = read_request(read_source(request)), read_plan(read_source(plan_file))
+    write_folder(out, files_of(found, asked, hosts_text(hosts), options), quiet=quiet)
+
+
+def check_ranks(
+    folder: Bundle,
+    log: Annotated[str, typer.Argument(help="The job's log, or - for standard input.")],
+    *,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare the ranks that a started job printed with the plan; exit code 3 where they differ."""
+    from app.exporters.launch.ranks import compared, seen_ranks
+    from app.terminal.inputs import read_source
+    from app.terminal.screen import Screen
+
+    seen = seen_ranks(read_source(log).decode(errors="replace"))
+    screen = Screen(as_json=as_json, quiet=quiet)
+    _say(screen, compared(_rows(folder, screen), seen), f"{len(seen)} ranks are where the plan has them")
+
+
+def check_allocation(
+    folder: Bundle,
+    job: Annotated[str, typer.Argument(help="Output of scontrol show job, a file with a hostlist, or -.")],
+    *,
+    topology: Annotated[
+        str | None, typer.Option(help="topology.conf, or what scontrol show topoconf prints: what Slurm really has.")
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare the hosts that Slurm gave with the plan, and their switches; exit code 3 where they differ."""
+    from app.exporters.launch.allocation import compared, read_allocation
+    from app.terminal.inputs import read_source
+    from app.terminal.screen import Screen
+
+    switches = None if topology is None else _switches(topology)
+    allocation = read_allocation(read_source(job).decode(errors="replace"))
+    screen = Screen(as_json=as_json, quiet=quiet)
+    problems = compared(_rows(folder, screen), allocation, switches)
+    _say(screen, problems, f"the {len(allocation.hosts)} hosts of the job are those of the plan")
+
+
+def _say(screen: Screen, problems: Sequence[str], well: str) -> None:
+    from app.terminal.exits import ExitCode
+
+    def draw(out: Console) -> None:
+        for line in problems or [well]:
+            out.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    screen.show({"as_planned": not problems, "problems": list(problems)}, draw)
+    raise typer.Exit(ExitCode.INFEASIBLE if problems else ExitCode.PLANNED)
+
+
+def _rows(folder: Path, screen: Screen) -> list[RankRow]:
+    """The rows of a bundle whose files are as they were written."""
+    from app.exporters.launch.bundle import changed_files
+    from app.exporters.launch.ranks import read_rows
+    from app.terminal.inputs import read_source
+
+    files = {one.name: one.read_bytes() for one in folder.glob("*") if one.is_file()}
+    for name in changed_files(files):
+        screen.news.print(f"{name} is not the file that isthmus bundle wrote", highlight=False, markup=False)
+    return read_rows(read_source(str(folder / "ranks.csv")).decode())
+
+
+def _switches(topology: str) -> Mapping[str, Sequence[str]]:
+    """The switches above every host, the nearest first."""
+    from app.importers.registry import TOPOLOGIES
+    from app.terminal.inputs import read_source
+
+    data = read_source(topology)
+    fabric = TOPOLOGIES["slurm-conf" if b"=" in data else "slurm-yaml"]([(topology, data)])
+    parents = {unit.name: unit.parent for unit in fabric.units}
+    found: dict[str, list[str]] = {}
+    for host in fabric.hosts:
+        here: str | None = host.unit
+        found[host.name] = []
+        while here is not None:
+            found[host.name].append(here)
+            here = parents.get(here)
+    return found
