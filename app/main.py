@@ -12,7 +12,19 @@ from anyio.to_thread import run_sync
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from app.api import calibrations, catalogue, computations, events, health, plans, problems, replans, studies, webhooks
+from app.api import (
+    calibrations,
+    catalogue,
+    computations,
+    events,
+    exports,
+    health,
+    plans,
+    problems,
+    replans,
+    studies,
+    webhooks,
+)
 from app.api.authentication import Authentication, check_openness
 from app.api.body_limits import BodyLimits
 from app.api.codings import Compress
@@ -33,6 +45,7 @@ from app.web import pages
 ROUTERS = (
     computations.router,
     plans.router,
+    exports.router,
     replans.router,
     events.router,
     studies.router,

@@ -66,6 +66,23 @@ REPLAN_EXAMPLES: dict[str, Example] = {
         summary="Fewer GPUs may be used", value={"patch": {"constraints": {"max_gpus": 8192}}, "lost_places": []}
     ),
 }
+HOSTS_EXAMPLES: dict[str, Example] = {
+    "by-pool": Example(
+        summary="Hosts of two pools, as patterns", value={"hosts": "east-pool=e[001-128]\nwest-pool=w[001-128]"}
+    ),
+}
+BUNDLE_EXAMPLES: dict[str, Example] = {
+    "megatron-on-slurm": Example(
+        summary="Megatron-LM on Slurm, with the site's words",
+        value={
+            "trainer": "megatron-core",
+            "scheduler": "slurm",
+            "hosts": "east-pool=e[001-128]\nwest-pool=w[001-128]",
+            "time_limit_minutes": 1440,
+            "partition": "gpu",
+        },
+    ),
+}
 STUDY_EXAMPLES: dict[str, Example] = {
     "batch-by-gpus": Example(
         summary="Two batch sizes on two numbers of GPUs: four plans",

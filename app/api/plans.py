@@ -1,4 +1,4 @@
-"""The plan resource: submit, list, read, cancel, delete, export.
+"""The plan resource: submit, list, read, cancel, delete.
 
 Routes only: declare, delegate, return.
 """
@@ -23,9 +23,6 @@ from app.api.problems import Rejected, documented, not_found
 from app.api.shortcut import together
 from app.api.strict import StrictRoute
 from app.api.tags import PlanSubmission, next_page, wanted_plans
-from app.documents import read_plan, read_request
-from app.exporters.registry import EXPORTERS, ArtifactKind
-from app.faults import Fault
 from app.jobs.access import USUAL_URGENCY, Caller
 from app.jobs.response_cache import CachedResponse
 from app.jobs.service import PlanService, Submitted
@@ -235,30 +232,6 @@ async def delete_plan(plan_id: PlanId, service: Service, caller: Asking) -> Resp
     if not is_gone:
         raise gone(plan_id)
     return Response(status_code=204)
-
-
-@router.get("/{plan_id}/artifacts/{kind}", name="read_plan_artifact",
-            responses={200: {"description": "The plan in the chosen form, as a file to download.", "content": {
-                "application/json": {}, "application/yaml": {}, "text/csv": {}, "text/html": {}, "text/plain": {}}},
-                **documented(400, 404, 409, 422, 503)},
-            summary="Export a plan for another tool")  # fmt: skip
-def read_artifact(
-    plan_id: PlanId,
-    kind: Annotated[ArtifactKind, Path(description="The form; `export-notes` says what each needs and cannot say.")],
-    service: Service,
-    caller: Asking,
-) -> Response:
-    """The plan in the form of another tool, made on request. 409 as long as there is no plan."""
-    row = found(service, plan_id, caller)
-    request = service.plans.request(plan_id)
-    if row.outcome is None or request is None or json.loads(row.outcome)["status"] != "planned":
-        raise Rejected(Fault("not-finished", f"plan {plan_id} ({row.state}) has no plan to export", "",
-                             "plans whose outcome is planned",
-                             "Wait until the search has found a plan.", "path"))  # fmt: skip
-    exporter = EXPORTERS[kind]
-    text = exporter.export(read_plan(row.outcome), read_request(request))
-    disposition = f'attachment; filename="{plan_id}.{exporter.suffix}"'
-    return Response(text, media_type=exporter.media_type, headers={"Content-Disposition": disposition})
 
 
 def found(service: PlanService, plan_id: str, caller: Caller, *, with_outcome: bool = True) -> PlanRow:

@@ -25,6 +25,7 @@ Bundle = Annotated[Path, typer.Argument(help="The folder that isthmus bundle wro
 
 def bundle(
     plan_file: Annotated[str, typer.Argument(metavar="PLAN", help="A plan, as isthmus plan --out writes it.")],
+    *,
     request: Annotated[str, typer.Option(help="The request of the plan.")],
     out: Annotated[Path, typer.Option(help="Folder to write; it must be new or empty.")],
     trainer: Annotated[str, typer.Option("--for", help="megatron-core, torchtitan or nemo")] = "megatron-core",

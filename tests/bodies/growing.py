@@ -13,13 +13,16 @@ from pydantic import BaseModel
 
 from app.api.calibrations import CalibrationRequest
 from app.api.examples import (
+    BUNDLE_EXAMPLES,
     CALIBRATION_EXAMPLES,
     EVALUATION_EXAMPLES,
+    HOSTS_EXAMPLES,
     REPLAN_EXAMPLES,
     REQUEST_EXAMPLES,
     SCHEDULE_EXAMPLES,
     STUDY_EXAMPLES,
 )
+from app.api.exports import Hosts, Launch
 from app.api.replans import Replan
 from app.api.studies import StudyRequest
 from app.settings import Settings
@@ -51,6 +54,8 @@ DOORS = (
     Door("/v1/studies", StudyRequest, _values(STUDY_EXAMPLES)),
     Door("/v1/calibrations", CalibrationRequest, _values(CALIBRATION_EXAMPLES)),
     Door("/v1/plans/plan_0:replan", Replan, _values(REPLAN_EXAMPLES)),
+    Door("/v1/plans/plan_0/artifacts/slurm-hostfile", Hosts, _values(HOSTS_EXAMPLES)),
+    Door("/v1/plans/plan_0/bundle", Launch, _values(BUNDLE_EXAMPLES)),
 )
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from app.api.calibrations import CalibrationRequest
 from app.api.examples import MEASURED_RUNS_CSV, REPLAN_EXAMPLES
+from app.api.exports import Hosts, Launch
 from app.api.replans import Replan
 from app.api.studies import StudyRequest
 from app.faults import ISSUE_TYPES
@@ -68,6 +69,8 @@ BODIES: dict[str, type[BaseModel]] = {
     "/v1/plans:validate": PlanRequest,
     "/v1/plans:evaluate": EvaluationRequest,
     "/v1/plans/{plan_id}:replan": Replan,
+    "/v1/plans/{plan_id}/artifacts/{kind}": Hosts,
+    "/v1/plans/{plan_id}/bundle": Launch,
     "/v1/schedules": PipelineProblem,
     "/v1/studies": StudyRequest,
     "/v1/calibrations": CalibrationRequest,

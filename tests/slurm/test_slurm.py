@@ -5,6 +5,7 @@ Every node is a slurmd of its own on this machine; the trainer is a stand-in, as
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from app.exporters.launch.ranks import rank_rows, read_rows
 from app.exporters.slurm_topology import slurm_topology_conf
 from app.hostlists import unfold
 from tests.build_exports import wide_plan
+from tests.docs.launching import play_launch
 from tests.slurm.cluster import Slurm, slurm
 
 HOSTS_PER_BUILDING = 128
@@ -126,3 +128,13 @@ def _given(cluster: Slurm, *options: str) -> Allocation:
     assert done.returncode == 0, done.stderr
     assert cluster.finished(done.stdout.strip()) == "COMPLETED"
     return read_allocation(cluster.run("scontrol", "show", "job", "-d", done.stdout.strip()).stdout)
+
+
+def test_the_howto_plays_on_a_real_slurm(
+    cluster: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    play_launch(
+        tmp_path, HOSTS_PER_BUILDING, {"PATH": os.environ["PATH"], "SLURM_CONF": f"{cluster.folder}/slurm.conf"}
+    )
+    assert "256 ranks are where the plan has them" in capsys.readouterr().out

@@ -114,12 +114,19 @@ class TestOwners:
             ("GET", "/artifacts/chrome-trace"),
             ("POST", ":cancel"),
             ("POST", ":replan"),
+            ("POST", "/artifacts/slurm-hostfile"),
+            ("POST", "/bundle"),
             ("DELETE", ""),
         ],
     )
     def test_a_stranger_finds_nothing(self, locked: TestClient, plan: str, method: str, part: str) -> None:
         mallory = _headers(locked, "mallory", "read", "submit")
-        body = {"json": {}} if part == ":replan" else {}
+        bodies: dict[str, Any] = {
+            ":replan": {},
+            "/artifacts/slurm-hostfile": {"hosts": "a"},
+            "/bundle": {"trainer": "nemo", "scheduler": "ssh"},
+        }
+        body = {"json": bodies[part]} if part in bodies else {}
         theirs = locked.request(method, plan + part, headers=mallory, **body)  # type: ignore[arg-type]
         absent = locked.request(method, "/v1/plans/plan_" + "0" * 32 + part, headers=mallory, **body)  # type: ignore[arg-type]
         assert theirs.status_code == absent.status_code == 404

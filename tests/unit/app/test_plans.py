@@ -5,15 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import uuid
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
+from app.api import exports
 from app.documents import canonical, digest
 from models.request import PlanRequest
 from tests.unit.app import fake_solver
+from tests.unit.app.exporters.test_binding import nameless
 from tests.unit.app.service_fixture import request_for, running, settings_for, submit
 
 
@@ -150,6 +153,38 @@ def test_what_was_not_planned_cannot_be_exported(client: TestClient) -> None:
     answer = client.get(f"{location}/artifacts/chrome-trace")
     assert (answer.status_code, answer.json()["code"]) == (409, "not-finished")
     assert client.get(f"{location}/artifacts/abacus").status_code == 400
+
+
+@pytest.fixture
+def nameless_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every plan is the whole-host one of a cluster without host names: the solver of these tests knows no pools."""
+    monkeypatch.setattr(exports, "_planned", lambda *_: nameless())
+
+
+@pytest.mark.usefixtures("nameless_plan")
+def test_hosts_are_bound_when_a_plan_is_exported(client: TestClient, planned: str) -> None:
+    path = f"{planned}/artifacts/slurm-hostfile"
+    assert client.get(path).status_code == 422, "the plan knows no hosts"
+    answer = client.post(path, json={"hosts": "east-pool=e[1-2]\nwest-pool=w[1-2]"})
+    assert (answer.status_code, list(dict.fromkeys(answer.text.split()))) == (200, ["e1", "w1", "e2", "w2"])
+    lacking = client.post(path, json={"hosts": "east-pool=e[1-2]"})
+    assert (lacking.status_code, lacking.json()["code"]) == (422, "missing-field")
+    (error,) = lacking.json()["errors"]
+    assert (error["where"], error["what"]) == (
+        "hosts", "pool 'west-pool' needs 2 hosts, 0 were given; hosts 1 to 2 of the pool have no name"
+    )  # fmt: skip
+
+
+@pytest.mark.usefixtures("nameless_plan")
+def test_the_folder_that_starts_a_plan_comes_as_a_zip(client: TestClient, planned: str) -> None:
+    hosts = "east-pool=e[1-2]\nwest-pool=w[1-2]"
+    body = {"trainer": "megatron-core", "scheduler": "slurm", "hosts": hosts, "partition": "gpu"}
+    answer = client.post(f"{planned}/bundle", json=body)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/zip"), answer.text
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        assert "#SBATCH --partition=gpu\n" in archive.read("isthmus/job.sbatch").decode()
+    refused = client.post(f"{planned}/bundle", json={**body, "partition": "gpu; reboot"})
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/partition")
 
 
 class TestDirect:

@@ -1,0 +1,130 @@
+"""Plans in the form of other tools: one file, or the folder that starts the job, with hosts bound as they are exported.
+
+Routes only: declare, delegate, return.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Path
+from fastapi.responses import Response
+from pydantic import Field
+
+from app.api.answers import Answer
+from app.api.examples import BUNDLE_EXAMPLES, HOSTS_EXAMPLES
+from app.api.headers import Asking, Service
+from app.api.plans import PlanId, found
+from app.api.problems import Rejected, documented
+from app.api.strict import StrictRoute
+from app.documents import read_plan, read_request
+from app.exporters.binding import bind
+from app.exporters.launch.bundle import bundle, zipped
+from app.exporters.launch.options import LaunchOptions, SchedulerName, TrainerName
+from app.exporters.registry import EXPORTERS, ArtifactKind
+from app.faults import Fault
+from app.jobs.access import Caller
+from app.jobs.service import PlanService
+from models.plan import Plan
+from models.request import PlanRequest
+
+router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=StrictRoute)
+MAX_HOSTS_CHARACTERS = 64 * 1024 * 1024
+Kind = Annotated[ArtifactKind, Path(description="The form; `export-notes` says what each needs and cannot say.")]
+FORMS = {"application/json": {}, "application/yaml": {}, "text/csv": {}, "text/html": {}, "text/plain": {}}
+ARTIFACT = {200: {"description": "The plan in the chosen form, as a file to download.", "content": FORMS}}
+BUNDLE = {200: {"description": "The launch folder, as a zip.", "content": {"application/zip": {}}}}
+HostsField = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=MAX_HOSTS_CHARACTERS,
+        description="A hosts file: `POOL=node[001-128]` a line, host names, a Slurm hostlist, or the JSON or YAML of "
+        "`kubectl get nodes`.",
+        examples=["east-pool=e[001-128]\nwest-pool=w[001-128]"],
+    ),
+]
+Word = Annotated[str, Field(min_length=1, max_length=250)]
+
+
+class Hosts(Answer):
+    """Which hosts a plan is to run on."""
+
+    hosts: HostsField
+
+
+class Launch(Answer):
+    """Who trains, who starts, and on which hosts."""
+
+    trainer: TrainerName = Field(description="The trainer.", examples=["megatron-core"])
+    scheduler: SchedulerName = Field(description="What starts the processes.", examples=["slurm"])
+    hosts: HostsField | None = Field(
+        None, description="A hosts file; null takes the names that the plan has.", examples=["pool=node[1-8]"]
+    )
+    name: Word = Field("isthmus", description="Name of the job.", examples=["llama"])
+    time_limit_minutes: int | None = Field(None, description="Time limit of the job.", examples=[1440])
+    partition: Word | None = Field(None, description="Slurm's partition.", examples=["gpu"])
+    account: Word | None = Field(None, description="Slurm's account.", examples=["research"])
+    queue: Word = Field("training", description="Kueue's queue.", examples=["training"])
+    image: Word = Field(
+        "registry.example/trainer:latest", description="Image of the pods.", examples=["registry.example/trainer:1"]
+    )
+
+
+@router.get("/{plan_id}/artifacts/{kind}", name="read_plan_artifact",
+            responses={**ARTIFACT, **documented(400, 404, 409, 422, 503)},
+            summary="Export a plan for another tool")  # fmt: skip
+def read_artifact(plan_id: PlanId, kind: Kind, service: Service, caller: Asking) -> Response:
+    """The plan in the form of another tool, made on request. 409 as long as there is no plan."""
+    return _file(plan_id, kind, *_planned(service, plan_id, caller))
+
+
+@router.post("/{plan_id}/artifacts/{kind}", name="create_plan_artifact",
+             responses={**ARTIFACT, **documented(400, 404, 408, 409, 413, 415, 422, 503)},
+             summary="Export a plan on hosts of yours")  # fmt: skip
+def create_artifact(
+    plan_id: PlanId,
+    kind: Kind,
+    body: Annotated[Hosts, Body(openapi_examples=HOSTS_EXAMPLES)],
+    service: Service,
+    caller: Asking,
+) -> Response:
+    """The same with the hosts that the body names: the plan stays as it is, missing hosts are named."""
+    bound = bind(*_planned(service, plan_id, caller), body.hosts)
+    return _file(plan_id, kind, bound.plan, bound.request)
+
+
+@router.post("/{plan_id}/bundle", name="create_plan_bundle",
+             responses={**BUNDLE, **documented(400, 404, 408, 409, 413, 415, 422, 503)},
+             summary="Make the folder that starts a plan")  # fmt: skip
+def create_bundle(
+    plan_id: PlanId,
+    body: Annotated[Launch, Body(openapi_examples=BUNDLE_EXAMPLES)],
+    service: Service,
+    caller: Asking,
+) -> Response:
+    """Scripts, arguments, ranks, a preflight and a README with the commands in order, as a zip."""
+    plan, request = _planned(service, plan_id, caller)
+    options = LaunchOptions(**body.model_dump(exclude={"hosts"}))
+    data = zipped(bundle(plan, request, body.hosts, options), options.name)
+    return _download(data, "application/zip", f"{plan_id}.{options.name}.zip")
+
+
+def _planned(service: PlanService, plan_id: str, caller: Caller) -> tuple[Plan, PlanRequest]:
+    row = found(service, plan_id, caller)
+    request = service.plans.request(plan_id)
+    if row.outcome is None or request is None or json.loads(row.outcome)["status"] != "planned":
+        raise Rejected(Fault("not-finished", f"plan {plan_id} ({row.state}) has no plan to export", "",
+                             "plans whose outcome is planned",
+                             "Wait until the search has found a plan.", "path"))  # fmt: skip
+    return read_plan(row.outcome), read_request(request)
+
+
+def _file(plan_id: str, kind: ArtifactKind, plan: Plan, request: PlanRequest) -> Response:
+    exporter = EXPORTERS[kind]
+    return _download(exporter.export(plan, request), exporter.media_type, f"{plan_id}.{exporter.suffix}")
+
+
+def _download(content: str | bytes, media_type: str, name: str) -> Response:
+    return Response(content, media_type=media_type, headers={"Content-Disposition": f'attachment; filename="{name}"'})
