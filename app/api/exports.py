@@ -6,13 +6,12 @@ Routes only: declare, delegate, return.
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Path
 from fastapi.responses import Response
 from pydantic import Field
 
-from app.api.answers import Answer
 from app.api.examples import BUNDLE_EXAMPLES, HOSTS_EXAMPLES
 from app.api.headers import Asking, Service
 from app.api.plans import PlanId, found
@@ -26,15 +25,23 @@ from app.exporters.registry import EXPORTERS, ArtifactKind
 from app.faults import Fault
 from app.jobs.access import Caller
 from app.jobs.service import PlanService
+from app.wire import Answer
 from models.plan import Plan
 from models.request import PlanRequest
 
+Documented = dict[int | str, dict[str, Any]]
 router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=StrictRoute)
 MAX_HOSTS_CHARACTERS = 64 * 1024 * 1024
 Kind = Annotated[ArtifactKind, Path(description="The form; `export-notes` says what each needs and cannot say.")]
-FORMS = {"application/json": {}, "application/yaml": {}, "text/csv": {}, "text/html": {}, "text/plain": {}}
-ARTIFACT = {200: {"description": "The plan in the chosen form, as a file to download.", "content": FORMS}}
-BUNDLE = {200: {"description": "The launch folder, as a zip.", "content": {"application/zip": {}}}}
+FORMS: dict[str, dict[str, str]] = {
+    "application/json": {},
+    "application/yaml": {},
+    "text/csv": {},
+    "text/html": {},
+    "text/plain": {},
+}
+ARTIFACT: Documented = {200: {"description": "The plan in the chosen form, as a file to download.", "content": FORMS}}
+BUNDLE: Documented = {200: {"description": "The launch folder, as a zip.", "content": {"application/zip": {}}}}
 HostsField = Annotated[
     str,
     Field(

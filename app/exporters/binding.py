@@ -1,4 +1,4 @@
-"""Hosts given when a plan is exported: which host is in which pool, and the plan and its request with these hosts.
+"""Binding: hosts given when a plan is exported, by pool, and the plan and its request with these hosts.
 
 The hosts come as text: a Slurm hostlist, one host or hostlist a line, `pool=hostlist` lines, or the JSON or YAML of
 `kubectl get nodes`. No decision of the plan changes; hosts that are missing, or that the plan does not need, are named.

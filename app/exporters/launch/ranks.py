@@ -122,7 +122,10 @@ def compared(rows: Sequence[RankRow], seen: Sequence[RankSeen]) -> list[str]:
         _counted("ranks are not in the plan", sorted(set(times) - set(expected))),
         _counted("ranks reported more than once", sorted(rank for rank, number in times.items() if number > 1)),
     ]
-    wrong = (line for one in seen if one.rank in expected for line in _wrong(one, expected[one.rank], building_of_host))
+    ordered = sorted(seen, key=lambda one: one.rank)
+    wrong = (
+        line for one in ordered if one.rank in expected for line in _wrong(one, expected[one.rank], building_of_host)
+    )
     return [*islice(wrong, MOST_SHOWN), *(line for line in problems if line)]
 
 
