@@ -148,6 +148,11 @@ def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
         yield "sequence length and batch: they are in the request, which was not given"
     if one.sharding == "zero1":
         yield from _zero1_losses(plan, request)
+    if request is not None and request.workload.architecture.moe and one.degrees.tp > 1:
+        if expert_ranks(one, request) == one.degrees.ep:
+            yield f"experts split over {one.degrees.tp} tensor-parallel ranks: torchtitan holds them whole on each"
+        else:
+            yield "experts split over tensor-parallel ranks: torchtitan deals whole ones to these ranks"
     if request is not None and request.workload.architecture.num_mtp_layers:
         yield "multi-token prediction layers: torchtitan's model is taken without them"
     if request is not None and request.workload.precision != "bf16":

@@ -94,7 +94,8 @@ def _kubernetes_files(plan: Plan, request: PlanRequest, options: LaunchOptions) 
 def _kubernetes_steps(options: LaunchOptions) -> list[Step]:
     return [
         Step("Put this folder where the pods read it",
-             f"kubectl create configmap {options.name}-files --from-file=."),
+             f"kubectl create configmap {options.name}-files "
+             "$(ls | grep -vE '^(README|manifest|jobset|kueue)' | sed 's/^/--from-file=/')"),
         Step("Ask the API server whether it would take the job", "kubectl apply --dry-run=server -f jobset.yaml"),
         Step("Start it; Kueue admits it when all its groups fit", "kubectl apply -f jobset.yaml"),
         Step("Compare the ranks that have started with the plan",
