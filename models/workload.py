@@ -83,7 +83,9 @@ class RotaryScaling(Frozen):
     """How rotary positions are stretched to longer sequences than the model was first trained on."""
 
     kind: Literal["llama3", "yarn"] = Field(description="Rule of stretching.", examples=["llama3"])
-    factor: Annotated[float, Field(ge=1, le=1e4)] = Field(description="How far it stretches.", examples=[8.0])
+    factor: Annotated[float, Field(ge=1, le=1e4, json_schema_extra={"unit": "1"})] = Field(
+        description="How far it stretches.", examples=[8.0]
+    )
     original_length: PositiveCount = Field(description="Tokens of a sequence before stretching.", examples=[8192])
 
 
@@ -93,14 +95,14 @@ class ModelDefinition(Frozen):
     norm: Literal["rmsnorm", "layernorm", "layernorm1p"] = Field(
         "rmsnorm", description="Normalisation; layernorm1p stores its scale less 1.", examples=["rmsnorm"]
     )
-    norm_epsilon: Annotated[float, Field(gt=0, le=1)] = Field(
+    norm_epsilon: Annotated[float, Field(gt=0, le=1, json_schema_extra={"unit": "1"})] = Field(
         1e-5, description="Added to the variance under the root.", examples=[1e-5]
     )
     position_embedding: Literal["rope", "learned", "none"] = Field(
         "rope", description="How positions are told.", examples=["rope"]
     )
     rope_base: PositiveCount = Field(10_000, description="Base of the rotary frequencies.", examples=[500_000])
-    rope_fraction: Annotated[float, Field(gt=0, le=1)] = Field(
+    rope_fraction: Annotated[float, Field(gt=0, le=1, json_schema_extra={"unit": "1"})] = Field(
         1.0, description="Part of a head that is rotated.", examples=[0.5]
     )
     rope_scaling: RotaryScaling | None = Field(
@@ -120,7 +122,7 @@ class ModelDefinition(Frozen):
     )
     router_groups: Count = Field(0, description="Groups of experts that routing is limited to; 0: none.", examples=[8])
     router_groups_per_token: Count = Field(0, description="Groups that a token's experts come from.", examples=[4])
-    router_scale: Annotated[float, Field(gt=0, le=100)] = Field(
+    router_scale: Annotated[float, Field(gt=0, le=100, json_schema_extra={"unit": "1"})] = Field(
         1.0, description="Factor on the weights of the chosen experts.", examples=[2.5]
     )
 
