@@ -164,8 +164,8 @@ class Architecture(Frozen):
     )
     definition: ModelDefinition | None = Field(
         None,
-        description="What a trainer needs beside the sizes; null: an export for a trainer takes RMSNorm, rotary positions "
-        "and no biases, and says so.",
+        description="What a trainer needs beside the sizes; null: an export for a trainer takes RMSNorm, rotary "
+        "positions and no biases, and says so.",
         examples=[{"norm": "rmsnorm", "rope_base": 500000}],
     )
     source: str = Field(
