@@ -95,8 +95,14 @@ def restricted(context: Context, policy: Policy) -> Context:
 
 
 def without_balancing(request: PlanRequest) -> PlanRequest:
-    """The same request on links that offer nothing but ECMP."""
+    """The same request on links that offer nothing but ECMP; as it is where some link offers everything else.
+
+    A path has what all its links offer, so one link without plain ECMP leaves the paths over it another method.
+    """
     cluster = request.cluster
+    ways = (*cluster.links, *(place.uplink for place in cluster.places))
+    if not all("ecmp" in way.load_balancing for way in ways):
+        return request
     plain = {"load_balancing": ("ecmp",)}
     links = tuple(link.model_copy(update={**plain, "out_of_order_receivers": False}) for link in cluster.links)
     places = tuple(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from models.request import PlanRequest
-from solver.baselines.run import BaselineResult, Effort, try_policies
+from solver.baselines.run import BaselineResult, Effort, try_policies, without_balancing
 from solver.configurations.enumerate import enumerate_space
 from solver.context import Context
 from solver.objective import Goal
@@ -75,3 +77,11 @@ def test_even_plans_of_baselines_use_the_fastest_type_that_holds_them() -> None:
     assert pools
     for routes in pools:
         assert {context.pools[pool].gpu.name for route in routes for pool in route.pools} == {"B200-SXM"}
+
+
+def test_links_stay_as_they_are_where_one_offers_no_plain_ecmp() -> None:
+    found = Path(__file__).parents[3] / "laws" / "found" / "link-without-plain-ecmp.json"
+    request = PlanRequest.model_validate_json(found.read_text())
+    offers = {way for place in request.cluster.places for way in place.uplink.load_balancing}
+    assert without_balancing(request) == request
+    assert "ecmp_qp_scaling" in offers
