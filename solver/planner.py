@@ -21,6 +21,7 @@ from solver.explain.infeasible import memory_reason, memory_reasons, space_reaso
 from solver.lint import lint
 from solver.search.branch_and_bound import Search
 from solver.search.hooks import Hooks
+from solver.search.params import DEFAULTS, SearchParams
 from solver.search.worker_pool import NoWorkerPool, WorkerPool
 
 
@@ -60,6 +61,7 @@ def plan(
     cancelled: Callable[[], bool] = lambda: False,
     clock: Callable[[], float] = time.monotonic,
     worker_pool: WorkerPool | None = None,
+    params: SearchParams = DEFAULTS,
 ) -> Outcome:
     """The best judged plan within the time limit, or why there is none.
 
@@ -73,11 +75,11 @@ def plan(
     request = within_framework(request)
     hooks = Hooks(progress=progress, incumbent=incumbent, cancelled=cancelled, clock=clock, started_s=started)
     others = NoWorkerPool() if worker_pool is None or request.options.reproducible else worker_pool
-    outcome = _searched(request, hooks, others)
-    return _for_every_degree(request, outcome, hooks) if isinstance(outcome, Infeasible) else outcome
+    outcome = _searched(request, hooks, others, params)
+    return _for_every_degree(request, outcome, hooks, params) if isinstance(outcome, Infeasible) else outcome
 
 
-def _for_every_degree(request: PlanRequest, usual: Infeasible, hooks: Hooks) -> Outcome:
+def _for_every_degree(request: PlanRequest, usual: Infeasible, hooks: Hooks, params: SearchParams) -> Outcome:
     """Infeasible only where no degree beside the usual ones helps either; not found where no time is left to see."""
     every = with_every_degree(request)
     if every is None or _nothing_fits(every):
@@ -87,7 +89,7 @@ def _for_every_degree(request: PlanRequest, usual: Infeasible, hooks: Hooks) -> 
         least_s = speed_of_light_s(Context(every, stack_for(every)))
         detail = "none of the usual degrees can be planned, and no time was left to try the others"
         return NotFound(lower_bound_s=least_s, detail=detail, elapsed_s=elapsed_s)
-    other = _searched(every, hooks, NoWorkerPool())
+    other = _searched(every, hooks, NoWorkerPool(), params)
     return usual if isinstance(other, Infeasible) else other
 
 
@@ -97,7 +99,7 @@ def _nothing_fits(request: PlanRequest) -> bool:
     return not len(space) or bool(memory_reasons(context, space, late=lambda: True))
 
 
-def _searched(request: PlanRequest, hooks: Hooks, others: WorkerPool) -> Outcome:
+def _searched(request: PlanRequest, hooks: Hooks, others: WorkerPool, params: SearchParams) -> Outcome:
     """What a search of the configurations of a request ends with."""
     clock, started = hooks.clock, hooks.started_s
     context = Context(request, stack_for(request))
@@ -110,7 +112,7 @@ def _searched(request: PlanRequest, hooks: Hooks, others: WorkerPool) -> Outcome
         return Infeasible(reasons=space_reasons(context, late), elapsed_s=clock() - started)
     if request.options.reproducible:
         hooks = hooks.counting_work(request.options.time_limit_s)
-    search = Search(context, space, hooks, others)
+    search = Search(context, space, hooks, others, params)
     best = search.run()
     elapsed = clock() - started
     if best is not None:
@@ -125,9 +127,9 @@ def _reasons(search: Search, late: Callable[[], bool]) -> tuple[Reason, ...]:
 
     What the target alone rules out is never priced, so nothing is known of its memory.
     """
-    context, frontier = search.context, search.frontier
+    context, frontier = search.frontier.context, search.frontier
     need_bytes, row = frontier.least_need
-    reasons = () if frontier.any_fits or row < 0 else memory_reason(context, search.space, need_bytes, row, late=late)
-    if not reasons or frontier.target_rules_out:
+    reasons = () if frontier.any_fits or row < 0 else memory_reason(context, frontier.space, need_bytes, row, late=late)
+    if not reasons or frontier.unpriced.target_rules_out:
         return (*reasons, *target_reasons(context, search.result.least_s))
     return reasons

@@ -5,8 +5,8 @@ Owns how many configurations each gets. The evaluations are ordinary candidates,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from models.cluster import Uplink
 from models.framework import FrameworkProfile
 from models.plan import Baseline, Configuration
 from models.request import PlanRequest
-from solver.baselines.policies import POLICIES, Policy
+from solver.baselines.policies import Policy
 from solver.clock import WORK_PER_EVALUATION_S, WORK_PER_OPERATION_S, Clock, charge
 from solver.configurations.enumerate import Space
 from solver.context import Context
@@ -44,40 +44,21 @@ class BaselineResult:
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to try: all policies until `deadline`, each its share of that, none beyond `ends_s`."""
+    """How long to try a policy: until `deadline`, and never beyond `ends_s`."""
 
     clock: Clock
     cancelled: Callable[[], bool]
     deadline: float
     ends_s: float
 
-    def share(self, num_left: int) -> float:
-        """When the next of so many policies should be done."""
-        now = self.clock()
-        return now + max(self.deadline - now, 0.0) / num_left
-
     def over(self, step_s: float = 0.0) -> bool:
         """No more of anything, or of what takes so long."""
         return self.clock() + step_s >= self.ends_s or self.cancelled()
 
 
-def try_policies(context: Context, space: Space, guess: FloatArray, effort: Effort) -> Iterator[BaselineResult]:
-    """Every policy on its most promising configurations while there is time; `space` holds only what fits into memory.
-
-    Nothing is said of a policy that considers nothing in the space, or that time was too short for.
-    """
-    for index, policy in enumerate(POLICIES):
-        if policy.considers(space).any() and not effort.over():
-            until_s = effort.share(len(POLICIES) - index)
-            considered = configurations_for(context, policy, space, guess)
-            yield try_policy(context, policy, considered, replace(effort, deadline=until_s))
-
-
-def configurations_for(context: Context, policy: Policy, space: Space, guess: FloatArray) -> Iterator[Configuration]:
+def promising(context: Context, policy: Policy, space: Space, guess: FloatArray) -> Space:
     """What a policy considers, the most promising first; `space` holds only what fits into memory."""
-    own = restricted(context, policy)
-    for row in _distinct(own, policy, space, guess):
-        yield configuration_of(own, space, row)
+    return space.take(np.array(_distinct(restricted(context, policy), policy, space, guess), dtype=np.int64))
 
 
 def restricted(context: Context, policy: Policy) -> Context:
@@ -114,15 +95,13 @@ def without_balancing(request: PlanRequest) -> PlanRequest:
     return request.model_copy(update={"cluster": cluster.model_copy(update={"links": links, "places": places})})
 
 
-def try_policy(
-    context: Context, policy: Policy, configurations: Iterable[Configuration], effort: Effort
-) -> BaselineResult:
-    """The policy on one configuration after the other, until it has its share or enough of them."""
+def try_policy(context: Context, policy: Policy, space: Space, effort: Effort) -> BaselineResult:
+    """The policy on one configuration of the space after the other, until it has its share or enough of them."""
     own = restricted(context, policy)
     evaluations: list[Evaluation] = []
     num_candidates, longest_s = 0, 0.0
     scheduler = policy.scheduler(context, effort.over)
-    for configuration in configurations:
+    for configuration in (configuration_of(own, space, row) for row in range(len(space))):
         for candidate in _placed(own, configuration, policy.pattern):
             began_s = effort.clock()
             if effort.over(longest_s):

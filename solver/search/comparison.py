@@ -10,8 +10,11 @@ from dataclasses import dataclass, field, replace
 
 from solver.baselines.policies import POLICIES, Policy
 from solver.baselines.run import BaselineResult
+from solver.evaluation.evaluate import Evaluation
 from solver.evaluation.report import exceeds_traffic_limit
 from solver.search.frontier import Frontier
+from solver.search.incumbent import Incumbent
+from solver.search.params import DEFAULTS
 from solver.search.pricing import Pricing
 
 TOO_MUCH_TRAFFIC = "its best plan sends more bytes between buildings than the request allows"
@@ -22,18 +25,35 @@ class Comparison:
     """One entry per policy as soon as it is known what became of it."""
 
     frontier: Frontier
+    best: Incumbent
+    least_gain: float = DEFAULTS.polish_gain
     tried: list[BaselineResult] = field(default_factory=list)
 
     def add(self, tried: BaselineResult) -> None:
-        """What became of one policy. A plan that the request does not allow is none."""
-        if tried.best is not None and exceeds_traffic_limit(self.frontier.context, tried.best):
-            tried = replace(tried, best=None, reason=TOO_MUCH_TRAFFIC)
+        """What became of one policy, after the search had its turn with its evaluation.
+
+        A plan that the request does not allow is none, and a time of a plan that the judge rejects is none.
+        """
+        if tried.best is not None:
+            tried = self._checked(tried, tried.best)
         self.tried = sorted([*self.tried, tried], key=lambda one: POLICIES.index(one.policy))
 
-    def missing(self) -> list[Policy]:
-        """Policies of which nothing is known yet."""
+    def _checked(self, tried: BaselineResult, own: Evaluation) -> BaselineResult:
+        value = self.best.value_of(own)
+        if self.best.is_better(own, value, self.least_gain):
+            return replace(tried, best=None, reason="no time was left to judge its best plan")
+        if value < self.best.value * (1.0 - self.least_gain):
+            return replace(tried, best=None, reason="the judge rejects its best plan")
+        if exceeds_traffic_limit(self.frontier.context, own):
+            return replace(tried, best=None, reason=TOO_MUCH_TRAFFIC)
+        return tried
+
+    def add_untried(self) -> None:
+        """Policies of which nothing is known at the end, and why."""
         known = [one.policy for one in self.tried]
-        return [policy for policy in POLICIES if policy not in known]
+        for policy in POLICIES:
+            if policy not in known:
+                self.add(BaselineResult(policy, None, self.why_untried(policy)))
 
     def price(self, pricing: Pricing, until_s: float, cancelled: Callable[[], bool]) -> None:
         """A portion of what every policy considers, and more until some of it fits, while there is time."""
@@ -49,7 +69,7 @@ class Comparison:
             return "the request allows no configuration that it considers"
         if considered[self.frontier.rows].any():
             return "the search ended before its turn"
-        if self.frontier.is_pending(considered):
+        if self.frontier.unpriced.holds(considered):
             return "the search ended before it knew a configuration for it that fits into memory"
         may_be_late = " and may reach the target" if self.frontier.goal.has_target else ""
         return f"no configuration that it considers fits into memory{may_be_late}"

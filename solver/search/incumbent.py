@@ -1,6 +1,6 @@
 """The best judged plan so far, and the proof that goes with it.
 
-Owns what an evaluation is worth and whether the judge takes it. Never looks for an evaluation.
+Owns what an evaluation is worth, whether the judge takes it, and the gap. Never looks for an evaluation.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from solver.verify.judge import judge
 
 @dataclass
 class Incumbent:
-    """The best evaluation with its value, and the judged plan made of it."""
+    """The best evaluation with its value, the judged plan made of it, and `bound`: no plan has a lesser value."""
 
     context: Context
     goal: Goal
     evaluation: Evaluation | None = None
     value: float = float("inf")
     plan: Plan | None = None
+    bound: float = 0.0
     num_rejected: int = 0
     over_limit: Evaluation | None = None
     _rejected: set[Evaluation] = field(default_factory=set)
@@ -78,6 +79,35 @@ class Incumbent:
             self._rejected.add(found)
         return verdict
 
-    def gap(self, bound: float) -> float:
-        """(value - bound) / value against the least open bound."""
-        return max(self.value - bound, 0.0) / self.value if self.value > 0 else 0.0
+    def raise_bound(self, least_open: float) -> None:
+        """Nothing that is still open has a value below this; what was proven once stays proven."""
+        self.bound = max(self.bound, min(least_open, self.value))
+
+    @property
+    def gap(self) -> float:
+        """Of the best value, against everything not yet ruled out."""
+        return relative_gap(self.value, self.bound)
+
+    @property
+    def is_good_enough(self) -> bool:
+        """The plan is within the gap that was asked for."""
+        return self.plan is not None and self.gap <= self.context.request.options.relative_gap
+
+    @property
+    def cutoff(self) -> float:
+        """Configurations whose bound is not below this cannot improve the plan by more than the gap."""
+        return self.value * (1.0 - self.context.request.options.relative_gap)
+
+    @property
+    def iteration_s(self) -> float:
+        """Seconds of an iteration of the plan; infinite without one."""
+        return float("inf") if self.evaluation is None else self.evaluation.iteration_s
+
+
+def relative_gap(value: float, bound: float) -> float:
+    """(value - bound) / value, 0 where the value is not above the bound.
+
+    >>> relative_gap(4.0, 3.0), relative_gap(3.0, 4.0)
+    (0.25, 0.0)
+    """
+    return max(value - bound, 0.0) / value if value > 0 else 0.0

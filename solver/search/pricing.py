@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from solver.clock import Clock, charge
-from solver.search.frontier import PORTION, BoolArray, Frontier
+from solver.clock import WORK_PER_PRICED_ROW_S, Clock, charge
+from solver.search.frontier import Frontier
 from solver.search.phases import Phases
-
-WORK_PER_PRICED_ROW_S = 2e-5  # and per GPU type, for a clock that counts: about what it takes on a core of 2020
-SLICE_SHARE, LEAST_SLICE_S = 0.02, 0.2  # of the time limit, and in any case: the longest that one portion may take
-FEWEST = 64  # below so many a portion costs little less
+from solver.search.unpriced import BoolArray
 
 
 @dataclass
@@ -42,19 +39,17 @@ class Pricing:
         left_s = until_s - self._clock()
         if left_s <= 0:
             return 0
+        params = self.phases.params
         if not self.row_s:
-            return PORTION
-        if left_s < FEWEST * self.row_s:
+            return params.portion
+        if left_s < params.fewest_priced * self.row_s:
             return 0
-        return max(FEWEST, min(PORTION, int(min(self._slice_s, left_s) / self.row_s)))
+        slice_s = max(params.slice_share * self.phases.limit_s, params.least_slice_s)
+        return max(params.fewest_priced, min(params.portion, int(min(slice_s, left_s) / self.row_s)))
 
     @property
     def _clock(self) -> Clock:
         return self.phases.hooks.clock
-
-    @property
-    def _slice_s(self) -> float:
-        return max(SLICE_SHARE * self.phases.limit_s, LEAST_SLICE_S)
 
     def _timed(self, until_s: float, price: Callable[[int], int]) -> int:
         most = self.portion(until_s)

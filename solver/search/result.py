@@ -1,12 +1,11 @@
 """What a search can say at any moment: the incumbent with its proof, its baselines and its rivals, and progress.
 
-Owns the least open bound and the gap. Never looks for an evaluation.
+Owns what users hear of a search. Never looks for an evaluation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from solver.search.comparison import Comparison
 from solver.search.frontier import Frontier
 from solver.search.history import History
 from solver.search.hooks import Hooks
-from solver.search.incumbent import Incumbent
+from solver.search.incumbent import Incumbent, relative_gap
 from solver.search.phases import Phases
 
 TOO_FAST = (
@@ -42,35 +41,18 @@ class SearchResult:
     hooks: Hooks
     frontier: Frontier
     best: Incumbent
-    open_bound: float = 0.0
-    num_underway: Callable[[], int] = lambda: 0  # configurations that count as explored, but are still being tried
+    comparison: Comparison
     kinds: Kinds = field(default_factory=Kinds)
-    comparison: Comparison = field(init=False)
     _history: History = field(default_factory=History)
 
-    def __post_init__(self) -> None:
-        self.comparison = Comparison(self.frontier)
-
-    def gap(self) -> float:
-        """Of the incumbent, against everything not yet ruled out."""
-        return self.best.gap(self.open_bound)
-
-    def cutoff(self) -> float:
-        """Configurations whose bound is not below this cannot improve the plan by more than the gap."""
-        return self.best.value * (1.0 - self.context.request.options.relative_gap)
-
-    def good_enough(self) -> bool:
-        """The plan is within the gap that was asked for."""
-        return self.best.plan is not None and self.gap() <= self.context.request.options.relative_gap
-
     def update_bound(self) -> None:
-        """The least open bound; what was proven once stays proven."""
-        self.open_bound = max(self.open_bound, min(self.frontier.least_bound, self.best.value))
+        """The least open bound is the incumbent's."""
+        self.best.raise_bound(self.frontier.least_bound)
 
     @property
     def num_explored(self) -> int:
         """Configurations placed and timed."""
-        return len(self.frontier.explored) - self.num_underway()
+        return len(self.frontier.explored) - len(self.frontier.underway)
 
     @property
     def nothing_open(self) -> bool:
@@ -92,14 +74,14 @@ class SearchResult:
 
     def proof(self, found: Evaluation, value: float) -> Proof:
         """How good an evaluation of this value is known to be."""
-        gap = replace(self.best, value=value).gap(min(self.open_bound, value))
+        gap = relative_gap(value, self.best.bound)
         return Proof(
             lower_bound_s=found.iteration_s * (1.0 - gap),
             relative_gap=gap,
             status="optimal" if gap <= self.context.request.options.relative_gap else "feasible",
             speed_of_light_s=speed_of_light_s(self.context),
             num_configurations=len(self.frontier.space),
-            num_pruned=self.frontier.num_ruled_out(self.cutoff()),
+            num_pruned=self.frontier.num_ruled_out(self.best.cutoff),
             num_explored=self.num_explored,
             proven=PROVEN[self.context.request.objective.kind],
         )
@@ -120,11 +102,13 @@ class SearchResult:
             return None
         self.publish(complete=complete)
         plan = self.current_plan()
-        near = one_building(self.context, self.best.evaluation, scheduler, late=lambda: not phases.has_room(1.0))
-        hooks, found = self.hooks, self.best.evaluation
-        trials = FrameworkTrials(
-            self.context, hooks.clock, hooks.cancelled, phases.deadline(1.0), phases.longest_step_s
-        )
+        hooks, found, step_s = self.hooks, self.best.evaluation, phases.params.short_step_s
+
+        def late() -> bool:
+            return not phases.has_room(1.0, step_s)
+
+        near = one_building(self.context, found, scheduler, late=late)
+        trials = FrameworkTrials(self.context, hooks.clock, hooks.cancelled, phases.deadline(1.0), step_s)
         others = (evaluation for _, evaluation in self.kinds.ranked())
         assumed = self.best.goal.assumed(self.context)
         too_fast = TOO_FAST if plan.metrics.model_flops_utilisation > 1.0 else ""
@@ -154,8 +138,8 @@ class SearchResult:
     def tell(self, phase: str, message: str) -> None:
         """One line of progress, and a point of the history."""
         best_s = None if self.best.evaluation is None else self.best.evaluation.iteration_s
-        by_time = self.context.request.objective.kind == "iteration_time" and np.isfinite(self.open_bound)
-        bound_s = best_s * (1.0 - self.gap()) if best_s else self.open_bound if by_time else None
+        by_time = self.context.request.objective.kind == "iteration_time" and np.isfinite(self.best.bound)
+        bound_s = best_s * (1.0 - self.best.gap) if best_s else self.best.bound if by_time else None
         self._history.add(self.hooks.elapsed_s, best_s, bound_s)
         self.hooks.progress(
             Progress(
@@ -163,10 +147,10 @@ class SearchResult:
                 elapsed_s=self.hooks.elapsed_s,
                 incumbent_s=best_s,
                 lower_bound_s=bound_s,
-                relative_gap=None if best_s is None else self.gap(),
+                relative_gap=None if best_s is None else self.best.gap,
                 num_configurations=len(self.frontier.space),
                 num_explored=self.num_explored,
-                num_pruned=self.frontier.num_ruled_out(self.cutoff()),
+                num_pruned=self.frontier.num_ruled_out(self.best.cutoff),
                 message=message,
             )
         )

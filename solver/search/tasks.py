@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
 
 from models.plan import Configuration
 from models.request import PlanRequest
@@ -14,7 +17,8 @@ from models.stack import StackProfile
 from solver.baselines.policies import POLICIES
 from solver.baselines.run import BaselineResult, Effort, try_policy
 from solver.bounds.relaxation import refined_bound_s
-from solver.clock import WORK_PER_EVALUATION_S, Clock, charge
+from solver.clock import WORK_PER_EVALUATION_S, WORK_PER_REFINED_BOUND_S, Clock, charge
+from solver.configurations.enumerate import Space
 from solver.context import Context
 from solver.evaluation.by_type import typed_placements
 from solver.evaluation.candidate import Candidate, space_of
@@ -22,38 +26,47 @@ from solver.evaluation.evaluate import Evaluation, evaluate
 from solver.evaluation.improve import improve
 from solver.evaluation.places import Pattern, placements
 from solver.evaluation.scheduling import Schedulers
-from solver.evaluation.where import crossing_of
 from solver.objective import Goal
+from solver.search.incumbent import Incumbent
 
 PATTERNS: tuple[Pattern, ...] = ("replicas_whole", "ranks_whole", "ranks_in_groups", "ranks_spread")
 
 
 @dataclass(frozen=True)
 class TaskContext:
-    """What every task needs: the request with all that is derived from it, schedulers, and when all must end."""
+    """What every task needs: the request with all that is derived from it, schedulers with the end of the search, and
+    the incumbent, which in another process stays empty: there a task knows only what it was told.
+    """
 
     context: Context
     goal: Goal
     schedulers: Schedulers
+    best: Incumbent
 
     @property
     def clock(self) -> Clock:
         """The clock of the search."""
         return self.schedulers.clock
 
-    def timed(self, candidate: Candidate, cutoff: float) -> Evaluation | None:
-        """A candidate with quick schedules, unless a bound shows that its value is not below the cutoff."""
-        return self.timed_within(candidate, self.cutoff_s(candidate.configuration, cutoff))
+    def evaluated(self, candidate: Candidate, cutoff: float) -> Evaluation | None:
+        """A candidate with quick schedules, unless a bound shows that its value is not below cutoff and incumbent's."""
+        size = float(self.goal.sizes(self.context, space_of(candidate.configuration))[0])
+        return self.evaluated_within(candidate, self.goal.seconds(min(cutoff, self.best.cutoff), size))
 
-    def timed_within(self, candidate: Candidate, cutoff_s: float) -> Evaluation | None:
+    def evaluated_within(self, candidate: Candidate, cutoff_s: float) -> Evaluation | None:
         """A candidate with quick schedules, unless a bound shows that its iteration takes so long."""
         charge(self.clock, WORK_PER_EVALUATION_S)
         return evaluate(self.context, candidate, self.schedulers.quick, cutoff_s=cutoff_s)
 
-    def cutoff_s(self, configuration: Configuration, cutoff: float) -> float:
-        """The iteration time below which a configuration's value is below the cutoff."""
+    def refined(self, index: int, configuration: Configuration, target_bound_s: float) -> Bounded:
+        """The bound of a configuration's own pipeline, which need not go much beyond the target."""
+        charge(self.clock, WORK_PER_REFINED_BOUND_S)
+        return Bounded(index, refined_bound_s(self.context, configuration, target_bound_s))
+
+    def least_value(self, configuration: Configuration, bound_s: float) -> float:
+        """The least objective of plans of a configuration that take no less."""
         size = self.goal.sizes(self.context, space_of(configuration))
-        return self.goal.seconds(cutoff, float(size[0]))
+        return float(self.goal.least_values(np.array([bound_s]), size)[0])
 
     def effort(self, seconds: float) -> Effort:
         """So long from now, and never beyond the end."""
@@ -81,7 +94,9 @@ class WorkerInit:
     def task_context(self, clock: Clock, cancelled: Callable[[], bool] = lambda: False) -> TaskContext:
         """A context in this process."""
         context = Context(self.request, self.stack)
-        return TaskContext(context, Goal.of(context), Schedulers(context, clock, cancelled, self.ends_s))
+        goal = Goal.of(context)
+        schedulers = Schedulers(context, clock, cancelled, self.ends_s)
+        return TaskContext(context, goal, schedulers, Incumbent(context, goal))
 
 
 @dataclass(frozen=True)
@@ -92,18 +107,29 @@ class Bounded:
     bound_s: float
 
 
-PartialResult = Evaluation | Bounded | BaselineResult
+@dataclass(frozen=True)
+class Unfinished:
+    """An evaluation that was left for later, after so many placements."""
+
+    index: int
+    num_timed: int
+
+
+PartialResult = Evaluation | Bounded | BaselineResult | Unfinished
 
 
 @dataclass(frozen=True)
 class EvaluateTask:
-    """Place and time a configuration, but for the candidates that were timed before."""
+    """Refine the bound of a configuration, unless that was done before (None), then place and time it.
+
+    The first so many placements were timed before.
+    """
 
     index: int
     configuration: Configuration
     cutoff: float
-    target_bound_s: float
-    timed: frozenset[Candidate] = frozenset()
+    target_bound_s: float | None
+    num_timed: int = 0
 
     @property
     def topic(self) -> object:
@@ -111,17 +137,48 @@ class EvaluateTask:
         return (EvaluateTask, self.index)
 
     def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
-        """Its sharper bound, then of each way to cross buildings every evaluation that is better than those before."""
-        bound_s = refined_bound_s(task_context.context, self.configuration, self.target_bound_s)
-        yield Bounded(self.index, bound_s)
-        if bound_s >= task_context.cutoff_s(self.configuration, self.cutoff):
-            return
-        best_s: dict[str, float] = {}
+        """Its bound, then what is found of each placement that the bound does not rule out.
+
+        The first plan does not wait for its other placements: they have their turn after it.
+        """
+        planned = task_context.best.plan is not None
+        if self.target_bound_s is None:
+            charge(task_context.clock, WORK_PER_REFINED_BOUND_S)
+        else:
+            refined = task_context.refined(self.index, self.configuration, self.target_bound_s)
+            yield refined
+            value = task_context.least_value(self.configuration, refined.bound_s)
+            if value >= min(self.cutoff, task_context.best.cutoff):
+                return
+        candidates = enumerate(placed(task_context.context, self.configuration), start=1)
+        for number, candidate in islice(candidates, self.num_timed, None):
+            found = task_context.evaluated(candidate, self.cutoff)
+            if found is not None:
+                yield found
+            if not planned and task_context.best.plan is not None:
+                yield Unfinished(self.index, number)
+                return
+
+
+@dataclass(frozen=True)
+class BreakTieTask:
+    """Place and time a configuration that may be as good as the plan, for a faster one."""
+
+    index: int
+    configuration: Configuration
+    within_s: float
+
+    @property
+    def topic(self) -> object:
+        """What the task is about, whenever it is given."""
+        return (BreakTieTask, self.index)
+
+    def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
+        """What is found that may be faster."""
         for candidate in placed(task_context.context, self.configuration):
-            found = None if candidate in self.timed else task_context.timed(candidate, self.cutoff)
-            crossing = crossing_of(task_context.context, candidate)
-            if found is not None and found.iteration_s < best_s.get(crossing, float("inf")):
-                best_s[crossing] = found.iteration_s
+            cutoff_s = min(self.within_s, task_context.best.iteration_s)
+            found = task_context.evaluated_within(candidate, cutoff_s)
+            if found is not None:
                 yield found
 
 
@@ -139,17 +196,23 @@ class RefineBoundTask:
     def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
         """The bounds one by one."""
         for index, configuration, target_bound_s in self.configurations:
-            yield Bounded(index, refined_bound_s(task_context.context, configuration, target_bound_s))
+            yield task_context.refined(index, configuration, target_bound_s)
 
 
 @dataclass(frozen=True)
 class BaselineTask:
-    """Try a baseline for so long, then let the search have its turn with it."""
+    """Try a baseline on these configurations for so many seconds, then let the search have its turn with it.
+
+    The search has no turn when less than `spare_s` is left to its end. `seconds` is known when the task is begun: its
+    share of what is left until `until_s`.
+    """
 
     policy: int
-    configurations: tuple[Configuration, ...]
-    seconds: float
+    space: Space
     cutoff: float
+    spare_s: float
+    until_s: float
+    seconds: float = 0.0
 
     @property
     def topic(self) -> object:
@@ -159,17 +222,37 @@ class BaselineTask:
     def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
         """What the search makes of its best evaluation, then the baseline."""
         effort = task_context.effort(self.seconds)
-        tried = try_policy(task_context.context, POLICIES[self.policy], self.configurations, effort)
-        yield from rivals(task_context, tried, effort, cutoff=lambda: self.cutoff, stopped=effort.over)
+        tried = try_policy(task_context.context, POLICIES[self.policy], self.space, effort)
+        yield from self._rivals(task_context, tried, effort)
         yield tried
+
+    def _rivals(self, task_context: TaskContext, tried: BaselineResult, effort: Effort) -> Iterator[Evaluation]:
+        """Its best candidate: its own schedules with all else that a plan may use, as it is, and with ours."""
+        own, context = tried.best, task_context.context
+        if own is None:
+            return
+
+        def stopped() -> bool:
+            return effort.over(self.spare_s) or task_context.best.is_good_enough
+
+        if not tried.as_it_is and not stopped():
+            first = evaluate(context, own.candidate, tried.policy.scheduler(context, effort.over))
+            if first is not None:
+                yield first
+        yield own
+        if not stopped():
+            second = task_context.evaluated(own.candidate, self.cutoff)
+            if second is not None:
+                yield second
 
 
 @dataclass(frozen=True)
 class ImproveTask:
-    """Make an evaluation better, within so long."""
+    """Make an evaluation better, within so many seconds: its share of what is left until `until_s` when it is begun."""
 
     found: Evaluation
-    seconds: float
+    until_s: float
+    seconds: float = 0.0
 
     @property
     def topic(self) -> object:
@@ -178,12 +261,11 @@ class ImproveTask:
 
     def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
         """What may be better."""
-        yield from improve(
-            task_context.context, self.found, task_context.schedulers, task_context.effort(self.seconds).deadline
-        )
+        until_s = task_context.effort(self.seconds).deadline
+        yield from improve(task_context.context, self.found, task_context.schedulers, until_s)
 
 
-SearchTask = EvaluateTask | RefineBoundTask | BaselineTask | ImproveTask
+SearchTask = EvaluateTask | BreakTieTask | RefineBoundTask | BaselineTask | ImproveTask
 
 
 def placed(context: Context, configuration: Configuration) -> Iterator[Candidate]:
@@ -191,26 +273,3 @@ def placed(context: Context, configuration: Configuration) -> Iterator[Candidate
     if configuration.layer_split == "by_gpu_type":
         return typed_placements(context, configuration)
     return placements(context, configuration, PATTERNS)
-
-
-def rivals(
-    task_context: TaskContext,
-    tried: BaselineResult,
-    effort: Effort,
-    *,
-    cutoff: Callable[[], float],
-    stopped: Callable[[], bool],
-) -> Iterator[Evaluation]:
-    """A baseline's best candidate: its own schedules with all else that a plan may use, as it is, and with ours."""
-    own = tried.best
-    if own is None:
-        return
-    if not tried.as_it_is and not stopped():
-        first = evaluate(task_context.context, own.candidate, tried.policy.scheduler(task_context.context, effort.over))
-        if first is not None:
-            yield first
-    yield own
-    if not stopped():
-        second = task_context.timed(own.candidate, cutoff())
-        if second is not None:
-            yield second

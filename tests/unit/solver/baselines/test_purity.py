@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from models.request import PlanRequest
-from solver.baselines.run import BaselineResult, Effort, try_policies, without_balancing
+from solver.baselines.policies import POLICIES
+from solver.baselines.run import BaselineResult, Effort, promising, try_policy, without_balancing
 from solver.configurations.enumerate import enumerate_space
 from solver.context import Context
 from solver.objective import Goal
@@ -27,7 +28,9 @@ def tried_of(request: PlanRequest) -> tuple[Context, list[BaselineResult]]:
     while frontier.load(float("inf"), planned=True):
         pass
     effort = Effort(lambda: 0.0, lambda: False, deadline=float("inf"), ends_s=float("inf"))
-    return context, list(try_policies(context, frontier.taken(), frontier.guess, effort))
+    priced = frontier.space.take(frontier.rows)
+    spaces = [(policy, promising(context, policy, priced, frontier.guess)) for policy in POLICIES]
+    return context, [try_policy(context, policy, own, effort) for policy, own in spaces if len(own)]
 
 
 @pytest.mark.parametrize("hosts", [(4, 2), (3, 3), (5, 3, 2)])

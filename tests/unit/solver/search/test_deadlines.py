@@ -17,6 +17,8 @@ from solver.planner import plan
 from solver.search.comparison import Comparison
 from solver.search.frontier import Frontier
 from solver.search.hooks import Hooks
+from solver.search.incumbent import Incumbent
+from solver.search.params import DEFAULTS
 from solver.search.phases import Phases
 from solver.search.pricing import Pricing
 from tests.build_job import context_of, job
@@ -67,7 +69,7 @@ def test_the_pace_so_far_says_how_many_configurations_are_priced(monkeypatch: py
     frontier = Frontier(context, enumerate_space(context.request), Goal.of(context))
     pricing = Pricing(frontier, Phases(hooks(machine), 100.0))
     first = pricing.load(float("inf"), planned=True, until_s=100.0)
-    assert 0 < first <= solver.search.frontier.FIRST_PORTION, "two ways of choosing may choose the same"
+    assert 0 < first <= DEFAULTS.first_portion, "two ways of choosing may choose the same"
     assert pricing.portion(100.0) == pytest.approx(2.0 / 1e-3, rel=0.05), "2 % of the limit"
     assert pricing.portion(machine.now_s + 1.0) == pytest.approx(1.0 / 1e-3, rel=0.05), "what is left"
     assert pricing.portion(machine.now_s + 0.01) == 0
@@ -78,7 +80,7 @@ def test_of_a_baseline_without_a_plan_it_says_what_is_true(monkeypatch: pytest.M
     machine = SlowMachine(monkeypatch, row_s=1e-3)
     context = context_of(job(allowed={"sharding": ["ddp", "fsdp"]}))
     frontier = Frontier(context, enumerate_space(context.request), Goal.of(context))
-    comparison = Comparison(frontier)
+    comparison = Comparison(frontier, Incumbent(context, frontier.goal))
     fsdp, zero1 = POLICIES[0], next(one for one in POLICIES if one.name == "atlas-like")
     assert "the request allows no configuration" in comparison.why_untried(zero1)
     assert "ended before it knew a configuration" in comparison.why_untried(fsdp)
@@ -92,4 +94,5 @@ def test_a_baseline_that_fits_nowhere_is_said_not_to_fit() -> None:
     frontier = Frontier(context, enumerate_space(context.request), Goal.of(context))
     while frontier.load(float("inf"), planned=True):
         pass
-    assert "fits into memory" in Comparison(frontier).why_untried(POLICIES[0])
+    comparison = Comparison(frontier, Incumbent(context, frontier.goal))
+    assert "fits into memory" in comparison.why_untried(POLICIES[0])

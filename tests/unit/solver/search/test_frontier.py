@@ -5,21 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import solver.search.frontier
 from solver.configurations.enumerate import enumerate_space
 from solver.cost.columns import FSDP
 from solver.objective import Goal
 from solver.search.frontier import Frontier
+from solver.search.params import SearchParams
 from tests.build_job import context_of, job
 
 
 @pytest.fixture
-def frontier(monkeypatch: pytest.MonkeyPatch) -> Frontier:
+def frontier() -> Frontier:
     """Nothing priced yet; portions of a hundred configurations."""
-    monkeypatch.setattr(solver.search.frontier, "FIRST_PORTION", 100)
-    monkeypatch.setattr(solver.search.frontier, "PORTION", 100)
-    context = context_of(job(allowed={}))
-    return Frontier(context, enumerate_space(context.request), Goal.of(context))
+    context, params = context_of(job(allowed={})), SearchParams(first_portion=100, portion=100)
+    return Frontier(context, enumerate_space(context.request), Goal.of(context), params=params)
 
 
 def priced(frontier: Frontier) -> int:
@@ -31,7 +29,7 @@ def test_a_portion_leaves_the_rest_with_its_cheap_bound(frontier: Frontier) -> N
     assert frontier.load(float("inf"), planned=False) == 100
     assert priced(frontier) == 100
     assert not frontier.exhausted
-    assert frontier.least_bound <= frontier.pending_bound < float("inf")
+    assert frontier.least_bound <= frontier.unpriced.least_value < float("inf")
 
 
 def test_it_prices_all_that_may_hold_the_least_bound_portion_by_portion(frontier: Frontier) -> None:
@@ -40,7 +38,7 @@ def test_it_prices_all_that_may_hold_the_least_bound_portion_by_portion(frontier
         assert num_priced <= 100
         total += num_priced
     assert priced(frontier) == total > 100
-    assert frontier.pending_bound >= float(frontier.bound.min())
+    assert frontier.unpriced.least_value >= float(frontier.bound.min())
 
 
 def test_what_somebody_asks_for_is_priced_until_some_of_it_fits(frontier: Frontier) -> None:

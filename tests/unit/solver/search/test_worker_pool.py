@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from models.outcome import Planned, Progress
+from solver.baselines.policies import POLICIES
 from solver.planner import plan
-from solver.search import branch_and_bound
 from solver.search.dispatcher import Defect
+from solver.search.params import SearchParams
 from solver.search.tasks import BaselineTask, EvaluateTask, ImproveTask, RefineBoundTask, SearchTask
 from solver.search.worker_pool import WorkerEvent
 from tests.build_job import FIXED, job
@@ -33,17 +34,16 @@ def ticking(step_s: float = 2e-3) -> Callable[[], float]:
     return lambda: step_s * next(ticks)
 
 
-@pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(branch_and_bound, "ALONE_S", 0.0)
+AT_ONCE = SearchParams(alone_s=0.0)
 
 
-def planned(pool: ToyPool | None, told: list[Progress] | None = None) -> Planned:
+def planned(pool: ToyPool | None, told: list[Progress] | None = None, params: SearchParams = AT_ONCE) -> Planned:
     outcome = plan(
         REQUEST,
         worker_pool=pool,
         clock=pool.clock if pool else ticking(),
         progress=[].append if told is None else told.append,
+        params=params,
     )
     assert isinstance(outcome, Planned), outcome
     return outcome
@@ -104,7 +104,8 @@ def test_what_brings_down_its_bearer_twice_is_left_alone_and_stays_in_the_bound(
 
 
 def test_a_baseline_that_nobody_survives_says_so() -> None:
-    found = planned(ToyPool(2, ticking(), lambda task: isinstance(task, BaselineTask) and task.policy == 1))
+    pool = ToyPool(len(POLICIES), ticking(), lambda task: isinstance(task, BaselineTask) and task.policy == 1)
+    found = planned(pool)
     assert "ended unexpectedly" in found.plan.baselines[1].reason
     assert sum("ended unexpectedly" in one.reason for one in found.plan.baselines) == 1
 
@@ -140,16 +141,22 @@ def test_a_reproducible_search_asks_nobody() -> None:
     assert (pool.begun, pool.given) == (0, [])
 
 
-def test_a_search_that_is_soon_over_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(branch_and_bound, "ALONE_S", 1e9)
+def test_a_search_that_is_soon_over_asks_nobody() -> None:
     pool = ToyPool(3, ticking())
-    planned(pool)
+    planned(pool, params=SearchParams(alone_s=1e9))
     assert pool.begun == 0
 
 
 def test_a_cancelled_search_drops_what_is_underway() -> None:
     pool, seen = ToyPool(2, ticking()), list[Planned]()
-    outcome = plan(REQUEST, worker_pool=pool, clock=pool.clock, incumbent=seen.append, cancelled=lambda: bool(seen))
+    outcome = plan(
+        REQUEST,
+        worker_pool=pool,
+        clock=pool.clock,
+        incumbent=seen.append,
+        cancelled=lambda: bool(seen),
+        params=AT_ONCE,
+    )
     assert isinstance(outcome, Planned)
     assert not outcome.complete
     assert pool.shut_down == 1

@@ -1,0 +1,58 @@
+"""Which evaluations become the incumbent: those better by enough to be worth the judge's time, if it accepts them.
+
+Owns that criterion and what follows from an acceptance. Never looks for an evaluation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from solver.clock import WORK_PER_OPERATION_S, WORK_PER_PLAN_S, charge
+from solver.evaluation.evaluate import Evaluation
+from solver.search.phases import Phases
+from solver.search.result import SearchResult
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """The criterion of one search. The `phase` of an evaluation is the name that users see."""
+
+    result: SearchResult
+    phases: Phases
+
+    def consider(self, found: Evaluation, phase: str) -> None:
+        """Keep the evaluation among the best of its kind; have it judged first if it is better than the incumbent."""
+        best, params = self.result.best, self.phases.params
+        value = best.value_of(found)
+        if not np.isfinite(value):
+            return
+        self.result.kinds.add(best.context, found, value)
+        if best.is_better(found, value, params.search_gain if phase == "search" else params.polish_gain):
+            self._submit(found, value, phase)
+
+    def settle(self) -> None:
+        """An evaluation that was too little better to be judged at once takes its place now."""
+        for value, found in self.result.kinds.ranked():
+            if not self.result.best.is_better(found, value, self.phases.params.polish_gain):
+                return
+            self._submit(found, value, "polish")
+
+    def _submit(self, found: Evaluation, value: float, phase: str) -> None:
+        """Have the evaluation judged, unless there is a plan and writing another one out would take too long."""
+        clock, best = self.phases.hooks.clock, self.result.best
+        began_s = clock()
+        if best.plan is not None and not self.phases.has_room_for_plan():
+            return
+        operations = sum(problem.num_operations for problem in set(found.problems))
+        charge(clock, WORK_PER_PLAN_S + 10 * WORK_PER_OPERATION_S * operations)
+        verdict = best.submit(found, value, self.result.proof(found, value))
+        self.phases.plan_s = clock() - began_s
+        if not verdict.accepted:
+            self.result.kinds.drop(found)
+            first = verdict.violations[0]
+            self.result.tell(phase, f"judge objects: {first.rule} at {first.where}: {first.detail}"[:300])
+            return
+        self.result.update_bound()
+        self.result.show(phase)

@@ -1,0 +1,78 @@
+"""Which tasks are worth doing next: functions from the state of the search to tasks.
+
+Owns the choice. Never does a task, and marks nothing as begun.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from solver.baselines.policies import POLICIES
+from solver.baselines.run import promising
+from solver.bounds.relaxation import relaxed_bound_s
+from solver.evaluation.candidate import space_of
+from solver.evaluation.evaluate import Evaluation
+from solver.explain.alternatives import Kinds
+from solver.search.frontier import Frontier
+from solver.search.incumbent import Incumbent
+from solver.search.params import SearchParams
+from solver.search.tasks import BaselineTask, BreakTieTask, EvaluateTask, ImproveTask, RefineBoundTask
+
+
+def next_evaluation(frontier: Frontier, best: Incumbent) -> EvaluateTask | None:
+    """Evaluate the most promising configuration; None when each is explored or ruled out."""
+    cutoff = best.cutoff
+    index = frontier.next(cutoff, planned=best.plan is not None)
+    if index is None:
+        return None
+    target_bound_s = None if index in frontier.refined else frontier.target_bound_s(index, cutoff)
+    configuration = frontier.configuration(index)
+    return EvaluateTask(index, configuration, cutoff, target_bound_s, frontier.num_timed.get(index, 0))
+
+
+def next_refinement(frontier: Frontier, best: Incumbent, most: int) -> RefineBoundTask | None:
+    """Refine the least bounds, at most so many; None when none is left below the cutoff."""
+    cutoff = best.cutoff
+    chosen = tuple(
+        (index, frontier.configuration(index), frontier.target_bound_s(index, cutoff))
+        for index in frontier.unrefined(cutoff, most)
+    )
+    return RefineBoundTask(chosen) if chosen else None
+
+
+def tie_breaks(frontier: Frontier, best: Incumbent, params: SearchParams) -> list[BreakTieTask]:
+    """Where time only has to reach a target: of the configurations that are as good, those that may be faster."""
+    if best.plan is None or not best.goal.has_target:
+        return []
+    alike = np.flatnonzero(frontier.bound == best.value)
+    fastest_first = alike[np.argsort(frontier.pace_s[alike], kind="stable")].tolist()
+    tied = [index for index in fastest_first if index not in frontier.explored]
+    return [BreakTieTask(one, frontier.configuration(one), best.iteration_s) for one in tied[: params.most_tied]]
+
+
+def baselines(frontier: Frontier, best: Incumbent, until_s: float, step_s: float) -> list[BaselineTask]:
+    """Try each baseline on what is priced and fits: no plan is then worse than that of a baseline.
+
+    A step of the search takes `step_s`.
+    """
+    priced = frontier.space.take(frontier.rows)
+    considered = [promising(frontier.context, policy, priced, frontier.guess) for policy in POLICIES]
+    spare_s = 0.0 if best.plan is None else step_s
+    tasks = (BaselineTask(number, own, best.cutoff, spare_s, until_s) for number, own in enumerate(considered))
+    return [task for task in tasks if len(task.space)]
+
+
+def improvements(kinds: Kinds, best: Incumbent, params: SearchParams, most: int, until_s: float) -> list[ImproveTask]:
+    """CP-SAT schedules and priced placements for the evaluations of the most promising pipeline shapes.
+
+    The most promising have the least sum of value and bound.
+    """
+
+    def promise(pair: tuple[float, Evaluation]) -> float:
+        value, found = pair
+        configuration = found.candidate.configuration
+        size = float(best.goal.sizes(best.context, space_of(configuration))[0])
+        return value + best.goal.value(relaxed_bound_s(best.context, configuration), size)
+
+    weighed = sorted(kinds.per_shape()[: params.num_promising], key=promise)
+    return [ImproveTask(found, until_s) for _, found in weighed[: max(params.num_improved, most)]]

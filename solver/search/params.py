@@ -1,0 +1,123 @@
+"""The tunable parameters of a search, all in one place.
+
+None of them bears on what is proven: they say in which order things are done and what each phase may take.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from solver.clock import WORK_PER_EVALUATION_S
+
+
+@dataclass(frozen=True)
+class SearchParams:
+    """Parameters of the search. Shares are parts of the time limit by which a phase ends, in their order.
+
+    Where no benchmark is named, a value was set by hand and the plans of `make headline` and `make scale` were watched.
+
+    Phases
+    ------
+    look_share
+        The whole space is screened by then; what is not waits with a bound of 0, so that the first plan comes in time.
+    explore_share
+        The most promising configurations are evaluated.
+    first_share
+        The same while there is no plan at all: any plan is worth more than a better one.
+    ties_share
+        Of configurations as good as the plan by a target, those that may be faster are evaluated.
+    compare_share
+        Baselines are tried, seven of them, whose evaluations are candidates too.
+    improve_share
+        Thorough schedules and priced placements; the largest share, since CP-SAT uses whatever it gets.
+    last_share
+        The end. The rest is for the price of distance and for writing out the answer.
+    search_gain, polish_gain
+        Relative gain that makes an evaluation the incumbent while exploring (judging takes about a second, better ones
+        come soon), and from the improvements on (anything beyond rounding).
+    steps_remembered
+        Steps the longest of which says what the next one may take: times of placements vary by about that many.
+    short_step_s
+        Seconds of a step once only bounds are refined: far above what one takes.
+
+    Pricing
+    -------
+    first_portion, portion, growth
+        Configurations priced together: few at first, since the first plan waits for them, so many times more each
+        time, and at most as many as their columns fit into a cache of a few MiB.
+    sample
+        Configurations priced for one baseline.
+    slice_share, least_slice_s
+        Longest that one portion may take, as a share of the time limit and in seconds in any case: how late an end is
+        seen.
+    fewest_priced
+        A portion of fewer costs little less.
+    portions_at_once
+        Portions before something else has its turn.
+
+    Order
+    -----
+    repeat_penalty
+        Relative, for each more promising configuration of the same pipeline shape: guesses of a shape err together
+        (`benchmarks/guesses.py` shows by how much).
+    unplanned
+        Times the least time priced: bounds need go no higher before there is a plan.
+    refined_per_step
+        Bounds refined after an evaluation at least, and in one task.
+    refine_share
+        Of the time that evaluations took, for refining bounds: incumbent and bound close the gap from two sides.
+    most_tied
+        Configurations as good as the plan that are evaluated for a faster one.
+    num_promising, num_improved
+        Evaluations of different pipeline shapes that are weighed for improvement, and those improved at least: with
+        fewer seconds each CP-SAT finds nothing that the generators have not.
+
+    Other processes
+    ---------------
+    alone_s
+        Seconds in which, from the start and before the end, nobody else is asked: a worker takes as long to start, and
+        most small searches are over by then.
+    queued
+        Tasks per worker, the running one included: enough while the search judges a plan.
+    most_losses
+        A task that took so many workers with it is not given to anybody again.
+    wait_s
+        Seconds between two looks at what came in, with nothing else to do.
+    """
+
+    look_share: float = 0.2
+    explore_share: float = 0.25
+    first_share: float = 0.85
+    ties_share: float = 0.35
+    compare_share: float = 0.45
+    improve_share: float = 0.8
+    last_share: float = 0.96
+    search_gain: float = 0.01
+    polish_gain: float = 1e-9
+    steps_remembered: int = 4
+    short_step_s: float = WORK_PER_EVALUATION_S
+
+    first_portion: int = 512
+    portion: int = 16_384
+    growth: int = 4
+    sample: int = 1_024
+    slice_share: float = 0.02
+    least_slice_s: float = 0.2
+    fewest_priced: int = 64
+    portions_at_once: int = 4
+
+    repeat_penalty: float = 0.02
+    unplanned: float = 4.0
+    refined_per_step: int = 8
+    refine_share: float = 0.5
+    most_tied: int = 24
+    num_promising: int = 12
+    num_improved: int = 3
+
+    alone_s: float = 1.0
+    queued: int = 6
+    most_losses: int = 2
+    wait_s: float = 0.05
+
+
+DEFAULTS = SearchParams()
