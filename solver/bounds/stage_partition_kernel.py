@@ -73,13 +73,13 @@ def least_sums(options: Options, states: PartitionStates, known: Floats, limit_s
     widest = np.maximum(most.max(axis=0), 0)
     sums = np.full((int(states.state.max()) + 1, options.num_layers + 1, NUM_SUMS), np.inf)
     sums[0, 0] = 0.0
-    _search(options, states, Most(most, widest, np.argsort(-widest)), known, limit_s, sums)
+    _search(options, states, LayerLimits(most, widest, np.argsort(-widest)), known, limit_s, sums)
     whole = states.used.sum(axis=1) == len(options.kind_r)
     least: Floats = sums[states.state[whole], options.num_layers].min(axis=0, initial=np.inf)
     return least
 
 
-class Most(NamedTuple):
+class LayerLimits(NamedTuple):
     """Most layers of one rank in a time, by kind of rank and type, by type, and the types with the most first."""
 
     layers: Ints
@@ -88,7 +88,9 @@ class Most(NamedTuple):
 
 
 @compiled
-def _search(options: Options, states: PartitionStates, most: Most, known: Floats, limit_s: float, sums: Floats) -> None:
+def _search(
+    options: Options, states: PartitionStates, most: LayerLimits, known: Floats, limit_s: float, sums: Floats
+) -> None:
     """Add one rank after the other, of every type."""
     left = np.zeros(len(options.held_c), dtype=np.int64)
     for number in range(len(states.state)):
@@ -111,7 +113,7 @@ def _extend(
     options: Options,
     step: tuple[int, int],
     left: Ints,
-    most: Most,
+    most: LayerLimits,
     known: Floats,
     limit_s: float,
     sums: Floats,

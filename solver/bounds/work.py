@@ -239,7 +239,7 @@ def _memory_seconds_s(price: StageCosts, shares: Shares, rank: IntArray, capacit
 
 
 @dataclass(frozen=True)
-class Tail:
+class SynchronisationTail:
     """What follows the last weight gradient of a stage: an exchange beyond what can overlap, then the update."""
 
     exposed_s: FloatArray
@@ -247,7 +247,7 @@ class Tail:
     update_s: FloatArray
 
 
-def _tail_s(prices: list[StageCosts], shares: Shares) -> Tail:
+def _tail_s(prices: list[StageCosts], shares: Shares) -> SynchronisationTail:
     """The exchange of the smallest stage inside a place, the most that overlaps, the least update, over the types.
 
     Places hold at least dp / places replicas each; the stage is taken to have the fewest layers and no end.
@@ -282,7 +282,7 @@ def _tail_s(prices: list[StageCosts], shares: Shares) -> Tail:
         for price in prices
     ]
     exchange = np.minimum.reduce([one.reduce_s + one.gather_s for one in traffic])
-    return Tail(np.maximum(exchange - overlap, 0.0), overlap, np.minimum.reduce(updates))
+    return SynchronisationTail(np.maximum(exchange - overlap, 0.0), overlap, np.minimum.reduce(updates))
 
 
 def _static_bytes(price: StageCosts, shares: Shares, rank: IntArray, cost: StageCost) -> FloatArray:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.stack import StackProfile
-from solver.calibration.rows import Knobs, Run
+from solver.calibration.rows import Run, RunConfiguration
 from solver.calibration.stacked import stacked, structure
 from solver.cost.columns import RECOMPUTE_CODES, SHARDING_CODES, FloatArray, columns_from
 from solver.cost.estimate import iteration_estimate
@@ -33,7 +33,7 @@ class Prediction:
     knobs: dict[str, int]
 
 
-def schedule_of(knobs: Knobs) -> Schedule:
+def schedule_of(knobs: RunConfiguration) -> Schedule:
     """The schedule whose bubble applies."""
     if knobs.schedule.startswith("zb-2p"):
         return "zb_h2"

@@ -53,7 +53,7 @@ class SkipRow(Exception):
 
 
 @dataclass(frozen=True)
-class Knobs:
+class RunConfiguration:
     """Plan choices of a run; None where the source does not state them."""
 
     tp: int
@@ -81,7 +81,7 @@ class Run:
     gpu: GpuType
     fabric: Fabric
     stack: StackProfile
-    knobs: Knobs
+    knobs: RunConfiguration
     measured_s: float
     measured_memory_bytes: float | None
     num_gpus: int
@@ -286,7 +286,7 @@ def _counted_over_model(cells: Mapping[str, str], workload: Workload) -> float:
     return counted / (per_token * workload.tokens_per_iteration)
 
 
-def _knobs(cells: Mapping[str, str], stack: StackProfile, workload: Workload) -> Knobs:
+def _knobs(cells: Mapping[str, str], stack: StackProfile, workload: Workload) -> RunConfiguration:
     tp, pp = _number(cells, "tp"), _number(cells, "pp")
     cp, ep = max(_optional(cells, "cp") or 1, 1), max(_optional(cells, "ep") or 1, 1)
     total = _gpus_used(cells, workload)
@@ -297,7 +297,7 @@ def _knobs(cells: Mapping[str, str], stack: StackProfile, workload: Workload) ->
     schedule = cells.get("schedule", "").lower()
     interleaved = "interleaved" in schedule or (not schedule and stack.habits.interleaved)
     vpp = _optional(cells, "vpp")
-    return Knobs(
+    return RunConfiguration(
         tp=tp,
         pp=pp,
         dp=total // (tp * pp * cp),

@@ -19,7 +19,7 @@ from solver.network.connection import ERASURE_DATA, ERASURE_PARITY, QUEUE_PAIR_S
 from solver.network.technology import TECHNOLOGIES, payload_fraction
 from solver.network.topology import PathFacts
 from solver.network.transfer import mathis_rate_bytes_per_s
-from solver.transport.options import Offers, options_of
+from solver.transport.options import PathFeatures, options_of
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -65,12 +65,12 @@ class OptionColumns:
 
 def columns_of(path: PathFacts) -> OptionColumns:
     """All options of a path."""
-    return _columns(Offers.of(path))
+    return _columns(PathFeatures.of(path))
 
 
 @lru_cache(maxsize=256)
-def _columns(offers: Offers) -> OptionColumns:
-    options = options_of(offers)
+def _columns(features: PathFeatures) -> OptionColumns:
+    options = options_of(features)
     spreads = {(one.load_balancing, one.num_queue_pairs): None for one in options}
     number = {key: index for index, key in enumerate(spreads)}
     kinds = [(one.load_balancing, one.reliability, one.num_queue_pairs) for one in options]

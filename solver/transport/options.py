@@ -25,7 +25,7 @@ from solver.network.technology import (
 from solver.network.topology import PathFacts
 
 
-class Offers(NamedTuple):
+class PathFeatures(NamedTuple):
     """What decides which options a path has."""
 
     technology: LinkTechnology
@@ -35,8 +35,8 @@ class Offers(NamedTuple):
     loses: bool
 
     @classmethod
-    def of(cls, path: PathFacts) -> Offers:
-        """The offers of a path."""
+    def of(cls, path: PathFacts) -> PathFeatures:
+        """The features of a path."""
         own = (path.technology, path.load_balancing, path.out_of_order_receivers)
         return cls(*own, collides=path.planes > 1, loses=path.loss_probability > 0)
 
@@ -46,21 +46,21 @@ def options(path: PathFacts) -> tuple[Option, ...]:
 
     With one plane nothing can collide and with no loss nothing needs recovery: only the plainest is listed then.
     """
-    return options_of(Offers.of(path))
+    return options_of(PathFeatures.of(path))
 
 
 @lru_cache(maxsize=256)
-def options_of(offers: Offers) -> tuple[Option, ...]:
-    """The options behind such offers."""
-    return tuple(_listed(offers))
+def options_of(features: PathFeatures) -> tuple[Option, ...]:
+    """The options of a path with these features."""
+    return tuple(_listed(features))
 
 
-def _listed(offers: Offers) -> Iterator[Option]:
-    limits, reordering = TECHNOLOGIES[offers.technology], offers.out_of_order_receivers
-    methods = load_balancing_options(offers.technology, offers.load_balancing, out_of_order_receivers=reordering)
-    for method in methods if offers.collides else methods[:1]:
-        schemes = reliability_options(offers.technology, method, out_of_order_receivers=reordering)
-        for scheme in schemes if offers.loses else schemes[:1]:
+def _listed(features: PathFeatures) -> Iterator[Option]:
+    limits, reordering = TECHNOLOGIES[features.technology], features.out_of_order_receivers
+    methods = load_balancing_options(features.technology, features.load_balancing, out_of_order_receivers=reordering)
+    for method in methods if features.collides else methods[:1]:
+        schemes = reliability_options(features.technology, method, out_of_order_receivers=reordering)
+        for scheme in schemes if features.loses else schemes[:1]:
             for pairs in (count for count in QUEUE_PAIRS if count <= limits.max_queue_pairs):
                 yield from _windows(method, scheme, pairs, limits.max_outstanding)
 

@@ -23,7 +23,7 @@ SAME = 1e-12  # relative: ends closer together than this are one end
 LEAST_BYTES = 1e-9  # of a flow that has not ended by its rate: rounding must not end it early
 
 
-class Course(NamedTuple):
+class JointReplayState(NamedTuple):
     """What the loop knows at one instant."""
 
     end: Floats  # of every operation; NaN until it has ended
@@ -51,32 +51,32 @@ class Course(NamedTuple):
 @compiled
 def joint_kernel(work: Work, network: Network) -> tuple[Floats, Floats, Floats]:
     """End of every operation (NaN: never), and per edge the highest rate and the bytes of messages."""
-    course = _new_course(work, network)
+    state = _new_state(work, network)
     heap = [(0.0, -1)]
     for rank in range(len(work.rank_offsets) - 1):
-        _start_next(work, course, heap, rank, 0.0)
+        _start_next(work, state, heap, rank, 0.0)
     now = 0.0
     while True:
-        if course.dirty[0]:
-            _share(work, network, course, now)
-        now = min(heap[0][0] if len(heap) > 0 else np.inf, course.clock[1])
+        if state.dirty[0]:
+            _share(work, network, state, now)
+        now = min(heap[0][0] if len(heap) > 0 else np.inf, state.clock[1])
         if now == np.inf:
-            return course.end, course.peak_e, course.bytes_e
+            return state.end, state.peak_e, state.bytes_e
         while len(heap) > 0 and heap[0][0] <= now:
             _, event = heapq.heappop(heap)
             if event >= len(work.duration):
-                _land(work, course, heap, event - len(work.duration), now)
+                _land(work, state, heap, event - len(work.duration), now)
             elif event >= 0:
-                _finish(work, network, course, heap, event, now)
-        if course.clock[1] <= now:
-            _arrive(work, network, course, heap, now)
+                _finish(work, network, state, heap, event, now)
+        if state.clock[1] <= now:
+            _arrive(work, network, state, heap, now)
 
 
 @compiled
-def _new_course(work: Work, network: Network) -> Course:
+def _new_state(work: Work, network: Network) -> JointReplayState:
     size, channels, edges = len(work.duration), len(work.channel_offsets) - 1, len(network.capacity_e)
     ranks, stages = len(work.rank_offsets) - 1, len(network.hold_se)
-    return Course(
+    return JointReplayState(
         end=np.full(size, np.nan),
         ready=work.ready.copy(),
         sent=np.zeros(size, dtype=np.int64),
@@ -101,147 +101,147 @@ def _new_course(work: Work, network: Network) -> Course:
 
 
 @compiled
-def _start_next(work: Work, course: Course, heap: list[tuple[float, int]], rank: int, now: float) -> None:
+def _start_next(work: Work, state: JointReplayState, heap: list[tuple[float, int]], rank: int, now: float) -> None:
     """Start the next operation of a rank's order, if it is ready, and the rank is free and need not wait for a send."""
-    at = course.rank_at[rank]
-    if course.rank_busy[rank] or at >= work.rank_offsets[rank + 1] or not course.ready[work.rank_flat[at]]:
+    at = state.rank_at[rank]
+    if state.rank_busy[rank] or at >= work.rank_offsets[rank + 1] or not state.ready[work.rank_flat[at]]:
         return
     operation = work.rank_flat[at]
-    if work.waits[operation] and course.on_way[rank] > 0:
+    if work.waits[operation] and state.on_way[rank] > 0:
         return
-    course.rank_busy[rank] = 1
-    course.rank_at[rank] += 1
+    state.rank_busy[rank] = 1
+    state.rank_at[rank] += 1
     heapq.heappush(heap, (now + work.duration[operation], operation))
 
 
 @compiled
-def _land(work: Work, course: Course, heap: list[tuple[float, int]], operation: int, now: float) -> None:
+def _land(work: Work, state: JointReplayState, heap: list[tuple[float, int]], operation: int, now: float) -> None:
     """The message of an operation has landed: what waits for it may start, and its sender may send again."""
-    course.ready[work.target[operation]] = 1
-    course.on_way[work.rank[operation]] -= 1
-    _start_next(work, course, heap, work.rank[work.target[operation]], now)
-    _start_next(work, course, heap, work.rank[operation], now)
+    state.ready[work.target[operation]] = 1
+    state.on_way[work.rank[operation]] -= 1
+    _start_next(work, state, heap, work.rank[work.target[operation]], now)
+    _start_next(work, state, heap, work.rank[operation], now)
 
 
 @compiled
 def _finish(
-    work: Work, network: Network, course: Course, heap: list[tuple[float, int]], operation: int, now: float
+    work: Work, network: Network, state: JointReplayState, heap: list[tuple[float, int]], operation: int, now: float
 ) -> None:
     """End an operation: what it releases may start, its message leaves, its rank goes on."""
     rank = work.rank[operation]
-    course.end[operation] = now
-    course.rank_busy[rank] = 0
+    state.end[operation] = now
+    state.rank_busy[rank] = 0
     if work.released[operation] >= 0:
-        course.ready[work.released[operation]] = 1
+        state.ready[work.released[operation]] = 1
     if work.target[operation] >= 0:
-        course.on_way[rank] += 1
+        state.on_way[rank] += 1
         channel = work.channel[operation]
         if channel < 0:
             heapq.heappush(heap, (now + work.delay[operation], operation + len(work.duration)))
         else:
-            course.sent[operation] = 1
-            if course.left[channel] == 0.0:
-                _send_next(work, network, course, channel)
+            state.sent[operation] = 1
+            if state.left[channel] == 0.0:
+                _send_next(work, network, state, channel)
     if work.weight_stage[operation] >= 0:
-        _arm(network, course, work.weight_stage[operation])
-    _start_next(work, course, heap, rank, now)
+        _arm(network, state, work.weight_stage[operation])
+    _start_next(work, state, heap, rank, now)
 
 
 @compiled
-def _arm(network: Network, course: Course, row: int) -> None:
+def _arm(network: Network, state: JointReplayState, row: int) -> None:
     """Count one weight gradient; the exchange of the stage takes its part once it may be about to start."""
-    course.left_w[row] -= 1
-    if course.left_w[row] != network.arm_left_w[row]:
+    state.left_w[row] -= 1
+    if state.left_w[row] != network.arm_left_w[row]:
         return
-    stage = row % len(course.routes_left_s)
-    course.routes_left_s[stage] -= 1
-    if course.routes_left_s[stage] == 0:
-        for edge in range(len(course.held_e)):
-            course.held_e[edge] = max(course.held_e[edge], network.hold_se[stage, edge])
-        course.dirty[0] = 1
+    stage = row % len(state.routes_left_s)
+    state.routes_left_s[stage] -= 1
+    if state.routes_left_s[stage] == 0:
+        for edge in range(len(state.held_e)):
+            state.held_e[edge] = max(state.held_e[edge], network.hold_se[stage, edge])
+        state.dirty[0] = 1
 
 
 @compiled
-def _send_next(work: Work, network: Network, course: Course, channel: int) -> None:
+def _send_next(work: Work, network: Network, state: JointReplayState, channel: int) -> None:
     """Let the next message of a channel's order become a flow, if it has been sent."""
-    at = course.channel_at[channel]
-    if at >= work.channel_offsets[channel + 1] or not course.sent[work.channel_flat[at]]:
+    at = state.channel_at[channel]
+    if at >= work.channel_offsets[channel + 1] or not state.sent[work.channel_flat[at]]:
         return
-    course.channel_at[channel] += 1
-    course.active[course.num_active[0]] = channel
-    course.num_active[0] += 1
-    course.left[channel] = network.bytes[work.flow[work.channel_flat[at]]]
-    course.rate[channel] = -1.0
-    course.dirty[0] = 1
+    state.channel_at[channel] += 1
+    state.active[state.num_active[0]] = channel
+    state.num_active[0] += 1
+    state.left[channel] = network.bytes[work.flow[work.channel_flat[at]]]
+    state.rate[channel] = -1.0
+    state.dirty[0] = 1
 
 
 @compiled
-def _arrive(work: Work, network: Network, course: Course, heap: list[tuple[float, int]], now: float) -> None:
+def _arrive(work: Work, network: Network, state: JointReplayState, heap: list[tuple[float, int]], now: float) -> None:
     """Take the flows that end now off their edges; the turns behind a message and what waits for the channel start."""
-    began = course.clock[0]
+    began = state.clock[0]
     kept, done = 0, []
-    for position in range(course.num_active[0]):
-        channel = course.active[position]
-        if course.rate[channel] > 0 and began + course.left[channel] / course.rate[channel] <= now * (1.0 + SAME):
+    for position in range(state.num_active[0]):
+        channel = state.active[position]
+        if state.rate[channel] > 0 and began + state.left[channel] / state.rate[channel] <= now * (1.0 + SAME):
             done.append(channel)
         else:
-            course.active[kept] = channel
+            state.active[kept] = channel
             kept += 1
-    _pass_time(course, now, kept)
-    course.num_active[0] = kept
+    _pass_time(state, now, kept)
+    state.num_active[0] = kept
     for channel in done:
-        operation = work.channel_flat[course.channel_at[channel] - 1]
-        if not course.channel_in_tail[channel]:
+        operation = work.channel_flat[state.channel_at[channel] - 1]
+        if not state.channel_in_tail[channel]:
             heapq.heappush(heap, (now + work.delay[operation], operation + len(work.duration)))
-            course.left[channel] = network.tail[work.flow[operation]]
-            course.channel_in_tail[channel] = course.left[channel] > 0.0
+            state.left[channel] = network.tail[work.flow[operation]]
+            state.channel_in_tail[channel] = state.left[channel] > 0.0
         else:
-            course.left[channel], course.channel_in_tail[channel] = 0.0, 0
-        if course.channel_in_tail[channel]:
-            course.active[course.num_active[0]] = channel
-            course.num_active[0] += 1
+            state.left[channel], state.channel_in_tail[channel] = 0.0, 0
+        if state.channel_in_tail[channel]:
+            state.active[state.num_active[0]] = channel
+            state.num_active[0] += 1
         else:
-            _send_next(work, network, course, channel)
-    course.dirty[0] = 1
-    course.clock[1] = np.inf
+            _send_next(work, network, state, channel)
+    state.dirty[0] = 1
+    state.clock[1] = np.inf
 
 
 @compiled
-def _pass_time(course: Course, now: float, num_active: int) -> None:
+def _pass_time(state: JointReplayState, now: float, num_active: int) -> None:
     """Bytes that went until now at the rates of the last sharing."""
-    elapsed = now - course.clock[0]
+    elapsed = now - state.clock[0]
     for position in range(num_active):
-        channel = course.active[position]
-        if course.rate[channel] > 0:
-            course.left[channel] = max(course.left[channel] - course.rate[channel] * elapsed, LEAST_BYTES)
-    for edge in range(len(course.bytes_e)):
-        course.bytes_e[edge] += course.flow_e[edge] * elapsed
-    course.clock[0] = now
+        channel = state.active[position]
+        if state.rate[channel] > 0:
+            state.left[channel] = max(state.left[channel] - state.rate[channel] * elapsed, LEAST_BYTES)
+    for edge in range(len(state.bytes_e)):
+        state.bytes_e[edge] += state.flow_e[edge] * elapsed
+    state.clock[0] = now
 
 
 @compiled
-def _share(work: Work, network: Network, course: Course, now: float) -> None:
+def _share(work: Work, network: Network, state: JointReplayState, now: float) -> None:
     """New rates of all flows, what they put on the edges, and when the first of them ends."""
-    count = course.num_active[0]
-    _pass_time(course, now, count)
+    count = state.num_active[0]
+    _pass_time(state, now, count)
     flows = np.zeros(count, dtype=np.int64)
     for position in range(count):
-        channel = course.active[position]
-        flows[position] = work.flow[work.channel_flat[course.channel_at[channel] - 1]]
-    rates = fair_rates(network, flows, network.capacity_e - course.held_e)
-    course.flow_e[:] = 0.0
-    course.clock[1] = np.inf
+        channel = state.active[position]
+        flows[position] = work.flow[work.channel_flat[state.channel_at[channel] - 1]]
+    rates = fair_rates(network, flows, network.capacity_e - state.held_e)
+    state.flow_e[:] = 0.0
+    state.clock[1] = np.inf
     for position in range(count):
-        channel, flow = course.active[position], flows[position]
-        course.rate[channel] = rates[position]
+        channel, flow = state.active[position], flows[position]
+        state.rate[channel] = rates[position]
         if rates[position] > 0:
-            course.clock[1] = min(course.clock[1], now + course.left[channel] / rates[position])
+            state.clock[1] = min(state.clock[1], now + state.left[channel] / rates[position])
         for index in range(network.edge_offsets[flow], network.edge_offsets[flow + 1]):
             part = network.weight[flow] * network.part_flat[index]
-            course.flow_e[network.edge_flat[index]] += part * rates[position]
-    for edge in range(len(course.peak_e)):
-        course.peak_e[edge] = max(course.peak_e[edge], course.flow_e[edge] + course.held_e[edge])
-    course.dirty[0] = 0
+            state.flow_e[network.edge_flat[index]] += part * rates[position]
+    for edge in range(len(state.peak_e)):
+        state.peak_e[edge] = max(state.peak_e[edge], state.flow_e[edge] + state.held_e[edge])
+    state.dirty[0] = 0
 
 
 WAITING, RISING, FIXED = 0, 1, 2

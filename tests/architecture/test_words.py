@@ -15,10 +15,11 @@ FIELD = set(
         r"\w+",
         """
         boundary cell clock column commodity communicator connection cost curve defect delay demand dispatch
-        distance efficiency estimate event fabric flow gemm goal graph heap history hook init instance job layer
-        level memory minimum model node option order param path phase placement plan policy problem product
-        programme protocol rate routing sample scheduler segment shape solution static steady technology tick
-        timing topology traffic validation var window wire
+        distance efficiency estimate event fabric flow gemm goal graph heap history hook init instance interval
+        job layer level memory minimum model node option order param path phase placement plan policy problem
+        product programme protocol rate reservation routing sample scheduler segment server shape solution
+        static steady synchronisation table tail technology tick timing topology traffic validation var window
+        wire
         """,
     )
 )
@@ -27,11 +28,11 @@ PLAIN = set(
     re.findall(
         r"\w+",
         """
-        alike at bounded break broken builder building case circle compared comparison contradictory count
-        course decision derived done effort empty error evaluate expected fact few found improve kind knob most
-        need no offer on once one pooled prediction priced pricing publisher reading record recovery report
-        returned rival round run sent setting share shared sharing short side skip skipped slot split stated
-        step summary tail tie timed too touched type unfinished unpriced use wait way work
+        alike at bounded break broken builder building case changed compared comparison contradictory count
+        decision derived done effort empty error evaluate expected fact feature few found improve kind need no
+        on once one pooled prediction priced pricing publisher reading record recovery report returned rival
+        round run sent setting share shared sharing short side skip skipped slot split stated step summary tie
+        timed too type unfinished unpriced use wait way work
         """,
     )
 )

@@ -25,7 +25,7 @@ LEAST_PART = 64
 
 
 @dataclass
-class HorizonSearch:
+class HorizonInterval:
     """Proven bound and best value, in ticks; which part of the way between them is asked next."""
 
     ticks: TickShape
@@ -44,10 +44,10 @@ def close(search: Search, ticks: TickShape, *, probe_s: float, until_s: float) -
         patience_s *= 1.6
 
 
-def _open(search: Search, ticks: TickShape) -> HorizonSearch:
+def _open(search: Search, ticks: TickShape) -> HorizonInterval:
     high = _value_ticks(search, ticks)
     low = floor(search.bound_s / ticks.tick_s * (1 - 1e-9)) if ticks.exact else floor(_bound_ticks(search, ticks))
-    return HorizonSearch(ticks, min(low, high), high)
+    return HorizonInterval(ticks, min(low, high), high)
 
 
 def _bound_ticks(search: Search, ticks: TickShape) -> float:
@@ -60,7 +60,7 @@ def _value_ticks(search: Search, ticks: TickShape) -> int:
     return round(run_ticks.span_s if search.problem.objective == "span" else run_ticks.makespan_s)
 
 
-def _refute(search: Search, horizons: HorizonSearch, probe_s: float) -> None:
+def _refute(search: Search, horizons: HorizonInterval, probe_s: float) -> None:
     """Gallop up from the bound while refutations come quickly; an answer or silence shortens the step.
 
     Most refutations take presolve alone, so silence within the probe's time mostly means that T can be reached.
@@ -78,7 +78,7 @@ def _refute(search: Search, horizons: HorizonSearch, probe_s: float) -> None:
             step = first = step // 8
 
 
-def _press(search: Search, horizons: HorizonSearch, patience_s: float) -> None:
+def _press(search: Search, horizons: HorizonInterval, patience_s: float) -> None:
     """Three ways in turns: a question that may raise the bound, tabu search, an order at the bound itself."""
     _raise(search, horizons, patience_s)
     if search.over or horizons.low >= horizons.high:
@@ -89,7 +89,7 @@ def _press(search: Search, horizons: HorizonSearch, patience_s: float) -> None:
         _ask(search, horizons, horizons.low, patience_s, subsolvers=FINDERS)
 
 
-def _raise(search: Search, horizons: HorizonSearch, patience_s: float) -> None:
+def _raise(search: Search, horizons: HorizonInterval, patience_s: float) -> None:
     """Ask one tick below the best, whose refutation is the whole proof; after silence half as far from the bound."""
     most = horizons.high - 1
     target = min(horizons.low + (horizons.high - horizons.low) // horizons.part, most)
@@ -114,7 +114,7 @@ def _limits(search: Search, time_limit_s: float, *, first_solution: bool) -> Lim
 
 def _ask(
     search: Search,
-    horizons: HorizonSearch,
+    horizons: HorizonInterval,
     target: int,
     time_limit_s: float,
     *,
@@ -129,7 +129,7 @@ def _ask(
     return found
 
 
-def _learn(search: Search, horizons: HorizonSearch, found: Found) -> None:
+def _learn(search: Search, horizons: HorizonInterval, found: Found) -> None:
     charge(search.clock, found.work_s)
     if found.bound_ticks > horizons.low:
         horizons.low = min(found.bound_ticks, horizons.high)

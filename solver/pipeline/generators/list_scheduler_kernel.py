@@ -38,7 +38,7 @@ class Record(NamedTuple):
     channel_fill: Ints
 
 
-class Touched(NamedTuple):
+class ChangedServers(NamedTuple):
     """Servers, channels before ranks, with something new at this instant: a mark each, and a list of them."""
 
     mark: Ints
@@ -57,7 +57,7 @@ def dispatch(columns: Columns, state: DispatchState, record: Record, given: Ints
     size = 4 * num_operations + 8
     heap = Heap(np.zeros(size), np.zeros(size, dtype=np.int64), np.zeros(1, np.int64))
     servers = columns.num_ranks + columns.num_channels
-    touched = Touched(np.zeros(servers, np.int64), np.zeros(servers, np.int64), np.zeros(1, np.int64))
+    touched = ChangedServers(np.zeros(servers, np.int64), np.zeros(servers, np.int64), np.zeros(1, np.int64))
     now, done, last = 0.0, 0, 0.0
     for rank in range(columns.num_ranks):
         _start_rank(columns, state, record, heap, rank, now, given, policy)
@@ -79,7 +79,7 @@ def dispatch(columns: Columns, state: DispatchState, record: Record, given: Ints
 
 
 @inlined
-def _touch(touched: Touched, server: int) -> None:
+def _touch(touched: ChangedServers, server: int) -> None:
     if touched.mark[server] == 0:
         touched.mark[server] = 1
         touched.listed[touched.size[0]] = server
@@ -87,7 +87,7 @@ def _touch(touched: Touched, server: int) -> None:
 
 
 @inlined
-def _sort(touched: Touched) -> None:
+def _sort(touched: ChangedServers) -> None:
     """Put the few that are listed in order."""
     for end in range(1, touched.size[0]):
         server, at = touched.listed[end], end
@@ -98,7 +98,7 @@ def _sort(touched: Touched) -> None:
 
 
 @inlined
-def _apply(columns: Columns, state: DispatchState, heap: Heap, touched: Touched, now: float) -> int:
+def _apply(columns: Columns, state: DispatchState, heap: Heap, touched: ChangedServers, now: float) -> int:
     """Take one event off the heap; returns 1 when it ends an operation."""
     code = _pop(heap)
     event, item = code % 3, code // 3
@@ -124,7 +124,9 @@ def _apply(columns: Columns, state: DispatchState, heap: Heap, touched: Touched,
 
 
 @inlined
-def _produce(columns: Columns, state: DispatchState, heap: Heap, touched: Touched, operation: int, now: float) -> None:
+def _produce(
+    columns: Columns, state: DispatchState, heap: Heap, touched: ChangedServers, operation: int, now: float
+) -> None:
     m, num_stages = columns.num_microbatches, columns.num_stages
     rest, microbatch = operation // m, operation % m
     kind, stage = rest // num_stages, rest % num_stages
@@ -146,7 +148,9 @@ def _produce(columns: Columns, state: DispatchState, heap: Heap, touched: Touche
 
 
 @inlined
-def _emit(columns: Columns, state: DispatchState, heap: Heap, touched: Touched, operation: int, now: float) -> None:
+def _emit(
+    columns: Columns, state: DispatchState, heap: Heap, touched: ChangedServers, operation: int, now: float
+) -> None:
     kind_stage = operation // columns.num_microbatches
     kind, stage = kind_stage // columns.num_stages, kind_stage % columns.num_stages
     hop, step = (stage, 1) if kind == 0 else (stage - 1, -1)

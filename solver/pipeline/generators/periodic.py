@@ -1,9 +1,10 @@
 """Steady states: one round of a few micro-batches that repeats for ever, as short as delays and memory let it be.
 
 Owns the search for the length of the round: no round is shorter than the work of the busiest rank or link; from there
-on lengths are tried until every operation finds a place on its circle and memory suffices, then delays are put in by
-chance to make shorter rounds fit. This is modulo scheduling (Rau 1994) with memory as counts of rounds in flight. Same
-seed, same number of placings, same rounds. Never proves that a round is the shortest.
+on lengths are tried until every operation finds a place in the reservation table (time modulo the length) and memory
+suffices, then delays are put in by chance to make shorter rounds fit. This is modulo scheduling (Rau 1994) with memory
+as counts of rounds in flight. Same seed, same number of placings, same rounds. Never proves that a round is the
+shortest.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solver.pipeline.generators.periodic_kernel import Circles, Round, place_round
+from solver.pipeline.generators.periodic_kernel import ReservationTable, Round, place_round
 from solver.pipeline.problem import Floats, PipelineShape, ragged
 from solver.pipeline.simulate_kernel import Columns, columns_of
 
@@ -79,14 +80,14 @@ class _Search:
         self._stage_flat, self._stage_offsets = ragged(own)
         self._shape, self._size = shape, size
         self._delay: Floats = np.zeros((2, shape.num_stages, size))
-        self._circles = _circles(shape, size, max(len(one) for one in own))
+        self._table = _empty_table(shape, size, max(len(one) for one in own))
         self._share = 0.5
 
     def place(self, length_s: float, delay: Floats) -> tuple[float, SteadyState]:
         """Excess of memory, in activations, and the round."""
         start = np.zeros((self._shape.num_kinds, self._shape.num_stages, self._size))
         question = Round(length_s * (1 + 1e-12), delay, self._stage_flat, self._stage_offsets)
-        over = place_round(self._columns, question, self._circles, start)
+        over = place_round(self._columns, question, self._table, start)
         return float(over), SteadyState(question.length, start)
 
     def first(self, least_s: float, stop: Callable[[], bool]) -> SteadyState | None:
@@ -139,10 +140,10 @@ def _changed(delay: Floats, random: np.random.Generator) -> Floats:
     return changed
 
 
-def _circles(shape: PipelineShape, size: int, most_stages: int) -> Circles:
+def _empty_table(shape: PipelineShape, size: int, most_stages: int) -> ReservationTable:
     servers = shape.num_ranks + shape.num_channels
     slots = max(shape.num_kinds * most_stages, shape.num_stages) * size + 2
-    return Circles(
+    return ReservationTable(
         np.zeros((servers, slots)),
         np.zeros((servers, slots)),
         np.zeros(servers, dtype=np.int64),

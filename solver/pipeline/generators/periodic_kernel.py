@@ -1,8 +1,8 @@
-"""Compiled placing of one round of a periodic schedule: every operation and message of a few micro-batches on circles.
+"""Compiled placing of one round of a periodic schedule: every operation and message of a few micro-batches.
 
-Owns the circles (a rank or channel, time modulo the length of the round) and the rule that places one operation at the
-earliest time at which the rest of its rank still fits. A round of u micro-batches is repeated for ever, so what is held
-in memory at a time is a count of rounds. Never unrolls a round and never decides how long it is.
+Owns the reservation table (a rank or channel, time modulo the length of the round) and the rule that places one
+operation at the earliest time at which the rest of its rank still fits. A round of u micro-batches is repeated for
+ever, so what is held in memory at a time is a count of rounds. Never unrolls a round and never decides how long it is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NEAR = 1e-9  # in rounds: times closer than this are the same time
 MOST_IN_PAIRS = 5  # with more left to place, places are aligned with one of them, not with two
 
 
-class Circles(NamedTuple):
+class ReservationTable(NamedTuple):
     """What is taken on every rank, then channel: phases in rising order, lengths, counts; and what is left to place.
 
     `rest` holds, by rank, the durations of operations not yet placed, the longest first.
@@ -43,27 +43,27 @@ class Round(NamedTuple):
 
 
 @compiled
-def place_round(columns: Columns, question: Round, circles: Circles, start: Floats) -> float:
+def place_round(columns: Columns, question: Round, table: ReservationTable, start: Floats) -> float:
     """Fill `start` (kind, stage, micro-batch of the round); returns by how many activations memory is exceeded.
 
     Infinity when a rank or channel cannot hold its part of the round.
     """
     over, size = 0.0, start.shape[2]
-    circles.taken[:] = 0
+    table.taken[:] = 0
     for rank in range(columns.num_ranks):
-        _fill_rest(columns, question, circles, rank, size)
+        _fill_rest(columns, question, table, rank, size)
     for one in range(size):
         ready = one * question.length / size
         for step in range(2 * columns.num_stages):
             kind = 0 if step < columns.num_stages else 1
             stage = step if kind == 0 else 2 * columns.num_stages - 1 - step
             ready += question.delay[kind, stage, one] * question.length
-            more = _place_operation(columns, question, circles, start, kind, stage, one, ready)
+            more = _place_operation(columns, question, table, start, kind, stage, one, ready)
             if more == np.inf:
                 return np.inf
             over += more
             end = start[kind, stage, one] + columns.duration_ks[kind, stage]
-            ready = _carry(columns, question, circles, kind, stage, end)
+            ready = _carry(columns, question, table, kind, stage, end)
             if ready == np.inf:
                 return np.inf
     return over
@@ -73,7 +73,7 @@ def place_round(columns: Columns, question: Round, circles: Circles, start: Floa
 def _place_operation(
     columns: Columns,
     question: Round,
-    circles: Circles,
+    table: ReservationTable,
     start: Floats,
     kind: int,
     stage: int,
@@ -83,26 +83,26 @@ def _place_operation(
     """Place F or B; the last of a rank looks for the place after which W and memory fit, and returns the excess."""
     rank = columns.rank_of_s[stage]
     duration = columns.duration_ks[kind, stage]
-    _take_rest(circles, rank, duration)
-    time = earliest(circles, rank, ready, duration, question.length, False)
+    _take_rest(table, rank, duration)
+    time = earliest(table, rank, ready, duration, question.length, False)
     if time == np.inf:
         return np.inf
     weights = (columns.num_kinds - 2) * (question.stage_offsets[rank + 1] - question.stage_offsets[rank])
-    if circles.rest_count[rank] > weights * start.shape[2]:
+    if table.rest_count[rank] > weights * start.shape[2]:
         start[kind, stage, one] = time
-        _occupy(circles, rank, time, duration, question.length)
+        _occupy(table, rank, time, duration, question.length)
         return 0.0
     best, best_time = np.inf, time
     while time < ready + (1 + NEAR) * question.length:
-        over = _try_last(columns, question, circles, start, kind, stage, one, time)
+        over = _try_last(columns, question, table, start, kind, stage, one, time)
         if over < best:
             best, best_time = over, time
         if best == 0:
             return 0.0
-        time = earliest(circles, rank, time + 2 * NEAR * question.length, duration, question.length, True)
+        time = earliest(table, rank, time + 2 * NEAR * question.length, duration, question.length, True)
     if best < np.inf:
-        _try_last(columns, question, circles, start, kind, stage, one, best_time)
-        _occupy(circles, rank, best_time, duration, question.length)
+        _try_last(columns, question, table, start, kind, stage, one, best_time)
+        _occupy(table, rank, best_time, duration, question.length)
     return best
 
 
@@ -110,7 +110,7 @@ def _place_operation(
 def _try_last(
     columns: Columns,
     question: Round,
-    circles: Circles,
+    table: ReservationTable,
     start: Floats,
     kind: int,
     stage: int,
@@ -119,22 +119,22 @@ def _try_last(
 ) -> float:
     """Excess of memory with the last F or B of a rank at this time and W in what is left; what fits is kept."""
     rank = columns.rank_of_s[stage]
-    count, rest_count = circles.taken[rank], circles.rest_count[rank]
-    phases, lengths = circles.phase[rank].copy(), circles.length[rank].copy()
-    rest = circles.rest[rank].copy()
+    count, rest_count = table.taken[rank], table.rest_count[rank]
+    phases, lengths = table.phase[rank].copy(), table.length[rank].copy()
+    rest = table.rest[rank].copy()
     start[kind, stage, one] = time
-    _occupy(circles, rank, time, columns.duration_ks[kind, stage], question.length)
+    _occupy(table, rank, time, columns.duration_ks[kind, stage], question.length)
     over = np.inf
-    if columns.num_kinds == 2 or _place_weights(columns, question, circles, start, rank):
+    if columns.num_kinds == 2 or _place_weights(columns, question, table, start, rank):
         over = _excess(columns, question, start, rank)
     if over > 0:
-        circles.taken[rank], circles.rest_count[rank] = count, rest_count
-        circles.phase[rank], circles.length[rank], circles.rest[rank] = phases, lengths, rest
+        table.taken[rank], table.rest_count[rank] = count, rest_count
+        table.phase[rank], table.length[rank], table.rest[rank] = phases, lengths, rest
     return over
 
 
 @compiled
-def _carry(columns: Columns, question: Round, circles: Circles, kind: int, stage: int, end: float) -> float:
+def _carry(columns: Columns, question: Round, table: ReservationTable, kind: int, stage: int, end: float) -> float:
     """When the next stage on the way has the result of an operation that ends at `end`; takes its channel."""
     if kind == 0 and stage == columns.num_stages - 1:
         return end
@@ -145,15 +145,15 @@ def _carry(columns: Columns, question: Round, circles: Circles, kind: int, stage
     if channel < 0:
         return float(end + columns.latency_s[hop])
     server = columns.num_ranks + channel
-    time = earliest(circles, server, end, columns.transfer_s[hop], question.length, False)
+    time = earliest(table, server, end, columns.transfer_s[hop], question.length, False)
     if time == np.inf:
         return np.inf
-    _occupy(circles, server, time, columns.transfer_s[hop], question.length)
+    _occupy(table, server, time, columns.transfer_s[hop], question.length)
     return float(time + columns.transfer_s[hop] + columns.latency_s[hop])
 
 
 @compiled
-def _place_weights(columns: Columns, question: Round, circles: Circles, start: Floats, rank: int) -> bool:
+def _place_weights(columns: Columns, question: Round, table: ReservationTable, start: Floats, rank: int) -> bool:
     """W of every B of the rank, in the order of their ends, each in the first gap; false when one finds none."""
     first, last = question.stage_offsets[rank], question.stage_offsets[rank + 1]
     for at in range(first, last):
@@ -167,12 +167,12 @@ def _place_weights(columns: Columns, question: Round, circles: Circles, start: F
                 if start[2, stage, one] == np.inf and end < ready:
                     chosen, chosen_one, ready = stage, one, end
         duration = columns.duration_ks[2, chosen]
-        _take_rest(circles, rank, duration)
-        time = earliest(circles, rank, ready, duration, question.length, False)
+        _take_rest(table, rank, duration)
+        time = earliest(table, rank, ready, duration, question.length, False)
         if time == np.inf:
             return False
         start[2, chosen, chosen_one] = time
-        _occupy(circles, rank, time, duration, question.length)
+        _occupy(table, rank, time, duration, question.length)
     return True
 
 
@@ -208,19 +208,21 @@ def held_at(columns: Columns, question: Round, start: Floats, rank: int, time: f
 
 
 @compiled
-def earliest(circles: Circles, server: int, ready: float, duration: float, length: float, aligned: bool) -> float:
-    """The first start from `ready` on that is free on the circle and leaves gaps for the rest of the rank.
+def earliest(
+    table: ReservationTable, server: int, ready: float, duration: float, length: float, aligned: bool
+) -> float:
+    """The first start from `ready` on that is free in the table and leaves gaps for the rest of the rank.
 
     Tried are `ready` itself (not when `aligned`) and the places of every gap that leave at its left or right end
     nothing, or room for exactly one or two operations of the rest.
     """
-    count = circles.taken[server]
+    count = table.taken[server]
     if count == 0:
         return np.inf if aligned else ready
     best, slack = np.inf, NEAR * length
     for slot in range(count):
-        begin = circles.phase[server, slot] + circles.length[server, slot]
-        follower = circles.phase[server, slot + 1] if slot + 1 < count else circles.phase[server, 0] + length
+        begin = table.phase[server, slot] + table.length[server, slot]
+        follower = table.phase[server, slot + 1] if slot + 1 < count else table.phase[server, 0] + length
         room = follower - begin - duration
         if room < -slack:
             continue
@@ -229,14 +231,14 @@ def earliest(circles: Circles, server: int, ready: float, duration: float, lengt
         if begin + least >= best:
             continue
         if not aligned or begin >= ready - slack:
-            best = _settle(circles, server, begin + least, duration, length, best)
-        best = _aligned(circles, server, begin, room, duration, length, max(ready, begin), best)
+            best = _settle(table, server, begin + least, duration, length, best)
+        best = _aligned(table, server, begin, room, duration, length, max(ready, begin), best)
     return best
 
 
 @compiled
 def _aligned(
-    circles: Circles,
+    table: ReservationTable,
     server: int,
     begin: float,
     room: float,
@@ -247,80 +249,80 @@ def _aligned(
 ) -> float:
     """The best place of one gap that leaves room for none, one or two operations of the rest at either end."""
     slack = NEAR * length
-    rest_count = circles.rest_count[server] if server < circles.rest_count.size else 0
+    rest_count = table.rest_count[server] if server < table.rest_count.size else 0
     for first in range(-1, rest_count):
-        left = 0.0 if first < 0 else circles.rest[server, first]
+        left = 0.0 if first < 0 else table.rest[server, first]
         for second in range(-1, first if rest_count <= MOST_IN_PAIRS else 0):
-            used = left + (0.0 if second < 0 else circles.rest[server, second])
+            used = left + (0.0 if second < 0 else table.rest[server, second])
             for offset in (used, room - used):
                 time = begin + offset
                 if ready - slack <= time < best and offset <= max(room, 0.0) + slack:
-                    best = _settle(circles, server, max(time, ready), duration, length, best)
+                    best = _settle(table, server, max(time, ready), duration, length, best)
     return best
 
 
 @compiled
-def _settle(circles: Circles, server: int, time: float, duration: float, length: float, best: float) -> float:
+def _settle(table: ReservationTable, server: int, time: float, duration: float, length: float, best: float) -> float:
     """The time if it beats the best and the rest still fits around it."""
     if time >= best:
         return best
-    if server >= circles.rest_count.size or circles.rest_count[server] == 0:
+    if server >= table.rest_count.size or table.rest_count[server] == 0:
         return time
-    slot = _insert(circles, server, time % length, duration)
-    fits = _packs(circles, server, length)
-    _remove(circles, server, slot)
+    slot = _insert(table, server, time % length, duration)
+    fits = _packs(table, server, length)
+    _remove(table, server, slot)
     return time if fits else best
 
 
 @compiled
-def _packs(circles: Circles, server: int, length: float) -> bool:
+def _packs(table: ReservationTable, server: int, length: float) -> bool:
     """The rest goes into the gaps, longest first, each into the tightest."""
-    count = circles.taken[server]
+    count = table.taken[server]
     for slot in range(count):
-        follower = circles.phase[server, slot + 1] if slot + 1 < count else circles.phase[server, 0] + length
-        circles.gap[slot] = follower - circles.phase[server, slot] - circles.length[server, slot]
-    for at in range(circles.rest_count[server]):
-        need = circles.rest[server, at]
+        follower = table.phase[server, slot + 1] if slot + 1 < count else table.phase[server, 0] + length
+        table.gap[slot] = follower - table.phase[server, slot] - table.length[server, slot]
+    for at in range(table.rest_count[server]):
+        need = table.rest[server, at]
         chosen = -1
         for slot in range(count):
-            if circles.gap[slot] >= need - NEAR * length and (chosen < 0 or circles.gap[slot] < circles.gap[chosen]):
+            if table.gap[slot] >= need - NEAR * length and (chosen < 0 or table.gap[slot] < table.gap[chosen]):
                 chosen = slot
         if chosen < 0:
             return False
-        circles.gap[chosen] -= need
+        table.gap[chosen] -= need
     return True
 
 
 @compiled
-def _occupy(circles: Circles, server: int, time: float, duration: float, length: float) -> None:
-    """Take a piece of the circle for good; one of no length would cut what starts at the same time in two."""
+def _occupy(table: ReservationTable, server: int, time: float, duration: float, length: float) -> None:
+    """Reserve a piece of time for good; one of no length would cut what starts at the same time in two."""
     if duration > NEAR * length:
-        _insert(circles, server, time % length, duration)
+        _insert(table, server, time % length, duration)
 
 
 @compiled
-def _insert(circles: Circles, server: int, phase: float, duration: float) -> int:
-    """Take a piece of the circle; returns its slot."""
-    slot = circles.taken[server]
-    circles.taken[server] += 1
-    while slot > 0 and circles.phase[server, slot - 1] > phase:
-        circles.phase[server, slot] = circles.phase[server, slot - 1]
-        circles.length[server, slot] = circles.length[server, slot - 1]
+def _insert(table: ReservationTable, server: int, phase: float, duration: float) -> int:
+    """Reserve a piece of time; returns its slot."""
+    slot = table.taken[server]
+    table.taken[server] += 1
+    while slot > 0 and table.phase[server, slot - 1] > phase:
+        table.phase[server, slot] = table.phase[server, slot - 1]
+        table.length[server, slot] = table.length[server, slot - 1]
         slot -= 1
-    circles.phase[server, slot], circles.length[server, slot] = phase, duration
+    table.phase[server, slot], table.length[server, slot] = phase, duration
     return int(slot)
 
 
 @compiled
-def _remove(circles: Circles, server: int, slot: int) -> None:
-    circles.taken[server] -= 1
-    for at in range(slot, circles.taken[server]):
-        circles.phase[server, at] = circles.phase[server, at + 1]
-        circles.length[server, at] = circles.length[server, at + 1]
+def _remove(table: ReservationTable, server: int, slot: int) -> None:
+    table.taken[server] -= 1
+    for at in range(slot, table.taken[server]):
+        table.phase[server, at] = table.phase[server, at + 1]
+        table.length[server, at] = table.length[server, at + 1]
 
 
 @compiled
-def _fill_rest(columns: Columns, question: Round, circles: Circles, rank: int, size: int) -> None:
+def _fill_rest(columns: Columns, question: Round, table: ReservationTable, rank: int, size: int) -> None:
     """All operations of a rank, the longest first."""
     count = 0
     for at in range(question.stage_offsets[rank], question.stage_offsets[rank + 1]):
@@ -328,20 +330,20 @@ def _fill_rest(columns: Columns, question: Round, circles: Circles, rank: int, s
             duration = columns.duration_ks[kind, question.stage_flat[at]]
             for _ in range(size):
                 slot = count
-                while slot > 0 and circles.rest[rank, slot - 1] < duration:
-                    circles.rest[rank, slot] = circles.rest[rank, slot - 1]
+                while slot > 0 and table.rest[rank, slot - 1] < duration:
+                    table.rest[rank, slot] = table.rest[rank, slot - 1]
                     slot -= 1
-                circles.rest[rank, slot] = duration
+                table.rest[rank, slot] = duration
                 count += 1
-    circles.rest_count[rank] = count
+    table.rest_count[rank] = count
 
 
 @compiled
-def _take_rest(circles: Circles, rank: int, duration: float) -> None:
+def _take_rest(table: ReservationTable, rank: int, duration: float) -> None:
     """One operation of this duration is no longer left to place."""
     at = 0
-    while circles.rest[rank, at] != duration:
+    while table.rest[rank, at] != duration:
         at += 1
-    circles.rest_count[rank] -= 1
-    for later in range(at, circles.rest_count[rank]):
-        circles.rest[rank, later] = circles.rest[rank, later + 1]
+    table.rest_count[rank] -= 1
+    for later in range(at, table.rest_count[rank]):
+        table.rest[rank, later] = table.rest[rank, later + 1]
