@@ -6,7 +6,7 @@ Never decides anything.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -21,11 +21,10 @@ from solver.cost.compute import fp32_peak_flops_per_s
 from solver.cost.fabric import Fabric, fabric_of
 from solver.cost.job import Job, job_of
 from solver.cost.stage import StageCost
-from solver.network.islands import islands
 from solver.network.topology import Topology, build_topology
-from solver.placement.capacity_groups import CapacityGroup, buildings_of, capacity_groups_of, usable_gpus, usable_pools
+from solver.placement.capacity_groups import CapacityGroup, capacity_groups_of, usable_gpus, usable_pools
 from solver.placement.distances import Blocks, Distances, partitions
-from solver.placement.problem import Tier
+from solver.placement.geography import Geography
 
 GENERAL_FRAMEWORKS = frozenset({"Megatron", "Megatron-LM"})
 
@@ -40,11 +39,15 @@ class GpuClass:
 
 
 @dataclass(frozen=True)
-class Cut:
-    """What separates a building from the others."""
+class Known:
+    """What is remembered beside a context, each by whoever finds it."""
 
-    bytes_per_s: float
-    latency_s: float
+    splits: dict[object, tuple[tuple[tuple[tuple[int, ...], float], ...], ...] | None] = field(default_factory=dict)
+    """Paths and parts of the steps of exchange rings."""
+    units: dict[tuple[object, ...], tuple[StageCost, StageCost, StageCost, StageCost]] = field(default_factory=dict)
+    """Costs of single layers and ends by what they depend on."""
+    stages: dict[tuple[object, ...], Any] = field(default_factory=dict)
+    """Stages of the latest configurations on some pool."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Context:
 
     request: PlanRequest
     stack: StackProfile
+    known: Known = field(default_factory=Known, compare=False, repr=False)
 
     def for_framework(self, framework: FrameworkProfile) -> Context:
         """The same for another framework; what is derived already is kept, for none of it depends on the framework."""
@@ -79,12 +83,6 @@ class Context:
         return capacity_groups_of(self.request.cluster, self.pools, pinned)
 
     @cached_property
-    def island_u(self) -> tuple[int, ...]:
-        """Island of the link graph that every capacity group lies on."""
-        island = islands(self.topology)
-        return tuple(island[self.pools[unit.pools[0]].place] for unit in self.capacity_groups)
-
-    @cached_property
     def gpu_classes(self) -> dict[tuple[str, Fabric], GpuClass]:
         """GPU types by name and fabric, in the order of the pools."""
         found: dict[tuple[str, Fabric], GpuClass] = {}
@@ -99,6 +97,11 @@ class Context:
         """The link graph."""
         return build_topology(self.request.cluster)
 
+    @cached_property
+    def geography(self) -> Geography:
+        """Where the capacity groups lie, and what joins their buildings."""
+        return Geography(self.request.cluster, self.topology, self.pools, self.capacity_groups)
+
     @property
     def detours_matter(self) -> bool:
         """Whether bytes between buildings are limited or minimised, so that no detour may carry some of them twice."""
@@ -111,101 +114,11 @@ class Context:
         sizes = [sum(self.pools[pool].num_free_gpus for pool in unit.pools) for unit in self.capacity_groups]
         splits = bool(self.topology.edges_with_detour) and not self.detours_matter
         distances = Distances(self.topology, self.pools, self.capacity_groups, splits)
-        return partitions(distances, sizes, self.region_u, self.crossing_tiers)
-
-    @cached_property
-    def known_splits(self) -> dict[object, tuple[tuple[tuple[tuple[int, ...], float], ...], ...] | None]:
-        """Paths and parts of the steps of exchange rings, remembered by whoever finds them."""
-        return {}
-
-    @cached_property
-    def known_units(self) -> dict[tuple[object, ...], tuple[StageCost, StageCost, StageCost, StageCost]]:
-        """Costs of single layers and ends by what they depend on, remembered by whoever prices them."""
-        return {}
-
-    @cached_property
-    def known_stages(self) -> dict[tuple[object, ...], Any]:
-        """Stages of the latest configurations on some pool, remembered by whoever prices them."""
-        return {}
+        return partitions(distances, sizes, self.geography.region_u, self.geography.crossing_tiers)
 
     def memory_limit_bytes(self, gpu: GpuType) -> float:
         """HBM less the headroom asked for."""
         return gpu.memory_bytes * (1.0 - self.request.constraints.memory_headroom_fraction)
-
-    @cached_property
-    def largest_building_gpus(self) -> int:
-        """GPUs to use in the largest building: a larger job crosses."""
-        held: dict[str, int] = {}
-        for unit in self.capacity_groups:
-            held[unit.building] = held.get(unit.building, 0) + sum(self.pools[p].num_free_gpus for p in unit.pools)
-        return max(held.values())
-
-    @cached_property
-    def building_u(self) -> tuple[int, ...]:
-        """Number of every capacity group's building, in the order of the capacity groups."""
-        numbers: dict[str, int] = {}
-        return tuple(numbers.setdefault(unit.building, len(numbers)) for unit in self.capacity_groups)
-
-    @property
-    def num_buildings(self) -> int:
-        """Buildings with GPUs to use."""
-        return max(self.building_u) + 1
-
-    @cached_property
-    def region_u(self) -> tuple[int, ...]:
-        """Number of every capacity group's region; where there is one region only, every building counts as one."""
-        topology = self.topology
-        regions = [topology.enclosing(unit.building, "region") or unit.building for unit in self.capacity_groups]
-        numbers = {region: number for number, region in enumerate(dict.fromkeys(regions))}
-        return tuple(numbers[region] for region in regions) if len(numbers) > 1 else self.building_u
-
-    @cached_property
-    def crossing_tiers(self) -> tuple[Tier, ...]:
-        """Sets of capacity groups by building, by region and all together, with the longest delay inside any set."""
-        found: list[Tier] = []
-        for group_u in (self.building_u, self.region_u, (0,) * len(self.capacity_groups)):
-            crosses = len(set(group_u)) < len(group_u) and (not found or group_u != found[-1].group_u)
-            if crosses or len(set(group_u)) == 1:
-                found.append(Tier(self._longest_delay_s(group_u), group_u))
-        return tuple(found)
-
-    def _longest_delay_s(self, group_u: tuple[int, ...]) -> float:
-        """Longest one-way delay between first pools of two capacity groups of one set, 0 where no path joins them."""
-        first: dict[int, list[str]] = {}
-        for unit, group in zip(self.capacity_groups, group_u, strict=True):
-            first.setdefault(group, []).append(self.pools[unit.pools[0]].place)
-        delays = [
-            self.topology.path_facts(one, other).latency_s
-            for places in first.values()
-            for index, one in enumerate(places)
-            for other in places[:index]
-            if one != other and self.topology.connected(one, other)
-        ]
-        return max(delays, default=0.0)
-
-    @cached_property
-    def leaving_bytes_per_s(self) -> tuple[float, ...]:
-        """Rate of everything that leaves each building, by its number; infinite where nothing does."""
-        return tuple(cut.bytes_per_s for cut in self._cuts)
-
-    @cached_property
-    def _cuts(self) -> tuple[Cut, ...]:
-        """Every building's cut, by its number."""
-        building_at = buildings_of(self.request.cluster)
-        rates: dict[str, float] = {}
-        nearest: dict[str, float] = {}
-        for edge in self.topology.edges:
-            building = building_at[edge.from_place]
-            if building != building_at[edge.to_place]:
-                rates[building] = rates.get(building, 0.0) + edge.capacity_bytes_per_s
-                nearest[building] = min(nearest.get(building, float("inf")), edge.latency_s)
-        names = dict.fromkeys(unit.building for unit in self.capacity_groups)
-        return tuple(Cut(rates.get(name, float("inf")), nearest.get(name, 0.0)) for name in names)
-
-    @cached_property
-    def cut(self) -> Cut:
-        """The building that is worst connected: what leaves it, and how far its nearest neighbour is."""
-        return min(self._cuts, key=lambda one: one.bytes_per_s)
 
     @cached_property
     def usable_gpus(self) -> int:

@@ -145,7 +145,7 @@ def _distinct(context: Context, policy: Policy, space: Space, guess: FloatArray)
 
 def _exchange_s(context: Context, space: Space, rows: npt.NDArray[np.int64]) -> FloatArray:
     """Gradients, and for FSDP gathered weights, over the worst cut: the guess may count on stage messages instead."""
-    job, cut = context.job, context.cut
+    job, cut = context.job, context.geography.cut
     size = crossing_bytes(
         np.full(len(rows), float(job.total_parameters)),
         space.columns.take(rows),

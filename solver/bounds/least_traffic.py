@@ -27,7 +27,7 @@ def least_crossing_bytes(context: Context, space: Space) -> FloatArray:
     gradients. More buildings and longer paths only add to it.
     """
     least = np.zeros(len(space))
-    crossing = np.flatnonzero(space.columns.num_gpus > context.largest_building_gpus)
+    crossing = np.flatnonzero(space.columns.num_gpus > context.geography.largest_building_gpus)
     for rows in np.array_split(crossing, -(-len(crossing) // BLOCK)) if len(crossing) else ():
         least[rows] = _crossing_bytes(context, space.take(rows))
     return least

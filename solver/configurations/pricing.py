@@ -65,7 +65,7 @@ class StageCosts:
             return self.least[0], self.least[1], self.least[2], self.least[3]
         if len(self.columns) > 1:
             return self._priced()
-        known, key = self.context.known_units, self._key()
+        known, key = self.context.known.units, self._key()
         if key not in known:
             if len(known) >= MOST_KNOWN:
                 known.clear()

@@ -37,7 +37,7 @@ def pool_stages(context: Context, pool: Pool, configuration: Configuration) -> P
 
     Pools of one GPU type and fabric share them, and so do the placements of a configuration.
     """
-    known, key = context.known_stages, (configuration, pool.gpu.name, fabric_of(pool))
+    known, key = context.known.stages, (configuration, pool.gpu.name, fabric_of(pool))
     if key not in known:
         if len(known) >= MOST_KNOWN:
             known.clear()

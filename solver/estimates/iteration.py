@@ -65,7 +65,7 @@ def crossed_s(
         suits = True if pattern.kind == UNITS else by_type == pattern.kind.startswith(TYPES)
         best = np.where(pattern.possible[row_of] & suits, np.minimum(best, time_s), best)
     best = np.where(np.isfinite(best), best, UNLIKELY * inside_s)
-    crosses = by_type | (columns.num_gpus > context.largest_building_gpus)
+    crosses = by_type | (columns.num_gpus > context.geography.largest_building_gpus)
     return np.where(crosses, best, inside_s)
 
 

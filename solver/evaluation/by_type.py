@@ -78,7 +78,7 @@ def _everywhere(
     if "types_in_parts" in patterns:
         parted = [_parted(context, problem, line) for line in lines]
         ways.append([(line, _along(problem, line)) for line in parted if line is not None])
-    if "types_in_regions" in patterns and len(set(context.region_u)) > 1:
+    if "types_in_regions" in patterns and len(set(context.geography.region_u)) > 1:
         ways.append([(line, _along(problem, line)) for line in _lines(context, problem, costs, in_regions=True)])
     if "ranks_whole" in patterns:
         ways.append([(line, keep_ranks_whole(_on_types(context, problem, _types(line)))) for line in lines])
@@ -110,7 +110,7 @@ def _parts(context: Context, problem: PlacementProblem, segment: Segment) -> Ite
                 ranks = min(capacity // replicas, left)
                 wasted = capacity - ranks * replicas
                 if ranks and wasted * left <= spare * ranks:
-                    found.append((len({context.region_u[u] for u in chosen}), wasted / ranks, chosen, ranks))
+                    found.append((len({context.geography.region_u[u] for u in chosen}), wasted / ranks, chosen, ranks))
             if found:
                 break
         _, _, chosen, ranks = min(found, default=(0, 0.0, tuple(units), left))
@@ -157,7 +157,7 @@ def _segments(context: Context, *, in_regions: bool) -> list[Segment]:
     """Capacity groups of one type, in one region where asked."""
     grouped: dict[tuple[str, int], list[int]] = {}
     for u, unit in enumerate(context.capacity_groups):
-        grouped.setdefault((unit.gpu, context.region_u[u] if in_regions else 0), []).append(u)
+        grouped.setdefault((unit.gpu, context.geography.region_u[u] if in_regions else 0), []).append(u)
     return [Segment(gpu, region, frozenset(units)) for (gpu, region), units in grouped.items()]
 
 

@@ -18,19 +18,20 @@ NOMINAL_CROSSING_S, NOMINAL_SPAN_S = 1.0, 0.1  # any crossing is worth avoiding,
 def nominal_prices(context: Context, configuration: Configuration) -> Prices:
     """Prices that only count crossings: of ranks first, the nearer the better, then of replicas."""
     tiers = tuple(
-        Tier(NOMINAL_CROSSING_S * (number + 1), tier.group_u) for number, tier in enumerate(context.crossing_tiers)
+        Tier(NOMINAL_CROSSING_S * (number + 1), tier.group_u)
+        for number, tier in enumerate(context.geography.crossing_tiers)
     )
-    return Prices(tiers, (NOMINAL_SPAN_S,) * configuration.degrees.pp, (0.0,) * context.num_buildings, 0.0)
+    return Prices(tiers, (NOMINAL_SPAN_S,) * configuration.degrees.pp, (0.0,) * context.geography.num_buildings, 0.0)
 
 
 def prices_of(context: Context, found: Evaluation) -> Prices:
     """2 delays per crossing and pass, slots of the messages on what leaves a building, exchanges over the worst cut."""
-    configuration, cut = found.candidate.configuration, context.cut
+    configuration, cut = found.candidate.configuration, context.geography.cut
     degrees, passes = configuration.degrees, configuration.degrees.vpp
     per_replica_s = found.message_bytes * passes
     tiers = tuple(
         Tier(2.0 * passes * (tier.crossing_s + found.message_bytes / cut.bytes_per_s), tier.group_u)
-        for tier in context.crossing_tiers
+        for tier in context.geography.crossing_tiers
     )
     stages = next(iter(found.stages.values()))
     work = [0.0] * degrees.pp
@@ -39,7 +40,7 @@ def prices_of(context: Context, found: Evaluation) -> Prices:
     return Prices(
         tiers=tiers,
         span_s=tuple(_span_s(context, found, rank) for rank in range(degrees.pp)),
-        slot_b=tuple(per_replica_s / rate for rate in context.leaving_bytes_per_s),
+        slot_b=tuple(per_replica_s / rate for rate in context.geography.leaving_bytes_per_s),
         work_s=max(work),
     )
 
@@ -60,4 +61,4 @@ def _seconds_per_byte(context: Context, found: Evaluation) -> float:
     """The worst cut's, or what transports and rings make of it in the evaluation: its best exchange between places."""
     rings = [cost.site_ring for cost in found.costs if cost.site_ring is not None and cost.site_ring.sent_bytes > 0]
     best = min((one.shared_s / one.sent_bytes for one in rings), default=0.0)
-    return max(best, 1.0 / context.cut.bytes_per_s)
+    return max(best, 1.0 / context.geography.cut.bytes_per_s)

@@ -79,10 +79,10 @@ def _each_once(
 
 def by_island(context: Context, problem: PlacementProblem) -> Iterator[PlacementProblem]:
     """The problem on every island of the link graph that has room for it."""
-    for island in sorted(set(context.island_u)):
+    for island in sorted(set(context.geography.island_u)):
         capacity = tuple(
             available if one == island else 0
-            for available, one in zip(problem.capacity_u, context.island_u, strict=True)
+            for available, one in zip(problem.capacity_u, context.geography.island_u, strict=True)
         )
         if sum(capacity) >= problem.num_ranks * problem.num_replicas:
             yield replace(problem, capacity_u=capacity)
@@ -141,7 +141,7 @@ def placement_problem(context: Context, configuration: Configuration, prices: Pr
         num_replicas=degrees.dp // bundle,
         num_microbatches=configuration.num_microbatches,
         capacity_u=capacity,
-        building_u=context.building_u,
+        building_u=context.geography.building_u,
         allowed_pu=tuple(tuple(row) for row in allowed),
         prices=prices,
         minimums=tuple(minimums),

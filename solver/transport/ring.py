@@ -70,9 +70,9 @@ def split_steps(
 ) -> tuple[Parts, ...] | None:
     """Parts of steps of these sizes that empty the fullest edge; None where not even the plain paths have room."""
     key = (plain.steps, size_by_step, capacity.tobytes())
-    if key not in context.known_splits:
-        context.known_splits[key] = _optimal_parts(context.topology, plain, capacity, size_by_step)
-    return context.known_splits[key]
+    if key not in context.known.splits:
+        context.known.splits[key] = _optimal_parts(context.topology, plain, capacity, size_by_step)
+    return context.known.splits[key]
 
 
 def _optimal_parts(

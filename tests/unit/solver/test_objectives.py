@@ -74,7 +74,7 @@ def space_on(hosts: tuple[int, ...]) -> tuple[Context, Any]:
 @given(hosts=st.sampled_from([(4, 4), (6, 2), (3, 3, 2)]), which=st.floats(0, 1, exclude_max=True))
 def test_no_placement_sends_fewer_bytes_than_the_bound(hosts: tuple[int, ...], which: float) -> None:
     context, space = space_on(hosts)
-    crossing = np.flatnonzero(space.columns.num_gpus > context.largest_building_gpus)
+    crossing = np.flatnonzero(space.columns.num_gpus > context.geography.largest_building_gpus)
     row = crossing[int(which * len(crossing))]
     configuration = configuration_of(context, space, int(row))
     bound = float(least_crossing_bytes(context, space.take(np.array([row])))[0])

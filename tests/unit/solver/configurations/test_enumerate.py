@@ -58,7 +58,7 @@ def test_units_that_configurations_share_are_those_of_each() -> None:
         for one, all_rows in zip(alone, together, strict=True):
             for unit in fields(StageCost):
                 assert getattr(one, unit.name)[0] == pytest.approx(getattr(all_rows, unit.name)[at], rel=1e-12)
-    assert 0 < len(context.known_units) < len(rows)
+    assert 0 < len(context.known.units) < len(rows)
 
 
 def test_ranks_between_the_ends_are_light_or_heavy() -> None:

@@ -39,7 +39,7 @@ def pattern_of(context: Context, kind: str, space: Space) -> CrossingPattern:
 
 def test_units_follow_each_other_region_by_region() -> None:
     context = zones()
-    regions = [context.region_u[own[0]] for own in blocks_of(context, UNITS).units_b]
+    regions = [context.geography.region_u[own[0]] for own in blocks_of(context, UNITS).units_b]
     assert sum(one != other for one, other in itertools.pairwise(regions)) == len(set(regions)) - 1
 
 
@@ -101,5 +101,5 @@ def test_what_exceeds_the_traffic_limit_is_tried_last() -> None:
     space = enumerate_space(context.request)
     limited = context.request.constraints.model_copy(update={"max_cross_building_bytes_per_iteration": 1.0})
     tight = replace(context, request=context.request.model_copy(update={"constraints": limited}))
-    largest = space.columns.num_gpus > context.largest_building_gpus
+    largest = space.columns.num_gpus > context.geography.largest_building_gpus
     assert np.all(lower_bounds(tight, space).guess_s[largest] > 1e5)

@@ -24,7 +24,7 @@ def test_a_chain_of_buildings_offers_no_choice():
     assert context.topology.edges_with_detour == frozenset()
     plain = ring_of(context.topology, ["b0", "b1", "b2"])
     assert split_ring(context, plain, context.topology.capacity_bytes_per_s) is None
-    assert context.known_splits == {}
+    assert context.known.splits == {}
 
 
 def test_only_the_cycle_of_a_graph_offers_choices():
@@ -51,9 +51,9 @@ def test_a_split_is_found_once_per_capacity():
     capacity = np.array(context.topology.capacity_bytes_per_s)
     for _ in range(3):
         split_ring(context, plain, capacity)
-    assert len(context.known_splits) == 1
+    assert len(context.known.splits) == 1
     split_ring(context, plain, capacity / 2)
-    assert len(context.known_splits) == 2
+    assert len(context.known.splits) == 2
 
 
 def test_an_edge_full_of_messages_takes_no_part():

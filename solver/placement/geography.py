@@ -1,0 +1,113 @@
+"""Where the capacity groups of a request lie: island, building and region of each, and what joins the buildings.
+
+Owns these numbers, in the order of the capacity groups (u) or of the buildings (b). Never places anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from models.cluster import Cluster, Pool
+from solver.network.islands import islands
+from solver.network.topology import Topology
+from solver.placement.capacity_groups import CapacityGroup, buildings_of
+from solver.placement.problem import Tier
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What separates a building from the others."""
+
+    bytes_per_s: float
+    latency_s: float
+
+
+@dataclass(frozen=True)
+class Geography:
+    """Capacity groups on the link graph; each names pools by index."""
+
+    cluster: Cluster
+    topology: Topology
+    pools: Sequence[Pool]
+    groups: tuple[CapacityGroup, ...]
+
+    @cached_property
+    def island_u(self) -> tuple[int, ...]:
+        """Island of the link graph that every capacity group lies on."""
+        island = islands(self.topology)
+        return tuple(island[self.pools[group.pools[0]].place] for group in self.groups)
+
+    @cached_property
+    def building_u(self) -> tuple[int, ...]:
+        """Number of every capacity group's building."""
+        numbers: dict[str, int] = {}
+        return tuple(numbers.setdefault(group.building, len(numbers)) for group in self.groups)
+
+    @property
+    def num_buildings(self) -> int:
+        """Buildings with GPUs to use."""
+        return max(self.building_u) + 1
+
+    @cached_property
+    def largest_building_gpus(self) -> int:
+        """GPUs to use in the largest building: a larger job crosses."""
+        held: dict[str, int] = {}
+        for group in self.groups:
+            held[group.building] = held.get(group.building, 0) + sum(self.pools[p].num_free_gpus for p in group.pools)
+        return max(held.values())
+
+    @cached_property
+    def region_u(self) -> tuple[int, ...]:
+        """Number of every capacity group's region; where there is one region only, every building counts as one."""
+        regions = [self.topology.enclosing(group.building, "region") or group.building for group in self.groups]
+        numbers = {region: number for number, region in enumerate(dict.fromkeys(regions))}
+        return tuple(numbers[region] for region in regions) if len(numbers) > 1 else self.building_u
+
+    @cached_property
+    def crossing_tiers(self) -> tuple[Tier, ...]:
+        """Sets of capacity groups by building, by region and all together, with the longest delay inside any set."""
+        found: list[Tier] = []
+        for group_u in (self.building_u, self.region_u, (0,) * len(self.groups)):
+            crosses = len(set(group_u)) < len(group_u) and (not found or group_u != found[-1].group_u)
+            if crosses or len(set(group_u)) == 1:
+                found.append(Tier(self._longest_delay_s(group_u), group_u))
+        return tuple(found)
+
+    def _longest_delay_s(self, group_u: tuple[int, ...]) -> float:
+        """Longest one-way delay between first pools of two capacity groups of one set, 0 where no path joins them."""
+        first: dict[int, list[str]] = {}
+        for own, group in zip(self.groups, group_u, strict=True):
+            first.setdefault(group, []).append(self.pools[own.pools[0]].place)
+        delays = [
+            self.topology.path_facts(one, other).latency_s
+            for places in first.values()
+            for index, one in enumerate(places)
+            for other in places[:index]
+            if one != other and self.topology.connected(one, other)
+        ]
+        return max(delays, default=0.0)
+
+    @cached_property
+    def leaving_bytes_per_s(self) -> tuple[float, ...]:
+        """Rate of everything that leaves each building; infinite where nothing does."""
+        return tuple(cut.bytes_per_s for cut in self._cut_b)
+
+    @cached_property
+    def cut(self) -> Cut:
+        """The building that is worst connected: what leaves it, and how far its nearest neighbour is."""
+        return min(self._cut_b, key=lambda one: one.bytes_per_s)
+
+    @cached_property
+    def _cut_b(self) -> tuple[Cut, ...]:
+        building_at = buildings_of(self.cluster)
+        rates: dict[str, float] = {}
+        nearest: dict[str, float] = {}
+        for edge in self.topology.edges:
+            building = building_at[edge.from_place]
+            if building != building_at[edge.to_place]:
+                rates[building] = rates.get(building, 0.0) + edge.capacity_bytes_per_s
+                nearest[building] = min(nearest.get(building, float("inf")), edge.latency_s)
+        names = dict.fromkeys(group.building for group in self.groups)
+        return tuple(Cut(rates.get(name, float("inf")), nearest.get(name, 0.0)) for name in names)
