@@ -149,7 +149,7 @@ class WorkerPool:
         self._workers.append(worker)
         worker.outbox.put(self._init)
         # Starting waits for the fork server, which may have its imports before it; a large task for its reader.
-        for work, argument in ((self._begin, index), (self._listen, worker), (self._talk, worker)):
+        for work, argument in ((self._begin, index), (self._listen, worker), (_talk, worker)):
             threading.Thread(target=work, args=(argument,), daemon=True).start()
 
     def _listen(self, worker: _PoolWorker) -> None:
@@ -158,11 +158,6 @@ class WorkerPool:
                 self._hear(worker, worker.pipe.recv_bytes())
         except (EOFError, OSError):
             self._on_worker_lost(worker)
-
-    def _talk(self, worker: _PoolWorker) -> None:
-        with suppress(OSError, ValueError):
-            while True:
-                worker.pipe.send_bytes(worker.outbox.get())
 
     def _hear(self, worker: _PoolWorker, text: bytes) -> None:
         head, _, content = text.partition(b"\n")
@@ -210,19 +205,13 @@ class WorkerPool:
 
     def events(self, wait_s: float, /) -> list[WorkerEvent]:
         """What has come in; waits so long for something at most."""
-        self._end_the_silent()
+        _end_silent(self._workers, self._silence_s)
         found: list[WorkerEvent] = []
         with suppress(Empty):
             found.append(self._events.get(timeout=wait_s) if wait_s else self._events.get_nowait())
             while True:
                 found.append(self._events.get_nowait())
         return found
-
-    def _end_the_silent(self) -> None:
-        now = time.monotonic()
-        for one in self._workers:
-            if one.is_ready and one.running is not None and now - one.heard_s > self._silence_s:
-                _kill(one)
 
     def shutdown(self) -> None:
         """End all workers; what they still do is dropped."""
@@ -234,6 +223,20 @@ class WorkerPool:
             one.outbox.put(LEAVE)
             if one.is_ready:
                 _kill(one)
+
+
+def _talk(worker: _PoolWorker) -> None:
+    with suppress(OSError, ValueError):
+        while True:
+            worker.pipe.send_bytes(worker.outbox.get())
+
+
+def _end_silent(workers: Sequence[_PoolWorker], silence_s: float) -> None:
+    """A worker with a task and nothing to say for so long hangs."""
+    now = time.monotonic()
+    for one in workers:
+        if one.is_ready and one.running is not None and now - one.heard_s > silence_s:
+            _kill(one)
 
 
 def _kill(worker: _PoolWorker) -> None:

@@ -90,14 +90,6 @@ class Topology:
         return {place.id: index for index, place in enumerate(self.places)}
 
     @cached_property
-    def edges_from(self) -> Mapping[PlaceId, tuple[int, ...]]:
-        """Edges that leave a place."""
-        leaving: dict[PlaceId, list[int]] = {place.id: [] for place in self.places}
-        for index, edge in enumerate(self.edges):
-            leaving[edge.from_place].append(index)
-        return {place: tuple(indices) for place, indices in leaving.items()}
-
-    @cached_property
     def edge_index(self) -> Mapping[tuple[str, bool], int]:
         """(link or uplink id, reverse) to index."""
         return {(edge.id, edge.reverse): index for index, edge in enumerate(self.edges)}
@@ -121,11 +113,6 @@ class Topology:
     def latency_s(self) -> NDArray[np.float64]:
         """One-way delay of each edge."""
         return np.array([edge.latency_s for edge in self.edges], dtype=np.float64)
-
-    @cached_property
-    def loss_probability(self) -> NDArray[np.float64]:
-        """Packet loss of each edge."""
-        return np.array([edge.loss_probability for edge in self.edges], dtype=np.float64)
 
     def place(self, place: PlaceId) -> Place:
         """The place with this id."""
@@ -160,19 +147,16 @@ class Topology:
         """
         pair = (place_a, place_b)
         if pair not in self._paths:
-            self._paths[pair] = self._found_path(place_a, place_b)
+            tree, edges, at = self._tree(place_a), list[int](), place_b
+            while at != place_a:
+                if at not in tree:
+                    raise ValueError(
+                        f"no path leads from place {place_a!r} to {place_b!r}: add a link or a common parent"
+                    )
+                edges.append(tree[at])
+                at = self.edges[tree[at]].from_place
+            self._paths[pair] = tuple(reversed(edges))
         return self._paths[pair]
-
-    def _found_path(self, place_a: PlaceId, place_b: PlaceId) -> tuple[int, ...]:
-        tree = self._tree(place_a)
-        edges: list[int] = []
-        at = place_b
-        while at != place_a:
-            if at not in tree:
-                raise ValueError(f"no path leads from place {place_a!r} to {place_b!r}: add a link or a common parent")
-            edges.append(tree[at])
-            at = self.edges[tree[at]].from_place
-        return tuple(reversed(edges))
 
     def connected(self, place_a: PlaceId, place_b: PlaceId) -> bool:
         """Whether a path leads from one place to the other."""
@@ -196,76 +180,80 @@ class Topology:
         """A path, by default that of least latency, end to end from GPU to GPU; answers come back the shortest way."""
         usual = self.path(place_a, place_b)
         if along is not None and along != usual:
-            return self._end_to_end(place_a, place_b, along)
+            return _end_to_end(self, place_a, place_b, along)
         if (place_a, place_b) not in self._ends:
-            self._ends[place_a, place_b] = self._end_to_end(place_a, place_b, usual)
+            self._ends[place_a, place_b] = _end_to_end(self, place_a, place_b, usual)
         return self._ends[place_a, place_b]
-
-    def _end_to_end(self, place_a: PlaceId, place_b: PlaceId, forward: tuple[int, ...]) -> PathFacts:
-        access = latency.access_s(self.place(place_a).level) + latency.access_s(self.place(place_b).level)
-        there = access + sum(self.edges[index].latency_s for index in forward)
-        back = access + sum(self.edges[index].latency_s for index in self.path(place_b, place_a))
-        return self._facts(forward, there, there + back)
-
-    def _facts(self, path: tuple[int, ...], one_way_s: float, round_trip_s: float) -> PathFacts:
-        edges = [self.edges[index] for index in path]
-        if not edges:
-            return PathFacts(
-                edges=(),
-                latency_s=one_way_s,
-                round_trip_s=round_trip_s,
-                capacity_bytes_per_s=float("inf"),
-                loss_probability=0.0,
-                planes=1,
-                technology="roce",
-                load_balancing=("ecmp",),
-                out_of_order_receivers=True,
-                mtu_bytes=UPLINK_MTU_BYTES,
-            )
-        survives = float(np.prod([1.0 - edge.loss_probability for edge in edges]))
-        narrow = min(edges, key=lambda edge: edge.capacity_bytes_per_s)
-        long = max(edges, key=lambda edge: edge.latency_s)  # what recovers losses there decides
-        is_tcp = any(edge.technology == "tcp" for edge in edges)  # a stream is one end to end, or not at all
-        common = tuple(one for one in narrow.load_balancing if all(one in edge.load_balancing for edge in edges))
-        return PathFacts(
-            edges=path,
-            latency_s=one_way_s,
-            round_trip_s=round_trip_s,
-            capacity_bytes_per_s=narrow.capacity_bytes_per_s,
-            loss_probability=1.0 - survives,
-            planes=narrow.planes,
-            technology="tcp" if is_tcp else long.technology,
-            load_balancing=common or ("ecmp",),
-            out_of_order_receivers=all(edge.out_of_order_receivers for edge in edges),
-            mtu_bytes=min(edge.mtu_bytes for edge in edges),
-            flow_bytes_per_s=min(edge.flow_bytes_per_s for edge in edges),
-        )
 
     def _tree(self, source: PlaceId) -> dict[PlaceId, int]:
         """Edge that enters each reachable place on its best path: least latency, then fewest hops, then index."""
         if source not in self._trees:
-            self._trees[source] = self._dijkstra(source)
+            self._trees[source] = _least_latency_tree(self.edges, source)
         return self._trees[source]
 
-    def _dijkstra(self, source: PlaceId) -> dict[PlaceId, int]:
-        entered: dict[PlaceId, int] = {}
-        done: set[PlaceId] = set()
-        best: dict[PlaceId, tuple[float, int, int]] = {source: (0.0, 0, -1)}
-        queue = [(0.0, 0, -1, source)]
-        while queue:
-            delay, hops, via, at = heapq.heappop(queue)
-            if at in done:
-                continue
-            done.add(at)
-            if via >= 0:
-                entered[at] = via
-            for index in self.edges_from[at]:
-                edge = self.edges[index]
-                key = (delay + edge.latency_s, hops + 1, index)
-                if edge.to_place not in done and (edge.to_place not in best or key < best[edge.to_place]):
-                    best[edge.to_place] = key
-                    heapq.heappush(queue, (*key, edge.to_place))
-        return entered
+
+def _end_to_end(topology: Topology, place_a: PlaceId, place_b: PlaceId, forward: tuple[int, ...]) -> PathFacts:
+    access = latency.access_s(topology.place(place_a).level) + latency.access_s(topology.place(place_b).level)
+    one_way_s = access + sum(topology.edges[index].latency_s for index in forward)
+    back = access + sum(topology.edges[index].latency_s for index in topology.path(place_b, place_a))
+    round_trip_s = one_way_s + back
+    edges = [topology.edges[index] for index in forward]
+    if not edges:
+        return PathFacts(
+            edges=(),
+            latency_s=one_way_s,
+            round_trip_s=round_trip_s,
+            capacity_bytes_per_s=float("inf"),
+            loss_probability=0.0,
+            planes=1,
+            technology="roce",
+            load_balancing=("ecmp",),
+            out_of_order_receivers=True,
+            mtu_bytes=UPLINK_MTU_BYTES,
+        )
+    survives = float(np.prod([1.0 - edge.loss_probability for edge in edges]))
+    narrow = min(edges, key=lambda edge: edge.capacity_bytes_per_s)
+    long = max(edges, key=lambda edge: edge.latency_s)  # what recovers losses there decides
+    is_tcp = any(edge.technology == "tcp" for edge in edges)  # a stream is one end to end, or not at all
+    common = tuple(one for one in narrow.load_balancing if all(one in edge.load_balancing for edge in edges))
+    return PathFacts(
+        edges=forward,
+        latency_s=one_way_s,
+        round_trip_s=round_trip_s,
+        capacity_bytes_per_s=narrow.capacity_bytes_per_s,
+        loss_probability=1.0 - survives,
+        planes=narrow.planes,
+        technology="tcp" if is_tcp else long.technology,
+        load_balancing=common or ("ecmp",),
+        out_of_order_receivers=all(edge.out_of_order_receivers for edge in edges),
+        mtu_bytes=min(edge.mtu_bytes for edge in edges),
+        flow_bytes_per_s=min(edge.flow_bytes_per_s for edge in edges),
+    )
+
+
+def _least_latency_tree(edges: tuple[Edge, ...], source: PlaceId) -> dict[PlaceId, int]:
+    """Dijkstra's algorithm: the edge that enters each reachable place."""
+    leaving: dict[PlaceId, list[int]] = {}
+    for index, edge in enumerate(edges):
+        leaving.setdefault(edge.from_place, []).append(index)
+    entered: dict[PlaceId, int] = {}
+    done: set[PlaceId] = set()
+    best: dict[PlaceId, tuple[float, int, int]] = {source: (0.0, 0, -1)}
+    queue = [(0.0, 0, -1, source)]
+    while queue:
+        delay, hops, via, at = heapq.heappop(queue)
+        if at in done:
+            continue
+        done.add(at)
+        if via >= 0:
+            entered[at] = via
+        for index in leaving.get(at, ()):
+            edge = edges[index]
+            key = (delay + edge.latency_s, hops + 1, index)
+            if edge.to_place not in done and (edge.to_place not in best or key < best[edge.to_place]):
+                best[edge.to_place] = key
+                heapq.heappush(queue, (*key, edge.to_place))
+    return entered
 
 
 def build_topology(cluster: Cluster) -> Topology:

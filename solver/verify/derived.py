@@ -6,7 +6,7 @@ count of the plan.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -39,6 +39,9 @@ class Derived:
     """Stage costs of a plan's configuration; every method names the pool whose GPUs it is about."""
 
     facts: Facts
+    _stages: dict[tuple[int, StageLayers], StageCost] = field(default_factory=dict, repr=False, compare=False)
+    _private: dict[tuple[int, StageLayers, int], float] = field(default_factory=dict, repr=False, compare=False)
+    _static: dict[tuple[int, int], StaticMemory] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def stack(self) -> StackProfile:
@@ -83,14 +86,6 @@ class Derived:
             for pool in self.facts.request.cluster.pools
         }
 
-    @cached_property
-    def _stages(self) -> dict[tuple[int, StageLayers], StageCost]:
-        return {}
-
-    @cached_property
-    def _private(self) -> dict[tuple[int, StageLayers, int], float]:
-        return {}
-
     def stage(self, pool: Pool, stage: int) -> StageCost:
         """Cost per micro-batch of one stage on the GPUs of a pool."""
         layers = self.layers[stage]
@@ -128,29 +123,22 @@ class Derived:
         dense = np.sum([cost.parameters for cost in costs], axis=0)
         return dense, np.sum([cost.expert_parameters for cost in costs], axis=0)
 
-    @cached_property
-    def _static(self) -> dict[tuple[int, int], StaticMemory]:
-        return {}
-
     def static_memory(self, pool: Pool, pipeline_rank: int) -> StaticMemory:
         """Memory of one GPU that no schedule changes; pools of one kind need the same."""
         key = (self._kinds[pool.id], pipeline_rank)
         if key not in self._static:
-            self._static[key] = self._static_memory(pool, pipeline_rank)
+            dense, expert = self.parameters(pool, pipeline_rank)
+            self._static[key] = static_memory(
+                self.job,
+                pool.gpu,
+                fabric_of(pool),
+                self.stack,
+                self.columns,
+                parameters=dense,
+                expert_parameters=expert,
+                has_logits=int(self.facts.configuration.degrees.num_stages - 1 in self.stages_of(pipeline_rank)),
+            )
         return self._static[key]
-
-    def _static_memory(self, pool: Pool, pipeline_rank: int) -> StaticMemory:
-        dense, expert = self.parameters(pool, pipeline_rank)
-        return static_memory(
-            self.job,
-            pool.gpu,
-            fabric_of(pool),
-            self.stack,
-            self.columns,
-            parameters=dense,
-            expert_parameters=expert,
-            has_logits=int(self.facts.configuration.degrees.num_stages - 1 in self.stages_of(pipeline_rank)),
-        )
 
     def memory_limit_bytes(self, pool: Pool) -> float:
         """HBM less the headroom that the request asks for."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from models.cluster import Pool
@@ -19,7 +19,7 @@ from solver.network.algorithms import Communicator
 from solver.network.collectives import Level
 from solver.network.connection import Wire, connection_rate_bytes_per_s, option_of, step_s
 from solver.network.split import AlikeSteps, Parts, alike_steps, part_by_edge
-from solver.network.topology import PathFacts
+from solver.network.topology import PathFacts, Topology
 from solver.verify.joint_replay import reserved_bytes_per_s
 from solver.verify.message_paths import edges_of
 from solver.verify.network_facts import Boundary
@@ -51,6 +51,7 @@ class ExchangeWays:
 
     case: Reading
     hops: tuple[tuple[Boundary, PipelineHop], ...] | None = None
+    _rings: dict[int, OnRing] = field(default_factory=dict, repr=False, compare=False)
 
     def pools(self, stage: int) -> Mapping[str, int]:
         """Replicas of a stage by pool."""
@@ -83,15 +84,11 @@ class ExchangeWays:
         """Stated ring of every stage; of two the first."""
         return {stage: ring for ring in reversed(self.case.plan.exchange_rings) for stage in ring.stages}
 
-    def parts(self, step: MessageSplit) -> Parts:
-        """Paths of a stated step; KeyError where an edge does not exist."""
-        topology = self.case.network.topology
-        return tuple((edges_of(topology, path), path.part) for path in step.paths)
-
     def alike(self, ring: Sequence[MessageSplit]) -> list[AlikeSteps]:
         """The steps of a ring by kind of path."""
-        steps = (((step.from_place, step.to_place), self.parts(step)) for step in ring)
-        return alike_steps(self.case.network.topology, steps)
+        topology = self.case.network.topology
+        steps = (((step.from_place, step.to_place), _parts(topology, step)) for step in ring)
+        return alike_steps(topology, steps)
 
     def cards_bytes_per_s(self, stage: int) -> float:
         """Rate of the GPUs of the weakest pool together."""
@@ -122,19 +119,11 @@ class ExchangeWays:
         return {one.narrowest: one.path for one in self.alike(self.ring_of[stage].steps)}[ends]
 
     @cached_property
-    def _left_bytes_per_s(self) -> list[float]:
+    def left_bytes_per_s(self) -> list[float]:
         """What the messages of all queues leave of every edge."""
         capacity = self.case.network.topology.capacity_bytes_per_s
         left: list[float] = (capacity - reserved_bytes_per_s(self.case, self.hops)).tolist()
         return left
-
-    def left_bytes_per_s(self, edge: int) -> float:
-        """What stage messages leave of an edge."""
-        return self._left_bytes_per_s[edge]
-
-    @cached_property
-    def _rings(self) -> dict[int, OnRing]:
-        return {}
 
     def on_ring(self, stage: int) -> OnRing:
         """The exchange of a stage on its stated ring."""
@@ -144,10 +133,10 @@ class ExchangeWays:
 
     def _on_ring(self, stage: int) -> OnRing:
         ring = self.ring_of[stage]
-        parts = [self.parts(step) for step in ring.steps]
+        parts = [_parts(self.case.network.topology, step) for step in ring.steps]
         load = part_by_edge(parts)
         sent = self.case.network.exchange_bytes(stage, len(self.places(stage)))
-        fill = {edge: part * sent / self.left_bytes_per_s(edge) for edge, part in load.items()}
+        fill = {edge: part * sent / self.left_bytes_per_s[edge] for edge, part in load.items()}
         cards = self.cards_bytes_per_s(stage)
         wire_s = max(sent / cards, *fill.values())
         num_steps = 2 * (len(ring.steps) - 1)
@@ -171,31 +160,38 @@ class ExchangeWays:
             bottlenecks=frozenset(edge for edge, time in fill.items() if time >= wire_s * (1.0 - SAME_FILL)),
         )
 
-    def communicator(self, stage: int, transport: ExchangeStep) -> Communicator:
-        """Of the largest stage over a step of the ring: the all-reduce of copies, or the scatter of a single copy."""
-        pool, fewest = self.fewest(stage)
-        connection, topology = transport.connection, self.case.network.topology
-        wire = self.wire(stage, self.path_of(stage, transport), connection)
-        inside = Level(
-            fewest * self.case.configuration.degrees.cp, fabric_of(pool).scale_out_latency_s, wire.member_bytes_per_s
-        )
-        used = self.case.configuration
-        copies = used.sharding == "ddp" or used.num_state_copies > 1
-        return Communicator(
-            "dp",
-            "all_reduce" if copies else "reduce_scatter",
-            topology.tier(transport.from_place, transport.to_place),
-            len(self.places(stage)),
-            inside,
-            self.largest_local_bytes(stage),
-            connection.num_connections,
-            wire.member_bytes_per_s,
-            one_ring=not copies,
-        )
 
-    def largest_local_bytes(self, stage: int) -> float:
-        """Gradients of the largest stage on one GPU, of the kind that holds this one."""
-        pool = self.case.pool_by_id[next(iter(self.pools(stage)))]
-        costs = (self.case.derived.stage(pool, one) for one in range(self.case.configuration.degrees.num_stages))
-        largest = max(float((one.parameters + one.expert_parameters)[0]) for one in costs)
-        return largest * self.case.request.workload.optimizer.gradient_bytes_per_parameter
+def _parts(topology: Topology, step: MessageSplit) -> Parts:
+    """Paths of a stated step; KeyError where an edge does not exist."""
+    return tuple((edges_of(topology, path), path.part) for path in step.paths)
+
+
+def ring_communicator(ways: ExchangeWays, stage: int, transport: ExchangeStep) -> Communicator:
+    """Of the largest stage over a step of the ring: the all-reduce of copies, or the scatter of a single copy."""
+    pool, fewest = ways.fewest(stage)
+    connection, topology = transport.connection, ways.case.network.topology
+    wire = ways.wire(stage, ways.path_of(stage, transport), connection)
+    inside = Level(
+        fewest * ways.case.configuration.degrees.cp, fabric_of(pool).scale_out_latency_s, wire.member_bytes_per_s
+    )
+    used = ways.case.configuration
+    copies = used.sharding == "ddp" or used.num_state_copies > 1
+    return Communicator(
+        "dp",
+        "all_reduce" if copies else "reduce_scatter",
+        topology.tier(transport.from_place, transport.to_place),
+        len(ways.places(stage)),
+        inside,
+        _largest_local_bytes(ways, stage),
+        connection.num_connections,
+        wire.member_bytes_per_s,
+        one_ring=not copies,
+    )
+
+
+def _largest_local_bytes(ways: ExchangeWays, stage: int) -> float:
+    """Gradients of the largest stage on one GPU, of the kind that holds this one."""
+    pool = ways.case.pool_by_id[next(iter(ways.pools(stage)))]
+    costs = (ways.case.derived.stage(pool, one) for one in range(ways.case.configuration.degrees.num_stages))
+    largest = max(float((one.parameters + one.expert_parameters)[0]) for one in costs)
+    return largest * ways.case.request.workload.optimizer.gradient_bytes_per_parameter

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -53,6 +53,7 @@ class MessageWays:
     """Times of the messages of a plan. LookupError where the plan states no transport for a way."""
 
     case: Reading
+    _known: dict[tuple[str, str, str | None, float], Sent] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def crossing(self) -> tuple[Boundary, ...]:
@@ -76,9 +77,10 @@ class MessageWays:
         parts: dict[int, float] = {}
         largest: dict[tuple[str, int, frozenset[str], bool], float] = {}
         for one in self.crossing:
-            upwards = self._climbs(one)
+            ranks = [self.case.configuration.rank_of_stage(one.from_stage + step) for step in (0, 1)]
+            upwards = ranks[1] > ranks[0]
             pair = frozenset((one.sender.id, one.receiver.id))
-            for ends, way in ((self._ends(one), upwards), (self._ends(one)[::-1], not upwards)):
+            for ends, way in ((_ends(one), upwards), (_ends(one)[::-1], not upwards)):
                 for edge, part in self._parts_by_edge(*ends).items():
                     key = (one.route, edge, pair, way)
                     largest[key] = max(largest.get(key, 0.0), part)
@@ -87,13 +89,6 @@ class MessageWays:
             queues[edge] += replicas
             parts[edge] = parts.get(edge, 0.0) + part * replicas
         return queues, parts
-
-    def _climbs(self, boundary: Boundary) -> bool:
-        ranks = [self.case.configuration.rank_of_stage(boundary.from_stage + step) for step in (0, 1)]
-        return ranks[1] > ranks[0]
-
-    def _ends(self, boundary: Boundary) -> tuple[str, str]:
-        return boundary.sender.place, boundary.receiver.place
 
     def _parts_by_edge(self, source: str, target: str) -> dict[int, float]:
         carried: dict[int, float] = {}
@@ -126,10 +121,6 @@ class MessageWays:
         sharers = max(queues[edge] for edge in self._parts_by_edge(source.place, target.place))
         return sharers * self.case.gpus_per_group
 
-    @cached_property
-    def _known(self) -> dict[tuple[str, str, str | None, float], Sent]:
-        return {}
-
     def sent(self, source: Pool, target: Pool, size_bytes: float, route: str | None = None) -> Sent:
         """A message of a stage group of this size by the stated transport; KeyError where none is stated."""
         key = (source.id, target.id, route, size_bytes)
@@ -155,7 +146,7 @@ class MessageWays:
             return AtOnce(max(self._local_s(pool, size) for pool in (boundary.sender, boundary.receiver)), 0.0)
         ends = boundary.sender, boundary.receiver
         both = self.sent(*ends, size), self.sent(*ends[::-1], size)
-        places = self._ends(boundary)
+        places = _ends(boundary)
         edges = list(self._parts_by_edge(*places)) + list(self._parts_by_edge(*places[::-1]))
         free = {edge: self.free_bytes_per_s(edge) for edge in edges}
         slower = min(both, key=lambda one: one.rate_bytes_per_s)
@@ -174,3 +165,7 @@ class MessageWays:
         columns = self.case.derived.columns
         size = np.array([size_bytes])
         return float(boundary_message_s(size, columns.tp, columns.cp, fabric_of(pool), self.case.derived.stack)[0])
+
+
+def _ends(boundary: Boundary) -> tuple[str, str]:
+    return boundary.sender.place, boundary.receiver.place

@@ -1,14 +1,13 @@
 """What a plan must move between buildings, and what the link graph can carry, as the judge derives both.
 
-Owns demands of pipeline and replicas by building, and the capacity of cuts around buildings. A cut bounds every
-routing, so nothing here depends on the paths that a plan chose. Never reads a load of the plan.
+Owns demands of pipeline and replicas by building; `building_cuts` has the capacities. Never reads a load of the plan.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple, get_args
@@ -16,13 +15,13 @@ from typing import NamedTuple, get_args
 from models.cluster import Pool, Tier
 from models.transport import Dimension
 from solver.cost.data_parallel import crossing_bytes
-from solver.network.topology import UPLINK_PREFIX, Edge, Topology, build_topology
+from solver.network.topology import Topology, build_topology
+from solver.verify.building_cuts import BuildingCuts
 from solver.verify.derived import Derived
 from solver.verify.facts import Facts
 
 TIERS: tuple[Tier, ...] = get_args(Tier)
 BETWEEN_BUILDINGS: tuple[Tier, ...] = ("cross_building", "cross_region")
-MAX_BUILDINGS_FOR_ALL_CUTS = 10
 
 
 class Crossing(NamedTuple):
@@ -44,15 +43,22 @@ class Boundary(NamedTuple):
 
 @dataclass(frozen=True)
 class NetworkFacts:
-    """Demands and cuts. Buildings are named as `Facts.building_of` names them."""
+    """Demands, and the cuts that they have to pass. Buildings are named as `Facts.building_of` names them."""
 
     facts: Facts
     derived: Derived
+    _exchanged: dict[tuple[int, int], float] = field(default_factory=dict, repr=False, compare=False)
+    _farthest_s: dict[frozenset[str], float] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def topology(self) -> Topology:
         """The link graph of the request."""
         return build_topology(self.facts.request.cluster)
+
+    @cached_property
+    def cuts(self) -> BuildingCuts:
+        """What the links out of buildings and places can carry."""
+        return BuildingCuts(self.facts, self.topology)
 
     @cached_property
     def boundaries(self) -> tuple[Boundary, ...]:
@@ -99,10 +105,6 @@ class NetworkFacts:
             self._exchanged[stage, num_sites] = self._exchange_bytes(stage, num_sites)
         return self._exchanged[stage, num_sites]
 
-    @cached_property
-    def _exchanged(self) -> dict[tuple[int, int], float]:
-        return {}
-
     def _exchange_bytes(self, stage: int, num_sites: int) -> float:
         pipeline_rank = self.facts.configuration.rank_of_stage(stage)
         pool = self.facts.pool_by_id[next(iter(self.replicas_by_pool[pipeline_rank]))]
@@ -127,45 +129,6 @@ class NetworkFacts:
                     sent[building] += self.exchange_bytes(stage, len(buildings))
         return sent
 
-    @cached_property
-    def used_buildings(self) -> tuple[str, ...]:
-        """Buildings with GPUs of the plan."""
-        return tuple(sorted({self.facts.building_of(group.pool.place) for group in self.facts.groups}))
-
-    def cuts(self) -> Iterator[frozenset[str]]:
-        """Sets of used buildings to cut off from the rest: single ones, or every set while these are few."""
-        names = self.used_buildings
-        largest = len(names) - 1 if len(names) <= MAX_BUILDINGS_FOR_ALL_CUTS else 1
-        for size in range(1, largest + 1):
-            yield from map(frozenset, combinations(names, size))
-
-    def leaving(self, buildings: frozenset[str]) -> list[Edge]:
-        """Edges from inside these buildings to anywhere else."""
-        return [
-            edge
-            for edge in self.topology.edges
-            if self.facts.building_of(edge.from_place) in buildings
-            and self.facts.building_of(edge.to_place) not in buildings
-        ]
-
-    def cut_bytes_per_s(self, buildings: frozenset[str]) -> float:
-        """Usable capacity out of these buildings."""
-        return sum(edge.capacity_bytes_per_s for edge in self.leaving(buildings))
-
-    @cached_property
-    def place_bytes_per_s(self) -> Mapping[str, float]:
-        """Usable capacity out of each place with all that lies in it."""
-        around = {place.id: {one.id for one in self.facts.enclosing(place.id)} for place in self.topology.places}
-        leaving: defaultdict[str, float] = defaultdict(float)
-        for edge in self.topology.edges:
-            for place in around[edge.from_place] - around[edge.to_place]:
-                leaving[place] += edge.capacity_bytes_per_s
-        return leaving
-
-    @cached_property
-    def _farthest_s(self) -> dict[frozenset[str], float]:
-        return {}
-
     def farthest_s(self, places: frozenset[str]) -> float:
         """Longest one-way delay from one of these places to another."""
         if places not in self._farthest_s:
@@ -177,21 +140,14 @@ class NetworkFacts:
     def crossings(self) -> frozenset[Crossing]:
         """Tiers between buildings that stage boundaries and, at their widest, exchanges over replicas cross."""
         ends = {(one.sender.place, one.receiver.place) for one in self.boundaries}
-        found = {self._crossing("pp", *pair) for pair in ends}
+        found = {_crossing(self.topology, "pp", *pair) for pair in ends}
         for places in {self.places_of_rank(rank) for rank in range(self.facts.configuration.degrees.pp)}:
-            pairs = [self._crossing("dp", *pair) for pair in combinations(sorted(places), 2)]
+            pairs = [_crossing(self.topology, "dp", *pair) for pair in combinations(sorted(places), 2)]
             widest = max((TIERS.index(pair.tier) for pair in pairs), default=0)
             found |= {pair for pair in pairs if TIERS.index(pair.tier) == widest}
         return frozenset(one for one in found if one.tier in BETWEEN_BUILDINGS)
 
-    def _crossing(self, dimension: Dimension, one: str, other: str) -> Crossing:
-        first, second = sorted((one, other))
-        return Crossing(dimension, self.topology.tier(first, second), (first, second))
 
-    def crosses_buildings(self, edge: Edge) -> bool:
-        """Whether an edge joins two buildings, or a building with the network above it."""
-        return self.facts.building_of(edge.from_place) != self.facts.building_of(edge.to_place)
-
-    def counts_as_crossing(self, edge: Edge) -> bool:
-        """Crossing edges that count into the bytes between buildings: links both ways, uplinks on the way up only."""
-        return self.crosses_buildings(edge) and not (edge.id.startswith(UPLINK_PREFIX) and edge.reverse)
+def _crossing(topology: Topology, dimension: Dimension, one: str, other: str) -> Crossing:
+    first, second = sorted((one, other))
+    return Crossing(dimension, topology.tier(first, second), (first, second))

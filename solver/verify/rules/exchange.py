@@ -90,7 +90,7 @@ def exchange_room(case: Case) -> Iterator[Finding]:
         size = case.network.exchange_bytes(one.stage, len(buildings))
         for building in sorted(buildings) if size else ():
             beside = bytes_within(leaving[building], one.start_s, one.start_s + one.shared_s)
-            room = case.network.place_bytes_per_s[building] * one.shared_s
+            room = case.network.cuts.place_bytes_per_s[building] * one.shared_s
             if exceeds(size + beside, room):
                 yield Finding(
                     _name(one),
@@ -107,7 +107,7 @@ def _messages_out_of_buildings(case: Case) -> dict[str, Rates]:
             for (source, target), messages in ways.items()
             if case.building_of(source) == building and case.building_of(target) != building
         )
-        for building in case.network.used_buildings
+        for building in case.network.cuts.buildings
     }
 
 
@@ -132,7 +132,9 @@ def _least_shared_s(case: Case, exchange: StageExchange) -> tuple[float, str]:
         pool = case.pool_by_id[name]
         cards[pool.place] += num_replicas * case.gpus_per_group * pool.nic_bytes_per_s_per_gpu
     around = [one for one in places if any(other != one and case.is_inside(other, one) for other in places)]
-    limits = [(case.network.place_bytes_per_s[one], f"the links out of {one}") for one in places if one not in around]
+    limits = [
+        (case.network.cuts.place_bytes_per_s[one], f"the links out of {one}") for one in places if one not in around
+    ]
     limits += [(rate, f"the cards in {place}") for place, rate in cards.items()]
     (rate, why), delay = min(limits), case.network.farthest_s(places)
     return size / rate + delay, f"{size:.6g} B at {rate:.6g} B/s of {why}, {delay:.6g} s away"

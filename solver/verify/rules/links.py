@@ -80,7 +80,7 @@ def cross_building_bytes(case: Case) -> Iterator[Finding]:
     total = sum(
         flow.bytes_per_iteration
         for load, edge in _edges(case)
-        if case.network.counts_as_crossing(edge)
+        if case.network.cuts.counts_as_crossing(edge)
         for flow in load.flows
     )
     if differs(case.plan.metrics.cross_building_bytes, total):

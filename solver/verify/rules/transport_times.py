@@ -14,6 +14,7 @@ from solver.network.algorithms import Communicator
 from solver.network.collectives import Level
 from solver.verify.case import Case, Finding, Rule
 from solver.verify.communicators import Communicators, Expected, Key
+from solver.verify.exchange_ways import ring_communicator
 from solver.verify.rules.message_times import unoffered
 
 
@@ -57,7 +58,7 @@ def _across(case: Case) -> Iterator[Expected]:
             yield Expected(message, case.messages.facts(source, target), sent.connection)
     for ring in case.plan.exchange_rings:
         for transport in ring.transports:
-            whole = case.exchanging.communicator(ring.stages[0], transport)
+            whole = ring_communicator(case.exchanging, ring.stages[0], transport)
             path = case.exchanging.path_of(ring.stages[0], transport)
             yield Expected(whole, path, transport.connection)
 
