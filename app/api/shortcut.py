@@ -84,11 +84,13 @@ class Shortcut:
 def _cached(scope: Scope) -> tuple[CachedResponse, SimpleNamespace] | None:
     """What is kept for this request, and the route that it stands for."""
     path, query = scope["path"], scope["query_string"]
+    if path != LISTS and not path.startswith(FOLDER):
+        return None
     service: PlanService = scope["app"].state.service
     caller: Caller = scope[CALLER]
     if path == LISTS:
         cached, route = service.list_responses.get((caller.sees, query), caller.sees), LIST_ROUTE
-    elif query or not path.startswith(FOLDER):
+    elif query:
         return None  # a query is for the route to refuse
     elif path.endswith(STATUS):
         cached, route = service.status_responses.get(path[len(FOLDER) : -len(STATUS)], caller.sees), STATUS_ROUTE

@@ -77,7 +77,7 @@ def test_the_plan_is_exported(client: TestClient, plan: dict[str, Any], kind: st
 def test_a_plan_without_host_names_gives_no_host_file(client: TestClient, plan: dict[str, Any]) -> None:
     answer = client.get(f"{plan['links']['self']}/artifacts/slurm-hostfile")
     assert answer.status_code == 422
-    assert "host_names" in answer.json()["errors"][0]["remedy"]
+    assert "`hosts`" in answer.json()["errors"][0]["remedy"]
 
 
 def test_impossible_memory_is_an_outcome_with_reasons(client: TestClient, example: dict[str, Any]) -> None:
