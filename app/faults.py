@@ -31,6 +31,7 @@ ISSUE_TYPES: Mapping[str, str] = {
     "degrees-do-not-divide": "Infeasible: the parallel degrees allowed do not divide what they split.",
     "batch-too-small": "Infeasible: fewer sequences than replicas or micro-batches need.",
     "no-price": "Infeasible: the least cost is asked for, and nothing states a price.",
+    "links-missing": "Infeasible: nothing stated joins buildings, nor are they said to be one fabric.",
     "no-path": "Infeasible: places that must talk are not connected.",
     "pins-contradict": "Infeasible: pins contradict each other or the forbidden places.",
     "traffic-limit": "Infeasible: the traffic between buildings exceeds its limit.",

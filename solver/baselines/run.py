@@ -81,8 +81,8 @@ def without_balancing(request: PlanRequest) -> PlanRequest:
     A path has what all its links offer, so one link without plain ECMP leaves the paths over it another method.
     """
     cluster = request.cluster
-    ways = (*cluster.links, *(place.uplink for place in cluster.places))
-    if not all("ecmp" in way.load_balancing for way in ways):
+    offers = [link.load_balancing for link in cluster.links] + [one.uplink.load_balancing for one in cluster.places]
+    if not all("ecmp" in offered for offered in offers):
         return request
     plain = {"load_balancing": ("ecmp",)}
     links = tuple(link.model_copy(update={**plain, "out_of_order_receivers": False}) for link in cluster.links)

@@ -39,8 +39,7 @@ def _fields(case: Case) -> Iterator[tuple[str, str]]:
     yield "/convergence", f"{SEARCHED}; only that time goes on, no bound passes its incumbent, and it ends here"
     yield "/baselines", RIVAL
     yield "/alternatives", RIVAL
-    if plan.runnable_by:
-        yield "/runnable_by", RUNS
+    yield "/runnable_by", RUNS
     yield "/one_building_s", "its schedule is not stated; only that it lies between the speed of light and the plan"
     yield "/notes", "what the search says of its own answer, in words"
     if _recomputes_nothing(case):

@@ -121,7 +121,8 @@ def test_only_free_numbers_can_be_changed_unnoticed():
     request = build_request()
     in_turns = Forgery(messages_take_turns=True, staggered=True)
     document = with_history(build_plan(request, forgery=in_turns)).model_dump(
-        mode="json", exclude={"verdict", "baselines"}
+        mode="json",
+        exclude={"verdict", "baselines", "prediction"},  # derived, and convicted in tests/unit/solver/verify
     ) | {"verdict": {"accepted": True, "rules_checked": []}}
     noticed: set[tuple[str, bool]] = set()
     tried: set[tuple[str, bool]] = set()

@@ -67,7 +67,7 @@ def test_a_connection_has_no_more_than_its_planes() -> None:
 @pytest.mark.parametrize(
     ("link", "expected"),
     [
-        ({"capacity_bytes_per_s": 1e14}, 5e10 * 0.7),
+        ({"capacity_bytes_per_s": 1e14}, 5e10),
         ({"capacity_bytes_per_s": 3.2e11, "planes": 32, "load_balancing": ["ecmp"]}, 1e10),
         ({"capacity_bytes_per_s": 1e14, "technology": "tcp", "latency_s": 0.1}, 64 * 4 * 2**20 / 0.2),
         ({"capacity_bytes_per_s": 1e14, "latency_s": 0.1}, 2**31 / 0.2),
@@ -76,8 +76,8 @@ def test_a_connection_has_no_more_than_its_planes() -> None:
 def test_a_connection_has_a_card_planes_and_a_window(link: dict[str, Any], expected: float) -> None:
     context = context_of(job(link={"latency_s": 1e-4, **link}))
     (cut,) = cuts(context)
-    share = context.stack.scale_out_efficiency.value / 0.7
-    assert cut.limits.exchange_bytes_per_s == pytest.approx(min(expected, 5e10 * 0.7 * share))
+    card = 5e10 * context.stack.scale_out_efficiency.value
+    assert cut.limits.exchange_bytes_per_s == pytest.approx(min(expected, card))
 
 
 def test_borders_are_those_of_places_buildings_and_regions() -> None:

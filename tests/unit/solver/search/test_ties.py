@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from models.outcome import Planned
-from models.plan import Plan
+from models.plan import Alternative, Plan
 from models.request import PlanRequest
 from solver.planner import plan
 from solver.verify.judge import judge
@@ -36,12 +36,16 @@ def test_the_judge_rejects_an_alternative_that_is_faster_on_as_many_gpus() -> No
     objective = {"kind": "fewest_gpus", "target_iteration_s": 6.0}
     request = job(allowed=WIDE, objective=objective, options={"time_limit_s": 12.0, "reproducible": True})
     found = planned(request)
-    rival = found.alternatives[0].model_copy(
-        update={
-            "degrees": found.configuration.degrees,
-            "slower_by": 0.0,
-            "iteration_s": 0.9 * found.metrics.iteration_s,
-        }
+    own = found.configuration
+    rival = Alternative(
+        degrees=own.degrees,
+        sharding=own.sharding,
+        recompute=own.recompute,
+        family=own.family,
+        crossing=found.placement.crossing,
+        slower_by=0.0,
+        iteration_s=0.9 * found.metrics.iteration_s,
+        why_second="forged",
     )
     verdict = judge(request, found.model_copy(update={"alternatives": (rival,)}))
     assert "alternatives-second" in [one.rule for one in verdict.violations]

@@ -161,7 +161,7 @@ FORGED_SPLITS = {
     "a split that loads deny": ("pipeline-bytes", {"message_splits": ()}),
     "a split stated twice": ("message-paths", {"message_splits": lambda old: (*old, old[0])}),
     "a message that leaves out the longer path": (
-        "hop-latency",
+        "hop-times",
         {"timelines__0__problem__hops__1__latency_s": lambda old: old - 1.1e-4},
     ),
 }
