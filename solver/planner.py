@@ -119,6 +119,9 @@ def _searched(request: PlanRequest, hooks: Hooks, others: WorkerPool, params: Se
         return Planned(plan=best, complete=search.complete, elapsed_s=elapsed)
     if search.result.nothing_open:
         return Infeasible(reasons=_reasons(search, late), elapsed_s=clock() - started)
+    reasons = () if search.frontier.any_fits else memory_reasons(context, space, late=late)
+    if reasons:  # known without prices, which there was no time for
+        return Infeasible(reasons=reasons, elapsed_s=clock() - started)
     return NotFound(lower_bound_s=search.result.least_s, detail=search.result.account(), elapsed_s=elapsed)
 
 

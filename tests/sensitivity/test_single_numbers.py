@@ -122,7 +122,7 @@ def test_only_free_numbers_can_be_changed_unnoticed():
     in_turns = Forgery(messages_take_turns=True, staggered=True)
     document = with_history(build_plan(request, forgery=in_turns)).model_dump(
         mode="json",
-        exclude={"verdict", "baselines", "prediction"},  # derived, and convicted in tests/unit/solver/verify
+        exclude={"verdict", "baselines", "prediction"},  # derived, and convicted in test_real_plan.py
     ) | {"verdict": {"accepted": True, "rules_checked": []}}
     noticed: set[tuple[str, bool]] = set()
     tried: set[tuple[str, bool]] = set()
