@@ -109,6 +109,12 @@ class PlanHead(Answer):
     name: str = Field(description="What its client calls it; may be empty.", examples=["405B, spring order"])
     labels: dict[str, str] = Field(description="Its client's labels.", examples=[{"team": "search"}])
     model: str = Field(description="Name of the architecture that is planned.", examples=["llama-3.1-405b"])
+    cluster: str = Field(
+        "", description="Name of the cluster; empty: submitted before version 8 of the tables.", examples=["two-buildings"]
+    )
+    objective: str = Field(
+        "", description="What the search makes least; empty as for cluster.", examples=["iteration_time"]
+    )
     state: StateName = Field(
         description="succeeded: the search ended by itself with a plan. infeasible: no plan obeys the request, "
         "which is proven, outcome says why. not_found: neither a plan nor such a proof within the time. incomplete: it "
@@ -228,10 +234,9 @@ class MoveItem(Answer):
     num_stage_groups: int = Field(description="How many of them.", examples=[8])
 
 
-class MoveReport(Answer):
-    """What changes place between a plan and the plan it was replanned from."""
+class MoveFigures(Answer):
+    """What changes place between two plans."""
 
-    parent_id: str = Field(description="The plan before.", examples=["plan_019da1b2c3d4"])
     num_stage_groups: int = Field(
         description="Stage groups (replicas times pipeline ranks) of the new plan.", examples=[64]
     )
@@ -244,6 +249,42 @@ class MoveReport(Answer):
         description="From where to where; empty when not comparable.",
         examples=[[{"pipeline_rank": 3, "from_place": "west-1", "to_place": "east-1", "num_stage_groups": 16}]],
     )
+
+
+class MoveReport(MoveFigures):
+    """What changes place between a plan and the plan it was replanned from."""
+
+    parent_id: str = Field(description="The plan before.", examples=["plan_019da1b2c3d4"])
+
+
+class Beside(Answer):
+    """A figure of two plans; its unit is the end of its name."""
+
+    a: float | None = Field(description="Of the first.", examples=[6.45])
+    b: float | None = Field(description="Of the second.", examples=[6.2])
+    change: float | None = Field(
+        description="b / a - 1; null where there is nothing to relate to.", examples=[-0.0388]
+    )
+
+
+class Differing(Answer):
+    """A value that differs between two documents; null where one lacks it."""
+
+    a: Any = Field(description="In the first.", examples=[16])
+    b: Any = Field(description="In the second.", examples=[8])
+
+
+class PlanComparison(Answer):
+    """Two plans side by side."""
+
+    other_id: str = Field(description="The second plan, b; a is the plan of the address.", examples=["plan_019da1b2c3"])
+    figures: dict[str, Beside] = Field(description="Headline figures, money included where prices are stated.")
+    time: dict[str, Beside] = Field(description="Iteration time by cause.")
+    gpus_of_pool: dict[str, Beside] = Field(description="GPUs in use by pool.")
+    bytes_of_link: dict[str, Beside] = Field(description="Bytes per iteration by link and cause, both directions.")
+    configuration: dict[str, Differing] = Field(description="Choices that differ.")
+    request: dict[str, Differing] = Field(description="What was asked differently, by JSON Pointer; at most 500.")
+    moves: MoveFigures = Field(description="What changes place from a to b.")
 
 
 class Calibration(Answer):

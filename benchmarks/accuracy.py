@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import cross_site
+from benchmarks import accuracy_page, cross_site
 from benchmarks.leave_one_out import table as left_out_table
 from models.schedule import PipelineProblem, PipelineSchedule
 from solver.calibration.network import validate_network
@@ -123,6 +123,7 @@ def main() -> int:
         return 2
     text = document(arguments.folder)
     TARGET.write_text(text, encoding="utf-8")
+    accuracy_page.DATA.write_text(accuracy_page.page_data(text), encoding="utf-8")
     sys.stdout.write(text)
     return 0
 

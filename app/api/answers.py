@@ -35,6 +35,8 @@ def _head(row: PlanRow) -> dict[str, object]:
         "name": row.name,
         "labels": labels_of(row.labels),
         "model": row.model,
+        "cluster": row.cluster,
+        "objective": row.objective,
         "state": row.state,
         "stop_reason": row.stop_reason,
         "request_digest": row.request_digest,

@@ -23,7 +23,7 @@ from app.storage.keys import KeyStore
 from app.storage.tables import is_outage
 
 CALLER = "isthmus.caller"
-OPEN_PATHS = ("/", "/docs", "/openapi.json", "/version", "/plans")
+OPEN_PATHS = ("/", "/docs", "/openapi.json", "/version", "/plans", "/new", "/compare", "/accuracy")
 OPEN_FOLDERS = ("/static/", "/healthz/", "/plans/")
 PROBES = "/healthz/"  # monitors ask by whatever address they know
 LOOPBACK_NAMES = ("localhost", "ip6-localhost", "ip6-loopback")

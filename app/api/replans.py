@@ -1,4 +1,4 @@
-"""Plans made from plans: the same request with something changed, and what moved.
+"""Plans beside plans: the same request with something changed, what moved, and two plans compared.
 
 Routes only: declare, delegate, return.
 """
@@ -11,7 +11,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Body
+from fastapi import APIRouter, Body, Query
 from fastapi.responses import Response
 from pydantic import Field
 
@@ -24,13 +24,15 @@ from app.api.tags import Tagged
 from app.documents import read_model, read_plan
 from app.faults import Fault
 from app.jobs.access import USUAL_URGENCY
+from app.jobs.comparison import comparison, differences
 from app.jobs.moves import moves_between
 from app.jobs.patches import changed_request
 from app.storage.plans import PlanRow
-from app.wire import Answer, MoveReport, PlanEnvelope, PlanStatus
+from app.wire import Answer, MoveReport, PlanComparison, PlanEnvelope, PlanStatus
 from models.request import PlanRequest
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=StrictRoute)
+OtherId = Annotated[str, Query(pattern=r"^[A-Za-z0-9_]{1,40}$", description="Name of the plan to lay beside it.")]
 
 
 class Replan(Tagged, Answer):
@@ -95,6 +97,25 @@ def read_moves(plan_id: PlanId, service: Service, caller: Asking) -> MoveReport:
             raise _nothing_to_compare(f"plan {one.id} ({one.state}) holds no placement")
     report = moves_between(read_plan(parent.outcome or b""), read_plan(row.outcome or b""))
     return MoveReport(parent_id=parent.id, **dataclasses.asdict(report))
+
+
+@router.get(
+    "/{plan_id}/comparison",
+    name="compare_plans",
+    response_model=PlanComparison,
+    responses=documented(400, 404, 409, 503),
+    response_description="Figures, times, bytes, money, choices and requests of both.",
+    summary="Compare two plans",
+)
+def read_comparison(plan_id: PlanId, service: Service, caller: Asking, other: OtherId) -> PlanComparison:
+    """This plan (a) beside another (b): what was asked, what was chosen, what it takes, and what would move."""
+    rows = found(service, plan_id, caller), found(service, other, caller)
+    for one in rows:
+        if not _has_plan(one):
+            raise _nothing_to_compare(f"plan {one.id} ({one.state}) holds no plan")
+    first, second = (read_plan(one.outcome or b"") for one in rows)
+    asked = [json.loads(service.plans.request(one.id, owner=caller.sees) or b"{}") for one in rows]
+    return PlanComparison(other_id=other, request=differences(*asked), **comparison(first, second))
 
 
 def _changed(text: bytes, body: Replan) -> PlanRequest:

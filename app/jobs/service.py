@@ -130,8 +130,10 @@ class PlanService:
         self.check(request)
         text = canonical(request)
         labels, model = stored_labels(tag.labels), request.workload.architecture.name
+        where, objective = request.cluster.name, request.objective.kind
         new = NewPlan(text, digest(text), key, caller.owner, caller.key_id, urgency, parent_id,
-                      name=tag.name, labels=labels, model=model, webhook=tag.webhook)  # fmt: skip
+                      name=tag.name, labels=labels, model=model, cluster=where, objective=objective,
+                      webhook=tag.webhook)  # fmt: skip
         if key is not None and (found := self._replay(new)) is not None:
             return found
         position = 0

@@ -44,6 +44,8 @@ class _Member:
     request: bytes | None
     faults: tuple[Fault, ...] = ()
     model: str = ""
+    cluster: str = ""
+    objective: str = ""
 
 
 def submit_study(
@@ -82,6 +84,8 @@ def submit_study(
             name=tag.name,
             labels=row.labels,
             model=one.model,
+            cluster=one.cluster,
+            objective=one.objective,
         )
         for number, one in enumerate(members)
         if one.request is not None
@@ -173,4 +177,10 @@ def _member(service: PlanService, base: Any, changes: Any, caller: Caller) -> _M
         service.check(request)
     except Refused as refusal:
         return _Member(changes, None, refusal.faults[:10])
-    return _Member(changes, canonical(request), model=request.workload.architecture.name)
+    return _Member(
+        changes,
+        canonical(request),
+        model=request.workload.architecture.name,
+        cluster=request.cluster.name,
+        objective=request.objective.kind,
+    )

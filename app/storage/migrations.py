@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from app.storage.holds import done_event
 from app.storage.tables import EVENTS, METADATA, PLANS, SCHEMA, STUDIES
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 # Statements that SQLite and Postgres both understand, by the version they lead to. Whole tables that a version adds
 # need no statement: they are created after the last step.
@@ -57,6 +57,10 @@ STEPS: Mapping[int, tuple[str, ...]] = {
         "ALTER TABLE isthmus_studies ADD COLUMN labels TEXT DEFAULT '' NOT NULL",
     ),
     7: (),
+    8: (
+        "ALTER TABLE isthmus_plans ADD COLUMN cluster VARCHAR(120) DEFAULT '' NOT NULL",
+        "ALTER TABLE isthmus_plans ADD COLUMN objective VARCHAR(40) DEFAULT '' NOT NULL",
+    ),
 }
 
 

@@ -54,6 +54,8 @@ class PlanRow:
     name: str = ""
     labels: str = ""
     model: str = ""
+    cluster: str = ""
+    objective: str = ""
 
     @property
     def is_terminal(self) -> bool:
@@ -83,6 +85,8 @@ class NewPlan:
     name: str = ""
     labels: str = ""
     model: str = ""
+    cluster: str = ""
+    objective: str = ""
     webhook: NewWebhook | None = None
 
 
@@ -288,6 +292,8 @@ def _queued_row(new: NewPlan, now: float) -> PlanRow:
         name=new.name,
         labels=new.labels,
         model=new.model,
+        cluster=new.cluster,
+        objective=new.objective,
     )
 
 

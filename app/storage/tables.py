@@ -74,6 +74,8 @@ PLANS = sa.Table(
     sa.Column("name", sa.String(120), nullable=False, server_default=""),
     sa.Column("labels", sa.Text, nullable=False, server_default=""),
     sa.Column("model", sa.String(120), nullable=False, server_default=""),
+    sa.Column("cluster", sa.String(120), nullable=False, server_default=""),
+    sa.Column("objective", sa.String(40), nullable=False, server_default=""),
     sa.Index("ix_isthmus_plans_turn", "state", "key_id", "urgency", "id"),
 )
 

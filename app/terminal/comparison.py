@@ -1,6 +1,6 @@
-"""Two plans side by side, and what moves between them, as plain values and as tables.
+"""Two plans side by side, and what moves between them, as tables on the screen.
 
-Owns which figures are compared. Every figure is a field of the plans; only differences are computed here.
+Owns their layout. Never computes a figure.
 """
 
 from __future__ import annotations
@@ -13,71 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from app.exporters.report.formatting import TIME_PARTS
-from app.jobs.moves import Moves, moves_between
-from models.plan import Plan
-
-
-def comparison(first: Plan, second: Plan) -> dict[str, Any]:
-    """Figures and causes of time of both plans with the change from A to B, what is configured otherwise, and moves."""
-    moves = asdict(moves_between(first, second))
-    return {
-        "figures": _beside(_figures(first), _figures(second)),
-        "time": _beside(_time(first), _time(second)),
-        "configuration": {
-            name: {"a": one, "b": other}
-            for (name, one), other in zip(_choices(first).items(), _choices(second).values(), strict=True)
-            if one != other
-        },
-        "moves": moves,
-    }
-
-
-def _beside(first: Mapping[str, float | None], second: Mapping[str, float | None]) -> dict[str, Any]:
-    return {name: {"a": one, "b": second[name], "change": _change(one, second[name])} for name, one in first.items()}
-
-
-def _change(before: float | None, after: float | None) -> float | None:
-    """The relative change; None where there is nothing to relate to.
-
-    >>> _change(4.0, 5.0), _change(None, 5.0), _change(0.0, 5.0), _change(0.0, 0.0)
-    (0.25, None, None, 0.0)
-    """
-    if before is None or after is None:
-        return None
-    if before == after:
-        return 0.0
-    return after / before - 1 if before else None
-
-
-def _figures(plan: Plan) -> dict[str, float | None]:
-    metrics = plan.metrics
-    return {
-        "iteration_s": metrics.iteration_s,
-        "lower_bound_s": plan.proof.lower_bound_s,
-        "relative_gap": plan.proof.relative_gap,
-        "tokens_per_s": metrics.tokens_per_s,
-        "tokens_per_s_per_gpu": metrics.tokens_per_s_per_gpu,
-        "model_flops_utilisation": metrics.model_flops_utilisation,
-        "num_gpus": metrics.num_gpus,
-        "cross_building_bytes": metrics.cross_building_bytes,
-        "usd_per_million_tokens": metrics.usd_per_million_tokens,
-        "fullest_gpu_bytes": max((use.total_bytes for use in plan.memory), default=None),
-    }
-
-
-def _time(plan: Plan) -> dict[str, float | None]:
-    return {field: float(getattr(plan.time, field)) for _, field in TIME_PARTS}
-
-
-def _choices(plan: Plan) -> dict[str, Any]:
-    one = plan.configuration
-    return {
-        **one.degrees.model_dump(),
-        **one.model_dump(exclude={"degrees"}, mode="json"),
-        "crossing": plan.placement.crossing,
-        "stack_profile": plan.stack_profile,
-    }
+from app.jobs.moves import Moves
 
 
 def print_comparison(console: Console, found: Mapping[str, Any]) -> None:

@@ -55,7 +55,8 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Lay two plans side by side: figures, causes of time, configuration, and what would move from A to B."""
-    from app.terminal.comparison import comparison, print_comparison
+    from app.jobs.comparison import comparison
+    from app.terminal.comparison import print_comparison
     from app.terminal.place import service
     from app.terminal.remote import plan_of
     from app.terminal.screen import Screen

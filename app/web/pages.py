@@ -1,4 +1,4 @@
-"""Swagger UI from our own assets, and the way there from the root.
+"""Swagger UI from our own assets, the desk, and the files of both.
 
 Owns the HTML of the documentation page. Never names another host.
 """
@@ -8,12 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.responses import HTMLResponse
 from starlette.staticfiles import StaticFiles
 
-from app.web import plan_pages
+from app.exporters import report
+from app.web import desk
 
 STATIC = Path(__file__).parent / "static"
+REPORT_STATIC = Path(report.__file__).parent / "static"  # one style and one zoom for the report file and the desk
 router = APIRouter(include_in_schema=False)
 
 DOCS_PAGE = """<!doctype html>
@@ -41,14 +43,10 @@ async def docs() -> HTMLResponse:
     return HTMLResponse(DOCS_PAGE)
 
 
-@router.get("/")
-async def root() -> RedirectResponse:
-    """The documentation is the front page."""
-    return RedirectResponse("/docs")
-
 
 def install(app: FastAPI) -> None:
     """Add the pages and their assets to the application."""
+    app.mount("/static/report", StaticFiles(directory=REPORT_STATIC), name="report-static")
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.include_router(router)
-    app.include_router(plan_pages.router)
+    app.include_router(desk.router)

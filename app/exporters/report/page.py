@@ -46,8 +46,9 @@ def _digest(text: str) -> str:
 
 
 SCRIPT_DIGEST = _digest(SCRIPT)
+STYLE_DIGEST = _digest(STYLE)
 POLICY = (
-    f"default-src 'none'; script-src {SCRIPT_DIGEST}; style-src {_digest(STYLE)}; img-src data:; base-uri 'none'; "
+    f"default-src 'none'; script-src {SCRIPT_DIGEST}; style-src {STYLE_DIGEST}; img-src data:; base-uri 'none'; "
     "form-action 'none'"
 )
 

@@ -5,9 +5,9 @@ Owns the wording. Every figure is a field of the plan.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from app.exporters.report.figures import columns, paragraph, section, table
+from app.exporters.report.figures import columns, folded, paragraph, section, table
 from app.exporters.report.formatting import (
     NOT_STATED,
     count,
@@ -21,7 +21,9 @@ from app.exporters.report.formatting import (
 )
 from app.exporters.report.markup import Child, Markup, joined, tag
 from app.exporters.report.scene import Scene
+from models.diagnostic import SEVERITIES, Severity
 from models.plan import Configuration, Plan
+from models.verdict import Verdict
 
 CROSSINGS = {
     "none": "Nothing crosses buildings.",
@@ -139,18 +141,39 @@ def _proof(plan: Plan) -> Iterator[Markup]:
 
 
 def _warnings(plan: Plan) -> Markup:
-    told = (*(one.detail for one in plan.warnings if one.severity == "warning"), *plan.notes)
+    told = [(one.severity, one.detail, one.pointer, one.remedies) for one in plan.warnings]
+    told += [("note", text, "", ()) for text in plan.notes]
     if not told:
         return paragraph("None.")
-    return tag("ul", *(tag("li", tag("bdi", one)) for one in told), class_="warnings")
+    return tag("ul", *(_remark(*one) for one in sorted(told, key=lambda one: SEVERITIES.index(one[0]))), class_="warnings")
+
+
+def _remark(severity: Severity, detail: str, pointer: str, remedies: Sequence[str]) -> Markup:
+    """A remark with its severity in words, where it points to in the request, and what to do."""
+    where = joined((" at ", tag("code", pointer))) if pointer else ""
+    parts = (tag("strong", severity), ": ", tag("bdi", detail), where, "." if where else "", *_remedies(remedies))
+    return tag("li", *parts, class_=f"severity-{severity}")
+
+
+def _remedies(remedies: Sequence[str]) -> Iterator[Child]:
+    if remedies:
+        yield joined((" Remedy: ", tag("bdi", "; or ".join(remedies)), "."))
 
 
 def _verdict(plan: Plan) -> Markup:
     verdict = plan.verdict
     if verdict.accepted:
-        return paragraph(
-            f"An independent judge accepted the plan: {count(len(verdict.rules_checked))} rules checked, none broken."
-        )
+        words = f"An independent judge accepted the plan: {count(len(verdict.rules_checked))} rules checked, none broken."
+        return joined((paragraph(words), _unjudged(verdict)))
     rows = [(one.rule, one.where, one.detail) for one in verdict.violations]
     words = paragraph("The judge did not accept this plan.", class_="alert")
     return joined((words, table("Broken rules", columns("rule", "where", "detail"), rows) if rows else ""))
+
+
+def _unjudged(verdict: Verdict) -> Markup:
+    """What the judge took as the plan states it."""
+    if not verdict.unjudged:
+        return Markup("")
+    rows = [(tag("code", one.pointer), one.reason) for one in verdict.unjudged]
+    heading = f"{plural(len(rows), 'field')} that the judge took as stated"
+    return folded(heading, table("Not judged", columns("field", "why"), rows))

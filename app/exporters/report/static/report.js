@@ -1,6 +1,6 @@
 "use strict";
-/* The zoom into the pipeline. Everything else of the page works without this script. */
-(() => {
+/* The zoom into the pipeline. Everything else of the page works without this script. The desk calls it for each plan it shows. */
+globalThis.showPipeline = () => {
   const host = document.getElementById("viewer");
   const source = document.getElementById("viewer-data");
   if (!host || !source) return;
@@ -170,6 +170,7 @@
   };
   const paint = () => {
     queued = false;
+    if (!canvas.isConnected) return;
     const ratio = window.devicePixelRatio || 1;
     canvas.style.height = height() + "px";
     canvas.width = Math.round(widthOf() * ratio);
@@ -242,4 +243,5 @@
   );
   host.hidden = false;
   chooseTiming();
-})();
+};
+globalThis.showPipeline();

@@ -1,0 +1,126 @@
+"""Two plans side by side, and what moves between them, as plain values.
+
+Owns which figures are compared. Every figure is a field of the plans; only differences are computed here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from app.exporters.report.formatting import TIME_PARTS
+from app.jobs.moves import moves_between
+from models.plan import Plan
+
+MAX_DIFFERENCES = 500  # of two requests; more than that is another cluster, and says so by its name
+
+
+def comparison(first: Plan, second: Plan) -> dict[str, Any]:
+    """Figures, causes of time, GPUs and bytes of both plans with the change from A to B; choices that differ; moves."""
+    return {
+        "figures": _beside(_figures(first), _figures(second)),
+        "time": _beside(_time(first), _time(second)),
+        "gpus_of_pool": _beside(_gpus_of_pool(first), _gpus_of_pool(second)),
+        "bytes_of_link": _beside(_bytes_of_link(first), _bytes_of_link(second)),
+        "configuration": {
+            name: {"a": one, "b": other}
+            for (name, one), other in zip(_choices(first).items(), _choices(second).values(), strict=True)
+            if one != other
+        },
+        "moves": asdict(moves_between(first, second)),
+    }
+
+
+def differences(first: Any, second: Any) -> dict[str, dict[str, Any]]:
+    """Where two JSON documents differ, by JSON Pointer; what one of them lacks is None there.
+
+    >>> differences({"a": [1, 2], "b": 3}, {"a": [1, 5], "c/d": 4})
+    {'/a/1': {'a': 2, 'b': 5}, '/b': {'a': 3, 'b': None}, '/c~1d': {'a': None, 'b': 4}}
+    """
+    found = {}
+    for pointer, one, other in _differing(first, second, ""):
+        if len(found) == MAX_DIFFERENCES:
+            break
+        found[pointer] = {"a": one, "b": other}
+    return found
+
+
+def _differing(first: Any, second: Any, pointer: str) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(first, dict) and isinstance(second, dict):
+        for key in dict.fromkeys((*first, *second)):
+            inside = f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}"
+            yield from _differing(first.get(key), second.get(key), inside)
+    elif isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
+        for index, (one, other) in enumerate(zip(first, second, strict=True)):
+            yield from _differing(one, other, f"{pointer}/{index}")
+    elif first != second:
+        yield pointer, first, second
+
+
+def _beside(first: Mapping[str, float | None], second: Mapping[str, float | None]) -> dict[str, Any]:
+    """What either of them has; a plan that lacks a pool or a link has nothing on it."""
+    names = dict.fromkeys((*first, *second))
+    pairs = ((name, first.get(name, 0), second.get(name, 0)) for name in names)
+    return {name: {"a": one, "b": other, "change": _change(one, other)} for name, one, other in pairs}
+
+
+def _change(before: float | None, after: float | None) -> float | None:
+    """The relative change; None where there is nothing to relate to.
+
+    >>> _change(4.0, 5.0), _change(None, 5.0), _change(0.0, 5.0), _change(0.0, 0.0)
+    (0.25, None, None, 0.0)
+    """
+    if before is None or after is None:
+        return None
+    if before == after:
+        return 0.0
+    return after / before - 1 if before else None
+
+
+def _figures(plan: Plan) -> dict[str, float | None]:
+    metrics = plan.metrics
+    return {
+        "iteration_s": metrics.iteration_s,
+        "lower_bound_s": plan.proof.lower_bound_s,
+        "relative_gap": plan.proof.relative_gap,
+        "tokens_per_s": metrics.tokens_per_s,
+        "tokens_per_s_per_gpu": metrics.tokens_per_s_per_gpu,
+        "model_flops_utilisation": metrics.model_flops_utilisation,
+        "num_gpus": metrics.num_gpus,
+        "cross_building_bytes": metrics.cross_building_bytes,
+        "usd_per_million_tokens": metrics.usd_per_million_tokens,
+        "fullest_gpu_bytes": max((use.total_bytes for use in plan.memory), default=None),
+    }
+
+
+def _time(plan: Plan) -> dict[str, float | None]:
+    return {field: float(getattr(plan.time, field)) for _, field in TIME_PARTS}
+
+
+def _gpus_of_pool(plan: Plan) -> dict[str, float | None]:
+    used: Counter[str] = Counter()
+    for part in plan.placement.rank_map:
+        used[part.pool] += part.num_ranks
+    return dict(used)
+
+
+def _bytes_of_link(plan: Plan) -> dict[str, float | None]:
+    """Bytes per iteration by link and cause, both directions together."""
+    carried: dict[str, float | None] = {}
+    for load in plan.link_loads:
+        for flow in load.flows:
+            name = f"{load.link} {flow.cause}"
+            carried[name] = (carried.get(name) or 0.0) + flow.bytes_per_iteration
+    return carried
+
+
+def _choices(plan: Plan) -> dict[str, Any]:
+    one = plan.configuration
+    return {
+        **one.degrees.model_dump(),
+        **one.model_dump(exclude={"degrees"}, mode="json"),
+        "crossing": plan.placement.crossing,
+        "stack_profile": plan.stack_profile,
+    }

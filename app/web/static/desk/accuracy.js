@@ -1,0 +1,36 @@
+/* How far to believe the figures: predictions beside measurements, and what every software stack's figures rest on. */
+import { read } from "./api.js";
+import { badge, datum, make, section, table } from "./dom.js";
+import { takeable } from "./take.js";
+
+const NUMBER = /^-?[\d.]+$/;
+const cell = (text) => (NUMBER.test(text) ? datum(Number(text), text) : text.replaceAll("**", ""));
+const measured = ({ heading, words, tables }, index) => section("part-" + index, heading, ...words.map((text) => make("p", {}, text)),
+  ...tables.map(({ heads, rows }) => table(heading, heads.map((head, column) => [head, rows.length > 0 && rows.every((row) => !row[column] || NUMBER.test(row[column]))]), rows.map((row) => row.map(cell)))));
+
+const constants = (profile) => Object.entries(profile).filter(([, one]) => one && typeof one === "object" && "origin" in one)
+  .map(([name, one]) => [name.replaceAll("_", " "), datum(one.value, String(one.value)), badge(one.origin), one.source]);
+const ofStack = (name, profile) => {
+  const rows = constants(profile);
+  const guessed = rows.filter((row) => row[2].textContent === "guessed").length;
+  return make("details", { id: "stack-" + name }, make("summary", {}, name + ": " + profile.description + " (" + (rows.length - guessed) + " of " + rows.length + " constants fitted or cited)"),
+    table("Constants of " + name, [["constant"], ["value", true], ["origin"], ["source"]], rows));
+};
+
+export const show = async (page, { signal, tell }) => {
+  document.title = "Accuracy · Isthmus";
+  tell("Loading");
+  const published = await (await fetch("/static/desk/accuracy.json", { signal })).json();
+  const names = await read("/v1/catalogue/stacks", signal);
+  const profiles = await Promise.all(names.map((name) => read("/v1/catalogue/stacks/" + name, signal)));
+  page.append(make("h1", {}, "How far to believe it"),
+    make("p", { className: "lead" }, "Predictions of this version against published measurements, in percent. A positive bias is a prediction that is too slow."),
+    make("nav", { className: "parts", "aria-label": "Parts of the page" }, make("ul", {}, ...[...published.map((one, index) => ["part-" + index, one.heading]), ["stacks", "Software stacks"]]
+      .map(([id, text]) => make("li", {}, make("a", { href: "#" + id }, text))))),
+    ...published.map(measured),
+    section("stacks", "What the figures of each software stack rest on", make("p", {}, "A plan names its stack under its assumptions. What is guessed is where a measurement of your own helps most."),
+      ...names.map((name, index) => ofStack(name, profiles[index]))));
+  takeable(page);
+  tell("");
+  if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
+};

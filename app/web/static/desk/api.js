@@ -1,0 +1,87 @@
+/* The public API of this service. The key lives in this module alone: reloading or closing the page forgets it. */
+
+let key = "";
+export const useKey = (text) => { key = text.trim(); };
+
+export class Problem extends Error {
+  constructor(status, body) {
+    super(body.detail || "the service answered " + status);
+    this.status = status;
+    this.errors = body.errors || [];
+  }
+}
+
+const send = async (path, { method = "GET", body, headers = {}, signal } = {}) => {
+  const all = { ...headers };
+  if (key) all.Authorization = "Bearer " + key;
+  if (body !== undefined) all["Content-Type"] = "application/json";
+  let answer;
+  try {
+    answer = await fetch(path, { method, body, headers: all, signal, credentials: "omit", cache: "no-store" });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem(0, { detail: "The service does not answer; is it still running?" });
+  }
+  if (answer.ok) return answer;
+  let told = {};
+  try { told = await answer.json(); } catch { /* not JSON: the status says it */ }
+  throw new Problem(answer.status, told);
+};
+
+export const read = async (path, signal) => (await send(path, { signal })).json();
+export const readText = async (path, signal) => (await send(path, { signal })).text();
+export const readBlob = async (path) => (await send(path)).blob();
+export const post = async (path, body, signal, headers) =>
+  (await send(path, { method: "POST", body: typeof body === "string" ? body : JSON.stringify(body), signal, headers })).json();
+
+const freshKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((one) => one.toString(16).padStart(2, "0")).join("");
+/* Submits once, however often the connection breaks. */
+export const submit = (path, body, signal) => post(path, body, signal, { "Idempotency-Key": freshKey() });
+
+export const planPath = (id, rest = "") => "/v1/plans/" + encodeURIComponent(id) + rest;
+
+const parsed = (block) => {
+  const event = { id: 0, kind: "", data: null };
+  for (const line of block.split("\n")) {
+    const [name, text] = [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1).trim()];
+    if (name === "id") event.id = Number(text);
+    if (name === "event") event.kind = text;
+    if (name === "data") event.data = JSON.parse(text);
+  }
+  return event.kind ? event : null;
+};
+const pause = (ms, signal) => new Promise((resolve) => {
+  const timer = setTimeout(resolve, ms);
+  signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); }, { once: true });
+});
+const once = async function* (path, last, signal) {
+  const answer = await send(path, { headers: last ? { "Last-Event-ID": String(last) } : {}, signal });
+  if (answer.status === 204) { yield { id: last, kind: "done", data: {} }; return; }
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    text += value;
+    const blocks = text.split("\n\n");
+    text = blocks.pop();
+    for (const block of blocks) { const event = parsed(block); if (event) yield event; }
+  }
+};
+/* Every event of a plan until it has ended, over broken connections. An EventSource cannot carry a key. */
+export const events = async function* (id, signal) {
+  let last = 0;
+  while (!signal.aborted) {
+    try {
+      for await (const event of once(planPath(id, "/events"), last, signal)) {
+        last = event.id;
+        yield event;
+        if (event.kind === "done") return;
+      }
+    } catch (error) {
+      if (signal.aborted || (error.status >= 400 && error.status < 500 && error.status !== 429)) throw error;
+    }
+    await pause(1000, signal);
+  }
+};
+export const every = async (ms, signal, act) => { while (!signal.aborted) { await act(); await pause(typeof ms === "function" ? ms() : ms, signal); } };

@@ -1,0 +1,79 @@
+/* Elements and figures as a person reads them; text is only ever set as text. */
+
+export const make = (name, properties = {}, ...children) => {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(properties)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key in element && typeof value !== "string") element[key] = value;
+    else if (key === "textContent" || key === "className" || key === "value") element[key] = value;
+    else element.setAttribute(key, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter((one) => one !== null && one !== undefined && one !== false));
+  return element;
+};
+
+const SVG = "http://www.w3.org/2000/svg";
+export const shape = (name, attributes = {}, ...children) => {
+  const element = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
+  element.append(...children);
+  return element;
+};
+
+const NONE = "–";
+const missing = (value) => value === null || value === undefined;
+const rounded = (value, digits = 4) => {
+  if (Math.abs(value) >= 10 ** (digits - 1)) return Math.round(value).toLocaleString("en");
+  return String(Number(value.toPrecision(digits)));
+};
+
+export const seconds = (value) => {
+  if (missing(value)) return NONE;
+  if (value === 0 || Math.abs(value) >= 0.99995) return rounded(value) + " s";
+  return Math.abs(value) >= 1e-3 ? rounded(value * 1e3) + " ms" : rounded(value * 1e6, 3) + " µs";
+};
+export const percent = (value, signed = false) => {
+  if (missing(value)) return NONE;
+  const text = (100 * value).toFixed(1);
+  return (signed && value > 0 ? "+" : "") + text.replace(/^-0\.0$/, "0.0") + " %";
+};
+export const count = (value) => (missing(value) ? NONE : Number(value).toLocaleString("en"));
+export const number = (value) => (missing(value) ? NONE : rounded(value));
+export const bytes = (value) => {
+  if (missing(value)) return NONE;
+  for (const [unit, name] of [[1e15, "PB"], [1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"]]) {
+    if (Math.abs(value) >= unit) return rounded(value / unit, 3) + " " + name;
+  }
+  return Math.round(value) + " B";
+};
+/* A time of searching or waiting: whole seconds, then minutes, hours and days. */
+export const span = (value) => {
+  if (missing(value)) return NONE;
+  if (value < 60) return (value < 10 ? value.toFixed(1) : Math.round(value)) + " s";
+  if (value < 3600) return Math.floor(value / 60) + " min " + Math.round(value % 60) + " s";
+  if (value < 86400) return Math.floor(value / 3600) + " h " + Math.floor(value % 3600 / 60) + " min";
+  return Math.floor(value / 86400) + " d " + Math.floor(value % 86400 / 3600) + " h";
+};
+export const age = (text) => {
+  const past = (Date.now() - new Date(text)) / 1000;
+  return past < 10 ? "now" : past < 60 ? Math.round(past) + " s ago" : span(past).replace(/ \d+ (s|min|h)$/, "") + " ago";
+};
+export const datum = (value, text) => (missing(value) ? NONE : make("data", { value: String(value) }, text));
+
+/* A table: heads are [text, is a number]; a row is a list of nodes or texts, the first of which is its heading. */
+export const table = (caption, heads, rows) => make("div", { className: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+  make("table", {}, make("caption", {}, caption),
+    make("thead", {}, make("tr", {}, heads.map(([text, numeric]) => make("th", { scope: "col", className: numeric ? "n" : "" }, text)))),
+    make("tbody", {}, rows.map((row) => make("tr", {}, row.map((cell, index) => make(index ? "td" : "th",
+      { scope: index ? null : "row", className: heads[index][1] ? "n" : "" }, cell)))))));
+
+export const section = (id, heading, ...children) =>
+  make("section", { id, "aria-labelledby": id + "-heading" }, make("h2", { id: id + "-heading" }, heading), ...children);
+
+export const badge = (word, kind = word) => make("span", { className: "badge-" + kind + " state" }, word);
+
+export const save = (text, name, type = "text/plain") => {
+  const address = typeof text === "string" && text.startsWith("data:") ? text : URL.createObjectURL(text instanceof Blob ? text : new Blob([text], { type }));
+  make("a", { href: address, download: name }).click();
+  if (address.startsWith("blob:")) setTimeout(() => URL.revokeObjectURL(address), 60000);
+};

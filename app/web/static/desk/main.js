@@ -1,0 +1,68 @@
+/* Which page an address shows. Links stay inside this document, so that a key need not be stored to be kept. */
+import { useKey } from "./api.js";
+import { make } from "./dom.js";
+import * as accuracy from "./accuracy.js";
+import * as compare from "./compare.js";
+import * as home from "./home.js";
+import * as list from "./list.js";
+import * as draft from "./new.js";
+import * as plan from "./plan.js";
+
+const PAGES = [[/^\/$/, home], [/^\/plans$/, list], [/^\/plans\/(\w{1,40})$/, plan], [/^\/new$/, draft],
+  [/^\/compare$/, compare], [/^\/accuracy$/, accuracy]];
+const page = document.getElementById("page");
+const told = document.getElementById("told");
+const door = document.getElementById("door");
+const field = document.getElementById("key");
+let leaving = new AbortController();
+
+export const tell = (text) => { if (told.textContent !== text) told.textContent = text; };
+const found = (path) => {
+  for (const [pattern, module] of PAGES) { const match = pattern.exec(path); if (match) return [module, match[1]]; }
+  return null;
+};
+const fail = (error) => {
+  if (error.name === "AbortError") return;
+  if (error.status === 401 || error.status === 403) { door.open = true; field.focus(); }
+  page.querySelector(".problem")?.remove();
+  page.append(make("div", { className: "problem alert", role: "alert" },
+    make("p", {}, (error.status ? error.status + ": " : "") + error.message),
+    error.status === 404 ? make("p", {}, make("a", { href: "/plans" }, "All plans")) : null));
+};
+const render = async ({ focus = true } = {}) => {
+  leaving.abort();
+  leaving = new AbortController();
+  const { signal } = leaving;
+  const [module, id] = found(location.pathname) || [home];
+  page.replaceChildren();
+  tell("");
+  for (const link of document.querySelectorAll(".top nav a")) {
+    if (link.getAttribute("href") === location.pathname) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
+  }
+  if (focus) { page.focus({ preventScroll: true }); window.scrollTo(0, 0); }
+  const attempt = (act) => Promise.resolve().then(act).catch((error) => { if (!signal.aborted) fail(error); });
+  await attempt(() => module.show(page, { id, query: new URLSearchParams(location.search), signal, tell, attempt, go }));
+};
+export const go = (address, { replace = false } = {}) => {
+  history[replace ? "replaceState" : "pushState"](null, "", address);
+  return render();
+};
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest?.("a[href]");
+  if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+  if (link.download || link.origin !== location.origin || !found(link.pathname)) return;
+  if (link.pathname === location.pathname && link.hash) return;
+  event.preventDefault();
+  go(link.href);
+});
+window.addEventListener("popstate", (event) => { if (event.state !== undefined && !location.hash) render(); });
+door.querySelector("form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  useKey(field.value);
+  field.value = "";
+  door.open = false;
+  door.querySelector("summary").textContent = "API key in use";
+  render();
+});
+render({ focus: false });

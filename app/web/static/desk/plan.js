@@ -1,0 +1,138 @@
+/* One plan: what the report says of it, in place; live while it is searched; reasons and remedies where there is none. */
+import { every, events, planPath, post, read, readBlob, readText } from "./api.js";
+import { badge, count, make, percent, save, seconds, section, span, table } from "./dom.js";
+import { curve } from "./curve.js";
+import { OBJECTIVES, isActive, stateBadge, titleOf } from "./rows.js";
+import { takeable } from "./take.js";
+
+const REFRESH_MS = 3000; // a report of 100,000 GPUs takes the service about a second
+const SUFFIX = { "report-html": "report.html" };
+
+const head = (one) => make("p", { className: "subtitle" }, stateBadge(one), " ", [one.model + (one.cluster ? " on " + one.cluster : ""), OBJECTIVES[one.objective]].filter(Boolean).join(", "),
+  "; submitted ", make("time", { datetime: one.created_at }, new Date(one.created_at).toLocaleString()),
+  one.elapsed_s ? ", searched " + span(one.elapsed_s) : "", ...Object.entries(one.labels).map(([key, value]) => make("span", { className: "tag" }, value ? key + "=" + value : key)));
+
+const tiles = (facts) => make("dl", { className: "tiles" }, ...facts.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
+const STOPS = { time: "it reached its limit of time", memory: "it reached its limit of memory", cancelled: "a client stopped it", killed: "it was ended from outside",
+  crashed: "a defect of this program", refused: "the search refused the request", attempts: "its worker went silent each time" };
+
+const reasons = (found) => make("ol", { className: "reasons" }, ...found.map((one) => make("li", {},
+  make("p", {}, make("strong", {}, one.code.replaceAll("-", " ")), one.pointer ? make("code", {}, one.pointer) : null),
+  make("p", {}, one.detail),
+  one.remedies.length ? make("div", {}, make("p", { className: "remedy" }, "What would help, cheapest first:"), make("ul", {}, ...one.remedies.map((text) => make("li", {}, text)))) : null)));
+
+/* What stands where a plan would: an answer too, never a success. */
+export const without = (envelope) => {
+  const { outcome, fault, state, stop_reason: why } = envelope;
+  if (outcome?.status === "infeasible") {
+    return section("why", "No plan obeys this request", make("p", { className: "alert" }, "This is proven, not given up: " + outcome.reasons.length +
+      (outcome.reasons.length === 1 ? " contradiction." : " contradictions.")), reasons(outcome.reasons), make("p", {}, make("a", { href: "/new?from=" + envelope.id, className: "button" }, "Change the request")));
+  }
+  if (outcome?.status === "not_found") {
+    return section("why", "No plan found, and no proof that there is none", make("p", {}, outcome.detail), tiles([["No plan is faster than", seconds(outcome.lower_bound_s)], ["Searched", span(outcome.elapsed_s)]]),
+      make("p", {}, "A longer time limit may find one. ", make("a", { href: "/new?from=" + envelope.id }, "Change the request"), "."));
+  }
+  if (fault) return section("why", "The search failed", make("p", { className: "alert" }, fault.what), make("p", {}, fault.remedy), fault.where ? make("p", {}, make("code", {}, fault.where)) : null);
+  if (state === "cancelled") return section("why", "Stopped before a plan was found", make("p", {}, "Ended because " + (STOPS[why] || why) + "."));
+  return null;
+};
+
+const exportsOf = async (id, attempt, signal) => {
+  const notes = JSON.parse(await readText(planPath(id, "/artifacts/export-notes"), signal));
+  const take = async (kind) => save(await readBlob(planPath(id, "/artifacts/" + kind)), id + "." + (SUFFIX[kind] || kind));
+  const button = (kind) => make("button", { type: "button", onclick: () => attempt(() => take(kind)), "aria-label": "Save " + kind }, "Save");
+  const rows = Object.entries(notes).map(([kind, one]) => [kind, one.for + (one.versions === "any" ? "" : " " + one.versions), one.needs.join("; ") || "–",
+    one.refused.length ? make("span", {}, one.refused.join(" ")) : one.not_expressed.length ? make("details", {}, make("summary", {}, count(one.not_expressed.length) + " not expressed"), make("ul", {}, ...one.not_expressed.map((text) => make("li", {}, text)))) : "all of it",
+    one.refused.length ? "not for this plan" : button(kind)]);
+  return section("exports", "Exports", make("p", {}, "The plan in the form of other tools, and what each of them cannot say."),
+    table("Exports of this plan", [["form"], ["for"], ["needs"], ["what is lost"], [""]], rows));
+};
+
+const live = () => {
+  const points = [];
+  const element = make("section", { id: "live", "aria-label": "The search" });
+  const picture = make("div"), facts = make("div"), message = make("p", { className: "note" });
+  const legend = make("ul", { className: "legend" }, make("li", {}, make("span", { className: "key-best" }), "best plan found"), make("li", {}, make("span", { className: "key-bound" }), "lower bound"));
+  element.append(make("h2", {}, "Searching"), facts, make("figure", {}, legend, picture), message);
+  let limit_s = 1;
+  const add = (data) => {
+    const before = points.at(-1) || { elapsed_s: 0, incumbent_s: null, lower_bound_s: null };
+    points.push({ elapsed_s: data.elapsed_s ?? before.elapsed_s, incumbent_s: data.incumbent_s ?? data.iteration_s ?? before.incumbent_s, lower_bound_s: data.lower_bound_s ?? before.lower_bound_s });
+    const now = points.at(-1);
+    const gap = now.incumbent_s && now.lower_bound_s !== null ? (now.incumbent_s - now.lower_bound_s) / now.incumbent_s : null;
+    facts.replaceChildren(tiles([["Best plan so far", seconds(now.incumbent_s)], ["No plan is faster than", seconds(now.lower_bound_s)], ["Gap", percent(gap)], ["Searched", span(now.elapsed_s) + " of at most " + span(limit_s)],
+      ["Configurations", data.num_configurations ? count(data.num_explored) + " timed, " + count(data.num_pruned) + " discarded, of " + count(data.num_configurations) : "–"]]));
+    const drawn = curve(points, Math.max(now.elapsed_s, limit_s, 0.1));
+    if (drawn) picture.replaceChildren(drawn);
+    if (data.message) message.textContent = data.message;
+  };
+  return { element, add, until: (value) => { limit_s = value; } };
+};
+
+const parts = (page, tell) => {
+  const place = make("div", { id: "parts" });
+  const nav = make("nav", { className: "parts", "aria-label": "Parts of the plan", hidden: true });
+  const link = (one) => make("li", {}, make("a", { href: "#" + one.id }, one.querySelector("h2").textContent));
+  const showAll = (sections) => {
+    place.replaceChildren(...sections);
+    nav.replaceChildren(make("ul", {}, ...sections.map(link)));
+    nav.hidden = sections.length < 2;
+    takeable(place);
+    globalThis.showPipeline();
+    if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
+  };
+  const showReport = async (id, attempt, signal) => {
+    const text = await readText(planPath(id, "/artifacts/report-html"), signal);
+    const report = new DOMParser().parseFromString(text, "text/html");
+    const sections = [...report.querySelectorAll("main > section")].map((one) => document.importNode(one, true));
+    showAll([...sections, await exportsOf(id, attempt, signal)]);
+    tell("");
+  };
+  return { place, nav, showAll, showReport };
+};
+
+const actions = (one, attempt, go, refresh) => make("p", { className: "actions" },
+  isActive(one) ? make("button", { type: "button", onclick: () => attempt(async () => { await post(planPath(one.id, ":cancel")); await refresh(); }) }, one.cancel_requested ? "Stopping" : "Stop, keep the best") : null,
+  make("a", { className: "button", href: "/new?from=" + one.id }, "Replan with a change"),
+  make("a", { className: "button", href: "/compare?a=" + one.id + (one.parent_id ? "&b=" + one.parent_id : "") }, one.parent_id ? "Compare with its parent" : "Compare"),
+  make("button", { type: "button", onclick: () => attempt(async () => save(await readBlob(planPath(one.id, "/request")), one.id + ".request.json")) }, "Request as JSON"),
+  make("button", { type: "button", onclick: () => attempt(async () => save(await readBlob(planPath(one.id)), one.id + ".json")) }, "Plan as JSON"),
+  figure(one) ? make("button", { type: "button", onclick: () => attempt(async () => save(await readBlob(planPath(one.id, "/artifacts/report-html")), one.id + ".report.html")) }, "Report, one HTML file") : null,
+  make("button", { type: "button", className: "quiet", onclick: () => attempt(async () => { await navigator.clipboard?.writeText(location.href); }) }, "Copy link"));
+const figure = (one) => one.figures !== null;
+
+export const show = async (page, { id, signal, tell, attempt, go }) => {
+  const top = make("div"), course = live();
+  const content = parts(page, tell);
+  course.element.hidden = true;
+  page.append(top, course.element, content.nav, content.place);
+  let one, shown = 0;
+  const refresh = async () => {
+    one = await read(planPath(id, "/status"), signal);
+    document.title = titleOf(one) + " · Isthmus";
+    top.replaceChildren(make("h1", {}, titleOf(one)), head(one), actions(one, attempt, go, refresh));
+    course.element.hidden = !isActive(one);
+  };
+  await refresh();
+  if (isActive(one)) {
+    course.until((await read(planPath(id, "/request"), signal)).options.time_limit_s);
+    tell(one.state === "queued" ? "Waiting for a worker" : "Searching");
+    const later = async () => {
+      if (content.place.contains(document.activeElement) || Date.now() - shown < REFRESH_MS) return;
+      shown = Date.now();
+      await content.showReport(id, attempt, signal);
+    };
+    for await (const { kind, data } of events(id, signal)) {
+      if (kind === "progress" || kind === "incumbent") course.add(data);
+      if (kind === "state" || kind === "done") await refresh();
+      if (kind === "incumbent") attempt(later);
+    }
+    await refresh();
+  }
+  if (figure(one)) await content.showReport(id, attempt, signal);
+  else {
+    const found = without(await read(planPath(id), signal));
+    if (found) content.showAll([found]);
+  }
+  tell(isActive(one) ? "" : "The search has ended: " + (one.figures ? seconds(one.figures.iteration_s) + " per iteration" : one.state.replace("_", " ")));
+};
