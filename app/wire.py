@@ -110,7 +110,9 @@ class PlanHead(Answer):
     labels: dict[str, str] = Field(description="Its client's labels.", examples=[{"team": "search"}])
     model: str = Field(description="Name of the architecture that is planned.", examples=["llama-3.1-405b"])
     cluster: str = Field(
-        "", description="Name of the cluster; empty: submitted before version 8 of the tables.", examples=["two-buildings"]
+        "",
+        description="Name of the cluster; empty: submitted before version 8 of the tables.",
+        examples=["two-buildings"],
     )
     objective: str = Field(
         "", description="What the search makes least; empty as for cluster.", examples=["iteration_time"]
@@ -262,9 +264,7 @@ class Beside(Answer):
 
     a: float | None = Field(description="Of the first.", examples=[6.45])
     b: float | None = Field(description="Of the second.", examples=[6.2])
-    change: float | None = Field(
-        description="b / a - 1; null where there is nothing to relate to.", examples=[-0.0388]
-    )
+    change: float | None = Field(description="b / a - 1; null where there is nothing to relate to.", examples=[-0.0388])
 
 
 class Differing(Answer):

@@ -39,7 +39,7 @@ def differences(first: Any, second: Any) -> dict[str, dict[str, Any]]:
     >>> differences({"a": [1, 2], "b": 3}, {"a": [1, 5], "c/d": 4})
     {'/a/1': {'a': 2, 'b': 5}, '/b': {'a': 3, 'b': None}, '/c~1d': {'a': None, 'b': 4}}
     """
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for pointer, one, other in _differing(first, second, ""):
         if len(found) == MAX_DIFFERENCES:
             break

@@ -17,11 +17,11 @@ from app.exporters.report.page import STYLE_DIGEST
 router = APIRouter(include_in_schema=False)
 PlanId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_]{1,40}$")]
 
-# Stricter than the policy of the other pages: our own files and our own API alone, and of what is inline only the style
-# that a report carries, which its reader meets when it takes a report apart.
+# Stricter than the policy of the other pages: our own files and our own API alone, and of what is inline only the
+# style that a report carries, which the page meets when it takes a report apart.
 POLICY = (
-    f"default-src 'none'; script-src 'self'; style-src 'self' {STYLE_DIGEST}; img-src 'self' data:; connect-src 'self'; "
-    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    f"default-src 'none'; script-src 'self'; style-src 'self' {STYLE_DIGEST}; img-src 'self' data:; "
+    "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
 FRAME = Template("""<!doctype html>
 <html lang="en">
@@ -50,12 +50,13 @@ FRAME = Template("""<!doctype html>
 <details id="door"><summary>API key</summary>
 <form><label for="key">Key, if this service asks for one</label>
 <input id="key" type="password" autocomplete="off" spellcheck="false"><button>Use</button>
-<p>It is held in the memory of this page until you reload or close it, and sent to this service only.</p></form></details>
+<p>It is held in the memory of this page until you reload or close it,
+and sent to this service only.</p></form></details>
 </div>
 <main id="page" tabindex="-1"></main>
 <p id="told" role="status"></p>
-<noscript><p>These pages need JavaScript; every plan can also be had from the <a href="/docs">API</a> and the
-command line.</p></noscript>
+<noscript><p>These pages need JavaScript; every plan can also be had from the <a href="/docs">API</a>
+and the command line.</p></noscript>
 </body>
 </html>
 """)

@@ -43,7 +43,6 @@ async def docs() -> HTMLResponse:
     return HTMLResponse(DOCS_PAGE)
 
 
-
 def install(app: FastAPI) -> None:
     """Add the pages and their assets to the application."""
     app.mount("/static/report", StaticFiles(directory=REPORT_STATIC), name="report-static")

@@ -22,7 +22,7 @@ CASES = ("region", "many-micro-batches", "hostile")
 THEMES = ("light", "dark")
 
 
-def _region() -> str:
+def region_report() -> str:
     """116,736 GPUs in five buildings, as planned by `isthmus plan deepseek-v3-region --time-limit 60`."""
     plan = read_plan(gzip.decompress((DATA / "deepseek-v3-region.plan.json.gz").read_bytes()))
     return report_html(plan, read_request(read_source("deepseek-v3-region")))
@@ -43,7 +43,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The reports as files."""
     folder = tmp_path_factory.mktemp("reports")
     made = {}
-    for name, text in zip(CASES, (_region(), _many(), _hostile()), strict=True):
+    for name, text in zip(CASES, (region_report(), _many(), _hostile()), strict=True):
         made[name] = folder / f"{name}.html"
         made[name].write_text(text, encoding="utf-8")
     return made

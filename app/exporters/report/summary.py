@@ -145,25 +145,29 @@ def _warnings(plan: Plan) -> Markup:
     told += [("note", text, "", ()) for text in plan.notes]
     if not told:
         return paragraph("None.")
-    return tag("ul", *(_remark(*one) for one in sorted(told, key=lambda one: SEVERITIES.index(one[0]))), class_="warnings")
+    return tag(
+        "ul", *(_remark(*one) for one in sorted(told, key=lambda one: SEVERITIES.index(one[0]))), class_="warnings"
+    )
 
 
 def _remark(severity: Severity, detail: str, pointer: str, remedies: Sequence[str]) -> Markup:
     """A remark with its severity in words, where it points to in the request, and what to do."""
-    where = joined((" at ", tag("code", pointer))) if pointer else ""
-    parts = (tag("strong", severity), ": ", tag("bdi", detail), where, "." if where else "", *_remedies(remedies))
+    where = joined((" (", tag("code", pointer), ")")) if pointer else ""
+    parts = (tag("strong", severity), ": ", tag("bdi", detail), where, *_remedies(remedies))
     return tag("li", *parts, class_=f"severity-{severity}")
 
 
 def _remedies(remedies: Sequence[str]) -> Iterator[Child]:
     if remedies:
-        yield joined((" Remedy: ", tag("bdi", "; or ".join(remedies)), "."))
+        yield joined((". Remedy: ", tag("bdi", "; or ".join(remedies))))
 
 
 def _verdict(plan: Plan) -> Markup:
     verdict = plan.verdict
     if verdict.accepted:
-        words = f"An independent judge accepted the plan: {count(len(verdict.rules_checked))} rules checked, none broken."
+        words = (
+            f"An independent judge accepted the plan: {count(len(verdict.rules_checked))} rules checked, none broken."
+        )
         return joined((paragraph(words), _unjudged(verdict)))
     rows = [(one.rule, one.where, one.detail) for one in verdict.violations]
     words = paragraph("The judge did not accept this plan.", class_="alert")

@@ -74,7 +74,7 @@ def test_the_body_of_a_stranger_is_not_read(locked: TestClient) -> None:
 
 
 def test_pages_and_probes_need_no_key(locked: TestClient) -> None:
-    for path in ("/healthz/live", "/docs", "/openapi.json", "/plans", "/plans/plan_0", "/static/plans.js"):
+    for path in ("/healthz/live", "/docs", "/openapi.json", "/plans", "/plans/plan_0", "/static/desk/main.js"):
         assert locked.get(path).status_code == 200, path
     assert locked.get("/v1/plans").status_code == 401
     assert locked.get("/metrics").status_code == 401

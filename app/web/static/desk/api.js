@@ -50,7 +50,7 @@ const parsed = (block) => {
   }
   return event.kind ? event : null;
 };
-const pause = (ms, signal) => new Promise((resolve) => {
+export const pause = (ms, signal) => new Promise((resolve) => {
   const timer = setTimeout(resolve, ms);
   signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); }, { once: true });
 });

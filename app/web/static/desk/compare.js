@@ -18,15 +18,15 @@ const shown = (name, value) => datum(value, name.endsWith("_s") && !name.startsW
 const change = (one) => (one.change === null || one.change === undefined ? (one.a === one.b ? "=" : "–") : one.change === 0 ? "=" : datum(one.change, percent(one.change, true)));
 const HEADS = [["what"], ["A", true], ["B", true], ["B against A", true]];
 const besides = (caption, values, name = (key) => NAMES[key] || key, show = shown) => table(caption, HEADS,
-  Object.entries(values).filter(([, one]) => one.a || one.b).map(([key, one]) => [name(key), show(key, one.a), show(key, one.b), change(one)]));
+  Object.entries(values).filter(([, one]) => one.a || one.b).map(([key, one]) => [name(key), show(key, one.a), show(key, one.b), change(one)]), { unseen: true });
 const brief = (value) => {
   if (value === null || value === undefined) return "–";
   const text = typeof value === "string" ? value : JSON.stringify(value);
-  return text.length > 160 ? make("span", { title: text.slice(0, 2000) }, text.slice(0, 157) + "…") : text;
+  return text.length > 90 ? make("span", { title: text.slice(0, 2000) }, text.slice(0, 87) + "…") : text;
 };
 const differing = (caption, values) => {
   const rows = Object.entries(values);
-  return rows.length ? table(caption, [["what"], ["A"], ["B"]], rows.map(([name, one]) => [name, brief(one.a), brief(one.b)])) : make("p", { className: "note" }, caption + ": none.");
+  return rows.length ? table(caption, [["what"], ["A"], ["B"]], rows.map(([name, one]) => [name, brief(one.a), brief(one.b)]), { unseen: true }) : make("p", { className: "note" }, caption + ": none.");
 };
 const moved = (moves) => {
   if (!moves.comparable) return make("p", {}, "Other tensor, context or pipeline degrees: all " + count(moves.num_stage_groups) + " stage groups are other ones.");
@@ -53,7 +53,7 @@ const pictures = async (a, b, signal) => {
   const ids = ["time", "buildings", "memory"];
   const [left, right] = reports.map((report, index) => drawings(report, "ab"[index] + "-", ids));
   return ids.map((id, index) => section("drawn-" + id, { time: "Where the time goes", buildings: "What flows between buildings", memory: "Memory per pipeline rank" }[id],
-    make("div", { className: "pair" }, ...[[left, "A"], [right, "B"]].map(([found, mark]) => make("div", {}, make("h3", {}, mark), found[index] || make("p", { className: "note" }, "Nothing to draw."))))));
+    make("div", {}, ...[[left, "A"], [right, "B"]].map(([found, mark]) => make("div", {}, make("h3", {}, mark), found[index] || make("p", { className: "note" }, "Nothing to draw."))))));
 };
 
 const choose = (plans, a, b, go) => {

@@ -61,8 +61,8 @@ export const age = (text) => {
 export const datum = (value, text) => (missing(value) ? NONE : make("data", { value: String(value) }, text));
 
 /* A table: heads are [text, is a number]; a row is a list of nodes or texts, the first of which is its heading. */
-export const table = (caption, heads, rows) => make("div", { className: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-  make("table", {}, make("caption", {}, caption),
+export const table = (caption, heads, rows, { unseen = false } = {}) => make("div", { className: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+  make("table", {}, make("caption", { className: unseen ? "unseen" : "" }, caption),
     make("thead", {}, make("tr", {}, heads.map(([text, numeric]) => make("th", { scope: "col", className: numeric ? "n" : "" }, text)))),
     make("tbody", {}, rows.map((row) => make("tr", {}, row.map((cell, index) => make(index ? "td" : "th",
       { scope: index ? null : "row", className: heads[index][1] ? "n" : "" }, cell)))))));

@@ -25,8 +25,8 @@ export const mergePatch = (before, after) => {
   return patch;
 };
 
-const remark = (severity, text, pointer, remedies) => make("li", { className: "severity-" + severity }, make("strong", {}, severity), ": " + text, pointer ? make("span", {}, " at ", make("code", {}, pointer)) : null,
-  remedies.length ? " Remedy: " + remedies.join("; or ") : null);
+const remark = (severity, text, pointer, remedies) => make("li", { className: "severity-" + severity }, make("strong", {}, severity), ": " + text, pointer ? make("span", {}, " (", make("code", {}, pointer), ")") : null,
+  remedies.length ? ". Remedy: " + remedies.join("; or ") : null);
 
 const fields = (models, clusters) => {
   const select = (options, words = {}) => make("select", {}, ...options.map((one) => make("option", { value: one }, words[one] || one)));
@@ -39,21 +39,23 @@ const fields = (models, clusters) => {
     ["Global batch", ["workload", "global_batch_sequences"], number(), "sequences"],
     ["Sequence length", ["workload", "sequence_length"], number(), "tokens"],
     ["Precision", ["workload", "precision"], select(PRECISIONS), ""],
-    ["At most", ["constraints", "max_gpus"], number(), "GPUs; empty: all"],
+    ["GPUs, at most", ["constraints", "max_gpus"], number(), "empty: all"],
     ["Objective", ["objective", "kind"], select(Object.keys(OBJECTIVES), OBJECTIVES), ""],
-    ["Target iteration", ["objective", "target_iteration_s"], number("any", "0"), "s; for fewest GPUs, least cost or traffic"],
+    ["Target iteration", ["objective", "target_iteration_s"], number("any", "0"), "s, for other objectives"],
     ["Time limit", ["options", "time_limit_s"], number("any", "0"), "s of searching"],
-    ["Enough at a gap of", ["options", "relative_gap"], number("any", "0"), "(0.01 is 1 %)"],
+    ["Enough at a gap of", ["options", "relative_gap"], number("any", "0"), "%", 100],
   ];
 };
 
+const scaleOf = (input) => Number(input.dataset.scale || 1);
 const DEFAULTS = { "objective.kind": "iteration_time", "workload.precision": "bf16" };
 
 const editor = (list, changed) => {
   const text = make("textarea", { id: "json", spellcheck: "false", rows: "26", "aria-label": "The request as JSON", "aria-describedby": "verdict" });
-  const form = make("form", { className: "draft", "aria-label": "The request" }, ...list.map(([label, path, input, unit], index) => {
+  const form = make("form", { className: "draft", "aria-label": "The request" }, ...list.map(([label, path, input, unit, scale], index) => {
     input.id = "field-" + index;
     input.dataset.path = path.join(".");
+    if (scale) input.dataset.scale = scale;
     return make("p", {}, make("label", { for: input.id }, label), make("span", { className: "with-unit" }, input, unit ? make("span", { className: "unit" }, unit) : null));
   }));
   const body = () => JSON.parse(text.value);
@@ -61,7 +63,7 @@ const editor = (list, changed) => {
     for (const [, path, input] of list) {
       if (input === document.activeElement) continue;
       const value = at(request, path) ?? DEFAULTS[path.join(".")] ?? "";
-      input.value = typeof value === "object" ? "" : String(value);
+      input.value = typeof value === "object" ? "" : typeof value === "number" ? String(Number((value * scaleOf(input)).toPrecision(12))) : value;
     }
   };
   const write = (request) => { text.value = JSON.stringify(request, null, 2); fill(request); changed(); };
@@ -73,7 +75,7 @@ const editor = (list, changed) => {
     try { request = body(); } catch { return; }
     const [, path, input] = field, typed = input.value;
     if (typed === "" && input.tagName === "SELECT") return;
-    put(request, path, typed === "" ? undefined : input.type === "number" ? Number(typed) : typed);
+    put(request, path, typed === "" ? undefined : input.type === "number" ? Number((Number(typed) / scaleOf(input)).toPrecision(12)) : typed);
     text.value = JSON.stringify(request, null, 2);
     changed();
   });
@@ -93,7 +95,7 @@ const checker = (verdict, signal) => {
       const found = await post("/v1/plans:validate", request, asked.signal);
       const items = found.diagnostics.map((one) => remark(one.severity, one.detail, one.pointer, one.remedies));
       const graver = found.diagnostics.filter((one) => one.severity !== "note").length;
-      say(!found.feasible ? "No plan can obey this request." : graver ? "It can be planned, but look at this:" : "It can be planned: nothing speaks against it.", found.feasible ? "good" : "alert", items);
+      say(!found.feasible ? "No plan can obey this request." : graver ? "Nothing forbids it, but look at this:" : "Arithmetic finds nothing against it.", found.feasible ? "good" : "alert", items);
     } catch (error) {
       if (error.name === "AbortError") return;
       say(error.errors?.length ? "The request has " + (error.errors.length === 1 ? "a fault:" : error.errors.length + " faults:") : error.message, "alert",

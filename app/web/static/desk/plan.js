@@ -1,11 +1,12 @@
 /* One plan: what the report says of it, in place; live while it is searched; reasons and remedies where there is none. */
-import { every, events, planPath, post, read, readBlob, readText } from "./api.js";
+import { events, pause, planPath, post, read, readBlob, readText } from "./api.js";
 import { badge, count, make, percent, save, seconds, section, span, table } from "./dom.js";
 import { curve } from "./curve.js";
 import { OBJECTIVES, isActive, stateBadge, titleOf } from "./rows.js";
 import { takeable } from "./take.js";
 
 const REFRESH_MS = 3000; // a report of 100,000 GPUs takes the service about a second
+const AGAIN_MS = 200; // the service answers a status from memory for a tenth of a second
 const SUFFIX = { "report-html": "report.html" };
 
 const head = (one) => make("p", { className: "subtitle" }, stateBadge(one), " ", [one.model + (one.cluster ? " on " + one.cluster : ""), OBJECTIVES[one.objective]].filter(Boolean).join(", "),
@@ -72,21 +73,29 @@ const live = () => {
 const parts = (page, tell) => {
   const place = make("div", { id: "parts" });
   const nav = make("nav", { className: "parts", "aria-label": "Parts of the plan", hidden: true });
-  const link = (one) => make("li", {}, make("a", { href: "#" + one.id }, one.querySelector("h2").textContent));
-  const showAll = (sections) => {
+  const link = (one, names = {}) => make("li", {}, make("a", { href: "#" + one.id }, names[one.id] || one.querySelector("h2").textContent));
+  const showAll = (sections, names = {}) => {
     place.replaceChildren(...sections);
-    nav.replaceChildren(make("ul", {}, ...sections.map(link)));
+    nav.replaceChildren(make("ul", {}, ...sections.map((one) => link(one, names))));
     nav.hidden = sections.length < 2;
     takeable(place);
     globalThis.showPipeline();
     if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
   };
+  let latest = 0;
   const showReport = async (id, attempt, signal) => {
+    const mine = ++latest;
+    if (!place.children.length) place.append(make("p", { className: "note" }, "Drawing the plan …"));
     const text = await readText(planPath(id, "/artifacts/report-html"), signal);
+    if (mine !== latest) return; // a later look may be answered earlier
     const report = new DOMParser().parseFromString(text, "text/html");
     const sections = [...report.querySelectorAll("main > section")].map((one) => document.importNode(one, true));
-    showAll([...sections, await exportsOf(id, attempt, signal)]);
-    tell("");
+    showAll(sections, Object.fromEntries([...report.querySelectorAll("nav a")].map((one) => [one.hash.slice(1), one.textContent])));
+    const exports = await exportsOf(id, attempt, signal);
+    if (mine !== latest) return;
+    place.append(exports);
+    nav.querySelector("ul").append(link(exports));
+    takeable(exports);
   };
   return { place, nav, showAll, showReport };
 };
@@ -124,15 +133,15 @@ export const show = async (page, { id, signal, tell, attempt, go }) => {
     };
     for await (const { kind, data } of events(id, signal)) {
       if (kind === "progress" || kind === "incumbent") course.add(data);
-      if (kind === "state" || kind === "done") await refresh();
+      if (kind === "state") await refresh();
       if (kind === "incumbent") attempt(later);
     }
-    await refresh();
+    for (await refresh(); isActive(one); await refresh()) await pause(AGAIN_MS, signal);
+    tell("The search has ended: " + (one.figures ? seconds(one.figures.iteration_s) + " per iteration" : one.state.replace("_", " ")));
   }
-  if (figure(one)) await content.showReport(id, attempt, signal);
+  if (figure(one) && !isActive(one)) { await content.showReport(id, attempt, signal); }
   else {
     const found = without(await read(planPath(id), signal));
     if (found) content.showAll([found]);
   }
-  tell(isActive(one) ? "" : "The search has ended: " + (one.figures ? seconds(one.figures.iteration_s) + " per iteration" : one.state.replace("_", " ")));
 };

@@ -1,0 +1,291 @@
+"""The desk in a real browser, against a running service with the made-up planner."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import uvicorn
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from app.main import create_app
+from app.storage.keys import KeyStore, NewKey
+from app.storage.migrations import create_tables
+from app.storage.tables import create_engine
+from tests.browser.test_report import DATA, region_report
+from tests.unit.app.fake_solver import FINDS, INFEASIBLE, NOT_FOUND, TAKES_ITS_TIME
+from tests.unit.app.service_fixture import request_for, settings_for
+
+SERIOUS = ("serious", "critical")
+THEMES = ("light", "dark")
+MOST_BYTES = 1_000_000
+
+
+@contextmanager
+def serving(folder: Path, **changes: Any) -> Iterator[str]:
+    """A service in a thread of this process, and where it listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    app = create_app(settings_for(folder, **changes))
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.02)
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join(timeout=20)
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where the service listens."""
+    with serving(tmp_path_factory.mktemp("service")) as where:
+        yield where
+
+
+def submitted(address: str, case: int, name: str, *, wait_s: int = 20, time_limit_s: float = 20.0) -> str:
+    """A plan whose search has ended, unless `wait_s` is 0."""
+    body = {**request_for(case, time_limit_s), "name": name, "labels": {"team": "search"}}
+    answer = httpx2.post(f"{address}/v1/plans", json=body, headers={"Prefer": f"wait={wait_s}"}, timeout=60)
+    return str(answer.json()["id"])
+
+
+@pytest.fixture(scope="module")
+def plans(address: str) -> dict[str, str]:
+    """Plans that have ended, by name."""
+    cases = {"one": FINDS, "two": FINDS, "impossible": INFEASIBLE, "unlucky": NOT_FOUND}
+    return {name: submitted(address, case, name) for name, case in cases.items()}
+
+
+@contextmanager
+def watched(browser: Browser, address: str, *, theme: str = "light", allowed: tuple[str, ...] = ()) -> Iterator[Page]:
+    """A page that may complain of nothing but what is allowed, and ask no other host."""
+    context = browser.new_context(color_scheme=theme, accept_downloads=True)
+    page = context.new_page()
+    complaints: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    yield page
+    assert [text for text in complaints if not any(words in text for words in allowed)] == []
+    assert [url for url in asked if not url.startswith((address, "blob:", "data:"))] == []
+    context.close()
+
+
+def grave(page: Page) -> list[str]:
+    """What axe finds serious."""
+    found = Axe().run(page).response["violations"]
+    return [f"{one['id']}: {one['nodes'][0]['target']}" for one in found if one["impact"] in SERIOUS]
+
+
+def test_a_newcomer_has_a_plan_after_one_click_and_then_the_large_one(address: str, browser: Browser) -> None:
+    with watched(browser, address) as page:
+        page.goto(address)
+        page.get_by_role("button", name="Plan the small example").click()
+        expect(page.get_by_role("heading", name="Example llama-8b-single-building")).to_be_visible()
+        expect(page.get_by_role("heading", name="Where the iteration time goes")).to_be_visible()
+        page.get_by_role("link", name="Isthmus").click()
+        page.get_by_role("button", name="Then the 405B one").click()
+        expect(page.get_by_role("heading", name="Example llama-405b-two-buildings")).to_be_visible()
+        expect(page.get_by_role("heading", name="Summary")).to_be_visible()
+
+
+def test_a_search_is_followed_and_stopped_and_keeps_its_best_plan(address: str, browser: Browser) -> None:
+    name = submitted(address, TAKES_ITS_TIME, "slow", wait_s=0, time_limit_s=60.0)
+    with watched(browser, address) as page:
+        page.goto(f"{address}/plans/{name}")
+        expect(page.get_by_role("heading", name="Searching")).to_be_visible()
+        expect(page.locator("#live dd").first).to_have_text("2 s")
+        expect(page.locator("#live path.incumbent")).to_be_attached()
+        expect(
+            page.get_by_role("heading", name="Memory per pipeline rank")
+        ).to_be_visible()  # already, of the best so far
+        page.get_by_role("button", name="Stop, keep the best").click()
+        expect(page.get_by_role("heading", name="Searching")).to_be_hidden(timeout=15_000)
+        expect(page.get_by_role("heading", name="Summary")).to_be_visible()
+        expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+
+
+def test_a_row_changes_while_its_search_runs(address: str, browser: Browser) -> None:
+    name = submitted(address, TAKES_ITS_TIME, "changing", wait_s=0, time_limit_s=60.0)
+    with watched(browser, address) as page:
+        page.goto(f"{address}/plans?name=changing")
+        row = page.get_by_role("row", name="changing")
+        expect(row).to_contain_text("running")
+        httpx2.post(f"{address}/v1/plans/{name}:cancel", headers={"Prefer": "wait=20"}, timeout=30)
+        expect(row).not_to_contain_text("running", timeout=15_000)
+
+
+def test_the_impossible_is_told_with_reasons_and_never_as_a_success(
+    address: str, plans: dict[str, str], browser: Browser
+) -> None:
+    with watched(browser, address) as page:
+        page.goto(f"{address}/plans/{plans['impossible']}")
+        expect(page.get_by_role("heading", name="No plan obeys this request")).to_be_visible()
+        expect(page.get_by_text("needs 2, has 1")).to_be_visible()
+        assert "succeeded" not in page.inner_text("body")
+        page.goto(f"{address}/plans/{plans['unlucky']}")
+        expect(page.get_by_text("0 of 3 tried")).to_be_visible()
+        assert grave(page) == []
+
+
+def test_two_plans_of_the_list_are_compared(address: str, plans: dict[str, str], browser: Browser) -> None:
+    assert plans
+    with watched(browser, address) as page:
+        page.goto(f"{address}/plans")
+        for name in ("one", "two"):
+            page.get_by_role("checkbox", name=f"Compare {name}", exact=True).check()
+        page.get_by_role("link", name="Compare the two").click()
+        expect(page.get_by_text("Both take the same time.")).to_be_visible()
+        expect(page.get_by_role("heading", name="Memory per pipeline rank")).to_be_visible()
+        assert page.locator("#drawn-time svg[role=img]").count() == 2
+        assert page.evaluate("new Set([...document.querySelectorAll('[id]')].map((one) => one.id)).size"
+                             " === document.querySelectorAll('[id]').length")  # fmt: skip
+        assert grave(page) == []
+
+
+def test_the_list_filters_and_sorts_and_says_so_in_its_address(
+    address: str, plans: dict[str, str], browser: Browser
+) -> None:
+    assert plans
+    with watched(browser, address) as page:
+        page.goto(f"{address}/plans")
+        page.get_by_label("Outcome").select_option("infeasible")
+        expect(page.locator("tbody tr")).to_have_count(1)
+        assert page.url.endswith("?state=infeasible")
+        page.reload()
+        expect(page.locator("tbody tr")).to_have_count(1)
+        page.get_by_label("Outcome").select_option("")
+        page.get_by_role("button", name="plan", exact=True).click()
+        expect(page.locator("th[aria-sort=ascending]")).to_have_text("plan")
+        names = page.locator("tbody tr th a").all_inner_texts()
+        assert names == sorted(names, key=str.lower)
+
+
+def test_a_request_is_checked_while_typing_and_planned_with_a_key_that_is_never_stored(
+    tmp_path: Path, browser: Browser
+) -> None:
+    settings = settings_for(tmp_path)
+    engine = create_engine(settings.database_url)
+    create_tables(engine)
+    secret = KeyStore(engine).create(NewKey("alice", frozenset({"read", "submit"})))[1]
+    refusals = ("401 (Unauthorized)", "422 (Unprocessable")
+    with serving(tmp_path) as address, watched(browser, address, allowed=refusals) as page:
+        page.goto(f"{address}/new")
+        expect(page.get_by_label("Key, if this service asks for one")).to_be_focused()
+        page.keyboard.type(secret)
+        page.keyboard.press("Enter")
+        expect(page.get_by_text("Arithmetic finds nothing against it.")).to_be_visible()
+        page.get_by_label("Global batch").fill("-3")
+        expect(page.locator("#verdict")).to_contain_text("/workload/global_batch_sequences")
+        page.get_by_label("Global batch").fill("1024")
+        assert json.loads(page.input_value("#json"))["workload"]["global_batch_sequences"] == 1024
+        page.get_by_label("The request as JSON").fill("{")
+        expect(page.get_by_text("This is no JSON")).to_be_visible()
+        page.get_by_label("The request as JSON").fill(json.dumps({**request_for(FINDS), "name": "typed"}))
+        expect(page.get_by_text("Arithmetic finds nothing against it.")).to_be_visible()
+        assert page.input_value("#field-0") == "typed"
+        page.get_by_role("button", name="Plan", exact=True).click()
+        expect(page.get_by_role("heading", name="Summary")).to_be_visible()
+        assert page.evaluate("localStorage.length + sessionStorage.length + document.cookie.length") == 0
+        page.reload()
+        expect(page.get_by_role("alert")).to_contain_text("401")
+
+
+def test_what_is_shown_can_be_taken_along(
+    address: str, plans: dict[str, str], browser: Browser, tmp_path: Path
+) -> None:
+    with watched(browser, address) as page:
+        page.goto(f"{address}/plans/{plans['one']}")
+        taken = {}
+        for control in ("CSV of Peak memory of one GPU", "JSON of Peak memory of one GPU",
+                        "SVG of Iteration time by cause", "PNG of Iteration time by cause",
+                        "Save rank-map-csv", "Report, one HTML file"):  # fmt: skip
+            page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+            with page.expect_download() as download:
+                page.get_by_role("button", name=control, exact=True).click()
+            taken[control] = tmp_path / download.value.suggested_filename
+            download.value.save_as(taken[control])
+        rows = json.loads(taken["JSON of Peak memory of one GPU"].read_text())
+        assert rows[0]["weights"] == 1e9, "the exact number, not its rounding"
+        assert len(taken["CSV of Peak memory of one GPU"].read_text().splitlines()) == len(rows) + 1
+        assert taken["SVG of Iteration time by cause"].read_text().startswith("<svg")
+        assert taken["PNG of Iteration time by cause"].read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_part_of_a_plan_has_an_address(address: str, plans: dict[str, str], browser: Browser) -> None:
+    with watched(browser, address) as page:
+        page.goto(f"{address}/plans/{plans['one']}#memory")
+        expect(page.locator("#memory")).to_be_in_viewport()
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_axe_finds_nothing_serious_on_any_page(
+    address: str, plans: dict[str, str], theme: str, browser: Browser
+) -> None:
+    pages = {"/": "Latest plans", "/plans": "Plans", "/new": "New plan", "/accuracy": "Network",
+             f"/plans/{plans['one']}": "Exports", f"/plans/{plans['impossible']}": "No plan obeys this request",
+             f"/compare?a={plans['one']}&b={plans['two']}": "Bytes by link"}  # fmt: skip
+    with watched(browser, address, theme=theme) as page:
+        for path, heading in pages.items():
+            page.goto(address + path)
+            expect(page.get_by_role("heading", name=heading).first).to_be_visible()
+            page.evaluate("document.querySelectorAll('main details').forEach((one) => { one.open = true; })")
+            assert grave(page) == [], path
+
+
+@pytest.mark.parametrize("width", [1280, 800, 400])
+def test_no_page_sticks_out_sideways(address: str, plans: dict[str, str], width: int, browser: Browser) -> None:
+    with watched(browser, address) as page:
+        page.set_viewport_size({"width": width, "height": 900})
+        for path in ("/", "/plans", "/new", "/accuracy", f"/plans/{plans['one']}"):
+            page.goto(address + path)
+            page.wait_for_load_state("networkidle")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+
+
+def test_the_page_of_116736_gpus_weighs_less_than_a_megabyte(
+    address: str, plans: dict[str, str], browser: Browser
+) -> None:
+    report = region_report()
+    weights: list[int] = []
+    with watched(browser, address) as page:
+        page.route("**/artifacts/report-html", lambda route: route.fulfill(body=report, content_type="text/html"))
+        page.on("response", lambda answer: weights.append(0 if "report-html" in answer.url else len(answer.body())))
+        page.goto(f"{address}/plans/{plans['one']}")
+        expect(page.get_by_role("heading", name="Exports")).to_be_visible()
+        page.wait_for_function("document.querySelector('#viewer canvas')?.getAttribute('aria-label')")
+        assert page.locator("#buildings svg[role=img]").count() == 1
+        carried = len(gzip.compress(report.encode()))  # as the service sends it
+        assert sum(weights) + carried < MOST_BYTES
+    assert DATA.exists()
+
+
+def test_every_control_is_reached_by_the_keyboard(address: str, plans: dict[str, str], browser: Browser) -> None:
+    with watched(browser, address) as page:
+        page.goto(f"{address}/plans/{plans['one']}")
+        expect(page.get_by_role("heading", name="Exports")).to_be_visible()
+        reached = set()
+        for _ in range(80):
+            page.keyboard.press("Tab")
+            reached.add(page.evaluate("document.activeElement.tagName"))
+        assert {"A", "BUTTON", "CANVAS", "SELECT", "SUMMARY"} <= reached
+
+
+def test_a_plan_that_does_not_exist_is_told(address: str, browser: Browser) -> None:
+    with watched(browser, address, allowed=("404 (Not Found)",)) as page:
+        page.goto(f"{address}/plans/nothing_of_that_name")
+        expect(page.get_by_role("alert")).to_contain_text("404")
