@@ -52,7 +52,7 @@ browser: setup ## install what drives a browser, and Chromium where there is non
 	@command -v chromium chromium-browser google-chrome google-chrome-stable >/dev/null \
 	 || { apt-get update -q && apt-get install -y -q --no-install-recommends chromium fonts-dejavu-core; }
 
-test-browser: browser ## open reports in headless Chromium without a network: complaints, accessibility, overlap
+test-browser: browser ## open the desk and reports in headless Chromium without a network: complaints, accessibility, overlap
 	$(BIN)/pytest -q tests/browser
 
 test-torch: torch ## run exported schedules in PyTorch's runtime, 4 processes each: times, ranking, gradients

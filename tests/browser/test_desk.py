@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import socket
 import threading
 import time
@@ -267,7 +268,7 @@ def test_the_page_of_116736_gpus_weighs_less_than_a_megabyte(
         page.on("response", lambda answer: weights.append(0 if "report-html" in answer.url else len(answer.body())))
         page.goto(f"{address}/plans/{plans['one']}")
         expect(page.get_by_role("heading", name="Exports")).to_be_visible()
-        page.wait_for_function("document.querySelector('#viewer canvas')?.getAttribute('aria-label')")
+        expect(page.locator("#viewer canvas")).to_have_attribute("aria-label", re.compile("^Pipeline from"))
         assert page.locator("#buildings svg[role=img]").count() == 1
         carried = len(gzip.compress(report.encode()))  # as the service sends it
         assert sum(weights) + carried < MOST_BYTES

@@ -5,8 +5,9 @@ import { takeable } from "./take.js";
 
 const NUMBER = /^-?[\d.]+$/;
 const cell = (text) => (NUMBER.test(text) ? datum(Number(text), text) : text.replaceAll("**", ""));
+/* A family of which no row could be used has no error, not an error of nought. */
 const measured = ({ heading, words, tables }, index) => section("part-" + index, heading, ...words.map((text) => (text.startsWith("- ") ? make("ul", {}, ...text.slice(2).split(" - ").map((one) => make("li", {}, one))) : make("p", {}, text))),
-  ...tables.map(({ heads, rows }) => table(heading, heads.map((head, column) => [head, rows.length > 0 && rows.every((row) => !row[column] || NUMBER.test(row[column]))]), rows.map((row) => row.map(cell)), { unseen: true })));
+  ...tables.map(({ heads, rows, counted = heads.indexOf("rows") }) => table(heading, heads.map((head, column) => [head, rows.length > 0 && rows.every((row) => !row[column] || NUMBER.test(row[column]))]), rows.map((row) => row.map((text, column) => (row[counted] === "0" && column !== counted && NUMBER.test(text) ? "–" : cell(text)))), { unseen: true })));
 
 const constants = (profile) => Object.entries(profile).filter(([, one]) => one && typeof one === "object" && "origin" in one)
   .map(([name, one]) => [name.replaceAll("_", " "), datum(one.value, String(one.value)), badge(one.origin), one.source]);

@@ -15,10 +15,12 @@ const CAUSES = { pp: "pipeline", dp: "data parallel", ep: "expert parallel", cp:
 const SHARES = new Set(["relative_gap", "model_flops_utilisation"]);
 const shown = (name, value) => datum(value, name.endsWith("_s") && !name.startsWith("tokens") ? seconds(value) : name.endsWith("bytes") ? bytes(value)
   : SHARES.has(name) ? percent(value) : name === "num_gpus" ? count(value) : number(value));
-const change = (one) => (one.change === null || one.change === undefined ? (one.a === one.b ? "=" : "–") : one.change === 0 ? "=" : datum(one.change, percent(one.change, true)));
+/* A share changes by points: twice a gap of 2 % is no gap of 100 %. */
+const change = (one, name = "") => (SHARES.has(name) && one.a !== null && one.b !== null ? datum(one.b - one.a, percent(one.b - one.a, true).replace("%", "points"))
+  : one.change === null || one.change === undefined ? (one.a === one.b ? "=" : "–") : one.change === 0 ? "=" : datum(one.change, percent(one.change, true)));
 const HEADS = [["what"], ["A", true], ["B", true], ["B against A", true]];
 const besides = (caption, values, name = (key) => NAMES[key] || key, show = shown) => table(caption, HEADS,
-  Object.entries(values).filter(([, one]) => one.a || one.b).map(([key, one]) => [name(key), show(key, one.a), show(key, one.b), change(one)]), { unseen: true });
+  Object.entries(values).filter(([, one]) => one.a || one.b).map(([key, one]) => [name(key), show(key, one.a), show(key, one.b), change(one, key)]), { unseen: true });
 const brief = (value) => {
   if (value === null || value === undefined) return "–";
   const text = typeof value === "string" ? value : JSON.stringify(value);

@@ -1,7 +1,7 @@
 /* The course of a search that still runs; when it has ended, the report's own drawing of it takes this one's place. */
 import { make, seconds, shape, span } from "./dom.js";
 
-const WIDTH = 920, LEFT = 78, RIGHT = WIDTH - 12, TOP = 14, BOTTOM = 200;
+const WIDTH = 920, LEFT = 78, RIGHT = WIDTH - 12, TOP = 14, BOTTOM = 150;
 const steps = (points, x, y) => points.map(([at, value], index) => (index ? "H" + x(at).toFixed(1) + "V" + y(value).toFixed(1) : "M" + x(at).toFixed(1) + " " + y(value).toFixed(1))).join("");
 const ticks = (low, high, about) => {
   const raw = (high - low) / about, power = 10 ** Math.floor(Math.log10(raw));
@@ -31,7 +31,7 @@ export const curve = (points, until_s) => {
   for (const value of ticks(low, high, 4)) {
     drawing.append(shape("line", { x1: LEFT, y1: y(value), x2: RIGHT, y2: y(value), class: "grid" }), label(LEFT - 6, y(value) + 4, seconds(value), "end"));
   }
-  for (const at of ticks(0, until_s, 8)) drawing.append(shape("line", { x1: x(at), y1: TOP, x2: x(at), y2: BOTTOM, class: "grid" }), label(x(at), BOTTOM + 14, span(at), "middle"));
+  for (const at of ticks(0, until_s, 8)) drawing.append(shape("line", { x1: x(at), y1: TOP, x2: x(at), y2: BOTTOM, class: "grid" }), label(x(at), BOTTOM + 14, until_s > 600 ? span(at) : seconds(at), "middle"));
   const now = x(points.at(-1).elapsed_s).toFixed(1);
   for (const [found, kind] of [[incumbents, "incumbent"], [bounds, "bound"]]) {
     if (found.length) drawing.append(shape("path", { d: steps(found, x, y) + "H" + now, class: kind }));

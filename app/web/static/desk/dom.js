@@ -35,7 +35,7 @@ export const seconds = (value) => {
 export const percent = (value, signed = false) => {
   if (missing(value)) return NONE;
   const text = (100 * value).toFixed(1);
-  return (signed && value > 0 ? "+" : "") + text.replace(/^-0\.0$/, "0.0") + " %";
+  return (signed && value > 0 ? "+" : "") + text.replace(/^-0\.0$/, "0.0").replace("-", "−") + " %";
 };
 export const count = (value) => (missing(value) ? NONE : Number(value).toLocaleString("en"));
 export const number = (value) => (missing(value) ? NONE : rounded(value));
@@ -53,6 +53,11 @@ export const span = (value) => {
   if (value < 3600) return Math.floor(value / 60) + " min " + Math.round(value % 60) + " s";
   if (value < 86400) return Math.floor(value / 3600) + " h " + Math.floor(value % 3600 / 60) + " min";
   return Math.floor(value / 86400) + " d " + Math.floor(value % 86400 / 3600) + " h";
+};
+/* The reader's own clock, in the order that nobody misreads. */
+export const moment = (text) => {
+  const at = new Date(text), two = (value) => String(value).padStart(2, "0");
+  return at.getFullYear() + "-" + two(at.getMonth() + 1) + "-" + two(at.getDate()) + " " + two(at.getHours()) + ":" + two(at.getMinutes());
 };
 export const age = (text) => {
   const past = (Date.now() - new Date(text)) / 1000;

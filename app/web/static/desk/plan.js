@@ -1,6 +1,6 @@
 /* One plan: what the report says of it, in place; live while it is searched; reasons and remedies where there is none. */
 import { events, pause, planPath, post, read, readBlob, readText } from "./api.js";
-import { badge, count, make, percent, save, seconds, section, span, table } from "./dom.js";
+import { count, make, moment, percent, save, seconds, section, span, table } from "./dom.js";
 import { curve } from "./curve.js";
 import { OBJECTIVES, isActive, stateBadge, titleOf } from "./rows.js";
 import { takeable } from "./take.js";
@@ -10,8 +10,8 @@ const AGAIN_MS = 200; // the service answers a status from memory for a tenth of
 const SUFFIX = { "report-html": "report.html" };
 
 const head = (one) => make("p", { className: "subtitle" }, stateBadge(one), " ", [one.model + (one.cluster ? " on " + one.cluster : ""), OBJECTIVES[one.objective]].filter(Boolean).join(", "),
-  "; submitted ", make("time", { datetime: one.created_at }, new Date(one.created_at).toLocaleString()),
-  one.elapsed_s ? ", searched " + span(one.elapsed_s) : "", ...Object.entries(one.labels).map(([key, value]) => make("span", { className: "tag" }, value ? key + "=" + value : key)));
+  "; submitted ", make("time", { datetime: one.created_at }, moment(one.created_at)),
+  one.elapsed_s && !isActive(one) ? ", searched " + span(one.elapsed_s) : "", ...Object.entries(one.labels).map(([key, value]) => make("span", { className: "tag" }, value ? key + "=" + value : key)));
 
 const tiles = (facts) => make("dl", { className: "tiles" }, ...facts.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
 const STOPS = { time: "it reached its limit of time", memory: "it reached its limit of memory", cancelled: "a client stopped it", killed: "it was ended from outside",
@@ -55,14 +55,15 @@ const live = () => {
   const picture = make("div"), facts = make("div"), message = make("p", { className: "note" });
   const legend = make("ul", { className: "legend" }, make("li", {}, make("span", { className: "key-best" }), "best plan found"), make("li", {}, make("span", { className: "key-bound" }), "lower bound"));
   element.append(make("h2", {}, "Searching"), facts, make("figure", {}, legend, picture), message);
-  let limit_s = 1;
+  let limit_s = 1, tried = "–";
   const add = (data) => {
     const before = points.at(-1) || { elapsed_s: 0, incumbent_s: null, lower_bound_s: null };
     points.push({ elapsed_s: data.elapsed_s ?? before.elapsed_s, incumbent_s: data.incumbent_s ?? data.iteration_s ?? before.incumbent_s, lower_bound_s: data.lower_bound_s ?? before.lower_bound_s });
     const now = points.at(-1);
+    if (data.num_configurations) tried = count(data.num_explored) + " timed, " + count(data.num_pruned) + " discarded, of " + count(data.num_configurations);
     const gap = now.incumbent_s && now.lower_bound_s !== null ? (now.incumbent_s - now.lower_bound_s) / now.incumbent_s : null;
-    facts.replaceChildren(tiles([["Best plan so far", seconds(now.incumbent_s)], ["No plan is faster than", seconds(now.lower_bound_s)], ["Gap", percent(gap)], ["Searched", span(now.elapsed_s) + " of at most " + span(limit_s)],
-      ["Configurations", data.num_configurations ? count(data.num_explored) + " timed, " + count(data.num_pruned) + " discarded, of " + count(data.num_configurations) : "–"]]));
+    facts.replaceChildren(tiles([["Best plan so far", seconds(now.incumbent_s)], ["No plan is faster than", seconds(now.lower_bound_s)], ["Gap", percent(gap)], ["Searched, limit " + span(limit_s), span(now.elapsed_s)],
+      ["Configurations", tried]]));
     const drawn = curve(points, Math.max(now.elapsed_s, limit_s, 0.1));
     if (drawn) picture.replaceChildren(drawn);
     if (data.message) message.textContent = data.message;
@@ -103,9 +104,9 @@ const parts = (page, tell) => {
 const actions = (one, attempt, go, refresh) => make("p", { className: "actions" },
   isActive(one) ? make("button", { type: "button", onclick: () => attempt(async () => { await post(planPath(one.id, ":cancel")); await refresh(); }) }, one.cancel_requested ? "Stopping" : "Stop, keep the best") : null,
   make("a", { className: "button", href: "/new?from=" + one.id }, "Replan with a change"),
-  make("a", { className: "button", href: "/compare?a=" + one.id + (one.parent_id ? "&b=" + one.parent_id : "") }, one.parent_id ? "Compare with its parent" : "Compare"),
+  figure(one) && make("a", { className: "button", href: "/compare?a=" + one.id + (one.parent_id ? "&b=" + one.parent_id : "") }, one.parent_id ? "Compare with its parent" : "Compare"),
   make("button", { type: "button", onclick: () => attempt(async () => save(await readBlob(planPath(one.id, "/request")), one.id + ".request.json")) }, "Request as JSON"),
-  make("button", { type: "button", onclick: () => attempt(async () => save(await readBlob(planPath(one.id)), one.id + ".json")) }, "Plan as JSON"),
+  make("button", { type: "button", onclick: () => attempt(async () => save(await readBlob(planPath(one.id)), one.id + ".json")) }, figure(one) ? "Plan as JSON" : "Outcome as JSON"),
   figure(one) ? make("button", { type: "button", onclick: () => attempt(async () => save(await readBlob(planPath(one.id, "/artifacts/report-html")), one.id + ".report.html")) }, "Report, one HTML file") : null,
   make("button", { type: "button", className: "quiet", onclick: () => attempt(async () => { await navigator.clipboard?.writeText(location.href); }) }, "Copy link"));
 const figure = (one) => one.figures !== null;
@@ -129,11 +130,12 @@ export const show = async (page, { id, signal, tell, attempt, go }) => {
     const later = async () => {
       if (content.place.contains(document.activeElement) || Date.now() - shown < REFRESH_MS) return;
       shown = Date.now();
+      await refresh();
       await content.showReport(id, attempt, signal);
     };
     for await (const { kind, data } of events(id, signal)) {
       if (kind === "progress" || kind === "incumbent") course.add(data);
-      if (kind === "state") await refresh();
+      if (kind === "state") { await pause(AGAIN_MS, signal); await refresh(); }
       if (kind === "incumbent") attempt(later);
     }
     for (await refresh(); isActive(one); await refresh()) await pause(AGAIN_MS, signal);

@@ -1,12 +1,12 @@
 /* Plans as rows of a table, updated in place so that focus and choice stay where they are. */
-import { age, badge, count, datum, make, percent, seconds, span } from "./dom.js";
+import { age, badge, count, datum, make, moment, percent, seconds, span } from "./dom.js";
 
 export const WORDS = { not_found: "no plan found", succeeded: "planned", incomplete: "stopped with a plan" };
 export const OBJECTIVES = { iteration_time: "fastest iteration", cost_per_token: "least cost", fewest_gpus: "fewest GPUs",
   least_cross_building_traffic: "least traffic" };
 export const isActive = (one) => one.state === "queued" || one.state === "running";
-export const stateBadge = (one) => badge(one.state === "queued" && one.queue_position ? "queued, " + one.queue_position + " before" : WORDS[one.state] || one.state, one.state);
-export const titleOf = (one) => one.name || one.model + ", " + new Date(one.created_at).toLocaleTimeString();
+export const stateBadge = (one) => badge(one.state === "cancelled" && one.figures ? WORDS.incomplete : one.state === "queued" && one.queue_position ? "queued, " + one.queue_position + " before" : WORDS[one.state] || one.state, one.state);
+export const titleOf = (one) => one.name || one.model + ", " + moment(one.created_at);
 
 const figure = (one, name) => one.figures?.[name] ?? null;
 const time = (one) => one.progress?.incumbent_s ?? figure(one, "iteration_s");
@@ -25,14 +25,14 @@ export const COLUMNS = [
   ["iteration", true, time, (one) => datum(time(one), seconds(time(one)))],
   ["gap", true, gap, (one) => datum(gap(one), percent(gap(one)))],
   ["searched", true, (one) => one.elapsed_s, (one) => datum(one.elapsed_s, span(one.elapsed_s))],
-  ["submitted", true, (one) => one.created_at, (one) => make("time", { datetime: one.created_at, title: new Date(one.created_at).toLocaleString() }, age(one.created_at))],
+  ["submitted", true, (one) => one.created_at, (one) => make("time", { datetime: one.created_at, title: moment(one.created_at) }, age(one.created_at))],
 ];
 
 export const planTable = (caption, { heads = null, choose = null } = {}) => {
   const body = make("tbody");
   const rows = new Map();
   const top = COLUMNS.map((column, index) => (heads ? heads(column, index) : make("th", { scope: "col", className: column[1] ? "n" : "" }, column[0])));
-  if (choose) top.unshift(make("th", { scope: "col" }, "compare"));
+  if (choose) top.unshift(make("th", { scope: "col" }, make("span", { className: "unseen" }, "compare")));
   const element = make("div", { className: "scroll wide", tabindex: "0", role: "region", "aria-label": caption },
     make("table", {}, make("caption", { className: "unseen" }, caption), make("thead", {}, make("tr", {}, ...top)), body));
   const row = (one) => {

@@ -1,0 +1,78 @@
+"""Makes the pictures of docs/desk from a running service: `python -m tests.browser.pictures http://127.0.0.1:8000`.
+
+They are for readers, not compared by tests: the plans are real, and searches take the time they take.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from playwright.sync_api import Page, sync_playwright
+
+from tests.browser.conftest import NAMES
+
+FOLDER = Path(__file__).parents[2] / "docs" / "desk"
+QUALITY = 60  # of a JPEG: text stays legible, a picture stays below 150 kB
+SIZE = {"width": 1280, "height": 860}
+IMPOSSIBLE = {"constraints": {"max_gpus": 64}, "name": "405B on 64 GPUs"}
+DRAWN = "#exports"
+
+
+def plan(service: str, example: str, wait_s: int = 60, **changes: Any) -> str:
+    """Ask for an example with changes; its id."""
+    body = httpx2.get(f"{service}/v1/examples/{example}").json() | changes
+    answer = httpx2.post(f"{service}/v1/plans", json=body, headers={"Prefer": f"wait={wait_s}"}, timeout=90)
+    return str(answer.json()["id"])
+
+
+def addresses(service: str) -> dict[str, tuple[str, str]]:
+    """Page and what it waits for, by the name of the picture."""
+    large = plan(service, "llama-405b-two-buildings", name="405B in two buildings", labels={"team": "search"})
+    one_zone = {"pipeline_may_cross_buildings": False, "max_gpus": 8192}
+    small = plan(service, "llama-405b-two-buildings", name="405B on half of it", constraints=one_zone)
+    impossible = plan(service, "llama-405b-two-buildings", **IMPOSSIBLE)
+    return {
+        "home": ("/", "tbody tr"),
+        "plans": ("/plans", "tbody tr"),
+        "plan": (f"/plans/{large}", DRAWN),
+        "pipeline": (f"/plans/{large}#pipeline", DRAWN),
+        "infeasible": (f"/plans/{impossible}", ".reasons"),
+        "compare": (f"/compare?a={large}&b={small}", "#drawn-memory"),
+        "new": ("/new", "#verdict .warnings"),
+        "accuracy": ("/accuracy", "#stacks"),
+    }
+
+
+def shoot(page: Page, name: str, theme: str) -> None:
+    """One picture."""
+    page.wait_for_timeout(400)
+    page.screenshot(path=FOLDER / f"{name}-{theme}.jpg", type="jpeg", quality=QUALITY)
+
+
+def main(service: str) -> None:
+    """Every page in both themes, and a search while it runs."""
+    program = next((found for name in NAMES if (found := shutil.which(name))), None)
+    pages = addresses(service)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        for theme in ("light", "dark"):
+            page = browser.new_context(color_scheme=theme, viewport=SIZE).new_page()
+            for name, (path, ready) in pages.items():
+                page.goto(service + path)
+                page.wait_for_selector(ready)
+                shoot(page, name, theme)
+            running = plan(service, "llama-405b-two-buildings", 0, name="405B, being searched")
+            page.goto(f"{service}/plans/{running}")
+            page.wait_for_selector("#live path.incumbent", timeout=60_000)
+            page.wait_for_timeout(8000)
+            shoot(page, "search", theme)
+            page.get_by_role("button", name="Stop").click()
+        browser.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
