@@ -101,7 +101,7 @@ def read_moves(plan_id: PlanId, service: Service, caller: Asking) -> MoveReport:
 
 @router.get(
     "/{plan_id}/comparison",
-    name="compare_plans",
+    name="read_plan_comparison",
     response_model=PlanComparison,
     responses=documented(400, 404, 409, 503),
     response_description="Figures, times, bytes, money, choices and requests of both.",

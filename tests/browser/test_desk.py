@@ -211,6 +211,7 @@ def test_what_is_shown_can_be_taken_along(
 ) -> None:
     with watched(browser, address) as page:
         page.goto(f"{address}/plans/{plans['one']}")
+        expect(page.get_by_role("heading", name="Exports")).to_be_visible()
         taken = {}
         for control in ("CSV of Peak memory of one GPU", "JSON of Peak memory of one GPU",
                         "SVG of Iteration time by cause", "PNG of Iteration time by cause",
@@ -290,3 +291,21 @@ def test_a_plan_that_does_not_exist_is_told(address: str, browser: Browser) -> N
     with watched(browser, address, allowed=("404 (Not Found)",)) as page:
         page.goto(f"{address}/plans/nothing_of_that_name")
         expect(page.get_by_role("alert")).to_contain_text("404")
+
+
+def test_a_replan_sends_what_was_changed_and_leads_back_to_its_parent(
+    address: str, plans: dict[str, str], browser: Browser
+) -> None:
+    with watched(browser, address) as page:
+        page.goto(f"{address}/plans/{plans['one']}")
+        page.get_by_role("link", name="Replan with a change").click()
+        expect(page.get_by_text("Arithmetic finds nothing against it.")).to_be_visible()
+        page.get_by_label("Enough at a gap of").fill("2")
+        page.get_by_role("button", name="Replan").click()
+        expect(page.get_by_role("link", name="Compare with its parent")).to_be_visible()
+        made = httpx2.get(f"{address}/v1/plans/{page.url.rpartition('/')[2]}/status").json()
+        assert made["parent_id"] == plans["one"]
+        expect(page.get_by_role("heading", name="Summary")).to_be_visible()
+        page.get_by_role("link", name="Compare with its parent").click()
+        expect(page.get_by_role("rowheader", name="/options/relative_gap")).to_be_visible()
+        expect(page.get_by_role("rowheader", name="/workload/sequence_length")).to_have_count(0)

@@ -30,7 +30,7 @@ def plan(client: TestClient) -> str:
 
 
 def test_head_is_get_without_a_body(client: TestClient, plan: str) -> None:
-    for path in (plan, f"{plan}/status", f"{plan}/request", "/v1/plans", "/docs", "/openapi.json", "/static/plans.js",
+    for path in (plan, f"{plan}/status", f"{plan}/request", "/v1/plans", "/docs", "/openapi.json", "/static/desk/main.js",
                  "/healthz/live", "/v1/plans/plan_0", "/nowhere", "/version"):  # fmt: skip
         asked, told = client.get(path, headers=PLAIN), client.head(path, headers=PLAIN)
         assert (told.status_code, told.content) == (asked.status_code, b""), path
@@ -53,7 +53,7 @@ def test_a_head_of_a_living_stream_ends(client: TestClient) -> None:
 def test_answers_are_packed_for_whom_takes_them_so(
     client: TestClient, plan: str, accepted: str, coding: str, unpack: Callable[[bytes], bytes]
 ) -> None:
-    for path in (plan, f"{plan}/artifacts/report-html", "/openapi.json", "/static/plans.css"):
+    for path in (plan, f"{plan}/artifacts/report-html", "/openapi.json", "/static/desk/desk.css"):
         whole = client.get(path, headers=PLAIN)
         assert "content-encoding" not in whole.headers
         with client.stream("GET", path, headers={"Accept-Encoding": accepted}) as answer:
@@ -140,7 +140,7 @@ def test_operations_are_named_by_verb_and_thing(client: TestClient) -> None:
     assert {name.partition("_")[0] for name in names} <= verbs
     assert {name for name in names if name.startswith("read_plan")} == {
         "read_plan", "read_plan_status", "read_plan_request", "read_plan_artifact", "read_plan_moves",
-        "read_plan_webhook",
+        "read_plan_webhook", "read_plan_comparison",
     }  # fmt: skip
 
 
