@@ -52,7 +52,7 @@ def summary_section(scene: Scene) -> Markup:
         "summary",
         "Summary",
         tag("dl", *_tiles(plan), class_="tiles"),
-        tag("ul", *(tag("li", line) for line in runnable_in_words(plan))) if plan.runnable_by else "",
+        *_frameworks(plan),
         tag("h3", "The configuration"),
         paragraph(*configuration_in_words(plan.configuration, plan.placement.crossing)),
         tag("h3", "What is proven"),
@@ -61,6 +61,12 @@ def summary_section(scene: Scene) -> Markup:
         _warnings(plan),
         _verdict(plan),
     )
+
+
+def _frameworks(plan: Plan) -> Iterator[Markup]:
+    if plan.runnable_by:
+        yield tag("h3", "Which frameworks run it")
+        yield tag("ul", *(tag("li", line) for line in runnable_in_words(plan)))
 
 
 def _tiles(plan: Plan) -> Iterator[Markup]:

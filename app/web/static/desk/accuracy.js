@@ -3,8 +3,8 @@ import { read } from "./api.js";
 import { badge, datum, make, section, table } from "./dom.js";
 import { takeable } from "./take.js";
 
-const NUMBER = /^-?[\d.]+$/;
-const cell = (text) => (NUMBER.test(text) ? datum(Number(text), text) : text.replaceAll("**", ""));
+const NUMBER = /^-?[\d.]+( %)?$/;
+const cell = (text) => (NUMBER.test(text) ? datum(parseFloat(text), text) : text.replaceAll("**", ""));
 /* A family of which no row could be used has no error, not an error of nought. */
 const measured = ({ heading, words, tables }, index) => section("part-" + index, heading, ...words.map((text) => (text.startsWith("- ") ? make("ul", {}, ...text.slice(2).split(" - ").map((one) => make("li", {}, one))) : make("p", {}, text))),
   ...tables.map(({ heads, rows, counted = heads.indexOf("rows") }) => table(heading, heads.map((head, column) => [head, rows.length > 0 && rows.every((row) => !row[column] || NUMBER.test(row[column]))]), rows.map((row) => row.map((text, column) => (row[counted] === "0" && column !== counted && NUMBER.test(text) ? "–" : cell(text)))), { unseen: true })));
