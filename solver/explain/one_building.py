@@ -6,18 +6,16 @@ Owns the request without distance. Never searches: the configuration is the plan
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from models.cluster import Cluster, Place
 from models.plan import Configuration
 from models.request import PlanRequest
-from models.schedule import PipelineProblem
 from solver.context import Context
 from solver.evaluation.evaluate import Evaluation, evaluate
 from solver.evaluation.places import placements
-from solver.evaluation.scheduling import Scheduler, Timing, same_operations, taken_over
+from solver.evaluation.scheduling import Scheduler, or_same_order
 from solver.evaluation.where import crossing_of
-from solver.pipeline.problem import shape_of
 from solver.placement.capacity_groups import building_of
 
 BUILDING = "all-in-one-building"
@@ -43,7 +41,7 @@ def one_building(context: Context, found: Evaluation, scheduler: Scheduler, *, l
     if late():
         return OneBuilding(None, "no time was left to time the configuration in one building")
     near = Context(_without_distance(context), context.stack)
-    times = _times_s(near, found.candidate.configuration, _or_same_order(found, scheduler), late)
+    times = _times_s(near, found.candidate.configuration, or_same_order(found.timings, scheduler), late)
     if not times:
         return OneBuilding(None, "no placement of the configuration in one building was found")
     least_s = min(times)
@@ -95,19 +93,3 @@ def _without_distance(context: Context) -> PlanRequest:
             "constraints": request.constraints.model_copy(update=limits),
         }
     )
-
-
-def _or_same_order(found: Evaluation, scheduler: Scheduler) -> Scheduler:
-    """The scheduler, or the evaluation's own order where that is faster."""
-
-    def best(problem: PipelineProblem) -> Timing | None:
-        timing = scheduler(problem)
-        shape = shape_of(problem)
-        alike = [one for one in found.timings if same_operations(one.problem, problem)]
-        for one in {id(one.order): one for one in alike}.values():
-            same = taken_over(one, problem, shape)
-            if same is not None and (timing is None or same.end_s < timing.end_s):
-                timing = replace(same, generator="same order")
-        return timing
-
-    return best

@@ -1,0 +1,31 @@
+"""What no plan of a request falls below, without looking for one: bounds alone, the least refined first.
+
+Owns the order: price what may hold the least bound, then refine it, until time is up or the cutoff is reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from models.request import PlanRequest
+from solver.configurations.enumerate import enumerate_space
+from solver.configurations.framework import within_framework
+from solver.context import Context, stack_for
+from solver.objective import Goal
+from solver.search.frontier import Frontier
+
+
+def least_bound_s(request: PlanRequest, cutoff_s: float, stopped: Callable[[], bool]) -> float:
+    """Least iteration time of any configuration that beats `cutoff_s`, and at most that.
+
+    Only for requests whose objective is the iteration time.
+    """
+    request = within_framework(request)
+    context, space = Context(request, stack_for(request)), enumerate_space(request)
+    if not len(space):
+        return cutoff_s
+    frontier = Frontier(context, space, Goal.of(context), stopped)
+    while not stopped() and frontier.least_bound < cutoff_s:
+        if not frontier.load(cutoff_s, planned=True) and not frontier.refine_least(cutoff_s):
+            break
+    return min(frontier.least_bound, cutoff_s)

@@ -1,0 +1,99 @@
+"""Searches that a question makes: changed requests, planned within what is left of the question's time.
+
+Owns the one software profile under them all, and the shares of time. Never compares what comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from models.outcome import NotFound, Outcome, Planned
+from models.plan import Plan
+from models.questions import Change, Witness
+from models.request import PlanRequest
+from solver.clock import Clock
+from solver.context import stack_for
+from solver.planner import plan
+from solver.questions.changes import changed_document
+
+LEAST_S = 0.3  # a search of less would end before it has looked at anything
+
+
+@dataclass(frozen=True)
+class World:
+    """Who hears of what is found, when to stop, and what counts as time."""
+
+    clock: Clock
+    cancelled: Callable[[], bool]
+    ends_s: float
+
+    @property
+    def left_s(self) -> float:
+        """Until the question's time is over."""
+        return self.ends_s - self.clock()
+
+    def stopped(self) -> bool:
+        """No further search begins."""
+        return self.cancelled() or self.left_s < LEAST_S
+
+
+@dataclass
+class Searches:
+    """Makes and counts the searches of one question."""
+
+    base: PlanRequest
+    world: World
+    num_searches: int = 0
+
+    @classmethod
+    def of(cls, request: PlanRequest, changes: Sequence[Change], world: World) -> Searches:
+        """Searches around a request, its changes made and its software profile settled once for all of them."""
+        base = changed(request, changes)
+        return cls(with_profile(base), world)
+
+    def searched(
+        self, request: PlanRequest, limit_s: float, *, first: bool = False, until_s: float = float("inf")
+    ) -> Outcome:
+        """What a search of a request ends with; `first`: any plan will do; `until_s` on the clock it is stopped."""
+        ends_s = min(until_s, self.world.ends_s)
+        limit_s = limit_s if until_s < float("inf") else min(limit_s, self.world.left_s)
+        if self.world.stopped():
+            return NotFound(lower_bound_s=0.0, detail="no time was left", elapsed_s=0.0)
+        self.num_searches += 1
+        there_is_one: list[Planned] = []
+        options = request.options.model_copy(update={"time_limit_s": limit_s})
+
+        def enough() -> bool:
+            late = self.world.clock() >= ends_s
+            return late or self.world.cancelled() or (first and bool(there_is_one))
+
+        outcome = plan(
+            request.model_copy(update={"options": options}),
+            incumbent=there_is_one.append,
+            cancelled=enough,
+            clock=self.world.clock,
+        )
+        return there_is_one[-1] if there_is_one and not isinstance(outcome, Planned) else outcome
+
+
+def changed(request: PlanRequest, changes: Sequence[Change], where: str = "/changes") -> PlanRequest:
+    """The request with changes made; itself without any. Raises InvalidRequest, or ValidationError of the result."""
+    return PlanRequest.model_validate(changed_document(request, changes, where)) if changes else request
+
+
+def with_profile(request: PlanRequest) -> PlanRequest:
+    """The request with the software profile that it names, or that is chosen for it, spelt out."""
+    options = request.options.model_copy(update={"stack_profile": stack_for(request)})
+    return request.model_copy(update={"options": options})
+
+
+def witness_of(plan_found: Plan) -> Witness:
+    """A plan in short."""
+    return Witness(
+        iteration_s=plan_found.metrics.iteration_s,
+        num_gpus=plan_found.metrics.num_gpus,
+        crossing=plan_found.placement.crossing,
+        configuration=plan_found.configuration,
+        routes=plan_found.placement.routes,
+    )

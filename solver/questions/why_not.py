@@ -1,0 +1,163 @@
+"""Why is there no plan? Every minimal conflict among the wishes of a request, and the least that has to give.
+
+Owns the order of the search: the request itself, its conflicts, what of the hardware they clash with, and the ways out.
+Each subset of wishes is settled by a plan or by a proof that none exists, or it is told as undecided.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from models.outcome import Infeasible, Outcome, Planned, Reason
+from models.questions import Conflict, Relaxation, Status, WhyNot, WhyNotAnswer, Wish
+from models.request import PlanRequest
+from solver.clock import Clock
+from solver.questions.conflicts import Conflicts, Core, Names, enumerate_conflicts
+from solver.questions.relaxations import Relaxations
+from solver.questions.searches import Searches, World, changed, witness_of
+from solver.questions.wishes import hardware_of, wishes_of
+
+SEARCH_SHARE = 0.15  # of what is left of the time goes to one search at most; most are over at once
+CONFLICTS_SHARE = 0.6  # of the time; the rest is for the ways out
+UNKNOWN = Conflicts((), (), (), complete=False)
+Tell = Callable[[WhyNotAnswer], None]
+
+
+@dataclass
+class _Asked:
+    """One question under way: what is known so far can be told at any moment."""
+
+    searches: Searches
+    started_s: float
+    outcome: Outcome
+    reasons: dict[Names, tuple[Reason, ...]] = field(default_factory=dict)
+    plans: dict[Names, Planned] = field(default_factory=dict)
+    conflicts: Conflicts = UNKNOWN
+    physics: dict[Names, tuple[str, ...]] = field(default_factory=dict)
+    relaxations: list[Relaxation] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.wishes = {group.name: group for group in wishes_of(self.searches.base)}
+
+    def without(self, names: Names) -> PlanRequest:
+        """The request without these wishes."""
+        groups = [group for name, group in self.wishes.items() if name in names]
+        return changed(self.searches.base, [change for group in groups for change in group.changes])
+
+    def decide(self, kept: Names) -> Status:
+        """Whether the request with these wishes alone has a plan."""
+        lifted = frozenset(self.wishes) - kept
+        outcome = self.search(self.without(lifted))
+        if isinstance(outcome, Planned):
+            self.plans[lifted] = outcome
+        if isinstance(outcome, Infeasible):
+            self.reasons[kept] = outcome.reasons
+        return outcome.status
+
+    def search(self, request: PlanRequest) -> Outcome:
+        """Any plan of a request, or a proof that it has none."""
+        limit_s = SEARCH_SHARE * max(self.searches.world.left_s, 0.0)
+        return self.searches.searched(request, max(limit_s, 1.0), first=True)
+
+    def answer(self) -> WhyNotAnswer:
+        """What is known."""
+        outcome = self.outcome
+        return WhyNotAnswer(
+            outcome=outcome.status,
+            wishes=tuple(Wish(name=one.name, pointer=one.pointer, stated=one.stated) for one in self.wishes.values()),
+            conflicts=tuple(self._conflict(core) for core in self.conflicts.cores),
+            relaxations=tuple(self.relaxations),
+            undecided=tuple(tuple(sorted(one)) for one in self.conflicts.undecided),
+            complete=self.conflicts.complete or outcome.status == "planned",
+            num_searches=self.searches.num_searches,
+            elapsed_s=max(self.searches.world.clock() - self.started_s, 0.0),
+            plan=witness_of(outcome.plan) if isinstance(outcome, Planned) else None,
+        )
+
+    def _conflict(self, core: Core) -> Conflict:
+        known = [kept for kept in self.reasons if kept <= core.names]
+        return Conflict(
+            wishes=tuple(sorted(core.names)),
+            physics=self.physics.get(core.names, ()),
+            minimal=not core.unsure,
+            unsure=tuple(sorted(core.unsure)),
+            reasons=self.reasons[max(known, key=len)] if known else (),
+        )
+
+
+def why_not(
+    question: WhyNot,
+    *,
+    found: Tell = lambda _: None,
+    cancelled: Callable[[], bool] = lambda: False,
+    clock: Clock = time.monotonic,
+) -> WhyNotAnswer:
+    """Why a request has no plan; `found` is told the answer as far as it is, again and again.
+
+    A request that has one is answered with it. Raises InvalidRequest for changes that do not fit.
+    """
+    started_s = clock()
+    limit_s = question.options.time_limit_s
+    world = World(clock, cancelled, started_s + limit_s)
+    searches = Searches.of(question.request, question.changes, world)
+    outcome = searches.searched(searches.base, CONFLICTS_SHARE / 2 * limit_s, first=True)
+    asked = _Asked(searches, started_s, outcome)
+
+    def tell() -> None:
+        found(asked.answer())
+
+    tell()
+    if isinstance(outcome, Infeasible):
+        asked.reasons[frozenset(asked.wishes)] = outcome.reasons
+        _explain(asked, tell, started_s + CONFLICTS_SHARE * limit_s)
+    if not isinstance(outcome, Planned):
+        _relax(asked, tell)
+    return asked.answer()
+
+
+def _explain(asked: _Asked, tell: Callable[[], None], until_s: float) -> None:
+    """The conflicts, and what of the hardware each clashes with."""
+    world = asked.searches.world
+
+    def keep(conflicts: Conflicts) -> None:
+        asked.conflicts = conflicts
+        tell()
+
+    def stopped() -> bool:
+        return world.stopped() or world.clock() >= until_s
+
+    keep(enumerate_conflicts(list(asked.wishes), asked.decide, stopped=stopped, found=keep))
+    for core in asked.conflicts.cores:
+        alone = asked.without(frozenset(asked.wishes) - core.names)
+        named = []
+        for group in hardware_of(alone):
+            if world.stopped():
+                return
+            if asked.search(changed(alone, group.changes)).status == "planned":
+                named.append(group.name)
+        asked.physics[core.names] = tuple(named)
+        tell()
+
+
+def _relax(asked: _Asked, tell: Callable[[], None]) -> None:
+    """The ways out: each minimal correction, as small as it can be, then what could be bought."""
+    relaxations = Relaxations(asked.searches.base, asked.search, asked.searches.world.stopped)
+    for names in _corrections(asked):
+        if asked.searches.world.stopped():
+            return
+        outcome = asked.plans.get(names) or asked.search(asked.without(names))
+        if isinstance(outcome, Planned):
+            asked.relaxations.append(relaxations.of_wishes([asked.wishes[one] for one in sorted(names)], outcome.plan))
+            tell()
+    for bought in relaxations.of_hardware():
+        asked.relaxations.append(bought)
+        tell()
+
+
+def _corrections(asked: _Asked) -> Sequence[Names]:
+    """Minimal corrections; where nothing is proven, each wish alone may be one."""
+    if isinstance(asked.outcome, Infeasible):
+        return asked.conflicts.corrections
+    return [frozenset({name}) for name in asked.wishes]

@@ -1,0 +1,153 @@
+"""The named constraints of a request: what its writer wishes for, and what the hardware sets.
+
+Owns which there are and the changes that take each away. A wish can be given up. The hardware is changed only to see
+whether it stands in the way, or as something to buy; never the distance that light has to travel.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import floor
+from typing import Any
+
+from models.cluster import MAX_GPUS
+from models.questions import Change
+from models.request import PlanRequest
+from solver.configurations.enumerate import MAX_CHUNKS, MAX_MICRO_BATCH
+
+MOST_NAMED = 12  # pins, or forbidden places, that are named one by one; of more there is one wish
+LARGE = 1e3  # times as fast or as large: no request that is turned down by a thousandth of it is meant
+MORE_HOSTS = 64.0
+DIMENSIONS = (
+    "tp", "cp", "ep", "pp", "dp", "vpp", "micro_batch_sequences", "sharding", "recompute", "family", "layer_split",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Group:
+    """A named part of a request with the changes that take it away."""
+
+    name: str
+    pointer: str
+    stated: str
+    changes: tuple[Change, ...]
+
+
+def put(pointer: str, value: Any) -> Change:
+    """The change that puts a value at a pointer."""
+    return Change(pointer=pointer, value=value)
+
+
+def wishes_of(request: PlanRequest) -> tuple[Group, ...]:
+    """Everything that a request asks for and could do without, in the order of its fields."""
+    return (*_allowed(request), *_places(request), *_limits(request), *_objective(request))
+
+
+def _wish(pointer: str, stated: Any, *changes: Change) -> Group:
+    name = pointer[1:].replace("/", ".")
+    return Group(name, pointer, json.dumps(stated)[:300], changes)
+
+
+def _allowed(request: PlanRequest) -> Iterator[Group]:
+    for name in DIMENSIONS:
+        values = getattr(request.constraints.allowed, name)
+        if values is not None:
+            pointer = f"/constraints/allowed/{name}"
+            yield _wish(pointer, values, put(pointer, _open(request, name, values)))
+    if request.constraints.framework is not None:
+        pointer = "/constraints/framework"
+        yield _wish(pointer, request.constraints.framework.name, put(pointer, None))
+
+
+def _open(request: PlanRequest, name: str, stated: Sequence[Any]) -> list[Any] | None:
+    """Every value of a choice. Null is not always all: what is seldom of use is tried only where it is named."""
+    workload = request.workload
+    if name == "sharding":
+        return ["ddp", "zero1", "fsdp", "hsdp"]
+    if name == "recompute":
+        return ["none", "selective", "full"]
+    if name == "ep" and workload.architecture.moe is not None:
+        return [ep for ep in range(1, workload.architecture.moe.num_experts + 1)
+                if workload.architecture.moe.num_experts % ep == 0][:64]  # fmt: skip
+    usual = {"vpp": MAX_CHUNKS, "micro_batch_sequences": MAX_MICRO_BATCH}.get(name)
+    if usual is not None and max(stated) > usual:
+        return sorted({*range(1, usual + 1), *stated})[:64]
+    return None
+
+
+def _places(request: PlanRequest) -> Iterator[Group]:
+    constraints = request.constraints
+    for name, values in (
+        ("pins", [pin.model_dump(mode="json") for pin in constraints.pins]),
+        ("forbidden_places", list(constraints.forbidden_places)),
+    ):
+        pointer = f"/constraints/{name}"
+        if len(values) > MOST_NAMED:
+            yield _wish(pointer, f"{len(values)} of them", put(pointer, []))
+            continue
+        for index, value in enumerate(values):
+            one = f"{pointer}/{index}"
+            yield _wish(one, value, Change(pointer=one, op="remove"))
+
+
+def _limits(request: PlanRequest) -> Iterator[Group]:
+    constraints = request.constraints
+    for name, free in (
+        ("max_gpus", None),
+        ("use_all_gpus", False),
+        ("memory_headroom_fraction", 0.0),
+        ("max_cross_building_bytes_per_iteration", None),
+        ("pipeline_may_cross_buildings", True),
+        ("data_parallel_may_cross_buildings", True),
+    ):
+        stated, pointer = getattr(constraints, name), f"/constraints/{name}"
+        if stated != free:
+            yield _wish(pointer, stated, put(pointer, free))
+
+
+def _objective(request: PlanRequest) -> Iterator[Group]:
+    objective, precision = request.objective, request.workload.precision
+    kind = put("/objective/kind", "iteration_time")
+    if objective.kind in ("fewest_gpus", "least_cross_building_traffic"):
+        pointer = "/objective/target_iteration_s"
+        yield _wish(pointer, objective.target_iteration_s, put(pointer, None), kind)
+    elif objective.kind == "cost_per_token":
+        yield _wish("/objective/kind", objective.kind, kind)
+    if precision not in ("bf16", "fp16"):
+        yield _wish("/workload/precision", precision, put("/workload/precision", "bf16"))
+
+
+def hardware_of(request: PlanRequest) -> tuple[Group, ...]:
+    """What the hardware sets, with a change that makes it no hindrance; only to see whether it is one."""
+    pools, links = "/cluster/pools/*", "/cluster/links/*"
+    total = sum(pool.num_hosts * pool.gpus_per_host for pool in request.cluster.pools)
+    hosts = min(MORE_HOSTS, floor(MAX_GPUS / total))
+    rates = [Change(pointer=f"{pools}/nic_bytes_per_s", op="multiply", value=LARGE),
+             put("/cluster/places/*/uplink/oversubscription", 1.0)]  # fmt: skip
+    near = [put("/cluster/places/*/uplink/latency_s", 0.0)]
+    if request.cluster.links:
+        rates += [Change(pointer=f"{links}/capacity_bytes_per_s", op="multiply", value=LARGE),
+                  put(f"{links}/reverse_capacity_bytes_per_s", None),
+                  put(f"{links}/oversubscription", 1.0)]  # fmt: skip
+        near.append(put(f"{links}/latency_s", 0.0))
+    speed = [Change(pointer=f"{pools}/gpu/{name}", op="multiply", value=LARGE)
+             for name in ("bf16_flops_per_s", "memory_bytes_per_s", "scale_up_bytes_per_s")]  # fmt: skip
+    return (
+        Group("memory of the GPUs", "/cluster/pools", "", (multiplied(f"{pools}/gpu/memory_bytes", LARGE),)),
+        Group("number of GPUs", "/cluster/pools", "", more_hosts(hosts)),
+        Group("speed of the GPUs", "/cluster/pools", "", tuple(speed)),
+        Group("rates of links and network cards", "/cluster/links", "", tuple(rates)),
+        Group("distance: the speed of light", "/cluster/links", "", tuple(near)),
+    )
+
+
+def multiplied(pointer: str, times: float) -> Change:
+    """The change that multiplies a number."""
+    return Change(pointer=pointer, op="multiply", value=times)
+
+
+def more_hosts(times: float) -> tuple[Change, ...]:
+    """Every pool with so many times its hosts, which then have no names."""
+    return multiplied("/cluster/pools/*/num_hosts", times), put("/cluster/pools/*/host_names", [])
