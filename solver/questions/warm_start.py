@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from models.outcome import Planned
 from models.plan import Plan, Proof
 from models.request import PlanRequest
+from models.schedule import PipelineProblem
 from models.statements import PROVEN
 from solver.bounds.work import memory_needs, speed_of_light_s
 from solver.clock import Clock
@@ -18,7 +19,7 @@ from solver.configurations.framework import within_framework
 from solver.context import Context, stack_for
 from solver.evaluation.candidate import configuration_of
 from solver.evaluation.evaluate import Evaluation, evaluate
-from solver.evaluation.scheduling import Schedulers, or_same_order, timing_of
+from solver.evaluation.scheduling import Schedulers, Timing, or_same_order, portfolio_timing, timing_of
 from solver.objective import Goal
 from solver.search.incumbent import Incumbent
 from solver.search.tasks import placed
@@ -61,8 +62,8 @@ def with_configuration(request: PlanRequest, plan: Plan) -> PlanRequest | None:
 def _evaluations(context: Context, plan: Plan, clock: Clock, stopped: Callable[[], bool]) -> Iterator[Evaluation]:
     """The configuration on each of its placements, with the orders of the plan or better ones."""
     timings = [timing_of(line.problem, line.schedule) for line in plan.timelines]
-    schedulers = Schedulers(context, clock, stopped)
-    scheduler = or_same_order([one for one in timings if one is not None], schedulers.quick)
+    plain = Schedulers(context, clock, stopped).quick if context.request.constraints.framework else _adapted
+    scheduler = or_same_order([one for one in timings if one is not None], plain)
     space, cutoff_s = enumerate_space(context.request), float("inf")
     for row in range(len(space)):
         for candidate in placed(context, configuration_of(context, space, row)):
@@ -72,6 +73,11 @@ def _evaluations(context: Context, plan: Plan, clock: Clock, stopped: Callable[[
                 yield found
             if stopped():
                 return
+
+
+def _adapted(problem: PipelineProblem) -> Timing | None:
+    """The one generator that looks at delays: beside the orders carried over, others seldom do better."""
+    return portfolio_timing(problem, ("cross_greedy",)) or portfolio_timing(problem, None)
 
 
 def _unproven(context: Context, found: Evaluation) -> Proof:

@@ -27,6 +27,7 @@ from solver.questions.warm_start import carried_over
 
 BASE_SHARE = 0.5  # of the question's time at most goes to the base, which every gain is measured against
 SEARCHED_FROM_S = 5.0  # of a variant's time: below it a search seldom beats the base's plan carried over
+WORSE = 1.2  # times the base's value: a plan carried over that is worse may have become the wrong one
 MILLION = 1e6
 ROUNDING = 1e-9  # relative: a bound on a whole number is rounded up, unless it is one but for its last digits
 
@@ -147,19 +148,22 @@ class _Asked:
         clock = self.searches.world.clock
         until_s = clock() + limit_s
         side = self._warm(request, until_s)
-        if side.value is None or limit_s >= SEARCHED_FROM_S:
+        if limit_s >= SEARCHED_FROM_S or self.measure.kind != "iteration_time":
             whole_s = max(request.options.time_limit_s, limit_s)
-            found = self._side(request, self.searches.searched(request, whole_s, until_s=until_s))
-            side = _better(found, side)
-        elif self.measure.kind == "iteration_time":
-            side = self._bounded(request, side, until_s)
+            side = _better(self._side(request, self.searches.searched(request, whole_s, until_s=until_s)), side)
+        else:
+            if side.value is None or (self.base.value and side.value > WORSE * self.base.value):
+                first = self.searches.searched(request, request.options.time_limit_s, first=True, until_s=until_s)
+                side = _better(self._side(request, first), side)
+            if isinstance(side.outcome, Planned):
+                side = self._bounded(request, side, until_s)
         self.sides[variant.name] = side
 
     def _bounded(self, request: PlanRequest, side: Side, until_s: float) -> Side:
         assert isinstance(side.outcome, Planned)
         world, best_s = self.searches.world, side.outcome.plan.metrics.iteration_s
         least_s = least_bound_s(request, best_s, lambda: world.stopped() or world.clock() >= until_s)
-        return replace(side, bound=self.measure.of_seconds(request, least_s))
+        return replace(side, bound=max(side.bound or 0.0, self.measure.of_seconds(request, least_s)))
 
     def _warm(self, request: PlanRequest, until_s: float) -> Side:
         """The base's configuration in the changed world; of it no bound is known."""
