@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, log
+from math import ceil, floor, log, log10
 from typing import Any
 
 from models.outcome import Outcome, Planned
@@ -24,6 +24,7 @@ MOST_VALUES = 4  # of a choice that are tried, the nearest first, before the one
 MOST_LINKS = 6  # links that are widened one by one
 PRECISION = 0.01  # relative width at which a bisection ends
 FACTORS = (1.25, 2.0, 4.0, 16.0, 100.0)  # of hardware, tried in this order until one does
+BEYOND = (0.0, 0.1, 0.5)  # of the step that a plan without the limit needed: it may not be found again
 ALLOWED = "/constraints/allowed/"
 Search = Callable[[PlanRequest], Outcome]
 
@@ -102,10 +103,24 @@ class Relaxations:
         scale = _scale_of(group, self._base)
         if scale is None:
             return Step(_given_up(group), group.changes), plan
-        enough = self._as_needed(scale, others, plan)
-        if enough is None:
+        began = self._enough(scale, others, plan)
+        if began is None:
             return Step(_given_up(group), group.changes), plan
+        enough, plan = began
         return self._bisected(scale, enough, others, plan)
+
+    def _enough(self, scale: Scale, others: Sequence[Change], plan: Plan) -> tuple[float, Plan] | None:
+        """A step that does, near what a plan without the limit needed, and a plan that there is then."""
+        needed = self._as_needed(scale, others, plan)
+        if needed is not None:
+            return needed, plan
+        needed = scale.needed(plan)
+        for beyond in BEYOND:
+            value = needed + beyond * (needed - scale.not_enough)
+            outcome = self._outcome([*others, *scale.changes(value)])
+            if isinstance(outcome, Planned):
+                return value, outcome.plan
+        return None
 
     def _nearest_value(self, group: Group, others: Sequence[Change], plan: Plan) -> tuple[Step, Plan]:
         """One more value of a choice: the nearest that does. The one in the plan is known to."""
@@ -190,11 +205,14 @@ def _scale_of(group: Group, request: PlanRequest) -> Scale | None:
     constraints, pointer = request.constraints, group.pointer
     name = pointer.rpartition("/")[2]
 
+    def shown(value: float) -> float:
+        return int(value) if name == "max_gpus" else _looser(value, down=name == "memory_headroom_fraction")
+
     def changes(value: float) -> tuple[Change, ...]:
-        return (put(pointer, int(value) if name == "max_gpus" else value),)
+        return (put(pointer, shown(value)),)
 
     def words(value: float) -> str:
-        return f"set {pointer[1:].replace('/', '.')} to {int(value) if name == 'max_gpus' else f'{value:.6g}'}"
+        return f"set {pointer[1:].replace('/', '.')} to {shown(value):.10g}"
 
     def scale(stated: float, needed: Callable[[Plan], float], *, whole: bool = False) -> Scale:
         return Scale(stated, changes, words, needed, whole)
@@ -209,6 +227,16 @@ def _scale_of(group: Group, request: PlanRequest) -> Scale | None:
     if name == "max_cross_building_bytes_per_iteration" and limit is not None:
         return scale(limit, lambda plan: plan.metrics.cross_building_bytes)
     return None
+
+
+def _looser(value: float, *, down: bool) -> float:
+    """A limit in four digits, none tighter than it is.
+
+    >>> _looser(1.23456, down=False), _looser(0.0399999, down=True)
+    (1.235, 0.03999)
+    """
+    unit = 10.0 ** (floor(log10(value)) - 3) if value > 0 else 1.0
+    return float(f"{(floor if down else ceil)(value / unit) * unit:.10g}")
 
 
 def _free_fraction(plan: Plan) -> float:

@@ -134,6 +134,9 @@ def hardware_of(request: PlanRequest) -> tuple[Group, ...]:
         near.append(put(f"{links}/latency_s", 0.0))
     speed = [Change(pointer=f"{pools}/gpu/{name}", op="multiply", value=LARGE)
              for name in ("bf16_flops_per_s", "memory_bytes_per_s", "scale_up_bytes_per_s")]  # fmt: skip
+    speed += [multiplied(f"/workload/layer_profiles/{index}/{name}", 1.0 / LARGE)
+              for index, profile in enumerate(request.workload.layer_profiles)
+              for name in ("forward_s", "input_grad_s", "weight_grad_s") if getattr(profile, name)]  # fmt: skip
     return (
         Group("memory of the GPUs", "/cluster/pools", "", (multiplied(f"{pools}/gpu/memory_bytes", LARGE),)),
         Group("number of GPUs", "/cluster/pools", "", more_hosts(hosts)),

@@ -1,0 +1,107 @@
+"""Changes by JSON Pointer do what they say, and are refused with the place and a remedy where they mean nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from models.errors import InvalidRequest
+from models.questions import Change
+from models.request import PlanRequest
+from solver.questions.changes import changed_document
+from solver.questions.more import direction
+from solver.questions.searches import changed
+from tests.build_request import build_request
+
+
+def _changed(*changes: dict[str, Any]) -> PlanRequest:
+    return changed(build_request(), [Change.model_validate(one) for one in changes])
+
+
+def test_every_kind_of_change_does_what_it_says() -> None:
+    base = build_request()
+    link = base.cluster.links[0]
+    made = _changed(
+        {"pointer": f"/cluster/links/{link.id}/capacity_bytes_per_s", "op": "multiply", "value": 2.0},
+        {"pointer": "/cluster/links/0/loss_probability", "value": 1e-5},
+        {"pointer": "/cluster/pools/*/gpu/memory_bytes", "op": "increase", "value": 1e9},
+        {"pointer": "/constraints/forbidden_places", "op": "add", "value": "north"},
+        {"pointer": "/constraints/max_gpus", "op": "remove"},
+    )
+    assert made.cluster.links[0].capacity_bytes_per_s == 2.0 * link.capacity_bytes_per_s
+    assert made.cluster.links[0].loss_probability == 1e-5
+    assert {pool.gpu.memory_bytes for pool in made.cluster.pools} == {base.cluster.pools[0].gpu.memory_bytes + 1e9}
+    assert "north" in made.constraints.forbidden_places
+    assert made.constraints.max_gpus is None
+
+
+def test_elements_that_go_do_not_move_those_that_stay() -> None:
+    base = build_request()
+    last = base.cluster.pools[2].id
+    made = changed_document(base, [Change(pointer="/cluster/pools/0", op="remove"),
+                                   Change(pointer="/cluster/pools/1", op="remove"),
+                                   Change(pointer="/cluster/pools/2/num_hosts", value=7)])  # fmt: skip
+    assert [(pool["id"], pool["num_hosts"]) for pool in made["cluster"]["pools"]] == [(last, 7)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said", "pointer"),
+    [
+        ([{"pointer": "/cluster/lynks/0"}], "there is no 'lynks' in /cluster", "/changes/0/pointer"),
+        ([{"pointer": "/cluster/links/9/latency_s"}], "there is no '9' in /cluster/links", "/changes/0/pointer"),
+        ([{"pointer": "/cluster/name/x"}], "leads nowhere", "/changes/0/pointer"),
+        ([{"pointer": "/options/seed", "value": 1}], "how the search is made", "/changes/0/pointer"),
+        (
+            [{"pointer": "/constraints/max_gpus", "value": 1}, {"pointer": "/constraints/max_gpus", "value": 2}],
+            "both change /constraints/max_gpus",
+            "/changes/1",
+        ),
+        (
+            [{"pointer": "/cluster/pools/0/num_hosts", "value": 1}, {"pointer": "/cluster/pools/0", "op": "remove"}],
+            "both change /cluster/pools/0/num_hosts",
+            "/changes/1",
+        ),
+        (
+            [{"pointer": "/cluster/pools/*/num_hosts", "value": 1},
+             {"pointer": "/cluster/pools/1/num_hosts", "value": 2}],
+            "both change /cluster/pools/1/num_hosts",
+            "/changes/1",
+        ),
+        ([{"pointer": "/constraints/max_gpus", "op": "increase", "value": 1}], "is null", "/changes/0"),
+        ([{"pointer": "/cluster/name", "op": "add", "value": 1}], "is no list", "/changes/0"),
+    ],
+)  # fmt: skip
+def test_a_change_that_means_nothing_is_refused_with_its_place(
+    changes: list[dict[str, Any]], said: str, pointer: str
+) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        _changed(*changes)
+    assert said in refused.value.message
+    assert refused.value.pointer == pointer
+    assert refused.value.remedy
+
+
+def test_a_distance_that_does_not_count_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="counts only where latency_s is null"):
+        _changed({"pointer": "/cluster/links/0/latency_s", "value": 1e-3},
+                 {"pointer": "/cluster/links/0/distance_km", "value": 10.0})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ([("/cluster/links/0/capacity_bytes_per_s", "multiply", 2.0)], "more"),
+        ([("/cluster/links/0/capacity_bytes_per_s", "multiply", 0.5)], "less"),
+        ([("/constraints/memory_headroom_fraction", "replace", 0.5)], "less"),
+        ([("/constraints/max_gpus", "replace", 8)], "less"),
+        ([("/cluster/links/0/capacity_bytes_per_s", "multiply", 2.0), ("/constraints/max_gpus", "replace", 8)], None),
+        ([("/workload/global_batch_sequences", "replace", 32)], None),
+        ([("/cluster/links/0/planes", "replace", 2)], None),
+    ],
+)
+def test_only_more_of_what_never_hurts_counts_as_more(
+    changes: list[tuple[str, str, Any]], expected: str | None
+) -> None:
+    made = _changed(*({"pointer": pointer, "op": op, "value": value} for pointer, op, value in changes))
+    assert direction(build_request(), made) == expected

@@ -1,0 +1,134 @@
+"""What changes are worth: intervals that longer searches do not contradict, and plans carried over that are plans."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from models.errors import InvalidRequest
+from models.outcome import Planned
+from models.questions import Gain, WhatIf, WhatIfAnswer
+from solver.planner import plan
+from solver.questions.searches import changed, with_profile
+from solver.questions.warm_start import carried_over
+from solver.questions.what_if import what_if
+from solver.verify.judge import judge
+from tests.build_request import build_request
+
+CLOSE = 1e-9  # relative: values and bounds are sums of floats
+ROOM = [
+    ("/cluster/links/*/capacity_bytes_per_s", "multiply", (0.01, 0.3, 2.0, 10.0)),
+    ("/cluster/links/east-west/latency_s", "replace", (0.0, 5e-3, 0.05)),
+    ("/cluster/links/east-west/loss_probability", "replace", (1e-5, 1e-3)),
+    ("/cluster/links/east-west/num_failed_planes", "replace", (1, 3)),
+    ("/cluster/pools/west-pool/num_unhealthy_gpus", "replace", (4, 8)),
+    ("/cluster/pools/*/gpu/memory_bytes", "multiply", (0.3, 0.5, 2.0)),
+    ("/workload/global_batch_sequences", "replace", (8, 24, 32)),
+    ("/constraints/max_gpus", "replace", (8, 16)),
+    ("/constraints/memory_headroom_fraction", "replace", (0.0, 0.5)),
+    ("/constraints/pipeline_may_cross_buildings", "replace", (False,)),
+]
+
+
+def _variant(random: Random, number: int) -> dict[str, Any]:
+    chosen = random.sample(ROOM, random.randint(1, 2))
+    return {
+        "name": f"variant {number}",
+        "changes": [{"pointer": at, "op": op, "value": random.choice(values)} for at, op, values in chosen],
+    }
+
+
+def _asked(variants: list[dict[str, Any]], limit_s: float, **parts: Any) -> WhatIfAnswer:
+    options = {"time_limit_s": limit_s, "workers": 1, "relative_gap": 0.0}
+    request = build_request(**parts, options=options).model_dump(mode="json")
+    return what_if(WhatIf.model_validate(
+        {"request": request, "variants": variants, "options": {"time_limit_s": limit_s}}))  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_long_run_never_contradicts_the_intervals_of_a_short_one(seed: int) -> None:
+    random = Random(seed)
+    objective = random.choice([{}, {"kind": "cost_per_token"}, {"kind": "fewest_gpus", "target_iteration_s": 0.4}])
+    variants = [_variant(random, number) for number in range(5)]
+    short, long = (_asked(variants, limit_s, objective=objective) for limit_s in (6.0, 40.0))
+    assert short.unit == long.unit
+    for one, other in zip(short.gains, long.gains, strict=True):
+        _agree(one, other)
+    for answer in (short, long):
+        for value, bound in [
+            (answer.value, answer.lower_bound),
+            *((one.value, one.lower_bound) for one in answer.gains),
+        ]:
+            assert value is None or bound is None or bound <= value * (1.0 + CLOSE)
+
+
+def _agree(one: Gain, other: Gain) -> None:
+    """Two intervals that hold the same number have something in common; a plan and a proof of none are not both had."""
+    assert {one.status, other.status} != {"planned", "infeasible"}, one.name
+    scale = max(abs(value) for value in (one.value, other.value, 1e-9) if value is not None)
+    for first, second in ((one, other), (other, one)):
+        if first.least is not None and second.most is not None:
+            assert first.least <= second.most + CLOSE * scale, one.name
+        if first.value is not None and second.lower_bound is not None:
+            assert second.lower_bound <= first.value * (1.0 + CLOSE), one.name
+
+
+def test_the_interval_is_that_of_both_sides() -> None:
+    """[LB0 - T1, T0 - LB1], but for what more or less of something never does."""
+    answer = _asked([{"name": "twice the batch", "changes": [
+        {"pointer": "/workload/global_batch_sequences", "op": "multiply", "value": 2}]}], 20.0)  # fmt: skip
+    (gain,) = answer.gains
+    assert answer.unit == "s/million tokens", "an iteration of another batch is another amount of work"
+    assert (answer.value, answer.lower_bound, gain.value, gain.lower_bound) != (None,) * 4
+    assert gain.least == pytest.approx(answer.lower_bound - gain.value)
+    assert gain.most == pytest.approx(answer.value - gain.lower_bound)
+
+
+def test_more_gains_nothing_at_worst_and_less_at_best() -> None:
+    at = "/cluster/links/*/capacity_bytes_per_s"
+    answer = _asked([{"name": name, "changes": [{"pointer": at, "op": "multiply", "value": factor}]}
+                     for name, factor in (("more", 4.0), ("less", 0.25))], 12.0)  # fmt: skip
+    more, less = answer.gains
+    assert (more.direction, less.direction) == ("more", "less")
+    assert more.least is not None and more.least >= 0.0  # noqa: PT018
+    assert less.most is not None and less.most <= 0.0  # noqa: PT018
+
+
+def test_a_world_without_a_plan_says_why() -> None:
+    answer = _asked([{"name": "tp 3", "changes": [{"pointer": "/constraints/allowed/tp", "value": [3]}]}], 6.0)
+    (gain,) = answer.gains
+    assert (gain.status, gain.verdict, gain.least) == ("infeasible", "no plan", None)
+    assert gain.reasons[0].pointer == "/constraints/allowed/tp"
+
+
+def test_objectives_that_cannot_be_subtracted_are_refused() -> None:
+    with pytest.raises(InvalidRequest, match="different objectives"):
+        _asked([{"name": "cost", "changes": [{"pointer": "/objective/kind", "value": "cost_per_token"}]}], 6.0)
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.05])
+def test_a_plan_carried_over_is_judged_in_the_changed_world(factor: float) -> None:
+    base = with_profile(build_request(options={"time_limit_s": 5.0, "workers": 1}))
+    outcome = plan(base)
+    assert isinstance(outcome, Planned)
+    document = {"pointer": "/cluster/links/*/capacity_bytes_per_s", "op": "multiply", "value": factor}
+    question = WhatIf.model_validate({"request": base, "variants": [{"name": "v", "changes": [document]}]})
+    world = changed(base, question.variants[0].changes)
+    found = carried_over(world, outcome.plan, lambda: 0.0)
+    assert found is not None
+    assert judge(world, found.plan).accepted
+    assert found.plan.configuration == outcome.plan.configuration
+    if factor == 1.0:
+        assert found.plan.metrics.iteration_s <= outcome.plan.metrics.iteration_s * 1.05
+
+
+def test_a_question_that_is_stopped_keeps_what_it_has() -> None:
+    heard: list[WhatIfAnswer] = []
+    variants = [_variant(Random(number), number) for number in range(3)]
+    question = WhatIf.model_validate({"request": build_request(), "variants": variants})
+    answer = what_if(question, found=heard.append, cancelled=lambda: len(heard) >= 2)
+    assert answer.value is not None
+    assert [one.status == "not_tried" for one in answer.gains] == [False, True, True]
+    assert not answer.complete
