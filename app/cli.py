@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.terminal.asking import ask
 from app.terminal.bundling import bundle, check_allocation, check_ranks
 from app.terminal.exporting import export
 from app.terminal.importing import import_command
@@ -37,7 +38,7 @@ cli = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 for panel, commands in {
-    PLAN: (plan, replan, study, schedule, bundle),
+    PLAN: (plan, replan, ask, study, schedule, bundle),
     READ: (show, compare, verify, export, catalogue, examples),
     MEASURE: (observe, accuracy, calibrate, replay),
 }.items():

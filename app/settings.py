@@ -77,6 +77,7 @@ class Solvers(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     plan: str = "solver.planner:plan"
+    ask: str = "solver.questions.ask:ask"
     lint: str = "solver.lint:lint"
     validate_request: str = "solver.planner:check"
     judge: str = "solver.verify.judge:judge"

@@ -14,6 +14,7 @@ from models.base import Seconds, Usd
 from models.diagnostic import Diagnostic
 from models.outcome import Outcome, Progress, Reason
 from models.plan import Crossing, Degrees, Plan, TokensPerSecond
+from models.questions import Reply
 from models.request import PlanRequest
 from models.stack import StackProfile
 from models.verdict import Verdict
@@ -308,6 +309,23 @@ class Calibration(Answer):
     )
     cross_validated_median_abs_pct: float = Field(description="The median of the same, in percent.", examples=[2.4])
     profile: StackProfile = Field(description="The profile; it may also stand itself as options.stack_profile.")
+
+
+class QuestionStatus(Answer):
+    """A question and its answer as far as it is."""
+
+    id: str = Field(description="Name of the question.", examples=["question_019da1b2c3d4"])
+    state: StateName = Field(
+        description="succeeded: answered. incomplete: stopped from outside, answer is what was known. cancelled: at a "
+        "client's wish, with what was known. failed: nothing to show, fault says why.",
+        examples=["succeeded"],
+    )
+    stop_reason: StopReasonName | None = Field(description="Why it ended; null before.", examples=["finished"])
+    created_at: datetime = Field(description="When it was asked.", examples=["2026-01-01T00:00:00Z"])
+    finished_at: datetime | None = Field(description="When it ended.", examples=["2026-01-01T00:01:00Z"])
+    elapsed_s: Seconds = Field(description="Time of searching so far.", examples=[12.5])
+    answer: Reply | None = Field(description="What is known so far; null before anything is.")
+    fault: ProblemItem | None = Field(description="Why it failed or was stopped; null otherwise.", examples=[None])
 
 
 class StudyMember(Answer):

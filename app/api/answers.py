@@ -61,12 +61,30 @@ def _head(row: PlanRow) -> dict[str, object]:
 
 def envelope(row: PlanRow) -> bytes:
     """The full view as JSON text."""
-    fault = None
-    if row.fault is not None:
-        values = json.loads(row.fault)
-        fault = {**values, "where": values.get("where") or values["pointer"] or "the search"}
-    head = json.dumps({**_head(row), "fault": fault}, separators=(",", ":")).encode()
+    head = json.dumps({**_head(row), "fault": _fault(row)}, separators=(",", ":")).encode()
     return head[:-1] + b',"outcome":' + (row.outcome or b"null") + b"}"
+
+
+def question_envelope(row: PlanRow, *, now: float) -> bytes:
+    """A question with its answer as far as it is, as JSON text."""
+    values = {
+        "id": row.id,
+        "state": row.state,
+        "stop_reason": row.stop_reason,
+        "created_at": when(row.created_at),
+        "finished_at": when(row.finished_at),
+        "elapsed_s": round(row.elapsed_s(now), 3),
+        "fault": _fault(row),
+    }
+    head = json.dumps(values, separators=(",", ":")).encode()
+    return head[:-1] + b',"answer":' + (row.outcome or b"null") + b"}"
+
+
+def _fault(row: PlanRow) -> dict[str, object] | None:
+    if row.fault is None:
+        return None
+    values = json.loads(row.fault)
+    return {**values, "where": values.get("where") or values["pointer"] or "the search"}
 
 
 def status(row: PlanRow, *, queue_position: int | None, now: float) -> dict[str, object]:

@@ -107,6 +107,46 @@ STUDY_EXAMPLES: dict[str, Example] = {
 }
 
 
+LINK = "/cluster/links/east-west"
+QUESTION_EXAMPLES: dict[str, Example] = {
+    "why-not": Example(
+        summary="Why is there no plan with tp 2 and at most 2 pipeline ranks?",
+        value={
+            "ask": "why_not",
+            "request": {
+                "workload": {
+                    "architecture": "llama-3.1-70b",
+                    "sequence_length": 8192,
+                    "global_batch_sequences": 256,
+                },
+                "cluster": "single-building",
+                "constraints": {"max_gpus": 64, "allowed": {"tp": [2], "pp": [1, 2], "sharding": ["zero1"]}},
+            },
+            "options": {"time_limit_s": 60},
+        },
+    ),
+    "what-if": Example(
+        summary="What would half of the link, 20 ms of delay, and 141 GB of memory be worth?",
+        value={
+            "ask": "what_if",
+            "request": named_entry("examples", "llama-405b-two-buildings"),
+            "variants": [
+                {
+                    "name": "half of the link",
+                    "changes": [{"pointer": f"{LINK}/capacity_bytes_per_s", "op": "multiply", "value": 0.5}],
+                },
+                {"name": "20 ms", "changes": [{"pointer": f"{LINK}/latency_s", "value": 0.02}]},
+                {
+                    "name": "141 GB",
+                    "changes": [{"pointer": "/cluster/pools/*/gpu/memory_bytes", "value": 1.41e11}],
+                },
+            ],
+            "options": {"time_limit_s": 60},
+        },
+    ),
+}
+
+
 def _pipeline(num_stages: int, **changes: Any) -> dict[str, Any]:
     """A problem of equal stages: 20 ms forward, 22 ms for the input gradient, 16 ms for the weight gradient."""
     stage = {"forward_s": 0.02, "input_grad_s": 0.022, "weight_grad_s": 0.016, "activation_bytes": 1e9}

@@ -21,10 +21,12 @@ from app.wire import (
     PlanEnvelope,
     PlanPage,
     PlanStatus,
+    QuestionStatus,
     Study,
     Validation,
 )
 from models.plan import Plan
+from models.questions import Question
 from models.request import PlanRequest
 from models.schedule import PipelineProblem, PipelineSchedule
 
@@ -160,6 +162,21 @@ def study(study_id: str) -> Call[Study]:
 def cancel_study(study_id: str) -> Call[Study]:
     """Stop what is left of a study."""
     return Call("POST", f"/v1/studies/{quote(study_id, safe='')}:cancel", _reading(Study))
+
+
+def submit_question(question: Question | Mapping[str, Any], *, key: str | None = None) -> Call[QuestionStatus]:
+    """Ask why there is no plan, or what changes are worth; the body is that of POST /v1/questions."""
+    return Call("POST", "/v1/questions", _reading(QuestionStatus), _json(_plain(question)), _once(key, None))
+
+
+def question(question_id: str) -> Call[QuestionStatus]:
+    """A question with its answer as far as it is."""
+    return Call("GET", f"/v1/questions/{quote(question_id, safe='')}", _reading(QuestionStatus))
+
+
+def cancel_question(question_id: str) -> Call[QuestionStatus]:
+    """Stop a question and keep what it has."""
+    return Call("POST", f"/v1/questions/{quote(question_id, safe='')}:cancel", _reading(QuestionStatus))
 
 
 def catalogue(kind: str, name: str | None = None) -> Call[Any]:

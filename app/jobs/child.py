@@ -25,6 +25,7 @@ from app.jobs.worker_pool import WorkerPool
 from models.errors import PlannerError
 from models.outcome import Outcome, Planned, Progress, RequestCheck
 from models.plan import Plan
+from models.questions import Question, Reply
 from models.request import PlanRequest
 from models.schedule import PipelineProblem, PipelineSchedule, ScheduleProgress
 from models.verdict import Verdict
@@ -32,6 +33,7 @@ from models.verdict import Verdict
 OUT_OF_MEMORY = 5  # the exit status of a child that has not even the memory to say so
 
 OUTCOME: TypeAdapter[Outcome] = TypeAdapter(Outcome)
+QUESTION: TypeAdapter[Question] = TypeAdapter(Question)
 
 
 class Task(NamedTuple):
@@ -144,6 +146,16 @@ def _plan(task: Task, channel: Channel) -> bytes:
     return OUTCOME.dump_json(outcome)
 
 
+def _ask(task: Task, channel: Channel) -> bytes:
+    def found(reply: Reply) -> None:
+        channel.send("incumbent", reply.model_dump_json().encode())
+
+    question = QUESTION.validate_json(task.documents[0])
+    reply = load(task.function)(question, found=found, cancelled=channel.cancelled, clock=time.monotonic)
+    text: str = reply.model_dump_json()
+    return text.encode()
+
+
 def _validate(task: Task, _channel: Channel) -> bytes:
     checked: RequestCheck = load(task.function)(PlanRequest.model_validate_json(task.documents[0]))
     return checked.model_dump_json().encode()
@@ -194,6 +206,7 @@ def _warm_up(task: Task, _channel: Channel) -> bytes:
 
 TASKS: dict[str, Callable[[Task, Channel], bytes]] = {
     "plan": _plan,
+    "ask": _ask,
     "validate": _validate,
     "evaluate": _evaluate,
     "time": _time,

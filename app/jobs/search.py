@@ -19,7 +19,7 @@ from app.jobs.child import Task
 from app.jobs.children import Ended, Limits, run_in_child
 from app.jobs.worker_pool import worker_pool_size
 from app.settings import Settings
-from app.storage.plans import State, StopReason
+from app.storage.plans import State, StopReason, kind_of
 from app.storage.queue import Claim, PlanQueue
 from app.storage.tables import is_outage
 from app.telemetry import TRACER
@@ -80,7 +80,8 @@ class _News:
                 self.queue.record(self.claim.plan_id, self.claim.lease, "progress", self.held_back)
                 self.stored_at, self.held_back = time.monotonic(), None
             if self.unsaved is not None:
-                figures = headline_of(self.unsaved)
+                is_question = kind_of(self.claim.plan_id) == "question"
+                figures = b"{}" if is_question else headline_of(self.unsaved)
                 self.queue.record(self.claim.plan_id, self.claim.lease, "incumbent", figures, outcome=self.unsaved)
                 self.unsaved = None
         except sa.exc.SQLAlchemyError as error:
@@ -95,13 +96,14 @@ def search(queue: PlanQueue, settings: Settings, claim: Claim, *, leaving: Calla
     """Search a plan that is held; None when it was left for another worker."""
     plan_id, number, request = claim.plan_id, claim.attempt, claim.request
     time_limit_s = float(json.loads(request)["options"]["time_limit_s"])
+    is_question = kind_of(plan_id) == "question"
     news = _News(queue, claim, settings.progress_interval_s, best=claim.best)
     asked = _Asked(queue, claim, leaving, settings.event_poll_s)
     with TRACER.start_as_current_span(
         "solve", attributes={"isthmus.plan_id": plan_id, "isthmus.attempt": number}
     ) as span:
         ended = run_in_child(
-            Task("plan", settings.solvers.plan, (request,), settings.child_memory_bytes, worker_pool_size(request)),
+            _question(request, settings) if is_question else _plan(request, settings),
             Limits.of(time_limit_s, settings),
             on_message=news.take,
             stop_asked=asked,
@@ -114,7 +116,17 @@ def search(queue: PlanQueue, settings: Settings, claim: Claim, *, leaving: Calla
     if asked.reason == "leaving":
         return None
     cancelled = asked.reason == "cancelled"
+    if is_question:
+        return end_state_of_question(ended, best=news.best, cancelled=cancelled)
     return end_state_of(ended, best=news.best, cancelled=cancelled, progress=news.latest)
+
+
+def _plan(request: bytes, settings: Settings) -> Task:
+    return Task("plan", settings.solvers.plan, (request,), settings.child_memory_bytes, worker_pool_size(request))
+
+
+def _question(question: bytes, settings: Settings) -> Task:
+    return Task("ask", settings.solvers.ask, (question,), settings.child_memory_bytes)
 
 
 @dataclass
@@ -182,6 +194,20 @@ def end_state_of(ended: Ended, *, best: bytes | None, cancelled: bool, progress:
     return EndState("failed", _REASONS[ended.ending], fault=fault_of(ended))
 
 
+def end_state_of_question(ended: Ended, *, best: bytes | None, cancelled: bool) -> EndState:
+    """What a child's end means for its question; `best` is its answer as far as it was reported.
+
+    >>> end_state_of_question(Ended("killed"), best=b"{}", cancelled=False).state
+    'incomplete'
+    """
+    answer = ended.answer if ended.ending == "answered" else best
+    if cancelled:
+        return EndState("cancelled", "cancelled", outcome=answer)
+    if ended.ending == "answered":
+        return EndState("succeeded", "finished", outcome=answer)
+    return EndState("failed" if answer is None else "incomplete", _REASONS[ended.ending], answer, fault_of(ended))
+
+
 def _better(answer: bytes, best: bytes | None) -> bytes:
     """The answer, unless it says that nothing was found although a plan was reported."""
     return best if best is not None and json.loads(answer)["status"] == "not_found" else answer
@@ -216,7 +242,7 @@ def headline_of(planned: bytes) -> bytes:
 
 def headline(outcome: bytes | None) -> bytes | None:
     """The figures of an outcome; None when it holds no plan."""
-    if outcome is None or json.loads(outcome)["status"] != "planned":
+    if outcome is None or json.loads(outcome).get("status") != "planned":  # an answer to a question has no status
         return None
     return headline_of(outcome)
 

@@ -89,6 +89,7 @@ class PlanService:
         self.engine = create_engine(settings.database_url)
         create_tables(self.engine)
         self.plans = PlanStore(self.engine)
+        self.questions = PlanStore(self.engine, kind="question")
         self.workers = WorkerStore(self.engine)
         self.keys = KeyStore(self.engine)
         self.studies = StudyStore(self.engine)

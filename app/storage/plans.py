@@ -22,6 +22,7 @@ from app.storage.webhooks import NewWebhook, add_webhook, remove_webhooks
 
 State = Literal["queued", "running", "succeeded", "infeasible", "not_found", "incomplete", "cancelled", "failed"]
 StopReason = Literal["finished", "cancelled", "time", "memory", "killed", "crashed", "refused", "attempts"]
+Kind = Literal["plan", "question"]  # what a row asks for; its id begins with it
 STATES: tuple[State, ...] = get_args(State)
 TERMINAL: frozenset[str] = frozenset(STATES) - {"queued", "running"}
 
@@ -88,6 +89,7 @@ class NewPlan:
     cluster: str = ""
     objective: str = ""
     webhook: NewWebhook | None = None
+    kind: Kind = "plan"
 
 
 Admit = Callable[[sa.Connection], object]
@@ -100,19 +102,29 @@ _LIGHT = [
 STATUS_COLUMNS = [column for column in _LIGHT if column.name != "outcome"]
 
 
-def new_id(now: float) -> str:
-    """An id that sorts by time: 48 bits of milliseconds, 80 bits of chance.
+def new_id(now: float, kind: Kind = "plan") -> str:
+    """An id that sorts by time among those of its kind: 48 bits of milliseconds, 80 bits of chance.
 
     >>> new_id(0.001)[:17]
     'plan_000000000001'
     """
-    return f"plan_{int(now * 1000):012x}{os.urandom(10).hex()}"
+    return f"{kind}_{int(now * 1000):012x}{os.urandom(10).hex()}"
+
+
+def kind_of(row_id: str) -> Kind:
+    """What a row asks for.
+
+    >>> kind_of("question_000000000001")
+    'question'
+    """
+    return "question" if row_id.startswith("question_") else "plan"
 
 
 class PlanStore:
-    """The plans of one database."""
+    """The plans of one database, or its questions: rows of the same queue."""
 
-    def __init__(self, engine: sa.Engine, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, engine: sa.Engine, *, clock: Callable[[], float] = time.time, kind: Kind = "plan") -> None:
+        self._kind = kind
         self._engine = engine
         self._clock = clock
 
@@ -144,18 +156,18 @@ class PlanStore:
         """One plan, or None; of this owner only, when one is named."""
         columns = _LIGHT if with_outcome else STATUS_COLUMNS
         with self._engine.connect() as connection:
-            found = connection.execute(sa.select(*columns).where(*_owned(plan_id, owner))).mappings().first()
+            found = connection.execute(sa.select(*columns).where(*self._owned(plan_id, owner))).mappings().first()
         return None if found is None else row_of(found)
 
     def revision(self, plan_id: str, *, owner: str | None = None) -> int | None:
         """The number that changes with the plan, or None."""
         with self._engine.connect() as connection:
-            return connection.execute(sa.select(PLANS.c.revision).where(*_owned(plan_id, owner))).scalar()
+            return connection.execute(sa.select(PLANS.c.revision).where(*self._owned(plan_id, owner))).scalar()
 
     def request(self, plan_id: str, *, owner: str | None = None) -> bytes | None:
         """The request of a plan, as JSON text."""
         with self._engine.connect() as connection:
-            return connection.execute(sa.select(PLANS.c.request).where(*_owned(plan_id, owner))).scalar()
+            return connection.execute(sa.select(PLANS.c.request).where(*self._owned(plan_id, owner))).scalar()
 
     def by_key(self, owner: str, key: str) -> tuple[str, str] | None:
         """Id and request digest of the plan that came with an owner's idempotency key."""
@@ -189,7 +201,7 @@ class PlanStore:
     ) -> list[PlanRow]:
         """Plans without their outcomes, newest first or as is wanted, beginning behind `before`."""
         query = ordered(sa.select(*STATUS_COLUMNS), wanted.sort, before).limit(limit)
-        query = query.where(*conditions(PLANS, replace(wanted, state=state or wanted.state)))
+        query = query.where(_of(self._kind), *conditions(PLANS, replace(wanted, state=state or wanted.state)))
         if owner is not None:
             query = query.where(PLANS.c.owner == owner)
         names = [column.name for column in STATUS_COLUMNS]
@@ -235,13 +247,13 @@ class PlanStore:
     def cancel(self, plan_id: str, *, owner: str | None = None) -> PlanRow | None:
         """Stop a plan and keep its best: at once if it only waits, soon if it runs; a finished one stays as it is."""
         with writing(self._engine) as connection:
-            change(connection, _owned(plan_id, owner), ask_to_stop, self._clock())
+            change(connection, self._owned(plan_id, owner), ask_to_stop, self._clock())
         return self.get(plan_id, owner=owner)
 
     def delete(self, plan_id: str, *, owner: str | None = None) -> bool:
         """Remove a plan and its events; a running attempt notices that it is not wanted any more."""
         with writing(self._engine) as connection:
-            removed = connection.execute(sa.delete(PLANS).where(*_owned(plan_id, owner))).rowcount
+            removed = connection.execute(sa.delete(PLANS).where(*self._owned(plan_id, owner))).rowcount
             if removed:
                 connection.execute(sa.delete(EVENTS).where(EVENTS.c.plan_id == plan_id))
                 remove_webhooks(connection, [plan_id])
@@ -252,7 +264,12 @@ class PlanStore:
         query = sa.select(PLANS.c.id).where(PLANS.c.state.in_(sorted(TERMINAL)), PLANS.c.finished_at < at)
         with self._engine.connect() as connection:
             ids = [str(row[0]) for row in connection.execute(query)]
-        return sum(self.delete(plan_id) for plan_id in ids)
+        return sum(PlanStore(self._engine, kind=kind_of(one)).delete(one) for one in ids)
+
+    def _owned(self, plan_id: str, owner: str | None) -> tuple[sa.ColumnElement[bool], ...]:
+        """A row by id; one of the other kind, or of another owner, is treated as one that does not exist."""
+        of_kind = (PLANS.c.id == plan_id, _of(self._kind))
+        return of_kind if owner is None else (*of_kind, PLANS.c.owner == owner)
 
     def events(self, plan_id: str, *, after: int, limit: int = 500) -> list[tuple[int, str, float, bytes]]:
         """Sequence number, kind, time and JSON text of the events after a number, in order."""
@@ -269,7 +286,7 @@ class PlanStore:
 def _queued_row(new: NewPlan, now: float) -> PlanRow:
     """What is stored of a plan that has just been submitted."""
     return PlanRow(
-        id=new_id(now),
+        id=new_id(now, new.kind),
         state="queued",
         stop_reason=None,
         revision=1,
@@ -306,9 +323,9 @@ def scoped_key(owner: str, key: str | None) -> str | None:
     return None if key is None else f"{owner}:{key}"
 
 
-def _owned(plan_id: str, owner: str | None) -> tuple[sa.ColumnElement[bool], ...]:
-    """A plan by id; another owner's is treated as one that does not exist."""
-    return (PLANS.c.id == plan_id,) if owner is None else (PLANS.c.id == plan_id, PLANS.c.owner == owner)
+def _of(kind: Kind) -> sa.ColumnElement[bool]:
+    """Rows of one kind; nothing sorts between the two."""
+    return PLANS.c.id >= "question_" if kind == "question" else PLANS.c.id < "question_"
 
 
 def row_of(values: Mapping[Any, Any]) -> PlanRow:

@@ -1,0 +1,98 @@
+"""The question resource: why there is no plan, and what changes would be worth.
+
+Routes only: declare, delegate, return.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Annotated
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Body, Path
+from fastapi.responses import Response
+
+from app.api.answers import question_envelope
+from app.api.examples import QUESTION_EXAMPLES
+from app.api.headers import Asking, IdempotencyKey, Service, Urgency
+from app.api.problems import Rejected, documented, not_found
+from app.api.strict import StrictRoute
+from app.jobs.access import STUDY_URGENCY, Caller
+from app.jobs.questions import submit_question
+from app.jobs.service import PlanService
+from app.storage.plans import PlanRow
+from app.wire import QuestionStatus
+from models.questions import Question
+
+router = APIRouter(prefix="/v1/questions", tags=["questions"], route_class=StrictRoute)
+QuestionId = Annotated[str, Path(pattern=r"^question_[0-9a-f]{32}$", description="Name of the question.")]
+JSON = "application/json"
+
+
+@router.post("", name="submit_question", status_code=202, response_model=QuestionStatus,
+             responses=documented(400, 408, 409, 413, 415, 422, 429, 503),
+             response_description="Queued; the question will be at `Location`.",
+             summary="Ask why there is no plan, or what changes are worth")  # fmt: skip
+async def submit(
+    body: Annotated[Question, Body(openapi_examples=QUESTION_EXAMPLES)],
+    service: Service,
+    caller: Asking,
+    key: IdempotencyKey,
+    urgency: Urgency = None,
+) -> Response:
+    """Queue the question behind usual plans and answer 202 with its `Location`."""
+    chosen = STUDY_URGENCY if urgency is None else urgency
+    held = None if key is None else f"question:{key}"
+    with service.holding_key(held, caller.owner):
+        work = partial(submit_question, service, body, caller=caller, urgency=chosen, key=key)
+        submitted = await run_sync(work, limiter=service.writers)
+    row = await run_sync(_found, service, submitted.plan_id, caller)
+    headers = {"Location": f"/v1/questions/{row.id}", "Retry-After": "2"}
+    if not submitted.is_new:
+        headers["Idempotency-Replayed"] = "true"
+    return Response(_text(row), status_code=202, headers=headers, media_type=JSON)
+
+
+@router.get("/{question_id}", name="read_question", response_model=QuestionStatus,
+            responses=documented(400, 404, 503), summary="Read a question and its answer",
+            response_description="The answer as far as it is.")  # fmt: skip
+def read(question_id: QuestionId, service: Service, caller: Asking) -> Response:
+    """What is known so far; it grows until the question has ended."""
+    row = _found(service, question_id, caller)
+    return Response(_text(row), media_type=JSON, headers={} if row.is_terminal else {"Retry-After": "2"})
+
+
+@router.post("/{question_id}:cancel", name="cancel_question", response_model=QuestionStatus,
+             responses=documented(400, 404, 503), response_description="It has been asked to stop.",
+             summary="Stop a question and keep what it has")  # fmt: skip
+def cancel(question_id: QuestionId, service: Service, caller: Asking) -> Response:
+    """A queued question ends at once, a running one soon; an answered one stays as it is."""
+    row = service.questions.cancel(question_id, owner=caller.sees)
+    if row is None:
+        raise _gone(question_id)
+    return Response(_text(row), media_type=JSON)
+
+
+@router.delete("/{question_id}", name="delete_question", status_code=204, responses=documented(400, 404, 503),
+               summary="Remove a question", response_description="Removed.")  # fmt: skip
+def delete(question_id: QuestionId, service: Service, caller: Asking) -> Response:
+    """Remove the question and its answer; a running search is stopped and forgotten."""
+    if not service.questions.delete(question_id, owner=caller.sees):
+        raise _gone(question_id)
+    return Response(status_code=204)
+
+
+def _found(service: PlanService, question_id: str, caller: Caller) -> PlanRow:
+    row = service.questions.get(question_id, owner=caller.sees)
+    if row is None:
+        raise _gone(question_id)
+    return row
+
+
+def _gone(question_id: str) -> Rejected:
+    return not_found(f"there is no question {question_id!r}", "Use an id that POST /v1/questions gave.")
+
+
+def _text(row: PlanRow) -> bytes:
+    return question_envelope(row, now=time.time())

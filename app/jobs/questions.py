@@ -1,0 +1,96 @@
+"""Questions at the door: read, checked with every change that they make, and queued behind usual plans.
+
+Owns what is refused before anything is searched. A question is a row of the queue of plans: the same workers, leases,
+quotas and ways of ending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from pydantic import BaseModel
+
+from app.documents import canonical, check_request_limits, digest, read_model
+from app.faults import Fault, Refused, from_planner_error
+from app.jobs.access import Caller, check_urgency
+from app.jobs.service import PlanService, Submitted, replayed
+from app.settings import Settings
+from app.storage.plans import NewPlan
+from models.errors import PlannerError
+from models.questions import Change, Question, WhatIf, WhyNot
+from models.request import PlanRequest
+from solver.questions.changes import changed_document
+
+KINDS: dict[str, type[BaseModel]] = {"why_not": WhyNot, "what_if": WhatIf}
+
+
+def read_question(document: Any) -> Question:
+    """A question from its JSON value; a request by itself asks why it has no plan."""
+    if isinstance(document, dict) and "workload" in document:
+        document = {"ask": "why_not", "request": document}
+    kind = document.get("ask") if isinstance(document, dict) else None
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise Refused((Fault("not-an-option", f"{kind!r} is no kind of question", "/ask", ", ".join(KINDS),
+                             "Say what is asked: ask."),))  # fmt: skip
+    question = read_model(KINDS[kind], document)
+    assert isinstance(question, WhyNot | WhatIf)
+    return question
+
+
+def check_question(question: Question, settings: Settings) -> None:
+    """Refuse changes that lead nowhere or meet, and changed requests that are none or are too large."""
+    if question.options.time_limit_s > settings.max_time_limit_s:
+        raise Refused((Fault("limit-exceeded", f"{question.options.time_limit_s:g} s, the limit of this service is "
+                             f"{settings.max_time_limit_s:g}", "/options/time_limit_s",
+                             f"at most {settings.max_time_limit_s:g} s", "Lower the value."),))  # fmt: skip
+    base = _changed(question.request, question.changes, "/changes", settings)
+    if isinstance(question, WhatIf):
+        for number, variant in enumerate(question.variants):
+            _changed(base, variant.changes, f"/variants/{number}/changes", settings)
+
+
+def _changed(request: PlanRequest, changes: Sequence[Change], where: str, settings: Settings) -> PlanRequest:
+    try:
+        document = changed_document(request, changes, where)
+    except PlannerError as error:
+        raise Refused((from_planner_error(error),)) from None
+    try:
+        changed = read_model(PlanRequest, document)
+        check_request_limits(changed, settings)
+    except Refused as refused:
+        raise Refused([_at(fault, where) for fault in refused.faults]) from None
+    return changed
+
+
+def _at(fault: Fault, where: str) -> Fault:
+    """A fault of the changed request, told of the changes that made it."""
+    what = f"after the changes {fault.pointer or 'the request'} is refused: {fault.what}"
+    return Fault(fault.code, what, where, fault.allowed, fault.remedy)
+
+
+def submit_question(
+    service: PlanService, question: Question, *, caller: Caller, urgency: int, key: str | None
+) -> Submitted:
+    """Queue a question, or find the one that the same key already made."""
+    check_urgency(caller, urgency)
+    question = question.model_copy(update={"request": service.with_profile(question.request, caller)})
+    check_question(question, service.settings)
+    text = canonical(question)
+    new = NewPlan(text, digest(text), None if key is None else f"question:{key}", caller.owner, caller.key_id, urgency,
+                  model=question.request.workload.architecture.name, kind="question")  # fmt: skip
+
+    def before() -> Submitted | None:
+        found = None if key is None else service.questions.by_key(caller.owner, f"question:{key}")
+        return None if found is None else replayed(found, new.request_digest)
+
+    if (known := before()) is not None:
+        return known
+    try:
+        row_id = service.questions.insert(new, admit=lambda connection: service.quotas.admit(connection, caller))
+    except sa.exc.IntegrityError:
+        if (known := before()) is None:
+            raise
+        return known
+    return Submitted(row_id, is_new=True)

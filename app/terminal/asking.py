@@ -1,0 +1,160 @@
+"""`isthmus ask`: why there is no plan and what changes are worth, here or on a service.
+
+Owns the command's options and how an answer is shown. The questions are answered in `solver/questions`.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from app.terminal.options import Json, KeyFile, OutFile, Quiet, Server
+from app.terminal.planning import settings_of
+
+if TYPE_CHECKING:
+    from app.client.blocking import Client
+    from app.settings import Settings
+    from app.terminal.screen import Screen
+    from models.questions import Gain, Question, Reply, WhatIfAnswer, WhyNotAnswer
+
+POLL_S = 0.5
+
+
+def ask(
+    context: typer.Context,
+    question: Annotated[
+        str,
+        typer.Argument(metavar="QUESTION", help="A body of POST /v1/questions, or a request: why has it no plan? "
+                       "A file, or - for standard input."),
+    ],
+    *,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds for the answer; overrides the question.")] = None,
+    out: OutFile = None,
+    server: Server = None,
+    key_file: KeyFile = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:  # fmt: skip
+    """Ask why there is no plan, or what changes would be worth; Ctrl-C keeps what is known."""
+    from app.documents import canonical, parse_json
+    from app.jobs.questions import check_question, read_question
+    from app.terminal.exits import ExitCode
+    from app.terminal.inputs import read_source
+    from app.terminal.outputs import prepare, write
+    from app.terminal.place import service
+    from app.terminal.screen import Screen
+
+    screen, settings = Screen(as_json=as_json, quiet=quiet), settings_of(context)
+    asked = _limited(read_question(parse_json(read_source(question))), time_limit)
+    check_question(asked, settings)
+    prepare(out)
+    with service(server, key_file) as client:
+        reply = _answered(asked, settings, screen) if client is None else _answered_on(client, asked, screen.news)
+    screen.show(reply, lambda console: print_reply(console, reply))
+    write(out, canonical(reply), quiet=quiet)
+    raise typer.Exit(ExitCode.PLANNED if reply.complete else ExitCode.NOTHING_FOUND)
+
+
+def _limited(question: Question, time_limit_s: float | None) -> Question:
+    from models.questions import Limits
+
+    if time_limit_s is None:
+        return question
+    return question.model_copy(update={"options": Limits(time_limit_s=time_limit_s)})
+
+
+def _answered(question: Question, settings: Settings, screen: Screen) -> Reply:
+    from pydantic import TypeAdapter
+
+    from app.documents import canonical
+    from app.jobs.child import Task
+    from app.terminal.work import answer_of
+    from models.questions import Reply
+
+    task = Task("ask", settings.solvers.ask, (canonical(question),), settings.child_memory_bytes)
+    reader: TypeAdapter[Reply] = TypeAdapter(Reply)
+    return reader.validate_json(answer_of(task, settings, screen.news, question.options.time_limit_s))
+
+
+def _answered_on(client: Client, question: Question, console: Console) -> Reply:
+    """The answer of a service once the question has ended."""
+    from app.client import calls
+    from app.terminal.exits import Failed
+
+    current = client.call(calls.submit_question(question))
+    console.print(f"{current.id}: {current.state}", highlight=False)
+    while current.finished_at is None:
+        try:
+            time.sleep(POLL_S)
+            current = client.call(calls.question(current.id))
+        except KeyboardInterrupt:
+            console.print("  stopping it, keeping what is known", highlight=False)
+            current = client.call(calls.cancel_question(current.id))
+    if current.answer is None:
+        raise Failed(current.fault.what if current.fault else f"the question was {current.state} before it had answers")
+    return current.answer
+
+
+def print_reply(console: Console, reply: Reply) -> None:
+    """An answer for people."""
+    if reply.ask == "why_not":
+        _print_why_not(console, reply)
+    else:
+        _print_what_if(console, reply)
+
+
+def _print_why_not(console: Console, reply: WhyNotAnswer) -> None:
+    if reply.plan is not None:
+        console.print(f"The request has a plan: {reply.plan.iteration_s:.4g} s on {reply.plan.num_gpus:,} GPUs.")
+        return
+    console.print(f"{reply.outcome}, {reply.num_searches} searches in {reply.elapsed_s:.1f} s", highlight=False)
+    stated = {wish.name: wish.stated for wish in reply.wishes}
+    for conflict in reply.conflicts:
+        wishes = [f"{name} {stated[name]}" for name in conflict.wishes] or ["what the hardware is"]
+        against = f" with {', '.join(conflict.physics)}" if conflict.physics else ""
+        console.print(escape(f"conflict{against}: {' and '.join(wishes)}"), highlight=False)
+        for reason in conflict.reasons:
+            console.print(escape(f"    {reason.detail}"), highlight=False)
+    for one in reply.relaxations:
+        short = f"; {one.least_proven} is not enough" if one.least_proven else ""
+        console.print(
+            escape(f"{'instead' if one.kind == 'wish' else 'or buy'}: {one.text} -> {one.plan.iteration_s:.4g} s on "
+                   f"{one.plan.num_gpus:,} GPUs{short}"), highlight=False)  # fmt: skip
+    for names in reply.undecided:
+        console.print(f"undecided: {', '.join(names) or 'no wish at all'}", highlight=False)
+    if not reply.complete:
+        console.print("There may be more conflicts: give more time.")
+
+
+def _print_what_if(console: Console, reply: WhatIfAnswer) -> None:
+    table = Table(title=f"gains in {reply.unit}, profile {escape(reply.stack_profile)}", title_justify="left")
+    table.add_column("", overflow="fold")
+    for heading in ("plan", "bound", "gains at least", "at most"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    table.add_row("base", _number(reply.value), _number(reply.lower_bound), "", "", reply.outcome)
+    for gain in reply.gains:
+        table.add_row(escape(gain.name), _number(gain.value), _number(gain.lower_bound),
+                      _part(gain.least, gain.least_fraction), _part(gain.most, gain.most_fraction),
+                      _verdict(gain))  # fmt: skip
+    console.print(table)
+    for gain in reply.gains:
+        for reason in gain.reasons:
+            console.print(escape(f"{gain.name}: {reason.detail}"), highlight=False)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.5g}"
+
+
+def _part(value: float | None, fraction: float | None) -> str:
+    return "" if value is None or fraction is None else f"{value:.4g} ({100 * fraction:+.1f} %)"
+
+
+def _verdict(gain: Gain) -> str:
+    return "not tried" if gain.status == "not_tried" else gain.verdict
