@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, RootModel, model_validator
 
 from models.base import Count, Frozen, Name, Seconds
 from models.outcome import Reason
@@ -97,6 +97,10 @@ class WhatIf(_Question):
 
 
 Question = Annotated[WhyNot | WhatIf, Field(discriminator="ask")]
+
+
+class AnyQuestion(RootModel[Question]):
+    """A question of any kind; `ask` says which."""
 
 
 class Witness(Frozen):

@@ -23,10 +23,10 @@ from app.jobs.questions import submit_question
 from app.jobs.service import PlanService
 from app.storage.plans import PlanRow
 from app.wire import QuestionStatus
-from models.questions import Question
+from models.questions import AnyQuestion
 
 router = APIRouter(prefix="/v1/questions", tags=["questions"], route_class=StrictRoute)
-QuestionId = Annotated[str, Path(pattern=r"^question_[0-9a-f]{32}$", description="Name of the question.")]
+QuestionId = Annotated[str, Path(pattern=r"^question_[0-9a-f]{30}$", description="Name of the question.")]
 JSON = "application/json"
 
 
@@ -35,7 +35,7 @@ JSON = "application/json"
              response_description="Queued; the question will be at `Location`.",
              summary="Ask why there is no plan, or what changes are worth")  # fmt: skip
 async def submit(
-    body: Annotated[Question, Body(openapi_examples=QUESTION_EXAMPLES)],
+    body: Annotated[AnyQuestion, Body(openapi_examples=QUESTION_EXAMPLES)],
     service: Service,
     caller: Asking,
     key: IdempotencyKey,
@@ -45,7 +45,7 @@ async def submit(
     chosen = STUDY_URGENCY if urgency is None else urgency
     held = None if key is None else f"question:{key}"
     with service.holding_key(held, caller.owner):
-        work = partial(submit_question, service, body, caller=caller, urgency=chosen, key=key)
+        work = partial(submit_question, service, body.root, caller=caller, urgency=chosen, key=key)
         submitted = await run_sync(work, limiter=service.writers)
     row = await run_sync(_found, service, submitted.plan_id, caller)
     headers = {"Location": f"/v1/questions/{row.id}", "Retry-After": "2"}

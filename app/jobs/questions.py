@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
-from pydantic import BaseModel
 
 from app.documents import canonical, check_request_limits, digest, read_model
 from app.faults import Fault, Refused, from_planner_error
@@ -19,24 +18,16 @@ from app.jobs.service import PlanService, Submitted, replayed
 from app.settings import Settings
 from app.storage.plans import NewPlan
 from models.errors import PlannerError
-from models.questions import Change, Question, WhatIf, WhyNot
+from models.questions import AnyQuestion, Change, Question, WhatIf
 from models.request import PlanRequest
 from solver.questions.changes import changed_document
-
-KINDS: dict[str, type[BaseModel]] = {"why_not": WhyNot, "what_if": WhatIf}
 
 
 def read_question(document: Any) -> Question:
     """A question from its JSON value; a request by itself asks why it has no plan."""
     if isinstance(document, dict) and "workload" in document:
         document = {"ask": "why_not", "request": document}
-    kind = document.get("ask") if isinstance(document, dict) else None
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise Refused((Fault("not-an-option", f"{kind!r} is no kind of question", "/ask", ", ".join(KINDS),
-                             "Say what is asked: ask."),))  # fmt: skip
-    question = read_model(KINDS[kind], document)
-    assert isinstance(question, WhyNot | WhatIf)
-    return question
+    return read_model(AnyQuestion, document).root
 
 
 def check_question(question: Question, settings: Settings) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil, floor, log, log10
 from typing import Any
 
@@ -177,7 +178,7 @@ class Relaxations:
             both = any(link.reverse_capacity_bytes_per_s for link in cluster.links if name in (link.id, "*"))
             if both and name != "*":
                 there.append(f"/cluster/links/{_escaped(name)}/reverse_capacity_bytes_per_s")
-            yield f"link {name}", _bought(there, lambda times, rate=rate: f"{rate * (times - 1.0):,.4g} Gb/s more")
+            yield f"link {name}", _bought(there, partial(_more_rate, rate))
 
     def _with_hosts(self, times: float) -> tuple[Change, ...]:
         """Each pool with so many times its hosts, rounded up."""
@@ -194,6 +195,10 @@ def _bought(pointers: Sequence[str], words: Callable[[float], str]) -> Scale:
         return tuple(multiplied(pointer, times) for pointer in pointers)
 
     return Scale(1.0, changes, words, lambda _plan: 1.0)
+
+
+def _more_rate(gb_per_s: float, times: float) -> str:
+    return f"{gb_per_s * (times - 1.0):,.4g} Gb/s more"
 
 
 def _escaped(name: str) -> str:

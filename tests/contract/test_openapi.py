@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, RootModel
+from pydantic import BaseModel
 
 from app.api.calibrations import CalibrationRequest
 from app.api.examples import MEASURED_RUNS_CSV, REPLAN_EXAMPLES
@@ -21,7 +21,7 @@ from app.main import create_app
 from app.settings import Settings
 from app.wire import EvaluationRequest, PlanEnvelope, Problem
 from models.catalogue import named_entry
-from models.questions import Question
+from models.questions import AnyQuestion
 from models.request import PlanRequest
 from models.schedule import PipelineProblem
 from solver.calibration.fit_rows import calibrate_rows
@@ -74,7 +74,7 @@ BODIES: dict[str, type[BaseModel]] = {
     "/v1/plans/{plan_id}/bundle": Launch,
     "/v1/schedules": PipelineProblem,
     "/v1/studies": StudyRequest,
-    "/v1/questions": RootModel[Question],
+    "/v1/questions": AnyQuestion,
     "/v1/calibrations": CalibrationRequest,
 }
 

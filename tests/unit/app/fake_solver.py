@@ -27,6 +27,7 @@ from models.plan import (
     Route,
     RouteTimeline,
 )
+from models.questions import Question, Reply, WhyNotAnswer
 from models.request import PlanRequest
 from models.schedule import LinkTimeline, PipelineProblem, PipelineSchedule, RankTimeline, ScheduleProgress
 from models.verdict import Verdict, Violation
@@ -256,3 +257,19 @@ def lint(request: PlanRequest) -> tuple[Reason, ...]:
         detail, pointer = "needs 2 GPUs, 1 is allowed", "/constraints/max_gpus"
         return (Reason(code="too-few-gpus", pointer=pointer, detail=detail, remedies=("allow 2",)),)
     return ()
+
+
+def ask(
+    question: Question, *, found: Callable[[Reply], None], cancelled: Callable[[], bool], clock: Callable[[], float]
+) -> Reply:
+    """Says that nothing is known, then that everything is; how it ends is up to the seed of the request."""
+    case, began = question.request.options.seed, clock()
+    nothing = WhyNotAnswer(outcome="infeasible", wishes=(), conflicts=(), relaxations=(), undecided=(), complete=False,
+                           num_searches=0, elapsed_s=0.0)  # fmt: skip
+    if case != NOTHING_YET:
+        found(nothing)
+    if case == CRASHES:
+        raise RuntimeError("as wished")
+    while case in (UNTIL_STOPPED, NOTHING_YET) and not cancelled() and clock() - began < 60.0:
+        time.sleep(0.01)
+    return nothing.model_copy(update={"complete": case == FINDS, "num_searches": 1})

@@ -16,6 +16,7 @@ from tests.unit.models.bad_requests import good_request
 FAKE = "tests.unit.app.fake_solver"
 FAKE_SOLVERS = Solvers(
     plan=f"{FAKE}:plan",
+    ask=f"{FAKE}:ask",
     lint=f"{FAKE}:lint",
     validate_request=f"{FAKE}:check",
     judge=f"{FAKE}:judge",

@@ -28,7 +28,7 @@ CASES: dict[str, dict[str, Any]] = {
     "places": {"constraints": {"forbidden_places": ["east", "west", "north"], "max_gpus": 8}},
     "too few": {"constraints": {"allowed": {"tp": [4], "pp": [4]}, "max_gpus": 8, "forbidden_places": ["north"]}},
     "a target": {
-        "objective": {"kind": "fewest_gpus", "target_iteration_s": 0.05},
+        "objective": {"kind": "fewest_gpus", "target_iteration_s": 0.1},
         "constraints": {"max_gpus": 8, "memory_headroom_fraction": 0.0},
     },
 }
@@ -86,7 +86,7 @@ def test_a_target_names_the_physics_and_the_least_that_will_do() -> None:
     reached_s = float(target.text.rsplit(" ", 1)[1])
     assert target.plan.iteration_s <= reached_s * (1.0 + 1e-6)
     refused_s = float(target.least_proven.rsplit(" ", 1)[1])
-    assert 0.05 < refused_s < reached_s
+    assert 0.1 < refused_s < reached_s
     assert any("speed of the GPUs" in one.physics for one in answer.conflicts)
 
 

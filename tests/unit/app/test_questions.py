@@ -1,0 +1,133 @@
+"""Questions are queued, answered bit by bit, stopped, and refused like any bad request; they are no plans."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.client import calls
+from app.wire import QuestionStatus
+from tests.unit.app import fake_solver
+from tests.unit.app.programs import await_
+from tests.unit.app.service_fixture import request_for, running, settings_for
+
+
+def _question(case: int = fake_solver.FINDS, **parts: Any) -> dict[str, Any]:
+    return {"ask": "why_not", "request": request_for(case), "options": {"time_limit_s": 20.0}, **parts}
+
+
+def _ended(client: TestClient, path: str) -> dict[str, Any]:
+    body: dict[str, Any] = client.get(path).json()
+    return body if body["finished_at"] else {}
+
+
+def test_a_question_is_answered_and_is_no_plan(client: TestClient) -> None:
+    answer = client.post("/v1/questions", json=_question())
+    assert answer.status_code == 202
+    path = answer.headers["location"]
+    body = await_(lambda: _ended(client, path), "the answer")
+    assert (body["state"], body["stop_reason"], body["answer"]["complete"]) == ("succeeded", "finished", True)
+    assert QuestionStatus.model_validate(body).answer is not None
+    assert body["id"] not in [one["id"] for one in client.get("/v1/plans").json()["items"]]
+    assert client.get(f"/v1/plans/{body['id']}").status_code == 404
+    assert client.get(f"/v1/plans/{body['id']}/request").status_code == 404
+    assert client.delete(path).status_code == 204
+    assert client.get(path).status_code == 404
+
+
+def test_a_plan_is_no_question(client: TestClient) -> None:
+    plan = client.post("/v1/plans", json=request_for(fake_solver.FINDS)).json()
+    assert client.get(f"/v1/questions/{plan['id'].replace('plan', 'question')[:39]}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("case", "state", "has_answer"),
+    [
+        (fake_solver.UNTIL_STOPPED, "cancelled", True),
+        (fake_solver.NOTHING_YET, "cancelled", False),
+    ],
+)
+def test_a_question_that_is_stopped_keeps_what_it_has(
+    client: TestClient, case: int, state: str, has_answer: bool
+) -> None:
+    path = client.post("/v1/questions", json=_question(case)).headers["location"]
+    await_(lambda: client.get(path).json()["state"] == "running", "its start")
+    if has_answer:
+        await_(lambda: client.get(path).json()["answer"], "a part of the answer")
+    client.post(path + ":cancel")
+    body = await_(lambda: _ended(client, path), "its end")
+    assert body["state"] == state
+    assert body["answer"] is None or body["answer"]["complete"] is False
+    assert not has_answer or body["answer"] is not None
+
+
+def test_what_was_known_when_it_crashed_is_kept(client: TestClient) -> None:
+    path = client.post("/v1/questions", json=_question(fake_solver.CRASHES)).headers["location"]
+    body = await_(lambda: _ended(client, path), "its end")
+    assert (body["state"], body["stop_reason"], body["fault"]["code"]) == ("incomplete", "crashed", "solver-failed")
+    assert body["answer"]["complete"] is False
+
+
+def test_the_same_key_asks_once(client: TestClient) -> None:
+    headers = {"Idempotency-Key": "ask-once"}
+    first, again = (client.post("/v1/questions", json=_question(), headers=headers) for _ in range(2))
+    assert first.json()["id"] == again.json()["id"]
+    assert again.headers["idempotency-replayed"] == "true"
+    other = client.post("/v1/questions", json=_question(fake_solver.UNTIL_STOPPED), headers=headers)
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency-key-reused")
+
+
+MAX_GPUS = "/constraints/max_gpus"
+
+
+def _what_if(*changes: dict[str, Any]) -> dict[str, Any]:
+    return {"ask": "what_if", "variants": [{"name": "one", "changes": list(changes)}]}
+
+
+@pytest.mark.parametrize(
+    ("parts", "pointer", "said"),
+    [
+        ({"ask": "who"}, "", "who"),
+        ({"changes": [{"pointer": "/cluster/nowhere", "value": 1}]}, "/changes/0/pointer", "leads nowhere"),
+        ({"changes": [{"pointer": "cluster", "value": 1}]}, "/changes/0/pointer", "match"),
+        (
+            _what_if({"pointer": MAX_GPUS, "value": -1}),
+            "/variants/0/changes",
+            "after the changes /constraints/max_gpus",
+        ),
+        (
+            _what_if({"pointer": MAX_GPUS, "value": 1}, {"pointer": MAX_GPUS, "value": 2}),
+            "/variants/0/changes/1",
+            "both change",
+        ),
+        (_what_if({"pointer": MAX_GPUS, "op": "increase", "value": "x"}), "/variants/0/changes/0", "needs a number"),
+        ({"ask": "what_if", "variants": []}, "/variants", "at least 1"),
+        ({"options": {"time_limit_s": 1e5}}, "/options/time_limit_s", "86400"),
+        ({"options": {"time_limit_s": 8e4}}, "/options/time_limit_s", "limit of this service"),
+    ],
+)
+def test_a_question_that_means_nothing_is_refused_with_its_place(
+    client: TestClient, parts: dict[str, Any], pointer: str, said: str
+) -> None:
+    answer = client.post("/v1/questions", json=_question(**parts))
+    assert answer.status_code == 422
+    fault = answer.json()["errors"][0]
+    assert fault["pointer"] == pointer
+    assert said in fault["what"]
+    assert fault["remedy"]
+
+
+def test_questions_wait_behind_usual_plans_and_end_at_once_while_they_wait(tmp_path: Path) -> None:
+    with running(settings_for(tmp_path, run_worker=False)) as client:
+        body = client.post("/v1/questions", json=_question()).json()
+        assert body["state"] == "queued"
+        assert client.post(f"/v1/questions/{body['id']}:cancel").json()["state"] == "cancelled"
+
+
+def test_the_client_asks_what_the_route_takes() -> None:
+    call = calls.submit_question(_question())
+    assert (call.method, call.path) == ("POST", "/v1/questions")
+    assert "Idempotency-Key" in call.headers
