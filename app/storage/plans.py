@@ -103,7 +103,7 @@ STATUS_COLUMNS = [column for column in _LIGHT if column.name != "outcome"]
 
 
 def new_id(now: float, kind: Kind = "plan") -> str:
-    """An id that sorts by time among those of its kind, 40 characters at most: 48 bits of milliseconds, the rest chance.
+    """An id that sorts by time among its kind, at most 40 characters: 48 bits of milliseconds, then chance.
 
     >>> new_id(0.001)[:17]
     'plan_000000000001'

@@ -26,9 +26,9 @@ from tests.unit.app.programs import HOST, free_port, program, ready, sqlite
 from tests.unit.app.service_fixture import request_for, settings_for
 
 ROOT = Path(__file__).parents[4]
-RESULT = {"plan", "replan", "study", "schedule", "show", "compare", "verify", "export", "catalogue", "examples",
+RESULT = {"plan", "replan", "ask", "study", "schedule", "show", "compare", "verify", "export", "catalogue", "examples",
           "accuracy", "calibrate", "replay", "doctor", "check request", "keys list"}  # fmt: skip
-NEWS = {"plan", "replan", "study", "schedule", "verify", "export", "calibrate", "check request", "import"}
+NEWS = {"plan", "replan", "ask", "study", "schedule", "verify", "export", "calibrate", "check request", "import"}
 ANYWHERE = RESULT - {"accuracy", "replay", "doctor", "keys list"}
 
 
