@@ -8,6 +8,7 @@ found in time.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -37,11 +38,12 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-for panel, commands in {
+COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     PLAN: (plan, replan, ask, study, schedule, bundle),
     READ: (show, compare, verify, export, catalogue, examples),
     MEASURE: (observe, accuracy, calibrate, replay),
-}.items():
+}
+for panel, commands in COMMANDS.items():
     for command in commands:
         cli.command(rich_help_panel=panel)(command)
 cli.command("import", rich_help_panel=READ)(import_command)

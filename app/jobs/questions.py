@@ -79,9 +79,11 @@ def submit_question(
     if (known := before()) is not None:
         return known
     try:
-        row_id = service.questions.insert(new, admit=lambda connection: service.quotas.admit(connection, caller))
+        row = service.questions.insert(
+            new, lambda connection: service.quotas.admit(connection, caller, urgency=urgency)
+        )
     except sa.exc.IntegrityError:
         if (known := before()) is None:
             raise
         return known
-    return Submitted(row_id, is_new=True)
+    return Submitted(row.id, is_new=True)

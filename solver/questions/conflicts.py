@@ -20,7 +20,7 @@ Decide = Callable[[Names], Status]
 
 
 @dataclass(frozen=True)
-class Core:
+class FoundConflict:
     """An infeasible set; `unsure` are those of it without which nothing was decided."""
 
     names: Names
@@ -31,7 +31,7 @@ class Core:
 class Conflicts:
     """What was found. `complete`: these are all minimal conflicts and all minimal corrections."""
 
-    cores: tuple[Core, ...]
+    cores: tuple[FoundConflict, ...]
     corrections: tuple[Names, ...]
     undecided: tuple[Names, ...]
     complete: bool
@@ -102,11 +102,11 @@ def hitting_sets(sets: Sequence[Names]) -> list[Names]:
     return sorted(found, key=lambda hit: (len(hit), sorted(hit)))
 
 
-def _complements(everything: Names, cores: Sequence[Core]) -> list[Names]:
+def _complements(everything: Names, cores: Sequence[FoundConflict]) -> list[Names]:
     return [everything - hit for hit in hitting_sets([core.names for core in cores])]
 
 
-def _shrunk(names: Names, order: Sequence[str], memory: _Memory, stopped: Callable[[], bool]) -> Core:
+def _shrunk(names: Names, order: Sequence[str], memory: _Memory, stopped: Callable[[], bool]) -> FoundConflict:
     """A minimal infeasible part of an infeasible set.
 
     What was undecided is asked again when others have gone: fewer constraints are easier to decide.
@@ -122,10 +122,10 @@ def _shrunk(names: Names, order: Sequence[str], memory: _Memory, stopped: Callab
                 unsure -= {name}
         if not unsure or kept == before:
             break
-    return Core(kept, unsure & kept)
+    return FoundConflict(kept, unsure & kept)
 
 
-def _told(names: Sequence[str], cores: Sequence[Core], memory: _Memory, *, complete: bool) -> Conflicts:
+def _told(names: Sequence[str], cores: Sequence[FoundConflict], memory: _Memory, *, complete: bool) -> Conflicts:
     everything = frozenset(names)
     hits = hitting_sets([core.names for core in cores])
     helpful = [hit for hit in hits if any(everything - hit <= known for known in memory.planned)]

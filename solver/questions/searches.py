@@ -1,4 +1,4 @@
-"""Searches that a question makes: changed requests, planned within what is left of the question's time.
+"""SearchRuns that a question makes: changed requests, planned within what is left of the question's time.
 
 Owns the one software profile under them all, and the shares of time. Never compares what comes out.
 """
@@ -21,7 +21,7 @@ LEAST_S = 0.3  # a search of less would end before it has looked at anything
 
 
 @dataclass(frozen=True)
-class World:
+class RunHooks:
     """Who hears of what is found, when to stop, and what counts as time."""
 
     clock: Clock
@@ -39,16 +39,16 @@ class World:
 
 
 @dataclass
-class Searches:
+class SearchRuns:
     """Makes and counts the searches of one question."""
 
     base: PlanRequest
-    world: World
+    world: RunHooks
     num_searches: int = 0
 
     @classmethod
-    def of(cls, request: PlanRequest, changes: Sequence[Change], world: World) -> Searches:
-        """Searches around a request, its changes made and its software profile settled once for all of them."""
+    def of(cls, request: PlanRequest, changes: Sequence[Change], world: RunHooks) -> SearchRuns:
+        """SearchRuns around a request, its changes made and its software profile settled once for all of them."""
         base = changed(request, changes)
         return cls(with_profile(base), world)
 

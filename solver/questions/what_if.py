@@ -22,7 +22,7 @@ from solver.context import Context, stack_for
 from solver.objective import Goal
 from solver.questions.least_bound import least_bound_s
 from solver.questions.more import Direction, direction
-from solver.questions.searches import Searches, World, changed, witness_of
+from solver.questions.searches import RunHooks, SearchRuns, changed, witness_of
 from solver.questions.warm_start import carried_over
 
 BASE_SHARE = 0.5  # of the question's time at most goes to the base, which every gain is measured against
@@ -33,7 +33,7 @@ ROUNDING = 1e-9  # relative: a bound on a whole number is rounded up, unless it 
 
 
 @dataclass(frozen=True)
-class Measure:
+class SharedGoal:
     """What is compared, the lower the better, in one unit for all plans of a question."""
 
     kind: str
@@ -41,7 +41,7 @@ class Measure:
     per_token: bool
 
     @classmethod
-    def of(cls, requests: Sequence[PlanRequest]) -> Measure:
+    def of(cls, requests: Sequence[PlanRequest]) -> SharedGoal:
         """The measure of these requests. Raises InvalidRequest where they have none in common."""
         kinds = {request.objective.kind for request in requests}
         if len(kinds) > 1:
@@ -108,8 +108,8 @@ class Side:
 class _Asked:
     """One question under way."""
 
-    searches: Searches
-    measure: Measure
+    searches: SearchRuns
+    measure: SharedGoal
     requests: Sequence[tuple[Variant, PlanRequest]]
     started_s: float
     base: Side = Side()
@@ -192,9 +192,9 @@ def what_if(
     """
     started_s = clock()
     limit_s = question.options.time_limit_s
-    searches = Searches.of(question.request, question.changes, World(clock, cancelled, started_s + limit_s))
+    searches = SearchRuns.of(question.request, question.changes, RunHooks(clock, cancelled, started_s + limit_s))
     requests = variants_of(question, searches.base)
-    measure = Measure.of([searches.base, *(request for _, request in requests)])
+    measure = SharedGoal.of([searches.base, *(request for _, request in requests)])
     asked = _Asked(searches, measure, requests, started_s)
     asked.plan_base(limit_s)
     found(asked.answer())

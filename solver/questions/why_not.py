@@ -14,9 +14,9 @@ from models.outcome import Infeasible, Outcome, Planned, Reason
 from models.questions import Conflict, Relaxation, Status, WhyNot, WhyNotAnswer, Wish
 from models.request import PlanRequest
 from solver.clock import Clock
-from solver.questions.conflicts import Conflicts, Core, Names, enumerate_conflicts
+from solver.questions.conflicts import Conflicts, FoundConflict, Names, enumerate_conflicts
 from solver.questions.relaxations import Relaxations
-from solver.questions.searches import Searches, World, changed, witness_of
+from solver.questions.searches import RunHooks, SearchRuns, changed, witness_of
 from solver.questions.wishes import hardware_of, wishes_of
 
 SEARCH_SHARE = 0.15  # of what is left of the time goes to one search at most; most are over at once
@@ -29,7 +29,7 @@ Tell = Callable[[WhyNotAnswer], None]
 class _Asked:
     """One question under way: what is known so far can be told at any moment."""
 
-    searches: Searches
+    searches: SearchRuns
     started_s: float
     outcome: Outcome
     reasons: dict[Names, tuple[Reason, ...]] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class _Asked:
             plan=witness_of(outcome.plan) if isinstance(outcome, Planned) else None,
         )
 
-    def _conflict(self, core: Core) -> Conflict:
+    def _conflict(self, core: FoundConflict) -> Conflict:
         known = [kept for kept in self.reasons if kept <= core.names]
         return Conflict(
             wishes=tuple(sorted(core.names)),
@@ -100,8 +100,8 @@ def why_not(
     """
     started_s = clock()
     limit_s = question.options.time_limit_s
-    world = World(clock, cancelled, started_s + limit_s)
-    searches = Searches.of(question.request, question.changes, world)
+    world = RunHooks(clock, cancelled, started_s + limit_s)
+    searches = SearchRuns.of(question.request, question.changes, world)
     outcome = searches.searched(searches.base, CONFLICTS_SHARE / 2 * limit_s, first=True)
     asked = _Asked(searches, started_s, outcome)
 
