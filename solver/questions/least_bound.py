@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from models.request import PlanRequest
+from solver.bounds.relaxation import refined_bound_s
 from solver.configurations.enumerate import enumerate_space
 from solver.configurations.framework import within_framework
 from solver.context import Context, stack_for
@@ -26,6 +27,17 @@ def least_bound_s(request: PlanRequest, cutoff_s: float, stopped: Callable[[], b
         return cutoff_s
     frontier = Frontier(context, space, Goal.of(context), stopped)
     while not stopped() and frontier.least_bound < cutoff_s:
-        if not frontier.load(cutoff_s, planned=True) and not frontier.refine_least(cutoff_s):
+        if not frontier.load(cutoff_s, planned=True) and not _refined(frontier, cutoff_s):
             break
     return min(frontier.least_bound, cutoff_s)
+
+
+def _refined(frontier: Frontier, cutoff_s: float) -> bool:
+    """Replace the least bound that is not refined yet by the pipeline's own; false when none is below the cutoff."""
+    for index in frontier.unrefined(cutoff_s, 1):
+        frontier.refined.add(index)
+        target_s = frontier.target_bound_s(index, cutoff_s)
+        bound_s = refined_bound_s(frontier.context, frontier.configuration(index), target_s)
+        frontier.raise_bound(index, bound_s)
+        return True
+    return False
