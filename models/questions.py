@@ -153,7 +153,7 @@ class Relaxation(Frozen):
     least_proven: str = Field(
         "", max_length=300, description="The largest step known not to be enough; empty: none was tried.", examples=[""]
     )
-    plan: Witness = Field(description="The plan that there is then.")
+    plan: Witness = Field(description="The plan that there is then.", examples=[{}])
 
 
 class WhyNotAnswer(Frozen):
@@ -194,17 +194,34 @@ class Gain(Frozen):
     least: float | None = Field(
         description="The best plan improves by at least this, in `unit`; below 0: a loss. Null: not known.",
         examples=[0.11],
+        json_schema_extra={"unit": "unit of the objective"},
     )
-    most: float | None = Field(description="And by at most this; null: not known.", examples=[0.38])
+    most: float | None = Field(
+        description="And by at most this; null: not known.",
+        examples=[0.38],
+        json_schema_extra={"unit": "unit of the objective"},
+    )
     least_fraction: float | None = Field(
-        description="`least` over the value of the base's best plan found.", examples=[0.02]
+        description="`least` over the value of the base's best plan found.",
+        examples=[0.02],
+        json_schema_extra={"unit": "1"},
     )
-    most_fraction: float | None = Field(description="`most` over the same.", examples=[0.06])
+    most_fraction: float | None = Field(
+        description="`most` over the same.", examples=[0.06], json_schema_extra={"unit": "1"}
+    )
     verdict: Literal["gains", "loses", "not decided yet", "no plan"] = Field(
         description="not decided yet: the interval includes 0.", examples=["gains"]
     )
-    value: float | None = Field(description="Value of the best plan found, in `unit`.", examples=[6.1])
-    lower_bound: float | None = Field(description="No plan of the variant has a lower value.", examples=[5.9])
+    value: float | None = Field(
+        description="Value of the best plan found, in `unit`.",
+        examples=[6.1],
+        json_schema_extra={"unit": "unit of the objective"},
+    )
+    lower_bound: float | None = Field(
+        description="No plan of the variant has a lower value.",
+        examples=[5.9],
+        json_schema_extra={"unit": "unit of the objective"},
+    )
     plan: Witness | None = Field(description="The plan; null without one.", examples=[None])
     reasons: tuple[Reason, ...] = Field((), description="Why there is none, if that is proven.", examples=[[]])
 
@@ -216,8 +233,16 @@ class WhatIfAnswer(Frozen):
     outcome: Status = Field(description="What became of the base.", examples=["planned"])
     unit: Name = Field(description="Unit of values and gains; the lower a value, the better.", examples=["s/iteration"])
     stack_profile: Name = Field(description="The one software profile under all plans.", examples=["megatron-2025"])
-    value: float | None = Field(description="Value of the base's best plan found.", examples=[6.4])
-    lower_bound: float | None = Field(description="No plan of the base has a lower value.", examples=[6.2])
+    value: float | None = Field(
+        description="Value of the base's best plan found.",
+        examples=[6.4],
+        json_schema_extra={"unit": "unit of the objective"},
+    )
+    lower_bound: float | None = Field(
+        description="No plan of the base has a lower value.",
+        examples=[6.2],
+        json_schema_extra={"unit": "unit of the objective"},
+    )
     plan: Witness | None = Field(description="The base's plan; null without one.", examples=[None])
     reasons: tuple[Reason, ...] = Field((), description="Why the base has none, if that is proven.", examples=[[]])
     gains: tuple[Gain, ...] = Field(description="One per variant, in their order.", examples=[[{}]])

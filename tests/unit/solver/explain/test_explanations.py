@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from models.outcome import Planned
 from models.plan import Alternative, Plan
 from models.schedule import PipelineProblem, PipelineRank, PipelineStage
-from solver.evaluation.evaluate import Evaluation
-from solver.evaluation.scheduling import portfolio_timing
-from solver.explain.one_building import _or_same_order
+from solver.evaluation.scheduling import or_same_order, portfolio_timing
 from solver.planner import plan
 from tests.build_job import FIXED, job
 
@@ -89,5 +86,4 @@ def test_exchanges_that_take_turns_on_a_link_keep_the_schedulers_order() -> None
     problem = PipelineProblem(num_microbatches=2, ranks=(PipelineRank(),) * 2, stages=(shared,) * 2)
     timing = portfolio_timing(problem, None)
     assert timing is not None
-    found = cast(Evaluation, SimpleNamespace(timings=(timing,)))
-    assert _or_same_order(found, lambda _: timing)(problem) is timing
+    assert or_same_order((timing,), lambda _: timing)(problem) is timing
