@@ -25,7 +25,7 @@ from solver.pipeline.solve import search_pipeline
 from solver.pipeline.stated import read
 
 ONE_WAY = ("one_f_one_b", "eager_one_f_one_b", "zb_h1", "greedy", "cross_greedy")
-CHUNKED = ("greedy", "interleaved", "flexible_limited", "cross_greedy")
+CHUNKED = ("greedy_depth_first", "interleaved", "flexible_double", "cross_look_ahead")
 MANY_PROBLEMS = 4  # up to so many different routes are scheduled one by one
 MOST_TAKEN_OVER = 3  # orders that a route tries before it is scheduled
 

@@ -19,6 +19,12 @@ def greedy(shape: PipelineShape) -> PipelineOrder:
     return greedy_order(shape, Policy(message_rule=LONGEST_TAIL))
 
 
+def greedy_depth_first(shape: PipelineShape) -> PipelineOrder:
+    """Backward first, and of several the earliest micro-batch: chunked layouts then need least memory."""
+    policy = Policy(weight_share=0.3, backward_wait=0.3, earlier_microbatch=True, message_rule=LONGEST_TAIL)
+    return greedy_order(shape, policy)
+
+
 def greedy_forward(shape: PipelineShape) -> PipelineOrder:
     """Forward first while memory lasts, W in gaps."""
     return greedy_order(shape, Policy(preference=FORWARD_FIRST, message_rule=LONGEST_TAIL))
@@ -33,6 +39,14 @@ def cross_greedy(shape: PipelineShape) -> PipelineOrder:
 def cross_greedy_sub(shape: PipelineShape) -> PipelineOrder:
     """The same with W cut into four sub-blocks."""
     policy = Policy(preference=ALTERNATE, weight_share=0.25, weight_when_blocked=True)
+    return greedy_order(shape, policy)
+
+
+def cross_look_ahead(shape: PipelineShape) -> PipelineOrder:
+    """F and B in turns, a rank waiting for a backward known to arrive shortly."""
+    policy = Policy(
+        preference=ALTERNATE, weight_share=0.3, backward_wait=0.3, weight_when_blocked=True, message_rule=LONGEST_TAIL
+    )
     return greedy_order(shape, policy)
 
 

@@ -8,7 +8,15 @@ from typing import TypeAlias
 
 from solver.pipeline.generators.dual_pipe_v import dual_pipe_v
 from solver.pipeline.generators.gpipe import gpipe
-from solver.pipeline.generators.greedy import cross_greedy, cross_greedy_sub, eager_look_ahead, greedy, greedy_forward
+from solver.pipeline.generators.greedy import (
+    cross_greedy,
+    cross_greedy_sub,
+    cross_look_ahead,
+    eager_look_ahead,
+    greedy,
+    greedy_depth_first,
+    greedy_forward,
+)
 from solver.pipeline.generators.interleaved import breadth_first, flexible_double, flexible_limited, interleaved
 from solver.pipeline.generators.one_f_one_b import eager_one_f_one_b, eager_one_f_one_b_full, one_f_one_b
 from solver.pipeline.generators.unrolling import periodic
@@ -22,9 +30,11 @@ Generator: TypeAlias = Callable[[PipelineShape], PipelineOrder | None]
 GENERATORS: Mapping[str, Generator] = MappingProxyType(
     {
         "greedy": greedy,
+        "greedy_depth_first": greedy_depth_first,
         "greedy_forward": greedy_forward,
         "cross_greedy": cross_greedy,
         "cross_greedy_sub": cross_greedy_sub,
+        "cross_look_ahead": cross_look_ahead,
         "eager_look_ahead": eager_look_ahead,
         "one_f_one_b": one_f_one_b,
         "eager_one_f_one_b": eager_one_f_one_b,
