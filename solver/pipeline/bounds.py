@@ -10,6 +10,8 @@ Never rounds; a relative 1e-12 is given away so that float sums cannot lift a bo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from models.schedule import PipelineProblem
@@ -18,6 +20,7 @@ from solver.pipeline.problem import Floats, Ints, PipelineShape, shape_of
 from solver.pipeline.simulate_kernel import Columns, columns_of
 
 SAFETY = 1 - 1e-12
+ROUNDING = 1e-9  # relative: what sums of bytes may be off
 
 
 def lower_bound(problem: PipelineProblem) -> float:
@@ -34,7 +37,7 @@ def lower_bound(problem: PipelineProblem) -> float:
 
 
 def makespan_bound(shape: PipelineShape) -> float:
-    """Longest path, busy ranks and busy channels, with heads and tails.
+    """Longest path, busy ranks, ranks full of activations, and busy channels, with heads and tails.
 
     Proof. Heads and tails are longest paths over precedences that hold in every in-order schedule: data with its
     delay, order within stage and kind, and memory slots (`memory_slots`). A rank runs one operation at a time, so it
@@ -47,6 +50,7 @@ def makespan_bound(shape: PipelineShape) -> float:
     duration = columns.duration_ks[:, :, None]
     best = float((head + duration + tail).max())
     best = max(best, _busy_ranks(shape, head, tail), _busy_channels(shape, columns, head, tail))
+    best = max(best, *(_full_rank(shape, rank, head, tail) for rank in range(shape.num_ranks)))
     return max(best, _busy_exchanges(shape, head)) * SAFETY
 
 
@@ -100,6 +104,56 @@ def _busy_rank(shape: PipelineShape, rank: int, head: Floats, tail: Floats) -> f
     own = shape.rank_of_s == rank
     duration = np.broadcast_to(shape.duration_ks[:, :, None], head.shape)
     return one_machine(head[:, own].ravel(), duration[:, own].ravel(), tail[:, own].ravel())
+
+
+def _full_rank(shape: PipelineShape, rank: int, head: Floats, tail: Floats) -> float:
+    """A rank as one machine whose forwards wait for memory that its own backwards free; 0 where memory never fills.
+
+    Proof. Let the rank have C bytes, and R(t) be the bytes freed on it by time t if every B and W ended at its head
+    plus its duration: no schedule frees more. The F begun by t hold at most C + R(t) bytes, so their work is at most
+    G(C + R(t)), where G(x) is the most work of F that x bytes hold: a fractional knapsack, filled in order of work per
+    byte. Cut the work of F into pieces in that order, piece k of length f_k after pieces of a_1 + ... + a_(k-1) bytes:
+    no work beyond the first k - 1 pieces' sum is done before the first t with C + R(t) >= a_1 + ... + a_(k-1). So for
+    each k the pieces from k on are F work done after that time, and the preemptive one-machine bound of these pieces
+    with all B and W holds. Read backwards in time, W takes the context that the F of its micro-batch frees: the same
+    bound holds for the tails of W.
+    """
+    own = shape.rank_of_s == rank
+    m, budget = shape.num_microbatches, float(shape.budget_r[rank])
+    activation, duration = np.repeat(shape.activation_s[own], m), np.repeat(shape.duration_ks[:, own], m, axis=1)
+    if activation.sum() <= budget:
+        return 0.0
+    heads_k, tails_k = (one[:, own].reshape(shape.num_kinds, -1) for one in (head, tail))
+    split = shape.num_kinds == 3
+    context = np.minimum(np.repeat(shape.context_s[own], m), activation) if split else 0.0 * activation
+    freed = [activation - context, context][: shape.num_kinds - 1]
+    jobs = [(heads_k[1], duration[1], tails_k[1])]
+    length, start = _as_memory_allows(duration[0], activation, budget, (heads_k + duration)[1:].ravel(), freed)
+    jobs.append((np.maximum(start, heads_k[0].min()), length, np.full(len(length), tails_k[0].min())))
+    if split:
+        length, end = _as_memory_allows(duration[2], context, budget, (tails_k + duration)[0], [context])
+        jobs.append((np.full(len(length), heads_k[2].min()), length, np.maximum(end, tails_k[2].min())))
+    ready, length, after = (np.concatenate(column) for column in zip(*jobs, strict=True))
+    return one_machine(ready, length, after)
+
+
+def _as_memory_allows(
+    work: Floats, held: Floats, budget: float, when: Floats, freed: Sequence[Floats]
+) -> tuple[Floats, Floats]:
+    """Pieces of work in order of work per byte, and the time from which memory allows each.
+
+    Where all that is held are multiples of the least, memory counts in these, and a piece needs one more.
+    """
+    per_byte = np.divide(work, held, out=np.full(len(work), np.inf), where=held > 0)
+    order = np.argsort(-per_byte, kind="stable")
+    before = np.cumsum(held[order]) - held[order]
+    by_time = np.argsort(when, kind="stable")
+    total = (1 + ROUNDING) * (budget + np.append(0.0, np.cumsum(np.concatenate(freed)[by_time])))
+    unit = float(held.min(where=held > 0, initial=np.inf))
+    if np.isfinite(unit) and np.allclose(held, unit * np.rint(held / unit), rtol=ROUNDING, atol=0.0):
+        total, before = unit * np.floor(total / unit), before + unit / 2
+    at = np.minimum(np.searchsorted(total, before), len(when))
+    return work[order], np.append(0.0, when[by_time])[at]
 
 
 def _busy_channels(shape: PipelineShape, columns: Columns, head: Floats, tail: Floats) -> float:

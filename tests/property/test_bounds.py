@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.schedule import PipelineProblem
+from models.schedule import PipelineProblem, PipelineRank
 from solver.pipeline.bounds import makespan_bound, span_bound
 from solver.pipeline.problem import Ints, PipelineOrder, PipelineShape, shape_of
 from solver.pipeline.simulate import BrokenOrderError, channel_messages, peak_memory_bytes, replay_shape
@@ -125,3 +125,19 @@ def test_the_bound_is_the_optimum_where_everything_is_forced() -> None:
     shape = shape_of(problem)
     assert exact_optima(shape)[0] == pytest.approx(24.0)
     assert makespan_bound(shape) == pytest.approx(24.0)
+
+
+def test_a_rank_whose_memory_is_full_waits_for_its_first_backward() -> None:
+    """Eight forwards fit; the first B is there after twelve forwards and three B: 7 s pass, 64 s of work are left."""
+    stage = {"forward_s": 1, "input_grad_s": 1, "weight_grad_s": 1, "activation_bytes": 1}
+    tight = PipelineProblem.model_validate(
+        {
+            "num_microbatches": 8,
+            "layout": "loop",
+            "ranks": [{"activation_budget_bytes": 8}] * 4,
+            "stages": [stage | {"weight_grad_context_bytes": 1}] * 12,
+        }
+    )
+    roomy = tight.model_copy(update={"ranks": tuple(PipelineRank() for _ in range(4))})
+    assert makespan_bound(shape_of(tight)) == pytest.approx(15.0 + 64.0)
+    assert makespan_bound(shape_of(roomy)) == pytest.approx(75.0)
