@@ -19,6 +19,7 @@ from solver.context import Context, stack_for
 from solver.diagnostics.table import diagnostics_of
 from solver.explain.infeasible import memory_reason, memory_reasons, space_reasons, target_reasons
 from solver.lint import lint
+from solver.search.beginning import AT_ZERO, Beginning
 from solver.search.branch_and_bound import Search
 from solver.search.hooks import Hooks
 from solver.search.params import DEFAULTS, SearchParams
@@ -62,10 +63,14 @@ def plan(
     clock: Callable[[], float] = time.monotonic,
     worker_pool: WorkerPool | None = None,
     params: SearchParams = DEFAULTS,
+    begin_with: Beginning = AT_ZERO,
+    keep: Callable[[bytes], None] | None = None,
 ) -> Outcome:
     """The best judged plan within the time limit, or why there is none.
 
     Other processes help where a `worker_pool` is given, whose workers read the same clock; never in reproducible mode.
+    The search may `begin_with` a plan, of this request or of one before it was changed, and with the state of an
+    earlier search of this request, which `keep` is given again and again (`SavedSearch.from_bytes` reads it).
     Raises nothing for a request without a plan: `Infeasible` says why, `NotFound` that time was too short.
     """
     started = clock()
@@ -73,13 +78,19 @@ def plan(
     if reasons:
         return Infeasible(reasons=reasons, elapsed_s=clock() - started)
     request = within_framework(request)
-    hooks = Hooks(progress=progress, incumbent=incumbent, cancelled=cancelled, clock=clock, started_s=started)
+    hooks = Hooks(
+        progress=progress, incumbent=incumbent, cancelled=cancelled, clock=clock, started_s=started, keep=keep
+    )
     others = NoWorkerPool() if worker_pool is None or request.options.reproducible else worker_pool
-    outcome = _searched(request, hooks, others, params)
-    return _for_every_degree(request, outcome, hooks, params) if isinstance(outcome, Infeasible) else outcome
+    outcome = _searched(request, hooks, others, params, begin_with)
+    return (
+        _for_every_degree(request, outcome, hooks, params, begin_with) if isinstance(outcome, Infeasible) else outcome
+    )
 
 
-def _for_every_degree(request: PlanRequest, usual: Infeasible, hooks: Hooks, params: SearchParams) -> Outcome:
+def _for_every_degree(
+    request: PlanRequest, usual: Infeasible, hooks: Hooks, params: SearchParams, begin_with: Beginning
+) -> Outcome:
     """Infeasible only where no degree beside the usual ones helps either; not found where no time is left to see."""
     every = with_every_degree(request)
     if every is None or _nothing_fits(every):
@@ -89,7 +100,7 @@ def _for_every_degree(request: PlanRequest, usual: Infeasible, hooks: Hooks, par
         least_s = speed_of_light_s(Context(every, stack_for(every)))
         detail = "none of the usual degrees can be planned, and no time was left to try the others"
         return NotFound(lower_bound_s=least_s, detail=detail, elapsed_s=elapsed_s)
-    other = _searched(every, hooks, NoWorkerPool(), params)
+    other = _searched(every, hooks, NoWorkerPool(), params, begin_with)
     return usual if isinstance(other, Infeasible) else other
 
 
@@ -99,7 +110,9 @@ def _nothing_fits(request: PlanRequest) -> bool:
     return not len(space) or bool(memory_reasons(context, space, late=lambda: True))
 
 
-def _searched(request: PlanRequest, hooks: Hooks, others: WorkerPool, params: SearchParams) -> Outcome:
+def _searched(
+    request: PlanRequest, hooks: Hooks, others: WorkerPool, params: SearchParams, begin_with: Beginning
+) -> Outcome:
     """What a search of the configurations of a request ends with."""
     clock, started = hooks.clock, hooks.started_s
     context = Context(request, stack_for(request))
@@ -112,7 +125,7 @@ def _searched(request: PlanRequest, hooks: Hooks, others: WorkerPool, params: Se
         return Infeasible(reasons=space_reasons(context, late), elapsed_s=clock() - started)
     if request.options.reproducible:
         hooks = hooks.counting_work(request.options.time_limit_s)
-    search = Search(context, space, hooks, others, params)
+    search = Search(context, space, hooks, others, params=params, beginning=begin_with)
     best = search.run()
     elapsed = clock() - started
     if best is not None:

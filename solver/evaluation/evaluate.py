@@ -100,16 +100,12 @@ def evaluate(
     scheduler: Scheduler,
     *,
     cutoff_s: float = float("inf"),
-    like: Evaluation | None = None,
 ) -> Evaluation | None:
     """Time a candidate, its messages on the paths of least latency and, where there are others, split over several.
 
     None when memory has no room for one micro-batch or for any of the scheduler's orders, or when the pipeline's bound
-    shows before any scheduling that the iteration takes `cutoff_s` or longer. With `like` the paths and turns are those
-    of another evaluation of the same candidate.
+    shows before any scheduling that the iteration takes `cutoff_s` or longer.
     """
-    if like is not None:
-        return _evaluate(context, candidate, scheduler, like.paths, turns=like.turns)
     plain = _evaluate(context, candidate, scheduler, MessagePaths(context.topology), cutoff_s=cutoff_s)
     if plain is not None and not plain.waits_for_links:
         return plain
@@ -119,6 +115,18 @@ def evaluate(
     least_s = cutoff_s if plain is None else min(cutoff_s, plain.iteration_s * (1.0 - LEAST_GAIN))
     wider = _evaluate(context, candidate, scheduler, split, cutoff_s=least_s)
     return wider if plain is None or (wider is not None and wider.iteration_s < least_s) else plain
+
+
+def evaluate_alike(
+    context: Context, candidate: Candidate, scheduler: Scheduler, paths: MessagePaths, turns: tuple[bool, ...]
+) -> Evaluation | None:
+    """Time a candidate with the paths of an earlier evaluation, and by route whether its replicas take turns."""
+    return _evaluate(context, candidate, scheduler, paths, turns=turns)
+
+
+def paths_of(context: Context, candidate: Candidate, *, are_split: bool) -> MessagePaths:
+    """The paths of a candidate's messages: split over several, or those of least latency."""
+    return (_split_paths(context, candidate) if are_split else None) or MessagePaths(context.topology)
 
 
 def _split_paths(context: Context, candidate: Candidate) -> MessagePaths | None:

@@ -13,7 +13,7 @@ from solver.context import Context
 from solver.evaluation.by_type import priced_again
 from solver.evaluation.candidate import Candidate, bundle_of
 from solver.evaluation.crossings import prices_of
-from solver.evaluation.evaluate import Evaluation, evaluate
+from solver.evaluation.evaluate import Evaluation, evaluate, evaluate_alike
 from solver.evaluation.places import placements
 from solver.evaluation.scheduling import Schedulers
 from solver.placement.problem import Prices
@@ -38,7 +38,9 @@ def improve(context: Context, found: Evaluation, schedulers: Schedulers, until_s
             yield moved
             best = min(best, moved, key=lambda one: one.iteration_s)
     share = max(until_s - schedulers.clock(), 0.0) / max(len(set(best.problems)), 1)
-    better = evaluate(context, best.candidate, lambda problem: schedulers.thorough(problem, share), like=best)
+    better = evaluate_alike(
+        context, best.candidate, lambda problem: schedulers.thorough(problem, share), best.paths, best.turns
+    )
     if better is not None:
         yield better
 

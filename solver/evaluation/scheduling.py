@@ -116,7 +116,9 @@ class _Orders:
 
 def taken_over(timing: Timing, problem: PipelineProblem, shape: PipelineShape) -> Timing | None:
     """The order of a timing in another problem of the same operations; None where memory has no room for it."""
-    order = PipelineOrder(timing.order.rank_ops, _as_ready(timing, channel_messages(shape)))
+    same = timing.problem.model_copy(update={"options": problem.options}) == problem
+    channels = timing.order.channel_ops if same else _as_ready(timing, channel_messages(shape))
+    order = PipelineOrder(timing.order.rank_ops, channels)
     found = Timing(problem, order, replay_complete(shape, order), timing.generator)
     return found if np.all(found.replay.peak_memory_bytes <= shape.budget_r * TOLERANCE) else None
 

@@ -16,6 +16,7 @@ from solver.context import Context
 from solver.evaluation.scheduling import Schedulers
 from solver.objective import Goal
 from solver.search.acceptance import Acceptance
+from solver.search.beginning import AT_ZERO, Beginning, Resumption
 from solver.search.choice import baselines, improvements, next_evaluation, next_refinement, tie_breaks
 from solver.search.comparison import Comparison
 from solver.search.dispatcher import TaskDispatcher
@@ -27,7 +28,8 @@ from solver.search.phases import Phases
 from solver.search.pricing import Pricing
 from solver.search.result import SearchResult
 from solver.search.runner import TaskRunner
-from solver.search.tasks import BaselineTask, BreakTieTask, ImproveTask, SearchTask, TaskContext
+from solver.search.saved import Saver
+from solver.search.tasks import BaselineTask, BreakTieTask, ImproveTask, RivalTask, SearchTask, TaskContext
 from solver.search.worker_pool import WorkerPool
 
 
@@ -35,7 +37,14 @@ class Search:
     """One search. `run` returns the best judged plan; the attributes say how far it came."""
 
     def __init__(
-        self, context: Context, space: Space, hooks: Hooks, worker_pool: WorkerPool, params: SearchParams = DEFAULTS
+        self,
+        context: Context,
+        space: Space,
+        hooks: Hooks,
+        worker_pool: WorkerPool,
+        *,
+        params: SearchParams = DEFAULTS,
+        beginning: Beginning = AT_ZERO,
     ) -> None:
         charge(hooks.clock, WORK_PER_ROW_S * len(space))
         self.params, self.hooks = params, hooks
@@ -50,10 +59,13 @@ class Search:
         self.dispatcher = TaskDispatcher(worker_pool, task_context, params)
         self.runner = TaskRunner(self.dispatcher, self.frontier, self.acceptance)
         self.pricing = Pricing(self.frontier, self.phases)
+        self.saver = Saver(self.frontier, self.best, self.dispatcher, self.phases)
+        self.resumption = Resumption(beginning, self.acceptance, self.schedulers)
         self.complete = False
 
     def run(self) -> Plan | None:
         """Explore, compare, improve the best, explore and refine on; the best judged plan, or None."""
+        self.resumption.begin()
         while not len(self.frontier.rows) and self._price():
             continue
         if len(self.frontier.rows):
@@ -62,11 +74,15 @@ class Search:
             finally:
                 self.dispatcher.worker_pool.shutdown()
             self.acceptance.settle()
+            self.saver.save()
         self.complete = self.complete or self.best.is_good_enough
         return self.result.finished_plan(self.schedulers.quick, self.phases, complete=self.complete)
 
     def _run_phases(self) -> None:
         params = self.params
+        self._see_through(
+            RivalTask, self.resumption.rivals(), self.phases.deadline(params.explore_share), self._out_of_time
+        )
         self._explore(params.explore_share)
         if self.best.plan is None:
             self._explore(params.first_share, until_planned=True)
@@ -76,6 +92,7 @@ class Search:
         # A better schedule or placement changes nothing of how many GPUs a plan has.
         improve = self._explore if self.goal.objective.kind == "fewest_gpus" else self._improve
         improve(params.improve_share)
+        self.saver.save()
         self._break_ties(params.last_share)
         self._explore(params.last_share)
         self.runner.attend()
@@ -109,6 +126,7 @@ class Search:
         self.runner.do(task)
         self._refine(min(until_s, self.hooks.clock() + self.params.refine_share * self.phases.last_step_s))
         self.result.update_bound()
+        self.saver.save_now_and_then()
         return True
 
     def _refine(self, until_s: float, step_s: float | None = None) -> None:
@@ -151,7 +169,7 @@ class Search:
         """Baselines: their best evaluations are candidates like any other, so no plan is worse than a baseline."""
         until_s = self.phases.deadline(share)
         self.result.comparison.price(self.pricing, until_s, self.hooks.cancelled)
-        tasks = baselines(self.frontier, self.best, until_s, self.phases.longest_step_s)
+        tasks = baselines(self.result.comparison, until_s, self.phases.longest_step_s)
         self._see_through(BaselineTask, tasks, until_s, self._out_of_time)
 
     def _improve(self, share: float) -> None:

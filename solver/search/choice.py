@@ -13,6 +13,7 @@ from solver.bounds.relaxation import relaxed_bound_s
 from solver.evaluation.candidate import space_of
 from solver.evaluation.evaluate import Evaluation
 from solver.explain.alternatives import Kinds
+from solver.search.comparison import Comparison
 from solver.search.frontier import Frontier
 from solver.search.incumbent import Incumbent
 from solver.search.params import SearchParams
@@ -50,15 +51,19 @@ def tie_breaks(frontier: Frontier, best: Incumbent, params: SearchParams) -> lis
     return [BreakTieTask(one, frontier.configuration(one), best.iteration_s) for one in tied[: params.most_tied]]
 
 
-def baselines(frontier: Frontier, best: Incumbent, until_s: float, step_s: float) -> list[BaselineTask]:
+def baselines(comparison: Comparison, until_s: float, step_s: float) -> list[BaselineTask]:
     """Try each baseline on what is priced and fits: no plan is then worse than that of a baseline.
 
     A step of the search takes `step_s`.
     """
+    frontier, best = comparison.frontier, comparison.best
     priced = frontier.space.take(frontier.rows)
-    considered = [promising(frontier.context, policy, priced, frontier.guess) for policy in POLICIES]
     spare_s = 0.0 if best.plan is None else step_s
-    tasks = (BaselineTask(number, own, best.cutoff, spare_s, until_s) for number, own in enumerate(considered))
+    tasks = (
+        BaselineTask(number, promising(frontier.context, policy, priced, frontier.guess), best.cutoff, spare_s, until_s)
+        for number, policy in enumerate(POLICIES)
+        if not comparison.is_known(policy)
+    )
     return [task for task in tasks if len(task.space)]
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from models.plan import Baseline
 from solver.baselines.policies import POLICIES, Policy
-from solver.baselines.run import BaselineResult
+from solver.baselines.run import BaselineResult, baseline_of
 from solver.evaluation.evaluate import Evaluation
 from solver.evaluation.report import exceeds_traffic_limit
 from solver.search.frontier import Frontier
@@ -22,12 +23,24 @@ TOO_MUCH_TRAFFIC = "its best plan sends more bytes between buildings than the re
 
 @dataclass
 class Comparison:
-    """One entry per policy as soon as it is known what became of it."""
+    """One entry per policy as soon as it is known what became of it; `before` are those of an earlier search."""
 
     frontier: Frontier
     best: Incumbent
     least_gain: float = DEFAULTS.polish_gain
     tried: list[BaselineResult] = field(default_factory=list)
+    before: tuple[Baseline, ...] = ()
+
+    def rows(self, iteration_s: float) -> tuple[Baseline, ...]:
+        """What is known beside a plan that takes so long, in the order of the policies."""
+        found = {one.name: one.model_copy(update={"speed_up": (one.iteration_s or 0.0) / iteration_s})
+                 for one in self.before}  # fmt: skip
+        found |= {one.policy.name: baseline_of(self.frontier.context, one, iteration_s) for one in self.tried}
+        return tuple(found[policy.name] for policy in POLICIES if policy.name in found)
+
+    def is_known(self, policy: Policy) -> bool:
+        """An earlier search has timed it."""
+        return any(one.name == policy.name for one in self.before)
 
     def add(self, tried: BaselineResult) -> None:
         """What became of one policy, after the search had its turn with its evaluation.
@@ -52,12 +65,12 @@ class Comparison:
         """Policies of which nothing is known at the end, and why."""
         known = [one.policy for one in self.tried]
         for policy in POLICIES:
-            if policy not in known:
+            if policy not in known and not self.is_known(policy):
                 self.add(BaselineResult(policy, None, self.why_untried(policy)))
 
     def price(self, pricing: Pricing, until_s: float, cancelled: Callable[[], bool]) -> None:
         """A portion of what every policy considers, and more until some of it fits, while there is time."""
-        wanted = [policy.considers(self.frontier.space) for policy in POLICIES]
+        wanted = [policy.considers(self.frontier.space) for policy in POLICIES if not self.is_known(policy)]
         while wanted and not cancelled():
             wanted = [considered for considered in wanted if pricing.load_for(considered, until_s)]
             wanted = [considered for considered in wanted if not considered[self.frontier.rows].any()]

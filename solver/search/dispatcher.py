@@ -81,6 +81,11 @@ class TaskDispatcher:
         """Tasks of these kinds, or of all, that others have and that are not done yet."""
         return sum(not kinds or isinstance(one, kinds) for one in self._underway.values())
 
+    def refining(self) -> set[int]:
+        """Places of configurations whose bounds others refine now."""
+        own = (one for one in self._underway.values() if isinstance(one, RefineBoundTask))
+        return {configuration[0] for one in own for configuration in one.configurations}
+
     def share_s(self, num_tasks: int, seconds: float) -> float:
         """What each of so many long tasks gets of the seconds; this process does some where workers are few."""
         num_doers = self.num_workers + (num_tasks > self.num_workers)

@@ -52,7 +52,7 @@ class Frontier:
 
     def __post_init__(self, late: Callable[[], bool]) -> None:
         self.unpriced = Unpriced(self.context, self.space, self.goal, self.params, late)
-        self._missed_s = self.unpriced.missed_s
+        self.missed_s = self.unpriced.missed_s
 
     @property
     def exhausted(self) -> bool:
@@ -67,7 +67,7 @@ class Frontier:
     @property
     def least_s(self) -> float:
         """No plan takes less than this, whether it reaches the target or not; infinite where nothing fits."""
-        return min(self._missed_s, float(self.seconds.min(initial=float("inf"))), self.unpriced.least_s)
+        return min(self.missed_s, float(self.seconds.min(initial=float("inf"))), self.unpriced.least_s)
 
     def load(self, cutoff: float, *, planned: bool, most: int | None = None) -> int:
         """Price a portion of at most so many configurations if it may hold the least bound or nothing else is left;
@@ -98,7 +98,7 @@ class Frontier:
         keep = bounds.fits & np.isfinite(value)
         self.any_fits = self.any_fits or bool(bounds.fits.any())
         self.fastest_s = min(self.fastest_s, float(seconds[bounds.fits].min(initial=float("inf"))))
-        self._missed_s = min(self._missed_s, float(seconds[bounds.fits & ~keep].min(initial=float("inf"))))
+        self.missed_s = min(self.missed_s, float(seconds[bounds.fits & ~keep].min(initial=float("inf"))))
         tightest = int(np.argmin(bounds.least_memory_bytes))
         self.least_need = min(self.least_need, (float(bounds.least_memory_bytes[tightest]), int(rows[tightest])))
         guess = self.goal.priority(bounds.guess_s[keep], size[keep], self.unpriced.largest)

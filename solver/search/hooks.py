@@ -16,13 +16,14 @@ WORK_TO_BEGIN_S = 1.5  # compiled kernels are read, the request is looked at
 
 @dataclass(frozen=True)
 class Hooks:
-    """Who hears of news, whether to stop, and the clock with the moment of the start."""
+    """Who hears of news, whether to stop, the clock with the moment of the start, and who keeps the state."""
 
     progress: Callable[[Progress], None]
     incumbent: Callable[[Planned], None]
     cancelled: Callable[[], bool]
     clock: Clock
     started_s: float
+    keep: Callable[[bytes], None] | None = None
 
     @property
     def elapsed_s(self) -> float:

@@ -72,6 +72,14 @@ class SearchParams:
         Evaluations of different pipeline shapes that are weighed for improvement, and those improved at least: with
         fewer seconds each CP-SAT finds nothing that the generators have not.
 
+    Saving
+    ------
+    save_share, least_save_s
+        Between two times that the state is saved, as a share of the time limit and in seconds at least: what a search
+        loses that is killed.
+    most_saved
+        Configurations of a saved search; the columns of so many have 5 MB, 3 when they are compressed.
+
     Other processes
     ---------------
     alone_s
@@ -113,6 +121,10 @@ class SearchParams:
     most_tied: int = 24
     num_promising: int = 12
     num_improved: int = 3
+
+    save_share: float = 0.05
+    least_save_s: float = 10.0
+    most_saved: int = 250_000
 
     alone_s: float = 1.0
     queued: int = 6

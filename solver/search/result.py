@@ -12,7 +12,6 @@ import numpy as np
 from models.outcome import Planned, Progress
 from models.plan import Plan, Proof
 from models.statements import PROVEN
-from solver.baselines.run import baseline_of
 from solver.bounds.work import speed_of_light_s
 from solver.context import Context
 from solver.evaluation.evaluate import Evaluation
@@ -43,6 +42,7 @@ class SearchResult:
     best: Incumbent
     comparison: Comparison
     kinds: Kinds = field(default_factory=Kinds)
+    begun_from: str = ""
     _history: History = field(default_factory=History)
 
     def update_bound(self) -> None:
@@ -90,8 +90,7 @@ class SearchResult:
         """The incumbent with the proof and the baselines as they stand."""
         assert self.best.evaluation is not None
         assert self.best.plan is not None
-        tried = self.comparison.tried
-        baselines = tuple(baseline_of(self.context, one, self.best.evaluation.iteration_s) for one in tried)
+        baselines = self.comparison.rows(self.best.evaluation.iteration_s)
         proof = self.proof(self.best.evaluation, self.best.value)
         return self.best.plan.model_copy(update={"proof": proof, "baselines": baselines})
 
@@ -113,13 +112,14 @@ class SearchResult:
         assumed = self.best.goal.assumed(self.context)
         too_fast = TOO_FAST if plan.metrics.model_flops_utilisation > 1.0 else ""
         undetermined = "" if near.seconds is not None else f"one_building_s is not determined: {near.reason}"
+        notes = (self.begun_from, assumed, self.best.binding_limit(), undetermined, too_fast)
         return plan.model_copy(
             update={
                 "alternatives": alternatives(self.context, self.kinds, plan, self.best.evaluation, self.best.value),
                 "runnable_by": runnable_by(trials, plan, found, others),
                 "convergence": self._history.points(),
                 "one_building_s": near.seconds,
-                "notes": tuple(note for note in (assumed, self.best.binding_limit(), undetermined, too_fast) if note),
+                "notes": tuple(note for note in notes if note),
             }
         )
 

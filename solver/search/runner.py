@@ -20,6 +20,7 @@ from solver.search.tasks import (
     Bounded,
     BreakTieTask,
     EvaluateTask,
+    ImproveTask,
     RefineBoundTask,
     SearchTask,
     Unfinished,
@@ -92,7 +93,7 @@ class TaskRunner:
             self.frontier.underway.add(task.index)
             if isinstance(task, EvaluateTask):
                 self.frontier.refined.add(task.index)
-        else:
+        elif isinstance(task, BaselineTask | ImproveTask):
             others = self.dispatcher.num_underway(type(task)) + sum(isinstance(one, type(task)) for one in self.wanted)
             left_s = task.until_s - self.acceptance.phases.hooks.clock()
             return replace(task, seconds=self.dispatcher.share_s(1 + others, left_s))

@@ -183,6 +183,24 @@ class BreakTieTask:
 
 
 @dataclass(frozen=True)
+class RivalTask:
+    """Time a candidate that an earlier search had among its best: it may be improved."""
+
+    candidate: Candidate
+
+    @property
+    def topic(self) -> object:
+        """What the task is about, whenever it is given."""
+        return (RivalTask, self.candidate)
+
+    def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
+        """It with quick schedules, if it fits."""
+        found = task_context.evaluated_within(self.candidate, float("inf"))
+        if found is not None:
+            yield found
+
+
+@dataclass(frozen=True)
 class RefineBoundTask:
     """Refine the bounds of some configurations: their places in the frontier, and how far that matters."""
 
@@ -265,7 +283,7 @@ class ImproveTask:
         yield from improve(task_context.context, self.found, task_context.schedulers, until_s)
 
 
-SearchTask = EvaluateTask | BreakTieTask | RefineBoundTask | BaselineTask | ImproveTask
+SearchTask = EvaluateTask | BreakTieTask | RivalTask | RefineBoundTask | BaselineTask | ImproveTask
 
 
 def placed(context: Context, configuration: Configuration) -> Iterator[Candidate]:

@@ -60,6 +60,11 @@ class Unpriced:
         """Some of these configurations wait."""
         return bool(considered[self.rows].any())
 
+    def drop(self, priced: BoolArray) -> None:
+        """These configurations (a mask of the whole space) were priced before."""
+        self.rows = self.rows[~priced[self.rows]]
+        self.least_value = self._least(self._value)
+
     def next_portion(self, most: int, *, planned: bool) -> IntArray:
         """Rows that wait no longer: the most promising, half of them by bound where there is a plan."""
         most = min(most, self._portion)
