@@ -22,7 +22,7 @@ from app.terminal.mcp_command import mcp
 from app.terminal.measuring import accuracy, calibrate, validate
 from app.terminal.observing import observe
 from app.terminal.options import Json
-from app.terminal.planning import check, plan, replan, schedule, settings_of
+from app.terminal.planning import check, plan, replan, resume, schedule, settings_of
 from app.terminal.reading import catalogue, compare, examples, show, verify
 from app.terminal.replay import replay
 from app.terminal.study import study
@@ -39,7 +39,7 @@ cli = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
-    PLAN: (plan, replan, ask, study, schedule, bundle),
+    PLAN: (plan, resume, replan, ask, study, schedule, bundle),
     READ: (show, compare, verify, export, catalogue, examples),
     MEASURE: (observe, accuracy, calibrate, replay),
 }

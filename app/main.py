@@ -23,6 +23,7 @@ from app.api import (
     problems,
     questions,
     replans,
+    resume,
     studies,
     webhooks,
 )
@@ -48,6 +49,7 @@ ROUTERS = (
     plans.router,
     exports.router,
     replans.router,
+    resume.router,
     events.router,
     studies.router,
     webhooks.router,

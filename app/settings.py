@@ -175,6 +175,14 @@ class Settings(BaseModel):
     retention_s: float = Field(
         0.0, ge=0, description="Age at which finished plans, studies and calibrations are removed; 0 keeps them."
     )
+    search_retention_s: float = Field(
+        604_800.0,
+        ge=0,
+        description="Age at which the state of an ended search, which `:resume` goes on from, is removed.",
+    )
+    max_search_bytes: int = Field(
+        16 * MIB, ge=0, description="Largest state of a search that is kept, compressed; 0 keeps none."
+    )
     log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Least level that is logged.")
     solvers: Solvers = Field(default_factory=Solvers, description="What child processes run.")
 

@@ -141,7 +141,7 @@ class PlanHead(Answer):
     attempt: int = Field(description="How often a worker has started it.", examples=[1])
     cancel_requested: bool = Field(description="Whether a client asked to stop it.", examples=[False])
     priority: int = Field(description="Urgency: 0 is the greatest, 7 the least.", examples=[3])
-    parent_id: str | None = Field(description="The plan it was replanned from; null: none.", examples=[None])
+    parent_id: str | None = Field(description="The plan it was replanned or resumed from; null: none.", examples=[None])
     study_id: str | None = Field(description="The study that it belongs to; null: none.", examples=[None])
     links: PlanLinks = Field(description="Where its parts are.")
 

@@ -19,10 +19,10 @@ from solver.context import Context, stack_for
 from solver.diagnostics.table import diagnostics_of
 from solver.explain.infeasible import memory_reason, memory_reasons, space_reasons, target_reasons
 from solver.lint import lint
-from solver.search.beginning import AT_ZERO, Beginning
 from solver.search.branch_and_bound import Search
 from solver.search.hooks import Hooks
 from solver.search.params import DEFAULTS, SearchParams
+from solver.search.warm_start import COLD, WarmStart
 from solver.search.worker_pool import NoWorkerPool, WorkerPool
 
 
@@ -63,7 +63,7 @@ def plan(
     clock: Callable[[], float] = time.monotonic,
     worker_pool: WorkerPool | None = None,
     params: SearchParams = DEFAULTS,
-    begin_with: Beginning = AT_ZERO,
+    begin_with: WarmStart = COLD,
     keep: Callable[[bytes], None] | None = None,
 ) -> Outcome:
     """The best judged plan within the time limit, or why there is none.
@@ -89,7 +89,7 @@ def plan(
 
 
 def _for_every_degree(
-    request: PlanRequest, usual: Infeasible, hooks: Hooks, params: SearchParams, begin_with: Beginning
+    request: PlanRequest, usual: Infeasible, hooks: Hooks, params: SearchParams, begin_with: WarmStart
 ) -> Outcome:
     """Infeasible only where no degree beside the usual ones helps either; not found where no time is left to see."""
     every = with_every_degree(request)
@@ -111,7 +111,7 @@ def _nothing_fits(request: PlanRequest) -> bool:
 
 
 def _searched(
-    request: PlanRequest, hooks: Hooks, others: WorkerPool, params: SearchParams, begin_with: Beginning
+    request: PlanRequest, hooks: Hooks, others: WorkerPool, params: SearchParams, begin_with: WarmStart
 ) -> Outcome:
     """What a search of the configurations of a request ends with."""
     clock, started = hooks.clock, hooks.started_s
@@ -125,7 +125,7 @@ def _searched(
         return Infeasible(reasons=space_reasons(context, late), elapsed_s=clock() - started)
     if request.options.reproducible:
         hooks = hooks.counting_work(request.options.time_limit_s)
-    search = Search(context, space, hooks, others, params=params, beginning=begin_with)
+    search = Search(context, space, hooks, others, params=params, warm_start=begin_with)
     best = search.run()
     elapsed = clock() - started
     if best is not None:

@@ -66,6 +66,10 @@ REPLAN_EXAMPLES: dict[str, Example] = {
         summary="Fewer GPUs may be used", value={"patch": {"constraints": {"max_gpus": 8192}}, "lost_places": []}
     ),
 }
+RESUME_EXAMPLES: dict[str, Example] = {
+    "ten-more-minutes": Example(summary="Give it ten more minutes", value={"time_limit_s": 600}),
+    "as-long-again": Example(summary="As long again, for a smaller gap", value={"relative_gap": 0.005}),
+}
 HOSTS_EXAMPLES: dict[str, Example] = {
     "by-pool": Example(
         summary="Hosts of two pools, as patterns", value={"hosts": "east-pool=e[001-128]\nwest-pool=w[001-128]"}

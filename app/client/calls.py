@@ -116,6 +116,19 @@ def replan(
     return Call("POST", _of(plan_id, ":replan"), _reading(PlanStatus), body, _once(key, None))
 
 
+def resume(
+    plan_id: str,
+    *,
+    time_limit_s: float | None = None,
+    relative_gap: float | None = None,
+    name: str = "",
+    key: str | None = None,
+) -> Call[PlanStatus]:
+    """Search on where the search of a plan has ended, for so many seconds; the new plan is never worse."""
+    body = _json({"time_limit_s": time_limit_s, "relative_gap": relative_gap, "name": name})
+    return Call("POST", _of(plan_id, ":resume"), _reading(PlanStatus), body, _once(key, None))
+
+
 def moves(plan_id: str) -> Call[MoveReport]:
     """What changes place between a replanned plan and the plan before."""
     return Call("GET", _of(plan_id, "/moves"), _reading(MoveReport))

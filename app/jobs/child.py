@@ -15,7 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -29,6 +29,9 @@ from models.questions import Question, Reply
 from models.request import PlanRequest
 from models.schedule import PipelineProblem, PipelineSchedule, ScheduleProgress
 from models.verdict import Verdict
+
+if TYPE_CHECKING:
+    from solver.search.warm_start import WarmStart
 
 OUT_OF_MEMORY = 5  # the exit status of a child that has not even the memory to say so
 
@@ -135,6 +138,9 @@ def _plan(task: Task, channel: Channel) -> bytes:
     def incumbent(found: Planned) -> None:
         channel.send("incumbent", found.model_dump_json().encode())
 
+    def keep(state: bytes) -> None:
+        channel.send("state", state)
+
     outcome = load(task.function)(
         PlanRequest.model_validate_json(task.documents[0]),
         progress=progress,
@@ -142,8 +148,27 @@ def _plan(task: Task, channel: Channel) -> bytes:
         cancelled=channel.cancelled,
         clock=time.monotonic,
         worker_pool=channel.worker_pool(task.num_pool_workers) if task.num_pool_workers else None,
+        keep=keep,
+        **_warm_start(*task.documents[1:]),
     )
     return OUTCOME.dump_json(outcome)
+
+
+def _warm_start(*earlier: bytes) -> dict[str, WarmStart]:
+    """What the search begins with, if it is not the first: an outcome, a state, and why there is no state."""
+    if not earlier:
+        return {}
+    from solver.search.saved import SavedSearch  # which imports the solver; only this child needs it
+    from solver.search.warm_start import WarmStart
+
+    text, state, why_anew = earlier
+    outcome = OUTCOME.validate_json(text) if text else None
+    try:
+        saved = SavedSearch.from_bytes(state) if state else None
+    except ValueError as error:
+        saved, why_anew = None, str(error).encode()
+    plan = outcome.plan if isinstance(outcome, Planned) else None
+    return {"begin_with": WarmStart(plan, saved, why_anew.decode())}
 
 
 def _ask(task: Task, channel: Channel) -> bytes:

@@ -17,6 +17,7 @@ from opentelemetry import trace
 
 from app.jobs.child import Task
 from app.jobs.children import Ended, Limits, run_in_child
+from app.jobs.resuming import documents_of, program
 from app.jobs.worker_pool import worker_pool_size
 from app.settings import Settings
 from app.storage.plans import State, StopReason, kind_of
@@ -41,11 +42,12 @@ class EndState:
 
 @dataclass
 class _News:
-    """Stores what a child reports, at most so often, and remembers its best plan."""
+    """Stores what a child reports, at most so often, and remembers its best plan and its latest state."""
 
     queue: PlanQueue
     claim: Claim
     interval_s: float
+    max_state_bytes: int
     best: bytes | None = None
     unsaved: bytes | None = None
     started: float = field(default_factory=time.monotonic)
@@ -53,6 +55,7 @@ class _News:
     phase: str = ""
     held_back: bytes | None = None
     latest: bytes | None = None
+    state: bytes | None = None
 
     def take(self, kind: str, text: bytes) -> None:
         """One message of the child."""
@@ -61,6 +64,9 @@ class _News:
             self.flush()
         elif kind == "progress":
             self._progress(text)
+        elif kind == "state" and len(text) <= self.max_state_bytes:
+            self.state = text
+            self.flush()
 
     def _progress(self, text: bytes) -> None:
         now = time.monotonic()
@@ -74,7 +80,7 @@ class _News:
             self.flush()
 
     def flush(self) -> None:
-        """Store what was held back: the latest progress and a plan; both wait while the database does not answer."""
+        """Store what was held back: the latest progress, a plan, a state; they wait while the database is away."""
         try:
             if self.held_back is not None:
                 self.queue.record(self.claim.plan_id, self.claim.lease, "progress", self.held_back)
@@ -84,6 +90,9 @@ class _News:
                 figures = b"{}" if is_question else headline_of(self.unsaved)
                 self.queue.record(self.claim.plan_id, self.claim.lease, "incumbent", figures, outcome=self.unsaved)
                 self.unsaved = None
+            if self.state is not None:
+                self.queue.keep(self.claim.plan_id, self.claim.lease, self.state, program())
+                self.state = None
         except sa.exc.SQLAlchemyError as error:
             if not is_outage(error):
                 raise
@@ -97,13 +106,14 @@ def search(queue: PlanQueue, settings: Settings, claim: Claim, *, leaving: Calla
     plan_id, number, request = claim.plan_id, claim.attempt, claim.request
     time_limit_s = float(json.loads(request)["options"]["time_limit_s"])
     is_question = kind_of(plan_id) == "question"
-    news = _News(queue, claim, settings.progress_interval_s, best=claim.best)
+    news = _News(queue, claim, settings.progress_interval_s, settings.max_search_bytes, best=claim.best)
     asked = _Asked(queue, claim, leaving, settings.event_poll_s)
+    earlier = () if is_question else documents_of(queue.kept(plan_id), claim.best)
     with TRACER.start_as_current_span(
         "solve", attributes={"isthmus.plan_id": plan_id, "isthmus.attempt": number}
     ) as span:
         ended = run_in_child(
-            _question(request, settings) if is_question else _plan(request, settings),
+            _question(request, settings) if is_question else _plan(request, settings, *earlier),
             Limits.of(time_limit_s, settings),
             on_message=news.take,
             stop_asked=asked,
@@ -121,8 +131,9 @@ def search(queue: PlanQueue, settings: Settings, claim: Claim, *, leaving: Calla
     return end_state_of(ended, best=news.best, cancelled=cancelled, progress=news.latest)
 
 
-def _plan(request: bytes, settings: Settings) -> Task:
-    return Task("plan", settings.solvers.plan, (request,), settings.child_memory_bytes, worker_pool_size(request))
+def _plan(request: bytes, settings: Settings, *earlier: bytes) -> Task:
+    documents = (request, *earlier)
+    return Task("plan", settings.solvers.plan, documents, settings.child_memory_bytes, worker_pool_size(request))
 
 
 def _question(question: bytes, settings: Settings) -> Task:

@@ -28,6 +28,7 @@ from app.storage.keys import KeyStore
 from app.storage.listing import stored_labels
 from app.storage.migrations import create_tables
 from app.storage.plans import NewPlan, PlanRow, PlanStore, scoped_key
+from app.storage.searches import KeptSearch, kept_search
 from app.storage.studies import StudyStore
 from app.storage.tables import create_engine
 from app.storage.webhooks import NewWebhook, WebhookStore
@@ -123,6 +124,7 @@ class PlanService:
         urgency: int = USUAL_URGENCY,
         parent_id: str | None = None,
         tag: Tag = Tag(),
+        begins_with: KeptSearch | None = None,
     ) -> Submitted:
         """Queue a request, or find the plan that the same key already made."""
         check_urgency(caller, urgency)
@@ -134,7 +136,7 @@ class PlanService:
         where, objective = request.cluster.name, request.objective.kind
         new = NewPlan(text, digest(text), key, caller.owner, caller.key_id, urgency, parent_id,
                       name=tag.name, labels=labels, model=model, cluster=where, objective=objective,
-                      webhook=tag.webhook)  # fmt: skip
+                      webhook=tag.webhook, begins_with=begins_with)  # fmt: skip
         if key is not None and (found := self._replay(new)) is not None:
             return found
         position = 0
@@ -151,6 +153,13 @@ class PlanService:
                 raise
             return found
         return Submitted(row.id, is_new=True, row=row, queue_position=position)
+
+    def kept_search(self, row: PlanRow) -> KeptSearch:
+        """What a search that goes on from this plan begins with."""
+        with self.engine.connect() as connection:
+            kept = kept_search(connection, row.id)
+        outcome = row.outcome or (None if kept is None else kept.outcome)
+        return KeptSearch(outcome, None if kept is None else kept.state, "" if kept is None else kept.program)
 
     def check(self, request: PlanRequest) -> None:
         """Refuse what is too large, and what arithmetic alone shows to be impossible; no search could change that."""

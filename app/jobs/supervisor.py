@@ -19,6 +19,7 @@ from app.storage.calibrations import CalibrationStore
 from app.storage.lease import Silence
 from app.storage.plans import PlanStore
 from app.storage.queue import PlanQueue
+from app.storage.searches import delete_kept_before
 from app.storage.studies import StudyStore
 from app.storage.workers import WorkerStore
 
@@ -32,6 +33,7 @@ class Supervisor:
 
     def __init__(self, settings: Settings, engine: sa.Engine, holder: str) -> None:
         self._settings = settings
+        self._engine = engine
         self._holder = holder
         self._plans = PlanStore(engine)
         self._queue = PlanQueue(engine)
@@ -77,6 +79,7 @@ class Supervisor:
             self._clean()
 
     def _clean(self) -> None:
+        delete_kept_before(self._engine, time.time() - self._settings.search_retention_s)
         if self._settings.retention_s:
             oldest_at = time.time() - self._settings.retention_s
             self._plans.delete_finished_before(oldest_at)

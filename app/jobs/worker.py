@@ -15,6 +15,7 @@ from contextlib import suppress
 import sqlalchemy as sa
 
 from app.jobs.processes import warm_up
+from app.jobs.resuming import program
 from app.jobs.search import EndState, fault_text, headline, search
 from app.jobs.supervisor import Supervisor
 from app.jobs.warm_up import compile_once
@@ -49,6 +50,7 @@ class Worker:
         """Begin to take plans, first of all those that an earlier run of this worker left behind."""
         warm_up()
         compile_once(self._settings)
+        program()  # read now: later the files may be those of another version
         freed = self._workers.enter(self._holder, self._settings.worker_id)
         if freed:
             LOG.warning("plans of an earlier run of this worker wait again", extra={"plans": freed})

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from app.storage.holds import done_event
 from app.storage.tables import EVENTS, METADATA, PLANS, SCHEMA, STUDIES
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 
 # Statements that SQLite and Postgres both understand, by the version they lead to. Whole tables that a version adds
 # need no statement: they are created after the last step.
@@ -61,6 +61,7 @@ STEPS: Mapping[int, tuple[str, ...]] = {
         "ALTER TABLE isthmus_plans ADD COLUMN cluster VARCHAR(120) DEFAULT '' NOT NULL",
         "ALTER TABLE isthmus_plans ADD COLUMN objective VARCHAR(40) DEFAULT '' NOT NULL",
     ),
+    9: (),
 }
 
 

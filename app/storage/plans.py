@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from app.storage.holds import change
 from app.storage.lease import ask_to_stop
 from app.storage.listing import EVERYTHING, Wanted, conditions, ordered
+from app.storage.searches import KeptSearch, begin_with, delete_kept
 from app.storage.tables import EVENTS, PLANS, writing
 from app.storage.webhooks import NewWebhook, add_webhook, remove_webhooks
 
@@ -90,6 +91,7 @@ class NewPlan:
     objective: str = ""
     webhook: NewWebhook | None = None
     kind: Kind = "plan"
+    begins_with: KeptSearch | None = None
 
 
 Admit = Callable[[sa.Connection], object]
@@ -150,6 +152,8 @@ class PlanStore:
         connection.execute(_INSERT_EVENT, first)
         if new.webhook is not None:
             add_webhook(connection, row.id, new.webhook)
+        if new.begins_with is not None:
+            begin_with(connection, row.id, new.begins_with, now)
         return row
 
     def get(self, plan_id: str, *, with_outcome: bool = True, owner: str | None = None) -> PlanRow | None:
@@ -257,6 +261,7 @@ class PlanStore:
             if removed:
                 connection.execute(sa.delete(EVENTS).where(EVENTS.c.plan_id == plan_id))
                 remove_webhooks(connection, [plan_id])
+                delete_kept(connection, plan_id)
         return removed > 0
 
     def delete_finished_before(self, at: float) -> int:

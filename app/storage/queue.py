@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from app.storage import lease as steps
 from app.storage.holds import append_event, change
 from app.storage.plans import State, StopReason
+from app.storage.searches import KeptSearch, keep_state, kept_search
 from app.storage.tables import PLANS, WORKERS, writing
 
 MOST_URGENT = 0  # plans that wait for nobody: they have places of their own and no limit per key
@@ -86,6 +87,19 @@ class PlanQueue:
             if changed.rowcount:
                 append_event(connection, plan_id, self._clock(), kind, data)
             return changed.rowcount > 0
+
+    def keep(self, plan_id: str, lease: int, state: bytes, program: str) -> bool:
+        """Keep the state of a search, as this program wrote it; false when the search lost the right to."""
+        with writing(self._engine) as connection:
+            may = connection.execute(sa.select(PLANS.c.id).where(*_held(plan_id, lease))).first() is not None
+            if may:
+                keep_state(connection, plan_id, state, program, self._clock())
+            return may
+
+    def kept(self, plan_id: str) -> KeptSearch | None:
+        """What a search begins with, if it is not the first."""
+        with self._engine.connect() as connection:
+            return kept_search(connection, plan_id)
 
     def finish(
         self,

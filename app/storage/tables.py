@@ -89,6 +89,16 @@ EVENTS = sa.Table(
     sa.Column("data", sa.LargeBinary, nullable=False),
 )
 
+SEARCHES = sa.Table(
+    "isthmus_searches",
+    METADATA,
+    sa.Column("plan_id", sa.String(40), primary_key=True),
+    sa.Column("program", sa.String(64), nullable=False),
+    sa.Column("outcome", sa.LargeBinary),
+    sa.Column("state", sa.LargeBinary),
+    sa.Column("kept_at", sa.Float, nullable=False, index=True),
+)
+
 WORKERS = sa.Table(
     "isthmus_workers",
     METADATA,

@@ -37,6 +37,10 @@ Server = Annotated[
 KeyFile = Annotated[
     Path | None, typer.Option(help="File with the API key of the service; else ISTHMUS_API_KEY.", show_default=False)
 ]
+SaveSearch = Annotated[
+    Path | None,
+    typer.Option("--save-search", metavar="FILE", help="Keep the search in this file, for isthmus resume."),
+]
 Hosts = Annotated[
     list[str] | None,
     typer.Option("--hosts", help="A hosts file, POOL=node[001-128], or a hostlist; may be repeated."),

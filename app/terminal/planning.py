@@ -6,6 +6,7 @@ Owns these commands and their options. Heavy imports are made by the command tha
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,6 +19,7 @@ from app.terminal.options import (
     PlanSource,
     Quiet,
     RequestFile,
+    SaveSearch,
     Server,
     Source,
     TimeLimit,
@@ -26,6 +28,7 @@ from app.terminal.options import (
 if TYPE_CHECKING:
     from app.client.blocking import Client
     from app.settings import Settings
+    from app.storage.searches import KeptSearch
     from app.terminal.screen import Screen
     from models.outcome import Outcome
 
@@ -48,31 +51,85 @@ def plan(
     *,
     out: OutFile = None,
     time_limit: TimeLimit = None,
+    save_search: SaveSearch = None,
     server: Server = None,
     key_file: KeyFile = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Plan a job: placement, timing, transport and proof."""
-    from app.documents import canonical, parse_json
-    from app.terminal.exits import EXIT_OF_STATUS
+    from app.documents import parse_json
     from app.terminal.inputs import read_source
-    from app.terminal.outputs import prepare, write
+    from app.terminal.outputs import prepare
     from app.terminal.place import service
     from app.terminal.screen import Screen
-    from app.terminal.summary import print_outcome
 
     screen = Screen(as_json=as_json, quiet=quiet)
     document = _limited(parse_json(read_source(request)), time_limit)
     prepare(out)
+    prepare(save_search)
     with service(server, key_file) as client:
-        outcome = _outcome(context, client, document, screen)
+        _check_saving(client, save_search)
+        outcome = _outcome(context, client, document, screen, save=save_search)
+    _show(outcome, screen, out, quiet=quiet)
+
+
+def resume(
+    context: typer.Context,
+    search: Annotated[
+        str,
+        typer.Argument(metavar="SEARCH", help="A file of isthmus plan --save-search; or the id of a plan on --server."),
+    ],
+    *,
+    out: OutFile = None,
+    time_limit: TimeLimit = None,
+    save_search: SaveSearch = None,
+    server: Server = None,
+    key_file: KeyFile = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Search on where a search has ended, and keep that in its file, unless --save-search names another."""
+    from app.terminal.outputs import prepare
+    from app.terminal.place import service
+    from app.terminal.remote import follow
+    from app.terminal.saving import read_search
+    from app.terminal.screen import Screen
+
+    screen = Screen(as_json=as_json, quiet=quiet)
+    prepare(out)
+    prepare(save_search)
+    with service(server, key_file) as client:
+        _check_saving(client, save_search)
+        if client is not None:
+            outcome = follow(client, client.resume(search, time_limit_s=time_limit).id, screen)
+        else:
+            document, earlier = read_search(search)
+            path = Path(search) if save_search is None else save_search
+            outcome = _outcome(context, None, _limited(document, time_limit), screen, save=path, earlier=earlier)
+    _show(outcome, screen, out, quiet=quiet)
+
+
+def _show(outcome: Outcome, screen: Screen, out: Path | None, *, quiet: bool) -> None:
+    from app.documents import canonical
+    from app.terminal.exits import EXIT_OF_STATUS
+    from app.terminal.outputs import write
+    from app.terminal.summary import print_outcome
+
     screen.show(outcome, lambda console: print_outcome(console, outcome))
     write(out, canonical(outcome), quiet=quiet)
     raise typer.Exit(EXIT_OF_STATUS[outcome.status])
 
 
-def _outcome(context: typer.Context, client: Client | None, document: Any, screen: Screen) -> Outcome:
+def _outcome(
+    context: typer.Context,
+    client: Client | None,
+    document: Any,
+    screen: Screen,
+    *,
+    save: Path | None = None,
+    earlier: KeptSearch | None = None,
+) -> Outcome:
     from app.documents import read_model
     from models.request import PlanRequest
 
@@ -82,7 +139,23 @@ def _outcome(context: typer.Context, client: Client | None, document: Any, scree
         return plan_on(client, document, screen)
     from app.terminal.work import search
 
-    return search(read_model(PlanRequest, document), settings_of(context), screen.news)
+    request = read_model(PlanRequest, document)
+    if save is None:
+        return search(request, settings_of(context), screen.news)
+    from app.terminal.saving import SearchFile
+
+    file = SearchFile(save, request)
+    outcome = search(request, settings_of(context), screen.news, earlier=earlier, saved=file.take)
+    file.finish(outcome, quiet=screen.news.quiet)
+    return outcome
+
+
+def _check_saving(client: Client | None, save_search: Path | None) -> None:
+    from app.faults import Fault, Refused
+
+    if client is not None and save_search is not None:
+        raise Refused((Fault("invalid-parameter", "a service keeps its searches itself", where="--save-search",
+                             remedy="Leave it out: isthmus resume takes the id of the plan."),))  # fmt: skip
 
 
 def _limited(document: Any, time_limit_s: float | None) -> Any:

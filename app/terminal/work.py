@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -26,6 +27,9 @@ from app.terminal.exits import Failed
 from app.terminal.progress import ProgressLine
 from models.outcome import Outcome
 from models.request import PlanRequest
+
+if TYPE_CHECKING:
+    from app.storage.searches import KeptSearch
 
 SHORT_TASK_S = 120.0
 
@@ -46,8 +50,19 @@ def run_task(
         return running.result()
 
 
-def search(request: PlanRequest, settings: Settings, console: Console) -> Outcome:
-    """The outcome of a request; a search that is killed gives the best that it had reported."""
+def search(
+    request: PlanRequest,
+    settings: Settings,
+    console: Console,
+    *,
+    earlier: KeptSearch | None = None,
+    saved: Callable[[str, bytes], None] = lambda _kind, _text: None,
+) -> Outcome:
+    """The outcome of a request; a search that is killed gives the best that it had reported.
+
+    It goes on from an `earlier` one; `saved` hears of every message too.
+    """
+    from app.jobs.resuming import documents_of
     from app.jobs.search import end_state_of  # which imports the database
 
     news: list[bytes] = []
@@ -55,11 +70,13 @@ def search(request: PlanRequest, settings: Settings, console: Console) -> Outcom
     def take(kind: str, text: bytes) -> None:
         if kind == "progress":
             news[:] = [text]
+        saved(kind, text)
         line.take(kind, text)
 
     compile_once(settings, partial(console.print, highlight=False))
     document = canonical(request)
-    task = Task("plan", settings.solvers.plan, (document,), settings.child_memory_bytes, worker_pool_size(document))
+    documents = (document, *documents_of(earlier))
+    task = Task("plan", settings.solvers.plan, documents, settings.child_memory_bytes, worker_pool_size(document))
     with ProgressLine(console) as line:
         ended = run_task(task, settings, request.options.time_limit_s, take)
     check_refusal(ended)

@@ -18,8 +18,8 @@ from solver.context import Context, stack_for
 from solver.evaluation.evaluate import Evaluation
 from solver.evaluation.scheduling import Schedulers
 from solver.objective import Goal
-from solver.search.beginning import timed_again
 from solver.search.incumbent import Incumbent
+from solver.search.warm_start import timed_again
 
 
 def carried_over(

@@ -16,7 +16,6 @@ from solver.context import Context
 from solver.evaluation.scheduling import Schedulers
 from solver.objective import Goal
 from solver.search.acceptance import Acceptance
-from solver.search.beginning import AT_ZERO, Beginning, Resumption
 from solver.search.choice import baselines, improvements, next_evaluation, next_refinement, tie_breaks
 from solver.search.comparison import Comparison
 from solver.search.dispatcher import TaskDispatcher
@@ -30,6 +29,7 @@ from solver.search.result import SearchResult
 from solver.search.runner import TaskRunner
 from solver.search.saved import Saver
 from solver.search.tasks import BaselineTask, BreakTieTask, ImproveTask, RivalTask, SearchTask, TaskContext
+from solver.search.warm_start import COLD, Resumption, WarmStart
 from solver.search.worker_pool import WorkerPool
 
 
@@ -44,7 +44,7 @@ class Search:
         worker_pool: WorkerPool,
         *,
         params: SearchParams = DEFAULTS,
-        beginning: Beginning = AT_ZERO,
+        warm_start: WarmStart = COLD,
     ) -> None:
         charge(hooks.clock, WORK_PER_ROW_S * len(space))
         self.params, self.hooks = params, hooks
@@ -60,7 +60,7 @@ class Search:
         self.runner = TaskRunner(self.dispatcher, self.frontier, self.acceptance)
         self.pricing = Pricing(self.frontier, self.phases)
         self.saver = Saver(self.frontier, self.best, self.dispatcher, self.phases)
-        self.resumption = Resumption(beginning, self.acceptance, self.schedulers)
+        self.resumption = Resumption(warm_start, self.acceptance, self.schedulers)
         self.complete = False
 
     def run(self) -> Plan | None:

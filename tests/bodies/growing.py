@@ -19,11 +19,13 @@ from app.api.examples import (
     HOSTS_EXAMPLES,
     REPLAN_EXAMPLES,
     REQUEST_EXAMPLES,
+    RESUME_EXAMPLES,
     SCHEDULE_EXAMPLES,
     STUDY_EXAMPLES,
 )
 from app.api.exports import Hosts, Launch
 from app.api.replans import Replan
+from app.api.resume import Resume
 from app.api.studies import StudyRequest
 from app.settings import Settings
 from app.wire import EvaluationRequest
@@ -53,6 +55,7 @@ DOORS = (
     Door("/v1/schedules", PipelineProblem, _values(SCHEDULE_EXAMPLES)),
     Door("/v1/studies", StudyRequest, _values(STUDY_EXAMPLES)),
     Door("/v1/calibrations", CalibrationRequest, _values(CALIBRATION_EXAMPLES)),
+    Door("/v1/plans/plan_0:resume", Resume, _values(RESUME_EXAMPLES)),
     Door("/v1/plans/plan_0:replan", Replan, _values(REPLAN_EXAMPLES)),
     Door("/v1/plans/plan_0/artifacts/slurm-hostfile", Hosts, _values(HOSTS_EXAMPLES)),
     Door("/v1/plans/plan_0/bundle", Launch, _values(BUNDLE_EXAMPLES)),

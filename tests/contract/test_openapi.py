@@ -14,6 +14,7 @@ from app.api.calibrations import CalibrationRequest
 from app.api.examples import MEASURED_RUNS_CSV, REPLAN_EXAMPLES
 from app.api.exports import Hosts, Launch
 from app.api.replans import Replan
+from app.api.resume import Resume
 from app.api.studies import StudyRequest
 from app.faults import ISSUE_TYPES
 from app.jobs.patches import grid, merged, with_value
@@ -70,6 +71,7 @@ BODIES: dict[str, type[BaseModel]] = {
     "/v1/plans:validate": PlanRequest,
     "/v1/plans:evaluate": EvaluationRequest,
     "/v1/plans/{plan_id}:replan": Replan,
+    "/v1/plans/{plan_id}:resume": Resume,
     "/v1/plans/{plan_id}/artifacts/{kind}": Hosts,
     "/v1/plans/{plan_id}/bundle": Launch,
     "/v1/schedules": PipelineProblem,

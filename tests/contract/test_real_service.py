@@ -15,7 +15,11 @@ from fastapi.testclient import TestClient
 
 from app.documents import read_plan
 from app.settings import Solvers
+from app.storage.queue import PlanQueue
+from app.storage.tables import create_engine
 from models.catalogue import named_entry
+from tests.unit.app.http_client import Client
+from tests.unit.app.programs import HOST, await_, free_port, program, ready, sqlite, state_of
 from tests.unit.app.service_fixture import running, settings_for
 
 ROOT = Path(__file__).parents[2]
@@ -107,3 +111,46 @@ def test_the_demo_plans_over_http_and_leaves_its_files(tmp_path: Path) -> None:
     assert read_plan((tmp_path / "var/demo/plan.json").read_bytes()).verdict.accepted
     assert json.loads((tmp_path / "var/demo/trace.json").read_text())["traceEvents"]
     assert "service stopped" in done.stdout
+
+
+def test_a_search_goes_on_after_the_service_was_killed(tmp_path: Path) -> None:
+    """Never worse in plan or bound, and the plan says where it began."""
+    far = {**named_entry("examples", "llama-405b-two-buildings"), "options": {"time_limit_s": 8.0, "workers": 1}}
+    settings: dict[str, Any] = {**PATIENT, "solvers": Solvers().model_dump()}
+    found: list[dict[str, Any]] = []
+    client = Client(HOST, port := free_port())
+    for number in range(2):
+        with program("serve", port, sqlite(tmp_path), "one", **settings) as service:
+            ready(client)
+            path = "/v1/plans" if not number else f"/v1/plans/{found[0]['id']}:resume"
+            body = far if not number else {"time_limit_s": 10.0}
+            plan_id = client.post(path, body)["id"]
+            await_(lambda plan_id=plan_id: state_of(client, plan_id) == "succeeded", "planned", pause_s=0.1)
+            found.append(json.loads(client.get(f"/v1/plans/{plan_id}")))
+            service.kill()
+            service.wait()
+    first, second = (one["outcome"]["plan"] for one in found)
+    assert second["metrics"]["iteration_s"] <= first["metrics"]["iteration_s"]
+    assert second["proof"]["lower_bound_s"] >= min(first["proof"]["lower_bound_s"], second["metrics"]["iteration_s"])
+    assert second["notes"][0].startswith("this search goes on where an earlier one had ended")
+    assert second["proof"]["num_explored"] >= first["proof"]["num_explored"]
+
+
+@pytest.mark.slow
+def test_a_search_that_was_killed_in_the_middle_goes_on_with_what_it_had_kept(tmp_path: Path) -> None:
+    far = {**named_entry("examples", "llama-405b-two-buildings"), "options": {"time_limit_s": 30.0, "workers": 1}}
+    settings: dict[str, Any] = {**PATIENT, "solvers": Solvers().model_dump()}
+    client = Client(HOST, port := free_port())
+    with program("serve", port, sqlite(tmp_path), "one", **settings) as service:
+        ready(client)
+        plan_id = client.post("/v1/plans", far)["id"]
+        queue = PlanQueue(create_engine(sqlite(tmp_path)))
+        await_(lambda: queue.kept(plan_id), "kept", pause_s=0.1)
+        service.kill()
+        service.wait()
+    with program("serve", port, sqlite(tmp_path), "one", **settings):
+        ready(client)
+        await_(lambda: state_of(client, plan_id) == "succeeded", "planned", pause_s=0.1)
+        envelope = json.loads(client.get(f"/v1/plans/{plan_id}"))
+    assert envelope["attempt"] == 2
+    assert envelope["outcome"]["plan"]["notes"][0].startswith("this search goes on where an earlier one had ended")

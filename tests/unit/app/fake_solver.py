@@ -10,6 +10,7 @@ import signal
 import struct
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -32,11 +33,15 @@ from models.request import PlanRequest
 from models.schedule import LinkTimeline, PipelineProblem, PipelineSchedule, RankTimeline, ScheduleProgress
 from models.verdict import Verdict, Violation
 
+if TYPE_CHECKING:
+    from solver.search.warm_start import WarmStart
+
 FINDS, INFEASIBLE, NOT_FOUND, UNTIL_STOPPED, IGNORES_STOP, MEMORY_BOMB, CRASHES, KILLED, REFUSES, NOTHING_YET = range(
     10
 )
 TAKES_ITS_TIME, HALF_MESSAGE, KILLS_WORKER, PROVES, STUCK = range(10, 15)
 
+STATE = b"made up"
 PROBLEM = PipelineProblem.model_validate(
     {
         "num_microbatches": 2,
@@ -148,12 +153,15 @@ def plan(
     incumbent: Callable[[Planned], None],
     cancelled: Callable[[], bool],
     clock: Callable[[], float],
+    keep: Callable[[bytes], None],
+    begin_with: WarmStart | None = None,
     **_others: object,
 ) -> Outcome:
-    """The outcome that options.seed chooses."""
+    """The outcome that options.seed chooses; it keeps a state that cannot be read."""
     started = clock()
     case = request.options.seed
-    who = f"process {os.getpid()}"  # so that a test which kills processes knows whose search it was
+    who = f"process {os.getpid()}{_told(begin_with)}"  # a test which kills processes knows whose search it was
+    keep(STATE)
     progress(Progress(phase="lint", elapsed_s=0.0, message=who))
     if case == INFEASIBLE:
         return Infeasible(reasons=(Reason(code="too-few-gpus", detail="needs 2, has 1"),), elapsed_s=0.0)
@@ -183,6 +191,14 @@ def plan(
         return NotFound(lower_bound_s=1.0, detail="stopped", elapsed_s=0.0)
     complete = not cancelled()
     return Planned(plan=tiny_plan(2.0), complete=complete, elapsed_s=clock() - started)
+
+
+def _told(begin_with: WarmStart | None) -> str:
+    """What the search begins with."""
+    if begin_with is None:
+        return ""
+    plan = begin_with.plan
+    return f", begins with {'no plan' if plan is None else plan.metrics.iteration_s}; {begin_with.why_anew}"
 
 
 def _die_in_the_middle_of(incumbent: Callable[[Planned], None]) -> None:

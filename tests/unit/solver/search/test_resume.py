@@ -16,10 +16,10 @@ from solver.configurations.enumerate import enumerate_space
 from solver.context import Context, stack_for
 from solver.objective import Goal
 from solver.planner import plan
-from solver.search.beginning import Beginning
 from solver.search.frontier import Frontier
 from solver.search.params import DEFAULTS, SearchParams
 from solver.search.saved import SavedSearch, restored, saved_search
+from solver.search.warm_start import WarmStart
 from solver.verify.judge import judge
 from tests.build_job import ARCHITECTURE, FIXED, job
 from tests.build_request import build_request
@@ -60,7 +60,7 @@ def searched(request: PlanRequest, params: SearchParams = DEFAULTS) -> tuple[Pla
 
 def resumed(request: PlanRequest, before: Outcome | None, state: bytes, params: SearchParams = DEFAULTS) -> Planned:
     earlier = before.plan if isinstance(before, Planned) else None
-    outcome = plan(request, begin_with=Beginning(earlier, SavedSearch.from_bytes(state)), params=params,
+    outcome = plan(request, begin_with=WarmStart(earlier, SavedSearch.from_bytes(state)), params=params,
                    clock=lambda: 0.0)  # fmt: skip
     assert isinstance(outcome, Planned), outcome
     return outcome
@@ -143,7 +143,7 @@ def test_of_another_request_the_plan_alone_is_taken_over() -> None:
 def test_a_request_that_lost_the_place_of_a_plan_does_without_it() -> None:
     first, _ = searched(job(batch=32, allowed=OPEN, options=limited(4.0)))
     less = job(hosts=(4,), batch=32, allowed=OPEN, options=limited(4.0))
-    outcome = plan(less, begin_with=Beginning(first.plan), clock=lambda: 0.0)
+    outcome = plan(less, begin_with=WarmStart(first.plan), clock=lambda: 0.0)
     assert isinstance(outcome, Planned)
     assert {place for route in outcome.plan.placement.routes for place in route.places} == {"b0"}
     assert not any("earlier" in note for note in outcome.plan.notes), "nobody asked to go on"
@@ -152,7 +152,7 @@ def test_a_request_that_lost_the_place_of_a_plan_does_without_it() -> None:
 def test_why_a_search_begins_anew_is_said() -> None:
     request = CASES["near"](4.0)
     first, _ = searched(request)
-    outcome = plan(request, begin_with=Beginning(first.plan, None, "the program is another one"), clock=lambda: 0.0)
+    outcome = plan(request, begin_with=WarmStart(first.plan, None, "the program is another one"), clock=lambda: 0.0)
     assert isinstance(outcome, Planned)
     assert outcome.plan.notes[0].endswith("without its bounds: the program is another one")
     assert outcome.plan.metrics.iteration_s <= first.plan.metrics.iteration_s

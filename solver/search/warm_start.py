@@ -25,7 +25,7 @@ from solver.search.tasks import RivalTask, placed
 
 
 @dataclass(frozen=True)
-class Beginning:
+class WarmStart:
     """An earlier `plan`, for this request or another one, and the `saved` search of this request, if it was kept.
 
     `why_anew` says why there is no saved search where somebody expects one; it is told in the new plan.
@@ -36,7 +36,7 @@ class Beginning:
     why_anew: str = ""
 
 
-AT_ZERO = Beginning()
+COLD = WarmStart()
 
 
 def timed_again(
@@ -132,21 +132,21 @@ def candidate_of(context: Context, configuration: Configuration, routes: Sequenc
 
 @dataclass
 class Resumption:
-    """What a search takes over from its beginning: the state at once, the plan when it is told to begin."""
+    """What a search takes over from its warm_start: the state at once, the plan when it is told to begin."""
 
-    beginning: Beginning
+    warm_start: WarmStart
     acceptance: Acceptance
     schedulers: Schedulers
 
     def __post_init__(self) -> None:
-        result, saved = self.acceptance.result, self.beginning.saved
+        result, saved = self.acceptance.result, self.warm_start.saved
         self.goes_on = restored(saved, result.frontier)
         if saved is not None and self.goes_on:
             result.best.bound = saved.bound
 
     def begin(self) -> None:
         """Have the plan timed and judged again, before anything else is tried."""
-        result, plan = self.acceptance.result, self.beginning.plan
+        result, plan = self.acceptance.result, self.warm_start.plan
         result.begun_from = self._told()
         if plan is not None:
             if self.goes_on:
@@ -161,15 +161,15 @@ class Resumption:
 
     def rivals(self) -> list[RivalTask]:
         """What came second in the earlier search."""
-        if not self.goes_on or self.beginning.plan is None:
+        if not self.goes_on or self.warm_start.plan is None:
             return []
-        context, others = self.acceptance.result.context, self.beginning.plan.alternatives
+        context, others = self.acceptance.result.context, self.warm_start.plan.alternatives
         known = (candidate_of(context, one.configuration, one.routes) for one in others if one.configuration)
         return [RivalTask(candidate) for candidate in known if candidate is not None]
 
     def _told(self) -> str:
         """What the new plan says of it; nothing where a plan alone was given to begin with."""
-        plan, why_anew = self.beginning.plan, self.beginning.why_anew
+        plan, why_anew = self.warm_start.plan, self.warm_start.why_anew
         if self.goes_on:
             before = (
                 "no plan"
@@ -177,7 +177,7 @@ class Resumption:
                 else f"{plan.metrics.iteration_s:.6g} s with a gap of {100 * plan.proof.relative_gap:.3g} %"
             )
             return f"this search goes on where an earlier one had ended: {before}"
-        if self.beginning.saved is not None:
+        if self.warm_start.saved is not None:
             why_anew = why_anew or "they are of another request"
         return f"begun with the plan of an earlier search, without its bounds: {why_anew}" if why_anew else ""
 
