@@ -55,8 +55,8 @@ browser: setup ## install what drives a browser, and Chromium where there is non
 test-browser: browser ## open the desk and reports in headless Chromium without a network: complaints, accessibility, overlap
 	$(BIN)/pytest -q tests/browser
 
-test-torch: torch ## run exported schedules in PyTorch's runtime, 4 processes each: times, ranking, gradients
-	$(BIN)/pytest -q tests/torch
+test-torch: torch ## run schedules and whole plans in PyTorch's runtime, 4 to 8 processes: times, ranking, losses; prints tables
+	$(BIN)/pytest -q -s tests/torch
 
 mcp: setup ## install the extra `mcp`: `isthmus mcp` offers planning as tools
 	@$(BIN)/python -c 'import mcp' 2>/dev/null || $(BIN)/python -m pip install --quiet -r requirements-mcp.txt

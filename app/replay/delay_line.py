@@ -1,8 +1,8 @@
 """Messages that arrive as late as the plan's links would bring them, held back on the receiving side.
 
 A message leaves its link at max(sent, link free) + occupancy, in the planned order of the link, and arrives a latency
-later; the sender never waits. When it was sent stands in a table that all processes of one machine share.
-Owns that arithmetic. Never knows PyTorch.
+later. An exchange of gradients is such a message, sent when the last replica has its gradients. When things were sent
+stands in a table that all processes of one machine share. Owns that arithmetic. Never knows PyTorch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from app.replay.case import Message, ReplayCase
+from app.exporters.replay_case import EXCHANGE, Message, ReplayCase
 from models.schedule import Operation
 
 POLL_S = 0.0005
@@ -23,41 +23,59 @@ GIVE_UP_S = 120.0
 
 
 class SentTimes:
-    """When every message was sent, on the machine's monotonic clock; 0 until then. All processes map one file."""
+    """When a replica sent every message and every replica had its gradients, on the machine's monotonic clock; 0 until
+    then. All processes map one file.
+    """
 
-    def __init__(self, table: npt.NDArray[np.float64], num_stages: int, num_microbatches: int) -> None:
-        self._table = table
-        self._shape = (num_stages, num_microbatches)
+    def __init__(self, table: npt.NDArray[np.float64], case: ReplayCase, replica: int) -> None:
+        num_messages = len(case.replicas) * num_entries(case)
+        self._sent = table[:num_messages].reshape(len(case.replicas), 2, case.num_stages, case.num_microbatches)[
+            replica
+        ]
+        self._gradients = table[num_messages:].reshape(case.num_stages, len(case.replicas))
+        self._case, self._replica = case, replica
 
     @classmethod
-    def in_file(cls, path: Path, case: ReplayCase, repetition: int) -> SentTimes:
+    def in_file(cls, path: Path, case: ReplayCase, repetition: int, replica: int = 0) -> SentTimes:
         """The table of one repetition; the file has been made by `reserve`."""
-        size = num_entries(case)
+        size = _table_size(case)
         table = np.memmap(path, dtype=np.float64, mode="r+", offset=repetition * size * 8, shape=(size,))
-        return cls(table, case.num_stages, case.num_microbatches)
+        return cls(table, case, replica)
 
     def of(self, operation: str) -> float:
-        """When the result of an operation was sent, or 0."""
-        return float(self._table[self._index(operation)])
+        """When the result of an operation was sent, or 0; of an exchange: when it may begin."""
+        if not operation.endswith(EXCHANGE):
+            return float(self._sent[_index(operation)])
+        stage = int(operation.removesuffix(EXCHANGE))
+        ends_s = self._gradients[stage]
+        return float(ends_s.max()) - self._case.head_start_s[stage] if ends_s.all() else 0.0
 
     def record(self, operation: str, at_s: float) -> None:
         """The result of an operation leaves now."""
-        self._table[self._index(operation)] = at_s
+        self._sent[_index(operation)] = at_s
 
-    def _index(self, text: str) -> int:
-        stage, kind, microbatch = Operation.parse(text)
-        num_stages, num_microbatches = self._shape
-        return ((kind != "F") * num_stages + stage) * num_microbatches + microbatch
+    def record_gradients(self, stage: int, at_s: float) -> None:
+        """The last W of a stage of this replica has ended."""
+        self._gradients[stage, self._replica] = at_s
+
+
+def _index(text: str) -> tuple[int, int, int]:
+    stage, kind, microbatch = Operation.parse(text)
+    return int(kind != "F"), stage, microbatch
 
 
 def num_entries(case: ReplayCase) -> int:
-    """Messages of one repetition: an activation and a gradient per stage and micro-batch."""
+    """Messages of one replica and repetition: an activation and a gradient per stage and micro-batch."""
     return 2 * case.num_stages * case.num_microbatches
+
+
+def _table_size(case: ReplayCase) -> int:
+    return len(case.replicas) * (num_entries(case) + case.num_stages)
 
 
 def reserve(path: Path, case: ReplayCase, num_repetitions: int) -> None:
     """An empty table for every repetition."""
-    path.write_bytes(bytes(8 * num_entries(case) * num_repetitions))
+    path.write_bytes(bytes(8 * _table_size(case) * num_repetitions))
 
 
 @dataclass
@@ -76,7 +94,7 @@ class _Channel:
             if at_s == 0.0:
                 return
             self.free_s = max(self.free_s, at_s) + message.occupancy_s
-            self.arrivals_s[message.operation] = self.free_s + message.latency_s
+            self.arrivals_s[message.operation] = self.free_s + message.lag_s
 
 
 class DelayLine:
@@ -86,25 +104,41 @@ class DelayLine:
         self,
         case: ReplayCase,
         sent: SentTimes,
+        replica: int = 0,
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._sent, self._clock, self._sleep = sent, clock, sleep
-        self._latency_s = {message.operation: message.latency_s for message in case.free_messages}
-        channels = [_Channel(messages) for messages in case.channels]
+        pipeline = case.pipeline_of(replica)
+        sharing = tuple(one for one in case.exchanges if one.occupancy_s > 0)
+        free = [*pipeline.free_messages, *(one for one in case.exchanges if one.occupancy_s == 0)]
+        self._lag_s = {message.operation: message.lag_s for message in free}
+        channels = [_Channel(messages) for messages in (*pipeline.channels, sharing)]
         self._channel_of = {one.operation: channel for channel in channels for one in channel.messages}
+        self._in_flight: list[str] = []
 
     def wait_for(self, operation: str) -> None:
         """Return when the message of an operation has arrived; at once where its way takes no time."""
         if operation in self._channel_of:
             self.sleep_until(self._arrival_over_link_s(operation))
-        elif operation in self._latency_s:
-            self.sleep_until(self._sent.of(operation) + self._latency_s[operation])
+        elif operation in self._lag_s:
+            self.sleep_until(self._sent.of(operation) + self._lag_s[operation])
 
     def sent_now(self, operation: str) -> None:
         """The result of an operation leaves."""
         self._sent.record(operation, self._clock())
+        self._in_flight.append(operation)
+
+    def wait_until_landed(self) -> None:
+        """Return when everything that was sent has arrived: what a rank with blocking sends does."""
+        for operation in self._in_flight:
+            self.wait_for(operation)
+        self._in_flight.clear()
+
+    def gradients_now(self, stage: int) -> None:
+        """The last W of a stage has ended."""
+        self._sent.record_gradients(stage, self._clock())
 
     def sleep_until(self, at_s: float) -> None:
         """Sleep to a point of the clock; not at all if it has passed."""

@@ -10,7 +10,7 @@ from typing import Self
 
 from pydantic import Field
 
-from app.replay.case import ReplayCase
+from app.exporters.replay_case import ReplayCase
 from app.replay.delay_line import reserve
 from models.base import Count, Frozen, PositiveCount
 
@@ -28,7 +28,8 @@ class ReplayJob(Frozen):
         """Everything that the processes read."""
         (folder / "job.json").write_text(self.model_dump_json())
         for number, case in enumerate(self.cases):
-            case_csv(folder, number).write_text(case.comms_csv or case.schedule_csv)
+            for at, pipeline in enumerate(case.pipelines):
+                case_csv(folder, number, at).write_text(pipeline.comms_csv or pipeline.schedule_csv)
             reserve(case_table(folder, number), case, self.num_warm_ups + self.num_repetitions)
 
     @classmethod
@@ -42,9 +43,9 @@ class ReplayJob(Frozen):
         return sum(case.predicted_s for case in self.cases) * (self.num_warm_ups + self.num_repetitions)
 
 
-def case_csv(folder: Path, number: int) -> Path:
+def case_csv(folder: Path, number: int, pipeline: int) -> Path:
     """The schedule that PyTorch loads."""
-    return folder / f"case-{number}.csv"
+    return folder / f"case-{number}-{pipeline}.csv"
 
 
 def case_table(folder: Path, number: int) -> Path:

@@ -20,12 +20,11 @@ from typing import Any
 
 from pydantic import Field
 
+from app.exporters.replay_case import TORCH_VERSION, ReplayCase
 from app.faults import Fault, Refused
-from app.replay.case import ReplayCase
 from app.replay.job import ReplayJob, log_file, result_file
 from models.base import Frozen, Name, Seconds
 
-TORCH_VERSION = "2.13.0"
 STARTING_S = 60.0  # importing PyTorch on a busy machine
 STARTING_S_PER_RANK = 5.0  # its process group, and the reference model
 SLOWEST = 4.0  # times the prediction, after which something hangs
@@ -39,7 +38,7 @@ class ReplayFailed(RuntimeError):
 
 
 class Measured(Frozen):
-    """An executed schedule: measured against predicted, and its step against the unpipelined one.
+    """An executed schedule: measured against predicted, and its steps against those of one process.
 
     Operations never end before their planned time, so other work on the machine only ever adds to a repetition: the
     fastest is the one it disturbed least.
@@ -49,14 +48,14 @@ class Measured(Frozen):
     predicted_s: Seconds = Field(description="Prediction in the time of the execution.", examples=[0.81])
     measured_s: Seconds = Field(description="The fastest of the repetitions.", examples=[0.83])
     repetitions_s: tuple[Seconds, ...] = Field(
-        description="Every repetition: first start to last end.", examples=[[0.83, 0.84, 0.83]]
+        description="Every repetition: first start to the end of all.", examples=[[0.83, 0.84, 0.83]]
     )
     ratio: float = Field(description="Measured over predicted.", examples=[1.02], json_schema_extra={"unit": "1"})
     same_order: bool = Field(description="Every process ran its operations in the exported order.", examples=[True])
-    loss: float = Field(description="Loss of the step.", examples=[1.31])
-    loss_difference: float = Field(description="To the unpipelined model.", examples=[0.0])
+    loss: float = Field(description="Loss of the last step.", examples=[1.31])
+    loss_difference: float = Field(description="Largest over all steps, to the model in one process.", examples=[0.0])
     gradient_difference: float = Field(description="Largest, over all parameters.", examples=[1e-17])
-    parameter_difference: float = Field(description="Largest, after one optimizer step.", examples=[1e-17])
+    parameter_difference: float = Field(description="Largest, after the last step of the optimizer.", examples=[1e-17])
     largest_gradient: float = Field(description="What to compare the differences with.", examples=[0.1])
 
     @property
@@ -66,7 +65,7 @@ class Measured(Frozen):
 
     @property
     def same_result(self) -> bool:
-        """Loss, gradients and parameters equal those of the unpipelined model, but for the order of additions."""
+        """Losses, gradients and parameters equal those of one process, but for the order of additions."""
         worst = max(self.loss_difference, self.gradient_difference, self.parameter_difference)
         return worst <= ROUNDING * self.largest_gradient
 
@@ -100,9 +99,9 @@ def execute(job: ReplayJob) -> tuple[Measured, ...]:
         raise Refused((Fault("limit-exceeded", f"the steps would take {job.expected_s:,.0f} s", "",
                              f"at most {MAX_TOTAL_S:,.0f} s",
                              "Lower --operation-ms or --repetitions.", "--operation-ms"),))  # fmt: skip
-    num_ranks = job.cases[0].num_ranks
-    if any(case.num_ranks != num_ranks for case in job.cases):
-        raise ValueError("cases of one job have the same number of ranks")
+    num_ranks = job.cases[0].num_processes
+    if any(case.num_processes != num_ranks for case in job.cases):
+        raise ValueError("cases of one job have the same number of processes")
     with tempfile.TemporaryDirectory(prefix="isthmus-replay-") as name:
         folder = Path(name)
         job.write(folder)
@@ -141,27 +140,29 @@ def _last_words(logs: Sequence[Path], num_lines: int = 15) -> str:
 
 
 def _measured(case: ReplayCase, by_rank: Sequence[dict[str, Any]]) -> Measured:
-    repetitions = [_makespan_s(spans) for spans in zip(*(one["spans"] for one in by_rank), strict=True)]
+    ends_s = [max(ends) for ends in zip(*(one["ends_s"] for one in by_rank), strict=True)]
+    starts_s = [_first_start_s(spans) for spans in zip(*(one["spans"] for one in by_rank), strict=True)]
+    repetitions = [end - start for end, start in zip(ends_s, starts_s, strict=True)]
     measured_s = min(repetitions)
-    losses = [one["loss"] for one in by_rank if one["loss"] is not None]
+    losses = [one["losses"][-1] for one in by_rank if one["losses"][-1] is not None]
     return Measured(
         name=case.name,
         predicted_s=case.predicted_s,
         measured_s=measured_s,
         repetitions_s=tuple(repetitions),
         ratio=measured_s / case.predicted_s,
-        same_order=all(_in_order(case, rank, one["spans"]) for rank, one in enumerate(by_rank)),
+        same_order=all(_in_order(case, process, one["spans"]) for process, one in enumerate(by_rank)),
         loss=losses[0],
         **{name: max(one[name] for one in by_rank) for name in WORST},
     )
 
 
-def _makespan_s(spans_by_rank: Sequence[Sequence[tuple[str, float, float]]]) -> float:
-    starts = [start for spans in spans_by_rank for _, start, _ in spans]
-    return max(end for spans in spans_by_rank for _, _, end in spans) - min(starts)
+def _first_start_s(spans_by_rank: Sequence[Sequence[tuple[str, float, float]]]) -> float:
+    return min(start for spans in spans_by_rank for _, start, _ in spans)
 
 
-def _in_order(case: ReplayCase, rank: int, repetitions: Sequence[Sequence[tuple[str, float, float]]]) -> bool:
+def _in_order(case: ReplayCase, process: int, repetitions: Sequence[Sequence[tuple[str, float, float]]]) -> bool:
     """Whether the operations ran as exported; PyTorch's I and B are both a B here."""
-    wanted = case.schedule_csv.splitlines()[rank].replace("I", "B").split(",")
+    rank, replica = divmod(process, len(case.replicas))
+    wanted = case.pipeline_of(replica).schedule_csv.splitlines()[rank].replace("I", "B").split(",")
     return all([name for name, _, _ in sorted(spans, key=lambda one: one[1])] == wanted for spans in repetitions)

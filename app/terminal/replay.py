@@ -1,4 +1,4 @@
-"""`isthmus replay`: executes the schedule of a plan, or a schedule with its problem, and compares the times.
+"""`isthmus replay`: executes a launch folder, the schedule of a plan, or a schedule with its problem; compares times.
 
 Owns the command's options and its table. The execution is `app/replay`'s; heavy imports are made when it runs.
 """
@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 if TYPE_CHECKING:
+    from app.exporters.replay_case import ReplayCase
     from app.replay.launch import Measured
     from models.schedule import PipelineProblem, PipelineSchedule
 
@@ -22,7 +24,13 @@ EXIT_DIFFERENT = 3
 
 
 def replay(
-    document: Annotated[str, typer.Argument(metavar="PLAN_OR_SCHEDULE", help="A plan; or a schedule with --problem.")],
+    document: Annotated[
+        str,
+        typer.Argument(
+            metavar="BUNDLE_OR_PLAN",
+            help="A bundle for pytorch: all replicas. A plan, or a schedule with --problem: one pipeline.",
+        ),
+    ],
     *,
     runtime: Annotated[Literal["torch"], typer.Option("--with", help="What executes it.")] = "torch",
     problem: Annotated[str | None, typer.Option(help="The pipeline problem that the schedule answers.")] = None,
@@ -35,17 +43,15 @@ def replay(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
-    """Execute a schedule in PyTorch's pipeline runtime, one process per rank, and compare with its prediction."""
-    from app.replay.case import replay_case
+    """Execute a bundle or a schedule in PyTorch's pipeline runtime and compare it with its prediction."""
     from app.replay.job import ReplayJob
     from app.replay.launch import ReplayFailed, check_torch, execute
     from app.terminal.exits import Failed
 
     check_torch()
-    name, asked, schedule = _read(document, problem)
-    case = replay_case(name, asked, schedule, operation_ms / 1e3, planned_messages=planned_messages)
+    case = _case(document, problem, planned_messages=planned_messages).taking(operation_ms / 1e3)
     job = ReplayJob(cases=(case,), num_repetitions=repetitions)
-    typer.echo(f"{runtime}: {case.num_ranks} processes, about {job.expected_s:.0f} s and their start", err=True)
+    typer.echo(f"{runtime}: {case.num_processes} processes, about {job.expected_s:.0f} s and their start", err=True)
     try:
         (found,) = execute(job)
     except ReplayFailed as failure:
@@ -56,6 +62,32 @@ def replay(
         _print((found,))
     agrees = found.same_order and found.same_result and abs(found.ratio - 1) <= TOLERANCE
     raise typer.Exit(0 if agrees else EXIT_DIFFERENT)
+
+
+def _case(document: str, problem: str | None, *, planned_messages: bool) -> ReplayCase:
+    """What is executed: all replicas of a bundle, or one pipeline."""
+    from app.exporters.replay_case import replay_case
+
+    if Path(document).is_dir():
+        return _case_of_bundle(Path(document))
+    name, asked, schedule = _read(document, problem)
+    return replay_case(name, asked, schedule, planned_messages=planned_messages)
+
+
+def _case_of_bundle(folder: Path) -> ReplayCase:
+    """The iteration of a launch folder, whose files are as they were written."""
+    from app.documents import parse_json, read_model
+    from app.exporters.launch.bundle import changed_files
+    from app.exporters.replay_case import CASE_FILE, ReplayCase
+    from app.faults import Fault, Refused
+    from app.terminal.inputs import read_source
+
+    changed = changed_files({one.name: one.read_bytes() for one in folder.iterdir() if one.is_file()})
+    if changed or not (folder / CASE_FILE).exists():
+        what = f"{changed[0]} is not the file that isthmus bundle wrote" if changed else f"there is no {CASE_FILE}"
+        raise Refused((Fault("invalid-request", what, "", "a bundle for pytorch", where="BUNDLE_OR_PLAN",
+                             remedy="Write it: isthmus bundle --for pytorch --on local."),))  # fmt: skip
+    return read_model(ReplayCase, parse_json(read_source(str(folder / CASE_FILE))))
 
 
 def _read(document: str, problem: str | None) -> tuple[str, PipelineProblem, PipelineSchedule]:
@@ -84,7 +116,7 @@ def _print(found: Sequence[Measured]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title="Executed schedules", title_justify="left")
+    table = Table(title="Executed", title_justify="left")
     for column in ("schedule", "predicted", "fastest", "median", "ratio", "order", "loss and gradients"):
         table.add_column(column, justify="left" if column == "schedule" else "right")
     for one in found:
@@ -95,6 +127,6 @@ def _print(found: Sequence[Measured]) -> None:
             f"{one.median_s:.3f} s",
             f"{one.ratio:.3f}",
             "as exported" if one.same_order else "[red]other[/]",
-            "as unpipelined" if one.same_result else f"[red]differ by {one.gradient_difference:.2g}[/]",
+            "as in one process" if one.same_result else f"[red]differ by {one.gradient_difference:.2g}[/]",
         )
     Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH).print(table)

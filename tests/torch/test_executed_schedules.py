@@ -17,8 +17,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from app.exporters.replay_case import ReplayCase, replay_case
 from app.replay import launch
-from app.replay.case import ReplayCase, replay_case
 from app.replay.job import ReplayJob
 from app.replay.launch import Measured, ReplayFailed, execute, together
 from tests.torch.cases import DELAYS, LAYOUTS, OURS, problem, schedule
@@ -132,10 +132,10 @@ def test_the_delay_is_felt(figures: Figures) -> None:
 def test_a_schedule_that_pytorch_cannot_run_fails_with_its_words() -> None:
     one = problem("one_f_one_b", 0.0)
     case = replay_case("broken", one, schedule("one_f_one_b", one))
-    first, *others = case.schedule_csv.splitlines()
-    broken = "\n".join([first.replace("0F1", "0Z1"), *others])
+    first, *others = case.pipelines[0].schedule_csv.splitlines()
+    broken = case.pipelines[0].model_copy(update={"schedule_csv": "\n".join([first.replace("0F1", "0Z1"), *others])})
     with pytest.raises(ReplayFailed, match="0Z1"):
-        execute(ReplayJob(cases=(case.model_copy(update={"schedule_csv": broken}),)))
+        execute(ReplayJob(cases=(case.model_copy(update={"pipelines": (broken,)}),)))
 
 
 def test_processes_that_do_not_end_are_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -37,19 +37,26 @@ def bundle(plan: Plan, request: PlanRequest | None, hosts: str | None, options: 
     assert request is not None  # pools_of has refused it
     bound = Bound(plan, request, {}) if hosts is None else bind(plan, request, hosts)
     trainer, scheduler = TRAINERS[options.trainer], SCHEDULERS[options.scheduler]
-    rows = rank_rows(bound.plan, bound.request, by_group=scheduler.permutes_hosts)
     files = {
         **trainer.files(bound.plan, bound.request),
         **scheduler.files(bound.plan, bound.request, options),
+        **(_host_files(bound, trainer, scheduler) if scheduler.on_hosts else {}),
+    }
+    lost = list(dict.fromkeys(one_line(line) for line in _losses(bound, trainer, scheduler)))
+    files["README.md"] = _readme(bound, options, lost, sorted(files))
+    return {**files, "manifest.json": _manifest(files, bound, options, lost)}
+
+
+def _host_files(bound: Bound, trainer: Trainer, scheduler: Scheduler) -> dict[str, str]:
+    """What every host reads before the trainer starts."""
+    rows = rank_rows(bound.plan, bound.request, by_group=scheduler.permutes_hosts)
+    return {
         "nccl.env": environment(bound.plan, bound.request),
         "site.env": render("site.env.j2", trainer=trainer),
         "ranks.csv": written(rows),
         "rank.sh": render("rank.sh.j2", trainer=trainer),
         "preflight.sh": _preflight(bound, rows),
     }
-    lost = list(dict.fromkeys(one_line(line) for line in _losses(bound, trainer, scheduler)))
-    files["README.md"] = _readme(bound, options, lost, sorted(files))
-    return {**files, "manifest.json": _manifest(files, bound, options, lost)}
 
 
 def zipped(files: Mapping[str, str], folder: str) -> bytes:
@@ -146,6 +153,7 @@ ABOUT: Mapping[str, str] = {
     "hosts.txt": "the host of every rank, one a line, in rank order; never sort it",
     "isthmus_job.py": "model and settings for the trainer",
     "job.sbatch": "the batch script",
+    "iteration.json": "one iteration: orders of operations, times, messages and exchanges, in planned seconds",
     "jobset.yaml": "the manifest",
     "kueue-topology.yaml": "the levels of places for Kueue's administrator",
     "megatron.args": "Megatron-LM's arguments",

@@ -11,8 +11,8 @@ from typing import Literal, cast, get_args
 
 from app.faults import Fault, Refused
 
-TrainerName = Literal["megatron-core", "torchtitan", "nemo"]
-SchedulerName = Literal["slurm", "kubernetes", "ssh"]
+TrainerName = Literal["megatron-core", "torchtitan", "nemo", "pytorch"]
+SchedulerName = Literal["slurm", "kubernetes", "ssh", "local"]
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,250}")
 DNS_LABEL = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 MAX_MINUTES = 525_600  # a year
@@ -42,6 +42,10 @@ class LaunchOptions:
         limit = self.time_limit_minutes
         if limit is not None and not 1 <= limit <= MAX_MINUTES:
             raise _refused("time_limit_minutes", str(limit), f"1 to {MAX_MINUTES}")
+        if (self.trainer == "pytorch") != (self.scheduler == "local"):
+            what = f"{self.trainer} is not started by {self.scheduler}: pytorch runs on this machine alone, with local"
+            raise Refused((Fault("not-an-option", what, "/scheduler", "--for pytorch --on local, or neither of both",
+                                 "Change one of them.", "--on"),))  # fmt: skip
 
 
 def trainer_named(name: str) -> TrainerName:

@@ -30,7 +30,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Scheduler:
-    """One scheduler: files, commands in order, what it is not told, whether it permutes the hosts of a group."""
+    """One scheduler: files, commands in order, what it is not told, whether it permutes the hosts of a group.
+
+    One that is not `on_hosts` starts processes on this machine: no rank, no preflight, nothing of the site.
+    """
 
     tool: str
     versions: str
@@ -38,6 +41,7 @@ class Scheduler:
     steps: Callable[[LaunchOptions], list[Step]]
     losses: Callable[[Plan, PlanRequest | None], Iterator[str]]
     permutes_hosts: bool = False
+    on_hosts: bool = True
 
 
 def _slurm_files(plan: Plan, request: PlanRequest, options: LaunchOptions) -> Files:
@@ -118,5 +122,13 @@ SCHEDULERS: Mapping[SchedulerName, Scheduler] = {
     ),
     "ssh": Scheduler(
         "ssh and torchrun", torchrun_script.TARGET.versions, _ssh_files, _ssh_steps, torchrun_script.losses
+    ),
+    "local": Scheduler(
+        "processes of this machine",
+        "with Linux",
+        lambda _plan, _request, _options: {},
+        lambda _options: [Step("Execute it: one process for each pipeline rank of each replica", "isthmus replay .")],
+        lambda _plan, _request: iter(()),
+        on_hosts=False,
     ),
 }  # fmt: skip

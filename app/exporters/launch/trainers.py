@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from app.exporters import megatron_args, megatron_communicators, nccl_env, torch_schedule_csv, torchtitan_args
+from app.exporters import (
+    megatron_args,
+    megatron_communicators,
+    nccl_env,
+    replay_case,
+    torch_schedule_csv,
+    torchtitan_args,
+)
 from app.exporters.launch.nemo_job import nemo_job
 from app.exporters.launch.options import TrainerName
 from app.exporters.launch.torchtitan_job import torchtitan_job
@@ -56,6 +63,10 @@ def _nemo_files(plan: Plan, request: PlanRequest) -> Files:
     }
 
 
+def _pytorch_files(plan: Plan, request: PlanRequest) -> Files:
+    return {replay_case.CASE_FILE: replay_case.iteration_case(plan, request).model_dump_json(indent=1) + "\n"}
+
+
 TRAINERS: Mapping[TrainerName, Trainer] = {
     "megatron-core": Trainer(
         "Megatron-LM",
@@ -86,6 +97,16 @@ TRAINERS: Mapping[TrainerName, Trainer] = {
         None,
         "train.train_iters=20",
         "/opt/Megatron-Bridge/src",
+    ),
+    "pytorch": Trainer(
+        "PyTorch's pipeline runtime",
+        replay_case.TORCH_VERSION,
+        _pytorch_files,
+        replay_case.losses,
+        f"isthmus replay {replay_case.CASE_FILE}",
+        None,
+        "",
+        "",
     ),
 }
 

@@ -11,6 +11,7 @@ import re
 import shlex
 import subprocess
 import zipfile
+from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,16 +21,19 @@ from app.exporters.launch.bundle import bundle, changed_files, zipped
 from app.exporters.launch.nemo_job import model_fields, settings_of
 from app.exporters.launch.options import LaunchOptions, SchedulerName, TrainerName
 from app.exporters.launch.torchtitan_job import MODELS, titan_model
+from app.exporters.replay_case import CASE_FILE, MAX_RANKS, ReplayCase
 from app.faults import Refused
 from models.catalogue import entry_names, named_entry
 from models.plan import Plan
 from models.request import PlanRequest
 from models.workload import Architecture
+from tests.build_exports import wide_plan
 from tests.unit.app.exporters.test_binding import nameless
 from tests.unit.app.exporters.test_megatron import parsed
 
 HOSTS = "east-pool=e[1-3]\nwest-pool=w[1-2]"
-TRAINERS, SCHEDULERS = get_args(TrainerName), get_args(SchedulerName)
+LOCAL = ("pytorch", "local")
+PAIRS = [pair for pair in product(get_args(TrainerName), get_args(SchedulerName)) if len({*pair, *LOCAL}) in (2, 4)]
 FIELDS = json.loads((Path(__file__).parent / "nemo_fields.json").read_text())
 
 
@@ -48,8 +52,7 @@ def _files(trainer: Any, scheduler: Any, **options: Any) -> dict[str, str]:
     return bundle(*job("llama-3.1-8b"), HOSTS, LaunchOptions(trainer, scheduler, **options))
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
-@pytest.mark.parametrize("trainer", TRAINERS)
+@pytest.mark.parametrize(("trainer", "scheduler"), PAIRS)
 def test_every_pair_has_a_folder_whose_files_are_complete(trainer: str, scheduler: str, tmp_path: Path) -> None:
     files = _files(trainer, scheduler)
     manifest = json.loads(files["manifest.json"])
@@ -67,6 +70,28 @@ def test_every_pair_has_a_folder_whose_files_are_complete(trainer: str, schedule
             ast.parse(text)
     for command in re.findall(r"bash (\w+\.sh)", "".join(files.values())):
         assert command in files
+
+
+@pytest.mark.parametrize("pair", [("pytorch", "slurm"), ("megatron-core", "local")])
+def test_what_runs_on_this_machine_alone_is_not_started_elsewhere(pair: tuple[str, str]) -> None:
+    with pytest.raises(Refused, match="pytorch runs on this machine alone"):
+        _files(*pair)
+
+
+def test_the_iteration_of_a_bundle_has_every_replica_in_the_order_of_ranks() -> None:
+    plan, request = job("llama-3.1-8b")
+    case = ReplayCase.model_validate_json(bundle(plan, request, None, LaunchOptions(*LOCAL))[CASE_FILE])
+    assert (case.num_ranks, len(case.replicas)) == (plan.configuration.degrees.pp, plan.configuration.degrees.dp)
+    assert case.predicted_s == plan.metrics.iteration_s
+    assert [one.operation for one in case.exchanges] == [
+        f"{one.stage}SYNC" for one in sorted(plan.exchanges, key=lambda one: (one.start_s, one.stage))
+    ]
+
+
+def test_more_processes_than_a_machine_can_run_are_refused() -> None:
+    plan, request = wide_plan(4 * MAX_RANKS)
+    with pytest.raises(Refused, match="replicas need 128 processes"):
+        bundle(plan, request, None, LaunchOptions(*LOCAL))
 
 
 def test_the_same_plan_gives_the_same_bytes() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from app.exporters.replay_case import MAX_RANKS, ReplayCase, computing_s, mean_operation_s, replay_case
 from app.faults import Refused
-from app.replay.case import MAX_RANKS, ReplayCase, computing_s, mean_operation_s, replay_case
 from models.schedule import PipelineProblem, PipelineSchedule
 from tests.torch.cases import problem, schedule
 
@@ -28,26 +28,28 @@ def test_an_operation_takes_the_asked_time_on_average() -> None:
     one = case(operation_s=0.01)
     assert one.scale == pytest.approx(0.01 / mean_operation_s(found))
     assert one.predicted_s == pytest.approx(computing_s(found) * one.scale)
-    times = (*one.forward_s, *one.input_grad_s, *one.weight_grad_s)
+    (pipeline,) = one.pipelines
+    times = (*pipeline.forward_s, *pipeline.input_grad_s, *pipeline.weight_grad_s)
     assert sum(times) / len(times) == pytest.approx(0.01)
 
 
 def test_the_link_carries_every_crossing_message_once_and_each_way() -> None:
     one = case()
-    assert [{message.operation for message in order} for order in one.channels] == [
+    assert [{message.operation for message in order} for order in one.pipelines[0].channels] == [
         {f"1F{microbatch}" for microbatch in range(8)},
         {f"2B{microbatch}" for microbatch in range(8)},
     ]
-    assert one.free_messages == ()
-    assert all(message.latency_s == pytest.approx(DELAY * one.scale) for order in one.channels for message in order)
+    assert one.pipelines[0].free_messages == ()
+    messages = [message for order in one.pipelines[0].channels for message in order]
+    assert all(message.lag_s == pytest.approx(DELAY * one.scale) for message in messages)
 
 
 def test_a_hop_without_a_link_delays_but_occupies_nothing() -> None:
     one, found = asked()
     hops = tuple(hop.model_copy(update={"transfer_s": 0.0}) for hop in one.hops)
     freed = replay_case("free", one.model_copy(update={"hops": hops}), found)
-    assert freed.channels == ()
-    assert len(freed.free_messages) == 16
+    assert freed.pipelines[0].channels == ()
+    assert len(freed.pipelines[0].free_messages) == 16
 
 
 def test_two_chunks_lie_on_the_rank_that_the_layout_says() -> None:

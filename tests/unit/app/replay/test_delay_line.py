@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.replay.case import Message, ReplayCase
+from app.exporters.replay_case import Message, ReplayCase, ReplayPipeline, Replica
 from app.replay.delay_line import GIVE_UP_S, DelayLine, SentTimes, num_entries, reserve
 
 
@@ -30,11 +30,18 @@ class Clock:
             event()
 
 
-def _case(channels: tuple[tuple[Message, ...], ...], free: tuple[Message, ...] = ()) -> ReplayCase:
+def _case(
+    channels: tuple[tuple[Message, ...], ...],
+    free: tuple[Message, ...] = (),
+    exchanges: tuple[Message, ...] = (),
+    replicas: int = 1,
+) -> ReplayCase:
     return ReplayCase(
-        name="two", schedule_csv="", num_microbatches=2, rank_of_stage=(0, 1), forward_s=(1.0, 1.0),
-        input_grad_s=(1.0, 1.0), weight_grad_s=(1.0, 1.0), channels=channels, free_messages=free, scale=1.0,
-        predicted_s=4.0,
+        name="two", num_microbatches=2, rank_of_stage=(0, 1), blocking=False,
+        replicas=(Replica(pipeline=0),) * replicas,
+        pipelines=(ReplayPipeline(schedule_csv="", forward_s=(1.0, 1.0), input_grad_s=(1.0, 1.0),
+                                  weight_grad_s=(1.0, 1.0), channels=channels, free_messages=free),),
+        exchanges=exchanges, head_start_s=(3.0, 3.0), operation_s=1.0, scale=1.0, predicted_s=4.0,
     )  # fmt: skip
 
 
@@ -45,7 +52,7 @@ def _line(case: ReplayCase, folder: Path) -> tuple[DelayLine, SentTimes, Clock]:
 
 
 def _message(operation: str) -> Message:
-    return Message(operation=operation, occupancy_s=2.0, latency_s=5.0)
+    return Message(operation=operation, occupancy_s=2.0, lag_s=5.0)
 
 
 CHANNEL = (_message("0F0"), _message("0F1"))
@@ -75,7 +82,7 @@ def test_the_planned_order_of_the_link_holds_even_if_another_was_ready_first(tmp
 
 
 def test_a_message_without_a_link_is_only_late(tmp_path: Path) -> None:
-    free = Message(operation="0F0", occupancy_s=0.0, latency_s=5.0)
+    free = Message(operation="0F0", occupancy_s=0.0, lag_s=5.0)
     line, sent, clock = _line(_case((), (free,)), tmp_path)
     sent.record("0F0", 98.0)
     line.wait_for("0F0")
@@ -101,7 +108,47 @@ def test_processes_and_repetitions_share_one_file(tmp_path: Path) -> None:
     case = _case((CHANNEL,))
     path = tmp_path / "sent"
     reserve(path, case, 2)
-    assert path.stat().st_size == 2 * 8 * num_entries(case)
+    assert path.stat().st_size == 2 * 8 * (num_entries(case) + case.num_stages)
     SentTimes.in_file(path, case, 1).record("1B1", 7.0)
     assert SentTimes.in_file(path, case, 1).of("1B1") == 7.0
     assert SentTimes.in_file(path, case, 0).of("1B1") == 0.0
+
+
+def test_an_exchange_begins_its_head_start_before_the_last_replica_and_in_its_turn(tmp_path: Path) -> None:
+    exchanges = tuple(Message(operation=f"{stage}SYNC", occupancy_s=10.0, lag_s=1.0) for stage in (1, 0))
+    line, sent, clock = _line(_case((), exchanges=exchanges, replicas=2), tmp_path)
+    other = SentTimes.in_file(tmp_path / "sent", _case((), exchanges=exchanges, replicas=2), 0, 1)
+    for stage in (0, 1):
+        sent.record_gradients(stage, 100.0)
+    assert sent.of("1SYNC") == 0.0, "the other replica has no gradients yet"
+    other.record_gradients(1, 104.0)
+    other.record_gradients(0, 103.0)
+    line.wait_for("1SYNC")
+    assert clock.now_s == 104.0 - 3.0 + 10.0 + 1.0
+    line.wait_for("0SYNC")
+    assert clock.now_s == 104.0 - 3.0 + 20.0 + 1.0
+
+
+def test_an_exchange_inside_places_waits_for_no_other(tmp_path: Path) -> None:
+    exchanges = tuple(Message(operation=f"{stage}SYNC", occupancy_s=0.0, lag_s=7.0) for stage in (0, 1))
+    line, sent, clock = _line(_case((), exchanges=exchanges), tmp_path)
+    sent.record_gradients(1, 100.0)
+    line.wait_for("1SYNC")
+    assert clock.now_s == 100.0 - 3.0 + 7.0
+
+
+def test_a_rank_with_blocking_sends_waits_for_what_it_sent(tmp_path: Path) -> None:
+    line, _, clock = _line(_case((CHANNEL,)), tmp_path)
+    line.sent_now("0F0")
+    line.wait_until_landed()
+    assert clock.now_s == 107.0
+    line.wait_until_landed()
+    assert clock.now_s == 107.0
+
+
+def test_replicas_do_not_read_each_others_messages(tmp_path: Path) -> None:
+    case = _case((CHANNEL,), replicas=2)
+    reserve(tmp_path / "sent", case, 1)
+    SentTimes.in_file(tmp_path / "sent", case, 0, 1).record("1B1", 7.0)
+    assert SentTimes.in_file(tmp_path / "sent", case, 0, 0).of("1B1") == 0.0
+    assert SentTimes.in_file(tmp_path / "sent", case, 0, 1).of("1B1") == 7.0

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from app.exporters.replay_case import TORCH_VERSION
 from app.faults import Refused
 from app.replay import launch
 from app.replay.job import ReplayJob
@@ -37,12 +38,12 @@ def test_another_pytorch_is_refused_with_the_way_to_get_it(
 
 
 def test_any_build_of_the_right_version_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    _installed(monkeypatch, f"{launch.TORCH_VERSION}+cpu")
+    _installed(monkeypatch, f"{TORCH_VERSION}+cpu")
     check_torch()
 
 
 def test_a_job_that_would_take_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    _installed(monkeypatch, launch.TORCH_VERSION)
+    _installed(monkeypatch, TORCH_VERSION)
     with pytest.raises(Refused, match="the steps would take") as caught:
         execute(ReplayJob(cases=(case(operation_s=10.0),), num_repetitions=50))
     assert "--operation-ms" in caught.value.faults[0].remedy
@@ -59,8 +60,10 @@ def test_the_process_that_failed_first_has_the_word(tmp_path: Path) -> None:
 def _of(*taken_s: float, loss_difference: float = 0.0) -> Measured:
     spans = [[("0F0", start, start + taken)] for start, taken in enumerate(taken_s)]
     differences = {"loss_difference": loss_difference, "gradient_difference": 0.0, "parameter_difference": 0.0}
-    result = {"spans": spans, "loss": 1.0, "largest_gradient": 1.0} | differences
-    one = case().model_copy(update={"schedule_csv": "0F0\n", "predicted_s": 0.8})
+    ends_s = [start + taken for start, taken in enumerate(taken_s)]
+    result = {"spans": spans, "ends_s": ends_s, "losses": [1.0], "largest_gradient": 1.0} | differences
+    pipeline = case().pipelines[0].model_copy(update={"schedule_csv": "0F0\n"})
+    one = case().model_copy(update={"pipelines": (pipeline,), "predicted_s": 0.8})
     found: Measured = launch._measured(one, [result])  # noqa: SLF001
     return found
 
