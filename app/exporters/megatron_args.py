@@ -45,6 +45,7 @@ RECOMPUTE: dict[str, tuple[Argument, ...]] = {
 }
 PRECISION: dict[str, tuple[Argument, ...]] = {
     "bf16": (("--bf16",),),
+    "fp32": (),
     "fp16": (("--fp16",),),
     "fp8": (("--bf16",), ("--fp8-format", "hybrid")),
     "fp4": (("--bf16",), ("--fp4-format", "e2m1")),

@@ -6,6 +6,7 @@ mla_provider.py and training/config.py of Megatron-Bridge 0.7, August 2026. Owns
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any
 
 from app.exporters.megatron_args import COMMUNICATORS_FILE, check_megatron, layout_of
@@ -15,7 +16,7 @@ from models.plan import Configuration, Plan
 from models.request import PlanRequest
 from models.workload import Architecture, GroupedQueryAttention, ModelDefinition, Workload
 
-PRECISION = {"bf16": "bf16_mixed", "fp16": "fp16_mixed", "fp8": "bf16_with_fp8_delayed_scaling_mixed",
+PRECISION = {"fp32": None, "bf16": "bf16_mixed", "fp16": "fp16_mixed", "fp8": "bf16_with_fp8_delayed_scaling_mixed",
              "fp4": "bf16_with_nvfp4_mixed"}  # fmt: skip
 ACTIVATIONS = {"silu": "torch.nn.functional.silu", "gelu": "torch.nn.functional.gelu", "squared_relu": "squared_relu"}
 
@@ -42,11 +43,23 @@ def model_fields(plan: Plan, request: PlanRequest) -> dict[str, Any]:
     one = definition_of(architecture)
     return {
         **_sizes(architecture, request.workload),
+        "vocab_size": padded_vocabulary(architecture.vocab_size, plan.configuration.degrees.tp),
         **_attention(architecture),
         **_definition(architecture, one),
         **_experts(architecture, one),
         **_degrees(plan, request),
     }
+
+
+def padded_vocabulary(vocab_size: int, tp: int) -> int:
+    """Rows of the embedding: Megatron-Bridge leaves a stated vocabulary as it is, and each of tp ranks has as many.
+
+    Filled up as Megatron-LM does, to a multiple of 128 tp.
+
+    >>> padded_vocabulary(50257, 8), padded_vocabulary(32000, 8)
+    (51200, 32000)
+    """
+    return vocab_size if vocab_size % tp == 0 else ceil(vocab_size / (128 * tp)) * 128 * tp
 
 
 def settings_of(one: Configuration, workload: Workload) -> dict[str, Any]:
@@ -75,7 +88,6 @@ def _sizes(architecture: Architecture, workload: Workload) -> dict[str, Any]:
     found: dict[str, Any] = {
         "num_layers": architecture.num_layers,
         "hidden_size": architecture.hidden_size,
-        "vocab_size": architecture.vocab_size,
         "seq_length": workload.sequence_length,
         "share_embeddings_and_output_weights": architecture.tied_embeddings,
         "gated_linear_unit": architecture.gated_mlp,

@@ -26,7 +26,7 @@ from app.faults import Refused
 from models.catalogue import entry_names, named_entry
 from models.plan import Plan
 from models.request import PlanRequest
-from models.workload import Architecture
+from models.workload import Architecture, Precision
 from tests.build_exports import wide_plan
 from tests.unit.app.exporters.test_binding import nameless
 from tests.unit.app.exporters.test_megatron import parsed
@@ -173,6 +173,25 @@ def test_the_nemo_job_states_what_makes_the_model() -> None:
     assert (fields["num_moe_experts"], sum(fields["moe_layer_freq"]), fields["mtp_num_layers"]) == (256, 58, 1)
     assert model_fields(*job("gpt-3-175b"))["position_embedding_type"] == "learned_absolute"
     assert model_fields(*job("llama-3.1-405b"))["rope_scaling_factor"] == 8.0
+
+
+@pytest.mark.parametrize("trainer", ["megatron-core", "nemo"])
+@pytest.mark.parametrize("precision", get_args(Precision))
+def test_every_precision_of_a_request_has_a_bundle(trainer: Any, precision: str) -> None:
+    plan, request = job("llama-3.1-8b")
+    workload = request.workload.model_copy(update={"precision": precision})
+    files = bundle(plan, request.model_copy(update={"workload": workload}), HOSTS, LaunchOptions(trainer, "slurm"))
+    if trainer == "megatron-core":
+        assert ("--bf16" in files["megatron.args"].splitlines()) is (precision in ("bf16", "fp8", "fp4"))
+        assert ("--fp16" in files["megatron.args"].splitlines()) is (precision == "fp16")
+    else:
+        assert ("mixed_precision = None" in files["isthmus_job.py"]) is (precision == "fp32")
+
+
+def test_every_rank_of_a_nemo_job_has_as_many_rows_of_the_vocabulary() -> None:
+    plan, request = job("gpt-3-175b")
+    assert request.workload.architecture.vocab_size % plan.configuration.degrees.tp
+    assert model_fields(plan, request)["vocab_size"] % plan.configuration.degrees.tp == 0
 
 
 def test_torchtitan_takes_its_own_model_of_the_same_sizes_or_none() -> None:
