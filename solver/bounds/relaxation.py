@@ -1,71 +1,84 @@
-"""The sharper bound of one configuration: its own pipeline, with every cost at its least over places and GPU types.
+"""The sharper bound of a configuration, or of several alike: the pipeline, with every cost at its least over places,
+GPU types and configurations.
 
 Owns that relaxation, and which bounds refine a configuration. Never schedules or places anything.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from models.cluster import GpuType, Pool
 from models.plan import Configuration
-from models.schedule import PipelineProblem, PipelineRank, PipelineStage
+from models.schedule import PipelineHop, PipelineProblem, PipelineRank, PipelineStage
 from solver.bounds.bounded import ROUNDING
+from solver.bounds.least_hops import least_hop_s
 from solver.bounds.slower_ranks import slower_ranks_s
 from solver.bounds.stage_partition import line_bound_s
 from solver.bounds.synchronisation import least_exchange_s
+from solver.configurations.framework import backward_of
 from solver.configurations.stages import PoolStages, pool_stages
 from solver.context import Context
-from solver.cost.columns import FloatArray, columns_of
+from solver.cost.columns import FloatArray, columns_of_all
 from solver.cost.fabric import fabric_of
 from solver.pipeline.bounds import lower_bound
 
 
-def refined_bound_s(context: Context, configuration: Configuration, high_s: float) -> float:
-    """The best bound of one configuration, as far as it matters up to `high_s`.
+def refined_bound_s(context: Context, configurations: Sequence[Configuration], high_s: float) -> float:
+    """The best bound of some configurations, as far as it matters up to `high_s`: none of them is faster.
 
-    Layers by GPU type follow the placement: there every share of them counts.
+    They have the same pipeline and differ in expert parallelism and sharding alone, so one relaxation with every cost
+    at its least over them bounds them all. Layers by GPU type follow the placement: there every share of them counts.
     """
+    configuration = configurations[0]
     if configuration.layer_split == "by_gpu_type":
-        return line_bound_s(context, configuration, 0.0, high_s)
-    priced = _Priced.of(context, configuration)
+        return line_bound_s(context, configurations, 0.0, high_s)
+    priced = _Priced.of(context, configurations)
     relaxed_s = _relaxed_s(context, configuration, priced)
     if relaxed_s >= high_s or len({pool.gpu for pool in priced.pools}) == 1:
         return relaxed_s
-    costs = list(zip(priced.pools, priced.options, strict=True))
+    costs = list(zip(itertools.cycle(priced.pools), priced.options, strict=False))
     return max(relaxed_s, slower_ranks_s(context, configuration, costs, priced.exposed_s, high_s))
 
 
 def relaxed_bound_s(context: Context, configuration: Configuration) -> float:
-    """Bound of one configuration on any placement: the pipeline bound without hops, on the best of each GPU type.
+    """Bound of one configuration on any placement: the pipeline bound with the least hops, on the best GPU types.
 
     Stage times, exchanges, static memory and optimizer are the least over pools, budgets the largest, so no placement
     beats it.
     """
-    return _relaxed_s(context, configuration, _Priced.of(context, configuration))
+    return _relaxed_s(context, configuration, _Priced.of(context, [configuration]))
 
 
 @dataclass(frozen=True)
 class _Priced:
-    """One pool of each GPU type and fabric, the stages on it, and the least that every stage's exchange exposes."""
+    """One pool of each GPU type and fabric, the stages on it, and the least that every stage's exchange exposes.
+
+    `options` are the stages of each configuration on each pool, pool by pool, configuration after configuration.
+    """
 
     pools: list[Pool]
     options: list[PoolStages]
     exposed_s: FloatArray
+    hop_s: float
 
     @classmethod
-    def of(cls, context: Context, configuration: Configuration) -> _Priced:
-        """The stages of a configuration on all pools that may be used."""
+    def of(cls, context: Context, configurations: Sequence[Configuration]) -> _Priced:
+        """The stages of these configurations on all pools that may be used."""
         pools = _distinct_pools(context)
-        options = [pool_stages(context, pool, configuration) for pool in pools]
-        return cls(pools, options, _exposed_s(context, configuration, pools, options))
+        options = [pool_stages(context, pool, configuration) for configuration in configurations for pool in pools]
+        exposed_s = _exposed_s(context, configurations, pools, options)
+        return cls(pools, options, exposed_s, least_hop_s(context, configurations))
 
 
 def _relaxed_s(context: Context, configuration: Configuration, priced: _Priced) -> float:
     limits = [context.memory_limit_bytes(pool.gpu) for pool in priced.pools]
-    problem = _relaxation(configuration, priced.options, limits, priced.exposed_s)
+    limits *= len(priced.options) // len(limits)
+    problem = _relaxation(context, configuration, priced, limits)
     update = float(np.minimum.reduce([one.optimizer_s for one in priced.options]).max())
     return float("inf") if problem is None else lower_bound(problem) + update
 
@@ -79,29 +92,29 @@ def _distinct_pools(context: Context) -> list[Pool]:
 
 
 def _exposed_s(
-    context: Context, configuration: Configuration, pools: list[Pool], options: list[PoolStages]
+    context: Context, configurations: Sequence[Configuration], pools: list[Pool], options: list[PoolStages]
 ) -> FloatArray:
     """Least time from the last weight gradient of every stage to the end of its exchange.
 
     Some place holds at least its even share of the replicas and exchanges among them; no more of that than the stack
     allows overlaps. Beyond that share any number of replicas may be there, so the least over all numbers counts.
     """
-    columns, num_places = columns_of(configuration), len({pool.place for pool in context.pools})
-    durations, overlaps = [], []
-    for pool, one in zip(pools, options, strict=True):
-        dense, experts = one.cost.parameters, one.cost.expert_parameters
-        fabric = fabric_of(pool)
-        least_s = least_exchange_s(context, columns, fabric, dense=dense, experts=experts, num_places=num_places)
-        durations.append(least_s)
-        overlaps.append(context.stack.data_parallel_overlap.value * one.cost.total_s)
-    exposed: FloatArray = np.maximum(np.minimum.reduce(durations) - np.maximum.reduce(overlaps), 0.0)
+    columns, num_places = columns_of_all(configurations), len({pool.place for pool in context.pools})
+    dense = np.minimum.reduce([one.cost.parameters for one in options])
+    experts = np.minimum.reduce([one.cost.expert_parameters for one in options])
+    durations = [
+        least_exchange_s(context, columns, fabric_of(pool), dense=dense, experts=experts, num_places=num_places)
+        for pool in pools
+    ]
+    overlap = context.stack.data_parallel_overlap.value * np.maximum.reduce([one.cost.total_s for one in options])
+    exposed: FloatArray = np.maximum(np.minimum.reduce(durations) - overlap, 0.0)
     return exposed
 
 
 def _relaxation(
-    configuration: Configuration, options: list[PoolStages], limits: list[float], exposed_s: FloatArray
+    context: Context, configuration: Configuration, priced: _Priced, limits: list[float]
 ) -> PipelineProblem | None:
-    num_stages = configuration.degrees.num_stages
+    num_stages, options, exposed_s = configuration.degrees.num_stages, priced.options, priced.exposed_s
     stages = tuple(
         PipelineStage(
             forward_s=min(float(one.cost.forward_s[s]) for one in options),
@@ -131,4 +144,12 @@ def _relaxation(
         ),
         layout=configuration.family,
         stages=stages,
+        backward=backward_of(context.request),
+        hops=tuple(
+            PipelineHop(from_stage=stage, to_stage=stage + 1, latency_s=priced.hop_s, transfer_s=0.0)
+            for stage, (here, there) in enumerate(
+                itertools.pairwise(map(configuration.rank_of_stage, range(num_stages)))
+            )
+            if here != there
+        ),
     )

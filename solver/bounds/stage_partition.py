@@ -22,6 +22,8 @@ micro-batches, rank r's work y = f + i + w of one of them, and U the forward of 
 - *held*, several chunks: the rank has capacity bytes for T seconds. A chunk's activation is held while it and all later
   chunks of all ranks run, of the same chunk those of later ranks round and round, and then its weight gradient.
 
+A forward that waits for all ranks, or for all cycles but the last, waits for their messages, too: `least_hops.py`.
+
 Each sum over other ranks is the least of all partitions within T, so they may belong to different ones. Chunks of
 a rank take equally long but for one layer, as `by_type.shared_layers` has it: with e layers' worth of an end in it a
 chunk counts e layers more, rounded down, and no chunk has fewer than (layers + e) / v rounded down, less its own e, nor
@@ -40,6 +42,7 @@ import numpy as np
 
 from models.plan import Configuration
 from solver.bounds.bounded import ROUNDING
+from solver.bounds.least_hops import PassDelays
 from solver.bounds.stage_partition_kernel import (
     BEFORE_LAST,
     BOTH,
@@ -65,7 +68,9 @@ SAFETY = 1 - ROUNDING
 
 @dataclass(frozen=True)
 class Kind:
-    """One GPU type, or several that count as one: the least prices over its fabrics, and the ranks that it can hold."""
+    """One GPU type, or several that count as one: the least prices over its fabrics and over the configurations, and
+    the ranks that it can hold.
+    """
 
     prices: tuple[StageCosts, ...]
     held: int
@@ -95,7 +100,7 @@ class Kind:
     @cached_property
     def exchange_s(self) -> FloatArray:
         """Least exchange inside a place by layers of a stage, of the kind of layers that has fewer parameters."""
-        context, columns, found = self.least.context, self.least.columns, []
+        context, found = self.least.context, []
         names, job = {one.gpu_class.gpu.name for one in self.prices}, context.job
         for price in self.prices:
             dense, moe = price.units[:2]
@@ -105,7 +110,7 @@ class Kind:
             layers = _numbers(context)
             one_s = least_exchange_s(
                 context,
-                columns,
+                price.columns,
                 price.gpu_class.fabric,
                 dense=layers * own,
                 experts=layers * experts,
@@ -123,10 +128,14 @@ class Kind:
         return dearest
 
 
-def line_bound_s(context: Context, configuration: Configuration, low_s: float, high_s: float) -> float:
-    """The largest time up to `high_s` found impossible, `low_s` where none is; see this file's top for the proof."""
-    columns = columns_of(configuration)
-    options = _options(context, configuration, _kinds(context, columns))
+def line_bound_s(context: Context, configurations: Sequence[Configuration], low_s: float, high_s: float) -> float:
+    """The largest time up to `high_s` found impossible, `low_s` where none is; see this file's top for the proof.
+
+    Configurations that differ in expert parallelism and sharding alone are bounded together, every price at its least.
+    """
+    kinds_of_rank = _kinds(context, [columns_of(one) for one in configurations])
+    delays = PassDelays.of(context, configurations)
+    options = _options(context, configurations[0], kinds_of_rank, delays)
     return least_time_s(options, low_s, high_s)
 
 
@@ -150,7 +159,7 @@ def _keeps(options: Options, states: PartitionStates, limit_s: float) -> bool:
     known = np.zeros(NUM_SUMS)
     for _ in range(NUM_PASSES):
         found = least_sums(options, states, known, limit_s / SAFETY)
-        if found[BOTH] + options.update_s > limit_s / SAFETY:
+        if found[BOTH] + 2.0 * options.turn_delay_s + options.update_s > limit_s / SAFETY:
             return False
         found[BEFORE_LAST] = max(found[BEFORE_LAST] - options.slack_s, 0.0)
         if (found <= known).all():
@@ -169,12 +178,14 @@ def _partition_states(options: Options) -> PartitionStates:
     return PartitionStates(used, used @ strides, strides)
 
 
-def _kinds(context: Context, columns: Columns) -> list[Kind]:
+def _kinds(context: Context, alike: Sequence[Columns]) -> list[Kind]:
     """GPU types, quickest first; those next to each other that differ least are one where there are too many ranks."""
+    columns = alike[0]
     held = ranks_by_type(context.pools, columns.tp, columns.cp, columns.dp)
     found = []
     for name, count in held.items():
-        own = [StageCosts(context, one, columns) for one in context.gpu_classes.values() if one.gpu.name == name]
+        classes = [one for one in context.gpu_classes.values() if one.gpu.name == name]
+        own = [StageCosts(context, gpu_class, one) for one in alike for gpu_class in classes]
         found.append(Kind(tuple(own), min(int(count[0]), int(columns.pp[0]))))
     found = sorted((one for one in found if one.held), key=lambda one: one.layer_both_s)
     while len(found) > 1 and np.prod([one.held + 1.0 for one in found]) * context.job.num_layers > MOST_CELLS:
@@ -259,7 +270,7 @@ class Rank:
         updates = [
             optimizer_s(
                 *self._parameters(price, ends),
-                self.columns,
+                price.columns,
                 gpu=price.gpu_class.gpu,
                 stack=self.context.stack,
                 optimizer=self.context.job.optimizer,
@@ -363,7 +374,7 @@ def _back(price: StageCosts) -> float:
     return min(float(one.input_grad_s[0] / one.forward_s[0]) for one in parts if float(one.forward_s[0]) > 0)
 
 
-def _options(context: Context, configuration: Configuration, gpus: Sequence[Kind]) -> Options:
+def _options(context: Context, configuration: Configuration, gpus: Sequence[Kind], delays: PassDelays) -> Options:
     """What every kind of rank takes on every type: the ends and those between."""
     columns, pp = columns_of(configuration), configuration.degrees.pp
     folded = configuration.family == "v"
@@ -382,6 +393,9 @@ def _options(context: Context, configuration: Configuration, gpus: Sequence[Kind
         back=min(_back(gpu.least) for gpu in gpus),
         slack_s=others * max(float(one.forward_s[0]) for one in layers) if configuration.degrees.vpp > 1 else 0.0,
         update_s=float(min(one.after_work_s[1][-(-(len(one.layers) - 1) // pp)] for one in ranks[1])),
+        ahead_delay_s=delays.ahead_s,
+        turn_delay_s=delays.turn_s,
+        held_delay_s=delays.held_s,
         layer_both_c=np.array([gpu.layer_both_s for gpu in gpus]),
         after_r=np.zeros(pp),
         after_last_r=np.zeros(pp),

@@ -52,6 +52,9 @@ class Options(NamedTuple):
     back: float
     slack_s: float
     update_s: float
+    ahead_delay_s: float
+    turn_delay_s: float
+    held_delay_s: float
     layer_both_c: Floats
     after_r: Floats
     after_last_r: Floats
@@ -173,9 +176,11 @@ def _need_s(
     lead_s, back = max(sum_s - options.slack_s, 0.0), 1.0 + options.back
     ahead_s = known[BEFORE_LAST] + (lead_s if options.looped else 0.0)
     need_s = max(lead_s + needs[WORK, kind, gpu, n], lead_s * back + needs[THROUGH, kind, gpu, n])
-    need_s = max(need_s, ahead_s + needs[LATE, kind, gpu, n], ahead_s * back + needs[LAST, kind, gpu, n])
+    ahead_s += options.ahead_delay_s
+    back_s = ahead_s * back + (1.0 - options.back) * options.ahead_delay_s  # messages take as long on the way back
+    need_s = max(need_s, ahead_s + needs[LATE, kind, gpu, n], back_s + needs[LAST, kind, gpu, n])
     need_s = max(need_s, ahead_s + options.back * lead_s + needs[BETWEEN, kind, gpu, n])
-    turn_s = known[FORWARD] + last_s
+    turn_s = known[FORWARD] + options.turn_delay_s + last_s
     need_s = max(need_s, turn_s + needs[EARLY, kind, gpu, n])
     need_s = max(need_s, turn_s + options.back * lead_s + needs[EARLY_BACK, kind, gpu, n])
     own_s = needs[HELD_OWN, kind, gpu, n] + options.update_s
@@ -183,6 +188,6 @@ def _need_s(
         life_s = needs[FIRST_SUM + BOTH, kind, gpu, n] + behind_s
         need_s = max(need_s, lead_s * back + needs[TRIPS, kind, gpu, n] * life_s + own_s)
     if needs[HELD_PER_S, kind, gpu, n] > 0:
-        life_s = known[WEIGHTED] + (behind_s if options.looped else 0.0)
+        life_s = known[WEIGHTED] + options.held_delay_s + (behind_s if options.looped else 0.0)
         need_s = max(need_s, needs[HELD_PER_S, kind, gpu, n] * life_s + own_s)
     return float(need_s)

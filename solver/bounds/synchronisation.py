@@ -15,12 +15,13 @@ from solver.cost.data_parallel import step_traffic
 from solver.cost.fabric import Fabric
 
 
-def replicas_in_a_place(columns: Columns, num_places: int) -> IntArray:
-    """Numbers of replicas that the fullest of so many places may hold, in bundles that an expert group spans.
+def replicas_in_a_place(columns: Columns, row: int, num_places: int) -> IntArray:
+    """Numbers of replicas of a configuration that the fullest of so many places may hold, in bundles that an expert
+    group spans.
 
     Some place holds at least its even part.
     """
-    dp, bundle = int(columns.dp[0]), max(1, int(columns.ep[0]) // int(columns.cp[0]))
+    dp, bundle = int(columns.dp[row]), max(1, int(columns.ep[row]) // int(columns.cp[row]))
     return np.arange(-(-dp // (num_places * bundle)), dp // bundle + 1) * bundle
 
 
@@ -33,13 +34,15 @@ def least_exchange_s(
     experts: FloatArray,
     num_places: int,
 ) -> FloatArray:
-    """Least time by entry of `dense` and `experts` that stages of one configuration with these parameters exchange.
+    """Least time by entry of `dense` and `experts` that stages of any of the configurations with these parameters
+    exchange.
 
     The time is a straight line in the parameters of each kind for every number of replicas in the fullest place: two
     points give it. Any number of replicas from the even part on may be there, so the least over them counts.
     """
-    replicas = replicas_in_a_place(columns, num_places)
-    at = replace(columns.take(np.zeros(len(replicas), dtype=np.int64)), dp=replicas)
+    held = [replicas_in_a_place(columns, row, num_places) for row in range(len(columns))]
+    replicas = np.concatenate(held)
+    at = replace(columns.take(np.repeat(np.arange(len(held)), [len(one) for one in held])), dp=replicas)
 
     def time_s(some_dense: float, some_experts: float) -> FloatArray:
         traffic = step_traffic(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from models.outcome import Reason
 from models.plan import LayerSplit, ScheduleFamily, Sharding
 from models.request import AllowedDegrees, PlanRequest
+from models.schedule import Backward
 
 USUAL_SHARDING: tuple[Sharding, ...] = ("zero1", "fsdp", "hsdp")
 ALL_FAMILIES: tuple[ScheduleFamily, ...] = ("one_way", "loop", "v")
@@ -38,6 +39,12 @@ def framework_reasons(request: PlanRequest) -> tuple[Reason, ...]:
         for name, values in _values(request).items()
         if not values
     )
+
+
+def backward_of(request: PlanRequest) -> Backward:
+    """Whether the framework runs a backward in one piece."""
+    framework = request.constraints.framework
+    return "fused" if framework is not None and framework.fused_backward else "split_allowed"
 
 
 def _values(request: PlanRequest) -> dict[str, tuple[object, ...]]:

@@ -64,8 +64,17 @@ def columns_from(rows: Sequence[dict[str, int]]) -> Columns:
 
 def columns_of(configuration: Configuration) -> Columns:
     """One configuration as columns of length 1."""
+    return columns_of_all([configuration])
+
+
+def columns_of_all(configurations: Sequence[Configuration]) -> Columns:
+    """Configurations as columns."""
+    return columns_from([_row(one) for one in configurations])
+
+
+def _row(configuration: Configuration) -> dict[str, int]:
     degrees = configuration.degrees
-    row = {
+    return {
         "tp": degrees.tp,
         "cp": degrees.cp,
         "ep": degrees.ep,
@@ -78,4 +87,3 @@ def columns_of(configuration: Configuration) -> Columns:
         "shard_group": configuration.shard_group_replicas,
         "recompute": RECOMPUTE_CODES.index(configuration.recompute),
     }
-    return columns_from([row])

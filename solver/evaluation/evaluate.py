@@ -11,7 +11,6 @@ import numpy as np
 
 from models.plan import Configuration, StageExchange
 from models.schedule import (
-    Backward,
     PipelineHop,
     PipelineOptions,
     PipelineProblem,
@@ -21,6 +20,7 @@ from models.schedule import (
     minimum_budget_bytes,
 )
 from models.statements import EXCHANGE_LINK
+from solver.configurations.framework import backward_of
 from solver.configurations.stages import PoolStages, pool_stages
 from solver.context import Context
 from solver.evaluation.candidate import Candidate
@@ -231,7 +231,7 @@ class RankSide:
         ranks = [configuration.rank_of_stage(stage) for stage in range(configuration.degrees.num_stages)]
         budgets = _budgets(context, route, stages)
         own = tuple(_stage(stages[route.pools[rank]], stage, costs[stage]) for stage, rank in enumerate(ranks))
-        if np.any(np.array(minimum_budget_bytes(ranks, own, _backward(context))) > budgets):
+        if np.any(np.array(minimum_budget_bytes(ranks, own, backward_of(context.request))) > budgets):
             return cls((), (), fits=False)
         return cls(tuple(PipelineRank(activation_budget_bytes=float(one)) for one in budgets), own, fits=True)
 
@@ -247,16 +247,11 @@ def pipeline_problem(
         ranks=side.ranks,
         layout="one_way" if configuration.family == "one_way" else configuration.family,
         stages=side.stages,
-        backward=_backward(context),
+        backward=backward_of(context.request),
         sends=_sends(context, configuration),
         hops=_hops(delays),
         options=PipelineOptions(time_limit_s=context.request.options.time_limit_s, seed=context.request.options.seed),
     )
-
-
-def _backward(context: Context) -> Backward:
-    framework = context.request.constraints.framework
-    return "fused" if framework is not None and framework.fused_backward else "split_allowed"
 
 
 def _sends(context: Context, configuration: Configuration) -> Sends:

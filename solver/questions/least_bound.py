@@ -34,10 +34,11 @@ def least_bound_s(request: PlanRequest, cutoff_s: float, stopped: Callable[[], b
 
 def _refined(frontier: Frontier, cutoff_s: float) -> bool:
     """Replace the least bound that is not refined yet by the pipeline's own; false when none is below the cutoff."""
-    for index in frontier.unrefined(cutoff_s, 1):
-        frontier.refined.add(index)
-        target_s = frontier.target_bound_s(index, cutoff_s)
-        bound_s = refined_bound_s(frontier.context, frontier.configuration(index), target_s)
-        frontier.raise_bound(index, bound_s)
+    for indices in frontier.unrefined(cutoff_s, 1):
+        frontier.set_refined(indices)
+        one = frontier.refinement(indices, cutoff_s)
+        bound_s = refined_bound_s(frontier.context, one.configurations, one.target_bound_s)
+        for index in indices:
+            frontier.raise_bound(index, bound_s)
         return True
     return False

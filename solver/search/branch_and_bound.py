@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 
 from models.plan import Plan
-from solver.clock import WORK_PER_REFINED_BOUND_S, WORK_PER_ROW_S, charge
+from solver.clock import WORK_PER_ROW_S, charge
 from solver.configurations.enumerate import Space
 from solver.context import Context
 from solver.evaluation.scheduling import Schedulers
@@ -62,6 +62,7 @@ class Search:
         self.saver = Saver(self.frontier, self.best, self.dispatcher, self.phases)
         self.resumption = Resumption(warm_start, self.acceptance, self.schedulers)
         self.complete = False
+        self.refining_s = 0.0
 
     def run(self) -> Plan | None:
         """Explore, compare, improve the best, explore and refine on; the best judged plan, or None."""
@@ -120,30 +121,33 @@ class Search:
         False when nothing is left to evaluate and to refine.
         """
         self._price()
-        task = next_evaluation(self.frontier, self.best) or self._next_refinement()
+        task = next_evaluation(self.frontier, self.best) or next_refinement(self.frontier, self.best, 1)
         if task is None:
             return False
         self.runner.do(task)
-        self._refine(min(until_s, self.hooks.clock() + self.params.refine_share * self.phases.last_step_s))
+        self._refine(until_s)
         self.result.update_bound()
         self.saver.save_now_and_then()
         return True
 
     def _refine(self, until_s: float, step_s: float | None = None) -> None:
-        """Refine the least bounds until then, and a few in any case; one takes `step_s` where that is known."""
+        """Refine the least bounds until they had their share of the time, or until then, and a few in any case.
+
+        With `step_s`, what one takes, until then whatever share that is.
+        """
+        began_s = self.hooks.clock()
+        if step_s is None:
+            due_s = self.params.refine_share * (began_s - self.hooks.started_s) - self.refining_s
+            until_s = min(until_s, began_s + due_s)
         for number in count():
             self.runner.attend()
             late = number >= self.params.refined_per_step and self.hooks.clock() >= until_s
-            task = None if late or self._stopped(self.phases.ends_s, step_s) else self._next_refinement()
+            late = late or self._stopped(self.phases.ends_s, step_s)
+            task = None if late else next_refinement(self.frontier, self.best, 1)
             if task is None:
-                return
+                break
             self.runner.do(task)
-
-    def _next_refinement(self) -> SearchTask | None:
-        task = next_refinement(self.frontier, self.best, 1)
-        if task is None:
-            charge(self.hooks.clock, WORK_PER_REFINED_BOUND_S)
-        return task
+        self.refining_s += self.hooks.clock() - began_s
 
     def _price(self, step_s: float | None = None) -> bool:
         """Price what may hold the least bound, a few portions before something else has its turn; whether any was."""
@@ -187,7 +191,9 @@ class Search:
         while not over() and (
             self.runner.wanted or (self.dispatcher.num_underway(kind) and self.hooks.clock() < until_s)
         ):
-            if not self.runner.do_wanted() and (self._stopped(until_s) or not self._step(until_s)):
+            if self.runner.do_wanted():
+                self._refine(until_s)
+            elif self._stopped(until_s) or not self._step(until_s):
                 self.runner.attend(self.params.wait_s)
         self.runner.drop(kind)
 

@@ -34,10 +34,7 @@ def next_evaluation(frontier: Frontier, best: Incumbent) -> EvaluateTask | None:
 def next_refinement(frontier: Frontier, best: Incumbent, most: int) -> RefineBoundTask | None:
     """Refine the least bounds, at most so many; None when none is left below the cutoff."""
     cutoff = best.cutoff
-    chosen = tuple(
-        (index, frontier.configuration(index), frontier.target_bound_s(index, cutoff))
-        for index in frontier.unrefined(cutoff, most)
-    )
+    chosen = tuple(frontier.refinement(indices, cutoff) for indices in frontier.unrefined(cutoff, most))
     return RefineBoundTask(chosen) if chosen else None
 
 

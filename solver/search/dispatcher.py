@@ -84,7 +84,7 @@ class TaskDispatcher:
     def refining(self) -> set[int]:
         """Places of configurations whose bounds others refine now."""
         own = (one for one in self._underway.values() if isinstance(one, RefineBoundTask))
-        return {configuration[0] for one in own for configuration in one.configurations}
+        return {index for one in own for refinement in one.refinements for index in refinement.indices}
 
     def share_s(self, num_tasks: int, seconds: float) -> float:
         """What each of so many long tasks gets of the seconds; this process does some where workers are few."""
@@ -96,7 +96,9 @@ class TaskDispatcher:
         """Bounds had less than their part of the time that went into evaluations."""
         few = self.num_underway(RefineBoundTask) <= self.num_workers // 2
         spent_s = self._spent_s.get
-        return few and spent_s(RefineBoundTask, 0.0) < self.params.refine_share * spent_s(EvaluateTask, 0.0)
+        return few and spent_s(RefineBoundTask, 0.0) < self.params.refine_share * (
+            spent_s(RefineBoundTask, 0.0) + spent_s(EvaluateTask, 0.0)
+        )
 
     def submit(self, task: SearchTask) -> None:
         """Give a task away."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
-from itertools import islice
 
 import numpy as np
 
@@ -19,7 +18,10 @@ from solver.cost.columns import FloatArray
 from solver.evaluation.candidate import configuration_of
 from solver.objective import Goal
 from solver.search.params import DEFAULTS, SearchParams
-from solver.search.unpriced import BoolArray, IntArray, Unpriced
+from solver.search.refinement import Refinement
+from solver.search.unpriced import BoolArray, IntArray, Unpriced, least_places
+
+ALIKE = ("tp", "cp", "pp", "vpp", "dp", "micro_batch", "num_microbatches", "recompute")  # of bounds taken together
 
 
 @dataclass
@@ -27,7 +29,8 @@ class Frontier:
     """Rows of the space that fit into memory: bounds as values of the objective, guesses as what to go by, and times.
 
     An index is a place in these columns. `seconds` are the bounds as times. Of the `explored` those `underway` are
-    still being evaluated; `num_timed` is how many placements of one were timed before it was put back.
+    still being evaluated; `num_timed` is how many placements of one were timed before it was put back. Bounds of the
+    `refined` are their own, those of the `refined_together` hold for all that are alike, too.
     `least_need` is the least memory that any priced one needs (bytes), and its row.
     """
 
@@ -45,6 +48,7 @@ class Frontier:
     underway: set[int] = field(default_factory=set)
     num_timed: dict[int, int] = field(default_factory=dict)
     refined: set[int] = field(default_factory=set)
+    refined_together: set[int] = field(default_factory=set)
     fastest_s: float = float("inf")
     any_fits: bool = False
     least_need: tuple[float, int] = (float("inf"), -1)
@@ -121,11 +125,44 @@ class Frontier:
         promising = open_rows[np.argsort(order[open_rows], kind="stable")][: len(self.explored) + 1]
         return next((int(index) for index in promising if int(index) not in self.explored), None)
 
-    def unrefined(self, cutoff: float, most: int) -> list[int]:
-        """The least bounds below the cutoff that are not refined yet."""
-        least = np.argsort(self.bound, kind="stable")[: len(self.refined) + most]
-        open_ones = (int(index) for index in least if self.bound[index] < cutoff)
-        return list(islice((index for index in open_ones if index not in self.refined), most))
+    def unrefined(self, cutoff: float, most: int) -> list[tuple[int, ...]]:
+        """The least bounds below the cutoff that are not refined yet, at most so many, with all that are alike.
+
+        None beyond the least refined one, which is the bound of the search then whatever the others may be.
+        """
+        waiting = self.bound < cutoff
+        refined = np.fromiter(self.refined, dtype=np.int64, count=len(self.refined))
+        limit = float(self.bound[refined].min(initial=cutoff))
+        waiting[refined] = False
+        open_ones = np.flatnonzero(waiting)
+        least = open_ones[least_places(self.bound[open_ones], most)]
+        found: list[tuple[int, ...]] = []
+        for index in least[np.argsort(self.bound[least], kind="stable")].tolist():
+            if self.bound[index] <= limit and not any(index in others for others in found):
+                found.append((index,) if index in self.refined_together else self._alike(index, open_ones))
+        return found
+
+    def _alike(self, index: int, among: IntArray) -> tuple[int, ...]:
+        """The configuration and those that differ from it in expert parallelism and sharding alone."""
+        columns, rows = self.space.columns, self.rows
+        same = [getattr(columns, name) for name in ALIKE] + [self.space.family, self.space.layer_split]
+        for column in same:
+            among = among[column[rows[among]] == column[rows[index]]]
+        others = [other for other in among.tolist() if other != index and other not in self.refined_together]
+        return index, *others[: self.params.refined_together - 1]
+
+    def refinement(self, indices: tuple[int, ...], cutoff: float) -> Refinement:
+        """What to refine at these places, which are alike."""
+        configurations = tuple(self.configuration(index) for index in indices)
+        return Refinement(indices, configurations, self.target_bound_s(indices[0], cutoff))
+
+    def set_refined(self, indices: tuple[int, ...], *, done: bool = True) -> None:
+        """The bound at a place is its own, or of several places that of all, or that is to be done again."""
+        marks = self.refined if len(indices) == 1 else self.refined_together
+        if done:
+            marks.update(indices)
+        else:
+            marks.difference_update(indices)
 
     def num_ruled_out(self, cutoff: float) -> int:
         """Configurations that do not fit or cannot improve on the cutoff, but for those that were explored."""

@@ -63,9 +63,13 @@ class SearchParams:
     unplanned
         Times the least time priced: bounds need go no higher before there is a plan.
     refined_per_step
-        Bounds refined after an evaluation at least, and in one task.
+        Relaxations solved after an evaluation at least, and in one task.
+    refined_together
+        Configurations that are bounded by one relaxation: all degrees of expert parallelism and kinds of sharding of
+        most pipelines.
     refine_share
-        Of the time that evaluations took, for refining bounds: incumbent and bound close the gap from two sides.
+        Of all time, for refining bounds, as long as that raises the bound of the search: incumbent and bound close the
+        gap from two sides.
     most_tied
         Configurations as good as the plan that are evaluated for a faster one.
     num_promising, num_improved
@@ -116,8 +120,9 @@ class SearchParams:
 
     repeat_penalty: float = 0.02
     unplanned: float = 4.0
-    refined_per_step: int = 8
-    refine_share: float = 0.5
+    refined_per_step: int = 2
+    refined_together: int = 32
+    refine_share: float = 0.35
     most_tied: int = 24
     num_promising: int = 12
     num_improved: int = 3

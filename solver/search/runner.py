@@ -87,7 +87,8 @@ class TaskRunner:
     def _begun(self, task: SearchTask) -> SearchTask:
         """The task with its share of time, marked as begun."""
         if isinstance(task, RefineBoundTask):
-            self.frontier.refined.update(one[0] for one in task.configurations)
+            for one in task.refinements:
+                self.frontier.set_refined(one.indices)
         elif isinstance(task, EvaluateTask | BreakTieTask):
             self.frontier.explored.add(task.index)
             self.frontier.underway.add(task.index)
@@ -103,7 +104,8 @@ class TaskRunner:
         task, result = event
         match result:
             case Bounded():
-                self.frontier.raise_bound(result.index, result.bound_s)
+                for index in result.indices:
+                    self.frontier.raise_bound(index, result.bound_s)
             case Evaluation():
                 self.acceptance.consider(result, "search" if isinstance(task, EvaluateTask) else "polish")
             case BaselineResult():
@@ -124,7 +126,8 @@ class TaskRunner:
         elif isinstance(task, EvaluateTask):
             self.frontier.put_back(task.index)
         elif isinstance(task, RefineBoundTask):
-            self.frontier.refined.difference_update(one[0] for one in task.configurations)
+            for one in task.refinements:
+                self.frontier.set_refined(one.indices, done=False)
         else:
             self.wanted.appendleft(task)
         if returned.lost:

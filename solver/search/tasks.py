@@ -28,6 +28,7 @@ from solver.evaluation.places import Pattern, placements
 from solver.evaluation.scheduling import Schedulers
 from solver.objective import Goal
 from solver.search.incumbent import Incumbent
+from solver.search.refinement import Refinement
 
 PATTERNS: tuple[Pattern, ...] = ("replicas_whole", "ranks_whole", "ranks_in_groups", "ranks_spread")
 
@@ -58,10 +59,11 @@ class TaskContext:
         charge(self.clock, WORK_PER_EVALUATION_S)
         return evaluate(self.context, candidate, self.schedulers.quick, cutoff_s=cutoff_s)
 
-    def refined(self, index: int, configuration: Configuration, target_bound_s: float) -> Bounded:
-        """The bound of a configuration's own pipeline, which need not go much beyond the target."""
-        charge(self.clock, WORK_PER_REFINED_BOUND_S)
-        return Bounded(index, refined_bound_s(self.context, configuration, target_bound_s))
+    def refined(self, refinement: Refinement) -> Bounded:
+        """The bound of some configurations' own pipeline, which need not go much beyond the target."""
+        charge(self.clock, WORK_PER_REFINED_BOUND_S * (1.0 + len(refinement.indices)) / 2.0)
+        bound_s = refined_bound_s(self.context, refinement.configurations, refinement.target_bound_s)
+        return Bounded(refinement.indices, bound_s)
 
     def least_value(self, configuration: Configuration, bound_s: float) -> float:
         """The least objective of plans of a configuration that take no less."""
@@ -101,9 +103,9 @@ class WorkerInit:
 
 @dataclass(frozen=True)
 class Bounded:
-    """No plan of the configuration at this place of the frontier is faster."""
+    """No plan of the configurations at these places of the frontier is faster."""
 
-    index: int
+    indices: tuple[int, ...]
     bound_s: float
 
 
@@ -142,10 +144,8 @@ class EvaluateTask:
         The first plan does not wait for its other placements: they have their turn after it.
         """
         planned = task_context.best.plan is not None
-        if self.target_bound_s is None:
-            charge(task_context.clock, WORK_PER_REFINED_BOUND_S)
-        else:
-            refined = task_context.refined(self.index, self.configuration, self.target_bound_s)
+        if self.target_bound_s is not None:
+            refined = task_context.refined(Refinement((self.index,), (self.configuration,), self.target_bound_s))
             yield refined
             value = task_context.least_value(self.configuration, refined.bound_s)
             if value >= min(self.cutoff, task_context.best.cutoff):
@@ -202,19 +202,19 @@ class RivalTask:
 
 @dataclass(frozen=True)
 class RefineBoundTask:
-    """Refine the bounds of some configurations: their places in the frontier, and how far that matters."""
+    """Refine the bounds of some configurations."""
 
-    configurations: tuple[tuple[int, Configuration, float], ...]
+    refinements: tuple[Refinement, ...]
 
     @property
     def topic(self) -> object:
         """What the task is about, whenever it is given."""
-        return (RefineBoundTask, self.configurations[0][0])
+        return (RefineBoundTask, self.refinements[0].indices)
 
     def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
         """The bounds one by one."""
-        for index, configuration, target_bound_s in self.configurations:
-            yield task_context.refined(index, configuration, target_bound_s)
+        for refinement in self.refinements:
+            yield task_context.refined(refinement)
 
 
 @dataclass(frozen=True)

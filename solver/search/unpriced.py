@@ -70,15 +70,15 @@ class Unpriced:
         most = min(most, self._portion)
         self._portion = min(self._params.growth * self._portion, self._params.portion)
         if not planned:
-            return self._take(_least_places(self._priority[self.rows], most))
+            return self._take(least_places(self._priority[self.rows], most))
         values = (self._priority[self.rows], self._value[self.rows])
-        return self._take(np.concatenate([_least_places(value, -(-most // 2)) for value in values]))
+        return self._take(np.concatenate([least_places(value, -(-most // 2)) for value in values]))
 
     def portion_of(self, considered: BoolArray, most: int) -> IntArray:
         """Rows that wait no longer: the most promising of these configurations."""
         places = np.flatnonzero(considered[self.rows])
         most = min(most, self._params.sample)
-        return self._take(places[_least_places(self._priority[self.rows[places]], most)])
+        return self._take(places[least_places(self._priority[self.rows[places]], most)])
 
     def _take(self, places: IntArray) -> IntArray:
         chosen = np.zeros(len(self.rows), dtype=np.bool_)
@@ -88,7 +88,7 @@ class Unpriced:
         return taken
 
 
-def _least_places(values: FloatArray, most: int) -> IntArray:
+def least_places(values: FloatArray, most: int) -> IntArray:
     """Places of the least values, in no order."""
     if len(values) <= most:
         return np.arange(len(values))

@@ -91,7 +91,7 @@ def no_bound_is_above_an_evaluation_of_its_configuration(trial: Trial) -> Iterat
         known = {"screening_bounds": ahead_s[place], "lower": bounds.iteration_s[place]}
         known["speed of light"] = speed_of_light_s(context)
         known["sharper"] = refined_bound_s(
-            context, own, dice.pick(UNTIL) * min(one.evaluation.iteration_s for one in some)
+            context, [own], dice.pick(UNTIL) * min(one.evaluation.iteration_s for one in some)
         )
         if own.layer_split == "even":
             known["relaxed"] = relaxed_bound_s(context, own)

@@ -176,7 +176,7 @@ def violations(name: str, number: int, seed: int) -> tuple[int, list[str]]:
         configuration = configuration_of(context, space, row)
         relaxed_s = relaxed_bound_s(context, configuration)
         times = times_s(context, configuration, random)
-        sharper_s = refined_bound_s(context, configuration, 4.0 * min(times, default=0.0))
+        sharper_s = refined_bound_s(context, [configuration], 4.0 * min(times, default=0.0))
         for time_s in times:
             num_timed += 1
             known = {

@@ -135,9 +135,9 @@ def try_request(seed: int, most: int, tally: Tally) -> None:
 
 def late_bounds_s(context: Context, configuration: Configuration, quickest_s: float) -> dict[str, float]:
     """What the search refines the bound of a configuration to."""
-    found = {"sharper": refined_bound_s(context, configuration, 4.0 * quickest_s)}
+    found = {"sharper": refined_bound_s(context, [configuration], 4.0 * quickest_s)}
     if configuration.layer_split == "by_gpu_type":
-        return found | {"line": line_bound_s(context, configuration, 0.0, 1.5 * quickest_s)}
+        return found | {"line": line_bound_s(context, [configuration], 0.0, 1.5 * quickest_s)}
     return found | {"relaxed": relaxed_bound_s(context, configuration)}
 
 

@@ -117,7 +117,7 @@ def violations(name: str, number: int, seed: int) -> tuple[int, list[str]]:
     for row in random.choice(rows, size=min(number, len(rows)), replace=False).tolist():
         configuration = configuration_of(context, space, row)
         times = times_s(context, configuration, random)
-        line_s = line_bound_s(context, configuration, 0.0, 4.0 * min(times, default=0.0))
+        line_s = line_bound_s(context, [configuration], 0.0, 4.0 * min(times, default=0.0))
         for time_s in times:
             num_timed += 1
             known = {"screening_bounds": ahead_s[row], "bound": bounds.iteration_s[row], "line": line_s}

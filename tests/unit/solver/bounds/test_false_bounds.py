@@ -129,7 +129,7 @@ def test_layers_that_keep_nothing_fit_on_slower_ranks() -> None:
     context = context_of(two_types(allowed=allowed, workload={"layer_profiles": profiles}))
     one = enumerate_space(context.request).take(np.array([0]))
     quickest_s = min(found.iteration_s for found in evaluations(context, one))
-    assert refined_bound_s(context, configuration_of(context, one, 0), 4.0 * quickest_s) <= quickest_s * SLACK
+    assert refined_bound_s(context, [configuration_of(context, one, 0)], 4.0 * quickest_s) <= quickest_s * SLACK
 
 
 def test_exchanges_may_start_as_early_as_the_heaviest_stage_lets_them() -> None:

@@ -39,6 +39,9 @@ def options(held: tuple[int, int]) -> Options:
         back=0.0,
         slack_s=0.0,
         update_s=0.0,
+        ahead_delay_s=0.0,
+        turn_delay_s=0.0,
+        held_delay_s=0.0,
         layer_both_c=np.array(LAYER_S) * 2.0 / 3.0,
         after_r=np.zeros(NUM_RANKS),
         after_last_r=np.zeros(NUM_RANKS),
@@ -103,7 +106,7 @@ def rows(context: Context) -> list[tuple[Configuration, float]]:
 
 
 def test_lines_are_sharper_than_all_shares_at_once(context: Context, rows: list[tuple[Configuration, float]]) -> None:
-    gains = [line_bound_s(context, one, 0.0, 3.0 * bound_s) / bound_s for one, bound_s in rows]
+    gains = [line_bound_s(context, [one], 0.0, 3.0 * bound_s) / bound_s for one, bound_s in rows]
     assert np.mean(gains) > 1.03
     assert max(gains) > 1.2
 
@@ -112,7 +115,7 @@ def test_types_that_count_as_one_bound_no_sharper(
     context: Context, rows: list[tuple[Configuration, float]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     some = rows[:6]
-    apart = [line_bound_s(context, one, 0.0, 3.0 * bound_s) for one, bound_s in some]
+    apart = [line_bound_s(context, [one], 0.0, 3.0 * bound_s) for one, bound_s in some]
     monkeypatch.setattr(solver.bounds.stage_partition, "MOST_CELLS", 1)
-    together = [line_bound_s(context, one, 0.0, 3.0 * bound_s) for one, bound_s in some]
+    together = [line_bound_s(context, [one], 0.0, 3.0 * bound_s) for one, bound_s in some]
     assert all(0.0 < merged <= own * 1.01 for merged, own in zip(together, apart, strict=True))

@@ -75,9 +75,9 @@ def test_nothing_is_tried_twice() -> None:
     planned(pool)
     places = [one.index for one in pool.given if isinstance(one, EvaluateTask)]
     assert len(places) == len(set(places))
-    refined = [each[0] for one in pool.given if isinstance(one, RefineBoundTask) for each in one.configurations]
+    refined = [each.indices for one in pool.given if isinstance(one, RefineBoundTask) for each in one.refinements]
     assert len(refined) == len(set(refined))
-    assert not set(refined) & set(places)
+    assert not {index for index, *others in refined if not others} & set(places)
 
 
 def test_what_is_lost_once_has_its_turn_again(alone: Planned) -> None:

@@ -1,0 +1,89 @@
+"""The least that stage messages take, whatever the placement: from rank to rank, and between GPU types far apart.
+
+Owns those floors and how often a pass over the pipeline pays them. Never chooses a path or a transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
+
+import numpy as np
+
+from models.plan import Configuration
+from solver.configurations.enumerate import ranks_by_type
+from solver.configurations.pricing import StageCosts
+from solver.context import Context
+from solver.cost.collectives import boundary_message_s
+from solver.cost.columns import columns_of, columns_of_all
+from solver.cost.fabric import fabric_of
+
+
+@dataclass(frozen=True)
+class PassDelays:
+    """Least seconds on messages: before a rank's last chunk begins, before any gradient, and of all lives of chunks.
+
+    With d for a message between GPU types, h for any other, p ranks and v chunks, and a pipeline that must be on two
+    types: round and round, every cycle over the ranks leaves a type and comes back, so v cycles without the last way
+    home cross 2 v - 1 times and v - 1 cycles 2 (v - 1) times. There and back over the ranks, both halves cross once.
+    One way crosses once. All other hops of the way take h. `held_s` is the sum over chunks of what lies between a
+    chunk's forward and its input gradient.
+    """
+
+    ahead_s: float = 0.0
+    turn_s: float = 0.0
+    held_s: float = 0.0
+
+    @classmethod
+    def of(cls, context: Context, configurations: Sequence[Configuration]) -> PassDelays:
+        """Of some configurations that have the same pipeline."""
+        one = configurations[0]
+        if one.degrees.pp == 1:
+            return cls()
+        hop_s, apart_s = least_hop_s(context, configurations), between_types_s(context, one)
+        more_s, pp, v = max(apart_s - hop_s, 0.0), one.degrees.pp, one.degrees.vpp
+        turn_hops = sum(here != there for here, there in pairwise(map(one.rank_of_stage, range(pp * v))))
+        if one.family == "loop":
+            cycle_s = pp * hop_s + 2 * more_s
+            return cls((v - 1) * cycle_s, turn_hops * hop_s + (2 * v - 1) * more_s, v * (v - 1) * cycle_s)
+        if one.family == "v":
+            return cls((pp - 1) * hop_s + more_s, turn_hops * hop_s + 2 * more_s)
+        return cls(0.0, turn_hops * hop_s + more_s)
+
+
+def least_hop_s(context: Context, configurations: Sequence[Configuration]) -> float:
+    """No message from one rank to another takes less: inside a place through the NICs, beyond it no faster.
+
+    A message between places pays the same start-up and, over at most the fastest NIC of any pool, its bytes.
+    """
+    columns, stack = columns_of_all(configurations), context.stack
+    gpu_class = next(iter(context.gpu_classes.values()))
+    size = StageCosts(context, gpu_class, columns).of(1, 1).boundary_bytes
+    found = []
+    for fabric in {fabric_of(pool) for pool in context.pools}:
+        found.append(boundary_message_s(size, columns.tp, columns.cp, fabric, stack))
+        rate = columns.tp * columns.cp * fabric.nic_bytes_per_s * stack.point_to_point_efficiency.value
+        found.append(stack.collective_latency_s.value + size / rate)
+    return float(np.minimum.reduce(found).min())
+
+
+def between_types_s(context: Context, configuration: Configuration) -> float:
+    """Least latency of a message between ranks on different GPU types, zero where no pipeline needs two of them.
+
+    Every rank of a pipeline with layers by GPU type is on one type with all its replicas. Where no type holds all of
+    the ranks, each replica has ranks on two types, and its messages go between places of different types.
+    """
+    columns = columns_of(configuration)
+    held = ranks_by_type(context.pools, columns.tp, columns.cp, columns.dp)
+    if configuration.layer_split != "by_gpu_type" or max(int(count[0]) for count in held.values()) >= columns.pp[0]:
+        return 0.0
+    topology = context.topology
+    ways = {
+        (one.place, other.place)
+        for one, other in product(context.pools, context.pools)
+        if one.gpu.name != other.gpu.name
+    }
+    if any(one == other for one, other in ways):
+        return 0.0
+    return min((topology.path_facts(*way).latency_s for way in ways if topology.connected(*way)), default=0.0)

@@ -1,0 +1,19 @@
+"""Configurations whose bounds are refined together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from models.plan import Configuration
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """Configurations to be bounded together, their places in the frontier, and how far their bound matters.
+
+    They differ in expert parallelism and sharding alone.
+    """
+
+    indices: tuple[int, ...]
+    configurations: tuple[Configuration, ...]
+    target_bound_s: float

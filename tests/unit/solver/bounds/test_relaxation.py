@@ -1,0 +1,100 @@
+"""Bounds of a configuration's own pipeline, alone and together with those that are alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models.catalogue import named_entry
+from models.plan import Configuration
+from models.request import PlanRequest
+from solver.bounds.least_hops import PassDelays, least_hop_s
+from solver.bounds.relaxation import refined_bound_s
+from solver.configurations.enumerate import enumerate_space
+from solver.context import Context, stack_for
+from solver.objective import Goal
+from solver.search.frontier import Frontier
+
+FAR = 1e9
+
+
+def frontier_of(context: Context) -> Frontier:
+    """Some priced configurations."""
+    frontier = Frontier(context, enumerate_space(context.request), Goal.of(context))
+    frontier.load(FAR, planned=False)
+    return frontier
+
+
+def example(name: str, allowed: dict[str, Any]) -> Context:
+    """A request of the catalogue, narrowed."""
+    request = PlanRequest.model_validate({**named_entry("examples", name), "constraints": {"allowed": allowed}})
+    return Context(request, stack_for(request))
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed"),
+    [
+        ("deepseek-v3-region", {"tp": [1, 2], "cp": [1], "pp": [8], "vpp": [1, 2]}),
+        ("llama-70b-mixed-gpus", {"tp": [4, 8], "cp": [1], "pp": [4, 5], "vpp": [1, 2]}),
+    ],
+)
+def test_what_bounds_several_bounds_each(name: str, allowed: dict[str, Any]) -> None:
+    context = example(name, allowed)
+    frontier, sizes = frontier_of(context), set[int]()
+    for indices in frontier.unrefined(FAR, 200)[::20]:
+        together = frontier.refinement(indices, FAR)
+        high_s = 3.0 * float(frontier.seconds[list(indices)].max())
+        alone = [refined_bound_s(context, [one], high_s) for one in together.configurations]
+        assert refined_bound_s(context, together.configurations, high_s) <= min(alone) * (1.0 + 1e-9)
+        sizes.add(len(indices))
+        assert len({alike(one) for one in together.configurations}) == 1
+    assert max(sizes) > 1
+
+
+def alike(one: Configuration) -> tuple[object, ...]:
+    """All that configurations bounded together have in common."""
+    degrees = one.degrees
+    return (degrees.tp, degrees.cp, degrees.pp, degrees.dp, degrees.vpp, one.micro_batch_sequences, one.recompute)
+
+
+def test_what_waits_is_refined_once_together_and_once_alone() -> None:
+    frontier = frontier_of(example("deepseek-v3-region", {"tp": [1], "cp": [1], "pp": [8], "vpp": [1]}))
+    (first,) = frontier.unrefined(FAR, 1)
+    frontier.set_refined(first)
+    (second,) = frontier.unrefined(FAR, 1)
+    assert len(first) > 1
+    assert second == first[:1]
+    frontier.set_refined(second)
+    assert all(second[0] not in indices for indices in frontier.unrefined(FAR, 10))
+
+
+def test_nothing_beyond_a_refined_bound_is_refined() -> None:
+    frontier = frontier_of(example("deepseek-v3-region", {"tp": [1], "cp": [1], "pp": [8], "vpp": [1]}))
+    least = int(np.argmin(frontier.bound))
+    frontier.set_refined((least,))
+    assert all(frontier.bound[one[0]] <= frontier.bound[least] for one in frontier.unrefined(FAR, 10))
+
+
+def test_far_gpu_types_delay_every_pass() -> None:
+    """H100 in one building and A100 in another: round and round with v chunks every pass crosses 2 v - 1 times."""
+    context = example("llama-70b-mixed-gpus", {"tp": [8], "cp": [1], "pp": [5], "layer_split": ["by_gpu_type"]})
+    frontier = frontier_of(context)
+    found = {}
+    for index in range(len(frontier.rows)):
+        one = frontier.configuration(index)
+        found[one.family, one.degrees.vpp] = PassDelays.of(context, [one])
+    apart = {key: delays.turn_s for key, delays in found.items()}
+    assert apart["loop", 2] > 2.5 * apart["one_way", 1] > 0.0
+    assert found["one_way", 1].ahead_s == 0.0
+    assert found["loop", 3].held_s > found["loop", 2].held_s > 0.0
+
+
+def test_one_place_with_both_types_delays_nothing_but_hops() -> None:
+    """The same fleet in one building: what lies between two types is a hop like any other."""
+    allowed = {"tp": [8], "cp": [1], "vpp": [1], "layer_split": ["by_gpu_type"]}
+    near = example("llama-70b-h100-b200-one-building", allowed)
+    configuration = frontier_of(near).configuration(0)
+    hops_s = (configuration.degrees.pp - 1) * least_hop_s(near, [configuration])
+    assert PassDelays.of(near, [configuration]).turn_s == pytest.approx(hops_s)
