@@ -121,10 +121,6 @@ class AsyncClient:
         """Plan again with a merge patch of the request, and without places that are gone."""
         return await self.call(calls.replan(plan_id, patch=patch, lost_places=lost_places))
 
-    async def resume(self, plan_id: str, *, time_limit_s: float | None = None) -> PlanStatus:
-        """Search on where the search of a plan has ended."""
-        return await self.call(calls.resume(plan_id, time_limit_s=time_limit_s))
-
     async def export(self, plan_id: str, kind: str, hosts: str | None = None) -> bytes:
         """A plan in the form of another tool; `hosts` is the text of a hosts file."""
         return await self.call(calls.export(plan_id, kind, hosts))

@@ -90,6 +90,7 @@ def resume(
     quiet: Quiet = False,
 ) -> None:
     """Search on where a search has ended, and keep that in its file, unless --save-search names another."""
+    from app.client import calls
     from app.terminal.outputs import prepare
     from app.terminal.place import service
     from app.terminal.remote import follow
@@ -102,7 +103,7 @@ def resume(
     with service(server, key_file) as client:
         _check_saving(client, save_search)
         if client is not None:
-            outcome = follow(client, client.resume(search, time_limit_s=time_limit).id, screen)
+            outcome = follow(client, client.call(calls.resume(search, time_limit_s=time_limit)).id, screen)
         else:
             document, earlier = read_search(search)
             path = Path(search) if save_search is None else save_search

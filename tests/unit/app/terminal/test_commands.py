@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -18,6 +19,7 @@ import isthmus
 from app import cli
 from app.exporters.registry import EXPORTERS
 from app.settings import Settings
+from app.terminal.saving import read_search
 from models.catalogue import entry_names
 from models.outcome import Infeasible, Planned
 from tests.unit.app import fake_solver
@@ -26,9 +28,21 @@ from tests.unit.app.programs import HOST, free_port, program, ready, sqlite
 from tests.unit.app.service_fixture import request_for, settings_for
 
 ROOT = Path(__file__).parents[4]
-RESULT = {"plan", "replan", "ask", "study", "schedule", "show", "compare", "verify", "export", "catalogue", "examples",
-          "accuracy", "calibrate", "replay", "doctor", "check request", "keys list"}  # fmt: skip
-NEWS = {"plan", "replan", "ask", "study", "schedule", "verify", "export", "calibrate", "check request", "import"}
+RESULT = {"plan", "resume", "replan", "ask", "study", "schedule", "show", "compare", "verify", "export", "catalogue",
+          "examples", "accuracy", "calibrate", "replay", "doctor", "check request", "keys list"}  # fmt: skip
+NEWS = {
+    "plan",
+    "resume",
+    "replan",
+    "ask",
+    "study",
+    "schedule",
+    "verify",
+    "export",
+    "calibrate",
+    "check request",
+    "import",
+}
 ANYWHERE = RESULT - {"accuracy", "replay", "doctor", "keys list"}
 
 
@@ -166,6 +180,46 @@ def test_a_plan_is_replanned_from_its_request(
     assert "nowhere" in capsys.readouterr().err
     assert _run(settings, "replan", plans[1]) == 2
     assert "--request" in capsys.readouterr().err
+
+
+def test_a_search_is_kept_in_a_file_and_goes_on_from_there(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request, kept = _file(tmp_path, request_for(fake_solver.FINDS)), tmp_path / "kept" / "search"
+    assert _run(settings, "plan", request, "--save-search", str(kept)) == 0
+    before = kept.read_bytes()
+    document, found = read_search(str(kept))
+    assert (document["options"]["time_limit_s"], found.state) == (20.0, fake_solver.STATE)
+    other = tmp_path / "other"
+    assert _run(settings, "resume", str(kept), "--time-limit", "7", "--save-search", str(other)) == 0
+    assert kept.read_bytes() == before
+    assert read_search(str(other))[0]["options"]["time_limit_s"] == 7.0
+    capsys.readouterr()
+    assert _run(settings, "resume", str(kept)) == 0
+    assert f"written: {kept}" in capsys.readouterr().err
+    assert sorted(tmp_path.rglob(".*")) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", gzip.compress(b"{}"), gzip.compress(b"[1]"), gzip.compress(b"{")[:-9]])
+def test_what_is_no_saved_search_is_refused(
+    content: bytes, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "search"
+    path.write_bytes(content)
+    assert _run(settings, "resume", str(path)) == 2
+    assert "--save-search" in capsys.readouterr().err
+    assert _run(settings, "resume", str(tmp_path / "nothing")) == 2
+
+
+def test_a_service_keeps_its_searches_itself(
+    server: str, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = _file(tmp_path, request_for(fake_solver.FINDS))
+    assert _run(settings, "plan", request, "--server", server, "--save-search", str(tmp_path / "s")) == 2
+    assert "takes the id of the plan" in capsys.readouterr().err
+    assert _run(settings, "plan", request, "--server", server) == 0
+    (plan_id,) = re.findall(r"plan_[0-9a-f]{32}", capsys.readouterr().err)
+    assert _run(settings, "resume", plan_id, "--time-limit", "7", "--server", server) == 0
 
 
 def test_the_forms_are_listed_and_all_are_written(
