@@ -130,6 +130,7 @@ def test_operations_are_named_by_verb_and_thing(client: TestClient) -> None:
         "delete",
         "cancel",
         "replan",
+        "resume",
         "follow",
         "create",
     }
