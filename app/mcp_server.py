@@ -17,6 +17,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field
 
+from app.client import calls
 from app.client.awaiting import AsyncClient
 from app.client.errors import ClientError
 from app.exporters.registry import ArtifactKind
@@ -26,6 +27,7 @@ from models.outcome import Infeasible, NotFound, Outcome, Reason
 from models.plan import Plan
 
 MOST_WAIT_S = 300.0
+POLL_S = 0.5
 MOST_CHARACTERS = 50_000  # of an export in one answer: a reader's window is small
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
@@ -33,7 +35,8 @@ INSTRUCTIONS = (
     "Plans the training of large models across data-centre buildings. Take a request from `catalogue` (kind "
     "examples), change it, `check_request` it, then `plan` it. A search may take longer than a call: `plan` answers "
     "with a receipt, and `plan_status` with its plan_id asks again. `explain` says where the time goes and why no "
-    "other plan was taken. Units are in the field names, values are SI."
+    "other plan was taken; `ask` asks what a change is worth, or what is the least that will do. Units are in the "
+    "field names, values are SI."
 )
 PlanId = Annotated[str, Field(description="The plan_id of a receipt.", pattern=r"^[A-Za-z0-9_]{1,40}$")]
 WaitS = Annotated[float, Field(ge=0, le=MOST_WAIT_S, description="Seconds to wait for the search to end.")]
@@ -91,6 +94,15 @@ class Entries(BaseModel):
     entry: dict[str, Any] | None = Field(description="The entry asked for; null where none was.")
 
 
+class Inquiry(BaseModel):
+    """A question and what is known so far."""
+
+    question_id: str = Field(description="Name of the question: ask question_status again with it.")
+    state: StateName = Field(description="queued and running change still, the others do not.")
+    has_ended: bool = Field(description="Whether the answer is final.")
+    answer: dict[str, Any] | None = Field(description="Intervals, the plans behind them, what is undecided; or null.")
+
+
 class Tools:
     """The tools over one client."""
 
@@ -144,6 +156,30 @@ class Tools:
     async def check_request(self, request: Request) -> Validation:
         """What arithmetic says of a request, without search: reasons why no plan can exist, or none."""
         return await _told(self._client.validate(request))
+
+    async def ask(
+        self,
+        question: Annotated[dict[str, Any], Field(description="A body of POST /v1/questions; `ask` says its kind.")],
+        wait_s: WaitS = 30.0,
+        key: Annotated[str | None, Field(description="Any text: the same key asks once.")] = None,
+    ) -> Inquiry:
+        """Ask about a request or a stored plan: why no plan exists, what changes are worth, what is the least."""
+        asked = await _told(self._client.call(calls.submit_question(question, key=key)))
+        return await self.question_status(asked.id, wait_s)
+
+    async def question_status(
+        self,
+        question_id: Annotated[str, Field(description="The id of a question.", pattern=r"^question_[0-9a-f]{30}$")],
+        wait_s: WaitS = 0.0,
+    ) -> Inquiry:
+        """Ask again for a question: its answer as far as it is, complete once it has ended."""
+        found = await _told(self._client.call(calls.question(question_id)))
+        with anyio.move_on_after(wait_s):
+            while found.finished_at is None:
+                await anyio.sleep(POLL_S)
+                found = await _told(self._client.call(calls.question(question_id)))
+        answer = None if found.answer is None else found.answer.model_dump(mode="json")
+        return Inquiry(question_id=found.id, state=found.state, has_ended=found.finished_at is not None, answer=answer)
 
     async def _receipt(self, plan_id: str, wait_s: float, context: Context) -> Receipt:
         with anyio.move_on_after(wait_s):
@@ -233,6 +269,14 @@ def mcp_server(connect: Callable[[], AsyncClient]) -> MCPServer:
     server = MCPServer("isthmus", version=version("isthmus"), instructions=INSTRUCTIONS, lifespan=lifespan)
     tools = Tools(client)
     server.add_tool(tools.plan, annotations=ADDS)
-    for tool in (tools.plan_status, tools.explain, tools.export, tools.catalogue, tools.check_request):
+    server.add_tool(tools.ask, annotations=ADDS)
+    for tool in (
+        tools.plan_status,
+        tools.question_status,
+        tools.explain,
+        tools.export,
+        tools.catalogue,
+        tools.check_request,
+    ):
         server.add_tool(tool, annotations=READS)
     return server

@@ -311,10 +311,13 @@ class Calibration(Answer):
     profile: StackProfile = Field(description="The profile; it may also stand itself as options.stack_profile.")
 
 
-class QuestionStatus(Answer):
-    """A question and its answer as far as it is."""
+class QuestionHead(Answer):
+    """What a question is about and how far it is."""
 
     id: str = Field(description="Name of the question.", examples=["question_019da1b2c3d4"])
+    ask: str = Field(description="Its kind, as in the question.", examples=["what_if"])
+    model: str = Field(description="Name of the architecture.", examples=["llama-3.1-405b"])
+    cluster: str = Field(description="Name of the cluster.", examples=["two-buildings"])
     state: StateName = Field(
         description="succeeded: answered. incomplete: stopped from outside, answer is what was known. cancelled: at a "
         "client's wish, with what was known. failed: nothing to show, fault says why.",
@@ -324,6 +327,20 @@ class QuestionStatus(Answer):
     created_at: datetime = Field(description="When it was asked.", examples=["2026-01-01T00:00:00Z"])
     finished_at: datetime | None = Field(description="When it ended.", examples=["2026-01-01T00:01:00Z"])
     elapsed_s: Seconds = Field(description="Time of searching so far.", examples=[12.5])
+
+
+class QuestionPage(Answer):
+    """Some questions, newest first."""
+
+    items: list[QuestionHead] = Field(description="Questions without their answers.")
+    next_cursor: str | None = Field(
+        description="Give it as `cursor` for the next page; null: no more.", examples=[None]
+    )
+
+
+class QuestionStatus(QuestionHead):
+    """A question and its answer as far as it is."""
+
     answer: Reply | None = Field(description="What is known so far; null before anything is.")
     fault: ProblemItem | None = Field(description="Why it failed or was stopped; null otherwise.", examples=[None])
 

@@ -67,17 +67,23 @@ def envelope(row: PlanRow) -> bytes:
 
 def question_envelope(row: PlanRow, *, now: float) -> bytes:
     """A question with its answer as far as it is, as JSON text."""
-    values = {
+    head = json.dumps({**question_head(row, now=now), "fault": _fault(row)}, separators=(",", ":")).encode()
+    return head[:-1] + b',"answer":' + (row.outcome or b"null") + b"}"
+
+
+def question_head(row: PlanRow, *, now: float) -> dict[str, object]:
+    """What a question is about and how far it is, as plain values."""
+    return {
         "id": row.id,
+        "ask": row.objective,
+        "model": row.model,
+        "cluster": row.cluster,
         "state": row.state,
         "stop_reason": row.stop_reason,
         "created_at": when(row.created_at),
         "finished_at": when(row.finished_at),
         "elapsed_s": round(row.elapsed_s(now), 3),
-        "fault": _fault(row),
     }
-    head = json.dumps(values, separators=(",", ":")).encode()
-    return head[:-1] + b',"answer":' + (row.outcome or b"null") + b"}"
 
 
 def _fault(row: PlanRow) -> dict[str, object] | None:

@@ -10,19 +10,21 @@ from functools import partial
 from typing import Annotated
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Body, Path
+from fastapi import APIRouter, Body, Path, Query, Request
 from fastapi.responses import Response
 
-from app.api.answers import question_envelope
+from app.api.answers import question_envelope, question_head
 from app.api.examples import QUESTION_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency
+from app.api.plans import gone
 from app.api.problems import Rejected, documented, not_found
 from app.api.strict import StrictRoute
+from app.api.tags import next_page
 from app.jobs.access import STUDY_URGENCY, Caller
-from app.jobs.questions import submit_question
+from app.jobs.questions import submit_question, with_stored_plan
 from app.jobs.service import PlanService
 from app.storage.plans import PlanRow
-from app.wire import QuestionStatus
+from app.wire import QuestionHead, QuestionPage, QuestionStatus
 from models.questions import AnyQuestion
 
 router = APIRouter(prefix="/v1/questions", tags=["questions"], route_class=StrictRoute)
@@ -31,7 +33,7 @@ JSON = "application/json"
 
 
 @router.post("", name="submit_question", status_code=202, response_model=QuestionStatus,
-             responses=documented(400, 408, 409, 413, 415, 422, 429, 503),
+             responses=documented(400, 404, 408, 409, 413, 415, 422, 429, 503),
              response_description="Queued; the question will be at `Location`.",
              summary="Ask why there is no plan, or what changes are worth")  # fmt: skip
 async def submit(
@@ -45,13 +47,36 @@ async def submit(
     chosen = STUDY_URGENCY if urgency is None else urgency
     held = None if key is None else f"question:{key}"
     with service.holding_key(held, caller.owner):
-        work = partial(submit_question, service, body.root, caller=caller, urgency=chosen, key=key)
+        question = await run_sync(with_stored_plan, service, body.root, caller)
+        if question is None:
+            raise gone(str(body.root.plan_id))
+        work = partial(submit_question, service, question, caller=caller, urgency=chosen, key=key)
         submitted = await run_sync(work, limiter=service.writers)
     row = await run_sync(_found, service, submitted.plan_id, caller)
     headers = {"Location": f"/v1/questions/{row.id}", "Retry-After": "2"}
     if not submitted.is_new:
         headers["Idempotency-Replayed"] = "true"
     return Response(_text(row), status_code=202, headers=headers, media_type=JSON)
+
+
+@router.get("", name="list_questions", response_model=QuestionPage, responses=documented(400, 503),
+            summary="List questions, newest first", response_description="One page, without answers.")  # fmt: skip
+def list_questions(
+    service: Service,
+    caller: Asking,
+    http: Request,
+    response: Response,
+    limit: Annotated[int, Query(ge=1, le=200, description="Questions of a page.")] = 50,
+    cursor: Annotated[
+        str | None, Query(pattern=r"^question_[0-9a-f]{30}$", description="`next_cursor` of the page before.")
+    ] = None,
+) -> QuestionPage:
+    """A page of questions; `next_cursor` leads to the next one."""
+    rows = service.questions.page(limit=limit + 1, before=cursor, owner=caller.sees)
+    now, more = time.time(), rows[limit - 1].id if len(rows) > limit else None
+    response.headers.update(next_page("/v1/questions", http.query_params, more))
+    heads = [QuestionHead.model_validate(question_head(row, now=now)) for row in rows[:limit]]
+    return QuestionPage(items=heads, next_cursor=more)
 
 
 @router.get("/{question_id}", name="read_question", response_model=QuestionStatus,

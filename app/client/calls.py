@@ -21,6 +21,7 @@ from app.wire import (
     PlanEnvelope,
     PlanPage,
     PlanStatus,
+    QuestionPage,
     QuestionStatus,
     Study,
     Validation,
@@ -180,6 +181,12 @@ def cancel_study(study_id: str) -> Call[Study]:
 def submit_question(question: Question | Mapping[str, Any], *, key: str | None = None) -> Call[QuestionStatus]:
     """Ask why there is no plan, or what changes are worth; the body is that of POST /v1/questions."""
     return Call("POST", "/v1/questions", _reading(QuestionStatus), _json(_plain(question)), _once(key, None))
+
+
+def questions(*, limit: int = 50, cursor: str | None = None) -> Call[QuestionPage]:
+    """A page of questions, newest first, without their answers."""
+    params = {"limit": str(limit), **({} if cursor is None else {"cursor": cursor})}
+    return Call("GET", "/v1/questions", _reading(QuestionPage), params=params)
 
 
 def question(question_id: str) -> Call[QuestionStatus]:

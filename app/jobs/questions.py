@@ -14,11 +14,14 @@ import sqlalchemy as sa
 from app.documents import canonical, check_request_limits, digest, read_model
 from app.faults import Fault, Refused, from_planner_error
 from app.jobs.access import Caller, check_urgency
+from app.jobs.child import OUTCOME
 from app.jobs.service import PlanService, Submitted, replayed
 from app.settings import Settings
 from app.storage.plans import NewPlan
 from models.errors import PlannerError
-from models.questions import AnyQuestion, Change, Question, WhatIf
+from models.outcome import Planned
+from models.question_parts import Change
+from models.questions import AnyQuestion, Question, WhatIf
 from models.request import PlanRequest
 from solver.questions.changes import changed_document
 
@@ -36,6 +39,10 @@ def check_question(question: Question, settings: Settings) -> None:
         raise Refused((Fault("limit-exceeded", f"{question.options.time_limit_s:g} s, the limit of this service is "
                              f"{settings.max_time_limit_s:g}", "/options/time_limit_s",
                              f"at most {settings.max_time_limit_s:g} s", "Lower the value."),))  # fmt: skip
+    if question.request is None:
+        raise Refused((Fault("invalid-request", f"{question.plan_id} is a plan of a service, and none is asked",
+                             "/plan_id", "a plan of the service that is asked",
+                             "Ask that service, with --server URL; or give the plan's request."),))  # fmt: skip
     base = _changed(question.request, question.changes, "/changes", settings)
     if isinstance(question, WhatIf):
         for number, variant in enumerate(question.variants):
@@ -61,16 +68,38 @@ def _at(fault: Fault, where: str) -> Fault:
     return Fault(fault.code, what, where, fault.allowed, fault.remedy)
 
 
+def with_stored_plan(service: PlanService, question: Question, caller: Caller) -> Question | None:
+    """The question with request and best plan of the `plan_id` it names; None where the caller has no such plan."""
+    if question.plan is not None:
+        raise Refused((Fault("invalid-request", "a plan in a question proves nothing by itself", "/plan",
+                             "the plan_id of a stored plan", "Give plan_id, or leave the plan out."),))  # fmt: skip
+    if question.plan_id is None:
+        return question
+    if question.request is not None:
+        raise Refused((Fault("invalid-request", "both a request and a plan are named", "/plan_id",
+                             "a request or the plan_id of a stored plan", "Leave one of them out."),))  # fmt: skip
+    text = service.plans.request(question.plan_id, owner=caller.sees)
+    row = service.plans.get(question.plan_id, owner=caller.sees)
+    if text is None or row is None:
+        return None
+    outcome = None if row.outcome is None else OUTCOME.validate_json(row.outcome)
+    return question.model_copy(update={
+        "request": PlanRequest.model_validate_json(text),
+        "plan": outcome.plan if isinstance(outcome, Planned) else None,
+    })  # fmt: skip
+
+
 def submit_question(
     service: PlanService, question: Question, *, caller: Caller, urgency: int, key: str | None
 ) -> Submitted:
     """Queue a question, or find the one that the same key already made."""
     check_urgency(caller, urgency)
-    question = question.model_copy(update={"request": service.with_profile(question.request, caller)})
+    as_asked = canonical(question)
+    question = question.model_copy(update={"request": service.with_profile(question.asked, caller)})
     check_question(question, service.settings)
-    text = canonical(question)
-    new = NewPlan(text, digest(text), None if key is None else f"question:{key}", caller.owner, caller.key_id, urgency,
-                  model=question.request.workload.architecture.name, kind="question")  # fmt: skip
+    new = NewPlan(canonical(question), digest(as_asked), None if key is None else f"question:{key}", caller.owner,
+                  caller.key_id, urgency, model=question.asked.workload.architecture.name,
+                  cluster=question.asked.cluster.name, objective=question.ask, kind="question")  # fmt: skip
 
     def before() -> Submitted | None:
         found = None if key is None else service.questions.by_key(caller.owner, f"question:{key}")

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from app.client.blocking import Client
     from app.settings import Settings
     from app.terminal.screen import Screen
-    from models.questions import Gain, Question, Reply, WhatIfAnswer, WhyNotAnswer
+    from models.question_parts import Gain
+    from models.questions import Question, Reply, WhatIfAnswer, WhyNotAnswer
 
 POLL_S = 0.5
 
@@ -61,7 +62,7 @@ def ask(
 
 
 def _limited(question: Question, time_limit_s: float | None) -> Question:
-    from models.questions import Limits
+    from models.question_parts import Limits
 
     if time_limit_s is None:
         return question

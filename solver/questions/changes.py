@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from models.errors import InvalidRequest
-from models.questions import Change
+from models.question_parts import Change
 from models.request import PlanRequest
 
 Path = tuple[str | int, ...]

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from models.questions import Status
+from models.question_parts import Status
 
 Names = frozenset[str]
 Decide = Callable[[Names], Status]

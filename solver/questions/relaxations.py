@@ -13,7 +13,8 @@ from typing import Any
 
 from models.outcome import Outcome, Planned
 from models.plan import Plan
-from models.questions import Change, Relaxation
+from models.question_parts import Change
+from models.questions import Relaxation
 from models.request import PlanRequest
 from solver.questions.searches import changed, witness_of
 from solver.questions.wishes import Group, multiplied, put

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 from models.outcome import NotFound, Outcome, Planned
 from models.plan import Plan
-from models.questions import Change, Witness
+from models.question_parts import Change, QuestionBase, Witness
 from models.request import PlanRequest
 from solver.clock import Clock
 from solver.context import stack_for
 from solver.planner import plan
 from solver.questions.changes import changed_document
+from solver.verify.judge import judge
 
 LEAST_S = 0.3  # a search of less would end before it has looked at anything
 
@@ -45,12 +46,24 @@ class SearchRuns:
     base: PlanRequest
     world: RunHooks
     num_searches: int = 0
+    known: Planned | None = None
 
     @classmethod
-    def of(cls, request: PlanRequest, changes: Sequence[Change], world: RunHooks) -> SearchRuns:
-        """SearchRuns around a request, its changes made and its software profile settled once for all of them."""
-        base = changed(request, changes)
-        return cls(with_profile(base), world)
+    def of(cls, question: QuestionBase, world: RunHooks) -> SearchRuns:
+        """SearchRuns around a request, its changes made and its software profile settled once for all of them.
+
+        A plan that the question brings is `known` where the judge accepts it for that request.
+        """
+        base = with_profile(changed(question.asked, question.changes))
+        plan_there = question.plan
+        fits = plan_there is not None and not question.changes and plan_there.stack_profile == stack_for(base).name
+        if plan_there is None or not fits or not judge(base, plan_there).accepted:
+            return cls(base, world)
+        return cls(base, world, known=Planned(plan=plan_there, complete=True, elapsed_s=0.0))
+
+    def base_outcome(self, limit_s: float, *, first: bool = False) -> Outcome:
+        """The plan that is known of the request as it is, or what a search of it ends with."""
+        return self.known or self.searched(self.base, limit_s, first=first)
 
     def searched(
         self, request: PlanRequest, limit_s: float, *, first: bool = False, until_s: float = float("inf")

@@ -15,7 +15,8 @@ from math import ceil
 from models.errors import InvalidRequest
 from models.outcome import Infeasible, NotFound, Outcome, Planned, Reason
 from models.plan import Plan
-from models.questions import Gain, Variant, WhatIf, WhatIfAnswer, Witness
+from models.question_parts import Gain, Witness
+from models.questions import Variant, WhatIf, WhatIfAnswer
 from models.request import PlanRequest
 from solver.clock import Clock
 from solver.context import Context, stack_for
@@ -138,7 +139,7 @@ class _Asked:
         """The base, which takes the time of its own request."""
         request = self.searches.base
         limit_s = min(request.options.time_limit_s, BASE_SHARE * limit_s)
-        self.base = self._side(request, self.searches.searched(request, limit_s))
+        self.base = self._side(request, self.searches.base_outcome(limit_s))
 
     def plan_variant(self, variant: Variant, request: PlanRequest, limit_s: float) -> None:
         """A variant: the base's configuration in the changed world, then every configuration, then better plans.
@@ -192,7 +193,7 @@ def what_if(
     """
     started_s = clock()
     limit_s = question.options.time_limit_s
-    searches = SearchRuns.of(question.request, question.changes, RunHooks(clock, cancelled, started_s + limit_s))
+    searches = SearchRuns.of(question, RunHooks(clock, cancelled, started_s + limit_s))
     requests = variants_of(question, searches.base)
     measure = SharedGoal.of([searches.base, *(request for _, request in requests)])
     asked = _Asked(searches, measure, requests, started_s)

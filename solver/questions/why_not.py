@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from models.outcome import Infeasible, Outcome, Planned, Reason
-from models.questions import Conflict, Relaxation, Status, WhyNot, WhyNotAnswer, Wish
+from models.question_parts import Status
+from models.questions import Conflict, Relaxation, WhyNot, WhyNotAnswer, Wish
 from models.request import PlanRequest
 from solver.clock import Clock
 from solver.questions.conflicts import Conflicts, FoundConflict, Names, enumerate_conflicts
@@ -101,8 +102,8 @@ def why_not(
     started_s = clock()
     limit_s = question.options.time_limit_s
     world = RunHooks(clock, cancelled, started_s + limit_s)
-    searches = SearchRuns.of(question.request, question.changes, world)
-    outcome = searches.searched(searches.base, CONFLICTS_SHARE / 2 * limit_s, first=True)
+    searches = SearchRuns.of(question, world)
+    outcome = searches.base_outcome(CONFLICTS_SHARE / 2 * limit_s, first=True)
     asked = _Asked(searches, started_s, outcome)
 
     def tell() -> None:

@@ -13,7 +13,7 @@ from math import floor
 from typing import Any
 
 from models.cluster import MAX_GPUS
-from models.questions import Change
+from models.question_parts import Change
 from models.request import PlanRequest
 from solver.configurations.enumerate import MAX_CHUNKS, MAX_MICRO_BATCH
 

@@ -16,7 +16,7 @@ from tests.unit.app import fake_solver, http_client
 from tests.unit.app.programs import HOST, free_port, program, ready, sqlite
 from tests.unit.app.service_fixture import request_for
 
-READ_ONLY = {"plan_status", "explain", "export", "catalogue", "check_request"}
+READ_ONLY = {"plan_status", "question_status", "explain", "export", "catalogue", "check_request"}
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ async def _refusal(client: Client, tool: str, **arguments: Any) -> str:
 def test_every_tool_states_its_output_and_whether_it_only_reads(server: str) -> None:
     async def story(client: Client) -> None:
         tools = {one.name: one for one in (await client.list_tools()).tools}
-        assert set(tools) == READ_ONLY | {"plan"}
+        assert set(tools) == READ_ONLY | {"plan", "ask"}
         for name, one in tools.items():
             assert one.annotations is not None
             assert one.annotations.read_only_hint is (name in READ_ONLY)

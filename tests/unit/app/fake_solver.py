@@ -32,6 +32,7 @@ from models.questions import Question, Reply, WhyNotAnswer
 from models.request import PlanRequest
 from models.schedule import LinkTimeline, PipelineProblem, PipelineSchedule, RankTimeline, ScheduleProgress
 from models.verdict import Verdict, Violation
+from solver.questions.searches import witness_of
 
 if TYPE_CHECKING:
     from solver.search.warm_start import WarmStart
@@ -279,9 +280,11 @@ def ask(
     question: Question, *, found: Callable[[Reply], None], cancelled: Callable[[], bool], clock: Callable[[], float]
 ) -> Reply:
     """Says that nothing is known, then that everything is; how it ends is up to the seed of the request."""
-    case, began = question.request.options.seed, clock()
+    case, began = question.asked.options.seed, clock()
     nothing = WhyNotAnswer(outcome="infeasible", wishes=(), conflicts=(), relaxations=(), undecided=(), complete=False,
                            num_searches=0, elapsed_s=0.0)  # fmt: skip
+    if question.plan is not None:
+        return nothing.model_copy(update={"outcome": "planned", "complete": True, "plan": witness_of(question.plan)})
     if case != NOTHING_YET:
         found(nothing)
     if case == CRASHES:

@@ -132,6 +132,11 @@ class TestOwners:
         assert theirs.status_code == absent.status_code == 404
         assert theirs.json()["code"] == absent.json()["code"] == "not-found"
 
+    def test_a_stranger_asks_no_question_about_it(self, locked: TestClient, plan: str) -> None:
+        mallory, named = _headers(locked, "mallory", "read", "submit"), plan.rpartition("/")[2]
+        asked = locked.post("/v1/questions", json={"ask": "why_not", "plan_id": named}, headers=mallory)
+        assert (asked.status_code, asked.json()["code"]) == (404, "not-found")
+
     def test_the_plan_is_still_there_for_its_owner(self, locked: TestClient, plan: str, alice: dict[str, str]) -> None:
         assert locked.get(plan, headers=alice).status_code == 200
         assert locked.get(plan, headers=_headers(locked, "alice", "read")).status_code == 200, "another key of hers"

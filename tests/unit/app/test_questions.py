@@ -80,6 +80,41 @@ def test_the_same_key_asks_once(client: TestClient) -> None:
     assert (other.status_code, other.json()["code"]) == (422, "idempotency-key-reused")
 
 
+def test_a_stored_plan_may_stand_in_place_of_its_request(client: TestClient) -> None:
+    plan = client.post("/v1/plans", json=request_for(fake_solver.FINDS), headers={"Prefer": "wait=20"}).json()
+    path = client.post("/v1/questions", json={"ask": "why_not", "plan_id": plan["id"]}).headers["location"]
+    body = await_(lambda: _ended(client, path), "the answer")
+    assert body["answer"]["plan"]["iteration_s"] == plan["outcome"]["plan"]["metrics"]["iteration_s"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "pointer"),
+    [
+        ({"plan_id": "plan_0"}, "/plan_id"),
+        ({"plan": fake_solver.tiny_plan(1.0).model_dump(mode="json")}, "/plan"),
+    ],
+)
+def test_a_question_names_one_thing_and_brings_no_plan_of_its_own(
+    client: TestClient, parts: dict[str, Any], pointer: str
+) -> None:
+    answer = client.post("/v1/questions", json=_question(**parts))
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer)
+
+
+def test_a_plan_that_is_not_there_does_not_exist(client: TestClient) -> None:
+    answer = client.post("/v1/questions", json={"ask": "why_not", "plan_id": "plan_0"})
+    assert (answer.status_code, answer.json()["code"]) == (404, "not-found")
+
+
+def test_the_list_shows_the_newest_questions_first_without_answers(client: TestClient) -> None:
+    asked = [client.post("/v1/questions", json=_question()).json()["id"] for _ in range(3)]
+    first = client.get("/v1/questions", params={"limit": 2}).json()
+    assert [one["id"] for one in first["items"]] == asked[:0:-1]
+    assert (first["items"][0]["ask"], "answer" in first["items"][0]) == ("why_not", False)
+    rest = client.get("/v1/questions", params={"limit": 2, "cursor": first["next_cursor"]}).json()
+    assert rest["items"][0]["id"] == asked[0]
+
+
 MAX_GPUS = "/constraints/max_gpus"
 
 

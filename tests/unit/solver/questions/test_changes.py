@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from models.errors import InvalidRequest
-from models.questions import Change
+from models.question_parts import Change
 from models.request import PlanRequest
 from solver.questions.changes import changed_document
 from solver.questions.more import direction

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from models.questions import Status
+from models.question_parts import Status
 from solver.questions.conflicts import Names, enumerate_conflicts
 
 LETTERS = "abcdef"

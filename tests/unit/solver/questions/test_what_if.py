@@ -9,7 +9,8 @@ import pytest
 
 from models.errors import InvalidRequest
 from models.outcome import Planned
-from models.questions import Gain, WhatIf, WhatIfAnswer
+from models.question_parts import Gain
+from models.questions import WhatIf, WhatIfAnswer
 from solver.planner import plan
 from solver.questions.searches import changed, with_profile
 from solver.questions.warm_start import carried_over
