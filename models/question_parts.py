@@ -126,8 +126,9 @@ class Gain(Frozen):
     most_fraction: float | None = Field(
         description="`most` over the same.", examples=[0.06], json_schema_extra={"unit": "1"}
     )
-    verdict: Literal["gains", "loses", "not decided yet", "no plan"] = Field(
-        description="not decided yet: the interval includes 0.", examples=["gains"]
+    verdict: Literal["gains", "loses", "changes nothing", "not decided yet", "no plan"] = Field(
+        description="changes nothing: the interval is 0, proven. not decided yet: it includes 0 and more.",
+        examples=["gains"],
     )
     value: float | None = Field(
         description="Value of the best plan found, in `unit`.",

@@ -11,8 +11,10 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, RootModel, model_validator
 
 from models.base import Count, Frozen, Name, Seconds
+from models.least import Frontier, FrontierAnswer, Sizing, SizingAnswer
 from models.outcome import Reason
 from models.question_parts import Change, Gain, QuestionBase, Status, Witness
+from models.worth import Curves, CurvesAnswer, Worth, WorthAnswer
 
 MAX_VARIANTS = 200
 
@@ -50,7 +52,7 @@ class WhatIf(QuestionBase):
         return self
 
 
-Question = Annotated[WhyNot | WhatIf, Field(discriminator="ask")]
+Question = Annotated[WhyNot | WhatIf | Worth | Curves | Sizing | Frontier, Field(discriminator="ask")]
 
 
 class AnyQuestion(RootModel[Question]):
@@ -146,4 +148,6 @@ class WhatIfAnswer(Frozen):
     elapsed_s: Seconds = Field(description="Time spent.", examples=[60.0])
 
 
-Reply = Annotated[WhyNotAnswer | WhatIfAnswer, Field(discriminator="ask")]
+Reply = Annotated[
+    WhyNotAnswer | WhatIfAnswer | WorthAnswer | CurvesAnswer | SizingAnswer | FrontierAnswer, Field(discriminator="ask")
+]

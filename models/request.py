@@ -112,7 +112,8 @@ class Objective(Frozen):
     )
     target_iteration_s: Seconds | None = Field(
         None,
-        description="Iteration time to reach; needed by fewest_gpus and least_cross_building_traffic.",
+        description="Iteration time to reach; needed by fewest_gpus and least_cross_building_traffic, a limit to "
+        "cost_per_token, of no meaning to iteration_time.",
         examples=[12.0],
     )
 

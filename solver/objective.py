@@ -1,4 +1,4 @@
-"""What is to be least, as one number per candidate: seconds, cost, or GPUs or bytes between buildings within a target.
+"""What is to be least, as one number per candidate: seconds, or cost, GPUs or bytes between buildings within a target.
 
 Owns the translation between iteration time and that number, for whole columns of bounds and for one evaluation, and the
 `size` of a configuration: what of it counts beside time. Without prices the cost is counted in GPU-seconds.
@@ -48,8 +48,7 @@ class Goal:
     def values(self, iteration_s: FloatArray, sizes: FloatArray) -> FloatArray:
         """The least objective at these times; infinite where a target is missed."""
         if self.objective.kind == "cost_per_token":
-            cost: FloatArray = iteration_s * sizes * self.usd_per_gpu_s
-            return cost
+            return np.where(iteration_s <= self.target_s, iteration_s * sizes * self.usd_per_gpu_s, np.inf)
         if self.has_target:
             return np.where(iteration_s <= self.target_s, sizes, np.inf)
         return iteration_s
@@ -76,7 +75,10 @@ class Goal:
         if not self.has_target:
             return self.values(guess_s, sizes)
         late = np.minimum(guess_s / self.target_s, HOPELESS)
-        tried: FloatArray = (sizes + SLIGHT * largest) * (1.0 + late**SHARPNESS)
+        spent = sizes + SLIGHT * largest
+        if self.objective.kind == "cost_per_token":
+            spent = guess_s * sizes * self.usd_per_gpu_s
+        tried: FloatArray = spent * (1.0 + late**SHARPNESS)
         return tried
 
     def assumed(self, context: Context) -> str:
@@ -102,13 +104,13 @@ class Goal:
 
     @property
     def has_target(self) -> bool:
-        """Time only has to reach a target."""
-        return self.objective.kind in ("fewest_gpus", "least_cross_building_traffic")
+        """Time has to reach a target and counts no further, or only in the cost."""
+        return self.objective.kind != "iteration_time" and self.objective.target_iteration_s is not None
 
     def seconds(self, value: float, size: float) -> float:
         """The iteration time that a candidate of this size has to beat to get below `value`."""
         if self.objective.kind == "cost_per_token":
-            return value / (size * self.usd_per_gpu_s)
+            return min(value / (size * self.usd_per_gpu_s), float(np.nextafter(self.target_s, np.inf)))
         if self.has_target:
             return float(np.nextafter(self.target_s, np.inf)) if size < value else 0.0
         return value

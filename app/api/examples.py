@@ -151,6 +151,47 @@ QUESTION_EXAMPLES: dict[str, Example] = {
 }
 
 
+QUESTION_EXAMPLES |= {
+    "worth": Example(
+        summary="Which link is worth more fibre, and what does distance cost?",
+        value={
+            "ask": "worth",
+            "request": named_entry("examples", "mixtral-five-zones"),
+            "of": ["links", "distance"],
+            "options": {"time_limit_s": 120},
+        },
+    ),
+    "curves": Example(
+        summary="Iteration time over bandwidth and latency",
+        value={
+            "ask": "curves",
+            "request": named_entry("examples", "nemotron-340b-two-sites-1000km"),
+            "over": ["bandwidth", "latency"],
+            "options": {"time_limit_s": 120},
+        },
+    ),
+    "least": Example(
+        summary="The fewest GPUs and the least fibre for a trillion tokens in June",
+        value={
+            "ask": "least",
+            "request": named_entry("examples", "llama-8b-cloud-zones"),
+            "target": {"tokens": 1e12, "begins_at": "2026-06-01T00:00:00Z", "ends_at": "2026-07-01T00:00:00Z"},
+            "of": ["gpus", "fibre"],
+            "options": {"time_limit_s": 60},
+        },
+    ),
+    "frontier": Example(
+        summary="Iteration time against GPUs and energy",
+        value={
+            "ask": "frontier",
+            "request": named_entry("examples", "llama-8b-single-building"),
+            "against": ["gpus", "energy"],
+            "options": {"time_limit_s": 120},
+        },
+    ),
+}
+
+
 def _pipeline(num_stages: int, **changes: Any) -> dict[str, Any]:
     """A problem of equal stages: 20 ms forward, 22 ms for the input gradient, 16 ms for the weight gradient."""
     stage = {"forward_s": 0.02, "input_grad_s": 0.022, "weight_grad_s": 0.016, "activation_bytes": 1e9}

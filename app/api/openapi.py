@@ -38,7 +38,10 @@ TAGS = [
         "name": "studies",
         "description": "Grids of what-ifs: many requests made from one, planned and read as one table.",
     },
-    {"name": "questions", "description": "Why there is no plan, and what changes would be worth, with proof."},
+    {
+        "name": "questions",
+        "description": "Why there is no plan, what changes are worth, what is the least, with proof.",
+    },
     {"name": "calibrations", "description": "Stack profiles fitted to your own measured runs, for use in requests."},
     {"name": "catalogue", "description": "What ships with the service: names to use, requests to copy, error codes."},
     {"name": "operations", "description": "For whoever runs the service: probes and figures."},

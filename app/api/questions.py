@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Literal
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Body, Path, Query, Request
@@ -20,8 +20,9 @@ from app.api.plans import gone
 from app.api.problems import Rejected, documented, not_found
 from app.api.strict import StrictRoute
 from app.api.tags import next_page
+from app.faults import Fault
 from app.jobs.access import STUDY_URGENCY, Caller
-from app.jobs.questions import submit_question, with_stored_plan
+from app.jobs.questions import answer_form, submit_question, with_stored_plan
 from app.jobs.service import PlanService
 from app.storage.plans import PlanRow
 from app.wire import QuestionHead, QuestionPage, QuestionStatus
@@ -30,12 +31,14 @@ from models.questions import AnyQuestion
 router = APIRouter(prefix="/v1/questions", tags=["questions"], route_class=StrictRoute)
 QuestionId = Annotated[str, Path(pattern=r"^question_[0-9a-f]{30}$", description="Name of the question.")]
 JSON = "application/json"
+FORMS = {"table": "text/csv; charset=utf-8", "picture": "image/svg+xml"}
+AnswerForm = Annotated[Literal["table", "picture"], Path(description="table: CSV. picture: SVG.")]
 
 
 @router.post("", name="submit_question", status_code=202, response_model=QuestionStatus,
              responses=documented(400, 404, 408, 409, 413, 415, 422, 429, 503),
              response_description="Queued; the question will be at `Location`.",
-             summary="Ask why there is no plan, or what changes are worth")  # fmt: skip
+             summary="Ask why there is no plan, what changes are worth, what is the least")  # fmt: skip
 async def submit(
     body: Annotated[AnyQuestion, Body(openapi_examples=QUESTION_EXAMPLES)],
     service: Service,
@@ -88,6 +91,19 @@ def read(question_id: QuestionId, service: Service, caller: Asking) -> Response:
     return Response(_text(row), media_type=JSON, headers={} if row.is_terminal else {"Retry-After": "2"})
 
 
+@router.get("/{question_id}/{form}", name="read_question_form", responses={
+                200: {"content": {"text/csv": {}, "image/svg+xml": {}}, "description": "The answer as far as it is."},
+                **documented(400, 404, 409, 503)},
+            response_class=Response, summary="Read an answer as a table or a picture")  # fmt: skip
+def read_form(question_id: QuestionId, form: AnswerForm, service: Service, caller: Asking) -> Response:
+    """What is known so far as CSV (worth, curves, least, frontier), or as SVG (curves, frontier)."""
+    row = _found(service, question_id, caller)
+    text = answer_form(row, form)
+    if text is None:
+        raise _without_form(row, form)
+    return Response(text, media_type=FORMS[form])
+
+
 @router.post("/{question_id}:cancel", name="cancel_question", response_model=QuestionStatus,
              responses=documented(400, 404, 503), response_description="It has been asked to stop.",
              summary="Stop a question and keep what it has")  # fmt: skip
@@ -113,6 +129,14 @@ def _found(service: PlanService, question_id: str, caller: Caller) -> PlanRow:
     if row is None:
         raise _gone(question_id)
     return row
+
+
+def _without_form(row: PlanRow, form: str) -> Rejected:
+    if row.outcome is None:
+        return Rejected(Fault("not-finished", f"question {row.id} ({row.state}) has no answer yet", "",
+                              "a question with an answer", "Ask again a little later."))  # fmt: skip
+    return not_found(f"an answer to {row.objective} has no {form}", "Tables are of worth, curves, least and frontier, "
+                     "pictures of curves and frontier; read the question itself for JSON.")  # fmt: skip
 
 
 def _gone(question_id: str) -> Rejected:

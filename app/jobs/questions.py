@@ -7,23 +7,30 @@ quotas and ways of ending.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
+from pydantic import TypeAdapter
 
 from app.documents import canonical, check_request_limits, digest, read_model
+from app.exporters.answer_table import answer_table
+from app.exporters.report.answer_picture import answer_picture
 from app.faults import Fault, Refused, from_planner_error
 from app.jobs.access import Caller, check_urgency
 from app.jobs.child import OUTCOME
 from app.jobs.service import PlanService, Submitted, replayed
 from app.settings import Settings
-from app.storage.plans import NewPlan
+from app.storage.plans import NewPlan, PlanRow
 from models.errors import PlannerError
 from models.outcome import Planned
 from models.question_parts import Change
-from models.questions import AnyQuestion, Question, WhatIf
+from models.questions import AnyQuestion, Question, Reply, WhatIf
 from models.request import PlanRequest
+from models.worth import Curves
 from solver.questions.changes import changed_document
+
+REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
 
 
 def read_question(document: Any) -> Question:
@@ -44,6 +51,10 @@ def check_question(question: Question, settings: Settings) -> None:
                              "/plan_id", "a plan of the service that is asked",
                              "Ask that service, with --server URL; or give the plan's request."),))  # fmt: skip
     base = _changed(question.request, question.changes, "/changes", settings)
+    if isinstance(question, Curves):
+        for number, over in enumerate(question.over):
+            if over.startswith("/"):
+                _check_number(base, over, f"/over/{number}")
     if isinstance(question, WhatIf):
         for number, variant in enumerate(question.variants):
             _changed(base, variant.changes, f"/variants/{number}/changes", settings)
@@ -60,6 +71,14 @@ def _changed(request: PlanRequest, changes: Sequence[Change], where: str, settin
     except Refused as refused:
         raise Refused([_at(fault, where) for fault in refused.faults]) from None
     return changed
+
+
+def _check_number(request: PlanRequest, pointer: str, where: str) -> None:
+    """Refuse a pointer that leads nowhere, or to no number."""
+    try:
+        changed_document(request, (Change(pointer=pointer, op="multiply", value=1.0),), where)
+    except PlannerError as error:
+        raise Refused((replace(from_planner_error(error), pointer=where),)) from None
 
 
 def _at(fault: Fault, where: str) -> Fault:
@@ -87,6 +106,14 @@ def with_stored_plan(service: PlanService, question: Question, caller: Caller) -
         "request": PlanRequest.model_validate_json(text),
         "plan": outcome.plan if isinstance(outcome, Planned) else None,
     })  # fmt: skip
+
+
+def answer_form(row: PlanRow, form: str) -> str | None:
+    """An answer as CSV or SVG, as far as it is; None where there is none of that form."""
+    if row.outcome is None:
+        return None
+    reply = REPLY.validate_json(row.outcome)
+    return answer_table(reply) if form == "table" else answer_picture(reply)
 
 
 def submit_question(

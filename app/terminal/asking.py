@@ -6,6 +6,8 @@ Owns the command's options and how an answer is shown. The questions are answere
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from app.terminal.answers import print_curves, print_frontier, print_least, print_worth
 from app.terminal.options import Json, KeyFile, OutFile, Quiet, Server
 from app.terminal.planning import settings_of
 
@@ -41,8 +44,8 @@ def ask(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
-    """Ask why there is no plan, or what changes would be worth; Ctrl-C keeps what is known."""
-    from app.documents import canonical, parse_json
+    """Ask why there is no plan, what changes are worth, what to buy, what is the least; Ctrl-C keeps what is known."""
+    from app.documents import parse_json
     from app.jobs.questions import check_question, read_question
     from app.terminal.exits import ExitCode
     from app.terminal.inputs import read_source
@@ -57,8 +60,24 @@ def ask(
     with service(server, key_file) as client:
         reply = _answered(asked, settings, screen) if client is None else _answered_on(client, asked, screen.news)
     screen.show(reply, lambda console: print_reply(console, reply))
-    write(out, canonical(reply), quiet=quiet)
+    write(out, _as_file(reply, out), quiet=quiet)
     raise typer.Exit(ExitCode.PLANNED if reply.complete else ExitCode.NOTHING_FOUND)
+
+
+def _as_file(reply: Reply, out: Path | None) -> bytes:
+    """An answer as the name of its file asks: a table as .csv, a picture as .svg, and JSON."""
+    from app.documents import canonical
+    from app.exporters.answer_table import answer_table
+    from app.exporters.report.answer_picture import answer_picture
+    from app.terminal.exits import Failed
+
+    suffix = "" if out is None else out.suffix.lower()
+    if suffix not in (".csv", ".svg"):
+        return canonical(reply)
+    text = answer_table(reply) if suffix == ".csv" else answer_picture(reply)
+    if text is None:
+        raise Failed(f"an answer to {reply.ask} has no {suffix} form: name a .json file")
+    return text.encode()
 
 
 def _limited(question: Question, time_limit_s: float | None) -> Question:
@@ -103,10 +122,15 @@ def _answered_on(client: Client, question: Question, console: Console) -> Reply:
 
 def print_reply(console: Console, reply: Reply) -> None:
     """An answer for people."""
-    if reply.ask == "why_not":
-        _print_why_not(console, reply)
-    else:
-        _print_what_if(console, reply)
+    printers: dict[str, Callable[..., None]] = {
+        "why_not": _print_why_not,
+        "what_if": _print_what_if,
+        "worth": print_worth,
+        "curves": print_curves,
+        "least": print_least,
+        "frontier": print_frontier,
+    }
+    printers[reply.ask](console, reply)
 
 
 def _print_why_not(console: Console, reply: WhyNotAnswer) -> None:

@@ -40,7 +40,7 @@ def one_building(context: Context, found: Evaluation, scheduler: Scheduler, *, l
         return OneBuilding(found.iteration_s)
     if late():
         return OneBuilding(None, "no time was left to time the configuration in one building")
-    near = Context(_without_distance(context), context.stack)
+    near = Context(without_distance(context), context.stack)
     times = _times_s(near, found.candidate.configuration, or_same_order(found.timings, scheduler), late)
     if not times:
         return OneBuilding(None, "no placement of the configuration in one building was found")
@@ -65,8 +65,8 @@ def _times_s(
     return times
 
 
-def _without_distance(context: Context) -> PlanRequest:
-    """The usable pools in one building: zones keep their uplinks, what joined buildings is gone."""
+def without_distance(context: Context) -> PlanRequest:
+    """The request with its usable pools in one building: zones keep their uplinks, what joined buildings is gone."""
     request, cluster = context.request, context.request.cluster
     outer = {place.id for place in cluster.places if place.level in ("region", "building")}
     home = {place.id: BUILDING if place.id in outer else building_of(cluster, place.id) for place in cluster.places}

@@ -7,11 +7,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
-from models.questions import Question, Reply, WhyNot
+from models.questions import Question, Reply
 from solver.clock import Clock
+from solver.questions.curves import curves
+from solver.questions.frontier import frontier
+from solver.questions.least import least
 from solver.questions.what_if import what_if
 from solver.questions.why_not import why_not
+from solver.questions.worth import worth
+
+ANSWERS: dict[str, Callable[..., Any]] = {
+    "why_not": why_not,
+    "what_if": what_if,
+    "worth": worth,
+    "curves": curves,
+    "least": least,
+    "frontier": frontier,
+}
+"""What answers each kind, by its tag."""
 
 
 def ask(
@@ -22,6 +37,5 @@ def ask(
     clock: Clock = time.monotonic,
 ) -> Reply:
     """The answer to a question within its time limit; stopped, it is what is known by then."""
-    if isinstance(question, WhyNot):
-        return why_not(question, found=found, cancelled=cancelled, clock=clock)
-    return what_if(question, found=found, cancelled=cancelled, clock=clock)
+    reply: Reply = ANSWERS[question.ask](question, found=found, cancelled=cancelled, clock=clock)
+    return reply

@@ -11,8 +11,10 @@ from typing import Any, Literal
 from models.request import PlanRequest
 
 Direction = Literal["more", "less"] | None
-HELPS = frozenset({"capacity_bytes_per_s", "memory_bytes", "num_hosts", "max_gpus"})
-HURTS = frozenset({"latency_s", "loss_probability", "memory_headroom_fraction"})
+HELPS = frozenset(
+    {"capacity_bytes_per_s", "reverse_capacity_bytes_per_s", "nic_bytes_per_s", "memory_bytes", "num_hosts", "max_gpus"}
+)
+HURTS = frozenset({"latency_s", "distance_km", "loss_probability", "oversubscription", "memory_headroom_fraction"})
 
 
 def direction(base: PlanRequest, other: PlanRequest) -> Direction:
@@ -22,6 +24,7 @@ def direction(base: PlanRequest, other: PlanRequest) -> Direction:
     found = {
         _worth(path, one, two)
         for path, one, two in _differences(base.model_dump(exclude={"options"}), other.model_dump(exclude={"options"}))
+        if path[-1] != "host_names"  # which change nothing
     }
     return found.pop() if len(found) == 1 else None
 

@@ -66,9 +66,18 @@ class SearchRuns:
         return self.known or self.searched(self.base, limit_s, first=first)
 
     def searched(
-        self, request: PlanRequest, limit_s: float, *, first: bool = False, until_s: float = float("inf")
+        self,
+        request: PlanRequest,
+        limit_s: float,
+        *,
+        first: bool = False,
+        until_s: float = float("inf"),
+        enough: Callable[[Planned], bool] = lambda _: False,
     ) -> Outcome:
-        """What a search of a request ends with; `first`: any plan will do; `until_s` on the clock it is stopped."""
+        """What a search of a request ends with.
+
+        `first`: any plan will do; `enough`: a plan will do of which it is true; `until_s` on the clock it is stopped.
+        """
         ends_s = min(until_s, self.world.ends_s)
         limit_s = limit_s if until_s < float("inf") else min(limit_s, self.world.left_s)
         if self.world.stopped():
@@ -77,14 +86,15 @@ class SearchRuns:
         there_is_one: list[Planned] = []
         options = request.options.model_copy(update={"time_limit_s": limit_s})
 
-        def enough() -> bool:
+        def over() -> bool:
             late = self.world.clock() >= ends_s
-            return late or self.world.cancelled() or (first and bool(there_is_one))
+            does = bool(there_is_one) and (first or enough(there_is_one[-1]))
+            return late or self.world.cancelled() or does
 
         outcome = plan(
             request.model_copy(update={"options": options}),
             incumbent=there_is_one.append,
-            cancelled=enough,
+            cancelled=over,
             clock=self.world.clock,
         )
         return there_is_one[-1] if there_is_one and not isinstance(outcome, Planned) else outcome

@@ -112,6 +112,23 @@ def wider_links(dice: Dice, document: Json) -> Json | None:
     return changed if some else None
 
 
+def faster_cards(dice: Dice, document: Json) -> Json | None:
+    """Some pools with several times the rate of their network cards."""
+    changed = copy.deepcopy(document)
+    some = [pool for pool in changed["cluster"]["pools"] if dice.chance(0.7)]
+    for pool in some:
+        pool["nic_bytes_per_s"] *= 3.0
+    return changed if some else None
+
+
+def nothing_oversubscribed(_: Dice, document: Json) -> Json | None:
+    """Full bisection above every place and on every link."""
+    changed = copy.deepcopy(document)
+    places = [place["uplink"] for place in changed["cluster"]["places"] if "uplink" in place]
+    narrow = [one for one in [*places, *changed["cluster"].get("links", [])] if one.pop("oversubscription", 1.0) > 1.0]
+    return changed if narrow else None
+
+
 def zero_distance(_: Dice, document: Json) -> Json | None:
     """No delay and no loss on any link."""
     changed = copy.deepcopy(document)
@@ -177,6 +194,8 @@ ADDITIONS: tuple[Change, ...] = (
     another_building,
     another_host,
     wider_links,
+    faster_cards,
+    nothing_oversubscribed,
     zero_distance,
     no_loss,
     no_flow_limits,

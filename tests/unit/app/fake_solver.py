@@ -32,6 +32,7 @@ from models.questions import Question, Reply, WhyNotAnswer
 from models.request import PlanRequest
 from models.schedule import LinkTimeline, PipelineProblem, PipelineSchedule, RankTimeline, ScheduleProgress
 from models.verdict import Verdict, Violation
+from models.worth import Curve, CurvePoint, CurvesAnswer
 from solver.questions.searches import witness_of
 
 if TYPE_CHECKING:
@@ -283,6 +284,10 @@ def ask(
     case, began = question.asked.options.seed, clock()
     nothing = WhyNotAnswer(outcome="infeasible", wishes=(), conflicts=(), relaxations=(), undecided=(), complete=False,
                            num_searches=0, elapsed_s=0.0)  # fmt: skip
+    if question.ask == "curves":
+        point = CurvePoint(factor=1.0, status="planned", value=2.0, lower_bound=1.0, relative_gap=0.5, plan=None)
+        return CurvesAnswer(outcome="planned", unit="s/iteration", stack_profile="none", complete=True, elapsed_s=0.0,
+                            curves=(Curve(over="memory", monotone=True, points=(point,)),))  # fmt: skip
     if question.plan is not None:
         return nothing.model_copy(update={"outcome": "planned", "complete": True, "plan": witness_of(question.plan)})
     if case != NOTHING_YET:

@@ -9,7 +9,6 @@ import pytest
 
 from models.errors import InvalidRequest
 from models.outcome import Planned
-from models.question_parts import Gain
 from models.questions import WhatIf, WhatIfAnswer
 from solver.planner import plan
 from solver.questions.searches import changed, with_profile
@@ -17,8 +16,8 @@ from solver.questions.warm_start import carried_over
 from solver.questions.what_if import what_if
 from solver.verify.judge import judge
 from tests.build_request import build_request
+from tests.unit.solver.questions.intervals import CLOSE, agree
 
-CLOSE = 1e-9  # relative: values and bounds are sums of floats
 ROOM = [
     ("/cluster/links/*/capacity_bytes_per_s", "multiply", (0.01, 0.3, 2.0, 10.0)),
     ("/cluster/links/east-west/latency_s", "replace", (0.0, 5e-3, 0.05)),
@@ -56,24 +55,13 @@ def test_a_long_run_never_contradicts_the_intervals_of_a_short_one(seed: int) ->
     short, long = (_asked(variants, limit_s, objective=objective) for limit_s in (3.0, 12.0))
     assert short.unit == long.unit
     for one, other in zip(short.gains, long.gains, strict=True):
-        _agree(one, other)
+        agree(one, other)
     for answer in (short, long):
         for value, bound in [
             (answer.value, answer.lower_bound),
             *((one.value, one.lower_bound) for one in answer.gains),
         ]:
             assert value is None or bound is None or bound <= value * (1.0 + CLOSE)
-
-
-def _agree(one: Gain, other: Gain) -> None:
-    """Two intervals that hold the same number have something in common; a plan and a proof of none are not both had."""
-    assert {one.status, other.status} != {"planned", "infeasible"}, one.name
-    scale = max(abs(value) for value in (one.value, other.value, 1e-9) if value is not None)
-    for first, second in ((one, other), (other, one)):
-        if first.least is not None and second.most is not None:
-            assert first.least <= second.most + CLOSE * scale, one.name
-        if first.value is not None and second.lower_bound is not None:
-            assert second.lower_bound <= first.value * (1.0 + CLOSE), one.name
 
 
 def test_the_interval_is_that_of_both_sides() -> None:

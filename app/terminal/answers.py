@@ -1,0 +1,110 @@
+"""Answers to questions of worth and of sizing, for people.
+
+Owns how they are printed. Every figure is one of the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from models.least import FrontierAnswer, SizingAnswer
+    from models.question_parts import Gain
+    from models.worth import CurvesAnswer, WorthAnswer
+
+SHOWN = 30  # of the values; the rest is in the file
+
+
+def print_worth(console: Console, reply: WorthAnswer) -> None:
+    """What more of each resource is worth."""
+    console.print(_base(reply), highlight=False)
+    title = f"gains in {reply.unit}, profile {escape(reply.stack_profile)}"
+    table = _table(title, ("", "a little more", "much more", "plan held", ""), numeric=(1, 2, 3))
+    for one in reply.values[:SHOWN]:
+        small = "" if one.small is None else interval(one.small)
+        held = "" if one.plan_held_s is None else f"{one.plan_held_s:.3g}"
+        verdict = "not tried" if one.useful.status == "not_tried" else one.useful.verdict
+        table.add_row(escape(f"{one.name} ({one.there})"), small, interval(one.useful), held, verdict)
+    console.print(table)
+    if len(reply.values) > SHOWN:
+        console.print(f"and {len(reply.values) - SHOWN} more, each of them worth no more", highlight=False)
+    if reply.in_one_building is not None:
+        gain = reply.in_one_building
+        said = "not determined" if gain.verdict == "not decided yet" else gain.verdict
+        console.print(f"the same GPUs in one building gain {interval(gain)} {reply.unit}: {said}", highlight=False)
+
+
+def print_curves(console: Console, reply: CurvesAnswer) -> None:
+    """The best plan over each quantity."""
+    for curve in reply.curves:
+        table = _table(
+            f"{escape(curve.over)}: {reply.unit}", ("times", "plan", "bound", "gap", ""), numeric=(0, 1, 2, 3)
+        )
+        for one in curve.points:
+            gap = "" if one.relative_gap is None else f"{100 * one.relative_gap:.1f} %"
+            why = f"{one.status}: {one.detail}" if one.detail else one.status.replace("_", " ")
+            table.add_row(f"{one.factor:g}", _number(one.value), _number(one.lower_bound), gap, escape(why))
+        console.print(table)
+    for reason in reply.reasons:
+        console.print(escape(reason.detail), highlight=False)
+
+
+def print_least(console: Console, reply: SizingAnswer) -> None:
+    """The least of everything that reaches the target."""
+    console.print(f"target {reply.target_iteration_s:.4g} s per iteration: {reply.outcome}", highlight=False)
+    table = _table(f"profile {escape(reply.stack_profile)}", ("", "enough", "needed", "there", ""), numeric=(1, 2, 3))
+    for one in reply.least:
+        plan = "" if one.plan is None else f"{one.plan.iteration_s:.4g} s on {one.plan.num_gpus:,} GPUs"
+        said = "; ".join(text for text in (plan, one.detail) if text) or one.status.replace("_", " ")
+        table.add_row(f"{one.of} ({one.unit})", _number(one.value), _number(one.lower_bound), _number(one.there),
+                      escape(said))  # fmt: skip
+    console.print(table)
+    for reason in reply.reasons:
+        console.print(escape(reason.detail), highlight=False)
+
+
+def print_frontier(console: Console, reply: FrontierAnswer) -> None:
+    """Plans of which none is better in time and in what is spent."""
+    heads = ("s/iteration", "GPUs", "USD/Mtoken", "bytes between buildings", "kWh/Mtoken", "gap")
+    for one in reply.frontiers:
+        table = _table(f"time against {one.against}", heads, numeric=range(len(heads)))
+        for point in one.points:
+            gap = "" if point.relative_gap is None else f"{100 * point.relative_gap:.1f} %"
+            table.add_row(_number(point.iteration_s), f"{point.num_gpus:,}", _number(point.usd_per_million_tokens),
+                          _number(point.cross_building_bytes), _number(point.kwh_per_million_tokens), gap)  # fmt: skip
+        console.print(table)
+        if one.detail:
+            console.print(escape(one.detail), highlight=False)
+    for reason in reply.reasons:
+        console.print(escape(reason.detail), highlight=False)
+
+
+def interval(gain: Gain) -> str:
+    """An interval of gain, with what is not known left open."""
+    least, most = (_number(value) or "?" for value in (gain.least, gain.most))
+    return f"{least} to {most}"
+
+
+def _base(reply: WorthAnswer) -> str:
+    if reply.value is None:
+        return escape(f"{reply.outcome}: {'; '.join(reason.detail for reason in reply.reasons)}")
+    return f"as it is: {_number(reply.value)} {reply.unit}, none below {_number(reply.lower_bound) or 'what is known'}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
+
+
+def _table(title: str, headings: Sequence[str], numeric: Sequence[int]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for number, heading in enumerate(headings):
+        if number in numeric:
+            table.add_column(heading, justify="right", no_wrap=True)
+        else:
+            table.add_column(heading, overflow="fold")
+    return table

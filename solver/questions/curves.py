@@ -1,0 +1,177 @@
+"""How does the best plan change with the bandwidth, the latency, the memory, or any number of a request?
+
+Owns the points of the curves. Where more of a quantity never hurts, a plan holds wherever there is more, and a bound
+wherever there is less: each point takes the best of its neighbours'.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from models.errors import InvalidRequest
+from models.question_parts import Change
+from models.request import PlanRequest
+from models.worth import Curve, CurvePoint, Curves, CurvesAnswer
+from solver.clock import Clock
+from solver.context import stack_for
+from solver.questions.more import direction
+from solver.questions.resources import escaped
+from solver.questions.searches import RunHooks, SearchRuns, changed
+from solver.questions.side_by_side import SharedGoal, Side, SideComparison, closed
+from solver.questions.wishes import multiplied, put
+
+Tell = Callable[[CurvesAnswer], None]
+
+
+@dataclass(frozen=True)
+class _Point:
+    """A request with a quantity multiplied, or why there is none."""
+
+    over: str
+    factor: float
+    request: PlanRequest | None
+    refusal: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name among all points."""
+        return f"{self.factor:g} times {self.over}"
+
+
+@dataclass
+class _Asked:
+    """One question under way."""
+
+    compared: SideComparison
+    lines: dict[str, list[_Point]]
+
+    def answer(self) -> CurvesAnswer:
+        """What is known."""
+        compared, base = self.compared, self.compared.base
+        return CurvesAnswer(
+            outcome=base.outcome.status if base.outcome else "not_found",
+            unit=compared.measure.unit,
+            stack_profile=stack_for(compared.searches.base).name,
+            reasons=base.reasons,
+            curves=tuple(self._curve(over, points) for over, points in self.lines.items()),
+            complete=all(self._side(one).outcome is not None for one in self.open_points()),
+            elapsed_s=compared.elapsed_s,
+        )
+
+    def open_points(self) -> Iterator[_Point]:
+        """Points that are to be planned, those next to the request as it is first."""
+        points = [one for line in self.lines.values() for one in line if one.request is not None and one.factor != 1.0]
+        yield from sorted(points, key=lambda one: max(one.factor, 1.0 / one.factor))
+
+    def _side(self, point: _Point) -> Side:
+        return self.compared.base if point.factor == 1.0 else self.compared.sides.get(point.name, Side())
+
+    def _curve(self, over: str, points: Sequence[_Point]) -> Curve:
+        sides, sign = [self._side(one) for one in points], self._sign(points)
+        if sign:
+            sides = closed(sides[::sign])[::sign]
+        told = (_told(point, side, self._side(point)) for point, side in zip(points, sides, strict=True))
+        return Curve(over=over, monotone=bool(sign), points=tuple(told))
+
+    def _sign(self, points: Sequence[_Point]) -> int:
+        """1: a larger number is nothing but more. -1: nothing but less. 0: neither is known."""
+        base = self.compared.searches.base
+        signs = {
+            (1 if direction(base, one.request) == "more" else -1) * (1 if one.factor > 1.0 else -1)
+            if direction(base, one.request)
+            else 0
+            for one in points
+            if one.request is not None and one.request != base
+        }
+        return signs.pop() if len(signs) == 1 else 0
+
+
+def curves(
+    question: Curves,
+    *,
+    found: Tell = lambda _: None,
+    cancelled: Callable[[], bool] = lambda: False,
+    clock: Clock = time.monotonic,
+) -> CurvesAnswer:
+    """The best plan over each quantity; `found` is told the answer as far as it is, again and again.
+
+    Raises InvalidRequest for a pointer that leads nowhere, or to no number.
+    """
+    started_s = clock()
+    limit_s = question.options.time_limit_s
+    hooks = RunHooks(clock, cancelled, started_s + limit_s)
+    searches = SearchRuns.of(question, hooks)
+    factors = sorted({1.0, *question.factors})
+    lines = {over: [_point(searches.base, over, one) for one in factors] for over in dict.fromkeys(question.over)}
+    requests = [one.request for line in lines.values() for one in line if one.request is not None]
+    compared = SideComparison(searches, SharedGoal.of(requests), started_s)
+    asked = _Asked(compared, lines)
+    compared.plan_base(2.0 * limit_s / (len(requests) + 1))
+    found(asked.answer())
+    waiting = list(asked.open_points())
+    for number, point in enumerate(waiting):
+        if hooks.stopped():
+            break
+        assert point.request is not None
+        if point.request == searches.base:
+            compared.add(point.name, compared.base)
+        else:
+            compared.plan_world(point.name, point.request, hooks.left_s / (len(waiting) - number))
+        found(asked.answer())
+    return asked.answer()
+
+
+def changes_over(request: PlanRequest, over: str, factor: float) -> tuple[Change, ...]:
+    """The changes that multiply a quantity. Raises InvalidRequest where a request has none of it."""
+    cluster = request.cluster
+    if over == "memory":
+        return (multiplied("/cluster/pools/*/gpu/memory_bytes", factor),)
+    if over == "bandwidth":
+        links = [Change(pointer=f"/cluster/links/{escaped(link.id)}/{name}", op="multiply", value=factor)
+                 for link in cluster.links for name in ("capacity_bytes_per_s", "reverse_capacity_bytes_per_s")
+                 if getattr(link, name) is not None]  # fmt: skip
+        uplinks = [put(f"/cluster/places/{escaped(place.id)}/uplink/oversubscription",
+                       max(place.uplink.oversubscription / factor, 1.0))
+                   for place in cluster.places if place.uplink.oversubscription > 1.0]  # fmt: skip
+        return tuple(links) or _some(tuple(uplinks), over)
+    if over == "latency":
+        named = [(link, "distance_km" if link.latency_s is None else "latency_s") for link in cluster.links]
+        return _some(tuple(multiplied(f"/cluster/links/{escaped(link.id)}/{name}", factor)
+                           for link, name in named if getattr(link, name)), over)  # fmt: skip
+    return (multiplied(over, factor),)
+
+
+def _some(changes: tuple[Change, ...], over: str) -> tuple[Change, ...]:
+    if not changes:
+        raise InvalidRequest(
+            f"there is no {over} to change: the cluster has no links that state one",
+            pointer="/over",
+            remedy="leave it out, or give the pointer of a number",
+        )
+    return changes
+
+
+def _point(base: PlanRequest, over: str, factor: float) -> _Point:
+    changes = changes_over(base, over, factor)
+    try:
+        return _Point(over, factor, base if factor == 1.0 else changed(base, changes, "/over"))
+    except ValueError as error:  # of pydantic: a request may not have so much, or so little
+        return _Point(over, factor, None, "; ".join(str(one["msg"]) for one in getattr(error, "errors", list)())[:600])
+
+
+def _told(point: _Point, side: Side, own: Side) -> CurvePoint:
+    """A point with what is known of it, its neighbours' plans and bounds included; `own` is its own search."""
+    value, bound = side.value, side.bound
+    tried = "not_tried" if own.outcome is None else own.outcome.status
+    status = "refused" if point.request is None else tried
+    return CurvePoint(
+        factor=point.factor,
+        status=status,
+        value=value,
+        lower_bound=bound,
+        relative_gap=None if not value or bound is None else max(1.0 - bound / value, 0.0),
+        plan=side.witness,
+        detail=point.refusal or "; ".join(reason.detail for reason in own.reasons)[:600],
+    )

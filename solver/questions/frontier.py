@@ -1,0 +1,278 @@
+"""How much time is saved by how much of something? The Pareto frontier by epsilon constraints, a gap per point.
+
+Against GPUs and bytes the amount is limited and time minimised; against money and energy time is limited and the cost
+per token minimised, energy as a cost with power for price. A limit that is looser never hurts, so plans hold for all
+looser limits and bounds for all tighter ones. Every plan counts for every frontier, whichever it was found for; what
+another beats in both is left out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from models.least import Frontier, FrontierAgainst, FrontierAnswer, FrontierPoint, Spent
+from models.outcome import Planned
+from models.plan import Plan
+from models.question_parts import Change
+from models.request import PlanRequest
+from solver.clock import Clock
+from solver.configurations.enumerate import enumerate_space
+from solver.configurations.framework import within_framework
+from solver.context import stack_for
+from solver.questions.least import gpus_of_pool
+from solver.questions.searches import RunHooks, SearchRuns, changed, witness_of
+from solver.questions.side_by_side import SharedGoal, Side, SideComparison
+from solver.questions.wishes import put
+
+HOUR_S, MILLION, KILO = 3600.0, 1e6, 1e3
+CLOSE = 1e-9  # relative: amounts are sums of floats
+LEAST_BYTES = 1 / 64  # of the fastest plan's bytes: the last limit before none at all
+WATTS = {  # of a board, from the vendors' data sheets; of GB and GH types the GPU's share of the module
+    "A100-SXM-40G": 400.0, "A100-SXM-80G": 400.0, "H100-SXM-80G": 700.0, "H200-SXM-141G": 700.0, "B200-SXM": 1000.0,
+    "B300-SXM": 1400.0, "GB200": 1200.0, "GB300": 1400.0, "GH200-96G": 900.0, "MI300X": 750.0, "MI325X": 1000.0,
+}  # fmt: skip
+Tell = Callable[[FrontierAnswer], None]
+
+
+@dataclass(frozen=True)
+class _Limited:
+    """A request under one limit of a frontier, by the value of the limit."""
+
+    against: Spent
+    limit: float
+    request: PlanRequest
+
+    @property
+    def name(self) -> str:
+        """Its name among all."""
+        return f"{self.against} {self.limit!r}"
+
+
+@dataclass
+class _Asked:
+    """One question under way. `compared` is by time; `priced` are the same for money and energy, by cost."""
+
+    question: Frontier
+    compared: SideComparison
+    watts: dict[str, float]
+    comparisons: dict[str, SideComparison] = field(default_factory=dict)
+    limited: dict[str, list[_Limited]] = field(default_factory=dict)
+    details: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def base(self) -> PlanRequest:
+        """The request as it is."""
+        return self.compared.searches.base
+
+    def answer(self) -> FrontierAnswer:
+        """What is known."""
+        base = self.compared.base
+        tried = all(one.name in self.comparisons[one.against].sides for some in self.limited.values() for one in some)
+        return FrontierAnswer(
+            outcome=base.outcome.status if base.outcome else "not_found",
+            stack_profile=stack_for(self.base).name,
+            reasons=base.reasons,
+            frontiers=tuple(self._frontier(one) for one in self.question.against),
+            complete=tried and (bool(self.limited) or base.outcome is not None),
+            elapsed_s=self.compared.elapsed_s,
+        )
+
+    def begin(self, against: Spent) -> None:
+        """The limits of one frontier, from the fastest plan on."""
+        assert isinstance(self.compared.base.outcome, Planned)
+        plan = self.compared.base.outcome.plan
+        self.comparisons[against], self.limited[against] = self.compared, []
+        if against == "gpus":
+            limits = _gpu_limits(self.base, plan.metrics.num_gpus, self.question)
+            self._limit(against, [(float(one), (put("/constraints/max_gpus", one),)) for one in limits])
+        elif against == "bytes":
+            pointer = "/constraints/max_cross_building_bytes_per_iteration"
+            limits_bytes = _byte_limits(plan.metrics.cross_building_bytes, self.question.max_points)
+            self._limit(against, [(one, (put(pointer, one),)) for one in limits_bytes])
+        else:
+            self._begin_priced(against, plan.metrics.iteration_s)
+
+    def _begin_priced(self, against: Spent, fastest_s: float) -> None:
+        """Money and energy: the cost per token within ever longer times."""
+        priced = self.base if against == "money" else self._with_power_for_price()
+        if priced is None:
+            names = ", ".join(sorted({pool.gpu.name for pool in self.base.cluster.pools} - self.watts.keys()))
+            self.details[against] = f"the power of {names} is not known: state it in watts_of_gpu"
+            return
+        times = np.geomspace(fastest_s, fastest_s * self.question.slowest_times, self.question.max_points).tolist()
+        own = SearchRuns(priced, self.compared.searches.world)
+        worlds = [changed(priced, (put("/objective", {"kind": "cost_per_token", "target_iteration_s": one}),))
+                  for one in times]  # fmt: skip
+        side = SideComparison(own, SharedGoal.of(worlds), self.compared.started_s)
+        side.base = Side(self.compared.base.outcome)
+        self.comparisons[against] = side
+        self.limited[against] = [_Limited(against, limit, one) for limit, one in zip(times, worlds, strict=True)]
+        if against == "money" and not side.measure.unit.startswith("USD"):
+            self.details[against] = "no prices are stated: minimised are GPU-seconds"
+
+    def _limit(self, against: Spent, limits: Sequence[tuple[float, tuple[Change, ...]]]) -> None:
+        self.limited[against] = [_Limited(against, limit, changed(self.base, changes)) for limit, changes in limits]
+
+    def _with_power_for_price(self) -> PlanRequest | None:
+        """The request in which a GPU-hour costs the energy that it takes (kWh), and egress nothing."""
+        pools = self.base.cluster.pools
+        if any(pool.gpu.name not in self.watts for pool in pools):
+            return None
+        changes = [put(f"/cluster/pools/{index}/gpu/usd_per_gpu_hour", self.watts[pool.gpu.name] / KILO)
+                   for index, pool in enumerate(pools)]  # fmt: skip
+        changes += [put(f"/cluster/links/{index}/usd_per_gb", None) for index in range(len(self.base.cluster.links))]
+        return changed(self.base, changes)
+
+    def _frontier(self, against: Spent) -> FrontierAgainst:
+        bounds = self._bounds(against)
+        points = [self._point(plan, against, bounds) for plan in self._plans()] if self.limited.get(against) else []
+        kept = undominated(points, against)
+        return FrontierAgainst(
+            against=against,
+            limited={"gpus": "gpus", "bytes": "bytes"}.get(against, "iteration_s"),
+            points=tuple(kept),
+            num_dominated=len(points) - len(kept),
+            detail=self.details.get(against, ""),
+        )
+
+    def _plans(self) -> list[Plan]:
+        """All plans that were found, for whichever frontier; none that is too slow to be of interest."""
+        sides = [self.compared.base, *(side for one in self.comparisons.values() for side in one.sides.values())]
+        plans = [side.outcome.plan for side in sides if isinstance(side.outcome, Planned)]
+        fastest_s = min((one.metrics.iteration_s for one in plans), default=0.0)
+        near = [one for one in plans if one.metrics.iteration_s <= self.question.slowest_times * fastest_s]
+        return list({(one.metrics.iteration_s, one.metrics.num_gpus, one.metrics.cross_building_bytes): one
+                     for one in near}.values())  # fmt: skip
+
+    def _bounds(self, against: Spent) -> list[tuple[float, float]]:
+        """What was minimised is no less than the second, wherever the first is the limit or a tighter one is."""
+        out: list[tuple[float, float]] = []
+        for one in reversed(self.limited.get(against, [])):
+            bound = self.comparisons[against].sides.get(one.name, Side()).bound
+            best = max((bound for bound in (bound, out[-1][1] if out else None) if bound is not None), default=0.0)
+            out.append((one.limit, best))
+        return out[::-1]
+
+    def _point(self, plan: Plan, against: Spent, bounds: Sequence[tuple[float, float]]) -> FrontierPoint:
+        metrics, tokens = plan.metrics, self.base.workload.tokens_per_iteration
+        usd, kwh = usd_per_million_tokens(self.base, plan), kwh_per_million_tokens(self.base, plan, self.watts)
+        gpu_seconds = metrics.num_gpus * metrics.iteration_s * MILLION / tokens
+        limited = {"gpus": float(metrics.num_gpus), "bytes": metrics.cross_building_bytes}.get(against)
+        minimised = {"money": gpu_seconds if usd is None else usd, "energy": kwh or 0.0}.get(against)
+        limit = metrics.iteration_s if limited is None else limited
+        value = metrics.iteration_s if minimised is None else minimised
+        bound = next((bound for most, bound in bounds if most >= limit * (1.0 - CLOSE)), 0.0)
+        return FrontierPoint(
+            iteration_s=metrics.iteration_s,
+            num_gpus=metrics.num_gpus,
+            usd_per_million_tokens=usd,
+            cross_building_bytes=metrics.cross_building_bytes,
+            kwh_per_million_tokens=kwh,
+            limit=limit,
+            lower_bound=bound or None,
+            relative_gap=max(1.0 - bound / value, 0.0) if bound and value else None,
+            plan=witness_of(plan),
+        )
+
+
+def frontier(
+    question: Frontier,
+    *,
+    found: Tell = lambda _: None,
+    cancelled: Callable[[], bool] = lambda: False,
+    clock: Clock = time.monotonic,
+) -> FrontierAnswer:
+    """The frontiers of time against what is spent; `found` is told the answer as far as it is, again and again.
+
+    Raises InvalidRequest for changes that do not fit.
+    """
+    started_s = clock()
+    limit_s = question.options.time_limit_s
+    world = RunHooks(clock, cancelled, started_s + limit_s)
+    searches = SearchRuns.of(question, world)
+    searches.base = changed(searches.base, (put("/objective", {"kind": "iteration_time"}),))
+    compared = SideComparison(searches, SharedGoal.of([searches.base]), started_s)
+    asked = _Asked(question, compared, {**WATTS, **question.watts_of_gpu})
+    num_points = len(question.against) * question.max_points
+    compared.plan_base(2.0 * limit_s / (num_points + 1))
+    found(asked.answer())
+    if isinstance(compared.base.outcome, Planned):
+        for against in dict.fromkeys(question.against):
+            asked.begin(against)
+    waiting = [one for some in asked.limited.values() for one in some]
+    for number, one in enumerate(waiting):
+        if world.stopped():
+            break
+        comparison = asked.comparisons[one.against]
+        comparison.plan_world(one.name, one.request, world.left_s / (len(waiting) - number))
+        found(asked.answer())
+    return asked.answer()
+
+
+def undominated(points: Sequence[FrontierPoint], against: Spent) -> list[FrontierPoint]:
+    """Those that no other beats in time without spending more; of equals one, the fastest first."""
+    out: list[FrontierPoint] = []
+    for one in sorted(points, key=lambda one: _key(one, against)):
+        if not out or _key(one, against)[1] < _key(out[-1], against)[1]:
+            out.append(one)
+    return out
+
+
+def usd_per_million_tokens(request: PlanRequest, plan: Plan) -> float | None:
+    """GPU-hours at their prices and egress over priced links, per million tokens; None without all prices."""
+    prices = {pool.id: pool.gpu.usd_per_gpu_hour for pool in request.cluster.pools}
+    hourly = _hourly(plan, prices)
+    if hourly is None:
+        return None
+    egress = {link.id: link.usd_per_gb or 0.0 for link in request.cluster.links}
+    sent = sum(egress.get(load.link, 0.0) * flow.bytes_per_iteration / 1e9
+               for load in plan.link_loads for flow in load.flows)  # fmt: skip
+    return (hourly * plan.metrics.iteration_s / HOUR_S + sent) / request.workload.tokens_per_iteration * MILLION
+
+
+def kwh_per_million_tokens(request: PlanRequest, plan: Plan, watts: dict[str, float]) -> float | None:
+    """Energy of the GPUs, each at its power for the whole iteration, per million tokens; None where one is unknown."""
+    kilowatts = {pool.id: None if pool.gpu.name not in watts else watts[pool.gpu.name] / KILO
+                 for pool in request.cluster.pools}  # fmt: skip
+    hourly = _hourly(plan, kilowatts)
+    if hourly is None:
+        return None
+    return hourly * plan.metrics.iteration_s / HOUR_S / request.workload.tokens_per_iteration * MILLION
+
+
+def _hourly(plan: Plan, rate_of_pool: dict[str, float | None]) -> float | None:
+    rates = [(count, rate_of_pool[pool]) for pool, count in gpus_of_pool(plan).items()]
+    known = [count * rate for count, rate in rates if rate is not None]
+    return sum(known) if len(known) == len(rates) else None
+
+
+def _key(point: FrontierPoint, against: Spent) -> tuple[float, float]:
+    """Time, and what is spent; without prices the GPU-seconds stand for money."""
+    spent = {
+        "gpus": float(point.num_gpus),
+        "bytes": point.cross_building_bytes,
+        "energy": point.kwh_per_million_tokens or 0.0,
+        "money": point.usd_per_million_tokens or point.num_gpus * point.iteration_s,
+    }
+    return point.iteration_s, spent[against]
+
+
+def _gpu_limits(request: PlanRequest, most: int, question: Frontier) -> list[int]:
+    """Numbers of GPUs that configurations have, the fewest first: all of them where they are few."""
+    sizes = np.unique(enumerate_space(within_framework(request)).columns.num_gpus)
+    wanted = sizes[(sizes <= most) & (sizes >= most / question.slowest_times)]
+    if len(wanted) > question.max_points:
+        places = np.searchsorted(wanted, np.geomspace(wanted[0], wanted[-1], question.max_points) - 0.5)
+        wanted = wanted[np.unique(places)]
+    return [int(one) for one in wanted]
+
+
+def _byte_limits(most: float, max_points: int) -> list[float]:
+    """No bytes between buildings, and up to those of the fastest plan."""
+    if most == 0.0 or max_points < 3:
+        return sorted({0.0, most})
+    return [0.0, *np.geomspace(most * LEAST_BYTES, most, max_points - 1).tolist()]

@@ -1,0 +1,322 @@
+"""What is the least that reaches a target: GPUs, cost, fibre between buildings, memory of every GPU?
+
+GPUs and cost are objectives of a request within a target. Fibre and memory are narrowed by one factor for all links or
+GPUs until nothing reaches the target: between the last factor that is proven not to be enough and the first that a plan
+was found for lies the least, since more of them never hurts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from math import ceil
+
+from models.least import LeastAnswer, Sizing, SizingAnswer, Target
+from models.outcome import Infeasible, NotFound, Outcome, Planned
+from models.plan import Plan
+from models.question_parts import Change
+from models.request import PlanRequest
+from solver.clock import Clock
+from solver.context import Context, stack_for
+from solver.explain.infeasible import target_reasons
+from solver.objective import Goal
+from solver.questions.curves import changes_over
+from solver.questions.least_bound import least_bound_s
+from solver.questions.resources import GBIT, GIB
+from solver.questions.searches import RunHooks, SearchRuns, changed, witness_of
+from solver.questions.side_by_side import SharedGoal, is_late
+from solver.questions.warm_start import carried_over
+from solver.questions.wishes import put
+
+FIRST_SHARE = 0.25  # of the time, to see whether what there is reaches the target at all
+PROBES = 8  # of a bisection by which time is shared out
+STEP = 4.0  # at first, each factor is that part of the last one
+LEAST_FACTOR = 1e-6
+PRECISION = 0.02  # relative width at which a bisection ends
+BOUND_SHARE = 0.4  # of the time of a factor goes to the proof that it is not enough, when no plan is carried over
+ALONE = (
+    put("/constraints/pipeline_may_cross_buildings", False),
+    put("/constraints/data_parallel_may_cross_buildings", False),
+)
+Tell = Callable[[SizingAnswer], None]
+
+
+def target_seconds(target: Target, request: PlanRequest) -> float:
+    """A target as an iteration time: tokens per iteration over tokens per second, or the time per iteration that
+    there is until the end.
+    """
+    if target.iteration_s is not None:
+        return target.iteration_s
+    tokens = float(request.workload.tokens_per_iteration)
+    if target.tokens_per_s is not None:
+        return tokens / target.tokens_per_s
+    assert target.tokens is not None
+    assert target.begins_at is not None
+    assert target.ends_at is not None
+    whole_s = (target.ends_at - target.begins_at).total_seconds() * target.training_fraction
+    return whole_s / ceil(target.tokens / tokens)
+
+
+@dataclass
+class _Asked:
+    """One question under way."""
+
+    question: Sizing
+    searches: SearchRuns
+    target_s: float
+    started_s: float
+    first: Outcome | None = None
+    least: dict[str, LeastAnswer] = field(default_factory=dict)
+
+    def answer(self) -> SizingAnswer:
+        """What is known."""
+        first = self.first
+        return SizingAnswer(
+            outcome=first.status if first else "not_found",
+            target_iteration_s=self.target_s,
+            stack_profile=stack_for(self.searches.base).name,
+            fastest=witness_of(first.plan) if isinstance(first, Planned) else None,
+            fastest_lower_bound_s=_bound_s(first),
+            reasons=first.reasons if isinstance(first, Infeasible) else (),
+            least=tuple(self.least[one] for one in self.question.of),
+            complete=isinstance(first, Infeasible)
+            or all(self.least[one].status != "not_tried" for one in self.question.of),
+            elapsed_s=max(self.searches.world.clock() - self.started_s, 0.0),
+        )
+
+    def begin(self, limit_s: float) -> None:
+        """Whether what there is reaches the target: a plan that does, or a proof that none can."""
+        for one in self.question.of:
+            self.least[one] = LeastAnswer(
+                of=one,
+                unit=_unit(one, self.searches.base),
+                status="not_tried",
+                value=None,
+                lower_bound=None,
+                there=_there(one, self.searches.base),
+            )
+        base, world = self.searches.base, self.searches.world
+        known = self.searches.known
+        if known is not None and known.plan.metrics.iteration_s <= self.target_s:
+            self.first = known
+            return
+        self.first = self.reached(base, world.clock() + limit_s)
+        if not isinstance(self.first, Planned):
+            for name, one_of in self.least.items():
+                self.least[name] = one_of.model_copy(
+                    update={"status": self.first.status, "detail": "with all there is"}
+                )
+
+    def reached(self, request: PlanRequest, until_s: float) -> Outcome:
+        """Any plan of a request within the target; infeasible where none can be."""
+        whole_s = max(request.options.time_limit_s, until_s - self.searches.world.clock())
+        request = request.model_copy(update={"options": request.options.model_copy(update={"relative_gap": 0.0})})
+        found = self.searches.searched(request, whole_s, until_s=until_s, enough=self.is_enough)
+        if isinstance(found, Planned) and not self.is_enough(found):
+            bound_s = _bound_s(found) or 0.0
+            found = NotFound(lower_bound_s=bound_s, detail="no plan within the target was found", elapsed_s=0.0)
+        if isinstance(found, NotFound) and found.lower_bound_s > self.target_s:
+            reasons = target_reasons(self._context(request), found.lower_bound_s)
+            return Infeasible(reasons=reasons, elapsed_s=found.elapsed_s)
+        return found
+
+    def _context(self, request: PlanRequest) -> Context:
+        """A request within the target, whose reasons name it."""
+        within = changed(request, (put("/objective", {"kind": "fewest_gpus", "target_iteration_s": self.target_s}),))
+        return Context(within, stack_for(within))
+
+    def is_enough(self, found: Planned) -> bool:
+        """Whether a plan is within the target."""
+        return found.plan.metrics.iteration_s <= self.target_s
+
+    def by_objective(self, of: str, limit_s: float) -> None:
+        """The fewest GPUs, or the least cost, as the objective of a request within the target."""
+        kind = "fewest_gpus" if of == "gpus" else "cost_per_token"
+        changes = (put("/objective", {"kind": kind, "target_iteration_s": self.target_s}),)
+        request = changed(self.searches.base, changes)
+        measure = SharedGoal.of([request])
+        whole_s = max(request.options.time_limit_s, limit_s)
+        until_s = self.searches.world.clock() + limit_s
+        found = self.searches.searched(request, whole_s, until_s=until_s)
+        bound = measure.bound(request, found)
+        if isinstance(found, NotFound) and isinstance(self.first, Planned):
+            found = self.first
+        update: dict[str, object] = {"status": found.status, "changes": changes, "unit": measure.unit}
+        if isinstance(found, Planned):
+            update |= {"value": measure.value(request, found.plan), "lower_bound": bound,
+                       "plan": witness_of(found.plan), "gpus_of_pool": gpus_of_pool(found.plan)}  # fmt: skip
+        if of == "cost":
+            update["detail"] = Goal.of(Context(request, stack_for(request))).assumed(
+                Context(request, stack_for(request))
+            )
+        self.least[of] = self.least[of].model_copy(update=update)
+
+    def by_factor(self, of: str, limit_s: float, tell: Callable[[], None]) -> None:
+        """The least fibre or memory: factors by halves of their logarithm, until what is not enough is near."""
+        assert isinstance(self.first, Planned)
+        narrowed = _Narrowed(self, of, self.first, self.searches.world.clock() + limit_s)
+        for found in narrowed.run(self.searches.base, limit_s / PROBES):
+            self.least[of] = found
+            tell()
+
+
+@dataclass
+class _Narrowed:
+    """A quantity under bisection: `enough` is a factor with a plan, `proven` one that is proven not to be enough."""
+
+    asked: _Asked
+    of: str
+    best: Planned
+    ends_s: float
+    enough: float = 1.0
+    low: float = 0.0
+    proven: float = 0.0
+    alone: bool = False
+
+    def run(self, base: PlanRequest, probe_s: float) -> Iterator[LeastAnswer]:
+        """What is known after each factor."""
+        world = self.asked.searches.world
+        if self.of == "fibre" and self._has_none(base):
+            yield self._told(base)
+            return
+        yield self._told(base)
+        if self.of == "fibre" and self._fits_one_building(base, world.clock() + probe_s):
+            yield self._told(base)
+            return
+        while not world.stopped() and world.clock() < self.ends_s and not self._is_close():
+            factor = self.enough / STEP if self.low == 0.0 else (self.low * self.enough) ** 0.5
+            self._try(base, factor, min(world.clock() + probe_s, self.ends_s))
+            yield self._told(base)
+
+    def _is_close(self) -> bool:
+        return self.enough <= LEAST_FACTOR or (self.low > 0.0 and self.enough / self.low <= 1.0 + PRECISION)
+
+    def _has_none(self, base: PlanRequest) -> bool:
+        return not base.cluster.links
+
+    def _fits_one_building(self, base: PlanRequest, until_s: float) -> bool:
+        """Whether a plan inside one building reaches the target: then no fibre is needed."""
+        found = self.asked.reached(changed(base, ALONE), until_s)
+        if isinstance(found, Planned):
+            self.best, self.enough, self.alone = found, 0.0, True
+        return self.alone
+
+    def _try(self, base: PlanRequest, factor: float, until_s: float) -> None:
+        """Settle a factor if it can be: by the plan so far, by a bound, or by a search."""
+        asked, world = self.asked, self.asked.searches.world
+        try:
+            request = changed(base, self.changes(base, factor))
+        except ValueError:  # of pydantic: so little there may not be, as beside the traffic of others
+            self.low = factor
+            return
+        found: Outcome | None = carried_over(request, self.best.plan, world.clock, partial(is_late, world, until_s))
+        if not isinstance(found, Planned) or not asked.is_enough(found):
+            bound_until_s = world.clock() + BOUND_SHARE * max(until_s - world.clock(), 0.0)
+            cutoff_s = asked.target_s * (1.0 + PRECISION)
+            bound_s = least_bound_s(request, cutoff_s, partial(is_late, world, bound_until_s))
+            if bound_s > asked.target_s:
+                self.low = self.proven = factor
+                return
+            found = asked.reached(request, until_s)
+        if isinstance(found, Planned):
+            self.best, self.enough = found, factor
+        else:
+            self.low = factor
+            self.proven = factor if isinstance(found, Infeasible) else self.proven
+
+    def changes(self, base: PlanRequest, factor: float) -> tuple[Change, ...]:
+        """What leaves this part of what there is."""
+        return changes_over(base, "bandwidth" if self.of == "fibre" else "memory", factor)
+
+    def _told(self, base: PlanRequest) -> LeastAnswer:
+        known, there = self.asked.least[self.of], _there(self.of, base)
+        return known.model_copy(update={
+            "status": "planned",
+            "value": None if there is None else self.enough * there,
+            "lower_bound": None if there is None else self.proven * there,
+            "changes": ALONE if self.alone else () if self.enough == 1.0 else self.changes(base, self.enough),
+            "plan": witness_of(self.best.plan),
+            "gpus_of_pool": gpus_of_pool(self.best.plan),
+            "detail": _detail(self.of, base, self.enough),
+        })  # fmt: skip
+
+
+def least(
+    question: Sizing,
+    *,
+    found: Tell = lambda _: None,
+    cancelled: Callable[[], bool] = lambda: False,
+    clock: Clock = time.monotonic,
+) -> SizingAnswer:
+    """The least of everything asked for within the target; `found` is told the answer as far as it is.
+
+    Raises InvalidRequest for changes that do not fit.
+    """
+    started_s = clock()
+    limit_s = question.options.time_limit_s
+    world = RunHooks(clock, cancelled, started_s + limit_s)
+    searches = SearchRuns.of(question, world)
+    free = put("/objective", {"kind": "iteration_time"})
+    searches.base = changed(searches.base, (free,))
+    asked = _Asked(question, searches, target_seconds(question.target, searches.base), started_s)
+
+    def tell() -> None:
+        found(asked.answer())
+
+    asked.begin(FIRST_SHARE * limit_s)
+    tell()
+    for number, of in enumerate(question.of):
+        if world.stopped() or not isinstance(asked.first, Planned):
+            break
+        share_s = world.left_s / (len(question.of) - number)
+        if of in ("gpus", "cost"):
+            asked.by_objective(of, share_s)
+        else:
+            asked.by_factor(of, share_s, tell)
+        tell()
+    return asked.answer()
+
+
+def gpus_of_pool(plan: Plan) -> dict[str, int]:
+    """GPUs that a plan takes of each pool, the pools in the order of their names."""
+    size, taken = plan.configuration.degrees.gpus_per_stage_group, Counter[str]()
+    for route in plan.placement.routes:
+        for pool in route.pools:
+            taken[pool] += route.num_replicas * size
+    return dict(sorted(taken.items()))
+
+
+def _bound_s(outcome: Outcome | None) -> float | None:
+    if isinstance(outcome, Planned):
+        return outcome.plan.proof.lower_bound_s
+    return outcome.lower_bound_s if isinstance(outcome, NotFound) else None
+
+
+def _unit(of: str, request: PlanRequest) -> str:
+    if of == "cost":
+        return SharedGoal.of([changed(request, (put("/objective", {"kind": "cost_per_token"}),))]).unit
+    return {"gpus": "GPUs", "fibre": "Gb/s", "memory": "GiB per GPU"}[of]
+
+
+def _there(of: str, request: PlanRequest) -> float | None:
+    """How much a request has: GPUs, capacity of all links one way, memory of the GPU that has most."""
+    cluster = request.cluster
+    if of == "gpus":
+        return float(min(cluster.num_free_gpus, request.constraints.max_gpus or cluster.num_free_gpus))
+    if of == "fibre":
+        return sum(link.capacity_bytes_per_s for link in cluster.links) / GBIT
+    if of == "memory":
+        return max(pool.gpu.memory_bytes for pool in cluster.pools) / GIB
+    return None
+
+
+def _detail(of: str, request: PlanRequest, factor: float) -> str:
+    if of == "fibre" and not request.cluster.links:
+        return "the cluster states no links"
+    if factor == 0.0:
+        return "a plan inside one building reaches the target"
+    what = "every link" if of == "fibre" else "the memory of every GPU"
+    return f"{what} times {factor:.4g}"

@@ -1,0 +1,167 @@
+"""What a planner could buy more of, or insist on less: links, uplinks, hosts, network cards, memory, stated limits.
+
+Owns which there are in a request, and the changes that make one of them larger by a fraction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import ceil, floor
+
+from models.cluster import Link, Place, Pool
+from models.plan import Plan
+from models.question_parts import Change
+from models.request import PlanRequest
+from models.worth import ResourceKind
+from solver.questions.wishes import Group, multiplied, put, wishes_of
+
+GIB = 2.0**30
+GBIT = 1.25e8  # bytes
+ALL: dict[ResourceKind, str] = {
+    "link": "all links",
+    "uplink": "all uplinks",
+    "hosts": "hosts of all pools",
+    "network_cards": "network cards of all pools",
+    "memory": "memory of all GPUs",
+    "limit": "all limits",
+}
+NOT_LIMITS = ("/objective", "/workload")  # wishes that say what is wanted, not how much of it may be spent
+
+
+@dataclass(frozen=True)
+class Resource:
+    """Something of which a request has so much; `larger` increases it by a fraction, where it is a number.
+
+    A limit can be `given_up`. `links` are names under which a plan states loads. `together`: all of its kind.
+    """
+
+    kind: ResourceKind
+    name: str
+    there: str
+    larger: Callable[[float], tuple[Change, ...]] | None
+    links: tuple[str, ...] = ()
+    given_up: tuple[Change, ...] = ()
+    together: bool = False
+
+    def saved_s(self, plan: Plan, fraction: float) -> float | None:
+        """Seconds that a fraction more saves while the plan stays as it is, by its dual prices; None without any.
+
+        A flow of B bytes with a price of p seconds per byte takes p B; on a link 1 + f times as wide, p B / (1 + f).
+        """
+        if not self.links:
+            return None
+        spent_s = sum(
+            flow.price_s_per_gb * flow.bytes_per_iteration / 1e9
+            for load in plan.link_loads
+            if load.link in self.links
+            for flow in load.flows
+        )
+        return spent_s * fraction / (1.0 + fraction)
+
+
+def resources_of(request: PlanRequest, kinds: Sequence[str]) -> tuple[Resource, ...]:
+    """Everything of these kinds that a request has a limited amount of, in the order of its fields.
+
+    Where there are several of a kind, all of them together come first.
+    """
+    found: list[Resource] = []
+    if "links" in kinds:
+        found += [_link(link) for link in request.cluster.links]
+        found += [_uplink(place) for place in request.cluster.places if place.uplink.oversubscription > 1.0]
+    if "pools" in kinds:
+        found += [_hosts(index, pool) for index, pool in enumerate(request.cluster.pools)]
+        found += [_cards(index, pool) for index, pool in enumerate(request.cluster.pools)]
+        found += _memory(request.cluster.pools)
+    if "limits" in kinds:
+        found += [_limit(group) for group in wishes_of(request) if not group.pointer.startswith(NOT_LIMITS)]
+    members: dict[ResourceKind, list[Resource]] = {}
+    for one in found:
+        members.setdefault(one.kind, []).append(one)
+    return tuple(
+        resource for kind, own in members.items() for resource in ([_all(kind, own)] if len(own) > 1 else []) + own
+    )
+
+
+def _all(kind: ResourceKind, members: Sequence[Resource]) -> Resource:
+    steps = [one.larger for one in members if one.larger is not None]
+
+    def larger(fraction: float) -> tuple[Change, ...]:
+        return tuple(change for step in steps for change in step(fraction))
+
+    return Resource(kind, ALL[kind], f"{len(members)} of them", None if kind == "limit" else larger,
+                    links=tuple(link for one in members for link in one.links),
+                    given_up=tuple(change for one in members for change in one.given_up), together=True)  # fmt: skip
+
+
+def escaped(name: str) -> str:
+    """A name as a part of a JSON Pointer (RFC 6901)."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def _link(link: Link) -> Resource:
+    at = f"/cluster/links/{escaped(link.id)}"
+    names = ["capacity_bytes_per_s"]
+    if link.reverse_capacity_bytes_per_s is not None:
+        names.append("reverse_capacity_bytes_per_s")
+    there = f"{link.capacity_bytes_per_s / GBIT:,.4g} Gb/s {link.from_place} to {link.to_place}"
+
+    def larger(fraction: float) -> tuple[Change, ...]:
+        return tuple(multiplied(f"{at}/{name}", 1.0 + fraction) for name in names)
+
+    return Resource("link", f"link {link.id}", there, larger, links=(link.id,))
+
+
+def _uplink(place: Place) -> Resource:
+    over = place.uplink.oversubscription
+    pointer = f"/cluster/places/{escaped(place.id)}/uplink/oversubscription"
+
+    def larger(fraction: float) -> tuple[Change, ...]:
+        return (put(pointer, max(over / (1.0 + fraction), 1.0)),)
+
+    return Resource("uplink", f"uplink of {place.id}", f"{over:g} to 1", larger, links=(f"uplink:{place.id}",))
+
+
+def _hosts(index: int, pool: Pool) -> Resource:
+    def larger(fraction: float) -> tuple[Change, ...]:
+        hosts = put(f"/cluster/pools/{index}/num_hosts", ceil(pool.num_hosts * (1.0 + fraction)))
+        return (hosts, put(f"/cluster/pools/{index}/host_names", [])) if pool.host_names else (hosts,)
+
+    there = f"{pool.num_hosts:,} hosts of {pool.gpus_per_host} {pool.gpu.name}"
+    return Resource("hosts", f"hosts of {pool.id}", there, larger)
+
+
+def _cards(index: int, pool: Pool) -> Resource:
+    def larger(fraction: float) -> tuple[Change, ...]:
+        return (multiplied(f"/cluster/pools/{index}/nic_bytes_per_s", 1.0 + fraction),)
+
+    there = f"{pool.nic_bytes_per_s_per_gpu / GBIT:,.4g} Gb/s per GPU"
+    return Resource("network_cards", f"network cards of {pool.id}", there, larger)
+
+
+def _memory(pools: Sequence[Pool]) -> Iterator[Resource]:
+    for name in dict.fromkeys(pool.gpu.name for pool in pools):
+        numbers = [index for index, pool in enumerate(pools) if pool.gpu.name == name]
+
+        def larger(fraction: float, numbers: Sequence[int] = tuple(numbers)) -> tuple[Change, ...]:
+            return tuple(multiplied(f"/cluster/pools/{index}/gpu/memory_bytes", 1.0 + fraction) for index in numbers)
+
+        there = f"{pools[numbers[0]].gpu.memory_bytes / GIB:.1f} GiB per GPU"
+        yield Resource("memory", f"memory of {name}", there, larger)
+
+
+def _limit(group: Group) -> Resource:
+    """A wish, looser by a fraction where it is a number."""
+    name, stated = group.pointer.rpartition("/")[2], group.stated
+    steps: dict[str, Callable[[float], tuple[Change, ...]]] = {
+        "max_gpus": partial(_scaled, group.pointer, stated, whole=True),
+        "max_cross_building_bytes_per_iteration": partial(_scaled, group.pointer, stated),
+        "memory_headroom_fraction": lambda fraction: (put(group.pointer, float(stated) * max(1.0 - fraction, 0.0)),),
+    }
+    return Resource("limit", group.name, stated, steps.get(name), given_up=group.changes)
+
+
+def _scaled(pointer: str, stated: str, fraction: float, *, whole: bool = False) -> tuple[Change, ...]:
+    value = float(stated) * (1.0 + fraction)
+    return (put(pointer, max(floor(value), int(stated) + 1) if whole else value),)

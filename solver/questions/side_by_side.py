@@ -1,0 +1,260 @@
+"""Worlds beside a base: each planned or bounded, its gain an interval that the bounds of both sides prove.
+
+With plans of value T found and bounds LB proven, of the base (0) and of another world (1), the best plans that exist
+have values in [LB0, T0] and [LB1, T1]. So what the other gains lies in [LB0 - T1, T0 - LB1], whatever a longer search
+finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import ceil
+
+from models.errors import InvalidRequest
+from models.outcome import Infeasible, NotFound, Outcome, Planned, Reason
+from models.plan import Plan
+from models.question_parts import Gain, Witness
+from models.request import PlanRequest
+from solver.context import Context, stack_for
+from solver.objective import Goal
+from solver.questions.least_bound import least_bound_s
+from solver.questions.more import Direction
+from solver.questions.searches import RunHooks, SearchRuns, witness_of
+from solver.questions.warm_start import carried_over
+
+BASE_SHARE = 0.5  # of the question's time at most goes to the base, which every gain is measured against
+CARRIED_SHARE = 0.1  # of the base's time, for its own plan carried over into itself
+SEARCHED_FROM_S = 5.0  # of a variant's time: below it a search seldom beats the base's plan carried over
+WORSE = 1.2  # times the base's value: a plan carried over that is worse may have become the wrong one
+MILLION = 1e6
+ROUNDING = 1e-9  # relative: a bound on a whole number is rounded up, unless it is one but for its last digits
+
+
+@dataclass(frozen=True)
+class SharedGoal:
+    """What is compared, the lower the better, in one unit for all plans of a question."""
+
+    kind: str
+    unit: str
+    per_token: bool
+
+    @classmethod
+    def of(cls, requests: Sequence[PlanRequest]) -> SharedGoal:
+        """The measure of these requests. Raises InvalidRequest where they have none in common."""
+        kinds = {request.objective.kind for request in requests}
+        if len(kinds) > 1:
+            raise InvalidRequest(
+                f"the variants have different objectives ({', '.join(sorted(kinds))}), which cannot be subtracted",
+                pointer="/variants",
+                remedy="ask about each objective by itself",
+            )
+        kind = kinds.pop()
+        if kind == "cost_per_token":
+            return cls(kind, "USD/million tokens" if _priced(requests) else "GPU s/million tokens", per_token=True)
+        if kind == "iteration_time":
+            per_token = len({_tokens(request) for request in requests}) > 1
+            return cls(kind, "s/million tokens" if per_token else "s/iteration", per_token)
+        return cls(kind, "GPUs" if kind == "fewest_gpus" else "bytes/iteration", per_token=False)
+
+    def value(self, request: PlanRequest, plan: Plan) -> float:
+        """The value of a plan of a request."""
+        metrics = plan.metrics
+        if self.kind == "fewest_gpus":
+            return float(metrics.num_gpus)
+        if self.kind == "least_cross_building_traffic":
+            return metrics.cross_building_bytes
+        if self.unit.startswith("USD"):
+            assert metrics.usd_per_million_tokens is not None
+            return metrics.usd_per_million_tokens
+        gpus = metrics.num_gpus if self.kind == "cost_per_token" else 1
+        return self.of_seconds(request, metrics.iteration_s * gpus)
+
+    def bound(self, request: PlanRequest, outcome: Outcome) -> float | None:
+        """What no plan of the request falls below; None where nothing is proven."""
+        if isinstance(outcome, NotFound):
+            return self.of_seconds(request, outcome.lower_bound_s) if self.kind == "iteration_time" else None
+        if not isinstance(outcome, Planned):
+            return None
+        least = self.value(request, outcome.plan) * (1.0 - outcome.plan.proof.relative_gap)
+        return float(ceil(least * (1.0 - ROUNDING))) if self.kind == "fewest_gpus" else least
+
+    def of_seconds(self, request: PlanRequest, seconds: float) -> float:
+        """An iteration time as a value, where time is what counts."""
+        return seconds * MILLION / _tokens(request) if self.per_token else seconds
+
+
+@dataclass(frozen=True)
+class Side:
+    """What is known of one world: the best plan found, its value, and the bound; None where nothing is."""
+
+    outcome: Outcome | None = None
+    value: float | None = None
+    bound: float | None = None
+
+    @property
+    def witness(self) -> Witness | None:
+        """The plan in short."""
+        return witness_of(self.outcome.plan) if isinstance(self.outcome, Planned) else None
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """Why there is no plan, if that is proven."""
+        return self.outcome.reasons if isinstance(self.outcome, Infeasible) else ()
+
+
+@dataclass
+class SideComparison:
+    """A base and other worlds by name, as far as each is known."""
+
+    searches: SearchRuns
+    measure: SharedGoal
+    started_s: float
+    base: Side = Side()
+    sides: dict[str, Side] = field(default_factory=dict)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Time since the question began."""
+        return max(self.searches.world.clock() - self.started_s, 0.0)
+
+    def gain(self, name: str, direction: Direction) -> Gain:
+        """What a world gains over the base, as far as it is known."""
+        return gain_of(name, self.base, self.sides.get(name, Side()), direction)
+
+    def nothing(self, name: str) -> Gain:
+        """What a world gains that is the base in other words."""
+        base = self.base
+        same = Side(base.outcome, base.value, base.value)
+        return gain_of(name, replace(base, bound=base.value), same, "more")
+
+    def bound_of(self, request: PlanRequest, until_s: float) -> float | None:
+        """What no plan of a request falls below, as far as it matters beside the base's plan."""
+        world, base = self.searches.world, self.base.outcome
+        if self.measure.kind == "iteration_time" and isinstance(base, Planned):
+            late = partial(is_late, world, until_s)
+            return self.measure.of_seconds(request, least_bound_s(request, base.plan.metrics.iteration_s, late))
+        limit_s = max(request.options.time_limit_s, until_s - world.clock())
+        return self.measure.bound(request, self.searches.searched(request, limit_s, until_s=until_s))
+
+    def plan_base(self, limit_s: float) -> None:
+        """The base, which takes the time of its own request."""
+        request = self.searches.base
+        limit_s = min(request.options.time_limit_s, BASE_SHARE * limit_s)
+        self.base = self._side(request, self.searches.base_outcome(limit_s))
+        # What carrying over improves without any change is no gain of a change.
+        ends_s = self.searches.world.clock() + CARRIED_SHARE * limit_s
+        self.base = _better(self.base, self.carried(request, ends_s))
+
+    def plan_world(self, name: str, request: PlanRequest, limit_s: float) -> None:
+        """Another world: the base's configuration in the changed world, then every configuration, then better plans.
+
+        Where time is short a search would spend it on plans no better than the one carried over: bounds come first.
+        """
+        clock = self.searches.world.clock
+        until_s = clock() + limit_s
+        side = self.carried(request, until_s)
+        if limit_s >= SEARCHED_FROM_S or self.measure.kind != "iteration_time":
+            whole_s = max(request.options.time_limit_s, limit_s)
+            side = _better(self._side(request, self.searches.searched(request, whole_s, until_s=until_s)), side)
+        else:
+            if side.value is None or (self.base.value and side.value > WORSE * self.base.value):
+                first = self.searches.searched(request, request.options.time_limit_s, first=True, until_s=until_s)
+                side = _better(self._side(request, first), side)
+            if isinstance(side.outcome, Planned):
+                side = self._bounded(request, side, until_s)
+        self.add(name, side)
+
+    def add(self, name: str, side: Side) -> None:
+        """What has become known of a world, beside what was known of it."""
+        self.sides[name] = _better(side, self.sides.get(name, Side()))
+
+    def _bounded(self, request: PlanRequest, side: Side, until_s: float) -> Side:
+        assert isinstance(side.outcome, Planned)
+        world, best_s = self.searches.world, side.outcome.plan.metrics.iteration_s
+        least_s = least_bound_s(request, best_s, partial(is_late, world, until_s))
+        return replace(side, bound=max(side.bound or 0.0, self.measure.of_seconds(request, least_s)))
+
+    def carried(self, request: PlanRequest, until_s: float) -> Side:
+        """The base's configuration in the changed world; of it no bound is known."""
+        world, found = self.searches.world, None
+        if isinstance(self.base.outcome, Planned):
+            found = carried_over(request, self.base.outcome.plan, world.clock, partial(is_late, world, until_s))
+        return Side() if found is None else Side(found, self.measure.value(request, found.plan), None)
+
+    def _side(self, request: PlanRequest, outcome: Outcome) -> Side:
+        value = self.measure.value(request, outcome.plan) if isinstance(outcome, Planned) else None
+        return Side(outcome, value, self.measure.bound(request, outcome))
+
+
+def gain_of(name: str, base: Side, side: Side, direction: Direction = None) -> Gain:
+    """The interval that holds the gain, and what it says; more never hurts, so more gains and less loses 0 at worst."""
+    least = base.bound - side.value if base.bound is not None and side.value is not None else None
+    most = base.value - side.bound if base.value is not None and side.bound is not None else None
+    if direction == "more" and base.value is not None:
+        least = max(least or 0.0, 0.0)
+    if direction == "less" and side.outcome is not None and base.value is not None:
+        most = min(most or 0.0, 0.0)
+    rounding = ROUNDING * abs(base.value or 0.0)
+    return Gain(
+        name=name,
+        status="not_tried" if side.outcome is None else side.outcome.status,
+        direction=direction,
+        least=least,
+        most=most,
+        least_fraction=least / base.value if least is not None and base.value else None,
+        most_fraction=most / base.value if most is not None and base.value else None,
+        verdict="no plan" if isinstance(side.outcome, Infeasible)
+        else "changes nothing" if least is not None and most is not None and max(-least, most) <= rounding
+        else "gains" if least is not None and least > 0
+        else "loses" if most is not None and most < 0
+        else "not decided yet",
+        value=side.value,
+        lower_bound=side.bound,
+        plan=side.witness,
+        reasons=side.reasons,
+    )  # fmt: skip
+
+
+def closed(sides: Sequence[Side]) -> list[Side]:
+    """Sides from the least of a resource to the most: plans hold for those behind, bounds for those before."""
+    out: list[Side] = []
+    for side in sides:
+        before = out[-1] if out else Side()
+        better = before.value is not None and (side.value is None or before.value < side.value)
+        out.append(Side(before.outcome, before.value, side.bound) if better else side)
+    for index in range(len(out) - 2, -1, -1):
+        bounds = [one.bound for one in out[index : index + 2] if one.bound is not None]
+        out[index] = Side(out[index].outcome, out[index].value, max(bounds, default=None))
+    return out
+
+
+def _better(side: Side, warm: Side) -> Side:
+    """The better plan of two searches of one world, with the better bound for the whole of it."""
+    bound = max((one.bound for one in (side, warm) if one.bound is not None), default=None)
+    if warm.value is None or (side.value is not None and side.value <= warm.value):
+        return replace(side, outcome=side.outcome or warm.outcome, bound=bound)
+    return Side(warm.outcome, warm.value, None if bound is None else min(bound, warm.value))
+
+
+def is_late(world: RunHooks, until_s: float) -> bool:
+    """Whether it is past a time on the clock, or the question is over."""
+    return world.stopped() or world.clock() >= until_s
+
+
+def _tokens(request: PlanRequest) -> float:
+    return float(request.workload.global_batch_sequences * request.workload.sequence_length)
+
+
+def _priced(requests: Sequence[PlanRequest]) -> bool:
+    """Whether all state their prices. Raises InvalidRequest where only some do."""
+    priced = {Goal.of(Context(request, stack_for(request))).priced for request in requests}
+    if len(priced) > 1:
+        raise InvalidRequest(
+            "some of the variants state the prices of all their GPUs and others do not, so their costs have no unit in "
+            "common",
+            pointer="/variants",
+            remedy="state usd_per_gpu_hour everywhere, or nowhere",
+        )
+    return priced.pop()

@@ -1,0 +1,227 @@
+"""What is more of each link, pool and limit worth, and what does distance cost: the geography tax?
+
+Owns the order: the base; one bound for all resources of a kind together, which holds for each of them, since more
+never hurts; the base's plan carried over into every larger world; then searches where that gained most.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from models.outcome import Planned
+from models.question_parts import Change, Gain
+from models.request import PlanRequest
+from models.worth import Value, Worth, WorthAnswer
+from solver.clock import Clock
+from solver.context import Context, stack_for
+from solver.explain.one_building import without_distance
+from solver.questions.resources import Resource, resources_of
+from solver.questions.searches import RunHooks, SearchRuns, changed
+from solver.questions.side_by_side import SEARCHED_FROM_S, SharedGoal, Side, SideComparison
+
+DISTANCE = "in one building"
+DISTANCE_SHARE = 0.3  # of what is left after the base goes to the search without distance
+BOUNDS_SHARE = 0.5  # of what is left then goes to the bounds of kinds
+CARRIED_SHARE = 0.5  # of what is left then goes to plans carried over; the rest searches where they gained most
+NOTICED = 1e-3  # of the base's value: two plans that differ by less are taken for equal when they are ranked
+Tell = Callable[[WorthAnswer], None]
+Thing = TypeVar("Thing")
+
+
+@dataclass(frozen=True)
+class _World:
+    """The request with more of something, by these changes; `more`: nothing in it is less."""
+
+    name: str
+    request: PlanRequest
+    changes: tuple[Change, ...] = ()
+    more: bool = False
+
+
+@dataclass(frozen=True)
+class _Item:
+    """A resource with its two larger worlds."""
+
+    resource: Resource
+    useful: _World
+    small: _World | None
+
+    @property
+    def worlds(self) -> tuple[_World, ...]:
+        """Those that there are."""
+        return (self.useful,) if self.small is None else (self.useful, self.small)
+
+
+@dataclass
+class _Asked:
+    """One question under way."""
+
+    question: Worth
+    compared: SideComparison
+    items: Sequence[_Item]
+    near: _World | None
+
+    def answer(self) -> WorthAnswer:
+        """What is known."""
+        compared, base = self.compared, self.compared.base
+        wanted = [one.useful for one in self.items] + ([] if self.near is None else [self.near])
+        return WorthAnswer(
+            outcome=base.outcome.status if base.outcome else "not_found",
+            unit=compared.measure.unit,
+            stack_profile=stack_for(compared.searches.base).name,
+            value=base.value,
+            lower_bound=base.bound,
+            plan=base.witness,
+            reasons=base.reasons,
+            values=tuple(value for _, value in self.ranked()),
+            in_one_building=None if self.near is None else self._gain(self.near),
+            complete=all(self._is_known(one) for one in wanted),
+            elapsed_s=compared.elapsed_s,
+        )
+
+    def ranked(self) -> list[tuple[_Item, Value]]:
+        """What is proven to gain most first, then what gained most between the plans found, then by duals."""
+        base = self.compared.base.value or 0.0
+
+        def rank(one: tuple[_Item, Value]) -> tuple[float, float, float, float]:
+            useful = one[1].useful
+            gained = 0.0 if useful.value is None else base - useful.value
+            seen = gained if gained > NOTICED * base else 0.0
+            return -(useful.least or 0.0), -seen, -(one[1].plan_held_s or 0.0), -(useful.most or 0.0)
+
+        return sorted(((item, self._value(item)) for item in self.items), key=rank)
+
+    def _value(self, item: _Item) -> Value:
+        resource, useful = item.resource, self._gain(item.useful)
+        outcome = self.compared.base.outcome
+        plan = outcome.plan if isinstance(outcome, Planned) else None
+        return Value(kind=resource.kind, name=resource.name, together=resource.together, there=resource.there,
+                     small=None if item.small is None else _no_more_than(useful, self._gain(item.small)),
+                     useful=useful, useful_changes=item.useful.changes,
+                     plan_held_s=None if plan is None else resource.saved_s(plan, self.question.useful_fraction),
+                     )  # fmt: skip
+
+    def _gain(self, world: _World) -> Gain:
+        if world.request == self.compared.searches.base:
+            return self.compared.nothing(world.name)
+        return self.compared.gain(world.name, "more" if world.more else None)
+
+    def _is_known(self, world: _World) -> bool:
+        side = self.compared.sides.get(world.name, Side())
+        return side.outcome is not None or world.request == self.compared.searches.base
+
+    def bound_kinds(self, ends_s: float, tell: Callable[[], None]) -> None:
+        """One bound for all resources of a kind, increased together: no one of them alone leads below it."""
+        clock = self.compared.searches.world.clock
+        for largest, number in self._in_time([one for one in self._largest() if one.useful.more], ends_s):
+            bound = self.compared.bound_of(largest.useful.request, clock() + (ends_s - clock()) / number)
+            for item in self.items:
+                if item.resource.kind == largest.resource.kind:
+                    self.compared.add(item.useful.name, Side(bound=bound))
+            tell()
+
+    def _largest(self) -> list[_Item]:
+        """Of each kind all together, or the only one."""
+        return list({one.resource.kind: one for one in reversed(self.items)}.values())[::-1]
+
+    def carry_over(self, ends_s: float, tell: Callable[[], None]) -> None:
+        """The base's plan in the larger worlds: kinds first, then their members where the duals promise most.
+
+        What is proven to gain nothing is left out. The useful steps come before the small ones.
+        """
+        clock = self.compared.searches.world.clock
+        first, promising = self._largest(), self._promising()
+        items = [one for one in promising if one in first] + [one for one in promising if one not in first]
+        worlds = [one.useful for one in items] + [one.small for one in items if one.small is not None]
+        for world, number in self._in_time(worlds, ends_s):
+            self.compared.add(world.name, self.compared.carried(world.request, clock() + (ends_s - clock()) / number))
+            tell()
+
+    def search(self, ends_s: float, tell: Callable[[], None]) -> None:
+        """Searches of the most valuable steps, for as long as there is time for whole ones."""
+        promising, hooks = self._promising(), self.compared.searches.world
+        items = [item for item, _ in self.ranked() if item in promising]
+        for world, number in self._in_time([world for one in items for world in one.worlds], ends_s):
+            share_s = max(hooks.left_s / number, SEARCHED_FROM_S)
+            self.compared.plan_world(world.name, world.request, min(share_s, hooks.left_s))
+            tell()
+
+    def _promising(self) -> list[_Item]:
+        """What is not proven to gain nothing, those first whose duals promise most."""
+        values = [(item, self._value(item)) for item in self.items]
+        left = [(item, value) for item, value in values if value.useful.verdict != "changes nothing"]
+        return [item for item, _ in sorted(left, key=lambda one: -(one[1].plan_held_s or 0.0))]
+
+    def _in_time(self, things: Sequence[Thing], ends_s: float) -> Iterator[tuple[Thing, int]]:
+        """Each thing, with how many share the time from then on, until time is over."""
+        hooks = self.compared.searches.world
+        for number, thing in enumerate(things):
+            if hooks.stopped() or hooks.clock() >= ends_s:
+                return
+            yield thing, len(things) - number
+
+
+def worth(
+    question: Worth,
+    *,
+    found: Tell = lambda _: None,
+    cancelled: Callable[[], bool] = lambda: False,
+    clock: Clock = time.monotonic,
+) -> WorthAnswer:
+    """What more of every resource is worth; `found` is told the answer as far as it is, again and again.
+
+    Raises InvalidRequest for changes that do not fit.
+    """
+    started_s = clock()
+    limit_s = question.options.time_limit_s
+    hooks = RunHooks(clock, cancelled, started_s + limit_s)
+    searches = SearchRuns.of(question, hooks)
+    compared = SideComparison(searches, SharedGoal.of([searches.base]), started_s)
+    near = _in_one_building(searches.base) if "distance" in question.of else None
+    items = [_item(question, searches.base, one) for one in resources_of(searches.base, question.of)]
+    asked = _Asked(question, compared, items, near)
+
+    def tell() -> None:
+        found(asked.answer())
+
+    compared.plan_base(limit_s)
+    tell()
+    if near is not None and near.request != searches.base and not hooks.stopped():
+        compared.plan_world(near.name, near.request, (DISTANCE_SHARE if items else 1.0) * hooks.left_s)
+        tell()
+    asked.bound_kinds(clock() + BOUNDS_SHARE * hooks.left_s, tell)
+    asked.carry_over(clock() + CARRIED_SHARE * hooks.left_s, tell)
+    asked.search(clock() + hooks.left_s, tell)
+    return asked.answer()
+
+
+def _item(question: Worth, base: PlanRequest, resource: Resource) -> _Item:
+    """A resource with its worlds. With all GPUs in use by order, more of something may leave no plan."""
+    free = not base.constraints.use_all_gpus
+    steps = resource.given_up or (() if resource.larger is None else resource.larger(question.useful_fraction))
+    useful = changed(base, steps)
+    more = free or not useful.constraints.use_all_gpus
+    small = None
+    if resource.larger is not None:
+        changes = resource.larger(question.small_fraction)
+        small = _World(f"{resource.name}: a little more", changed(base, changes), changes, more=free)
+    return _Item(resource, _World(f"{resource.name}: much more", useful, steps, more=more), small)
+
+
+def _in_one_building(request: PlanRequest) -> _World:
+    """The request without distance; itself where there is none."""
+    context = Context(request, stack_for(request))
+    return _World(DISTANCE, without_distance(context) if context.geography.num_buildings > 1 else request)
+
+
+def _no_more_than(useful: Gain, small: Gain) -> Gain:
+    """A small increase gains no more than a larger one of the same, where more never hurts."""
+    if useful.most is None or small.direction != "more" or useful.direction != "more":
+        return small
+    if small.most is not None and small.most <= useful.most:
+        return small
+    rounded = "changes nothing" if useful.verdict == "changes nothing" else small.verdict
+    return small.model_copy(update={"most": useful.most, "most_fraction": useful.most_fraction, "verdict": rounded})

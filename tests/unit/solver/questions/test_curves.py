@@ -1,0 +1,77 @@
+"""Curves: points with plans and bounds that longer searches do not contradict, monotone where more never hurts."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from models.errors import InvalidRequest
+from models.worth import Curve, Curves, CurvesAnswer
+from solver.questions.curves import curves
+from tests.build_request import build_request, cluster
+from tests.unit.solver.questions.intervals import CLOSE
+
+
+def _asked(limit_s: float, over: list[str], factors: list[float], **parts: Any) -> CurvesAnswer:
+    request = build_request(options={"time_limit_s": limit_s, "workers": 1}, **parts).model_dump(mode="json")
+    document = {"request": request, "over": over, "factors": factors, "options": {"time_limit_s": limit_s}}
+    return curves(Curves.model_validate(document), clock=time.process_time)
+
+
+def _crossing() -> dict[str, Any]:
+    """Only all buildings together have these GPUs, and the links are narrow."""
+    hardware = cluster()
+    for link in hardware["links"]:
+        link["capacity_bytes_per_s"] = 1e9
+    return {"cluster": hardware, "constraints": {"allowed": {"tp": [2], "pp": [2], "dp": [8]}}}
+
+
+def test_no_short_curve_is_contradicted_by_a_long_one_and_none_rises_where_more_helps() -> None:
+    short, long = (_asked(limit_s, ["bandwidth", "latency", "memory"], [0.1, 10.0], **_crossing())
+                   for limit_s in (3.0, 9.0))  # fmt: skip
+    for one, other in zip(short.curves, long.curves, strict=True):
+        assert one.monotone
+        assert [point.factor for point in one.points] == [0.1, 1.0, 10.0]
+        for first, second in ((one, other), (other, one)):
+            _allows(first, second)
+        for falling in (one, other):
+            values = [point.value for point in falling.points if point.value is not None]
+            bounds = [point.lower_bound for point in falling.points if point.lower_bound is not None]
+            order = -1 if falling.over == "latency" else 1
+            assert values[::order] == sorted(values, reverse=True)
+            assert bounds[::order] == sorted(bounds, reverse=True)
+    bandwidth = long.curves[0].points
+    assert bandwidth[0].lower_bound is not None
+    assert bandwidth[-1].value is not None
+    assert bandwidth[-1].value < bandwidth[0].value  # type: ignore[operator]
+
+
+def _allows(plans: Curve, bounds: Curve) -> None:
+    for one, other in zip(plans.points, bounds.points, strict=True):
+        if one.value is not None and other.lower_bound is not None:
+            assert other.lower_bound <= one.value * (1.0 + CLOSE)
+
+
+def test_any_number_may_be_the_axis_and_what_cannot_be_is_said() -> None:
+    answer = _asked(3.0, ["/workload/global_batch_sequences"], [0.01, 2.0])
+    (curve,) = answer.curves
+    assert (answer.unit, curve.monotone) == ("s/million tokens", False)
+    assert curve.points[0].status == "refused", "a batch of 0.16 sequences is none"
+    assert curve.points[0].detail
+    assert curve.points[-1].plan is not None
+
+
+def test_what_a_cluster_does_not_have_is_refused() -> None:
+    alone = {**cluster(), "pools": cluster()["pools"][:1], "places": cluster()["places"][:2], "links": []}
+    with pytest.raises(InvalidRequest, match="no latency to change"):
+        _asked(3.0, ["latency"], [2.0], cluster=alone)
+
+
+def test_a_question_that_is_stopped_keeps_what_it_has() -> None:
+    heard: list[CurvesAnswer] = []
+    question = Curves.model_validate({"request": build_request(), "over": ["memory"], "factors": [2.0]})
+    answer = curves(question, found=heard.append, cancelled=lambda: len(heard) >= 1)
+    assert [point.status for point in answer.curves[0].points] == ["planned", "not_tried"]
+    assert not answer.complete

@@ -1,0 +1,128 @@
+"""Frontiers against every configuration by itself: no plan is missed, none is dominated, no bound is above a plan."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from app.exporters.answer_table import answer_table
+from app.exporters.report.answer_picture import answer_picture
+from models.least import Frontier, FrontierAnswer
+from models.outcome import Planned
+from models.plan import Plan
+from solver.configurations.enumerate import enumerate_space
+from solver.context import Context, stack_for
+from solver.evaluation.candidate import configuration_of
+from solver.planner import plan
+from solver.questions.frontier import frontier, kwh_per_million_tokens, usd_per_million_tokens
+from solver.questions.searches import changed, with_profile
+from solver.questions.wishes import put
+from tests.build_request import build_request, cluster
+
+CLOSE = 1e-6
+WATTS = {"test-gpu": 700.0}
+NARROW = {"allowed": {"tp": [1, 2], "micro_batch_sequences": [1], "vpp": [1], "sharding": ["zero1"],
+                      "recompute": ["none"], "family": ["one_way"], "layer_split": ["even"]}}  # fmt: skip
+
+
+def small_request(**parts: Any) -> dict[str, Any]:
+    """One building of 16 GPUs, few configurations."""
+    alone = {**cluster(), "pools": cluster()["pools"][:1], "places": cluster()["places"][:2], "links": []}
+    options = {"workers": 1, "relative_gap": 0.0, "time_limit_s": 20.0}
+    return build_request(**{"cluster": alone, "constraints": NARROW, "options": options, **parts}).model_dump(
+        mode="json"
+    )
+
+
+def _asked(request: dict[str, Any], limit_s: float, against: list[str], **parts: Any) -> FrontierAnswer:
+    document = {"request": request, "against": against, "max_points": 12, "watts_of_gpu": WATTS, "slowest_times": 100.0,
+                "options": {"time_limit_s": limit_s}, **parts}  # fmt: skip
+    return frontier(Frontier.model_validate(document), clock=time.process_time)
+
+
+def enumerated(request: dict[str, Any]) -> list[Plan]:
+    """The best plan of every configuration, each planned by itself."""
+    base = with_profile(build_request(**request))
+    context, found = Context(base, stack_for(base)), []
+    space = enumerate_space(base)
+    for row in range(len(space)):
+        one = configuration_of(context, space, row)
+        alone = changed(base, [put(f"/constraints/allowed/{name}", [value])
+                               for name, value in dict(one.degrees).items()])  # fmt: skip
+        outcome = plan(alone, clock=time.process_time)
+        if isinstance(outcome, Planned):
+            found.append(outcome.plan)
+    return found
+
+
+SPENT = {
+    "gpus": lambda _, one: float(one.metrics.num_gpus),
+    "money": lambda base, one: usd_per_million_tokens(base, one),
+    "energy": lambda base, one: kwh_per_million_tokens(base, one, WATTS),
+    "bytes": lambda _, one: one.metrics.cross_building_bytes,
+}
+FIELD = {"gpus": "num_gpus", "money": "usd_per_million_tokens", "energy": "kwh_per_million_tokens",
+         "bytes": "cross_building_bytes"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "batch", [8, pytest.param(12, marks=pytest.mark.slow), pytest.param(6, marks=pytest.mark.slow)]
+)
+def test_the_frontier_is_that_of_every_configuration_by_itself(batch: int) -> None:
+    request = small_request()
+    request["workload"]["global_batch_sequences"] = batch
+    base, every = build_request(**request), enumerated(request)
+    assert len({one.metrics.num_gpus for one in every}) > 3, "there is something to choose from"
+    answer = _asked(request, 30.0, ["gpus", "money", "energy"])
+    for found in answer.frontiers:
+        spent = [(one.metrics.iteration_s, SPENT[found.against](base, one)) for one in every]
+        told = [(point.iteration_s, getattr(point, FIELD[found.against])) for point in found.points]
+        for time_s, amount in spent:
+            assert any(t <= time_s * (1 + CLOSE) and a <= amount * (1 + CLOSE) for t, a in told), found.against
+        for number, (time_s, amount) in enumerate(told):
+            others = told[:number] + told[number + 1 :]
+            assert not any(t <= time_s and a <= amount for t, a in others), "none is dominated"
+        _bounds_hold(found.points, found.limited, spent)
+
+
+def _bounds_hold(points: Any, limited: str, spent: list[tuple[float, float]]) -> None:
+    """Of the plans that take no more of what is limited, none has less than the bound of what is minimised."""
+    for point in points:
+        if point.lower_bound is None:
+            continue
+        for time_s, amount in spent:
+            minimised, taken = (amount, time_s) if limited == "iteration_s" else (time_s, amount)
+            if taken <= point.limit:
+                assert minimised >= point.lower_bound * (1 - CLOSE)
+
+
+def test_bytes_between_buildings_are_traded_for_time() -> None:
+    everywhere = {"constraints": {}, "cluster": cluster()}
+    answer = _asked(small_request(**everywhere), 10.0, ["bytes"], max_points=4)
+    (found,) = answer.frontiers
+    assert found.limited == "bytes"
+    sent = [point.cross_building_bytes for point in found.points]
+    assert sent == sorted(sent, reverse=True)
+    assert sent[-1] == 0.0, "one building sends nothing"
+    table = answer_table(answer)
+    assert table is not None
+    assert len(table.splitlines()) == 1 + len(found.points)
+    picture = answer_picture(answer)
+    assert picture is not None
+    assert picture.count("<circle") == len(found.points)
+
+
+def test_a_power_that_is_not_known_is_asked_for() -> None:
+    (found,) = _asked(small_request(), 3.0, ["energy"], watts_of_gpu={}).frontiers
+    assert not found.points
+    assert "test-gpu" in found.detail
+
+
+def test_a_question_that_is_stopped_keeps_what_it_has() -> None:
+    heard: list[FrontierAnswer] = []
+    question = Frontier.model_validate({"request": small_request(), "against": ["gpus"], "watts_of_gpu": WATTS})
+    answer = frontier(question, found=heard.append, cancelled=lambda: len(heard) >= 2)
+    assert answer.frontiers[0].points
+    assert not answer.complete

@@ -1,0 +1,104 @@
+"""The least that reaches a target: enumeration agrees, what is enough has a plan, what is not enough has a proof."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from models.least import Sizing, SizingAnswer, Target
+from models.outcome import Planned
+from solver.planner import plan
+from solver.questions.least import least, target_seconds
+from solver.questions.searches import changed, with_profile
+from tests.build_request import build_request, cluster
+from tests.unit.solver.questions.test_frontier import CLOSE, enumerated, small_request
+
+
+def _asked(request: dict[str, Any], limit_s: float, target: dict[str, Any], *of: str) -> SizingAnswer:
+    document = {"request": request, "target": target, "of": of, "options": {"time_limit_s": limit_s}}
+    return least(Sizing.model_validate(document), clock=time.process_time)
+
+
+def test_the_fewest_gpus_and_the_cheapest_mix_are_those_of_all_configurations() -> None:
+    request = small_request()
+    request["workload"]["global_batch_sequences"] = 8
+    every = enumerated(request)
+    target_s = sorted(one.metrics.iteration_s for one in every)[len(every) // 2] * (1 + CLOSE)
+    in_time = [one.metrics for one in every if one.metrics.iteration_s <= target_s]
+    answer = _asked(request, 20.0, {"iteration_s": target_s}, "gpus", "cost")
+    gpus, cost = answer.least
+    assert answer.outcome == "planned"
+    assert gpus.value == min(one.num_gpus for one in in_time)
+    assert gpus.lower_bound is not None
+    assert gpus.lower_bound <= gpus.value
+    cheapest = min(one.usd_per_million_tokens or 0.0 for one in in_time)
+    assert cost.value == pytest.approx(cheapest, rel=CLOSE)
+    assert cost.lower_bound is not None
+    assert cost.lower_bound <= cheapest * (1 + CLOSE)
+    for one in answer.least:
+        assert one.plan is not None
+        assert one.plan.iteration_s <= target_s
+        assert sum(one.gpus_of_pool.values()) == one.plan.num_gpus
+
+
+def test_fibre_and_memory_are_enough_by_a_plan_and_not_enough_by_a_proof() -> None:
+    hardware = cluster()
+    for link in hardware["links"]:
+        link["capacity_bytes_per_s"] = 1e11
+    everywhere = {"allowed": {"tp": [2], "pp": [2], "dp": [8]}}
+    request = build_request(cluster=hardware, constraints=everywhere, options={"workers": 1}).model_dump(mode="json")
+    answer = _asked(request, 30.0, {"iteration_s": 0.3}, "fibre", "memory")
+    base = with_profile(build_request(**request))
+    for one in answer.least:
+        assert one.value is not None
+        assert one.there is not None
+        assert one.lower_bound is not None
+        assert one.lower_bound < one.value < one.there
+        narrowed = changed(base, one.changes)
+        outcome = plan(narrowed, clock=time.process_time)
+        assert isinstance(outcome, Planned)
+        assert outcome.plan.proof.lower_bound_s <= 0.3, "no bound is above the plan that was found"
+
+
+def test_no_fibre_is_needed_where_one_building_does() -> None:
+    answer = _asked(build_request(options={"workers": 1}).model_dump(mode="json"), 8.0, {"iteration_s": 0.15}, "fibre")
+    (fibre,) = answer.least
+    assert (fibre.value, fibre.lower_bound) == (0.0, 0.0)
+    assert fibre.plan is not None
+    assert fibre.plan.crossing == "none"
+
+
+def test_what_nothing_reaches_is_infeasible_with_its_reason() -> None:
+    answer = _asked(small_request(), 8.0, {"tokens_per_s": 1e9}, "gpus", "memory")
+    assert answer.outcome == "infeasible"
+    assert answer.reasons[0].code == "target-out-of-reach"
+    assert answer.complete
+    assert {one.status for one in answer.least} == {"infeasible"}
+
+
+def test_targets_are_iteration_times() -> None:
+    request = build_request()
+    tokens = request.workload.tokens_per_iteration
+    assert target_seconds(Target(iteration_s=2.0), request) == 2.0
+    assert target_seconds(Target(tokens_per_s=tokens / 4.0), request) == 4.0
+    dated = {"begins_at": "2026-01-01T00:00:00Z", "ends_at": "2026-01-02T00:00:00Z", "training_fraction": 0.5}
+    assert target_seconds(Target.model_validate({"tokens": 100.0 * tokens, **dated}), request) == 432.0
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ({}, "one target is needed"),
+        ({"iteration_s": 1.0, "tokens_per_s": 1.0}, "one target is needed"),
+        ({"tokens": 1e9}, "belong to tokens"),
+        ({"iteration_s": 1.0, "ends_at": "2026-01-01T00:00:00Z"}, "belong to tokens"),
+        ({"tokens": 1e9, "begins_at": "2026-01-02T00:00:00Z", "ends_at": "2026-01-01T00:00:00Z"}, "not after"),
+        ({"tokens": 1e9, "begins_at": "2026-01-01T00:00:00", "ends_at": "2026-01-02T00:00:00Z"}, "time zone"),
+    ],
+)
+def test_a_target_that_is_none_is_refused(target: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        Target.model_validate(target)

@@ -1,0 +1,129 @@
+"""What more is worth: intervals that longer searches do not contradict, what binds first, distance never clipped."""
+
+from __future__ import annotations
+
+import time
+from random import Random
+from typing import Any
+
+import pytest
+
+from models.worth import Value, Worth, WorthAnswer
+from solver.questions.resources import resources_of
+from solver.questions.searches import changed
+from solver.questions.worth import worth
+from tests.build_request import build_request, cluster
+from tests.unit.solver.questions.intervals import CLOSE, agree
+
+EVERYWHERE = {"allowed": {"tp": [2], "pp": [2], "dp": [8]}}  # 32 GPUs, which only all buildings together have
+
+
+def _asked(
+    limit_s: float, *, of: tuple[str, ...] = ("links",), useful_fraction: float = 1.0, **parts: Any
+) -> WorthAnswer:
+    options = {"time_limit_s": limit_s, "workers": 1, "relative_gap": 0.0}
+    request = build_request(**{"options": options, **parts}).model_dump(mode="json")
+    question = Worth.model_validate({"request": request, "of": of, "useful_fraction": useful_fraction,
+                                     "options": {"time_limit_s": limit_s}})  # fmt: skip
+    return worth(question, clock=time.process_time)
+
+
+def _narrow(capacity_bytes_per_s: float, only: str | None = None) -> dict[str, Any]:
+    """The cluster with narrow links, or one of them narrow."""
+    hardware = cluster()
+    for link in hardware["links"]:
+        if only in (None, link["id"]):
+            link["capacity_bytes_per_s"] = capacity_bytes_per_s
+    return hardware
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 40))])
+def test_a_long_run_never_contradicts_the_intervals_of_a_short_one(seed: int) -> None:
+    random = Random(seed)
+    parts: dict[str, Any] = {
+        "cluster": _narrow(10.0 ** random.uniform(8, 12)),
+        "objective": random.choice(
+            [{}, {"kind": "cost_per_token"}, {"kind": "fewest_gpus", "target_iteration_s": 0.4}]
+        ),
+        "constraints": random.choice([{}, EVERYWHERE, {"max_gpus": 16}, {"pipeline_may_cross_buildings": False}]),
+    }
+    kinds = ("links", "pools", "limits", "distance")
+    short, long = (_asked(limit_s, of=kinds, **parts) for limit_s in (3.0, 8.0))
+    others = {value.name: value for value in long.values}
+    assert others.keys() == {value.name for value in short.values}
+    for value in short.values:
+        agree(value.useful, others[value.name].useful)
+        small, other = value.small, others[value.name].small
+        assert (small is None) == (other is None)
+        if small is not None and other is not None:
+            agree(small, other)
+    assert short.in_one_building is not None
+    assert long.in_one_building is not None
+    agree(short.in_one_building, long.in_one_building)
+
+
+def test_the_links_that_bind_come_first_and_their_gain_is_proven() -> None:
+    answer = _asked(10.0, cluster=_narrow(1e8), constraints=EVERYWHERE, useful_fraction=99.0)
+    first = answer.values[0]
+    assert (first.name, first.together, first.useful.verdict) == ("all links", True, "gains")
+    assert first.plan_held_s is not None and first.plan_held_s > 0  # noqa: PT018
+    _is_ranked(answer.values)
+
+
+def test_hosts_that_save_a_building_are_worth_more_than_links() -> None:
+    answer = _asked(16.0, of=("links", "pools"), cluster=_narrow(1e8), constraints=EVERYWHERE)
+    assert answer.values[0].kind == "hosts", "32 GPUs then fit into one building"
+    assert answer.values[0].useful.verdict == "gains"
+    _is_ranked(answer.values)
+
+
+def _is_ranked(values: tuple[Value, ...]) -> None:
+    proven = [value.useful.least or 0.0 for value in values]
+    assert proven == sorted(proven, reverse=True)
+
+
+def test_more_gains_nothing_at_worst_and_a_little_no_more_than_much() -> None:
+    answer = _asked(8.0, of=("links", "pools", "limits"), constraints={"max_gpus": 16})
+    for value in answer.values:
+        assert value.useful.least is not None and value.useful.least >= 0.0  # noqa: PT018
+        if value.small is not None and value.small.most is not None and value.useful.most is not None:
+            assert value.small.most <= value.useful.most * (1.0 + CLOSE)
+
+
+def test_what_is_given_up_without_a_difference_changes_nothing() -> None:
+    answer = _asked(3.0, of=("limits",), constraints={"memory_headroom_fraction": 0.0, "allowed": {"tp": [2]}})
+    assert [value.name for value in answer.values] == ["constraints.allowed.tp"]
+    one_building = {**cluster(), "pools": cluster()["pools"][:1], "places": cluster()["places"][:2], "links": []}
+    near = _asked(3.0, of=("distance",), cluster=one_building).in_one_building
+    assert near is not None
+    assert (near.verdict, near.least, near.most) == ("changes nothing", 0.0, 0.0)
+
+
+def test_the_cost_of_distance_is_the_interval_of_two_searches() -> None:
+    answer = _asked(8.0, of=("distance",), cluster=_narrow(1e8), constraints=EVERYWHERE)
+    near = answer.in_one_building
+    assert near is not None
+    assert (near.direction, near.verdict) == (None, "gains")
+    assert None not in (answer.value, answer.lower_bound, near.value, near.lower_bound)
+    assert near.least == pytest.approx(answer.lower_bound - near.value)  # type: ignore[operator]
+    assert near.most == pytest.approx(answer.value - near.lower_bound)  # type: ignore[operator]
+    assert near.plan is not None
+    assert near.plan.crossing == "none"
+
+
+def test_every_increase_fits_the_request() -> None:
+    request = build_request(constraints={"max_gpus": 16, "forbidden_places": ["north"], "pins": [
+        {"first_pipeline_rank": 0, "last_pipeline_rank": 0, "place": "east"}]})  # fmt: skip
+    for one in resources_of(request, ("links", "pools", "limits")):
+        assert changed(request, one.given_up or one.larger(1.0)) != request  # type: ignore[misc]
+        if one.larger is not None:
+            assert changed(request, one.larger(0.01)) != request
+
+
+def test_a_question_that_is_stopped_keeps_what_it_has() -> None:
+    heard: list[WorthAnswer] = []
+    question = Worth.model_validate({"request": build_request(), "of": ["links"]})
+    answer = worth(question, found=heard.append, cancelled=lambda: len(heard) >= 1)
+    assert answer.value is not None
+    assert not answer.complete
+    assert {value.useful.status for value in answer.values} == {"not_tried"}
