@@ -110,11 +110,11 @@ class _Asked:
                     update={"status": self.first.status, "detail": "with all there is"}
                 )
 
-    def reached(self, request: PlanRequest, until_s: float) -> Outcome:
+    def reached(self, request: PlanRequest, until_s: float, begin: Plan | None = None) -> Outcome:
         """Any plan of a request within the target; infeasible where none can be."""
         whole_s = max(request.options.time_limit_s, until_s - self.searches.world.clock())
         request = request.model_copy(update={"options": request.options.model_copy(update={"relative_gap": 0.0})})
-        found = self.searches.searched(request, whole_s, until_s=until_s, enough=self.is_enough)
+        found = self.searches.searched(request, whole_s, until_s=until_s, enough=self.is_enough, begin=begin)
         if isinstance(found, Planned) and not self.is_enough(found):
             bound_s = _bound_s(found) or 0.0
             found = NotFound(lower_bound_s=bound_s, detail="no plan within the target was found", elapsed_s=0.0)
@@ -140,7 +140,8 @@ class _Asked:
         measure = SharedGoal.of([request])
         whole_s = max(request.options.time_limit_s, limit_s)
         until_s = self.searches.world.clock() + limit_s
-        found = self.searches.searched(request, whole_s, until_s=until_s)
+        begin = self.first.plan if isinstance(self.first, Planned) else None
+        found = self.searches.searched(request, whole_s, until_s=until_s, begin=begin)
         bound = measure.bound(request, found)
         if isinstance(found, NotFound) and isinstance(self.first, Planned):
             found = self.first
@@ -220,7 +221,7 @@ class _Narrowed:
             if bound_s > asked.target_s:
                 self.low = self.proven = factor
                 return
-            found = asked.reached(request, until_s)
+            found = asked.reached(request, until_s, self.best.plan)
         if isinstance(found, Planned):
             self.best, self.enough = found, factor
         else:

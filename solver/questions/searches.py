@@ -16,6 +16,7 @@ from solver.clock import Clock
 from solver.context import stack_for
 from solver.planner import plan
 from solver.questions.changes import changed_document
+from solver.search.warm_start import WarmStart
 from solver.verify.judge import judge
 
 LEAST_S = 0.3  # a search of less would end before it has looked at anything
@@ -73,10 +74,12 @@ class SearchRuns:
         first: bool = False,
         until_s: float = float("inf"),
         enough: Callable[[Planned], bool] = lambda _: False,
+        begin: Plan | None = None,
     ) -> Outcome:
         """What a search of a request ends with.
 
         `first`: any plan will do; `enough`: a plan will do of which it is true; `until_s` on the clock it is stopped.
+        It may `begin` with the plan of another request.
         """
         ends_s = min(until_s, self.world.ends_s)
         limit_s = limit_s if until_s < float("inf") else min(limit_s, self.world.left_s)
@@ -96,6 +99,7 @@ class SearchRuns:
             incumbent=there_is_one.append,
             cancelled=over,
             clock=self.world.clock,
+            begin_with=WarmStart(begin),
         )
         return there_is_one[-1] if there_is_one and not isinstance(outcome, Planned) else outcome
 

@@ -152,13 +152,16 @@ class SideComparison:
 
         Where time is short a search would spend it on plans no better than the one carried over: bounds come first.
         """
-        clock = self.searches.world.clock
+        clock, base = self.searches.world.clock, self.base.outcome
         until_s = clock() + limit_s
-        side = self.carried(request, until_s)
         if limit_s >= SEARCHED_FROM_S or self.measure.kind != "iteration_time":
-            whole_s = max(request.options.time_limit_s, limit_s)
-            side = _better(self._side(request, self.searches.searched(request, whole_s, until_s=until_s)), side)
+            whole_s, begin = (
+                max(request.options.time_limit_s, limit_s),
+                base.plan if isinstance(base, Planned) else None,
+            )
+            side = self._side(request, self.searches.searched(request, whole_s, until_s=until_s, begin=begin))
         else:
+            side = self.carried(request, until_s)
             if side.value is None or (self.base.value and side.value > WORSE * self.base.value):
                 first = self.searches.searched(request, request.options.time_limit_s, first=True, until_s=until_s)
                 side = _better(self._side(request, first), side)
