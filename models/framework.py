@@ -7,13 +7,14 @@ replica the same number of micro-batches of the same size, as plans do.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
 from models.base import Frozen, Name
 from models.catalogue import named_entry
-from models.plan import ScheduleFamily, Sharding
+from models.plan import Configuration, ScheduleFamily, Sharding
 from models.schedule import Sends
 
 
@@ -66,6 +67,22 @@ class FrameworkProfile(Frozen):
     def sends(self, family: ScheduleFamily) -> Sends:
         """How stages send where chunks fold in this way."""
         return "blocking" if family in self.blocking_sends else "asynchronous"
+
+    def lacks(self, used: Configuration) -> Iterator[tuple[str, str]]:
+        """What of a configuration the framework cannot be told to run: the field and why."""
+        for name, value, values in (("sharding", used.sharding, self.sharding), ("family", used.family, self.families)):
+            if value not in values:
+                yield name, f"{self.name} has {', '.join(values)}, not {value}"
+        if used.sharding == "zero1" and used.num_state_copies > 1 and not self.optimizer_copies:
+            yield "shard_group_replicas", f"{self.name} shards the optimizer state over all replicas"
+        degrees, count = used.degrees, used.num_microbatches
+        if degrees.cp > 1 and not self.context_parallel:
+            yield "cp", f"{self.name} has no context parallelism, cp is {degrees.cp}"
+        if used.layer_split != "even" and not self.unequal_layers:
+            yield "layer_split", f"{self.name} splits layers evenly, not {used.layer_split}"
+        if not self.has_microbatches(num_microbatches=count, pp=degrees.pp, vpp=degrees.vpp):
+            detail = f"{self.name} runs several chunks on {degrees.pp} ranks with as many micro-batches, not {count}"
+            yield "num_microbatches", detail
 
     def has_microbatches(self, *, num_microbatches: int, pp: int, vpp: int) -> bool:
         """Whether its schedules run with so many micro-batches."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from itertools import groupby
 
 from app.exporters.megatron_model import Argument, model_arguments, model_losses
@@ -17,6 +18,8 @@ from app.exporters.target import Target, header
 from app.exporters.torch_schedule_csv import main_timeline
 from app.exporters.transport_losses import transport_losses
 from app.faults import Fault, Refused
+from models.catalogue import named_entry
+from models.framework import FrameworkProfile
 from models.plan import Configuration, Plan
 from models.request import PlanRequest
 from models.schedule import Operation
@@ -32,7 +35,6 @@ TARGET = Target(
     ),
 )
 INTERLEAVED = frozenset({"interleaved", "breadth_first", "flexible_double", "flexible_limited"})
-OWN = INTERLEAVED - {"flexible_limited"} | {"one_f_one_b"}  # orders that Megatron runs as they are
 COMMUNICATORS_FILE = "communicators.yaml"
 RECOMPUTE: dict[str, tuple[Argument, ...]] = {
     "none": (),
@@ -74,19 +76,21 @@ def megatron_args(plan: Plan, request: PlanRequest | None = None) -> str:
 
 
 def check_megatron(plan: Plan) -> None:
-    """Megatron folds in loops only (a V's layout would place other layers), and wants a micro-batch for every rank."""
-    if plan.configuration.family == "v":
-        raise Refused((Fault("not-expressible", "the plan's chunks are folded in a V, Megatron-LM folds in loops only",
-                             "/plan/configuration/family", "one_way or loop",
-                             'Plan with constraints.allowed.family ["one_way", "loop"], or use the torchtitan and '
-                             "torch-schedule-csv exports."),))  # fmt: skip
-    degrees, num_microbatches = plan.configuration.degrees, plan.configuration.num_microbatches
-    if degrees.vpp > 1 and degrees.pp > num_microbatches:
-        what = f"the plan folds chunks over {degrees.pp} ranks with {num_microbatches} micro-batches"
-        raise Refused((Fault("not-expressible", f"{what}, Megatron-LM interleaves no fewer micro-batches than ranks",
-                             "/plan/configuration/num_microbatches", f"at least {degrees.pp}",
-                             'Plan with constraints.allowed.family ["one_way"], or use the torchtitan and '
-                             "torch-schedule-csv exports."),))  # fmt: skip
+    """Refuse what Megatron's profile has no order of chunks for: a V's layout would place other layers.
+
+    How the profile shards is no reason: its arguments say FSDP, too, of which it has no times.
+    """
+    for name, detail in profile().lacks(plan.configuration):
+        if name in ("family", "num_microbatches"):
+            raise Refused((Fault("not-expressible", detail, f"/plan/configuration/{name}",
+                                 remedy='Plan with constraints.framework "megatron-core", or use the torchtitan and '
+                                 "torch-schedule-csv exports."),))  # fmt: skip
+
+
+@cache
+def profile() -> FrameworkProfile:
+    """What the catalogue says of Megatron."""
+    return FrameworkProfile.model_validate(named_entry("frameworks", "megatron-core"))
 
 
 def _parallelism(plan: Plan, architecture: Architecture) -> Iterator[Argument]:
@@ -212,7 +216,7 @@ def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
 
 def _order_losses(plan: Plan) -> Iterator[str]:
     schedules = [timeline.schedule for timeline in plan.timelines]
-    others = sorted({schedule.generator for schedule in schedules} - OWN)
+    others = sorted({schedule.generator for schedule in schedules} - set(profile().schedules or ()))
     if others:
         yield f"the order of operations ({', '.join(others)}): Megatron runs 1F1B, or interleaved 1F1B"
     if any("BW" not in line for schedule in schedules for line in schedule.text.splitlines()):

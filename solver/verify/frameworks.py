@@ -24,22 +24,7 @@ def frameworks_of(request: PlanRequest) -> tuple[FrameworkProfile, ...]:
 
 def unsupported_configuration(profile: FrameworkProfile, used: Configuration) -> Iterator[Finding]:
     """What of a configuration the framework cannot be told to run."""
-    for name, value, values in (
-        ("sharding", used.sharding, profile.sharding),
-        ("family", used.family, profile.families),
-    ):
-        if value not in values:
-            yield Finding(name, f"{profile.name} has {', '.join(values)}, not {value}")
-    if used.sharding == "zero1" and used.num_state_copies > 1 and not profile.optimizer_copies:
-        yield Finding("shard_group_replicas", f"{profile.name} shards the optimizer state over all replicas")
-    degrees, count = used.degrees, used.num_microbatches
-    if degrees.cp > 1 and not profile.context_parallel:
-        yield Finding("cp", f"{profile.name} has no context parallelism, cp is {degrees.cp}")
-    if used.layer_split != "even" and not profile.unequal_layers:
-        yield Finding("layer_split", f"{profile.name} splits layers evenly, not {used.layer_split}")
-    if not profile.has_microbatches(num_microbatches=count, pp=degrees.pp, vpp=degrees.vpp):
-        detail = f"{profile.name} runs several chunks on {degrees.pp} ranks with as many micro-batches, not {count}"
-        yield Finding("num_microbatches", detail)
+    return (Finding(name, detail) for name, detail in profile.lacks(used))
 
 
 def unsupported_schedules(
