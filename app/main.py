@@ -19,6 +19,7 @@ from app.api import (
     events,
     exports,
     health,
+    imports,
     plans,
     problems,
     questions,
@@ -55,6 +56,7 @@ ROUTERS = (
     webhooks.router,
     questions.router,
     calibrations.router,
+    imports.router,
     catalogue.router,
     health.router,
 )

@@ -84,6 +84,7 @@ class Solvers(BaseModel):
     deep_judge: str = "solver.verify.deep.judge:deep_judge"
     replay: str = "solver.verify.joint_replay:joint_replay"
     calibrate: str = "app.jobs.calibration:calibration"
+    import_texts: str = "app.jobs.importing:import_texts"
     schedule: str = "solver.pipeline.solve:solve_pipeline"
     warm_up: str = "solver.warm_up:warm_up"
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from models.base import Seconds, Usd
+from models.cluster import Cluster
 from models.diagnostic import Diagnostic
 from models.outcome import Outcome, Progress, Reason
 from models.plan import Crossing, Degrees, Plan, TokensPerSecond
@@ -18,6 +19,7 @@ from models.questions import Reply
 from models.request import PlanRequest
 from models.stack import StackProfile
 from models.verdict import Verdict
+from models.workload import Architecture
 
 StateName = Literal["queued", "running", "succeeded", "infeasible", "not_found", "incomplete", "cancelled", "failed"]
 StopReasonName = Literal["finished", "cancelled", "time", "memory", "killed", "crashed", "refused", "attempts"]
@@ -286,6 +288,20 @@ class PlanComparison(Answer):
     configuration: dict[str, Differing] = Field(description="Choices that differ.")
     request: dict[str, Differing] = Field(description="What was asked differently, by JSON Pointer; at most 500.")
     moves: MoveFigures = Field(description="What changes place from a to b.")
+
+
+class Imported(Answer):
+    """What texts of another tool describe: a cluster or a model, to stand in a request."""
+
+    cluster: Cluster | None = Field(
+        description="Give it as `cluster` of a request; null: a model came in.", examples=[None]
+    )
+    architecture: Architecture | None = Field(
+        description="Give it as `workload.architecture` of a request; null: a cluster came in.", examples=[None]
+    )
+    notes: list[str] = Field(
+        description="What was left out, and how large it is.", examples=[["9 places, 4 pools, 1 links"]]
+    )
 
 
 class Calibration(Answer):

@@ -109,6 +109,29 @@ STUDY_EXAMPLES: dict[str, Example] = {
         },
     ),
 }
+IMPORT_EXAMPLES: dict[str, Example] = {
+    "links": Example(
+        summary="Two sites from a table of links, with their GPUs",
+        value={
+            "kind": "links-csv",
+            "files": [{"name": "links.csv", "text": "from_place,to_place,capacity_bytes_per_s,latency_s\n"
+                       "east,west,6.4e12,5e-4\n"}],
+            "overlay": {"name": "overlay.yaml", "text": "levels: [{level: site, place: building}]\npools:\n"
+                        "  - {id: e, place: east, gpu: H100-SXM-80G, num_hosts: 64, nic_bytes_per_s: 5e10}\n"
+                        "  - {id: w, place: west, gpu: H100-SXM-80G, num_hosts: 64, nic_bytes_per_s: 5e10}\n"},
+        },
+    ),
+    "model": Example(
+        summary="A model from its config.json",
+        value={
+            "kind": "huggingface",
+            "name": "llama-3.1-8b",
+            "files": [{"name": "config.json", "text": '{"model_type": "llama", "hidden_size": 4096, '
+                       '"intermediate_size": 14336, "num_attention_heads": 32, "num_hidden_layers": 32, '
+                       '"num_key_value_heads": 8, "tie_word_embeddings": false, "vocab_size": 128256}'}],
+        },
+    ),
+}  # fmt: skip
 
 
 LINK = "/cluster/links/east-west"

@@ -136,7 +136,7 @@ def _refuse_unknown(document: Document, unknown: list[str]) -> None:
             f"the field {one[:80]!r} is not known: it may change the model",
             code="unknown-field",
             allowed="fields that are used or known not to matter",
-            remedy=f"If it changes neither sizes nor work, pass --ignore {one[:80]}.",
+            remedy=f"If it changes neither sizes nor work, let it pass: ignore it (--ignore {one[:80]}).",
         ).faults[0]
         for one in unknown[:MAX_SHOWN]
     ]

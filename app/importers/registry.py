@@ -79,7 +79,7 @@ def _no_overlay(kind: str, fabric: Fabric) -> Refused:
         f"{kind} names {len(fabric.hosts):,} hosts ({hosts}) but neither GPUs, rates nor delays: an overlay is needed"
     )
     remedy = (
-        f"Pass --overlay OVERLAY.yaml with levels: [{levels}] and "
+        f"Give an overlay (--overlay OVERLAY.yaml) with levels: [{levels}] and "
         'hosts: [{match: ["*"], gpu: H100-SXM-80G, gpus_per_host: 8, nic_bytes_per_s: 5e10}].'
     )
     return Refused((Fault("missing-field", what, allowed="an overlay", remedy=remedy, where="--overlay"),))

@@ -202,7 +202,7 @@ def _time(task: Task, _channel: Channel) -> bytes:
     return json.dumps(replayed.iteration_s).encode()
 
 
-def _calibrate(task: Task, _channel: Channel) -> bytes:
+def _compute(task: Task, _channel: Channel) -> bytes:
     return json.dumps(load(task.function)(**json.loads(task.documents[0]))).encode()
 
 
@@ -235,7 +235,7 @@ TASKS: dict[str, Callable[[Task, Channel], bytes]] = {
     "validate": _validate,
     "evaluate": _evaluate,
     "time": _time,
-    "calibrate": _calibrate,
+    "compute": _compute,
     "schedule": _schedule,
     "warm_up": _warm_up,
 }

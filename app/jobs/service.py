@@ -233,9 +233,18 @@ class PlanService:
 
     def calibrate(self, order: bytes, caller: Caller = ANYBODY) -> bytes:
         """A profile fitted to measured rows, as JSON text."""
-        task = Task("calibrate", self.settings.solvers.calibrate, (order,), self._memory)
+        task = Task("compute", self.settings.solvers.calibrate, (order,), self._memory)
         with self._directly(caller):
             return self._computed(task, self.settings.calibration_limit_s)
+
+    def import_texts(self, order: bytes, caller: Caller = ANYBODY) -> bytes:
+        """The cluster or the model that texts of other tools describe, as JSON text."""
+        task = Task("compute", self.settings.solvers.import_texts, (order,), self._memory)
+        with self._directly(caller):
+            answer = self._computed(task, DIRECT_LIMIT_S)
+        if answer.startswith(b'{"faults"'):
+            raise Refused([Fault(**fault) for fault in json.loads(answer)["faults"]])
+        return answer
 
     def schedule(
         self, problem: PipelineProblem, caller: Caller = ANYBODY, *, stop_asked: Callable[[], bool] = lambda: False

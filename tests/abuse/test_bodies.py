@@ -73,7 +73,7 @@ def test_28_a_chunk_that_is_none_ends_the_request(service: Service, chunk: bytes
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])
 @pytest.mark.parametrize("depth", [1_000, 30_000])
 @pytest.mark.parametrize(
-    "path", ["/v1/plans", "/v1/studies", "/v1/schedules", "/v1/calibrations", "/v1/plans:evaluate"]
+    "path", ["/v1/plans", "/v1/studies", "/v1/schedules", "/v1/calibrations", "/v1/imports", "/v1/plans:evaluate"]
 )
 def test_29_deep_json_is_refused(service: Service, path: str, depth: int, opening: bytes, closing: bytes) -> None:
     answer = service.ask("POST", path, body=opening * depth + b"1" + closing * depth)
@@ -136,7 +136,7 @@ def test_31_five_thousand_digits_anywhere(service: Service, kind: str) -> None:
     ],
 )
 @pytest.mark.parametrize(
-    "path", ["/v1/plans", "/v1/studies", "/v1/schedules", "/v1/calibrations", "/v1/plans:validate"]
+    "path", ["/v1/plans", "/v1/studies", "/v1/schedules", "/v1/calibrations", "/v1/imports", "/v1/plans:validate"]
 )
 def test_32_what_is_no_document_is_refused(service: Service, path: str, body: bytes) -> None:
     answer = service.ask("POST", path, body=body)

@@ -17,6 +17,7 @@ from app.api.examples import (
     CALIBRATION_EXAMPLES,
     EVALUATION_EXAMPLES,
     HOSTS_EXAMPLES,
+    IMPORT_EXAMPLES,
     REPLAN_EXAMPLES,
     REQUEST_EXAMPLES,
     RESUME_EXAMPLES,
@@ -24,6 +25,7 @@ from app.api.examples import (
     STUDY_EXAMPLES,
 )
 from app.api.exports import Hosts, Launch
+from app.api.imports import ImportRequest
 from app.api.replans import Replan
 from app.api.resume import Resume
 from app.api.studies import StudyRequest
@@ -56,6 +58,7 @@ DOORS = (
     Door("/v1/studies", StudyRequest, _values(STUDY_EXAMPLES)),
     Door("/v1/calibrations", CalibrationRequest, _values(CALIBRATION_EXAMPLES)),
     Door("/v1/plans/plan_0:resume", Resume, _values(RESUME_EXAMPLES)),
+    Door("/v1/imports", ImportRequest, _values(IMPORT_EXAMPLES)),
     Door("/v1/plans/plan_0:replan", Replan, _values(REPLAN_EXAMPLES)),
     Door("/v1/plans/plan_0/artifacts/slurm-hostfile", Hosts, _values(HOSTS_EXAMPLES)),
     Door("/v1/plans/plan_0/bundle", Launch, _values(BUNDLE_EXAMPLES)),

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from app.api.calibrations import CalibrationRequest
 from app.api.examples import MEASURED_RUNS_CSV, REPLAN_EXAMPLES
 from app.api.exports import Hosts, Launch
+from app.api.imports import ImportRequest
 from app.api.replans import Replan
 from app.api.resume import Resume
 from app.api.studies import StudyRequest
@@ -78,6 +79,7 @@ BODIES: dict[str, type[BaseModel]] = {
     "/v1/studies": StudyRequest,
     "/v1/questions": AnyQuestion,
     "/v1/calibrations": CalibrationRequest,
+    "/v1/imports": ImportRequest,
 }
 
 
