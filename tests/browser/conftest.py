@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from tests.browser.desk_service import serving, submitted
+from tests.unit.app.fake_solver import FINDS, INFEASIBLE, NOT_FOUND
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -56,3 +59,17 @@ def open_file(browser: Browser) -> Iterator[Any]:
     yield opened
     for context in contexts:
         context.close()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where the service listens."""
+    with serving(tmp_path_factory.mktemp("service")) as where:
+        yield where
+
+
+@pytest.fixture(scope="module")
+def plans(address: str) -> dict[str, str]:
+    """Plans that have ended, by name."""
+    cases = {"one": FINDS, "two": FINDS, "impossible": INFEASIBLE, "unlucky": NOT_FOUND}
+    return {name: submitted(address, case, name) for name, case in cases.items()}

@@ -5,91 +5,22 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import socket
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
-import uvicorn
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
-from app.main import create_app
 from app.storage.keys import KeyStore, NewKey
 from app.storage.migrations import create_tables
 from app.storage.tables import create_engine
+from tests.browser.desk_service import grave, serving, submitted, watched
 from tests.browser.test_report import DATA, region_report
-from tests.unit.app.fake_solver import FINDS, INFEASIBLE, NOT_FOUND, TAKES_ITS_TIME
+from tests.unit.app.fake_solver import FINDS, TAKES_ITS_TIME
 from tests.unit.app.service_fixture import request_for, settings_for
 
-SERIOUS = ("serious", "critical")
 THEMES = ("light", "dark")
 MOST_BYTES = 1_000_000
-
-
-@contextmanager
-def serving(folder: Path, **changes: Any) -> Iterator[str]:
-    """A service in a thread of this process, and where it listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    app = create_app(settings_for(folder, **changes))
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.02)
-    yield f"http://127.0.0.1:{port}"
-    server.should_exit = True
-    thread.join(timeout=20)
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where the service listens."""
-    with serving(tmp_path_factory.mktemp("service")) as where:
-        yield where
-
-
-def submitted(address: str, case: int, name: str, *, wait_s: int = 20, time_limit_s: float = 20.0) -> str:
-    """A plan whose search has ended, unless `wait_s` is 0."""
-    body = {**request_for(case, time_limit_s), "name": name, "labels": {"team": "search"}}
-    answer = httpx2.post(f"{address}/v1/plans", json=body, headers={"Prefer": f"wait={wait_s}"}, timeout=60)
-    return str(answer.json()["id"])
-
-
-@pytest.fixture(scope="module")
-def plans(address: str) -> dict[str, str]:
-    """Plans that have ended, by name."""
-    cases = {"one": FINDS, "two": FINDS, "impossible": INFEASIBLE, "unlucky": NOT_FOUND}
-    return {name: submitted(address, case, name) for name, case in cases.items()}
-
-
-@contextmanager
-def watched(browser: Browser, address: str, *, theme: str = "light", allowed: tuple[str, ...] = ()) -> Iterator[Page]:
-    """A page that may complain of nothing but what is allowed, and ask no other host."""
-    context = browser.new_context(color_scheme=theme, accept_downloads=True)
-    page = context.new_page()
-    complaints: list[str] = []
-    asked: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("request", lambda request: asked.append(request.url))
-    yield page
-    assert [text for text in complaints if not any(words in text for words in allowed)] == []
-    assert [url for url in asked if not url.startswith((address, "blob:", "data:"))] == []
-    context.close()
-
-
-def grave(page: Page) -> list[str]:
-    """What axe finds serious."""
-    found = Axe().run(page).response["violations"]
-    return [f"{one['id']}: {one['nodes'][0]['target']}" for one in found if one["impact"] in SERIOUS]
 
 
 def test_a_newcomer_has_a_plan_after_one_click_and_then_the_large_one(address: str, browser: Browser) -> None:
@@ -190,7 +121,7 @@ def test_a_request_is_checked_while_typing_and_planned_with_a_key_that_is_never_
         page.keyboard.type(secret)
         page.keyboard.press("Enter")
         expect(page.get_by_text("Arithmetic finds nothing against it.")).to_be_visible()
-        page.get_by_label("Global batch").fill("-3")
+        page.get_by_label("Global batch").fill("0")
         expect(page.locator("#verdict")).to_contain_text("/workload/global_batch_sequences")
         page.get_by_label("Global batch").fill("1024")
         assert json.loads(page.input_value("#json"))["workload"]["global_batch_sequences"] == 1024
@@ -300,7 +231,7 @@ def test_a_replan_sends_what_was_changed_and_leads_back_to_its_parent(
         page.goto(f"{address}/plans/{plans['one']}")
         page.get_by_role("link", name="Replan with a change").click()
         expect(page.get_by_text("Arithmetic finds nothing against it.")).to_be_visible()
-        page.get_by_label("Enough at a gap of").fill("2")
+        page.get_by_label("Enough at a gap of").fill("2 %")
         page.get_by_role("button", name="Replan").click()
         expect(page.get_by_role("link", name="Compare with its parent")).to_be_visible()
         made = httpx2.get(f"{address}/v1/plans/{page.url.rpartition('/')[2]}/status").json()

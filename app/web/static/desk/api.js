@@ -2,6 +2,7 @@
 
 let key = "";
 export const useKey = (text) => { key = text.trim(); };
+export const hasKey = () => key !== "";
 
 export class Problem extends Error {
   constructor(status, body) {

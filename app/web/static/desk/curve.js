@@ -1,5 +1,5 @@
 /* The course of a search that still runs; when it has ended, the report's own drawing of it takes this one's place. */
-import { make, seconds, shape, span } from "./dom.js";
+import { drawn, seconds, shape, span } from "./dom.js";
 
 const WIDTH = 920, LEFT = 78, RIGHT = WIDTH - 12, TOP = 14, BOTTOM = 150;
 const steps = (points, x, y) => points.map(([at, value], index) => (index ? "H" + x(at).toFixed(1) + "V" + y(value).toFixed(1) : "M" + x(at).toFixed(1) + " " + y(value).toFixed(1))).join("");
@@ -36,5 +36,5 @@ export const curve = (points, until_s) => {
   for (const [found, kind] of [[incumbents, "incumbent"], [bounds, "bound"]]) {
     if (found.length) drawing.append(shape("path", { d: steps(found, x, y) + "H" + now, class: kind }));
   }
-  return make("div", { className: "drawing" }, drawing);
+  return drawn(drawing);
 };

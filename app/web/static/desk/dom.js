@@ -72,6 +72,16 @@ export const table = (caption, heads, rows, { unseen = false } = {}) => make("di
     make("tbody", {}, rows.map((row) => make("tr", {}, row.map((cell, index) => make(index ? "td" : "th",
       { scope: index ? null : "row", className: heads[index][1] ? "n" : "" }, cell)))))));
 
+/* On a narrow screen a drawing scrolls sideways, which the keyboard has to reach. */
+export const scrolling = (holder) => {
+  if (!matchMedia("(max-width: 640px)").matches) return holder;
+  holder.tabIndex = 0;
+  holder.setAttribute("role", "region");
+  holder.setAttribute("aria-label", holder.querySelector("title")?.textContent || "Drawing");
+  return holder;
+};
+export const drawn = (drawing) => scrolling(make("div", { className: "drawing" }, drawing));
+
 export const section = (id, heading, ...children) =>
   make("section", { id, "aria-labelledby": id + "-heading" }, make("h2", { id: id + "-heading" }, heading), ...children);
 

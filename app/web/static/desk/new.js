@@ -1,91 +1,59 @@
-/* A request, checked while it is written: a form for what most people choose, its JSON beside it for all of it. */
-import { planPath, post, read, submit } from "./api.js";
+/* A request, checked while it is written: fields for what most people choose, its JSON beside them for all of it. */
+import { hasKey, planPath, post, read, submit } from "./api.js";
+import { clusterPart } from "./cluster.js";
 import { make, save } from "./dom.js";
+import { draftOf, keepingFocus, mergePatch, pointerOf, quantity, valueAt } from "./fields.js";
+import { clusterImport, modelImport } from "./imports.js";
 import { OBJECTIVES } from "./rows.js";
 
 const PAUSE_MS = 300;
 const START = "llama-405b-two-buildings";
 const PRECISIONS = ["bf16", "fp8", "fp16", "fp32", "fp4"];
-
-const at = (body, path) => path.reduce((inside, key) => (inside === null || inside === undefined ? undefined : inside[key]), body);
-const put = (body, path, value) => {
-  const last = path.at(-1);
-  const holder = path.slice(0, -1).reduce((inside, key) => (inside[key] ??= {}), body);
-  if (value === undefined) delete holder[last]; else holder[last] = value;
-};
-/* What turns one document into another, as a JSON merge patch (RFC 7396). */
-export const mergePatch = (before, after) => {
-  const patch = {};
-  for (const key of new Set([...Object.keys(before), ...Object.keys(after)])) {
-    if (!(key in after)) patch[key] = null;
-    else if (JSON.stringify(before[key]) === JSON.stringify(after[key])) continue;
-    else if ([before[key], after[key]].every((one) => one !== null && typeof one === "object" && !Array.isArray(one))) patch[key] = mergePatch(before[key], after[key]);
-    else patch[key] = after[key];
-  }
-  return patch;
-};
+const DEFAULTS = { "/objective/kind": "iteration_time", "/workload/precision": "bf16" };
 
 const remark = (severity, text, pointer, remedies) => make("li", { className: "severity-" + severity }, make("strong", {}, severity), ": " + text, pointer ? make("span", {}, " (", make("code", {}, pointer), ")") : null,
   remedies.length ? ". Remedy: " + remedies.join("; or ") : null);
 
-const fields = (models, clusters) => {
-  const select = (options, words = {}) => make("select", {}, ...options.map((one) => make("option", { value: one }, words[one] || one)));
-  const number = (step = "1", min = "1") => make("input", { type: "number", min, step, inputmode: "decimal" });
-  const own = "as in the JSON beside";
-  return [
-    ["Name", ["name"], make("input", { maxlength: "120" }), ""],
-    ["Model", ["workload", "architecture"], select(["", ...models], { "": own }), ""],
-    ["Cluster", ["cluster"], select(["", ...clusters], { "": own }), ""],
-    ["Global batch", ["workload", "global_batch_sequences"], number(), "sequences"],
-    ["Sequence length", ["workload", "sequence_length"], number(), "tokens"],
-    ["Precision", ["workload", "precision"], select(PRECISIONS), ""],
-    ["GPUs, at most", ["constraints", "max_gpus"], number(), "empty: all"],
-    ["Objective", ["objective", "kind"], select(Object.keys(OBJECTIVES), OBJECTIVES), ""],
-    ["Target iteration", ["objective", "target_iteration_s"], number("any", "0"), "s, for other objectives"],
-    ["Time limit", ["options", "time_limit_s"], number("any", "0"), "s of searching"],
-    ["Enough at a gap of", ["options", "relative_gap"], number("any", "0"), "%", 100],
-  ];
+/* label, path, kind of field or its options, hint */
+const fieldsOf = (models, clusters) => [
+  ["Name", ["name"], "text", ""],
+  ["Model", ["workload", "architecture"], Object.fromEntries([["", "of its own, see the JSON"], ...models.map((one) => [one, one])])],
+  ["Cluster", ["cluster"], Object.fromEntries([["", "of its own, below"], ...clusters.map((one) => [one, one])])],
+  ["Global batch", ["workload", "global_batch_sequences"], "count", "", "sequences"],
+  ["Sequence length", ["workload", "sequence_length"], "count", "", "tokens"],
+  ["Precision", ["workload", "precision"], Object.fromEntries(PRECISIONS.map((one) => [one, one]))],
+  ["GPUs, at most", ["constraints", "max_gpus"], "count", "all"],
+  ["Objective", ["objective", "kind"], OBJECTIVES],
+  ["Target iteration", ["objective", "target_iteration_s"], "time", "none"],
+  ["Time limit", ["options", "time_limit_s"], "search", ""],
+  ["Enough at a gap of", ["options", "relative_gap"], "share", ""],
+];
+const control = (draft, [label, path, kind, hint]) => {
+  const known = { "aria-label": label, "data-pointer": pointerOf(path) };
+  if (kind === "text") return make("input", { ...known, maxlength: "120", value: valueAt(draft.request, path) || "", oninput: (event) => draft.put(path, event.target.value || undefined) });
+  if (typeof kind === "string") return quantity(draft, kind, path, label, { hint });
+  const value = valueAt(draft.request, path) ?? DEFAULTS[pointerOf(path)] ?? "";
+  return make("select", { ...known, onchange: (event) => { const chosen = event.target.value; if (chosen) draft.change((request) => { path.slice(0, -1).reduce((inside, key) => (inside[key] ??= {}), request)[path.at(-1)] = chosen; }); } },
+    ...Object.entries(kind).map(([one, text]) => make("option", { value: one, selected: one === (typeof value === "object" ? "" : value) }, text)));
 };
-
-const scaleOf = (input) => Number(input.dataset.scale || 1);
-const DEFAULTS = { "objective.kind": "iteration_time", "workload.precision": "bf16" };
-
-const editor = (list, changed) => {
-  const text = make("textarea", { id: "json", spellcheck: "false", rows: "26", "aria-label": "The request as JSON", "aria-describedby": "verdict" });
-  const form = make("form", { className: "draft", "aria-label": "The request" }, ...list.map(([label, path, input, unit, scale], index) => {
-    input.id = "field-" + index;
-    input.dataset.path = path.join(".");
-    if (scale) input.dataset.scale = scale;
-    return make("p", {}, make("label", { for: input.id }, label), make("span", { className: "with-unit" }, input, unit ? make("span", { className: "unit" }, unit) : null));
-  }));
-  const body = () => JSON.parse(text.value);
-  const fill = (request) => {
-    for (const [, path, input] of list) {
-      if (input === document.activeElement) continue;
-      const value = at(request, path) ?? DEFAULTS[path.join(".")] ?? "";
-      input.value = typeof value === "object" ? "" : typeof value === "number" ? String(Number((value * scaleOf(input)).toPrecision(12))) : value;
-    }
+const formPart = (draft, list) => {
+  const element = make("form", { className: "draft", "aria-label": "The request", onsubmit: (event) => event.preventDefault() });
+  const redraw = () => {
+    if (element.contains(document.activeElement) && document.activeElement.tagName === "INPUT") return;
+    keepingFocus(element, () => element.replaceChildren(...list.map((one, index) => {
+      const input = control(draft, one);
+      input.id = "field-" + index;
+      return make("p", {}, make("label", { for: input.id }, one[0]), make("span", { className: "with-unit" }, input, one[4] ? make("span", { className: "unit" }, one[4]) : null));
+    })));
   };
-  const write = (request) => { text.value = JSON.stringify(request, null, 2); fill(request); changed(); };
-  form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("input", (event) => {
-    const field = list.find(([, , input]) => input === event.target);
-    if (!field) return;
-    let request;
-    try { request = body(); } catch { return; }
-    const [, path, input] = field, typed = input.value;
-    if (typed === "" && input.tagName === "SELECT") return;
-    put(request, path, typed === "" ? undefined : input.type === "number" ? Number((Number(typed) / scaleOf(input)).toPrecision(12)) : typed);
-    text.value = JSON.stringify(request, null, 2);
-    changed();
-  });
-  text.addEventListener("input", () => { try { fill(body()); } catch { /* told by the check */ } changed(); });
-  return { form, text, body, write };
+  return { element, redraw };
 };
 
-const checker = (verdict, signal) => {
+const checker = (verdict, signal, point) => {
   let timer, asked = new AbortController();
-  const say = (words, kind, items) => verdict.replaceChildren(make("p", { className: kind }, words), items.length ? make("ul", { className: "warnings" }, ...items) : "");
+  const list = (items) => (items.length ? make("ul", { className: "warnings" }, ...items) : null);
+  const say = (words, kind, items, notes = []) => verdict.replaceChildren(...[make("p", { className: kind }, words), list(items),
+    notes.length ? make("details", {}, make("summary", {}, notes.length === 1 ? "1 note" : notes.length + " notes"), list(notes)) : null].filter(Boolean));
   const ask = async (body) => {
     asked.abort();
     asked = new AbortController();
@@ -93,59 +61,74 @@ const checker = (verdict, signal) => {
     try {
       const { name, labels, webhook, ...request } = body;
       const found = await post("/v1/plans:validate", request, asked.signal);
-      const items = found.diagnostics.map((one) => remark(one.severity, one.detail, one.pointer, one.remedies));
-      const graver = found.diagnostics.filter((one) => one.severity !== "note").length;
-      say(!found.feasible ? "No plan can obey this request." : graver ? "Nothing forbids it, but look at this:" : "Arithmetic finds nothing against it.", found.feasible ? "good" : "alert", items);
+      const remarks = (kept) => found.diagnostics.filter(kept).map((one) => remark(one.severity, one.detail, one.pointer, one.remedies));
+      const graver = found.diagnostics.filter((one) => one.severity !== "note");
+      say(!found.feasible ? "No plan can obey this request." : graver.length ? "Nothing forbids it, but look at this:" : "Arithmetic finds nothing against it.", found.feasible ? "good" : "alert", remarks((one) => one.severity !== "note"), remarks((one) => one.severity === "note"));
+      point(graver.map((one) => one.pointer));
     } catch (error) {
       if (error.name === "AbortError") return;
       say(error.errors?.length ? "The request has " + (error.errors.length === 1 ? "a fault:" : error.errors.length + " faults:") : error.message, "alert",
         (error.errors || []).slice(0, 20).map((one) => remark("error", one.what, one.pointer || one.where, [one.allowed ? one.remedy + " Allowed: " + one.allowed : one.remedy])));
+      point((error.errors || []).map((one) => one.pointer));
     }
   };
-  return (read) => {
+  return (draft) => {
     clearTimeout(timer);
+    asked.abort();
     timer = setTimeout(() => {
-      let body;
-      try { body = read(); } catch (error) { say("This is no JSON: " + error.message, "alert", []); return; }
-      ask(body);
+      const unread = draft.faults();
+      if (!draft.request) { say("This is no JSON: correct the text, or begin again with an example.", "alert", []); return; }
+      if (unread.length) { say(unread.length === 1 ? "A field cannot be read:" : unread.length + " fields cannot be read:", "alert", unread.map((words) => remark("error", words, "", []))); return; }
+      ask(draft.request);
     }, PAUSE_MS);
   };
 };
 
+/* A request that another page hands over: a plan's own, with changes made to it. */
+let handed = null;
+export const handOver = (body) => { handed = body; };
 const start = async (query, signal) => {
-  const from = query.get("from");
-  if (!from) return { body: await read("/v1/examples/" + (query.get("example") || START), signal), before: null, from };
+  const from = query.get("from"), given = handed;
+  handed = null;
+  if (!from) return { body: given || await read("/v1/examples/" + (query.get("example") || START), signal), before: null, from };
   const before = await read(planPath(from, "/request"), signal);
-  return { body: structuredClone(before), before, from };
+  return { body: given || structuredClone(before), before, from };
 };
+
+const curlOf = (text, path) => "curl -s " + location.origin + path + (hasKey() ? ' -H "Authorization: Bearer $ISTHMUS_KEY"' : "") + " -H 'Content-Type: application/json' --data-binary @- <<'EOF'\n" + text + "\nEOF\n";
 
 export const show = async (page, { query, signal, tell, attempt, go }) => {
   document.title = "New plan · Isthmus";
-  const [models, clusters, examples, begun] = await Promise.all([read("/v1/catalogue/models", signal), read("/v1/catalogue/clusters", signal), read("/v1/examples", signal), start(query, signal)]);
-  const { before, from } = begun;
+  const entry = (kind) => (name) => read("/v1/catalogue/" + kind + "/" + encodeURIComponent(name), signal);
+  const [models, clusters, gpus, examples, { body, before, from }] = await Promise.all([read("/v1/catalogue/models", signal), read("/v1/catalogue/clusters", signal), read("/v1/catalogue/gpus", signal), read("/v1/examples", signal), start(query, signal)]);
+  const entries = new Map(await Promise.all(gpus.map(async (name) => [name, await entry("gpus")(name)])));
   const verdict = make("div", { id: "verdict", role: "status" });
-  const check = checker(verdict, signal);
-  const draft = editor(fields(models, clusters), () => { check(draft.body); });
-  const curl = "curl -s " + location.origin + "/v1/plans -H 'Content-Type: application/json' --data-binary @request.json";
-  const send = () => attempt(async () => {
-    const body = draft.body();
-    const { name = "", labels = {}, webhook, ...request } = body;
-    const made = before ? await submit(planPath(from, ":replan"), { patch: mergePatch(before, request), name, labels }, signal) : await submit("/v1/plans", body, signal);
+  const text = make("textarea", { id: "json", spellcheck: "false", rows: "24", "aria-label": "The request as JSON", "aria-describedby": "verdict" });
+  const point = (pointers) => { for (const input of page.querySelectorAll("[data-pointer]")) input.classList.toggle("pointed", pointers.some((one) => one && (one === input.dataset.pointer || one.startsWith(input.dataset.pointer + "/")))); };
+  const check = checker(verdict, signal, point);
+  const sending = make("button", { type: "button", className: "main" }, from ? "Replan" : "Plan");
+  const draft = draftOf(text, {
+    changed: () => { sending.disabled = !draft.request || draft.faults().length > 0; cluster.follow(); check(draft); },
+    redraw: () => { controls.disabled = !draft.request; if (draft.request) { form.redraw(); cluster.redraw(); } },
+  });
+  const form = formPart(draft, fieldsOf(models, clusters)), cluster = clusterPart(draft, { entries, entry: entry("clusters"), attempt });
+  const controls = make("fieldset", { className: "controls" }, form.element, modelImport(draft, signal), cluster.element, clusterImport(draft, signal));
+  sending.onclick = () => attempt(async () => {
+    const { name = "", labels = {}, webhook, ...request } = draft.request;
+    const made = before ? await submit(planPath(from, ":replan"), { patch: mergePatch(before, request), name, labels }, signal) : await submit("/v1/plans", draft.request, signal);
     await go("/plans/" + made.id);
   });
-  const pick = make("select", { "aria-label": "Begin with", onchange: (event) => attempt(async () => { if (event.target.value) draft.write(await read(event.target.value, signal)); }) },
+  const pick = make("select", { "aria-label": "Begin with", onchange: (event) => attempt(async () => { if (event.target.value) draft.replace(await read(event.target.value, signal)); }) },
     make("option", { value: "" }, "begin with an example"), ...examples.map((one) => make("option", { value: one.href }, one.title)));
+  const copy = (word, what) => make("button", { type: "button", onclick: () => attempt(async () => { await navigator.clipboard?.writeText(what()); tell("Copied"); }) }, word);
   page.append(
     make("h1", {}, from ? "Replan with a change" : "New plan"),
     make("p", { className: "lead" }, from ? "The request of the plan, as it was understood. Change what is different now; the new plan keeps the link to the old one."
-      : "Choose in the form, or paste a whole request, with a cluster and a model of your own, into the JSON."),
+      : "Choose a model and a cluster, or describe your own. Write quantities as you would: 400 Gb/s, 5 ms, 80 GB. The JSON beside has them in SI units and is what will be sent."),
     from ? null : make("p", {}, pick),
-    make("div", { className: "pair drafting" }, draft.form, make("div", {}, draft.text, make("p", { className: "take" },
-      make("button", { type: "button", onclick: () => save(draft.text.value, "request.json", "application/json") }, "Save request.json"),
-      make("button", { type: "button", onclick: () => navigator.clipboard?.writeText(draft.text.value) }, "Copy")))),
-    verdict,
-    make("p", { className: "actions" }, make("button", { type: "button", className: "main", onclick: send }, from ? "Replan" : "Plan")),
-    make("p", {}, "The same from a terminal:"), make("pre", { tabindex: "0", "aria-label": "Command" }, curl));
-  draft.write(begun.body);
+    make("div", { className: "pair drafting" }, controls, make("div", { className: "beside" }, make("p", { className: "actions" }, sending), verdict, text, make("p", { className: "take" },
+      make("button", { type: "button", onclick: () => save(text.value, "request.json", "application/json") }, "Save request.json"), copy("Copy JSON", () => text.value), copy("Copy as curl", () => curlOf(text.value, "/v1/plans"))),
+      make("details", {}, make("summary", {}, "The same from a terminal"), make("pre", { tabindex: "0", "aria-label": "Command" }, curlOf("(the JSON above)", "/v1/plans"))))));
+  draft.replace(body);
   tell("");
 };

@@ -1,7 +1,9 @@
 /* Everything shown can be taken along: tables as CSV or JSON with exact values, drawings as SVG or PNG. */
-import { make, save } from "./dom.js";
+import { make, save, scrolling } from "./dom.js";
 
 const exact = (cell) => {
+  const field = cell.querySelector("input, select");
+  if (field) return field.value || null;
   const data = [...cell.querySelectorAll("data[value]")];
   if (data.length === 1 && data[0].textContent.trim() === cell.textContent.trim()) return Number(data[0].value);
   const time = cell.querySelector("time[datetime]");
@@ -11,7 +13,7 @@ const exact = (cell) => {
 };
 const contents = (table) => {
   const heads = [...table.tHead.rows[0].cells].map((cell) => cell.textContent.trim());
-  const kept = heads.map((_, index) => index).filter((index) => !table.tBodies[0].rows[0]?.cells[index].querySelector("input"));
+  const kept = heads.map((_, index) => index).filter((index) => !table.tBodies[0].rows[0]?.cells[index].querySelector("input[type=checkbox], button.remove"));
   return { heads: kept.map((index) => heads[index]), rows: [...table.tBodies[0].rows].map((row) => kept.map((index) => exact(row.cells[index]))) };
 };
 const quoted = (value) => {
@@ -68,6 +70,7 @@ export const takeable = (inside) => {
     if (!table.parentElement.nextElementSibling?.classList.contains("take")) table.parentElement.after(forTable(table));
   }
   for (const drawing of inside.querySelectorAll(".drawing > svg")) {
+    scrolling(drawing.parentElement);
     if (!drawing.parentElement.nextElementSibling?.classList.contains("take")) drawing.parentElement.after(forDrawing(drawing));
   }
 };

@@ -1,0 +1,67 @@
+"""The service that browsers are pointed at, pages that may not complain, and what axe finds grave."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import uvicorn
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page
+
+from app.main import create_app
+from tests.unit.app.service_fixture import request_for, settings_for
+
+SERIOUS = ("serious", "critical")
+
+
+@contextmanager
+def serving(folder: Path, **changes: Any) -> Iterator[str]:
+    """A service in a thread of this process, and where it listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    app = create_app(settings_for(folder, **changes))
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.02)
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join(timeout=20)
+
+
+def submitted(address: str, case: int, name: str, *, wait_s: int = 20, time_limit_s: float = 20.0) -> str:
+    """A plan whose search has ended, unless `wait_s` is 0."""
+    body = {**request_for(case, time_limit_s), "name": name, "labels": {"team": "search"}}
+    answer = httpx2.post(f"{address}/v1/plans", json=body, headers={"Prefer": f"wait={wait_s}"}, timeout=60)
+    return str(answer.json()["id"])
+
+
+@contextmanager
+def watched(browser: Browser, address: str, *, theme: str = "light", allowed: tuple[str, ...] = ()) -> Iterator[Page]:
+    """A page that may complain of nothing but what is allowed, and ask no other host."""
+    context = browser.new_context(color_scheme=theme, accept_downloads=True)
+    page = context.new_page()
+    complaints: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    yield page
+    assert [text for text in complaints if not any(words in text for words in allowed)] == []
+    assert [url for url in asked if not url.startswith((address, "blob:", "data:"))] == []
+    context.close()
+
+
+def grave(page: Page) -> list[str]:
+    """What axe finds serious."""
+    found = Axe().run(page).response["violations"]
+    return [f"{one['id']}: {one['nodes'][0]['target']}" for one in found if one["impact"] in SERIOUS]
