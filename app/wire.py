@@ -11,7 +11,6 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from models.base import Seconds, Usd
-from models.cluster import Cluster
 from models.diagnostic import Diagnostic
 from models.outcome import Outcome, Progress, Reason
 from models.plan import Crossing, Degrees, Plan, TokensPerSecond
@@ -19,7 +18,6 @@ from models.questions import Reply
 from models.request import PlanRequest
 from models.stack import StackProfile
 from models.verdict import Verdict
-from models.workload import Architecture
 
 StateName = Literal["queued", "running", "succeeded", "infeasible", "not_found", "incomplete", "cancelled", "failed"]
 StopReasonName = Literal["finished", "cancelled", "time", "memory", "killed", "crashed", "refused", "attempts"]
@@ -260,48 +258,6 @@ class MoveReport(MoveFigures):
     """What changes place between a plan and the plan it was replanned from."""
 
     parent_id: str = Field(description="The plan before.", examples=["plan_019da1b2c3d4"])
-
-
-class Beside(Answer):
-    """A figure of two plans; its unit is the end of its name."""
-
-    a: float | None = Field(description="Of the first.", examples=[6.45])
-    b: float | None = Field(description="Of the second.", examples=[6.2])
-    change: float | None = Field(description="b / a - 1; null where there is nothing to relate to.", examples=[-0.0388])
-
-
-class Differing(Answer):
-    """A value that differs between two documents; null where one lacks it."""
-
-    a: Any = Field(description="In the first.", examples=[16])
-    b: Any = Field(description="In the second.", examples=[8])
-
-
-class PlanComparison(Answer):
-    """Two plans side by side."""
-
-    other_id: str = Field(description="The second plan, b; a is the plan of the address.", examples=["plan_019da1b2c3"])
-    figures: dict[str, Beside] = Field(description="Headline figures, money included where prices are stated.")
-    time: dict[str, Beside] = Field(description="Iteration time by cause.")
-    gpus_of_pool: dict[str, Beside] = Field(description="GPUs in use by pool.")
-    bytes_of_link: dict[str, Beside] = Field(description="Bytes per iteration by link and cause, both directions.")
-    configuration: dict[str, Differing] = Field(description="Choices that differ.")
-    request: dict[str, Differing] = Field(description="What was asked differently, by JSON Pointer; at most 500.")
-    moves: MoveFigures = Field(description="What changes place from a to b.")
-
-
-class Imported(Answer):
-    """What texts of another tool describe: a cluster or a model, to stand in a request."""
-
-    cluster: Cluster | None = Field(
-        description="Give it as `cluster` of a request; null: a model came in.", examples=[None]
-    )
-    architecture: Architecture | None = Field(
-        description="Give it as `workload.architecture` of a request; null: a cluster came in.", examples=[None]
-    )
-    notes: list[str] = Field(
-        description="What was left out, and how large it is.", examples=[["9 places, 4 pools, 1 links"]]
-    )
 
 
 class Calibration(Answer):

@@ -17,7 +17,9 @@ from app.api.examples import IMPORT_EXAMPLES
 from app.api.headers import Asking, Service
 from app.api.problems import documented
 from app.api.strict import StrictRoute
-from app.wire import Answer, Imported
+from app.wire import Answer
+from models.cluster import Cluster
+from models.workload import Architecture
 
 router = APIRouter(prefix="/v1/imports", tags=["direct"], route_class=StrictRoute)
 Kind = Literal["topograph", "slurm-yaml", "slurm-topoconf", "slurm-conf", "kueue", "links-csv", "huggingface"]
@@ -46,6 +48,20 @@ class ImportRequest(Answer):
     name: str = Field("", max_length=120, description="Name of the document; empty: what the input says.")
     ignore: list[Annotated[str, Field(max_length=200)]] = Field(
         default_factory=list, max_length=100, description="Fields of a config.json to let pass.", examples=[[]]
+    )
+
+
+class Imported(Answer):
+    """What texts of another tool describe: a cluster or a model, to stand in a request."""
+
+    cluster: Cluster | None = Field(
+        description="Give it as `cluster` of a request; null: a model came in.", examples=[None]
+    )
+    architecture: Architecture | None = Field(
+        description="Give it as `workload.architecture` of a request; null: a cluster came in.", examples=[None]
+    )
+    notes: list[str] = Field(
+        description="What was left out, and how large it is.", examples=[["9 places, 4 pools, 1 links"]]
     )
 
 

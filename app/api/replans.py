@@ -21,14 +21,15 @@ from app.api.plans import PlanId, answer_of, found, gone
 from app.api.problems import Rejected, documented
 from app.api.strict import StrictRoute
 from app.api.tags import Tagged
+from app.compared import PlanComparison, PlanSummary
 from app.documents import read_model, read_plan
 from app.faults import Fault
 from app.jobs.access import USUAL_URGENCY
-from app.jobs.comparison import comparison, differences
+from app.jobs.comparison import comparison, differences, predicted, summary
 from app.jobs.moves import moves_between
 from app.jobs.patches import changed_request
 from app.storage.plans import PlanRow
-from app.wire import Answer, MoveReport, PlanComparison, PlanEnvelope, PlanStatus
+from app.wire import Answer, MoveReport, PlanEnvelope, PlanStatus
 from models.request import PlanRequest
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=StrictRoute)
@@ -115,7 +116,25 @@ def read_comparison(plan_id: PlanId, service: Service, caller: Asking, other: Ot
             raise _nothing_to_compare(f"plan {one.id} ({one.state}) holds no plan")
     first, second = (read_plan(one.outcome or b"") for one in rows)
     asked = [json.loads(service.plans.request(one.id, owner=caller.sees) or b"{}") for one in rows]
-    return PlanComparison(other_id=other, request=differences(*asked), **comparison(first, second))
+    same_job = asked[0].get("workload") == asked[1].get("workload")
+    bars = predicted(first, second, same_job=same_job)
+    return PlanComparison(other_id=other, request=differences(*asked), predicted=bars, **comparison(first, second))
+
+
+@router.get(
+    "/{plan_id}/summary",
+    name="read_plan_summary",
+    response_model=PlanSummary,
+    responses=documented(400, 404, 409, 503),
+    response_description="Figures, time by cause, error bars, loads of links, memory.",
+    summary="Read a plan in short",
+)
+def read_summary(plan_id: PlanId, service: Service, caller: Asking) -> PlanSummary:
+    """The plan without its timelines; of a running search, its best plan so far."""
+    row = found(service, plan_id, caller)
+    if not _has_plan(row):
+        raise _nothing_to_compare(f"plan {row.id} ({row.state}) holds no plan")
+    return PlanSummary(**summary(read_plan(row.outcome or b"")))
 
 
 def _changed(text: bytes, body: Replan) -> PlanRequest:

@@ -5,14 +5,17 @@ Owns which figures are compared. Every figure is a field of the plans; only diff
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from statistics import NormalDist
 from typing import Any
 
 from app.exporters.report.formatting import TIME_PARTS
 from app.jobs.moves import moves_between
 from models.plan import Plan
+from solver.cost.uncertainty import interval, total_spread
 
 MAX_DIFFERENCES = 500  # of two requests; more than that is another cluster, and says so by its name
 
@@ -30,7 +33,46 @@ def comparison(first: Plan, second: Plan) -> dict[str, Any]:
             if one != other
         },
         "moves": asdict(moves_between(first, second)),
+        "best_plans_s": _best_plans(first, second),
     }
+
+
+def predicted(first: Plan, second: Plan, *, same_job: bool) -> dict[str, Any] | None:
+    """Error bars of both plans and of their ratio; None where a plan states none, or their profiles differ.
+
+    Of one job and one profile what both plans share cancels: the spread of ln(T_b / T_a) has the differences of the
+    common errors and the spreads of the two runs; of different jobs the spreads of their families, too.
+    """
+    one, other = first.prediction, second.prediction
+    if one is None or other is None or first.stack_profile != second.stack_profile:
+        return None
+    apart = [a - b for a, b in zip(one.common_errors, other.common_errors, strict=True)]
+    families = () if same_job else (one.family_spread, other.family_spread)
+    spread = total_spread([*apart, *families], one.run_spread, other.run_spread)
+    ratio = interval(other.iteration_s.p50 / one.iteration_s.p50, spread)
+    return {
+        "a": one,
+        "b": other,
+        "time_ratio": ratio,
+        "b_faster_probability": NormalDist().cdf(-math.log(ratio.p50) / spread) if spread else float(ratio.p50 < 1),
+    }
+
+
+def _best_plans(first: Plan, second: Plan) -> dict[str, float]:
+    """What the best plan of B's request takes more than that of A's: in [LB_b - T_a, T_b - LB_a], whatever a longer
+    search finds."""
+    return {
+        "least": second.proof.lower_bound_s - first.metrics.iteration_s,
+        "most": second.metrics.iteration_s - first.proof.lower_bound_s,
+    }
+
+
+def summary(plan: Plan) -> dict[str, Any]:
+    """The parts of a plan that its figures are made of, without its timelines."""
+    kept = ("configuration", "time", "metrics", "prediction", "proof", "link_loads", "memory", "one_building_s",
+            "stack_profile")  # fmt: skip
+    return {**{name: getattr(plan, name) for name in kept}, "routes": plan.placement.routes,
+            "crossing": plan.placement.crossing}  # fmt: skip
 
 
 def differences(first: Any, second: Any) -> dict[str, dict[str, Any]]:

@@ -111,3 +111,15 @@ def test_what_holds_no_plan_cannot_be_compared(tmp_path: Path) -> None:
         first, second = (submit(client, case, wait_s=20).json()["id"] for case in (FINDS, INFEASIBLE))
         answer = client.get(f"/v1/plans/{first}/comparison", params={"other": second})
         assert (answer.status_code, answer.json()["code"]) == (409, "not-finished")
+
+
+def test_a_plan_in_short_has_the_figures_of_the_plan(tmp_path: Path) -> None:
+    with running(settings_for(tmp_path)) as client:
+        made = submit(client, FINDS, wait_s=20).json()
+        plan, short = made["outcome"]["plan"], client.get(f"/v1/plans/{made['id']}/summary").json()
+        assert short["metrics"] == plan["metrics"]
+        assert short["time"] == plan["time"]
+        assert short["routes"] == plan["placement"]["routes"]
+        assert "timelines" not in short
+        refused = client.get(f"/v1/plans/{submit(client, INFEASIBLE, wait_s=20).json()['id']}/summary")
+        assert (refused.status_code, refused.json()["code"]) == (409, "not-finished")
