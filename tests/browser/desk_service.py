@@ -38,10 +38,18 @@ def serving(folder: Path, **changes: Any) -> Iterator[str]:
     thread.join(timeout=20)
 
 
-def submitted(address: str, case: int, name: str, *, wait_s: int = 20, time_limit_s: float = 20.0) -> str:
+def _bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def submitted(
+    address: str, case: int, name: str, *, wait_s: int = 20, time_limit_s: float = 20.0, key: str = ""
+) -> str:
     """A plan whose search has ended, unless `wait_s` is 0."""
     body = {**request_for(case, time_limit_s), "name": name, "labels": {"team": "search"}}
-    answer = httpx2.post(f"{address}/v1/plans", json=body, headers={"Prefer": f"wait={wait_s}"}, timeout=60)
+    answer = httpx2.post(
+        f"{address}/v1/plans", json=body, headers={"Prefer": f"wait={wait_s}", **_bearer(key)}, timeout=60
+    )
     return str(answer.json()["id"])
 
 

@@ -2,6 +2,7 @@
 import { planPath, read, readText } from "./api.js";
 import { bytes, count, datum, make, number, percent, seconds, section, table } from "./dom.js";
 import { titleOf } from "./rows.js";
+import { intervals } from "./intervals.js";
 import { takeable } from "./take.js";
 
 const NAMES = {
@@ -36,6 +37,23 @@ const moved = (moves) => {
   if (!moves.moves.length) return words;
   return make("div", {}, words, table("Moves", [["pipeline rank", true], ["from"], ["to"], ["stage groups", true]],
     moves.moves.slice(0, 200).map((one) => [count(one.pipeline_rank), one.from_place, one.to_place, datum(one.num_stage_groups, count(one.num_stage_groups))])));
+};
+
+const odds = (one) => (one < 0.001 ? "less than 0.1 %" : one > 0.999 ? "more than 99.9 %" : percent(one));
+const bar = (name, { p10, p50, p90 }) => ({ name, least: p10, most: p90, dot: p50, kind: "undecided" });
+/* How sure the difference is: error bars of the times, and what bounds and plans prove of the two best plans. */
+const sureness = ({ predicted: bars, best_plans_s: best }) => {
+  const decided = best.least > 0 ? "The best plan of A's request is faster than every plan of B's: proven, in the model." : best.most < 0 ? "The best plan of B's request is faster than every plan of A's: proven, in the model." : "Which request has the faster best plan is not decided: longer searches may turn it over.";
+  const proof = [make("h3", {}, "What the searches prove"), make("p", {}, decided + " The best plan of B takes between ", datum(best.least, seconds(best.least)), " and ", datum(best.most, seconds(best.most)), " more per iteration than that of A."),
+    make("figure", { className: "chart" }, intervals("B's best plan less A's best plan", [{ name: "best plan of B less A's", least: best.least, most: best.most, kind: best.least > 0 ? "loses" : best.most < 0 ? "gains" : "undecided" }], "s"))];
+  if (!bars) return section("sure", "How sure the difference is", make("p", { className: "note" }, "No error bars of the difference: a plan has none, or the software profiles differ."), ...proof);
+  const { a, b, time_ratio: ratio } = bars;
+  return section("sure", "How sure the difference is",
+    make("p", {}, "If both were run, B would be the faster one with a probability of ", make("strong", {}, odds(bars.b_faster_probability)), ". What both plans share (the same software, the same kind of job) cancels, so the ratio is known better than either time."),
+    table("Error bars of both plans", [["what"], ["10 %", true], ["50 %", true], ["90 %", true]], [["iteration time of A", a.iteration_s, seconds], ["iteration time of B", b.iteration_s, seconds], ["B over A", ratio, number], ["tokens per second of A", a.tokens_per_s, number], ["tokens per second of B", b.tokens_per_s, number],
+      ["peak memory of A", a.peak_memory_bytes, bytes], ["peak memory of B", b.peak_memory_bytes, bytes]].map(([name, one, show]) => [name, ...["p10", "p50", "p90"].map((at) => datum(one[at], show(one[at])))])),
+    make("figure", { className: "chart" }, intervals("Iteration times with error bars", [bar("A, 10 to 90 %", a.iteration_s), bar("B, 10 to 90 %", b.iteration_s)], "s", { zero: false }), make("figcaption", {}, "The dots are the predictions. Bars that overlap do not mean that nothing is known: see the ratio.")),
+    ...proof);
 };
 
 /* Drawings of both reports, side by side; ids get a prefix, since a page may have each but once. */
@@ -86,6 +104,7 @@ export const show = async (page, { query, signal, tell, go }) => {
       faster.change === 0 ? "Both take the same time." : "B takes " + percent(Math.abs(faster.change)) + (faster.change < 0 ? " less" : " more") + " time per iteration."),
     section("figures", "Figures", besides("Figures of both", found.figures)),
     section("times", "Time by cause", besides("Iteration time by cause", found.time)),
+    sureness(found),
     section("request", "What was asked differently", differing("Differences of the requests", found.request)),
     section("choices", "What was chosen differently", differing("Differences of the configurations", found.configuration)),
     section("placement", "Placement", besides("GPUs by pool", found.gpus_of_pool, (key) => key, (_, value) => datum(value, count(value))), moved(found.moves)),

@@ -3,7 +3,7 @@ import { drawn, seconds, shape, span } from "./dom.js";
 
 const WIDTH = 920, LEFT = 78, RIGHT = WIDTH - 12, TOP = 14, BOTTOM = 150;
 const steps = (points, x, y) => points.map(([at, value], index) => (index ? "H" + x(at).toFixed(1) + "V" + y(value).toFixed(1) : "M" + x(at).toFixed(1) + " " + y(value).toFixed(1))).join("");
-const ticks = (low, high, about) => {
+export const ticks = (low, high, about) => {
   const raw = (high - low) / about, power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 2.5, 5, 10].map((one) => one * power).find((one) => one >= raw * 0.999);
   const found = [];

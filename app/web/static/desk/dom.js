@@ -23,8 +23,8 @@ export const shape = (name, attributes = {}, ...children) => {
 const NONE = "–";
 const missing = (value) => value === null || value === undefined;
 const rounded = (value, digits = 4) => {
-  if (Math.abs(value) >= 10 ** (digits - 1)) return Math.round(value).toLocaleString("en");
-  return String(Number(value.toPrecision(digits)));
+  if (Math.abs(value) >= 10 ** (digits - 1)) return Math.round(value).toLocaleString("en").replace("-", "−");
+  return String(Number(value.toPrecision(digits))).replace("-", "−");
 };
 
 export const seconds = (value) => {

@@ -51,10 +51,11 @@ export const go = (address, { replace = false } = {}) => {
 document.addEventListener("click", (event) => {
   const link = event.target.closest?.("a[href]");
   if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
-  if (link.download || link.origin !== location.origin || !found(link.pathname)) return;
-  if (link.pathname === location.pathname && link.hash) return;
+  const address = new URL(link.getAttribute("href"), location.href); // in a drawing a link is no HTML element
+  if (link.hasAttribute("download") || address.origin !== location.origin || !found(address.pathname)) return;
+  if (address.pathname === location.pathname && address.hash) return;
   event.preventDefault();
-  go(link.href);
+  go(address.href);
 });
 window.addEventListener("popstate", (event) => { if (event.state !== undefined && !location.hash) render(); });
 door.querySelector("form").addEventListener("submit", (event) => {

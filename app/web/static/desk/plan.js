@@ -1,6 +1,7 @@
 /* One plan: what the report says of it, in place; live while it is searched; reasons and remedies where there is none. */
 import { events, pause, planPath, post, read, readBlob, readText } from "./api.js";
 import { count, make, moment, percent, save, seconds, section, span, table } from "./dom.js";
+import { loadAsk } from "./ask.js";
 import { curve } from "./curve.js";
 import { OBJECTIVES, isActive, stateBadge, titleOf } from "./rows.js";
 import { takeable } from "./take.js";
@@ -94,11 +95,10 @@ const parts = (page, tell) => {
     showAll(sections, Object.fromEntries([...report.querySelectorAll("nav a")].map((one) => [one.hash.slice(1), one.textContent])));
     const exports = await exportsOf(id, attempt, signal);
     if (mine !== latest) return;
-    place.append(exports);
-    nav.querySelector("ul").append(link(exports));
-    takeable(exports);
+    add(exports);
   };
-  return { place, nav, showAll, showReport };
+  const add = (one) => { place.append(one); nav.querySelector("ul").append(link(one)); takeable(one); if (location.hash === "#" + one.id) one.scrollIntoView(); };
+  return { place, nav, showAll, showReport, add };
 };
 
 const actions = (one, attempt, go, refresh) => make("p", { className: "actions" },
@@ -141,9 +141,10 @@ export const show = async (page, { id, signal, tell, attempt, go }) => {
     for (await refresh(); isActive(one); await refresh()) await pause(AGAIN_MS, signal);
     tell("The search has ended: " + (one.figures ? seconds(one.figures.iteration_s) + " per iteration" : one.state.replace("_", " ")));
   }
-  if (figure(one) && !isActive(one)) { await content.showReport(id, attempt, signal); }
+  const ask = async () => content.add(await loadAsk(id, figure(one), { signal, attempt, tell, go }));
+  if (figure(one) && !isActive(one)) { await content.showReport(id, attempt, signal); await ask(); }
   else {
     const found = without(await read(planPath(id), signal));
-    if (found) content.showAll([found]);
+    if (found) { content.showAll([found]); await ask(); }
   }
 };

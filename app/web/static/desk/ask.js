@@ -1,0 +1,107 @@
+/* Questions about a plan: a formula answers at once, a search proves afterwards, and the two never look alike. */
+import { planPath, post, pause, read, submit } from "./api.js";
+import { answerOf } from "./answers.js";
+import { applied, settingsOf, sliders } from "./changes.js";
+import { count, make, percent, seconds, section, span } from "./dom.js";
+import { estimate } from "./estimate.js";
+import { handOver } from "./new.js";
+import { takeable } from "./take.js";
+import { parse } from "./units.js";
+
+const POLL_MS = 1000;
+const ENDED = new Set(["succeeded", "incomplete", "cancelled", "failed"]);
+const WISHES = [
+  ["tensor parallel", "/constraints/allowed/tp", "count", true], ["pipeline ranks", "/constraints/allowed/pp", "count", true], ["replicas", "/constraints/allowed/dp", "count", true], ["context parallel", "/constraints/allowed/cp", "count", true],
+  ["expert parallel", "/constraints/allowed/ep", "count", true], ["micro-batch, sequences", "/constraints/allowed/micro_batch_sequences", "count", true], ["GPUs, at most", "/constraints/max_gpus", "count", false], ["iteration, at most", "/objective/target_iteration_s", "time", false]];
+const questionPath = (id, rest = "") => "/v1/questions/" + encodeURIComponent(id) + rest;
+
+/* Follows a question until it has ended; every part of its answer replaces the one before. */
+const following = (place, { signal, attempt, tell }) => {
+  let current = new AbortController();
+  return async (id, context) => {
+    current.abort();
+    current = new AbortController();
+    const mine = current;
+    signal.addEventListener("abort", () => mine.abort(), { once: true });
+    const head = make("p", { className: "actions" }), body = make("div");
+    place.replaceChildren(make("h3", {}, context.title), head, body);
+    place.hidden = false;
+    for (let last = ""; !mine.signal.aborted;) {
+      const found = await read(questionPath(id), mine.signal), ended = ENDED.has(found.state);
+      head.replaceChildren(make("span", { className: "state " + (ended ? "badge-succeeded" : "badge-running") }, ended ? (found.answer?.complete ? "answered" : found.state === "failed" ? "failed" : "as far as it was searched") : found.state === "queued" ? "waiting for a worker" : "searching, " + span(found.elapsed_s)),
+        ended ? "" : make("button", { type: "button", onclick: () => attempt(() => post(questionPath(id, ":cancel"))) }, "Stop, keep what is known"));
+      if (found.fault) body.replaceChildren(make("p", { className: "alert" }, found.fault.what), make("p", {}, found.fault.remedy));
+      else if (found.answer && JSON.stringify(found.answer) !== last) {
+        last = JSON.stringify(found.answer);
+        body.replaceChildren(answerOf(found.answer, context));
+        takeable(body);
+      }
+      if (ended) { tell("The question is answered"); return; }
+      await pause(POLL_MS, mine.signal);
+    }
+  };
+};
+
+const instant = (plan, request) => {
+  const element = make("div", { className: "instant", role: "status", hidden: true });
+  const show = (settings) => {
+    element.hidden = !Object.keys(settings).length;
+    if (element.hidden) return null;
+    const found = estimate(plan, request, settings);
+    element.replaceChildren(make("p", {}, make("span", { className: "state badge-guessed" }, "by formula"), " The plan as it stands: ", found.iteration_s === null ? make("strong", {}, "does not fit") : make("strong", {}, seconds(plan.metrics.iteration_s) + " → " + seconds(found.iteration_s)),
+      found.iteration_s === null ? "" : " (" + percent(found.iteration_s / plan.metrics.iteration_s - 1, true) + ")"),
+      make("ul", { className: "note" }, ...found.parts.map(({ name, added, why }) => make("li", {}, make("strong", {}, name), ": " + (added === null ? "" : (added > 0 ? "+" : added < 0 ? "−" : "±") + seconds(Math.abs(added)) + ", ") + why + "."))),
+      make("p", { className: "note" }, "Computed in this page from the plan's own breakdown, its dual prices and its routes. Another plan may be better, and a search alone tells."));
+    return found;
+  };
+  return { element, show };
+};
+
+const whatIf = (plan, request, ask) => {
+  const shown = instant(plan, request);
+  let found = null;
+  const limit = make("input", { value: "60 s", className: "quantity", "aria-label": "Time for the proof" });
+  const prove = make("button", { type: "button", className: "main", disabled: true, onclick: () => {
+    const settings = panel.values(), parts = Object.entries(settings), all = parts.flatMap(([name, one]) => settingsOf(request, name, one));
+    const variants = [{ name: parts.length > 1 ? "all together" : parts[0][1].words, changes: all }, ...(parts.length > 1 ? parts.map(([name, one]) => ({ name: one.words, changes: settingsOf(request, name, one) })) : [])];
+    const alone = Object.fromEntries(parts.map(([name, one]) => [one.words, estimate(plan, request, { [name]: one }).gain_s]));
+    ask({ ask: "what_if", variants }, limit.value, { title: "What it would change", estimates: { ...alone, [variants[0].name]: found?.gain_s }, changesOf: (name) => variants.find((one) => one.name === name)?.changes });
+  } }, "Prove it by a search");
+  const panel = sliders(plan, request, () => { const settings = panel.values(); found = shown.show(settings); prove.disabled = !Object.keys(settings).length; });
+  return make("div", {}, make("h3", {}, "What if …"), panel.element, shown.element, make("p", { className: "actions" }, prove, make("label", { className: "with-unit" }, "in at most ", limit)));
+};
+
+const whyNot = (ask) => {
+  const which = make("select", { "aria-label": "What you would have expected" }, ...WISHES.map(([name], index) => make("option", { value: String(index) }, name))), value = make("input", { className: "quantity", "aria-label": "Its value", placeholder: "8" });
+  const said = make("span", { className: "alert", role: "status" });
+  const send = () => {
+    const [name, pointer, kind, isList] = WISHES[Number(which.value)], read = parse(kind, value.value);
+    said.textContent = read.fault || (read.value === undefined ? "Say which value." : "");
+    if (said.textContent) return;
+    ask({ ask: "why_not", changes: [{ pointer, value: isList ? [read.value] : read.value }] }, "60 s", { title: "Why not " + name + " " + value.value + "?" });
+  };
+  return make("div", {}, make("h3", {}, "Why not …"), make("p", { className: "actions" }, which, value, make("button", { type: "button", onclick: send }, "Ask"), said));
+};
+
+/* The section of a plan's page. `plan` is its summary, null where the request has no plan. */
+export const askSection = (id, plan, request, { signal, attempt, tell, go }) => {
+  const proof = make("div", { className: "proof", hidden: true, role: "region", "aria-label": "Answer", "aria-live": "polite" });
+  const follow = following(proof, { signal, attempt, tell });
+  const planIt = (changes, name) => { handOver({ ...applied(request, changes), name }); go("/new?from=" + id); };
+  const address = (question) => { const url = new URL(location.href); url.searchParams.set("question", question); history.replaceState(null, "", url.pathname + url.search + "#ask"); };
+  const ask = (question, limit, context) => attempt(async () => {
+    const { value: time_limit_s = 60 } = parse("search", limit);
+    const made = await submit("/v1/questions", { ...question, request, options: { time_limit_s } }, signal);
+    address(made.id);
+    proof.scrollIntoView({ block: "nearest" });
+    await follow(made.id, { ...context, planIt });
+  });
+  const asked = new URLSearchParams(location.search).get("question");
+  if (asked) attempt(() => follow(asked, { title: "The question of this address", planIt }));
+  return section("ask", "Ask", ...(plan ? [whatIf(plan, request, ask), whyNot(ask)] : [make("p", {}, "The search finds every set of wishes that clash, and the least that has to give, with a plan for each way out."),
+    make("p", { className: "actions" }, make("button", { type: "button", className: "main", onclick: () => ask({ ask: "why_not" }, "60 s", { title: "Why there is no plan" }) }, "Find every conflict and every way out"))]), proof);
+};
+export const loadAsk = async (id, hasPlan, context) => {
+  const [request, plan] = await Promise.all([read(planPath(id, "/request"), context.signal), hasPlan ? read(planPath(id, "/summary"), context.signal) : null]);
+  return askSection(id, plan, request, context);
+};

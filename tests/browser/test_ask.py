@@ -1,0 +1,135 @@
+"""Questions on a plan's page: a slider is answered by a formula at once, by a search after it, told apart."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from app.storage.keys import KeyStore, NewKey
+from app.storage.migrations import create_tables
+from app.storage.tables import create_engine
+from models.questions import Change
+from models.request import PlanRequest
+from solver.questions.changes import changed_document
+from tests.browser.desk_service import grave, serving, submitted, watched
+from tests.unit.app.fake_solver import FINDS, INFEASIBLE
+from tests.unit.app.service_fixture import FAKE_SOLVERS, settings_for
+from tests.unit.models.bad_requests import good_request
+
+ANSWERING = FAKE_SOLVERS.model_copy(update={"ask": "tests.browser.fake_answers:ask"})
+LATENCY, MEMORY = "Delay of every link, one way", "Memory of every GPU"
+
+
+@pytest.fixture(scope="module")
+def answering(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A service that answers every kind of question."""
+    with serving(tmp_path_factory.mktemp("answering"), solvers=ANSWERING) as where:
+        yield where
+
+
+def _slide(page: Page, label: str, steps: int) -> None:
+    """With the keyboard, as anybody can."""
+    slider = page.get_by_label(label, exact=True)
+    slider.focus()
+    for _ in range(abs(steps)):
+        page.keyboard.press("ArrowRight" if steps > 0 else "ArrowLeft")
+
+
+def test_a_slider_is_answered_by_a_formula_and_then_by_a_proof(answering: str, browser: Browser) -> None:
+    plan = submitted(answering, FINDS, "asked")
+    with watched(browser, answering) as page:
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(f"{answering}/plans/{plan}#ask")
+        expect(page.get_by_role("button", name="Prove it by a search")).to_be_disabled()
+        before = len(asked)
+        _slide(page, LATENCY, 12)
+        expect(page.locator(".instant")).to_contain_text("2 × 30 ms")  # there and back over the one link
+        expect(page.locator(".instant")).to_contain_text("2 s → 2.06 s")
+        assert asked[before:] == [], "a formula asks nobody"
+        assert page.locator(".proof").is_hidden()
+        _slide(page, MEMORY, 2)
+        page.get_by_role("button", name="Prove it by a search").click()
+        proof = page.locator(".proof")
+        expect(proof).to_contain_text("proven to gain")
+        expect(proof).to_contain_text("not decided yet")
+        expect(proof).to_contain_text("proven to lose")
+        assert proof.locator("path.estimate").count() == 3, "the formula's answers stand beside the proofs"
+        borders = [page.evaluate(f"getComputedStyle(document.querySelector('{one}')).borderTopStyle")
+                   for one in (".instant", ".proof")]  # fmt: skip
+        assert borders == ["dashed", "solid"]
+        assert grave(page) == []
+        page.reload()
+        expect(page.locator(".proof")).to_contain_text("proven to gain")  # an answer has an address
+
+
+def test_a_variant_is_planned_from_its_answer(answering: str, browser: Browser) -> None:
+    plan = submitted(answering, FINDS, "varied")
+    with watched(browser, answering) as page:
+        page.goto(f"{answering}/plans/{plan}#ask")
+        _slide(page, MEMORY, 3)
+        page.get_by_role("button", name="Prove it by a search").click()
+        page.get_by_role("button", name=re.compile("^Plan .* of memory")).click()
+        expect(page.get_by_role("heading", name="Replan with a change")).to_be_visible()
+        pools = json.loads(page.input_value("#json"))["cluster"]["pools"]
+        assert {one["gpu"]["memory_bytes"] for one in pools} == {1.6e11}
+        page.get_by_role("button", name="Replan").click()
+        expect(page.get_by_role("link", name="Compare with its parent")).to_be_visible()
+
+
+def test_why_not_is_asked_with_a_value_and_refused_without(answering: str, browser: Browser) -> None:
+    plan = submitted(answering, FINDS, "why not")
+    with watched(browser, answering) as page:
+        page.goto(f"{answering}/plans/{plan}#ask")
+        page.get_by_role("button", name="Ask", exact=True).click()
+        expect(page.get_by_text("Say which value.")).to_be_visible()
+        page.get_by_label("Its value").fill("4")
+        page.get_by_role("button", name="Ask", exact=True).click()
+        expect(page.get_by_role("heading", name="Why not tensor parallel 4?")).to_be_visible()
+        expect(page.locator(".proof .state")).to_have_text("answered")
+
+
+def test_a_request_without_a_plan_is_asked_for_every_conflict_with_a_key(tmp_path: Path, browser: Browser) -> None:
+    settings = settings_for(tmp_path)
+    engine = create_engine(settings.database_url)
+    create_tables(engine)
+    secret = KeyStore(engine).create(NewKey("alice", frozenset({"read", "submit"})))[1]
+    with (
+        serving(tmp_path, solvers=ANSWERING) as address,
+        watched(browser, address, allowed=("401 (Unauthorized)",)) as page,
+    ):
+        page.goto(f"{address}/plans")
+        page.get_by_label("Key, if this service asks for one").fill(secret)
+        page.keyboard.press("Enter")
+        plan = submitted(address, INFEASIBLE, "impossible", key=secret)
+        page.get_by_role("link", name="impossible").click()
+        page.get_by_role("button", name="Find every conflict and every way out").click()
+        expect(page.locator(".proof")).to_contain_text("Searches")
+        assert page.url.startswith(f"{address}/plans/{plan}?question=question_")
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_changes_of_the_page_are_those_of_the_service(answering: str, browser: Browser, seed: int) -> None:
+    random.seed(seed)
+    request = PlanRequest.model_validate(good_request()).model_dump(mode="json")
+    links, pools = ([one["id"] for one in request["cluster"][kind]] for kind in ("links", "pools"))
+    changes = [
+        {"pointer": f"/cluster/links/{random.choice([links[0], '0', '*'])}/capacity_bytes_per_s", "op": "multiply",
+         "value": random.choice([0.5, 3])},
+        {"pointer": f"/cluster/pools/{random.choice([pools[-1], '*'])}/gpu/memory_bytes", "op": "increase",
+         "value": 1e9},
+        {"pointer": "/constraints/allowed/tp", "op": "replace", "value": [4]},
+        {"pointer": "/constraints/max_gpus", "op": random.choice(["remove", "replace"]), "value": 64},
+    ]  # fmt: skip
+    made = changed_document(PlanRequest.model_validate(request), [Change.model_validate(one) for one in changes], "")
+    with watched(browser, answering) as page:
+        page.goto(f"{answering}/accuracy")
+        script = "(given) => import('/static/desk/changes.js').then((one) => one.applied(...given))"
+        found = page.evaluate(script, [request, changes])
+    assert found == json.loads(json.dumps(made))
