@@ -1,7 +1,7 @@
 """Errors of the cost, network and pipeline models against measured rows, as tables.
 
 `python -m benchmarks.accuracy FOLDER` reads the `measured_*.csv` of a folder, prints the tables and writes
-docs/accuracy.md. The profiles are those that ship; only where a family is left out are
+docs/accuracy.md and the data of the desk's page. The profiles are those that ship; only where a family is left out are
 constants fitted, to the others.
 """
 
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import accuracy_page, cross_site
+from benchmarks import accuracy_page, accuracy_runs, cross_site
 from benchmarks.leave_one_out import table as left_out_table
 from models.schedule import PipelineProblem, PipelineSchedule
 from solver.calibration.network import validate_network
@@ -124,6 +124,9 @@ def main() -> int:
     text = document(arguments.folder)
     TARGET.write_text(text, encoding="utf-8")
     accuracy_page.DATA.write_text(accuracy_page.page_data(text), encoding="utf-8")
+    training = arguments.folder / "measured_training.csv"
+    if training.exists():
+        accuracy_runs.DATA.write_text(accuracy_runs.runs_data(rows_of(training)), encoding="utf-8")
     sys.stdout.write(text)
     return 0
 

@@ -23,8 +23,8 @@ from app.storage.keys import KeyStore
 from app.storage.tables import is_outage
 
 CALLER = "isthmus.caller"
-OPEN_PATHS = ("/", "/docs", "/openapi.json", "/version", "/plans", "/new", "/compare", "/accuracy")
-OPEN_FOLDERS = ("/static/", "/healthz/", "/plans/")
+OPEN_PATHS = ("/", "/docs", "/openapi.json", "/version", "/plans", "/new", "/compare", "/studies", "/accuracy")
+OPEN_FOLDERS = ("/static/", "/healthz/", "/plans/", "/studies/")
 PROBES = "/healthz/"  # monitors ask by whatever address they know
 LOOPBACK_NAMES = ("localhost", "ip6-localhost", "ip6-loopback")
 RECHECK_S = 1.0  # a first key locks the door of a running service within this time

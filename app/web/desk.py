@@ -44,6 +44,7 @@ FRAME = Template("""<!doctype html>
 <a href="/plans">Plans</a>
 <a href="/new">New plan</a>
 <a href="/compare">Compare</a>
+<a href="/studies">Studies</a>
 <a href="/accuracy">Accuracy</a>
 <a href="/docs" data-elsewhere>API</a>
 </nav>
@@ -95,6 +96,18 @@ async def new_page() -> HTMLResponse:
 async def compare_page() -> HTMLResponse:
     """Two plans side by side."""
     return page("Compare")
+
+
+@router.get("/studies")
+async def studies_page() -> HTMLResponse:
+    """Grids of plans."""
+    return page("Studies")
+
+
+@router.get("/studies/{study_id}")
+async def study_page(study_id: PlanId) -> HTMLResponse:
+    """One grid: heat maps, curves, Pareto fronts."""
+    return page(f"Study {study_id}")
 
 
 @router.get("/accuracy")

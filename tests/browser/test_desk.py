@@ -169,7 +169,7 @@ def test_a_part_of_a_plan_has_an_address(address: str, plans: dict[str, str], br
 def test_axe_finds_nothing_serious_on_any_page(
     address: str, plans: dict[str, str], theme: str, browser: Browser
 ) -> None:
-    pages = {"/": "Latest plans", "/plans": "Plans", "/new": "New plan", "/accuracy": "Network",
+    pages = {"/": "Latest plans", "/plans": "Plans", "/new": "New plan", "/accuracy": "Network", "/studies": "Studies",
              f"/plans/{plans['one']}": "Exports", f"/plans/{plans['impossible']}": "No plan obeys this request",
              f"/compare?a={plans['one']}&b={plans['two']}": "Bytes by link"}  # fmt: skip
     with watched(browser, address, theme=theme) as page:
@@ -184,7 +184,7 @@ def test_axe_finds_nothing_serious_on_any_page(
 def test_no_page_sticks_out_sideways(address: str, plans: dict[str, str], width: int, browser: Browser) -> None:
     with watched(browser, address) as page:
         page.set_viewport_size({"width": width, "height": 900})
-        for path in ("/", "/plans", "/new", "/accuracy", f"/plans/{plans['one']}"):
+        for path in ("/", "/plans", "/new", "/accuracy", "/studies", f"/plans/{plans['one']}"):
             page.goto(address + path)
             page.wait_for_load_state("networkidle")
             assert page.evaluate("document.documentElement.scrollWidth") <= width, path

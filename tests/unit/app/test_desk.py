@@ -13,13 +13,17 @@ from app.api.authentication import is_open
 from app.exporters.report.page import STYLE_DIGEST
 from app.main import create_app
 from app.web.pages import REPORT_STATIC, STATIC
+from benchmarks.accuracy import rows_of
 from benchmarks.accuracy_page import DATA, page_data
+from benchmarks.accuracy_runs import DATA as RUNS
+from benchmarks.accuracy_runs import runs_data
 from tests.unit.app.fake_solver import FINDS, INFEASIBLE
 from tests.unit.app.service_fixture import running, settings_for, submit
 
 ROOT = Path(__file__).parents[3]
 DESK = STATIC / "desk"
-PAGES = ("/", "/plans", "/plans/plan_0", "/new", "/compare", "/accuracy")
+PUBLISHED = ROOT / "tests" / "published" / "data" / "training.csv"
+PAGES = ("/", "/plans", "/plans/plan_0", "/new", "/compare", "/studies", "/studies/study_0", "/accuracy")
 MODULES = sorted(DESK.glob("*.js"))
 HOST = re.compile(r"(?:https?:)?//([\w.-]+\.[a-z]{2,})")
 
@@ -83,6 +87,15 @@ def test_the_figures_of_the_accuracy_page_are_those_of_the_document() -> None:
              for cell in row]  # fmt: skip
     assert len(cells) > 200
     assert all(cell in document for cell in cells)
+
+
+def test_the_runs_of_the_accuracy_page_are_those_that_were_published() -> None:
+    shown = json.loads(RUNS.read_text(encoding="utf-8"))
+    known = {(one["model"], one["measured_s"]) for one in shown}
+    published = json.loads(runs_data(rows_of(PUBLISHED)))
+    assert len(published) > 150
+    assert {(one["model"], one["measured_s"]) for one in published} <= known
+    assert {one["kind"] for one in shown} == {"dense", "moe"}
 
 
 def test_a_list_says_which_cluster_and_what_for(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 /* Questions about a plan: a formula answers at once, a search proves afterwards, and the two never look alike. */
-import { planPath, post, pause, read, submit } from "./api.js";
+import { post, pause, read, submit } from "./api.js";
 import { answerOf } from "./answers.js";
 import { applied, settingsOf, sliders } from "./changes.js";
-import { count, make, percent, seconds, section, span } from "./dom.js";
+import { make, percent, seconds, section, span } from "./dom.js";
 import { estimate } from "./estimate.js";
 import { handOver } from "./new.js";
 import { takeable } from "./take.js";
@@ -100,8 +100,4 @@ export const askSection = (id, plan, request, { signal, attempt, tell, go }) => 
   if (asked) attempt(() => follow(asked, { title: "The question of this address", planIt }));
   return section("ask", "Ask", ...(plan ? [whatIf(plan, request, ask), whyNot(ask)] : [make("p", {}, "The search finds every set of wishes that clash, and the least that has to give, with a plan for each way out."),
     make("p", { className: "actions" }, make("button", { type: "button", className: "main", onclick: () => ask({ ask: "why_not" }, "60 s", { title: "Why there is no plan" }) }, "Find every conflict and every way out"))]), proof);
-};
-export const loadAsk = async (id, hasPlan, context) => {
-  const [request, plan] = await Promise.all([read(planPath(id, "/request"), context.signal), hasPlan ? read(planPath(id, "/summary"), context.signal) : null]);
-  return askSection(id, plan, request, context);
 };

@@ -7,9 +7,10 @@ import * as home from "./home.js";
 import * as list from "./list.js";
 import * as draft from "./new.js";
 import * as plan from "./plan.js";
+import * as studies from "./studies.js";
 
 const PAGES = [[/^\/$/, home], [/^\/plans$/, list], [/^\/plans\/(\w{1,40})$/, plan], [/^\/new$/, draft],
-  [/^\/compare$/, compare], [/^\/accuracy$/, accuracy]];
+  [/^\/compare$/, compare], [/^\/accuracy$/, accuracy], [/^\/studies(?:\/(\w{1,40}))?$/, studies]];
 const page = document.getElementById("page");
 const told = document.getElementById("told");
 const door = document.getElementById("door");

@@ -1,9 +1,10 @@
 /* One plan: what the report says of it, in place; live while it is searched; reasons and remedies where there is none. */
 import { events, pause, planPath, post, read, readBlob, readText } from "./api.js";
 import { count, make, moment, percent, save, seconds, section, span, table } from "./dom.js";
-import { loadAsk } from "./ask.js";
+import { askSection } from "./ask.js";
 import { curve } from "./curve.js";
 import { OBJECTIVES, isActive, stateBadge, titleOf } from "./rows.js";
+import { surePart } from "./sure.js";
 import { takeable } from "./take.js";
 
 const REFRESH_MS = 3000; // a report of 100,000 GPUs takes the service about a second
@@ -97,7 +98,12 @@ const parts = (page, tell) => {
     if (mine !== latest) return;
     add(exports);
   };
-  const add = (one) => { place.append(one); nav.querySelector("ul").append(link(one)); takeable(one); if (location.hash === "#" + one.id) one.scrollIntoView(); };
+  const add = (one, before = "") => {
+    const next = place.querySelector("#" + (before || "nothing")), entry = nav.querySelector('a[href="#' + before + '"]')?.parentElement;
+    place.insertBefore(one, next);
+    nav.querySelector("ul").insertBefore(link(one), entry || null);
+    takeable(one); if (location.hash === "#" + one.id) one.scrollIntoView();
+  };
   return { place, nav, showAll, showReport, add };
 };
 
@@ -141,7 +147,11 @@ export const show = async (page, { id, signal, tell, attempt, go }) => {
     for (await refresh(); isActive(one); await refresh()) await pause(AGAIN_MS, signal);
     tell("The search has ended: " + (one.figures ? seconds(one.figures.iteration_s) + " per iteration" : one.state.replace("_", " ")));
   }
-  const ask = async () => content.add(await loadAsk(id, figure(one), { signal, attempt, tell, go }));
+  const ask = async () => {
+    const [request, plan] = await Promise.all([read(planPath(id, "/request"), signal), figure(one) ? read(planPath(id, "/summary"), signal) : null]);
+    if (plan) content.add(surePart(plan), "time");
+    content.add(askSection(id, plan, request, { signal, attempt, tell, go }));
+  };
   if (figure(one) && !isActive(one)) { await content.showReport(id, attempt, signal); await ask(); }
   else {
     const found = without(await read(planPath(id), signal));
