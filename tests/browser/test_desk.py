@@ -9,8 +9,9 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
+from app.api.exports import Launch
 from app.storage.keys import KeyStore, NewKey
 from app.storage.migrations import create_tables
 from app.storage.tables import create_engine
@@ -147,7 +148,7 @@ def test_what_is_shown_can_be_taken_along(
         for control in ("CSV of Peak memory of one GPU", "JSON of Peak memory of one GPU",
                         "SVG of Iteration time by cause", "PNG of Iteration time by cause",
                         "Save rank-map-csv", "Report, one HTML file"):  # fmt: skip
-            page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+            page.evaluate("document.querySelectorAll('main details').forEach((one) => { one.open = true; })")
             with page.expect_download() as download:
                 page.get_by_role("button", name=control, exact=True).click()
             taken[control] = tmp_path / download.value.suggested_filename
@@ -240,3 +241,42 @@ def test_a_replan_sends_what_was_changed_and_leads_back_to_its_parent(
         page.get_by_role("link", name="Compare with its parent").click()
         expect(page.get_by_role("rowheader", name="/options/relative_gap")).to_be_visible()
         expect(page.get_by_role("rowheader", name="/workload/sequence_length")).to_have_count(0)
+
+
+def test_a_search_goes_on_as_a_plan_of_its_own(address: str, plans: dict[str, str], browser: Browser) -> None:
+    with watched(browser, address) as page:
+        page.goto(f"{address}/plans/{plans['one']}")
+        page.get_by_label("How much longer to search").fill("5")
+        page.get_by_role("button", name="Search on for").click()
+        expect(page.get_by_role("alert")).to_contain_text("the unit is missing")
+        page.get_by_label("How much longer to search").fill("5 s")
+        page.get_by_role("button", name="Search on for").click()
+        expect(page.get_by_role("link", name="Compare with its parent")).to_be_visible()
+        made = httpx2.get(f"{address}/v1/plans/{page.url.rpartition('/')[2]}/request").json()
+        assert made["options"]["time_limit_s"] == 5.0
+
+
+def test_a_plan_is_exported_on_hosts_of_the_reader_and_started_from_a_folder(
+    address: str, plans: dict[str, str], browser: Browser
+) -> None:
+    with watched(browser, address, allowed=("422 (Unprocessable",)) as page:
+        page.goto(f"{address}/plans/{plans['one']}#exports")
+        page.get_by_text("On hosts of yours").click()
+        page.get_by_label("One pool a line").fill("nowhere=n[1-4]")
+        page.get_by_role("button", name="Save the folder").click()
+        expect(page.get_by_text("It cannot be started so:")).to_be_visible()
+        expect(page.locator("#exports .warnings")).to_contain_text("which the plan uses")
+        sent: list[str] = []
+
+        def made(route: Route) -> None:  # the made-up plans fit no hosts
+            sent.append(route.request.post_data or "")
+            route.fulfill(body=b"PK", content_type="application/zip")
+
+        page.route("**/bundle", made)
+        page.get_by_label("Time limit of the job").fill("24 h")
+        page.get_by_label("What starts it").select_option("Kubernetes with Kueue")
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Save the folder").click()
+        assert download.value.suggested_filename == f"{plans['one']}.isthmus.zip"
+        asked = Launch.model_validate_json(sent[0])
+        assert (asked.scheduler, asked.hosts, asked.time_limit_minutes) == ("kubernetes", "nowhere=n[1-4]", 1440)

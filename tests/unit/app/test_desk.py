@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from fastapi.testclient import TestClient
 
 from app.api.authentication import is_open
+from app.exporters.launch.options import SchedulerName, TrainerName
 from app.exporters.report.page import STYLE_DIGEST
 from app.main import create_app
 from app.web.pages import REPORT_STATIC, STATIC
@@ -71,6 +73,14 @@ def test_no_file_of_the_desk_names_another_host_or_makes_markup_from_text(path: 
     assert set(HOST.findall(text)) <= {"www.w3.org"}, "the SVG namespace is a name, not an address"
     assert re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|Storage|cookie", text) == []
     assert len(text.splitlines()) <= 400
+
+
+def test_the_folders_on_offer_are_those_that_the_service_makes() -> None:
+    text = (DESK / "exports.js").read_text(encoding="utf-8")
+    for constant, names in (("TRAINERS", get_args(TrainerName)), ("SCHEDULERS", get_args(SchedulerName))):
+        offered = re.search(rf"const {constant} = {{(.*?)}};", text)
+        assert offered is not None
+        assert set(re.findall(r'"?([\w-]+)"?: "', offered.group(1))) == set(names)
 
 
 def test_the_files_lie_in_the_packages_that_are_shipped() -> None:

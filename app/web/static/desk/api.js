@@ -34,6 +34,7 @@ export const readText = async (path, signal) => (await send(path, { signal })).t
 export const readBlob = async (path) => (await send(path)).blob();
 export const post = async (path, body, signal, headers) =>
   (await send(path, { method: "POST", body: typeof body === "string" ? body : JSON.stringify(body), signal, headers })).json();
+export const postBlob = async (path, body) => (await send(path, { method: "POST", body: JSON.stringify(body) })).blob();
 
 const freshKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((one) => one.toString(16).padStart(2, "0")).join("");
 /* Submits once, however often the connection breaks. */

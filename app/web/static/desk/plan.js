@@ -1,15 +1,16 @@
 /* One plan: what the report says of it, in place; live while it is searched; reasons and remedies where there is none. */
-import { events, pause, planPath, post, read, readBlob, readText } from "./api.js";
-import { count, make, moment, percent, save, seconds, section, span, table } from "./dom.js";
+import { events, pause, planPath, post, read, readBlob, readText, submit } from "./api.js";
+import { count, make, moment, percent, save, seconds, section, span } from "./dom.js";
 import { askSection } from "./ask.js";
 import { curve } from "./curve.js";
+import { exportsPart } from "./exports.js";
 import { OBJECTIVES, isActive, stateBadge, titleOf } from "./rows.js";
 import { surePart } from "./sure.js";
 import { takeable } from "./take.js";
+import { parse } from "./units.js";
 
 const REFRESH_MS = 3000; // a report of 100,000 GPUs takes the service about a second
 const AGAIN_MS = 200; // the service answers a status from memory for a tenth of a second
-const SUFFIX = { "report-html": "report.html" };
 
 const head = (one) => make("p", { className: "subtitle" }, stateBadge(one), " ", [one.model + (one.cluster ? " on " + one.cluster : ""), OBJECTIVES[one.objective]].filter(Boolean).join(", "),
   "; submitted ", make("time", { datetime: one.created_at }, moment(one.created_at)),
@@ -38,17 +39,6 @@ export const without = (envelope) => {
   if (fault) return section("why", "The search failed", make("p", { className: "alert" }, fault.what), make("p", {}, fault.remedy), fault.where ? make("p", {}, make("code", {}, fault.where)) : null);
   if (state === "cancelled") return section("why", "Stopped before a plan was found", make("p", {}, "Ended because " + (STOPS[why] || why) + "."));
   return null;
-};
-
-const exportsOf = async (id, attempt, signal) => {
-  const notes = JSON.parse(await readText(planPath(id, "/artifacts/export-notes"), signal));
-  const take = async (kind) => save(await readBlob(planPath(id, "/artifacts/" + kind)), id + "." + (SUFFIX[kind] || kind));
-  const button = (kind) => make("button", { type: "button", onclick: () => attempt(() => take(kind)), "aria-label": "Save " + kind }, "Save");
-  const rows = Object.entries(notes).map(([kind, one]) => [kind, one.for + (one.versions === "any" ? "" : " " + one.versions), one.needs.join("; ") || "–",
-    one.refused.length ? make("span", {}, one.refused.join(" ")) : one.not_expressed.length ? make("details", {}, make("summary", {}, count(one.not_expressed.length) + " not expressed"), make("ul", {}, ...one.not_expressed.map((text) => make("li", {}, text)))) : "all of it",
-    one.refused.length ? "not for this plan" : button(kind)]);
-  return section("exports", "Exports", make("p", {}, "The plan in the form of other tools, and what each of them cannot say."),
-    table("Exports of this plan", [["form"], ["for"], ["needs"], ["what is lost"], [""]], rows));
 };
 
 const live = () => {
@@ -94,7 +84,7 @@ const parts = (page, tell) => {
     const report = new DOMParser().parseFromString(text, "text/html");
     const sections = [...report.querySelectorAll("main > section")].map((one) => document.importNode(one, true));
     showAll(sections, Object.fromEntries([...report.querySelectorAll("nav a")].map((one) => [one.hash.slice(1), one.textContent])));
-    const exports = await exportsOf(id, attempt, signal);
+    const exports = await exportsPart(id, attempt, signal);
     if (mine !== latest) return;
     add(exports);
   };
@@ -107,8 +97,21 @@ const parts = (page, tell) => {
   return { place, nav, showAll, showReport, add };
 };
 
+/* The search goes on where it ended, as a new plan that is never worse. */
+const goingOn = (one, attempt, go) => {
+  const limit = make("input", { value: "10 min", className: "quantity", "aria-label": "How much longer to search" });
+  return make("span", { className: "with-unit" }, make("button", { type: "button", onclick: () => attempt(async () => {
+    const { value: time_limit_s, fault } = parse("search", limit.value);
+    limit.toggleAttribute("aria-invalid", Boolean(fault));
+    if (fault) throw new Error("How much longer: " + fault);
+    const made = await submit(planPath(one.id, ":resume"), { time_limit_s, name: one.name, labels: one.labels });
+    await go("/plans/" + made.id);
+  }) }, "Search on for"), limit);
+};
+
 const actions = (one, attempt, go, refresh) => make("p", { className: "actions" },
   isActive(one) ? make("button", { type: "button", onclick: () => attempt(async () => { await post(planPath(one.id, ":cancel")); await refresh(); }) }, one.cancel_requested ? "Stopping" : "Stop, keep the best") : null,
+  isActive(one) || one.state === "infeasible" ? null : goingOn(one, attempt, go),
   make("a", { className: "button", href: "/new?from=" + one.id }, "Replan with a change"),
   figure(one) && make("a", { className: "button", href: "/compare?a=" + one.id + (one.parent_id ? "&b=" + one.parent_id : "") }, one.parent_id ? "Compare with its parent" : "Compare"),
   make("button", { type: "button", onclick: () => attempt(async () => save(await readBlob(planPath(one.id, "/request")), one.id + ".request.json")) }, "Request as JSON"),
