@@ -5,10 +5,9 @@ Owns the two questions and their answers. Nothing here computes.
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AwareDatetime, Field, model_validator
 
 from models.base import Bytes, Count, Frozen, Name, PositiveSeconds, Seconds
 from models.outcome import Reason
@@ -30,8 +29,12 @@ class Target(Frozen):
         None, description="Tokens per second.", examples=[None], json_schema_extra={"unit": "token/s"}
     )
     tokens: Positive | None = Field(None, description="Token budget.", examples=[None])
-    begins_at: datetime | None = Field(None, description="When training begins; needed with tokens.", examples=[None])
-    ends_at: datetime | None = Field(None, description="When it is to have ended; needed with tokens.", examples=[None])
+    begins_at: AwareDatetime | None = Field(
+        None, description="When training begins; needed with tokens.", examples=[None]
+    )
+    ends_at: AwareDatetime | None = Field(
+        None, description="When it is to have ended; needed with tokens.", examples=[None]
+    )
     training_fraction: Annotated[float, Field(gt=0, le=1, json_schema_extra={"unit": "1"})] = Field(
         1.0, description="Of the time from begin to end, what is not lost to failures and pauses.", examples=[0.9]
     )

@@ -21,7 +21,7 @@ from solver.cost.fabric import fabric_of
 
 
 @dataclass(frozen=True)
-class PassDelays:
+class MessageDelays:
     """Least seconds on messages: before a rank's last chunk begins, before any gradient, and of all lives of chunks.
 
     With d for a message between GPU types, h for any other, p ranks and v chunks, and a pipeline that must be on two
@@ -36,7 +36,7 @@ class PassDelays:
     held_s: float = 0.0
 
     @classmethod
-    def of(cls, context: Context, configurations: Sequence[Configuration]) -> PassDelays:
+    def of(cls, context: Context, configurations: Sequence[Configuration]) -> MessageDelays:
         """Of some configurations that have the same pipeline."""
         one = configurations[0]
         if one.degrees.pp == 1:

@@ -22,8 +22,7 @@ micro-batches, rank r's work y = f + i + w of one of them, and U the forward of 
 - *held*, several chunks: the rank has capacity bytes for T seconds. A chunk's activation is held while it and all later
   chunks of all ranks run, of the same chunk those of later ranks round and round, and then its weight gradient.
 
-A forward that waits for all ranks, or for all cycles but the last, waits for their messages, too: `least_hops.py`.
-
+Forwards that wait for all ranks, or for all cycles but the last, wait for their messages, too (`least_hops.py`).
 Each sum over other ranks is the least of all partitions within T, so they may belong to different ones. Chunks of
 a rank take equally long but for one layer, as `by_type.shared_layers` has it: with e layers' worth of an end in it a
 chunk counts e layers more, rounded down, and no chunk has fewer than (layers + e) / v rounded down, less its own e, nor
@@ -42,7 +41,7 @@ import numpy as np
 
 from models.plan import Configuration
 from solver.bounds.bounded import ROUNDING
-from solver.bounds.least_hops import PassDelays
+from solver.bounds.least_hops import MessageDelays
 from solver.bounds.stage_partition_kernel import (
     BEFORE_LAST,
     BOTH,
@@ -68,9 +67,7 @@ SAFETY = 1 - ROUNDING
 
 @dataclass(frozen=True)
 class Kind:
-    """One GPU type, or several that count as one: the least prices over its fabrics and over the configurations, and
-    the ranks that it can hold.
-    """
+    """One GPU type, or several as one: prices by fabric and configuration, and the ranks that it can hold."""
 
     prices: tuple[StageCosts, ...]
     held: int
@@ -129,13 +126,12 @@ class Kind:
 
 
 def line_bound_s(context: Context, configurations: Sequence[Configuration], low_s: float, high_s: float) -> float:
-    """The largest time up to `high_s` found impossible, `low_s` where none is; see this file's top for the proof.
+    """The largest time up to `high_s` that is impossible for all of these, alike but for experts and sharding.
 
-    Configurations that differ in expert parallelism and sharding alone are bounded together, every price at its least.
+    `low_s` where none is; this file's top has the proof, in which every price is the least of these configurations.
     """
-    kinds_of_rank = _kinds(context, [columns_of(one) for one in configurations])
-    delays = PassDelays.of(context, configurations)
-    options = _options(context, configurations[0], kinds_of_rank, delays)
+    gpus = _kinds(context, [columns_of(one) for one in configurations])
+    options = _options(context, configurations[0], gpus, MessageDelays.of(context, configurations))
     return least_time_s(options, low_s, high_s)
 
 
@@ -374,7 +370,7 @@ def _back(price: StageCosts) -> float:
     return min(float(one.input_grad_s[0] / one.forward_s[0]) for one in parts if float(one.forward_s[0]) > 0)
 
 
-def _options(context: Context, configuration: Configuration, gpus: Sequence[Kind], delays: PassDelays) -> Options:
+def _options(context: Context, configuration: Configuration, gpus: Sequence[Kind], delays: MessageDelays) -> Options:
     """What every kind of rank takes on every type: the ends and those between."""
     columns, pp = columns_of(configuration), configuration.degrees.pp
     folded = configuration.family == "v"

@@ -13,6 +13,7 @@ from solver.configurations.enumerate import enumerate_space
 from solver.configurations.framework import within_framework
 from solver.context import Context, stack_for
 from solver.objective import Goal
+from solver.search.choice import alike_configurations
 from solver.search.frontier import Frontier
 
 
@@ -36,7 +37,7 @@ def _refined(frontier: Frontier, cutoff_s: float) -> bool:
     """Replace the least bound that is not refined yet by the pipeline's own; false when none is below the cutoff."""
     for indices in frontier.unrefined(cutoff_s, 1):
         frontier.set_refined(indices)
-        one = frontier.refinement(indices, cutoff_s)
+        one = alike_configurations(frontier, indices, cutoff_s)
         bound_s = refined_bound_s(frontier.context, one.configurations, one.target_bound_s)
         for index in indices:
             frontier.raise_bound(index, bound_s)

@@ -13,6 +13,7 @@ from solver.bounds.relaxation import relaxed_bound_s
 from solver.evaluation.candidate import space_of
 from solver.evaluation.evaluate import Evaluation
 from solver.explain.alternatives import Kinds
+from solver.search.alike import AlikeConfigurations
 from solver.search.comparison import Comparison
 from solver.search.frontier import Frontier
 from solver.search.incumbent import Incumbent
@@ -26,16 +27,28 @@ def next_evaluation(frontier: Frontier, best: Incumbent) -> EvaluateTask | None:
     index = frontier.next(cutoff, planned=best.plan is not None)
     if index is None:
         return None
-    target_bound_s = None if index in frontier.refined else frontier.target_bound_s(index, cutoff)
+    until_s = None if index in frontier.refined else target_bound_s(frontier, index, cutoff)
     configuration = frontier.configuration(index)
-    return EvaluateTask(index, configuration, cutoff, target_bound_s, frontier.num_timed.get(index, 0))
+    return EvaluateTask(index, configuration, cutoff, until_s, frontier.num_timed.get(index, 0))
 
 
 def next_refinement(frontier: Frontier, best: Incumbent, most: int) -> RefineBoundTask | None:
     """Refine the least bounds, at most so many; None when none is left below the cutoff."""
     cutoff = best.cutoff
-    chosen = tuple(frontier.refinement(indices, cutoff) for indices in frontier.unrefined(cutoff, most))
+    chosen = tuple(alike_configurations(frontier, indices, cutoff) for indices in frontier.unrefined(cutoff, most))
     return RefineBoundTask(chosen) if chosen else None
+
+
+def alike_configurations(frontier: Frontier, indices: tuple[int, ...], cutoff: float) -> AlikeConfigurations:
+    """What to bound together: the configurations at these places, which are alike."""
+    configurations = tuple(frontier.configuration(index) for index in indices)
+    return AlikeConfigurations(indices, configurations, target_bound_s(frontier, indices[0], cutoff))
+
+
+def target_bound_s(frontier: Frontier, index: int, cutoff: float) -> float:
+    """A configuration's bound need not go much beyond this."""
+    size = float(frontier.unpriced.size[frontier.rows[index]])
+    return min(frontier.goal.seconds(cutoff, size), frontier.params.unplanned * frontier.fastest_s)
 
 
 def tie_breaks(frontier: Frontier, best: Incumbent, params: SearchParams) -> list[BreakTieTask]:

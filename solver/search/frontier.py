@@ -18,7 +18,6 @@ from solver.cost.columns import FloatArray
 from solver.evaluation.candidate import configuration_of
 from solver.objective import Goal
 from solver.search.params import DEFAULTS, SearchParams
-from solver.search.refinement import Refinement
 from solver.search.unpriced import BoolArray, IntArray, Unpriced, least_places
 
 ALIKE = ("tp", "cp", "pp", "vpp", "dp", "micro_batch", "num_microbatches", "recompute")  # of bounds taken together
@@ -139,22 +138,8 @@ class Frontier:
         found: list[tuple[int, ...]] = []
         for index in least[np.argsort(self.bound[least], kind="stable")].tolist():
             if self.bound[index] <= limit and not any(index in others for others in found):
-                found.append((index,) if index in self.refined_together else self._alike(index, open_ones))
+                found.append((index,) if index in self.refined_together else _alike(self, index, open_ones))
         return found
-
-    def _alike(self, index: int, among: IntArray) -> tuple[int, ...]:
-        """The configuration and those that differ from it in expert parallelism and sharding alone."""
-        columns, rows = self.space.columns, self.rows
-        same = [getattr(columns, name) for name in ALIKE] + [self.space.family, self.space.layer_split]
-        for column in same:
-            among = among[column[rows[among]] == column[rows[index]]]
-        others = [other for other in among.tolist() if other != index and other not in self.refined_together]
-        return index, *others[: self.params.refined_together - 1]
-
-    def refinement(self, indices: tuple[int, ...], cutoff: float) -> Refinement:
-        """What to refine at these places, which are alike."""
-        configurations = tuple(self.configuration(index) for index in indices)
-        return Refinement(indices, configurations, self.target_bound_s(indices[0], cutoff))
 
     def set_refined(self, indices: tuple[int, ...], *, done: bool = True) -> None:
         """The bound at a place is its own, or of several places that of all, or that is to be done again."""
@@ -174,11 +159,6 @@ class Frontier:
         """The configuration behind an index."""
         return configuration_of(self.context, self.space, int(self.rows[index]))
 
-    def target_bound_s(self, index: int, cutoff: float) -> float:
-        """A configuration's bound need not go much beyond this."""
-        size = float(self.unpriced.size[self.rows[index]])
-        return min(self.goal.seconds(cutoff, size), self.params.unplanned * self.fastest_s)
-
     def raise_bound(self, index: int, seconds: float) -> None:
         """Some iteration time that the configuration cannot be below."""
         size = self.unpriced.size[self.rows[index : index + 1]]
@@ -191,6 +171,15 @@ class Frontier:
         self.explored.discard(index)
         self.underway.discard(index)
         self.num_timed[index] = max(num_timed, self.num_timed.get(index, 0))
+
+
+def _alike(frontier: Frontier, index: int, among: IntArray) -> tuple[int, ...]:
+    """The configuration and those that differ from it in expert parallelism and sharding alone."""
+    space, rows = frontier.space, frontier.rows
+    for column in (*(getattr(space.columns, name) for name in ALIKE), space.family, space.layer_split):
+        among = among[column[rows[among]] == column[rows[index]]]
+    others = [other for other in among.tolist() if other != index and other not in frontier.refined_together]
+    return index, *others[: frontier.params.refined_together - 1]
 
 
 def _repeats(space: Space, guess: FloatArray) -> FloatArray:

@@ -27,8 +27,8 @@ from solver.evaluation.improve import improve
 from solver.evaluation.places import Pattern, placements
 from solver.evaluation.scheduling import Schedulers
 from solver.objective import Goal
+from solver.search.alike import AlikeConfigurations
 from solver.search.incumbent import Incumbent
-from solver.search.refinement import Refinement
 
 PATTERNS: tuple[Pattern, ...] = ("replicas_whole", "ranks_whole", "ranks_in_groups", "ranks_spread")
 
@@ -59,7 +59,7 @@ class TaskContext:
         charge(self.clock, WORK_PER_EVALUATION_S)
         return evaluate(self.context, candidate, self.schedulers.quick, cutoff_s=cutoff_s)
 
-    def refined(self, refinement: Refinement) -> Bounded:
+    def refined(self, refinement: AlikeConfigurations) -> Bounded:
         """The bound of some configurations' own pipeline, which need not go much beyond the target."""
         charge(self.clock, WORK_PER_REFINED_BOUND_S * (1.0 + len(refinement.indices)) / 2.0)
         bound_s = refined_bound_s(self.context, refinement.configurations, refinement.target_bound_s)
@@ -145,7 +145,9 @@ class EvaluateTask:
         """
         planned = task_context.best.plan is not None
         if self.target_bound_s is not None:
-            refined = task_context.refined(Refinement((self.index,), (self.configuration,), self.target_bound_s))
+            refined = task_context.refined(
+                AlikeConfigurations((self.index,), (self.configuration,), self.target_bound_s)
+            )
             yield refined
             value = task_context.least_value(self.configuration, refined.bound_s)
             if value >= min(self.cutoff, task_context.best.cutoff):
@@ -204,7 +206,7 @@ class RivalTask:
 class RefineBoundTask:
     """Refine the bounds of some configurations."""
 
-    refinements: tuple[Refinement, ...]
+    refinements: tuple[AlikeConfigurations, ...]
 
     @property
     def topic(self) -> object:

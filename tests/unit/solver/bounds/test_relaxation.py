@@ -10,11 +10,12 @@ import pytest
 from models.catalogue import named_entry
 from models.plan import Configuration
 from models.request import PlanRequest
-from solver.bounds.least_hops import PassDelays, least_hop_s
+from solver.bounds.least_hops import MessageDelays, least_hop_s
 from solver.bounds.relaxation import refined_bound_s
 from solver.configurations.enumerate import enumerate_space
 from solver.context import Context, stack_for
 from solver.objective import Goal
+from solver.search.choice import alike_configurations
 from solver.search.frontier import Frontier
 
 FAR = 1e9
@@ -44,7 +45,7 @@ def test_what_bounds_several_bounds_each(name: str, allowed: dict[str, Any]) -> 
     context = example(name, allowed)
     frontier, sizes = frontier_of(context), set[int]()
     for indices in frontier.unrefined(FAR, 200)[::20]:
-        together = frontier.refinement(indices, FAR)
+        together = alike_configurations(frontier, indices, FAR)
         high_s = 3.0 * float(frontier.seconds[list(indices)].max())
         alone = [refined_bound_s(context, [one], high_s) for one in together.configurations]
         assert refined_bound_s(context, together.configurations, high_s) <= min(alone) * (1.0 + 1e-9)
@@ -84,7 +85,7 @@ def test_far_gpu_types_delay_every_pass() -> None:
     found = {}
     for index in range(len(frontier.rows)):
         one = frontier.configuration(index)
-        found[one.family, one.degrees.vpp] = PassDelays.of(context, [one])
+        found[one.family, one.degrees.vpp] = MessageDelays.of(context, [one])
     apart = {key: delays.turn_s for key, delays in found.items()}
     assert apart["loop", 2] > 2.5 * apart["one_way", 1] > 0.0
     assert found["one_way", 1].ahead_s == 0.0
@@ -97,4 +98,4 @@ def test_one_place_with_both_types_delays_nothing_but_hops() -> None:
     near = example("llama-70b-h100-b200-one-building", allowed)
     configuration = frontier_of(near).configuration(0)
     hops_s = (configuration.degrees.pp - 1) * least_hop_s(near, [configuration])
-    assert PassDelays.of(near, [configuration]).turn_s == pytest.approx(hops_s)
+    assert MessageDelays.of(near, [configuration]).turn_s == pytest.approx(hops_s)

@@ -8,7 +8,7 @@ from models.plan import Configuration
 
 
 @dataclass(frozen=True)
-class Refinement:
+class AlikeConfigurations:
     """Configurations to be bounded together, their places in the frontier, and how far their bound matters.
 
     They differ in expert parallelism and sharding alone.
