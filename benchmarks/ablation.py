@@ -1,10 +1,11 @@
 """What each engine adds: every part that orders a pipeline or bounds a configuration, taken out alone.
 
 `python -m benchmarks.ablation [--schedules N] [--points N] [--seconds S] [--only WORD] [--json F] [--write F]` runs the
-same cases with everything, then without one part at a time. Schedules (families and sizes of `pipeline_cases`) have S
-seconds of processor time each; plans (points of the headline grid) S seconds of counted work, so that load changes
-little of the first and nothing of the second. A row says how many cases end worse, by how much in all, and how many
-proofs are lost. A part whose row is empty may go; one that stays has its line in `docs/ablation.md`.
+same cases with everything, then without one part at a time. First answers are the best of all generators without a
+search; schedules (families and sizes of `pipeline_cases`) have S seconds of processor time each; plans (points of the
+headline grid) S seconds of counted work. So load changes little of the second and nothing of the others. A row says
+how many cases end worse, by how much in all, and how many proofs are lost. A part whose row is empty may go; one that
+stays has its line in `docs/ablation.md`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 from unittest.mock import patch
 
@@ -28,79 +31,84 @@ from models.outcome import Planned
 from models.request import PlanRequest
 from models.schedule import PipelineProblem
 from solver.bounds.connections import ConnectionLimits
-from solver.pipeline.generators.registry import GENERATORS
+from solver.pipeline.bounds import lower_bound
+from solver.pipeline.generators.registry import GENERATORS, Generator
+from solver.pipeline.portfolio import best_of, candidates
+from solver.pipeline.problem import shape_of
 from solver.pipeline.solve import search_pipeline
 from solver.planner import plan
 
+COLUMNS = "cases | worse | better | weaker bound | proofs lost | gap, mean change % | worst % | time"
+PORTFOLIO = 5  # so many times as many first answers as searches: each takes milliseconds
 NOISE = 1e-4  # relative change of a value or a bound that counts
 SIZES = ((8, 16), (16, 32), (16, 64))
-Patches = Mapping[str, Any]  # what stands at a dotted name -> what stands there without the part
+# What stands at a dotted name -> what stands there without the part, made of what is there.
+Patches = Mapping[str, Callable[[Any], Any]]
+Cases = dict[str, Callable[[], "Result"]]
 
 
-def _nothing(*_: Any, **__: Any) -> None:
-    """An engine that is left out."""
+def _answering(value: Any) -> Callable[[Any], Any]:
+    """In place of a function: one that always returns this."""
+    return lambda _: lambda *_, **__: value
 
 
-def _no_seconds(*_: Any, **__: Any) -> float:
-    """A bound on one configuration that says nothing."""
-    return 0.0
+def _of_no_seconds(original: Callable[..., Any]) -> Callable[..., Any]:
+    """In place of a bound in columns or in records of them: the same shape, which says nothing."""
 
-
-def _no_column(price: Any, *_: Any, **__: Any) -> Any:
-    """A bound on a column of configurations that says nothing."""
-    return np.zeros(len(price.columns))
-
-
-def _no_part(original: Callable[..., Any]) -> Callable[..., Any]:
-    """A part of the bound of work that says nothing."""
-
-    def part(*arguments: Any, **named: Any) -> Any:
+    def bound(*arguments: Any, **named: Any) -> Any:
         found = original(*arguments, **named)
-        return type(found)(np.zeros_like(found.seconds))
+        if isinstance(found, np.ndarray):
+            return np.zeros_like(found)
+        first = fields(found)[0].name
+        return replace(found, **{first: np.zeros_like(getattr(found, first))})
 
-    return part
-
-
-def _screening_without_bound(original: Callable[..., Any]) -> Callable[..., Any]:
-    def screened(*arguments: Any, **named: Any) -> Any:
-        found = original(*arguments, **named)
-        return type(found)(np.zeros_like(found.bound_s), found.guess_s)
-
-    return screened
+    return bound
 
 
+def _one_less(name: str, every: Mapping[str, Generator]) -> Mapping[str, Generator]:
+    """All generators, of which this one never applies."""
+    return {**every, name: lambda _: None}
+
+
+NOTHING, NO_SECONDS = _answering(None), _answering(0.0)
+NO_LIMITS = _answering(ConnectionLimits(float("inf"), float("inf")))
 ORDERING: dict[str, Patches] = {
-    "exact: state spaces of one rank": {"solver.pipeline.solve.close_by_state_space": lambda *_, **__: False},
-    "steady states that repeat": {"solver.pipeline.solve.repeat": _nothing},
-    "hill climbing over policies": {"solver.pipeline.solve.tune": _nothing},
+    "exact: state spaces of one rank": {"solver.pipeline.solve.close_by_state_space": _answering(False)},
+    "steady states that repeat": {"solver.pipeline.solve.repeat": NOTHING},
+    "hill climbing over policies": {"solver.pipeline.solve.tune": NOTHING},
     "tabu search": {
-        "solver.pipeline.local_search.descent.tabu_orders": lambda *_, **__: iter(()),
-        "solver.pipeline.exact.horizon_search.tabu_orders": lambda *_, **__: iter(()),
+        "solver.pipeline.local_search.descent.tabu_orders": _answering(()),
+        "solver.pipeline.exact.horizon_search.tabu_orders": _answering(()),
     },
-    "CP-SAT: horizon search": {"solver.pipeline.solve.prove_and_search": _nothing},
-    "CP-SAT: windows": {"solver.pipeline.solve.improve": _nothing},
-    "list scheduling: grid of policies": {"solver.pipeline.portfolio.policies": lambda _: []},
-    **{
-        f"generator {name}": {f"solver.pipeline.generators.registry.GENERATORS[{name}]": lambda _: None}
-        for name in GENERATORS
-    },
+    "CP-SAT: horizon search": {"solver.pipeline.solve.prove_and_search": NOTHING},
+    "CP-SAT: windows": {"solver.pipeline.solve.improve": NOTHING},
+}
+GENERATING: dict[str, Patches] = {
+    "list scheduling: grid of policies": {"solver.pipeline.portfolio.policies": _answering([])},
+    **{f"generator {name}": {"solver.pipeline.portfolio.GENERATORS": partial(_one_less, name)} for name in GENERATORS},
 }
 BOUNDING: dict[str, Patches] = {
-    "bound: network cut": {"solver.bounds.work.distance_s": _no_column},
-    "bound: connections": {
-        "solver.bounds.network_cut.connection_limits": lambda *_: ConnectionLimits(float("inf"), float("inf"))
+    "bound: network cut": {
+        "solver.bounds.work.distance_s": _of_no_seconds,
+        "solver.bounds.unequal_layers.distance_s": _of_no_seconds,
     },
-    "bound: memory seconds of a rank": {"solver.bounds.work._memory_seconds_s": _no_part},
-    "bound: round trips under memory": {"solver.bounds.work._round_trips_s": _no_part},
-    "bound: head and tail of a rank": {"solver.bounds.work._rank_s": _no_part},
-    "bound: slower types needed (columns)": {"solver.bounds.work._slower_s": lambda *given: np.zeros(len(given[2]))},
-    "bound: slower ranks (pigeonhole)": {"solver.bounds.relaxation.slower_ranks_s": _no_seconds},
-    "bound: stage partition": {"solver.bounds.relaxation.line_bound_s": _no_seconds},
-    "bound: relaxed pipeline": {"solver.bounds.relaxation._relaxed_s": _no_seconds},
-    "bound: screening": {"solver.search.frontier.screening_bounds": _screening_without_bound},
-    "estimate: crossing patterns": {"solver.estimates.iteration.crossing_patterns": lambda *_, **__: ()},
+    "bound: connections": {"solver.bounds.network_cut.connection_limits": NO_LIMITS},
+    "bound: memory seconds of a rank": {"solver.bounds.work._memory_seconds_s": _of_no_seconds},
+    "bound: round trips under memory": {"solver.bounds.work._round_trips_s": _of_no_seconds},
+    "bound: head and tail of a rank": {"solver.bounds.work._rank_s": _of_no_seconds},
+    "bound: slower types needed (columns)": {"solver.bounds.work._slower_s": _of_no_seconds},
+    "bound: unequal layers (columns)": {"solver.bounds.work.unequal_bounds": _of_no_seconds},
+    "bound: synchronisation inside a place": {
+        "solver.bounds.relaxation.least_exchange_s": _of_no_seconds,
+        "solver.bounds.stage_partition.least_exchange_s": _of_no_seconds,
+    },
+    "bound: slower ranks (pigeonhole)": {"solver.bounds.relaxation.slower_ranks_s": NO_SECONDS},
+    "bound: stage partition": {"solver.bounds.relaxation.line_bound_s": NO_SECONDS},
+    "bound: relaxed pipeline": {"solver.bounds.relaxation._relaxed_s": NO_SECONDS},
+    "bound: screening": {"solver.search.unpriced.screening_bounds": _of_no_seconds},
+    "estimate: crossing patterns": {"solver.estimates.iteration.crossing_patterns": _answering(())},
+    "improvement of a good plan": {"solver.search.tasks.improve": _answering(())},
 }
-WRAPPED = (_no_part, _screening_without_bound)
 
 
 @contextmanager
@@ -108,14 +116,7 @@ def without(patches: Patches) -> Iterator[None]:
     """The planner without what these names stand for."""
     with ExitStack() as stack:
         for name, instead in patches.items():
-            if name.endswith("]"):
-                stack.enter_context(patch.dict(GENERATORS, {name.split("[")[1][:-1]: instead}))
-                continue
-            new = instead
-            if instead in WRAPPED:
-                module, attribute = name.rsplit(".", 1)
-                new = instead(getattr(sys.modules[module], attribute))
-            stack.enter_context(patch(name, new))
+            stack.enter_context(patch(name, instead(resolve_name(name))))
         yield
 
 
@@ -131,6 +132,15 @@ class Result:
     def gap(self) -> float:
         """(value - bound) / value."""
         return (self.value_s - self.bound_s) / self.value_s if np.isfinite(self.value_s) else 1.0
+
+
+def ordered_alone(problem: PipelineProblem) -> Result:
+    """The best of generators and policies, without any search."""
+    began_s = time.process_time()
+    bound_s = lower_bound(problem)
+    best = best_of(candidates(shape_of(problem), problem.objective), bound_s)
+    assert best is not None, "the portfolio always finds an order"
+    return Result(best.value_s, bound_s, time.process_time() - began_s)
 
 
 def scheduled(problem: PipelineProblem) -> Result:
@@ -151,18 +161,25 @@ def planned(asked: PlanRequest) -> Result:
     return Result(outcome.plan.metrics.iteration_s, proof.lower_bound_s, seconds)
 
 
-def cases(schedules: int, num_points: int, seconds: float) -> dict[str, Callable[[], Result]]:
-    """Cases by name, each ready to run."""
-    found: dict[str, Callable[[], Result]] = {}
+def pipelines(number: int, seconds: float) -> Iterator[tuple[str, PipelineProblem]]:
+    """So many random pipelines of every size and layout."""
     for ranks, microbatches in SIZES:
-        for number in range(schedules):
+        for which in range(number):
             for layout, make in (("one_way", random_case), ("v", random_v_case)):
-                problem = make(ranks, microbatches, 100 + number, seconds)
-                found[f"schedule {layout} {ranks}x{microbatches} {number}"] = lambda problem=problem: scheduled(problem)
-    for point in points(40, 11)[:num_points]:
-        asked = request_of(point, seconds)
-        found[f"plan {point}"] = lambda asked=asked: planned(asked)
-    return found
+                problem = make(ranks, microbatches, 100 + which, seconds)
+                yield f"{layout} {ranks}x{microbatches} {which}", problem
+
+
+def experiments(schedules: int, num_points: int, seconds: float) -> list[tuple[str, Cases, dict[str, Patches]]]:
+    """What is run, on which cases, and what is taken out there."""
+    alone: Cases = {name: partial(ordered_alone, one) for name, one in pipelines(PORTFOLIO * schedules, seconds)}
+    search: Cases = {name: partial(scheduled, one) for name, one in pipelines(schedules, seconds)}
+    plans: Cases = {str(one): partial(planned, request_of(one, seconds)) for one in points(40, 11)[:num_points]}
+    return [
+        ("first answers", alone, GENERATING),
+        ("schedules", search, ORDERING),
+        ("plans", plans, BOUNDING),
+    ]
 
 
 def row(name: str, with_all: dict[str, Result], alone: dict[str, Result]) -> str:
@@ -189,27 +206,24 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write every result here")
     parser.add_argument("--write", type=Path, help="write the table here")
     options = parser.parse_args()
-    every = cases(options.schedules, options.points, options.seconds)
-    of_kind = {"schedule": ORDERING, "plan": {**ORDERING, **BOUNDING} if not options.schedules else BOUNDING}
-    head = "| without | cases | worse | better | weaker bound | proofs lost | gap, mean change % | worst % | time |"
-    lines = [head, "|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
-    _say("\n".join(lines))
+    lines: list[str] = []
     results: dict[str, dict[str, Any]] = {}
-    for kind, parts in of_kind.items():
-        own = {name: run for name, run in every.items() if name.startswith(kind)}
-        if not own:
+    for kind, cases, parts in experiments(options.schedules, options.points, options.seconds):
+        if not cases:
             continue
-        for run in list(own.values())[:1]:
-            run()  # what is compiled once is compiled before anything is timed
-        with_all = {name: run() for name, run in own.items()}
+        head = f"| {kind} without | {COLUMNS} |"
+        lines += ["", head, "|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
+        _say("\n".join(lines[-3:]))
+        next(iter(cases.values()))()  # what is compiled once is compiled before anything is timed
+        with_all = {name: run() for name, run in cases.items()}
         results[f"everything, {kind}"] = {name: asdict(one) for name, one in with_all.items()}
         for name, patches in parts.items():
             if options.only not in name:
                 continue
             with without(patches):
-                alone = {case: run() for case, run in own.items()}
+                alone = {case: run() for case, run in cases.items()}
             results[f"{name}, {kind}"] = {case: asdict(one) for case, one in alone.items()}
-            lines.append(row(f"{name}", with_all, alone))
+            lines.append(row(name, with_all, alone))
             _say(lines[-1])
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))

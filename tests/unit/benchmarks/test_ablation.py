@@ -1,0 +1,57 @@
+"""A row of the ablation takes out what is really used: a name that nothing reads any more would prove nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pkgutil import resolve_name
+from types import CodeType, FunctionType, ModuleType
+
+import pytest
+
+from benchmarks.ablation import BOUNDING, GENERATING, ORDERING, Patches, without
+from benchmarks.pipeline_cases import random_case
+from solver.pipeline.portfolio import candidates
+from solver.pipeline.problem import shape_of
+
+ROWS = {**GENERATING, **ORDERING, **BOUNDING}
+
+
+def names_read(module: ModuleType) -> set[str]:
+    """Global names that the functions of a module read."""
+    codes = [one.__code__ for one in vars(module).values() if isinstance(one, FunctionType)]
+    kinds = [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__]
+    methods = [_function(one) for kind in kinds for one in vars(kind).values()]
+    codes += [one.__code__ for one in methods if isinstance(one, FunctionType)]
+    return {name for code in codes for inner in _within(code) for name in inner.co_names}
+
+
+def _function(attribute: object) -> object:
+    """What a method, a property or a cached property calls."""
+    inner = (getattr(attribute, name, None) for name in ("__func__", "fget", "func"))
+    return next((one for one in inner if one is not None), attribute)
+
+
+def _within(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _within(constant)
+
+
+@pytest.mark.parametrize("patches", ROWS.values(), ids=list(ROWS))
+def test_what_a_row_takes_out_is_read_there_and_comes_back(patches: Patches) -> None:
+    before = {name: resolve_name(name) for name in patches}
+    with without(patches):
+        assert all(resolve_name(name) is not was for name, was in before.items())
+    for name, was in before.items():
+        module, attribute = name.rsplit(".", 1)
+        assert resolve_name(name) is was
+        assert attribute in names_read(resolve_name(module)), "the module imports it, but no function of it uses it"
+
+
+@pytest.mark.parametrize("name", ["greedy", "one_f_one_b", "zb_h1"])
+def test_a_generator_that_is_taken_out_offers_nothing(name: str) -> None:
+    shape = shape_of(random_case(4, 8, 0, 1.0))
+    assert name in {one.name for one in candidates(shape, "makespan")}
+    with without(GENERATING[f"generator {name}"]):
+        assert name not in {one.name for one in candidates(shape, "makespan")}
