@@ -14,7 +14,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
@@ -26,22 +26,24 @@ from unittest.mock import patch
 import numpy as np
 
 from benchmarks.headline import points, request_of
-from benchmarks.pipeline_cases import random_case, random_v_case
+from benchmarks.pipeline_cases import random_case, random_loop_case, random_v_case
 from models.outcome import Planned
 from models.request import PlanRequest
 from models.schedule import PipelineProblem
 from solver.bounds.connections import ConnectionLimits
 from solver.pipeline.bounds import lower_bound
-from solver.pipeline.generators.registry import GENERATORS, Generator
-from solver.pipeline.portfolio import best_of, candidates
+from solver.pipeline.generators.registry import GENERATORS
+from solver.pipeline.portfolio import candidates
 from solver.pipeline.problem import shape_of
 from solver.pipeline.solve import search_pipeline
 from solver.planner import plan
 
 COLUMNS = "cases | worse | better | weaker bound | proofs lost | gap, mean change % | worst % | time"
-PORTFOLIO = 5  # so many times as many first answers as searches: each takes milliseconds
+PORTFOLIO = 4  # so many times as many first answers as searches: they take less
 NOISE = 1e-4  # relative change of a value or a bound that counts
 SIZES = ((8, 16), (16, 32), (16, 64))
+LAYOUTS = {"one_way": random_case, "v": random_v_case, "loop": random_loop_case}
+EVERYTHING, POLICIES = "everything", "list scheduling: grid of policies"
 # What stands at a dotted name -> what stands there without the part, made of what is there.
 Patches = Mapping[str, Callable[[Any], Any]]
 Cases = dict[str, Callable[[], "Result"]]
@@ -65,11 +67,6 @@ def _of_no_seconds(original: Callable[..., Any]) -> Callable[..., Any]:
     return bound
 
 
-def _one_less(name: str, every: Mapping[str, Generator]) -> Mapping[str, Generator]:
-    """All generators, of which this one never applies."""
-    return {**every, name: lambda _: None}
-
-
 NOTHING, NO_SECONDS = _answering(None), _answering(0.0)
 NO_LIMITS = _answering(ConnectionLimits(float("inf"), float("inf")))
 ORDERING: dict[str, Patches] = {
@@ -82,10 +79,6 @@ ORDERING: dict[str, Patches] = {
     },
     "CP-SAT: horizon search": {"solver.pipeline.solve.prove_and_search": NOTHING},
     "CP-SAT: windows": {"solver.pipeline.solve.improve": NOTHING},
-}
-GENERATING: dict[str, Patches] = {
-    "list scheduling: grid of policies": {"solver.pipeline.portfolio.policies": _answering([])},
-    **{f"generator {name}": {"solver.pipeline.portfolio.GENERATORS": partial(_one_less, name)} for name in GENERATORS},
 }
 BOUNDING: dict[str, Patches] = {
     "bound: network cut": {
@@ -134,15 +127,6 @@ class Result:
         return (self.value_s - self.bound_s) / self.value_s if np.isfinite(self.value_s) else 1.0
 
 
-def ordered_alone(problem: PipelineProblem) -> Result:
-    """The best of generators and policies, without any search."""
-    began_s = time.process_time()
-    bound_s = lower_bound(problem)
-    best = best_of(candidates(shape_of(problem), problem.objective), bound_s)
-    assert best is not None, "the portfolio always finds an order"
-    return Result(best.value_s, bound_s, time.process_time() - began_s)
-
-
 def scheduled(problem: PipelineProblem) -> Result:
     """A schedule within its limit of processor time."""
     began_s = time.process_time()
@@ -165,21 +149,37 @@ def pipelines(number: int, seconds: float) -> Iterator[tuple[str, PipelineProble
     """So many random pipelines of every size and layout."""
     for ranks, microbatches in SIZES:
         for which in range(number):
-            for layout, make in (("one_way", random_case), ("v", random_v_case)):
+            for layout, make in LAYOUTS.items():
                 problem = make(ranks, microbatches, 100 + which, seconds)
                 yield f"{layout} {ranks}x{microbatches} {which}", problem
 
 
-def experiments(schedules: int, num_points: int, seconds: float) -> list[tuple[str, Cases, dict[str, Patches]]]:
-    """What is run, on which cases, and what is taken out there."""
-    alone: Cases = {name: partial(ordered_alone, one) for name, one in pipelines(PORTFOLIO * schedules, seconds)}
-    search: Cases = {name: partial(scheduled, one) for name, one in pipelines(schedules, seconds)}
-    plans: Cases = {str(one): partial(planned, request_of(one, seconds)) for one in points(40, 11)[:num_points]}
-    return [
-        ("first answers", alone, GENERATING),
-        ("schedules", search, ORDERING),
-        ("plans", plans, BOUNDING),
-    ]
+def first_answers(number: int) -> dict[str, dict[str, Result]]:
+    """Without each generator, and without the grid of policies: the best of the others on every pipeline.
+
+    "everything" is the best of all. Nothing is searched, so one pass over all orders answers for every row.
+    """
+    rows: dict[str, dict[str, Result]] = {}
+    for case, problem in pipelines(number, 1.0):
+        values: dict[str, float] = {}
+        for one in candidates(shape_of(problem), problem.objective):
+            name = POLICIES if one.name.startswith("policy") else f"generator {one.name}"
+            values[name] = min(one.value_s, values.get(name, float("inf")))
+        bound_s = lower_bound(problem)
+        for name in (EVERYTHING, POLICIES, *(f"generator {one}" for one in GENERATORS)):
+            least_s = min(value_s for other, value_s in values.items() if other != name)
+            rows.setdefault(name, {})[case] = Result(least_s, bound_s, 1.0)
+    return rows
+
+
+def results_without(cases: Cases, parts: dict[str, Patches], only: str) -> Iterator[tuple[str, dict[str, Result]]]:
+    """The cases with everything, then without each part whose name has this word."""
+    next(iter(cases.values()))()  # what is compiled once is compiled before anything is timed
+    yield EVERYTHING, {name: run() for name, run in cases.items()}
+    for name, patches in parts.items():
+        if only in name:
+            with without(patches):
+                yield name, {case: run() for case, run in cases.items()}
 
 
 def row(name: str, with_all: dict[str, Result], alone: dict[str, Result]) -> str:
@@ -206,25 +206,28 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write every result here")
     parser.add_argument("--write", type=Path, help="write the table here")
     options = parser.parse_args()
+    seconds, number = options.seconds, options.schedules
+    searches: Cases = {name: partial(scheduled, one) for name, one in pipelines(number, seconds)}
+    plans: Cases = {str(one): partial(planned, request_of(one, seconds)) for one in points(40, 11)[: options.points]}
+    tables: dict[str, Iterable[tuple[str, dict[str, Result]]]] = {}
+    if searches:
+        tables["first answers"] = first_answers(PORTFOLIO * number).items()
+        tables["schedules"] = results_without(searches, ORDERING, options.only)
+    if plans:
+        tables["plans"] = results_without(plans, {**ORDERING, **BOUNDING}, options.only)
     lines: list[str] = []
-    results: dict[str, dict[str, Any]] = {}
-    for kind, cases, parts in experiments(options.schedules, options.points, options.seconds):
-        if not cases:
-            continue
-        head = f"| {kind} without | {COLUMNS} |"
-        lines += ["", head, "|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
+    results: dict[str, Any] = {}
+    for kind, rows in tables.items():
+        lines += ["", f"| {kind} without | {COLUMNS} |", "|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
         _say("\n".join(lines[-3:]))
-        next(iter(cases.values()))()  # what is compiled once is compiled before anything is timed
-        with_all = {name: run() for name, run in cases.items()}
-        results[f"everything, {kind}"] = {name: asdict(one) for name, one in with_all.items()}
-        for name, patches in parts.items():
-            if options.only not in name:
-                continue
-            with without(patches):
-                alone = {case: run() for case, run in cases.items()}
-            results[f"{name}, {kind}"] = {case: asdict(one) for case, one in alone.items()}
-            lines.append(row(name, with_all, alone))
-            _say(lines[-1])
+        with_all: dict[str, Result] = {}
+        for name, alone in rows:
+            results[f"{kind}, {name}"] = {case: asdict(one) for case, one in alone.items()}
+            if name == EVERYTHING:
+                with_all = alone
+            else:
+                lines.append(row(name, with_all, alone))
+                _say(lines[-1])
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))
     if options.write:

@@ -70,3 +70,27 @@ def random_v_case(num_ranks: int, num_microbatches: int, number: int, time_limit
         hops=(*down, *up),
         options=flat.options,
     )
+
+
+def random_loop_case(num_ranks: int, num_microbatches: int, number: int, time_limit_s: float) -> PipelineProblem:
+    """Case `number` of the family as a loop: two chunks of a rank one after the other, twice over the same cuts."""
+    random = np.random.default_rng([num_ranks, num_microbatches, number, 2])
+    flat = random_case(num_ranks, num_microbatches, number, time_limit_s)
+    halves = [
+        stage.model_copy(update={name: round(getattr(stage, name) / 2, 6) for name in CHUNK_FIELDS})
+        for stage in flat.stages
+    ]
+    once = [hop.model_copy(update={"transfer_s": hop.transfer_s / 2, "link": hop.link_name}) for hop in flat.hops]
+    again = [
+        hop.model_copy(update={"from_stage": hop.from_stage + num_ranks, "to_stage": hop.to_stage + num_ranks})
+        for hop in once
+    ]
+    rank = PipelineRank(activation_budget_bytes=round(random.uniform(1.0, 2.0) * num_ranks, 2))
+    return PipelineProblem(
+        num_microbatches=num_microbatches,
+        ranks=(rank,) * num_ranks,
+        layout="loop",
+        stages=(*halves, *halves),
+        hops=(*once, *again),
+        options=flat.options,
+    )
