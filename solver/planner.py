@@ -32,10 +32,10 @@ def validate(request: PlanRequest) -> tuple[Reason, ...]:
     if found:
         return found
     request = within_framework(request)
-    context = Context(request, stack_for(request))
-    reasons = _early_reasons(context)
+    context, space = Context(request, stack_for(request)), enumerate_space(request)
+    reasons = memory_reasons(context, space) if len(space) else space_reasons(context)
     every = with_every_degree(request) if reasons else None
-    return reasons if every is None or _early_reasons(Context(every, context.stack)) else ()
+    return reasons if every is None or _nothing_fits(every) else ()
 
 
 def check(request: PlanRequest) -> RequestCheck:
@@ -46,12 +46,6 @@ def check(request: PlanRequest) -> RequestCheck:
         for one in reasons
     )
     return RequestCheck(reasons=reasons, diagnostics=(*errors, *diagnostics_of(request)))
-
-
-def _early_reasons(context: Context) -> tuple[Reason, ...]:
-    """An empty space, or memory that cannot suffice."""
-    space = enumerate_space(context.request)
-    return memory_reasons(context, space) if len(space) else space_reasons(context)
 
 
 def plan(
