@@ -44,9 +44,9 @@ class ServiceCollector(Collector):
         """The current figures; of one owner's plans, where one is named."""
         plans = GaugeMetricFamily("isthmus_plans", "Plans by state.", labels=["state"])
         for state in STATES:
-            plans.add_metric([state], self._service.plans.count(state, owner=self._owner))
+            plans.add_metric([state], self._service.queue_figures.count(state, owner=self._owner))
         yield plans
-        oldest_at = self._service.plans.oldest_queued_at(owner=self._owner)
+        oldest_at = self._service.queue_figures.oldest_queued_at(owner=self._owner)
         age_s = 0.0 if oldest_at is None else time.time() - oldest_at
         yield GaugeMetricFamily("isthmus_oldest_queued_seconds", "Age of the plan that waits longest.", value=age_s)
         living = self._service.workers.num_living(self._service.settings.dead_worker_s)

@@ -25,7 +25,8 @@ from app.api.strict import StrictRoute
 from app.api.tags import PlanSubmission, next_page, wanted_plans
 from app.jobs.access import USUAL_URGENCY, Caller
 from app.jobs.response_cache import CachedResponse
-from app.jobs.service import PlanService, Submitted
+from app.jobs.service import PlanService
+from app.jobs.submission import Submitted
 from app.storage.listing import Wanted
 from app.storage.plans import PlanRow
 from app.wire import PlanEnvelope, PlanPage, PlanStatus
@@ -122,7 +123,7 @@ def _page(
 ) -> tuple[bytes, str | None]:
     """One page as it is sent, and where the next one begins."""
     rows = service.plans.page(limit=limit + 1, before=cursor, owner=owner, wanted=wanted)
-    positions = service.plans.queue_positions(rows[:limit])
+    positions = service.queue_figures.positions(rows[:limit])
     now = time.time()
     items = [status(row, queue_position=positions.get(row.id), now=now) for row in rows[:limit]]
     more = rows[limit - 1].id if len(rows) > limit else None
@@ -252,7 +253,7 @@ def _compact(document: dict[str, object]) -> bytes:
 
 
 def _status(service: PlanService, row: PlanRow) -> dict[str, object]:
-    return status(row, queue_position=service.plans.queue_position(row), now=time.time())
+    return status(row, queue_position=service.queue_figures.position(row), now=time.time())
 
 
 async def _ended(service: PlanService, plan_id: str, wait_s: float) -> PlanRow | None:

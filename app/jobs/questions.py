@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import sqlalchemy as sa
 from pydantic import TypeAdapter
 
 from app.documents import canonical, check_request_limits, digest, read_model
@@ -19,7 +18,8 @@ from app.exporters.report.answer_picture import answer_picture
 from app.faults import Fault, Refused, from_planner_error
 from app.jobs.access import Caller, check_urgency
 from app.jobs.child import OUTCOME
-from app.jobs.service import PlanService, Submitted, replayed
+from app.jobs.service import PlanService
+from app.jobs.submission import Submitted, submitted_once
 from app.settings import Settings
 from app.storage.plans import NewPlan, PlanRow
 from models.errors import PlannerError
@@ -128,18 +128,8 @@ def submit_question(
                   caller.key_id, urgency, model=question.asked.workload.architecture.name,
                   cluster=question.asked.cluster.name, objective=question.ask, kind="question")  # fmt: skip
 
-    def before() -> Submitted | None:
-        found = None if key is None else service.questions.by_key(caller.owner, f"question:{key}")
-        return None if found is None else replayed(found, new.request_digest)
+    def queue() -> Submitted:
+        row = service.questions.insert(new, lambda held: service.quotas.admit(held, caller, urgency=urgency))
+        return Submitted(row.id, is_new=True)
 
-    if (known := before()) is not None:
-        return known
-    try:
-        row = service.questions.insert(
-            new, lambda connection: service.quotas.admit(connection, caller, urgency=urgency)
-        )
-    except sa.exc.IntegrityError:
-        if (known := before()) is None:
-            raise
-        return known
-    return Submitted(row.id, is_new=True)
+    return submitted_once(service.questions, caller.owner, new.idempotency_key, new.request_digest, queue)

@@ -21,6 +21,7 @@ from app.jobs.child import Task, load
 from app.jobs.children import Ended, Limits, run_in_child
 from app.jobs.response_cache import BRIEFLY_S, ResponseCache
 from app.jobs.search import fault_of
+from app.jobs.submission import Submitted, submitted_once
 from app.jobs.webhooks import check_webhook
 from app.settings import Settings
 from app.storage.calibrations import CALIBRATION_PREFIX, CalibrationStore
@@ -28,6 +29,7 @@ from app.storage.keys import KeyStore
 from app.storage.listing import stored_labels
 from app.storage.migrations import create_tables
 from app.storage.plans import NewPlan, PlanRow, PlanStore, scoped_key
+from app.storage.queue_figures import QueueFigures
 from app.storage.searches import KeptSearch, kept_search
 from app.storage.studies import StudyStore
 from app.storage.tables import create_engine
@@ -72,16 +74,6 @@ class Tag:
     webhook: NewWebhook | None = None
 
 
-@dataclass(frozen=True)
-class Submitted:
-    """A plan or study that is queued, whether this submission created it, and if so what is stored of a plan."""
-
-    plan_id: str
-    is_new: bool
-    row: PlanRow | None = None
-    queue_position: int | None = None
-
-
 class PlanService:
     """One open database, shared by all requests of a process."""
 
@@ -90,6 +82,7 @@ class PlanService:
         self.engine = create_engine(settings.database_url)
         create_tables(self.engine)
         self.plans = PlanStore(self.engine)
+        self.queue_figures = QueueFigures(self.engine)
         self.questions = PlanStore(self.engine, kind="question")
         self.workers = WorkerStore(self.engine)
         self.keys = KeyStore(self.engine)
@@ -137,22 +130,17 @@ class PlanService:
         new = NewPlan(text, digest(text), key, caller.owner, caller.key_id, urgency, parent_id,
                       name=tag.name, labels=labels, model=model, cluster=where, objective=objective,
                       webhook=tag.webhook, begins_with=begins_with)  # fmt: skip
-        if key is not None and (found := self._replay(new)) is not None:
-            return found
         position = 0
 
         def admit(connection: sa.Connection) -> None:
             nonlocal position
             position = self.quotas.admit(connection, caller, urgency=urgency)
 
-        try:
+        def queue() -> Submitted:
             row = self.plans.insert(new, admit)
-        except sa.exc.IntegrityError:
-            found = self._replay(new)
-            if found is None:
-                raise
-            return found
-        return Submitted(row.id, is_new=True, row=row, queue_position=position)
+            return Submitted(row.id, is_new=True, row=row, queue_position=position)
+
+        return submitted_once(self.plans, new.owner, key, new.request_digest, queue)
 
     def kept_search(self, row: PlanRow) -> KeptSearch:
         """What a search that goes on from this plan begins with."""
@@ -192,10 +180,6 @@ class PlanService:
         finally:
             with self._keys_lock:
                 self._keys_in_use.discard(key)
-
-    def _replay(self, new: NewPlan) -> Submitted | None:
-        found = self.plans.by_key(new.owner, new.idempotency_key or "")
-        return None if found is None else replayed(found, new.request_digest)
 
     def validate(self, request: PlanRequest, caller: Caller = ANYBODY) -> bytes:
         """What arithmetic and the linter say of the request, as JSON text of a `RequestCheck`."""
@@ -282,23 +266,6 @@ def _too_busy(shares: Shares) -> Busy:
         remedy="Send the request again after the time in Retry-After.",
     )
     return Busy(fault, retry_after_s=2)
-
-
-def replayed(found: tuple[str, str], request_digest: str) -> Submitted:
-    """What an idempotency key made before, if it came with the same request."""
-    name, digest_before = found
-    if digest_before != request_digest:
-        raise Refused(
-            (
-                Fault(
-                    code="idempotency-key-reused",
-                    what=f"this Idempotency-Key came with another request before ({digest_before})",
-                    allowed="the same request again, or a new key",
-                    remedy="Use a new Idempotency-Key for a new request.",
-                ),
-            )
-        )
-    return Submitted(name, is_new=False)
 
 
 def _answer(ended: Ended) -> bytes:

@@ -10,13 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import sqlalchemy as sa
-
 from app.documents import canonical, digest, has_more_values, read_model
 from app.faults import Fault, Refused
 from app.jobs.access import Caller, check_urgency
 from app.jobs.patches import grid, merged, with_value
-from app.jobs.service import PlanService, Submitted, Tag, replayed
+from app.jobs.service import PlanService, Tag
+from app.jobs.submission import Submitted, submitted_once
 from app.jobs.webhooks import check_webhook
 from app.storage.listing import stored_labels
 from app.storage.plans import NewPlan
@@ -63,14 +62,30 @@ def submit_study(
     _check_size(order, service.settings.max_study_plans)
     parts = [tag.name, order.base, order.axes, order.patches, *([tag.labels] if tag.labels else [])]
     spec = json.dumps(parts, sort_keys=True).encode()
-    if key is not None and (found := service.studies.by_key(caller.owner, key)) is not None:
-        return replayed(found, digest(spec))
+
+    def queue() -> Submitted:
+        row, plans = _rows(service, order, caller, urgency, digest(spec))
+        service.studies.insert(
+            row,
+            plans,
+            lambda held: service.quotas.admit(held, caller, len(plans)),
+            idempotency_key=key,
+            webhook=tag.webhook,
+        )
+        return Submitted(row.id, is_new=True)
+
+    return submitted_once(service.studies, caller.owner, key, digest(spec), queue)
+
+
+def _rows(
+    service: PlanService, order: StudyOrder, caller: Caller, urgency: int, spec_digest: str
+) -> tuple[StudyRow, list[NewPlan]]:
+    """The study and the plans of those members that can be planned."""
     members = [_member(service, order.base, changes, caller) for changes in _changes(order)]
-    planned = [one for one in members if one.request is not None]
-    if not planned:
+    if not any(one.request for one in members):
         raise Refused(members[0].faults)
-    row = _row(service, order, members, caller, digest(spec))
-    plans = [
+    row = _row(service, order, members, caller, spec_digest)
+    return row, [
         NewPlan(
             one.request,
             digest(one.request),
@@ -81,7 +96,7 @@ def submit_study(
             None,
             row.id,
             number,
-            name=tag.name,
+            name=order.tag.name,
             labels=row.labels,
             model=one.model,
             cluster=one.cluster,
@@ -90,20 +105,6 @@ def submit_study(
         for number, one in enumerate(members)
         if one.request is not None
     ]
-    try:
-        service.studies.insert(
-            row,
-            plans,
-            lambda connection: service.quotas.admit(connection, caller, len(plans)),
-            idempotency_key=key,
-            webhook=tag.webhook,
-        )
-    except sa.exc.IntegrityError:
-        found = service.studies.by_key(caller.owner, key or "")
-        if found is None:
-            raise
-        return replayed(found, row.request_digest)
-    return Submitted(row.id, is_new=True)
 
 
 def _row(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -211,42 +211,6 @@ class PlanStore:
         names = [column.name for column in STATUS_COLUMNS]
         with self._engine.connect() as connection:
             return [row_of(dict(zip(names, row, strict=True))) for row in connection.execute(query)]
-
-    def count(self, state: State, *, owner: str | None = None) -> int:
-        """Plans in a state; of this owner only, when one is named."""
-        query = sa.select(sa.func.count()).select_from(PLANS).where(PLANS.c.state == state)
-        with self._engine.connect() as connection:
-            return int(connection.execute(query if owner is None else query.where(PLANS.c.owner == owner)).scalar_one())
-
-    def oldest_queued_at(self, *, owner: str | None = None) -> float | None:
-        """When the plan that waits longest was submitted; of this owner only, when one is named."""
-        query = sa.select(sa.func.min(PLANS.c.created_at)).where(PLANS.c.state == "queued")
-        if owner is not None:
-            query = query.where(PLANS.c.owner == owner)
-        with self._engine.connect() as connection:
-            return connection.execute(query).scalar()
-
-    def queue_position(self, row: PlanRow) -> int | None:
-        """How many queued plans of the same key go first; None once it is not queued."""
-        if row.state != "queued":
-            return None
-        first = sa.tuple_(PLANS.c.urgency, PLANS.c.id) < sa.tuple_(row.urgency, row.id)
-        query = sa.select(sa.func.count()).where(PLANS.c.state == "queued", PLANS.c.key_id == row.key_id, first)
-        with self._engine.connect() as connection:
-            return int(connection.execute(query).scalar_one())
-
-    def queue_positions(self, rows: Sequence[PlanRow]) -> dict[str, int]:
-        """The same for several plans at once; those that are not queued are left out."""
-        queued = {row.id: row for row in rows if row.state == "queued"}
-        if not queued:
-            return {}
-        place = sa.func.row_number().over(partition_by=PLANS.c.key_id, order_by=(PLANS.c.urgency, PLANS.c.id))
-        keys = sorted({row.key_id for row in queued.values()})
-        line = sa.select(PLANS.c.id, place.label("place")).where(PLANS.c.state == "queued", PLANS.c.key_id.in_(keys))
-        places = line.subquery()
-        query = sa.select(places.c.id, places.c.place - 1).where(places.c.id.in_(list(queued)))
-        with self._engine.connect() as connection:
-            return {str(row[0]): int(row[1]) for row in connection.execute(query)}
 
     def cancel(self, plan_id: str, *, owner: str | None = None) -> PlanRow | None:
         """Stop a plan and keep its best: at once if it only waits, soon if it runs; a finished one stays as it is."""

@@ -67,7 +67,7 @@ def test_submissions_at_once_do_not_pass_the_limit_of_the_queue(database: str) -
             connection.execute(sa.delete(PLANS))
         with ThreadPoolExecutor(12) as pool:
             accepted = list(pool.map(submit, range(12)))
-        assert sum(accepted) == service.plans.count("queued") == 3
+        assert sum(accepted) == service.queue_figures.count("queued") == 3
     finally:
         with service.engine.begin() as connection:
             connection.execute(sa.delete(PLANS))

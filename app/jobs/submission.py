@@ -1,0 +1,68 @@
+"""A submission under an idempotency key: stored once, however often and however many at a time it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from sqlalchemy.exc import IntegrityError
+
+from app.faults import Fault, Refused
+from app.storage.plans import PlanRow
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A plan or study that is queued, whether this submission created it, and if so what is stored of a plan."""
+
+    plan_id: str
+    is_new: bool
+    row: PlanRow | None = None
+    queue_position: int | None = None
+
+
+class KeyedStore(Protocol):
+    """Rows that may have an idempotency key."""
+
+    def by_key(self, owner: str, key: str) -> tuple[str, str] | None:
+        """Id and request digest of the row that came with an owner's key."""
+
+
+def submitted_once(
+    store: KeyedStore, owner: str, key: str | None, request_digest: str, queue: Callable[[], Submitted]
+) -> Submitted:
+    """What the same key made before, or else what `queue` stores.
+
+    The database has the last word: of two submissions at once one fails to store its row, and finds the other's.
+    """
+
+    def made_before() -> Submitted | None:
+        found = None if key is None else store.by_key(owner, key)
+        return None if found is None else _replayed(found, request_digest)
+
+    if (known := made_before()) is not None:
+        return known
+    try:
+        return queue()
+    except IntegrityError:
+        if (known := made_before()) is None:
+            raise
+        return known
+
+
+def _replayed(found: tuple[str, str], request_digest: str) -> Submitted:
+    """What a key made before, if it came with the same request."""
+    name, digest_before = found
+    if digest_before != request_digest:
+        raise Refused(
+            (
+                Fault(
+                    code="idempotency-key-reused",
+                    what=f"this Idempotency-Key came with another request before ({digest_before})",
+                    allowed="the same request again, or a new key",
+                    remedy="Use a new Idempotency-Key for a new request.",
+                ),
+            )
+        )
+    return Submitted(name, is_new=False)
