@@ -1,23 +1,67 @@
-"""A typed `njit`: the function compiled, cached on disk and free of the interpreter lock. Owns nothing else.
+"""A typed `njit`: the function compiled, cached on disk and free of the interpreter lock.
 
 `inlined` is for the small steps of a kernel: a call with tuples of columns otherwise costs more than its arithmetic.
+
+Numba looks at the file of a function alone to see whether what it kept is stale, not at the records and the functions
+of other files that the function uses. So what is kept lies in a folder of its own for every text of all kernels.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
 from typing import TypeVar, cast
 
-from numba import njit
+from numba import config, njit
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., object])
+MARKS = (b"solver.compiled", b"(NamedTuple)")  # of a file with kernels, and of one with records that kernels take
 
 
 def compiled(function: AnyFunction) -> AnyFunction:
     """Compile a function for numbers and arrays; its signature stays what it was."""
-    return cast(AnyFunction, njit(cache=True, nogil=True)(function))
+    return _kept(function)
 
 
 def inlined(function: AnyFunction) -> AnyFunction:
     """Compile a function into every compiled function that calls it."""
-    return cast(AnyFunction, njit(cache=True, nogil=True, forceinline=True)(function))
+    return _kept(function, forceinline=True)
+
+
+def _kept(function: AnyFunction, **options: bool) -> AnyFunction:
+    """Compiled; only these functions are kept in our folder, whatever else the process compiles."""
+    usual = config.CACHE_DIR
+    config.CACHE_DIR = str(FOLDER)
+    try:
+        return cast(AnyFunction, njit(cache=True, nogil=True, **options)(function))
+    finally:
+        config.CACHE_DIR = usual
+
+
+def kernels_digest(root: Path) -> str:
+    """Of the texts of all files below a folder that have kernels or their records: about 4 ms for the solver."""
+    digest = sha256()
+    for folder, subfolders, names in os.walk(root):
+        subfolders.sort()
+        for name in sorted(names):
+            if name.endswith(".py"):
+                text = Path(folder, name).read_bytes()
+                if any(mark in text for mark in MARKS):
+                    digest.update(text)
+    return digest.hexdigest()[:16]
+
+
+def _folder(root: Path) -> Path:
+    """In `NUMBA_CACHE_DIR` where that is set, else beside the sources, or in the user's cache where nobody may write.
+
+    Numba takes its own places where it cannot write into this one.
+    """
+    beside = root / "__pycache__"
+    writable = os.access(beside if beside.exists() else root, os.W_OK)
+    base = Path(config.CACHE_DIR) if config.CACHE_DIR else beside if writable else Path.home() / ".cache" / "isthmus"
+    return base / f"kernels-{kernels_digest(root)}"
+
+
+FOLDER = _folder(Path(__file__).parent)
