@@ -20,7 +20,7 @@ from solver.cost.columns import FloatArray
 SECONDS_PER_HOUR = 3600.0
 SHARPNESS = 16.0  # a guess 10 % below the target is met five times of six, one 10 % above once of six
 SLIGHT = 0.01  # of the largest size
-HOPELESS = 1e6  # times the target, where guesses no longer differ
+LATEST = 1e6  # times the target, where guesses no longer differ
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Goal:
         """
         if not self.has_target:
             return self.values(guess_s, sizes)
-        late = np.minimum(guess_s / self.target_s, HOPELESS)
+        late = np.minimum(guess_s / self.target_s, LATEST)
         spent = sizes + SLIGHT * largest
         if self.objective.kind == "cost_per_token":
             spent = guess_s * sizes * self.usd_per_gpu_s

@@ -49,7 +49,7 @@ def distance_s(
 
     `pipeline_s` bounds the pipeline where every pass of a replica through its ranks holds so much delay.
 
-    Proof. A group with room for g stage groups holds at most floor(g / dp) ranks with all their dp replicas. Let the
+    Proof. A group that g stage groups fit into holds at most floor(g / dp) ranks with all their dp replicas. Let the
     ranks that lie whole be in h groups: no more than fit into the h roomiest. *Exchanges*: each stage of every other
     rank sends the bytes of an exchange over k places out of one of two groups at least, which has no more than the
     second largest rate out; its ring takes 2 (k - 1) steps at the pace of the farthest, no less than the nearest way

@@ -2,7 +2,7 @@
 
 Owns a bound and a guess for millions of rows at once: layers cost the same under equal tp, cp, ep, micro-batch and
 recomputation, of which there are few. The bound holds however layers are split over ranks and GPU types; the guess
-orders and proves nothing. `bounds.py` is sharper and dearer.
+orders and proves nothing. `work.py` is sharper and dearer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from solver.cost.memory import peak_activations
 from solver.cost.stage import StageCost
 from solver.estimates.iteration import CRAMPED, crossed_s
 
-HOPELESS = 100.0  # not even one micro-batch fits, as far as this rough look can tell
+OVERSIZE = 100.0  # not even one micro-batch fits, as far as this rough look can tell
 BLOCK = 1 << 15
 DISTINCT = ("tp", "cp", "ep", "micro_batch", "recompute")
 
@@ -82,7 +82,7 @@ def _block(
         work = (_num_parts(context)[:, None] * worth).sum(axis=0)
         bound_s = np.maximum(bound_s, num_gpu_batches * work[row_of] / even_rate)
     if not guessed:
-        return ScreeningBounds(bound_s, HOPELESS * bound_s)
+        return ScreeningBounds(bound_s, OVERSIZE * bound_s)
     by_type = space.layer_split == BY_GPU_TYPE
     pace = np.where(by_type, 1.0, rate / (slowest * columns.num_gpus))
     limit = np.where(by_type, max(limits), limit)
@@ -199,5 +199,5 @@ def _tightness(price: StageCosts, space: Space, row_of: IntArray, limit: FloatAr
     held = layers.activation_bytes[row_of] / columns.pp
     capacity = limit - context.stack.framework_bytes.value - (fixed + state) / columns.pp
     most = np.where(peak_activations(columns, 0) * held <= capacity, 1.0, CRAMPED)
-    tightness: FloatArray = np.where(held <= capacity, most, HOPELESS)
+    tightness: FloatArray = np.where(held <= capacity, most, OVERSIZE)
     return tightness

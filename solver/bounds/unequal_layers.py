@@ -57,7 +57,7 @@ class Types:
 
 
 def unequal_bounds(context: Context, space: Space) -> Bounds:
-    """Bounds, and the room: what no share of layers can bring below them."""
+    """Bounds, and memory: what no share of layers can bring below them."""
     types = Types.of(context, space)
     columns, job = space.columns, context.job
     price = least_of(types.prices)

@@ -1,8 +1,8 @@
 """A valid lower bound of the iteration time of every configuration, and which of them can fit into memory at all.
 
-Owns bounds that hold for every placement, transport and schedule of the stated model: layers split by `layers.py`,
-gradients exchanged after the last weight gradient less the stack's overlap. Stage messages across places are free here;
-what distance costs at least, exchanges or messages, is `spanning.py`.
+Owns bounds that hold for every placement, transport and schedule of the stated model: layers split as in
+`configurations/layers.py`, gradients exchanged after the last weight gradient less the stack's overlap. Stage messages
+across places are free here; what distance costs at least, exchanges or messages, is `network_cut.py`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def memory_needs(context: Context, space: Space) -> tuple[BoolArray, FloatArray]
 def _even_bounds(context: Context, space: Space) -> Bounds:
     """Bounds that hold whatever GPU type each rank of each replica is on, and what slower types cost where needed.
 
-    Every cost is the least over the types, every room for activations the largest, so ranks on different types are
+    Every cost is the least over the types, every capacity for activations the largest, so ranks on different types are
     covered. The guess is that of the best single type, or of the slowest that is needed.
     """
     prices = [StageCosts(context, gpu_class, space.columns) for gpu_class in context.gpu_classes.values()]

@@ -83,7 +83,7 @@ class _Capacity:
         spanned = np.ceil(columns.pp * len(order) / np.maximum(left, 1))
         chain = np.where(missing > 0, np.clip(spanned, 2, len(order)), 0).astype(np.int64)
         units = next((one for one in self.context.partitions if one.kind == UNITS), blocks)
-        return self._regime(
+        return self._pattern(
             blocks,
             possible=missing * columns.pp <= left,
             ring=way,
@@ -104,7 +104,7 @@ class _Capacity:
         spread = np.maximum(columns.pp - upto[:, -1], 0).astype(np.float64)
         ring = _slowest_rings(blocks)[used - 1]
         within = blocks.rings[0].num_places[ring]
-        pattern = self._regime(
+        pattern = self._pattern(
             blocks,
             possible=spread == 0,
             ring=np.where(within > 1, ring, 0),
@@ -117,7 +117,7 @@ class _Capacity:
         if not (spread > 0).any() or blocks.kind != UNITS:
             return pattern
         whole = next(one for one in self.context.partitions if one.kind == ALL)
-        over = self._regime(
+        over = self._pattern(
             whole,
             possible=(held_b.sum(axis=1) >= columns.pp * columns.dp) & (upto[:, -1] > 0),
             ring=np.full(len(columns), len(self.context.capacity_groups)),
@@ -153,7 +153,7 @@ class _Capacity:
         trusted: FloatArray = fewest**LUCK * np.maximum(even, 1.0) ** (1.0 - LUCK)
         return trusted
 
-    def _regime(
+    def _pattern(
         self,
         blocks: Blocks,
         *,

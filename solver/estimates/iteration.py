@@ -19,7 +19,7 @@ from solver.cost.stage import StageCost
 from solver.estimates.crossing_patterns import CrossingPattern, crossing_patterns
 from solver.placement.distances import TYPES, UNITS
 
-HOPELESS_S = 1e6  # more traffic than the request allows: tried last
+OVER_LIMIT_S = 1e6  # more traffic than the request allows: tried last
 UNLIKELY = 10.0  # a GPU type is needed whose memory the ends of the pipeline do not fit into
 CRAMPED = 1.4  # usual schedules that memory keeps from filling the pipeline take about so much more than the bound
 JOINT = 4.0  # work and messages that take as long hold each other up: the norm under which they add up
@@ -99,7 +99,7 @@ def _under(pattern: CrossingPattern, row_of: IntArray, job: _Job) -> FloatArray:
     limit = job.context.request.constraints.max_cross_building_bytes_per_iteration
     if limit is not None:
         messages_bytes = np.where(per_byte > 0, passes * columns.dp * whole.boundary_bytes, 0.0)
-        crossed = np.where(exchanging * sent_bytes + messages_bytes > limit, HOPELESS_S, crossed)
+        crossed = np.where(exchanging * sent_bytes + messages_bytes > limit, OVER_LIMIT_S, crossed)
     return crossed
 
 

@@ -96,9 +96,9 @@ def _parted(context: Context, problem: PlacementProblem, line: Line) -> Line | N
 
 
 def _parts(context: Context, problem: PlacementProblem, segment: Segment) -> Iterator[Segment]:
-    """Of the fewest capacity groups, in as few regions as it goes, those that leave least room beside their ranks.
+    """Of the fewest capacity groups, in as few regions as it goes, those that leave least capacity beside their ranks.
 
-    No part leaves more of the segment's spare room than its share of the ranks; what cannot be parted stays together.
+    No part leaves more of the segment's spare GPUs than its share of the ranks; what cannot be parted stays together.
     """
     units, left, replicas = set(segment.units), segment.num_ranks, problem.num_replicas
     while left:

@@ -91,7 +91,7 @@ def by_island(context: Context, problem: PlacementProblem) -> Iterator[Placement
 def on_fast_types(
     context: Context, configuration: Configuration, problem: PlacementProblem
 ) -> Iterator[PlacementProblem]:
-    """The problem on the fewest GPU types that have the room, the fastest ones, then on all of them.
+    """The problem on the fewest GPU types that have the capacity, the fastest ones, then on all of them.
 
     Even shares run at the pace of the slowest type in use.
     """

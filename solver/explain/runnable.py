@@ -23,7 +23,7 @@ from solver.verify.frameworks import frameworks_of, unsupported_configuration, u
 
 MOST_TRIED = 3  # of what was kept; the best of a framework is mostly among the best of all
 NOT_TIMED = "not timed as it would run it: no time was left"
-NO_ROOM = "its schedules hold more activations than memory has room for"
+TOO_MANY_ACTIVATIONS = "its schedules hold more activations than memory has room for"
 
 
 @dataclass
@@ -75,7 +75,7 @@ def _made_by(
     own: Evaluation | None = None
     if not reasons:
         own = trials.timed(profile, found.candidate) if otherwise else found
-        reasons = otherwise if own is not None else [NOT_TIMED if trials.late else NO_ROOM]
+        reasons = otherwise if own is not None else [NOT_TIMED if trials.late else TOO_MANY_ACTIVATIONS]
     runs = own is not None or reasons == [NOT_TIMED]
     best = _best(trials, profile, own, [*([] if runs else [found]), *kept])
     return RunnableBy(

@@ -39,8 +39,8 @@ def _most_whole(capacity_b: list[int], num_ranks: int, num_replicas: int, crossi
 
     A building holds floor(capacity / replicas) of them. With up to `crossings` such buildings these are the roomiest
     ones'. One more leaves no crossing for anything else: every replica is in these buildings alone, in the same order
-    and once in each. Then on average x_i ranks lie before border i, and where x_i is not whole some rank is in both
-    buildings: only between whole borders do buildings hold the floor of their sum.
+    and once in each. Then on average x_i ranks lie before boundary i, and where x_i is not whole some rank is in both
+    buildings: only between whole boundaries do buildings hold the floor of their sum.
 
     >>> _most_whole([7, 7, 2], num_ranks=4, num_replicas=4, crossings=1)
     1
@@ -54,25 +54,25 @@ def _most_whole(capacity_b: list[int], num_ranks: int, num_replicas: int, crossi
     if len(without) <= crossings or sum(without) < num_ranks * num_replicas:
         return detour
     if len(able) == len(without) <= MAX_PARTED:
-        return max(detour, num_ranks - _least_borders(tuple(without), num_ranks, num_replicas))
+        return max(detour, num_ranks - _least_boundaries(tuple(without), num_ranks, num_replicas))
     return max(detour, min(sum(fits[: crossings + 1]), num_ranks))
 
 
-def _least_borders(capacity_b: tuple[int, ...], num_ranks: int, num_replicas: int) -> int:
-    """Fewest borders that are not whole when all these buildings together hold all ranks: over all ways of parting.
+def _least_boundaries(capacity_b: tuple[int, ...], num_ranks: int, num_replicas: int) -> int:
+    """Fewest boundaries that are not whole when all these buildings together hold all ranks: over all ways of parting.
 
-    >>> _least_borders((8, 8), 4, 4), _least_borders((10, 6), 4, 4), _least_borders((9, 9, 2), 5, 4)
+    >>> _least_boundaries((8, 8), 4, 4), _least_boundaries((10, 6), 4, 4), _least_boundaries((9, 9, 2), 5, 4)
     (0, 1, 2)
     """
-    parts = {frozenset[int](): [0] + [-1] * len(capacity_b)}  # most ranks held, by borders that are not whole
+    parts = {frozenset[int](): [0] + [-1] * len(capacity_b)}  # most ranks held, by boundaries that are not whole
     everything = range(len(capacity_b))
     for size in range(1, len(capacity_b) + 1):
         for chosen in map(frozenset, combinations(everything, size)):
             first, most = min(chosen), [-1] * (len(capacity_b) + 1)
             for others in (rest for k in range(size) for rest in combinations(sorted(chosen - {first}), k)):
                 held = sum(capacity_b[b] for b in (first, *others)) // num_replicas
-                for borders, before in enumerate(parts[chosen - {first, *others}]):
-                    if before >= 0 and borders + len(others) < len(most):
-                        most[borders + len(others)] = max(most[borders + len(others)], before + held)
+                for boundaries, before in enumerate(parts[chosen - {first, *others}]):
+                    if before >= 0 and boundaries + len(others) < len(most):
+                        most[boundaries + len(others)] = max(most[boundaries + len(others)], before + held)
             parts[chosen] = most
-    return next(borders for borders, held in enumerate(parts[frozenset(everything)]) if held >= num_ranks)
+    return next(boundaries for boundaries, held in enumerate(parts[frozenset(everything)]) if held >= num_ranks)

@@ -1,6 +1,6 @@
 """Solve a placement: a programme of rank blocks per tier and crossings, cheapest first, until none can be better.
 
-Every programme is relaxed first and, where that leaves room, its choices are made (HiGHS) and its counts made whole
+Every programme is relaxed first and, where that leaves a gap, its choices are made (HiGHS) and its counts made whole
 (CP-SAT). Owns the order of the programmes and the bound over all of them. Never prices anything.
 """
 
@@ -51,7 +51,7 @@ class _Best:
             self.routes, self.value_s = routes, value
 
     @property
-    def cut_s(self) -> float:
+    def cutoff_s(self) -> float:
         """A programme that cannot get below this is not worth solving."""
         return self.value_s * (1.0 - RELATIVE_GAP) - 1e-12
 
@@ -73,14 +73,14 @@ def place(
     for share in SHARES:
         for (tier, crossings), least_s in sorted(open_s.items(), key=lambda one: (one[1], one[0][1])):
             left_s = deadline - clock()
-            if least_s >= best.cut_s or left_s <= LEAST_TIME_S:
+            if least_s >= best.cutoff_s or left_s <= LEAST_TIME_S:
                 break
             limits = _Limits(clock() + share * left_s, workers, seed, clock)
             open_s[tier, crossings] = max(least_s, _solve_one(best, RankBlockModel(problem, tier, crossings), limits))
     if best.routes is None:
         return None
     bound = min([best.value_s, *open_s.values()])
-    return PlacementSolution(best.routes, best.value_s, bound, proven=bound >= best.cut_s)
+    return PlacementSolution(best.routes, best.value_s, bound, proven=bound >= best.cutoff_s)
 
 
 def _programmes(problem: PlacementProblem) -> list[tuple[float, Tier, int]]:
@@ -132,16 +132,16 @@ def _solve_one(best: _Best, model: RankBlockModel, limits: _Limits) -> float:
         return float("inf")
     fixed_s = model.tier.crossing_s * model.crossings + model.constant_s
     bound_s = fixed_s + _mixed(model, limits, choose=False).bound_s
-    if bound_s >= best.cut_s or len(model.blocks) > MAX_COLUMNS:
+    if bound_s >= best.cutoff_s or len(model.blocks) > MAX_COLUMNS:
         return bound_s
     mixed = _mixed(model, limits, choose=True)
     bound_s = max(bound_s, fixed_s + mixed.bound_s)
     if mixed.values is not None:
         chosen = {column: mixed.values[column] for column in model.choices}
         _offer(best, model, _searched(model, limits, chosen=chosen))
-    if bound_s >= best.cut_s or not mixed.closed or limits.left_s <= LEAST_TIME_S:
+    if bound_s >= best.cutoff_s or not mixed.closed or limits.left_s <= LEAST_TIME_S:
         return bound_s
-    answer = _searched(model, limits, cut_s=best.cut_s - fixed_s)
+    answer = _searched(model, limits, cutoff_s=best.cutoff_s - fixed_s)
     _offer(best, model, answer)
     return float("inf") if answer.closed else max(bound_s, fixed_s + answer.bound_s)
 
@@ -192,9 +192,9 @@ def _as_lp(model: RankBlockModel, *, choose: bool) -> highspy.HighsLp:
 
 
 def _searched(
-    model: RankBlockModel, limits: _Limits, *, cut_s: float = float("inf"), chosen: dict[int, int] | None = None
+    model: RankBlockModel, limits: _Limits, *, cutoff_s: float = float("inf"), chosen: dict[int, int] | None = None
 ) -> _Answer:
-    """Whole counts; only what is below `cut_s`, and under these choices, is looked for."""
+    """Whole counts; only what is below `cutoff_s`, and under these choices, is looked for."""
     programme, exact = model.programme, cp_model.CpModel()
     columns = [exact.new_int_var(0, upper, f"x{index}") for index, upper in enumerate(programme.upper)]
     for entries, low, high in programme.rows:
@@ -205,8 +205,8 @@ def _searched(
     for column, value in (chosen or {}).items():
         exact.add(columns[column] == value)
     objective = cp_model.LinearExpr.weighted_sum(columns, programme.cost)
-    if cut_s < float("inf"):
-        exact.add(objective <= int(cut_s / TICK_S) + 1)
+    if cutoff_s < float("inf"):
+        exact.add(objective <= int(cutoff_s / TICK_S) + 1)
     exact.minimize(objective)
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = limits.left_s

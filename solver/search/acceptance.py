@@ -29,21 +29,21 @@ class Acceptance:
         if not np.isfinite(value):
             return
         self.result.kinds.add(best.context, found, value)
-        if best.is_better(found, value, params.search_gain if phase == "search" else params.polish_gain):
+        if best.is_better(found, value, params.search_gain if phase == "search" else params.improve_gain):
             self._submit(found, value, phase)
 
     def settle(self) -> None:
         """An evaluation that was too little better to be judged at once takes its place now."""
         for value, found in self.result.kinds.ranked():
-            if not self.result.best.is_better(found, value, self.phases.params.polish_gain):
+            if not self.result.best.is_better(found, value, self.phases.params.improve_gain):
                 return
-            self._submit(found, value, "polish")
+            self._submit(found, value, "improve")
 
     def _submit(self, found: Evaluation, value: float, phase: str) -> None:
         """Have the evaluation judged, unless there is a plan and writing another one out would take too long."""
         clock, best = self.phases.hooks.clock, self.result.best
         began_s = clock()
-        if best.plan is not None and not self.phases.has_room_for_plan():
+        if best.plan is not None and not self.phases.plan_fits():
             return
         operations = sum(problem.num_operations for problem in set(found.problems))
         charge(clock, WORK_PER_PLAN_S + 10 * WORK_PER_OPERATION_S * operations)

@@ -164,7 +164,7 @@ class Search:
         """Of the configurations that are as good as the plan by a target, evaluate those that may be faster."""
 
         def over() -> bool:
-            return not self.phases.has_room(share) or self.hooks.cancelled()
+            return not self.phases.step_fits(share) or self.hooks.cancelled()
 
         tasks = tie_breaks(self.frontier, self.best, self.params)
         self._see_through(BreakTieTask, tasks, self.phases.deadline(share), over)
@@ -200,7 +200,7 @@ class Search:
     def _stopped(self, until_s: float, step_s: float | None = None) -> bool:
         """Time is up, or would be before another step ends, or nothing more is wanted."""
         planned = self.best.plan is not None
-        late = self.hooks.clock() >= until_s or (planned and not self.phases.has_room(self.params.last_share, step_s))
+        late = self.hooks.clock() >= until_s or (planned and not self.phases.step_fits(self.params.last_share, step_s))
         return late or self.hooks.cancelled() or self.best.is_good_enough
 
     def _out_of_time(self) -> bool:

@@ -83,11 +83,11 @@ def improvements(kinds: Kinds, best: Incumbent, params: SearchParams, most: int,
     The most promising have the least sum of value and bound.
     """
 
-    def promise(pair: tuple[float, Evaluation]) -> float:
+    def likely_value(pair: tuple[float, Evaluation]) -> float:
         value, found = pair
         configuration = found.candidate.configuration
         size = float(best.goal.sizes(best.context, space_of(configuration))[0])
         return value + best.goal.value(relaxed_bound_s(best.context, configuration), size)
 
-    weighed = sorted(kinds.per_shape()[: params.num_promising], key=promise)
+    weighed = sorted(kinds.per_shape()[: params.num_promising], key=likely_value)
     return [ImproveTask(found, until_s) for _, found in weighed[: max(params.num_improved, most)]]

@@ -27,7 +27,7 @@ class Comparison:
 
     frontier: Frontier
     best: Incumbent
-    least_gain: float = DEFAULTS.polish_gain
+    least_gain: float = DEFAULTS.improve_gain
     tried: list[BaselineResult] = field(default_factory=list)
     before: tuple[Baseline, ...] = ()
 

@@ -16,7 +16,7 @@ WORK_TO_BEGIN_S = 1.5  # compiled kernels are read, the request is looked at
 
 @dataclass(frozen=True)
 class Hooks:
-    """Who hears of news, whether to stop, the clock with the moment of the start, and who keeps the state."""
+    """Who hears of progress, whether to stop, the clock with the moment of the start, and who keeps the state."""
 
     progress: Callable[[Progress], None]
     incumbent: Callable[[Planned], None]

@@ -32,7 +32,7 @@ class SearchParams:
         Thorough schedules and priced placements; the largest share, since CP-SAT uses whatever it gets.
     last_share
         The end. The rest is for the price of distance and for writing out the answer.
-    search_gain, polish_gain
+    search_gain, improve_gain
         Relative gain that makes an evaluation the incumbent while exploring (judging takes about a second, better ones
         come soon), and from the improvements on (anything beyond rounding).
     steps_remembered
@@ -105,7 +105,7 @@ class SearchParams:
     improve_share: float = 0.8
     last_share: float = 0.96
     search_gain: float = 0.01
-    polish_gain: float = 1e-9
+    improve_gain: float = 1e-9
     steps_remembered: int = 4
     short_step_s: float = WORK_PER_EVALUATION_S
 

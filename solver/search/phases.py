@@ -47,14 +47,14 @@ class Phases:
         if len(self._steps_s) > self.params.steps_remembered:
             self._steps_s.popleft()
 
-    def has_room(self, share: float, step_s: float | None = None) -> bool:
+    def step_fits(self, share: float, step_s: float | None = None) -> bool:
         """Another step would end by this share of the time limit, if it takes so long, or else as long as the last."""
         return self.hooks.clock() + (self.longest_step_s if step_s is None else step_s) < self.deadline(share)
 
     def too_late_to_look(self) -> bool:
         """What is not screened yet has to wait."""
-        return not self.has_room(self.params.look_share)
+        return not self.step_fits(self.params.look_share)
 
-    def has_room_for_plan(self) -> bool:
+    def plan_fits(self) -> bool:
         """Writing out and judging another plan would probably end within the time limit."""
         return self.hooks.clock() + self.plan_s < self.deadline(1.0)

@@ -104,7 +104,7 @@ class SearchResult:
         hooks, found, step_s = self.hooks, self.best.evaluation, phases.params.short_step_s
 
         def late() -> bool:
-            return not phases.has_room(1.0, step_s)
+            return not phases.step_fits(1.0, step_s)
 
         near = one_building(self.context, found, scheduler, late=late)
         trials = FrameworkTrials(self.context, hooks.clock, hooks.cancelled, phases.deadline(1.0), step_s)

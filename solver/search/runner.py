@@ -107,7 +107,7 @@ class TaskRunner:
                 for index in result.indices:
                     self.frontier.raise_bound(index, result.bound_s)
             case Evaluation():
-                self.acceptance.consider(result, "search" if isinstance(task, EvaluateTask) else "polish")
+                self.acceptance.consider(result, "search" if isinstance(task, EvaluateTask) else "improve")
             case BaselineResult():
                 self.acceptance.result.comparison.add(result)
             case Unfinished():

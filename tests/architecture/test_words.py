@@ -5,6 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from functools import cache
+from pathlib import Path
+
+import pytest
 
 from tests.architecture.sources import ROOT, name_of, python_files, tree_of
 
@@ -35,6 +38,17 @@ PLAIN = set(
         """,
     )
 )
+# Words of our own that terms of the field replaced: no name and no label of the solver has them any more.
+RETIRED = set(
+    re.findall(
+        r"\w+",
+        """
+        border bench corridor crew dive errand hopeless lattice news outlook polish promise regime rehearsal room
+        seeker sharpen stay upkeep
+        """,
+    )
+)
+PYTHON_FILE = re.compile(r"`([\w/]+\.py)`")
 
 
 @cache
@@ -72,3 +86,33 @@ def test_every_public_class_of_the_solver_is_named_in_known_words() -> None:
 def test_every_listed_word_is_needed() -> None:
     assert parts_of_public_classes().keys() >= FIELD | PLAIN
     assert not (FIELD | PLAIN) & glossary(), "explained in the glossary already"
+
+
+def retired_words(tree: ast.Module) -> set[str]:
+    """Retired words in names of functions, classes, variables, fields and arguments, and as labels of one word."""
+    found = set[str]()
+    for node in ast.walk(tree):
+        names = [getattr(node, field, None) for field in ("id", "attr", "name", "arg")]
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+            names.append(node.value)
+        parts = {part for name in names if isinstance(name, str) for part in name.lower().split("_")}
+        found |= (parts | {singular(part) for part in parts}) & RETIRED
+    return found
+
+
+@pytest.mark.parametrize("path", python_files("solver"), ids=name_of)
+def test_no_name_of_the_solver_has_a_retired_word(path: Path) -> None:
+    assert retired_words(tree_of(path)) == set(), "use the term of the field"
+
+
+def test_retired_words_convict() -> None:
+    convicted = retired_words(ast.parse('def polish_gain(stays: int) -> str:\n    ROOM = 1\n    return "news"\n'))
+    assert convicted == {"polish", "stay", "room", "news"}
+
+
+@pytest.mark.parametrize("path", python_files("solver"), ids=name_of)
+def test_a_file_that_a_docstring_names_exists(path: Path) -> None:
+    """As a path in the repository, in the package, or beside the file that names it."""
+    named = PYTHON_FILE.findall(path.read_text(encoding="utf-8"))
+    gone = [one for one in named if not any((root / one).exists() for root in (ROOT, ROOT / "solver", path.parent))]
+    assert gone == []

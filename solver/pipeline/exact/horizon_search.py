@@ -226,13 +226,13 @@ def _refuted(horizons: HorizonSearch, target: int) -> None:
     horizons.low = max(horizons.low, target + 1)
     if horizons.ticks.bounds:
         bound = min(horizons.low, horizons.high)
-        horizons.search.raise_bound(bound * horizons.ticks.tick_s * (1 - 1e-12), "lattice")
+        horizons.search.raise_bound(bound * horizons.ticks.tick_s * (1 - 1e-12), "state space")
 
 
 def _reached(horizons: HorizonSearch, order: PipelineOrder) -> None:
     """Offer an order of the state space, and let tabu search improve it."""
     search = horizons.search
-    if _take(horizons, order, "lattice") and search.order is not None:
+    if _take(horizons, order, "state space") and search.order is not None:
         search.slices += 1
         seed = search.problem.options.seed + search.slices
         horizons.improvements = tabu_orders(

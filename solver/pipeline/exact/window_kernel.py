@@ -93,7 +93,7 @@ def propagate(machines: Machines, waits: Waits, state: State, rows: Rows, most_w
             dirty[k] = 0
             moved = True
             state.number[WORK] += LEAST_WORK
-            kept = tighten(machines, waits, state, rows, k)
+            kept = narrow(machines, waits, state, rows, k)
             if not (kept and _push_earliest(waits, state) and _push_latest(waits, state)):
                 state.weight[k] += 1.0
                 return False
@@ -146,7 +146,7 @@ def _push_latest(waits: Waits, state: State) -> bool:
 
 
 @compiled
-def tighten(machines: Machines, waits: Waits, state: State, rows: Rows, k: int) -> bool:
+def narrow(machines: Machines, waits: Waits, state: State, rows: Rows, k: int) -> bool:
     """One machine by itself; its own jobs then have nothing more to learn from it."""
     num_states = sweep(machines, k, state.est, state.lst, state.order[k], rows)
     if num_states < 0:

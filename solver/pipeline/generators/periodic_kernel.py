@@ -214,7 +214,7 @@ def earliest(
     """The first start from `ready` on that is free in the table and leaves gaps for the rest of the rank.
 
     Tried are `ready` itself (not when `aligned`) and the places of every gap that leave at its left or right end
-    nothing, or room for exactly one or two operations of the rest.
+    nothing, or space for exactly one or two operations of the rest.
     """
     count = table.taken[server]
     if count == 0:
@@ -223,16 +223,16 @@ def earliest(
     for slot in range(count):
         begin = table.phase[server, slot] + table.length[server, slot]
         follower = table.phase[server, slot + 1] if slot + 1 < count else table.phase[server, 0] + length
-        room = follower - begin - duration
-        if room < -slack:
+        gap = follower - begin - duration
+        if gap < -slack:
             continue
-        begin += np.ceil((ready - slack - begin - max(room, 0.0)) / length) * length
+        begin += np.ceil((ready - slack - begin - max(gap, 0.0)) / length) * length
         least = max(ready - begin, 0.0)
         if begin + least >= best:
             continue
         if not aligned or begin >= ready - slack:
             best = _settle(table, server, begin + least, duration, length, best)
-        best = _aligned(table, server, begin, room, duration, length, max(ready, begin), best)
+        best = _aligned(table, server, begin, gap, duration, length, max(ready, begin), best)
     return best
 
 
@@ -241,22 +241,22 @@ def _aligned(
     table: ReservationTable,
     server: int,
     begin: float,
-    room: float,
+    gap: float,
     duration: float,
     length: float,
     ready: float,
     best: float,
 ) -> float:
-    """The best place of one gap that leaves room for none, one or two operations of the rest at either end."""
+    """The best place of one gap that leaves space for none, one or two operations of the rest at either end."""
     slack = NEAR * length
     rest_count = table.rest_count[server] if server < table.rest_count.size else 0
     for first in range(-1, rest_count):
         left = 0.0 if first < 0 else table.rest[server, first]
         for second in range(-1, first if rest_count <= MOST_IN_PAIRS else 0):
             used = left + (0.0 if second < 0 else table.rest[server, second])
-            for offset in (used, room - used):
+            for offset in (used, gap - used):
                 time = begin + offset
-                if ready - slack <= time < best and offset <= max(room, 0.0) + slack:
+                if ready - slack <= time < best and offset <= max(gap, 0.0) + slack:
                     best = _settle(table, server, max(time, ready), duration, length, best)
     return best
 

@@ -80,7 +80,7 @@ def exchange_turns(case: Case) -> Iterator[Finding]:
             )
 
 
-def exchange_room(case: Case) -> Iterator[Finding]:
+def exchange_capacity(case: Case) -> Iterator[Finding]:
     """While an exchange takes the links out of a building, they carry it and the pipeline's messages of that time."""
     leaving = _messages_out_of_buildings(case)
     for one in case.plan.exchanges:
@@ -90,12 +90,12 @@ def exchange_room(case: Case) -> Iterator[Finding]:
         size = case.network.exchange_bytes(one.stage, len(buildings))
         for building in sorted(buildings) if size else ():
             beside = bytes_within(leaving[building], one.start_s, one.start_s + one.shared_s)
-            room = case.network.cuts.place_bytes_per_s[building] * one.shared_s
-            if exceeds(size + beside, room):
+            most_bytes = case.network.cuts.place_bytes_per_s[building] * one.shared_s
+            if exceeds(size + beside, most_bytes):
                 yield Finding(
                     _name(one),
                     f"out of {building}: {size:.6g} B and {beside:.6g} B of messages in {one.shared_s:.6g} s,"
-                    f" the links carry {room:.6g} B",
+                    f" the links carry {most_bytes:.6g} B",
                 )
 
 
@@ -174,6 +174,6 @@ FAMILY: Mapping[str, Rule] = {
     "exchange-private": exchange_private,
     "exchange-shared": exchange_shared,
     "exchange-turns": exchange_turns,
-    "exchange-room": exchange_room,
+    "exchange-room": exchange_capacity,
     "exchange-end": exchange_end,
 }

@@ -49,9 +49,9 @@ def link_capacity(case: Case) -> Iterator[Finding]:
     """No link carries more than it can, over the iteration or at any instant."""
     for load, edge in _edges(case):
         size = sum(flow.bytes_per_iteration for flow in load.flows)
-        room = edge.capacity_bytes_per_s * case.plan.metrics.iteration_s
-        if exceeds(size, room):
-            yield Finding(_name(load), f"{size:.6g} B per iteration, it carries {room:.6g} B in that time")
+        most_bytes = edge.capacity_bytes_per_s * case.plan.metrics.iteration_s
+        if exceeds(size, most_bytes):
+            yield Finding(_name(load), f"{size:.6g} B per iteration, it carries {most_bytes:.6g} B in that time")
         if exceeds(load.peak_utilisation, 1.0):
             yield Finding(_name(load), f"peak_utilisation {load.peak_utilisation:.9g}")
 
