@@ -241,13 +241,3 @@ class Settings(BaseModel):
             return ip_address(self.host).is_loopback
         except ValueError:
             return False
-
-    @property
-    def sqlite_path(self) -> str | None:
-        """The database file, or None when the database is a server.
-
-        >>> Settings(database_url="sqlite:///var/x.sqlite").sqlite_path
-        'var/x.sqlite'
-        """
-        prefix = "sqlite:///"
-        return self.database_url.removeprefix(prefix) if self.database_url.startswith(prefix) else None

@@ -47,17 +47,12 @@ class Limits:
     def of(cls, limit_s: float, settings: Settings) -> Limits:
         """A time limit with the graces of the settings, which grow with a long limit: overrun <= max(graces, 10 %).
 
-        >>> Limits.of(2.0, Settings()).overrun_s, Limits.of(60.0, Settings()).overrun_s
-        (1.0, 6.0)
+        >>> [one.term_grace_s + one.kill_grace_s for one in (Limits.of(2.0, Settings()), Limits.of(60.0, Settings()))]
+        [1.0, 6.0]
         """
         graces_s = settings.soft_grace_s + settings.kill_grace_s
         more = max(1.0, OVERRUN_SHARE * limit_s / graces_s) if graces_s > 0 else 1.0
         return cls(limit_s, more * settings.soft_grace_s, more * settings.kill_grace_s, settings.child_memory_bytes)
-
-    @property
-    def overrun_s(self) -> float:
-        """From the time limit to the kill."""
-        return self.term_grace_s + self.kill_grace_s
 
 
 @dataclass(frozen=True)

@@ -33,15 +33,6 @@ def long_haul_buffer_bytes(rate_bytes_per_s: float, round_trip_s: float) -> floa
     return LONG_HAUL_BUFFER_ROUND_TRIPS * rate_bytes_per_s * round_trip_s
 
 
-def lossless_reach_s(rate_bytes_per_s: float, buffer_bytes: float, mtu_bytes: float = 4096.0) -> float:
-    """One-way delay at which the headroom fills the buffer, below which pausing alone keeps a line lossless.
-
-    >>> round(lossless_reach_s(5e10, 64e6) / 4.9e-6)
-    130
-    """
-    return max(0.0, (buffer_bytes - pfc_headroom_bytes(rate_bytes_per_s, 0.0, mtu_bytes)) / (2.0 * rate_bytes_per_s))
-
-
 def buffer_warnings(link: Link, one_way_s: float) -> tuple[str, ...]:
     """What a person should know about the buffers at the ends of a link; empty when they suffice."""
     plane_rate = link.capacity_bytes_per_s / link.planes

@@ -63,25 +63,6 @@ def bus_bytes_per_s(collective: Collective, num_ranks: int, size_bytes: float, t
     return size_bytes / time_s * bus_factor(collective, num_ranks)
 
 
-def nic_bytes_per_s_of_bus(bus_rate: float, num_ranks: int, num_nodes: int) -> float:
-    """What each NIC carries in a hierarchical all-reduce over k nodes with one NIC per rank: bus (k-1)/(n-1).
-
-    >>> round(nic_bytes_per_s_of_bus(377e9, 32, 4) / 1e9, 1)
-    36.5
-    """
-    return bus_rate * (num_nodes - 1) / (num_ranks - 1)
-
-
-def ring_all_reduce_s(size_bytes: float, num_ranks: int, step_s: float, rate: float) -> float:
-    """Ring all-reduce: 2(n-1) alpha + 2(n-1)/n S/B.
-
-    Source: Patarasuk & Yuan, JPDC 2009.
-    >>> ring_all_reduce_s(8e6, 4, 0.0, 1e9)
-    0.012
-    """
-    return 2.0 * ring_gather_s(size_bytes, num_ranks, step_s, rate)
-
-
 def ring_gather_s(size_bytes: float, num_ranks: int, step_s: float, rate: float) -> float:
     """Ring all-gather or reduce-scatter, S the whole array: (n-1) alpha + (n-1)/n S/B.
 
@@ -139,15 +120,6 @@ def recursive_gather_s(size_bytes: float, num_ranks: int, step_s: Amount, rate: 
     return num_levels(num_ranks) * step_s + (num_ranks - 1) / num_ranks * size_bytes / rate
 
 
-def recursive_all_reduce_s(size_bytes: float, num_ranks: int, step_s: float, rate: float) -> float:
-    """Recursive halving then doubling: 2 log2(n) alpha + 2(n-1)/n S/B.
-
-    >>> recursive_all_reduce_s(8e6, 8, 1e-3, 1e9)
-    0.02
-    """
-    return 2.0 * recursive_gather_s(size_bytes, num_ranks, step_s, rate)
-
-
 def direct_all_to_all_s(size_bytes: float, num_ranks: int, step_s: float, rate: float) -> float:
     """Pairwise all-to-all, every rank sends S in all: (n-1) alpha + (n-1)/n S/B.
 
@@ -157,16 +129,6 @@ def direct_all_to_all_s(size_bytes: float, num_ranks: int, step_s: float, rate: 
     return (num_ranks - 1) * (step_s + size_bytes / num_ranks / rate)
 
 
-def bruck_all_to_all_s(size_bytes: float, num_ranks: int, step_s: float, rate: float) -> float:
-    """All-to-all in log2(n) rounds of half the data: log2(n) (alpha + S / 2B).
-
-    Source: Bruck et al., IEEE TPDS 1997.
-    >>> bruck_all_to_all_s(8e6, 4, 1e-3, 1e9)
-    0.01
-    """
-    return num_levels(num_ranks) * (step_s + size_bytes / 2.0 / rate)
-
-
 @dataclass(frozen=True)
 class Level(Generic[Amount]):
     """One level of a hierarchical collective: how many take part, the latency of a step and the rate of one member."""
@@ -174,16 +136,6 @@ class Level(Generic[Amount]):
     num_ranks: int
     step_s: Amount
     rate_bytes_per_s: Amount
-
-
-def hierarchical_all_to_all_s(size_bytes: float, inside: Level[float], across: Level[float]) -> float:
-    """First regroup inside by destination rank, then exchange across in messages that are n_l times larger.
-
-    >>> round(hierarchical_all_to_all_s(8e6, Level(8, 0.0, 1e12), Level(2, 1e-3, 1e9)), 9)
-    0.005007
-    """
-    inner = direct_all_to_all_s(size_bytes, inside.num_ranks, inside.step_s, inside.rate_bytes_per_s)
-    return inner + direct_all_to_all_s(size_bytes, across.num_ranks, across.step_s, across.rate_bytes_per_s)
 
 
 def pipelined_stages_s(

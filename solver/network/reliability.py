@@ -69,17 +69,6 @@ class Path:
         return max(1, ceil(size_bytes / self.chunk_bytes))
 
 
-def go_back_n_s(size_bytes: float, path: Path) -> float:
-    """Message time under go-back-N: S / (B e) + RTT.
-
-    >>> go_back_n_s(5e7, Path(5e10, 0.0, 0.0))
-    0.001
-    """
-    window = path.rate_bytes_per_s * path.round_trip_s / path.packet_bytes
-    efficiency = go_back_n_efficiency(path.packet_loss_probability, window)
-    return size_bytes / (path.rate_bytes_per_s * efficiency) + path.round_trip_s
-
-
 def expected_max_poisson(mean: float, num_samples: int) -> float:
     """E[max] of n independent Poisson counts: sum_k 1 - F(k)^n; beyond a mean of 500, that of normal counts.
 
@@ -130,19 +119,6 @@ def selective_repeat_s(
     return chunks * path.inject_s + tail.expected_excess_s() + path.round_trip_s
 
 
-def selective_repeat_quantile_s(
-    size_bytes: float, path: Path, quantile: float, *, timeout_round_trips: float = TIMER_ROUND_TRIPS
-) -> float:
-    """Time that a share `quantile` of the messages stays below, under selective repeat.
-
-    >>> round(selective_repeat_quantile_s(2**20, Path(5e10, 25e-3, 0.0), 0.999) * 1e3, 3)
-    25.021
-    """
-    chunks = path.num_chunks(size_bytes)
-    tail = _Tail(chunks, path.inject_s, timeout_round_trips * path.round_trip_s + path.inject_s, path.chunk_loss)
-    return chunks * path.inject_s + tail.quantile_excess_s(quantile) + path.round_trip_s
-
-
 @dataclass(frozen=True)
 class _Tail:
     """Distribution of the time after the last injection at which the last chunk is in."""
@@ -190,14 +166,6 @@ class _Tail:
         num_points = _GRID_POINTS * ceil(horizon / self.resend_s)
         width = horizon / num_points
         return float(self._exceeds((np.arange(num_points) + 0.5) * width).sum() * width)
-
-    def quantile_excess_s(self, quantile: float) -> float:
-        horizon = self._horizon_s()
-        if horizon == 0.0:
-            return 0.0
-        num_points = _GRID_POINTS * ceil(horizon / self.resend_s)
-        grid = np.arange(num_points + 1) * (horizon / num_points)
-        return float(grid[int(np.argmax(self._exceeds(grid) <= 1.0 - quantile))])
 
 
 def erasure_submessage_failure_probability(loss: float, num_data: int, num_parity: int) -> float:

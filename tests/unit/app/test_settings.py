@@ -11,7 +11,6 @@ def test_every_setting_has_its_variable_and_a_description() -> None:
     values = {"ISTHMUS_DATABASE_URL": "postgresql://db/isthmus", "ISTHMUS_NUM_CONCURRENT_SOLVES": "4"}
     settings = Settings.from_environment({**values, "HOME": "/"})
     assert (settings.database_url, settings.num_concurrent_solves) == ("postgresql://db/isthmus", 4)
-    assert settings.sqlite_path is None
     assert all(field.description for name, field in Settings.model_fields.items())
 
 

@@ -56,12 +56,6 @@ def test_headroom_is_a_round_trip_of_the_line():
     assert per_100_km == pytest.approx(49e6)
 
 
-def test_reach_and_headroom_are_inverse():
-    reach_s = buffers.lossless_reach_s(50e9, 64e6)
-    assert buffers.pfc_headroom_bytes(50e9, reach_s) == pytest.approx(64e6)
-    assert buffers.lossless_reach_s(50e9, 10.0) == 0.0
-
-
 def test_short_links_need_no_warning_and_long_ones_say_how_much():
     assert buffers.buffer_warnings(link(distance_km=2.0), latency.line_s(2.0)) == ()
     (text,) = buffers.buffer_warnings(link(distance_km=1000.0), latency.line_s(1000.0))
