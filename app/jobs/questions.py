@@ -124,12 +124,13 @@ def submit_question(
     as_asked = canonical(question)
     question = question.model_copy(update={"request": service.with_profile(question.asked, caller)})
     check_question(question, service.settings)
-    new = NewPlan(canonical(question), digest(as_asked), None if key is None else f"question:{key}", caller.owner,
-                  caller.key_id, urgency, model=question.asked.workload.architecture.name,
-                  cluster=question.asked.cluster.name, objective=question.ask, kind="question")  # fmt: skip
+    key, asked = None if key is None else f"question:{key}", question.asked
+    new = NewPlan(canonical(question), digest(as_asked), key, kind="question", owner=caller.owner, key_id=caller.key_id,
+                  urgency=urgency, model=asked.workload.architecture.name, cluster=asked.cluster.name,
+                  objective=question.ask)  # fmt: skip
 
     def queue() -> Submitted:
         row = service.questions.insert(new, lambda held: service.quotas.admit(held, caller, urgency=urgency))
         return Submitted(row.id, is_new=True)
 
-    return submitted_once(service.questions, caller.owner, new.idempotency_key, new.request_digest, queue)
+    return submitted_once(service.questions, caller.owner, key, new.request_digest, queue)

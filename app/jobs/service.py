@@ -9,26 +9,25 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import sqlalchemy as sa
 from anyio import CapacityLimiter
 
-from app.documents import canonical, check_request_limits, check_schedule_limits, digest
+from app.documents import canonical, check_request_limits, check_schedule_limits
 from app.faults import Fault, Refused, from_reason
 from app.jobs.access import ANYBODY, USUAL_URGENCY, Busy, Caller, Quotas, Shares, check_urgency
 from app.jobs.child import Task, load
 from app.jobs.children import Ended, Limits, run_in_child
 from app.jobs.response_cache import BRIEFLY_S, ResponseCache
 from app.jobs.search import fault_of
-from app.jobs.submission import Submitted, submitted_once
+from app.jobs.submission import Submitted, new_plan, submitted_once
 from app.jobs.webhooks import check_webhook
 from app.settings import Settings
 from app.storage.calibrations import CALIBRATION_PREFIX, CalibrationStore
 from app.storage.keys import KeyStore
-from app.storage.listing import stored_labels
 from app.storage.migrations import create_tables
-from app.storage.plans import NewPlan, PlanRow, PlanStore, scoped_key
+from app.storage.plans import PlanRow, PlanStore, scoped_key
 from app.storage.queue_figures import QueueFigures
 from app.storage.searches import KeptSearch, kept_search
 from app.storage.studies import StudyStore
@@ -124,12 +123,8 @@ class PlanService:
         check_webhook(tag.webhook, self.settings)
         request = self.with_profile(request, caller)
         self.check(request)
-        text = canonical(request)
-        labels, model = stored_labels(tag.labels), request.workload.architecture.name
-        where, objective = request.cluster.name, request.objective.kind
-        new = NewPlan(text, digest(text), key, caller.owner, caller.key_id, urgency, parent_id,
-                      name=tag.name, labels=labels, model=model, cluster=where, objective=objective,
-                      webhook=tag.webhook, begins_with=begins_with)  # fmt: skip
+        new = new_plan(request, caller, urgency, name=tag.name, labels=tag.labels, key=key)
+        new = replace(new, parent_id=parent_id, webhook=tag.webhook, begins_with=begins_with)
         position = 0
 
         def admit(connection: sa.Connection) -> None:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from app.documents import canonical, digest, has_more_values, read_model
+from app.documents import digest, has_more_values, read_model
 from app.faults import Fault, Refused
 from app.jobs.access import Caller, check_urgency
 from app.jobs.patches import grid, merged, with_value
 from app.jobs.service import PlanService, Tag
-from app.jobs.submission import Submitted, submitted_once
+from app.jobs.submission import Submitted, new_plan, submitted_once
 from app.jobs.webhooks import check_webhook
 from app.storage.listing import stored_labels
 from app.storage.plans import NewPlan
@@ -40,11 +40,8 @@ class _Member:
     """One request of a study, or the faults that keep it from being one."""
 
     changes: Any
-    request: bytes | None
+    plan: NewPlan | None
     faults: tuple[Fault, ...] = ()
-    model: str = ""
-    cluster: str = ""
-    objective: str = ""
 
 
 def submit_study(
@@ -81,30 +78,12 @@ def _rows(
     service: PlanService, order: StudyOrder, caller: Caller, urgency: int, spec_digest: str
 ) -> tuple[StudyRow, list[NewPlan]]:
     """The study and the plans of those members that can be planned."""
-    members = [_member(service, order.base, changes, caller) for changes in _changes(order)]
-    if not any(one.request for one in members):
+    members = [_member(service, order, changes, caller, urgency) for changes in _changes(order)]
+    if not any(one.plan for one in members):
         raise Refused(members[0].faults)
     row = _row(service, order, members, caller, spec_digest)
-    return row, [
-        NewPlan(
-            one.request,
-            digest(one.request),
-            None,
-            caller.owner,
-            caller.key_id,
-            urgency,
-            None,
-            row.id,
-            number,
-            name=order.tag.name,
-            labels=row.labels,
-            model=one.model,
-            cluster=one.cluster,
-            objective=one.objective,
-        )
-        for number, one in enumerate(members)
-        if one.request is not None
-    ]
+    plans = [replace(one.plan, study_id=row.id, member=number) for number, one in enumerate(members) if one.plan]
+    return row, plans
 
 
 def _row(
@@ -165,23 +144,17 @@ def _num_members(order: StudyOrder) -> int:
     return number
 
 
-def _member(service: PlanService, base: Any, changes: Any, caller: Caller) -> _Member:
+def _member(service: PlanService, order: StudyOrder, changes: Any, caller: Caller, urgency: int) -> _Member:
     is_point = isinstance(changes, Mapping) and bool(changes) and all(str(key).startswith("/") for key in changes)
     try:
-        document = base
+        document = order.base
         if is_point:
             for pointer, value in changes.items():
                 document = with_value(document, pointer, value)
         else:
-            document = merged(base, changes)
+            document = merged(document, changes)
         request = service.with_profile(read_model(PlanRequest, document), caller)
         service.check(request)
     except Refused as refusal:
         return _Member(changes, None, refusal.faults[:10])
-    return _Member(
-        changes,
-        canonical(request),
-        model=request.workload.architecture.name,
-        cluster=request.cluster.name,
-        objective=request.objective.kind,
-    )
+    return _Member(changes, new_plan(request, caller, urgency, name=order.tag.name, labels=order.tag.labels))

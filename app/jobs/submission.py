@@ -2,14 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from sqlalchemy.exc import IntegrityError
 
+from app.documents import canonical, digest
 from app.faults import Fault, Refused
-from app.storage.plans import PlanRow
+from app.jobs.access import Caller
+from app.storage.listing import stored_labels
+from app.storage.plans import NewPlan, PlanRow
+from models.request import PlanRequest
+
+
+def new_plan(
+    request: PlanRequest,
+    caller: Caller,
+    urgency: int,
+    *,
+    name: str = "",
+    labels: Mapping[str, str] | None = None,
+    key: str | None = None,
+) -> NewPlan:
+    """What is stored of a request that is submitted."""
+    text = canonical(request)
+    return NewPlan(
+        text,
+        digest(text),
+        key,
+        owner=caller.owner,
+        key_id=caller.key_id,
+        urgency=urgency,
+        name=name,
+        labels=stored_labels(labels or {}),
+        model=request.workload.architecture.name,
+        cluster=request.cluster.name,
+        objective=request.objective.kind,
+    )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 import sqlalchemy as sa
@@ -28,8 +28,25 @@ STATES: tuple[State, ...] = get_args(State)
 TERMINAL: frozenset[str] = frozenset(STATES) - {"queued", "running"}
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlanOrigin:
+    """Whose plan it is and where it came from, and what lists show of its request."""
+
+    owner: str = ""
+    key_id: str = ""
+    urgency: int = 3
+    parent_id: str | None = None
+    study_id: str | None = None
+    member: int | None = None
+    name: str = ""
+    labels: str = ""
+    model: str = ""
+    cluster: str = ""
+    objective: str = ""
+
+
 @dataclass(frozen=True)
-class PlanRow:
+class PlanRow(PlanOrigin):
     """One plan as stored; documents are JSON text."""
 
     id: str
@@ -46,18 +63,7 @@ class PlanRow:
     progress: bytes | None
     outcome: bytes | None
     fault: bytes | None
-    owner: str = ""
-    key_id: str = ""
-    urgency: int = 3
-    parent_id: str | None = None
-    study_id: str | None = None
-    member: int | None = None
     headline: bytes | None = None
-    name: str = ""
-    labels: str = ""
-    model: str = ""
-    cluster: str = ""
-    objective: str = ""
 
     @property
     def is_terminal(self) -> bool:
@@ -72,23 +78,12 @@ class PlanRow:
 
 
 @dataclass(frozen=True)
-class NewPlan:
+class NewPlan(PlanOrigin):
     """What a submission stores."""
 
     request: bytes
     request_digest: str
     idempotency_key: str | None
-    owner: str = ""
-    key_id: str = ""
-    urgency: int = 3
-    parent_id: str | None = None
-    study_id: str | None = None
-    member: int | None = None
-    name: str = ""
-    labels: str = ""
-    model: str = ""
-    cluster: str = ""
-    objective: str = ""
     webhook: NewWebhook | None = None
     kind: Kind = "plan"
     begins_with: KeptSearch | None = None
@@ -269,17 +264,7 @@ def _queued_row(new: NewPlan, now: float) -> PlanRow:
         progress=None,
         outcome=None,
         fault=None,
-        owner=new.owner,
-        key_id=new.key_id,
-        urgency=new.urgency,
-        parent_id=new.parent_id,
-        study_id=new.study_id,
-        member=new.member,
-        name=new.name,
-        labels=new.labels,
-        model=new.model,
-        cluster=new.cluster,
-        objective=new.objective,
+        **{one.name: getattr(new, one.name) for one in fields(PlanOrigin)},
     )
 
 
