@@ -6,6 +6,7 @@ The planner writes them and the judge knows them, so that none can be left out o
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from models.figures import Assumption
 from models.plan import LayerSplit
@@ -19,7 +20,39 @@ LAYER_RULES: dict[LayerSplit, str] = {
     "within memory.",
 }
 
-PROVEN = {
+
+@dataclass(frozen=True)
+class SpaceLimits:
+    """What a search tries of the degrees that a request leaves open. A plan beyond may be faster, so the proof says it.
+
+    All were set by hand, where more of each is expected to add cost alone.
+
+    max_pipeline_ranks
+        And no more than layers.
+    max_chunks
+        Of a rank: filling and draining take (p - 1) / (m v) of the work with v chunks, messages grow with v.
+    max_context_parallel
+        Each GPU has at least 1,024 tokens, which sequences of up to 32 Ki tokens reach here.
+    max_micro_batch
+        Sequences: activations grow with them, efficiency of the matrix multiplications no longer does.
+    """
+
+    max_pipeline_ranks: int = 64
+    max_chunks: int = 8
+    max_context_parallel: int = 32
+    max_micro_batch: int = 16
+
+    def statement(self) -> str:
+        """As every proof says it."""
+        return (
+            "Where the request leaves them open, the space has powers of two as tp, cp and ep, cp up to "
+            f"{self.max_context_parallel}, usual pp up to {self.max_pipeline_ranks}, up to {self.max_chunks} chunks "
+            f"per rank and {self.max_micro_batch} sequences per micro-batch."
+        )
+
+
+SPACE_LIMITS = SpaceLimits()
+_COVERED = {
     "iteration_time": "No configuration of the space, on any placement, transport or schedule of the stated model, "
     "beats the bound; of distance it counts the bytes and delays that no placement avoids.",
     "cost_per_token": "The gap is that of the cost; the bound is the iteration time at which this plan would reach the "
@@ -31,6 +64,7 @@ PROVEN = {
     "into one building, else the gradients or the stage messages over one boundary between two. More than two "
     "buildings, detours and links that are too thin for the target are not in it.",
 }
+PROVEN = {kind: f"{covered} {SPACE_LIMITS.statement()}" for kind, covered in _COVERED.items()}
 
 
 def assumptions_of(

@@ -11,11 +11,11 @@ from itertools import combinations
 
 from models.outcome import Reason
 from models.request import PlanRequest
+from models.statements import SPACE_LIMITS
 from models.workload import LatentAttention
 from solver.diagnostics.joins import LINKS_MISSING
 from solver.placement.capacity_groups import enclosing, usable_pools
 
-MAX_PIPELINE_RANKS = 64  # what the space tries where pp is left open
 Check = Callable[[PlanRequest], list[Reason]]
 
 
@@ -215,7 +215,7 @@ def _pins_hold(request: PlanRequest) -> list[Reason]:
 
 def _pinned_ranks_exist(request: PlanRequest) -> list[Reason]:
     wanted, layers = request.constraints.allowed.pp, request.workload.architecture.num_layers
-    most = max(wanted) if wanted else min(layers, MAX_PIPELINE_RANKS)
+    most = max(wanted) if wanted else min(layers, SPACE_LIMITS.max_pipeline_ranks)
     ranks = f"the allowed pp of {list(wanted)}" if wanted else f"a pipeline of at most {most} ranks"
     return [
         Reason(

@@ -15,9 +15,9 @@ from models.cluster import GpuType, Pool
 from models.plan import LayerSplit
 from models.request import PlanRequest
 from models.schedule import MAX_OPERATIONS
+from models.statements import SPACE_LIMITS
 from models.workload import LatentAttention, Recompute
 from solver.cost.columns import DDP, FSDP, HSDP, RECOMPUTE_CODES, SHARDING_CODES, ZERO1, Columns
-from solver.lint import MAX_PIPELINE_RANKS
 from solver.network.islands import islands
 from solver.network.topology import build_topology
 from solver.placement.capacity_groups import buildings_of, groups_by_row, groups_of, usable_gpus, usable_pools
@@ -26,10 +26,7 @@ IntArray = npt.NDArray[np.int64]
 FAMILY_CODES = ("one_way", "loop", "v")
 LAYER_SPLIT_CODES: tuple[LayerSplit, ...] = ("even", "by_gpu_type")
 EVEN, BY_GPU_TYPE = range(2)
-MAX_CHUNKS = 8
 ANY_PIPELINE_RANKS = 16  # every number of ranks up to here, where layers are shared out by GPU type
-MAX_CONTEXT_PARALLEL = 32
-MAX_MICRO_BATCH = 16
 
 
 @dataclass(frozen=True)
@@ -112,8 +109,8 @@ def with_every_degree(request: PlanRequest) -> PlanRequest | None:
     domain = max((pool.gpu.scale_up_domain_gpus for pool in pools), default=1)
     every = {
         "tp": range(1, min(domain, 64) + 1),
-        "cp": [cp for cp in _divisors(request.workload.sequence_length) if cp <= MAX_CONTEXT_PARALLEL],
-        "pp": range(1, min(MAX_PIPELINE_RANKS, request.workload.architecture.num_layers) + 1),
+        "cp": [cp for cp in _divisors(request.workload.sequence_length) if cp <= SPACE_LIMITS.max_context_parallel],
+        "pp": range(1, min(SPACE_LIMITS.max_pipeline_ranks, request.workload.architecture.num_layers) + 1),
         "micro_batch_sequences": _divisors(request.workload.global_batch_sequences)[:64],
     }
     opened = {name: tuple(values) for name, values in every.items() if getattr(allowed, name) is None}
@@ -143,7 +140,7 @@ def context_degrees(request: PlanRequest) -> list[int]:
     length = request.workload.sequence_length
     fits = [
         cp
-        for cp in _powers_of_two(MAX_CONTEXT_PARALLEL)
+        for cp in _powers_of_two(SPACE_LIMITS.max_context_parallel)
         if cp == 1 or (length % (2 * cp) == 0 and length // cp >= 1024)
     ]
     return [cp for cp in request.constraints.allowed.cp or fits if length % cp == 0]
@@ -155,7 +152,7 @@ def pipeline_degrees(request: PlanRequest, layer_split: int = EVEN) -> list[int]
     Layers by GPU type fit any number of ranks: all small ones too. Up to 64 and the layers.
     """
     layers = request.workload.architecture.num_layers
-    limit = min(MAX_PIPELINE_RANKS, layers)
+    limit = min(SPACE_LIMITS.max_pipeline_ranks, layers)
     usual = {*_powers_of_two(limit), *_divisors(layers), *_divisors(layers + 2)}
     for level in ("building", "region"):
         count = sum(place.level == level for place in request.cluster.places)
@@ -211,7 +208,7 @@ def _most_replicas(request: PlanRequest, capacity: list[int], pp: int) -> int:
 def _chunkings(request: PlanRequest, pp: int) -> list[tuple[int, int]]:
     """(chunks per rank, family): one way, looped, or folded twice over the ranks."""
     layers, allowed = request.workload.architecture.num_layers, request.constraints.allowed
-    chunks = [v for v in allowed.vpp or range(1, MAX_CHUNKS + 1) if v * pp <= layers]
+    chunks = [v for v in allowed.vpp or range(1, SPACE_LIMITS.max_chunks + 1) if v * pp <= layers]
     families = allowed.family or FAMILY_CODES
     out = [(1, 0)] if 1 in chunks and "one_way" in families else []
     if pp > 1 and "loop" in families:
@@ -229,7 +226,7 @@ def _with_batches(request: PlanRequest, rows: Rows) -> Rows:
     micro = [
         b
         for b in allowed.micro_batch_sequences or divisors[:64]
-        if allowed.micro_batch_sequences or b <= MAX_MICRO_BATCH
+        if allowed.micro_batch_sequences or b <= SPACE_LIMITS.max_micro_batch
     ]
     pairs = [(dp, b, batch // dp // b) for dp in replicas for b in micro if (batch // dp) % b == 0]
     table = np.array(pairs, dtype=np.int64).reshape(-1, 3)

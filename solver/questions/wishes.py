@@ -15,7 +15,7 @@ from typing import Any
 from models.cluster import MAX_GPUS
 from models.question_parts import Change
 from models.request import PlanRequest
-from solver.configurations.enumerate import MAX_CHUNKS, MAX_MICRO_BATCH
+from models.statements import SPACE_LIMITS
 
 MOST_NAMED = 12  # pins, or forbidden places, that are named one by one; of more there is one wish
 LARGE = 1e3  # times as fast or as large: no request that is turned down by a thousandth of it is meant
@@ -71,7 +71,7 @@ def _open(request: PlanRequest, name: str, stated: Sequence[Any]) -> list[Any] |
     if name == "ep" and workload.architecture.moe is not None:
         return [ep for ep in range(1, workload.architecture.moe.num_experts + 1)
                 if workload.architecture.moe.num_experts % ep == 0][:64]  # fmt: skip
-    usual = {"vpp": MAX_CHUNKS, "micro_batch_sequences": MAX_MICRO_BATCH}.get(name)
+    usual = {"vpp": SPACE_LIMITS.max_chunks, "micro_batch_sequences": SPACE_LIMITS.max_micro_batch}.get(name)
     if usual is not None and max(stated) > usual:
         return sorted({*range(1, usual + 1), *stated})[:64]
     return None
