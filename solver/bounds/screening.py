@@ -23,9 +23,9 @@ from solver.cost.columns import FSDP, ZERO1, Columns, FloatArray, IntArray
 from solver.cost.data_parallel import layer_traffic
 from solver.cost.memory import peak_activations
 from solver.cost.stage import StageCost
-from solver.estimates.iteration import CRAMPED, crossed_s
+from solver.estimates.iteration import crossed_s
+from solver.estimates.params import ESTIMATES
 
-OVERSIZE = 100.0  # not even one micro-batch fits, as far as this rough look can tell
 BLOCK = 1 << 15
 DISTINCT = ("tp", "cp", "ep", "micro_batch", "recompute")
 
@@ -82,7 +82,7 @@ def _block(
         work = (_num_parts(context)[:, None] * worth).sum(axis=0)
         bound_s = np.maximum(bound_s, num_gpu_batches * work[row_of] / even_rate)
     if not guessed:
-        return ScreeningBounds(bound_s, OVERSIZE * bound_s)
+        return ScreeningBounds(bound_s, ESTIMATES.oversize * bound_s)
     by_type = space.layer_split == BY_GPU_TYPE
     pace = np.where(by_type, 1.0, rate / (slowest * columns.num_gpus))
     limit = np.where(by_type, max(limits), limit)
@@ -198,6 +198,6 @@ def _tightness(price: StageCosts, space: Space, row_of: IntArray, limit: FloatAr
     state = job.optimizer.state_bytes_per_parameter * (dense / copies + experts / np.maximum(copies / columns.ep, 1.0))
     held = layers.activation_bytes[row_of] / columns.pp
     capacity = limit - context.stack.framework_bytes.value - (fixed + state) / columns.pp
-    most = np.where(peak_activations(columns, 0) * held <= capacity, 1.0, CRAMPED)
-    tightness: FloatArray = np.where(held <= capacity, most, OVERSIZE)
+    most = np.where(peak_activations(columns, 0) * held <= capacity, 1.0, ESTIMATES.few_in_flight)
+    tightness: FloatArray = np.where(held <= capacity, most, ESTIMATES.oversize)
     return tightness

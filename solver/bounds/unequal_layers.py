@@ -20,7 +20,8 @@ from solver.cost.columns import FloatArray
 from solver.cost.memory import peak_activations
 from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost
-from solver.estimates.iteration import CRAMPED, crossed_s
+from solver.estimates.iteration import crossed_s
+from solver.estimates.params import ESTIMATES
 
 ONE_WAY = 0
 COARSE = 0.25  # of a layer: what whole layers per stage cost more than the ideal share
@@ -195,7 +196,7 @@ def _guess_s(types: Types, space: Space, whole: StageCost, *, bound_s: FloatArra
     per_rank = bound_s / np.maximum(columns.num_microbatches * whole.total_s, 1e-12)
     fill = (columns.pp - 1) * per_rank * (whole.forward_s + whole.input_grad_s) / columns.vpp
     coarse = 1.0 + COARSE * columns.pp * columns.vpp / types.context.job.num_layers
-    usual = np.where(_usual_fits(types, space, whole, bound_s), 1.0, CRAMPED)
+    usual = np.where(_usual_fits(types, space, whole, bound_s), 1.0, ESTIMATES.few_in_flight)
     return crossed_s(types.context, space, whole, inside_s=usual * (bound_s * coarse + fill), local=True)
 
 

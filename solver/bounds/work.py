@@ -21,7 +21,8 @@ from solver.cost.columns import FloatArray
 from solver.cost.data_parallel import step_traffic
 from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost
-from solver.estimates.iteration import UNLIKELY, guess_s
+from solver.estimates.iteration import guess_s
+from solver.estimates.params import ESTIMATES
 
 
 def speed_of_light_s(context: Context) -> float:
@@ -82,7 +83,7 @@ def _even_bounds(context: Context, space: Space) -> Bounds:
     left = np.zeros(len(space.columns), dtype=np.int64)
     for place, number in enumerate(order):
         needed = space.columns.num_gpus > left
-        own = np.where(alone[number].fits, alone[number].guess_s, UNLIKELY * alone[number].guess_s)
+        own = np.where(alone[number].fits, alone[number].guess_s, ESTIMATES.unlikely * alone[number].guess_s)
         guess = np.where(needed, np.maximum(guess, own), guess)
         if place:
             bound = np.maximum(bound, _slower_s([prices[one] for one in order[place:]], shares, left))

@@ -15,15 +15,12 @@ import numpy.typing as npt
 
 from solver.context import Context
 from solver.cost.columns import Columns, FloatArray
+from solver.estimates.params import ESTIMATES
 from solver.placement.capacity_groups import groups_by_row
 from solver.placement.distances import ALL, UNITS, Blocks, Ways
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-SPLIT_GAIN = 0.9  # of what a split of messages may gain, as an exponent: near links soon are full
-CROWDED = 2.0  # times as many messages share the links of those that are split
-LUCK = 0.75  # how far the fewest replicas by this count are trusted against even shares
-BESIDE = 0.5  # of an edge, what messages and exchanges leave each other where both use it
 
 
 @dataclass(frozen=True)
@@ -150,7 +147,8 @@ class _Capacity:
         least = np.where(here > 0, in_last, np.inf).min(axis=1)
         even = self.columns.dp / np.maximum((here > 0).sum(axis=1), 1)
         fewest = np.where(np.isfinite(least), np.maximum(np.floor(least), 1.0), 1.0)
-        trusted: FloatArray = fewest**LUCK * np.maximum(even, 1.0) ** (1.0 - LUCK)
+        trust = ESTIMATES.trust_in_fewest
+        trusted: FloatArray = fewest**trust * np.maximum(even, 1.0) ** (1.0 - trust)
         return trusted
 
     def _pattern(
@@ -165,7 +163,7 @@ class _Capacity:
         through: Blocks,
         crossing: FloatArray,
     ) -> CrossingPattern:
-        beside = BESIDE if blocks.shared or through is not blocks else 1.0
+        beside = ESTIMATES.beside if blocks.shared or through is not blocks else 1.0
         both = np.where((ring > 0) & (chain > 0) & (crossing > 0), beside, 1.0)
         plain, hops = blocks.rings[0], through.chains[0]
         return CrossingPattern(
@@ -204,13 +202,14 @@ class _Capacity:
         What is split shares the near links with as many others.
         """
         seconds = []
-        for ways, beside in zip(found, (1.0, CROWDED), strict=False):
+        for ways, beside in zip(found, (1.0, ESTIMATES.crowded), strict=False):
             sharers = np.maximum(beside * crossing * ways.load[chain], 1.0)
             rate = ways.rate_bytes_per_s(chain, sharers * self.group, self.message_card) / sharers
             capacity = both * ways.free_bytes_per_s[chain] / np.maximum(beside * crossing, 1.0)
             seconds.append(1.0 / np.minimum(rate, capacity))
         waits = both * found[0].free_bytes_per_s[chain] <= np.maximum(crossing, 1.0) * self.group * self.message_card
-        split = seconds[0] ** (1.0 - SPLIT_GAIN) * np.minimum.reduce(seconds) ** SPLIT_GAIN
+        gain = ESTIMATES.split_gain
+        split = seconds[0] ** (1.0 - gain) * np.minimum.reduce(seconds) ** gain
         best: FloatArray = np.where(waits, split, seconds[0])
         return np.where((chain > 0) & (crossing > 0), best, 0.0)
 

@@ -17,12 +17,9 @@ from solver.cost.data_parallel import crossing_bytes, group_parameters, step_tra
 from solver.cost.memory import peak_activations
 from solver.cost.stage import StageCost
 from solver.estimates.crossing_patterns import CrossingPattern, crossing_patterns
+from solver.estimates.params import ESTIMATES
 from solver.placement.distances import TYPES, UNITS
 
-OVER_LIMIT_S = 1e6  # more traffic than the request allows: tried last
-UNLIKELY = 10.0  # a GPU type is needed whose memory the ends of the pipeline do not fit into
-CRAMPED = 1.4  # usual schedules that memory keeps from filling the pipeline take about so much more than the bound
-JOINT = 4.0  # work and messages that take as long hold each other up: the norm under which they add up
 LOOP = FAMILY_CODES.index("loop")
 
 
@@ -36,7 +33,7 @@ def guess_s(
     columns = space.columns
     fill = (columns.pp - 1) * (first.forward_s + first.input_grad_s) / columns.vpp
     fits = peak_activations(columns, 0) * first.activation_bytes <= capacity
-    inside: FloatArray = np.where(fits, bound_s + fill, CRAMPED * (bound_s + fill))
+    inside: FloatArray = np.where(fits, bound_s + fill, ESTIMATES.few_in_flight * (bound_s + fill))
     held = np.maximum(np.floor(capacity / np.maximum(first.activation_bytes, 1.0)), 1.0)
     return crossed_s(context, space, whole, inside_s=inside, held=held, local=True)
 
@@ -64,7 +61,7 @@ def crossed_s(
             time_s = time_s + _private_s(job, pattern.replicas[row_of])
         suits = True if pattern.kind == UNITS else by_type == pattern.kind.startswith(TYPES)
         best = np.where(pattern.possible[row_of] & suits, np.minimum(best, time_s), best)
-    best = np.where(np.isfinite(best), best, UNLIKELY * inside_s)
+    best = np.where(np.isfinite(best), best, ESTIMATES.unlikely * inside_s)
     crosses = by_type | (columns.num_gpus > context.geography.largest_building_gpus)
     return np.where(crosses, best, inside_s)
 
@@ -89,7 +86,8 @@ def _under(pattern: CrossingPattern, row_of: IntArray, job: _Job) -> FloatArray:
     delay_s = pattern.delay_s[row_of] + (1.0 - np.exp(-lost)) * pattern.longest_wait_s[row_of] + message_s
     passes = columns.num_microbatches * columns.vpp
     trips_s = columns.num_microbatches / job.held * (whole.forward_s + whole.input_grad_s + 2.0 * columns.vpp * delay_s)
-    paced_s = (job.inside_s**JOINT + (passes * message_s) ** JOINT) ** (1.0 / JOINT)
+    norm = ESTIMATES.joint_norm
+    paced_s = (job.inside_s**norm + (passes * message_s) ** norm) ** (1.0 / norm)
     pipe_s = np.maximum(paced_s, np.where(delay_s > 0, trips_s, 0.0)) + 2.0 * delay_s
     exchanging, stages = pattern.exchanging[row_of], columns.pp * columns.vpp
     sent_bytes = _sent_bytes(job, pattern.num_places[row_of])
@@ -99,7 +97,7 @@ def _under(pattern: CrossingPattern, row_of: IntArray, job: _Job) -> FloatArray:
     limit = job.context.request.constraints.max_cross_building_bytes_per_iteration
     if limit is not None:
         messages_bytes = np.where(per_byte > 0, passes * columns.dp * whole.boundary_bytes, 0.0)
-        crossed = np.where(exchanging * sent_bytes + messages_bytes > limit, OVER_LIMIT_S, crossed)
+        crossed = np.where(exchanging * sent_bytes + messages_bytes > limit, ESTIMATES.over_limit_s, crossed)
     return crossed
 
 

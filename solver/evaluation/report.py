@@ -35,7 +35,7 @@ from solver.transport.stated import exchange_rings, message_transports
 from solver.transport.time_division import choices_between_places
 from solver.verify.joint_replay import joint_replay
 
-SECONDS_PER_HOUR = 3600.0
+SECONDS_PER_HOUR = 3600.0  # the unit
 UNJUDGED = Verdict(accepted=False, rules_checked=())
 
 

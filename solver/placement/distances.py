@@ -26,7 +26,7 @@ from solver.placement.problem import Tier
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 ALL, UNITS, TYPES = "all", "units", "types"  # kinds of partitions, beside those of the tiers
-MOST_CONNECTIONS = 1 << 16
+MOST_CONNECTIONS = 1 << 16  # up to which shares of a link are tabled; set by hand
 STEP = 2  # powers of two between the numbers of connections whose shares are known; others are interpolated
 FLOWS = tuple(1 << power for power in range(0, MOST_CONNECTIONS.bit_length(), STEP))
 

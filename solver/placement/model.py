@@ -15,7 +15,7 @@ from functools import cached_property
 from solver.pipeline.quantise import seconds_to_ticks
 from solver.placement.problem import PlacementProblem, Tier
 
-TICK_S = 1e-6
+TICK_S = 1e-6  # of whole-number programmes: far below any difference between placements
 Entries = list[tuple[int, int]]
 Node = tuple[int, int, int]
 

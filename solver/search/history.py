@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from models.figures import ConvergencePoint
 
-MAX_POINTS = 200
-MAX_KEPT = 4 * MAX_POINTS
+MAX_POINTS = 200  # of the course of a search in a plan document; set by hand
+MAX_KEPT = 4 * MAX_POINTS  # then every other one goes, so that thinning happens seldom
 
 
 @dataclass

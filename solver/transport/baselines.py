@@ -14,7 +14,7 @@ from solver.network.topology import Topology
 from solver.transport.flows import Demand, Phase, Routing, Share
 from solver.transport.paths import least_paths
 
-NUM_SPLIT_PATHS = 4
+NUM_SPLIT_PATHS = 4  # of the rival that splits evenly over disjoint paths; set by hand
 
 
 def shortest_path_routing(

@@ -16,7 +16,7 @@ from models.cluster import PlaceId
 from models.transport import Dimension
 from solver.network.topology import Topology
 
-RELATIVE_TOLERANCE = 1e-6
+RELATIVE_TOLERANCE = 1e-6  # of sizes and loads: rounding of the solver
 
 
 @dataclass(frozen=True)

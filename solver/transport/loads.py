@@ -14,7 +14,7 @@ from solver.placement.capacity_groups import building_of
 from solver.transport.hops import reserved_bytes_per_s
 from solver.transport.prices import Prices, Traffic, message_load
 
-BYTES_PER_GB = 1e9
+BYTES_PER_GB = 1e9  # the unit
 
 
 def link_loads(context: Context, traffic: Traffic, *, iteration_s: float, prices: Prices) -> tuple[LinkLoad, ...]:

@@ -26,11 +26,11 @@ FloatArray = NDArray[np.float64]
 Path = tuple[int, ...]
 Columns = tuple[dict[Path, None], ...]  # paths of each commodity, in the order found
 
-RELATIVE_GAP = 1e-6
+RELATIVE_GAP = 1e-6  # between time and bound at which a routing counts as optimal
 _DETOUR_WEIGHT = 1e-8  # orders among optima, far below the gap
-_MAX_ROUNDS = 80
-_NUM_PROPOSALS = 16
-_PROPOSAL_POWER = 5.0
+_MAX_ROUNDS = 80  # of column generation, which ends by its gap long before
+_NUM_PROPOSALS = 16  # flows that go round what is full, before the first programme; set by hand
+_PROPOSAL_POWER = 5.0  # of how full an edge is, in the length of those paths; set by hand
 
 
 class RoutingError(RuntimeError):

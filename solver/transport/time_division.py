@@ -21,7 +21,7 @@ from solver.transport.message_paths import MessagePaths
 from solver.transport.prices import Traffic
 
 LEAST_GAIN = 1e-3  # of the end of a route, below which turns are not worth a shift
-MAX_REASON = 600
+MAX_REASON = 600  # characters that the plan document allows
 SAME_PACE = 1e-9  # relative: rounding of two ways to the same time
 
 

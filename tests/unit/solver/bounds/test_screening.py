@@ -13,6 +13,7 @@ from solver.bounds.work import lower_bounds
 from solver.configurations.distinct import distinct_rows
 from solver.configurations.enumerate import enumerate_space
 from solver.context import Context
+from solver.estimates.params import ESTIMATES
 from tests.build_job import context_of, job
 
 SLACK = 1 + 1e-9
@@ -64,7 +65,7 @@ def test_a_late_outlook_bounds_every_row_and_puts_those_not_looked_at_last(monke
     context = context_of(job(allowed={}))
     space = enumerate_space(context.request)
     whole, early = screening_bounds(context, space), screening_bounds(context, space, late=lambda: True)
-    looked_at = early.guess_s != solver.bounds.screening.OVERSIZE * early.bound_s
+    looked_at = early.guess_s != ESTIMATES.oversize * early.bound_s
     assert 0 < looked_at.sum() <= 201
     assert np.all(early.bound_s <= whole.bound_s * (1 + 1e-9))
     assert early.guess_s[looked_at].min() < early.guess_s[~looked_at].min()
