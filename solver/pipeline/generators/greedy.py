@@ -10,7 +10,7 @@ from __future__ import annotations
 from solver.pipeline.generators.list_scheduler import Policy, greedy_order
 from solver.pipeline.problem import PipelineOrder, PipelineShape
 
-BACKWARD_FIRST, FORWARD_FIRST, ALTERNATE = 0, 1, 2
+ALTERNATE = 2
 LONGEST_TAIL = 2
 
 
@@ -23,11 +23,6 @@ def greedy_depth_first(shape: PipelineShape) -> PipelineOrder:
     """Backward first, and of several the earliest micro-batch: chunked layouts then need least memory."""
     policy = Policy(weight_share=0.3, backward_wait=0.3, earlier_microbatch=True, message_rule=LONGEST_TAIL)
     return greedy_order(shape, policy)
-
-
-def greedy_forward(shape: PipelineShape) -> PipelineOrder:
-    """Forward first while memory lasts, W in gaps."""
-    return greedy_order(shape, Policy(preference=FORWARD_FIRST, message_rule=LONGEST_TAIL))
 
 
 def cross_greedy(shape: PipelineShape) -> PipelineOrder:

@@ -15,7 +15,6 @@ from solver.pipeline.generators.greedy import (
     eager_look_ahead,
     greedy,
     greedy_depth_first,
-    greedy_forward,
 )
 from solver.pipeline.generators.interleaved import breadth_first, flexible_double, flexible_limited, interleaved
 from solver.pipeline.generators.one_f_one_b import eager_one_f_one_b, eager_one_f_one_b_full, one_f_one_b
@@ -31,7 +30,6 @@ GENERATORS: Mapping[str, Generator] = MappingProxyType(
     {
         "greedy": greedy,
         "greedy_depth_first": greedy_depth_first,
-        "greedy_forward": greedy_forward,
         "cross_greedy": cross_greedy,
         "cross_greedy_sub": cross_greedy_sub,
         "cross_look_ahead": cross_look_ahead,
