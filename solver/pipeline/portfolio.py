@@ -22,7 +22,7 @@ from solver.pipeline.simulate import PipelineReplay
 
 TOLERANCE = 1 + 1e-9
 SMALL_OPERATIONS, LARGE_OPERATIONS = 2_000, 40_000  # beyond each, fewer policies are tried
-SLOW = frozenset({"zb_auto", "gpipe", "eager_one_f_one_b_full", "zb_h1", "zb_h2", "periodic"})
+SLOW = frozenset({"zb_auto", "gpipe", "zb_h1", "zb_h2", "periodic"})
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,11 +25,6 @@ def eager_one_f_one_b(shape: PipelineShape) -> PipelineOrder | None:
     return with_warm_ups(shape, extra_warm_ups(shape))
 
 
-def eager_one_f_one_b_full(shape: PipelineShape) -> PipelineOrder | None:
-    """As many warm-ups as memory lets each rank hold."""
-    return with_warm_ups(shape, np.full(shape.num_ranks, shape.num_microbatches))
-
-
 def extra_warm_ups(shape: PipelineShape) -> Ints:
     """Forwards beyond 1F1B on every rank that hide the delays of all later hops."""
     if not is_one_way(shape):

@@ -17,7 +17,7 @@ from solver.pipeline.generators.greedy import (
     greedy_depth_first,
 )
 from solver.pipeline.generators.interleaved import breadth_first, flexible_double, flexible_limited, interleaved
-from solver.pipeline.generators.one_f_one_b import eager_one_f_one_b, eager_one_f_one_b_full, one_f_one_b
+from solver.pipeline.generators.one_f_one_b import eager_one_f_one_b, one_f_one_b
 from solver.pipeline.generators.unrolling import periodic
 from solver.pipeline.generators.v_blocks import v_half, v_min, zbv
 from solver.pipeline.generators.zb_auto import zb_auto
@@ -36,7 +36,6 @@ GENERATORS: Mapping[str, Generator] = MappingProxyType(
         "eager_look_ahead": eager_look_ahead,
         "one_f_one_b": one_f_one_b,
         "eager_one_f_one_b": eager_one_f_one_b,
-        "eager_one_f_one_b_full": eager_one_f_one_b_full,
         "zb_auto": zb_auto,
         "zb_h1": zb_h1,
         "zb_h2": zb_h2,
