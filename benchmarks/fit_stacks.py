@@ -14,10 +14,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.left_out import left_out_runs, readable, report_of, spreads
 from models.stack import Constant, StackProfile
 from solver.calibration.deck import Deck
 from solver.calibration.hierarchy import Hierarchy
-from solver.calibration.left_out import left_out_runs, readable, report_of, spreads
 from solver.calibration.priors import PRIORS
 from solver.calibration.software import cells_to_package, packaged
 from solver.calibration.training import training_table

@@ -13,9 +13,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.left_out import left_out_runs, readable, report_of
 from solver.calibration.deck import Deck
 from solver.calibration.hierarchy import Hierarchy
-from solver.calibration.left_out import left_out_runs, readable, report_of
 from solver.calibration.priors import PRIORS
 from solver.calibration.training import training_table
 

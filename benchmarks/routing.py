@@ -14,11 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.routing_rivals import equal_split_routing, routing_faults
 from models.cluster import Cluster, Link, Place, Pool
 from solver.network.topology import Topology, build_topology
-from solver.transport.baselines import equal_split_routing, shortest_path_routing
-from solver.transport.flows import Demand, Phase, Routing, routing_faults
+from solver.transport.flows import Demand, Phase, Routing
 from solver.transport.routing import route
+from solver.transport.shortest_paths import shortest_path_routing
 
 GAP = 2e-6
 

@@ -5,7 +5,7 @@ Owns what a routing is and when it is right. Never finds one and knows no solver
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -14,9 +14,6 @@ from numpy.typing import NDArray
 
 from models.cluster import PlaceId
 from models.transport import Dimension
-from solver.network.topology import Topology
-
-RELATIVE_TOLERANCE = 1e-6  # of sizes and loads: rounding of the solver
 
 
 @dataclass(frozen=True)
@@ -96,47 +93,3 @@ class Routing:
         """Edge that sets the time of a phase; None when nothing flows."""
         fill = self.load_bytes[phase] / self.capacity_bytes_per_s
         return int(np.argmax(fill)) if fill.size and fill.max() > 0 else None
-
-
-def routing_faults(topology: Topology, demands: Sequence[Demand], routing: Routing) -> list[str]:
-    """Everything that is wrong with a routing; empty when it ships every byte of every demand along real paths.
-
-    Looks at the demands, the shares and the edges alone: paths join source and target edge by edge, bytes are
-    conserved, and no phase claims a time in which an edge would carry more than its capacity.
-    """
-    faults: list[str] = []
-    shipped = np.zeros(len(demands))
-    load: dict[str, NDArray[np.float64]] = {}
-    for number, share in enumerate(routing.shares):
-        demand = demands[share.demand]
-        faults.extend(f"share {number}: {fault}" for fault in _path_faults(topology, demand, share))
-        shipped[share.demand] += share.size_bytes
-        phase_load = load.setdefault(demand.phase, np.zeros(len(topology.edges)))
-        for edge in share.edges:
-            phase_load[edge] += share.size_bytes
-    for index, demand in enumerate(demands):
-        if abs(shipped[index] - demand.size_bytes) > RELATIVE_TOLERANCE * max(1.0, demand.size_bytes):
-            faults.append(f"demand {index}: {shipped[index]:g} of {demand.size_bytes:g} bytes are routed")
-    for phase, phase_load in load.items():
-        faults.extend(_capacity_faults(topology, routing, phase, phase_load))
-    return faults
-
-
-def _path_faults(topology: Topology, demand: Demand, share: Share) -> list[str]:
-    if share.size_bytes < 0:
-        return [f"negative size {share.size_bytes:g}"]
-    at = demand.source
-    for edge in share.edges:
-        if topology.edges[edge].from_place != at:
-            return [f"edge {topology.edges[edge].id!r} does not leave {at!r}"]
-        at = topology.edges[edge].to_place
-    return [] if at == demand.target else [f"path ends in {at!r} instead of {demand.target!r}"]
-
-
-def _capacity_faults(topology: Topology, routing: Routing, phase: str, load: NDArray[np.float64]) -> list[str]:
-    allowed = routing.capacity_bytes_per_s * routing.phase_s[phase]
-    over = np.flatnonzero(load > allowed * (1 + RELATIVE_TOLERANCE) + 1e-9)
-    return [
-        f"phase {phase!r}: edge {topology.edges[index].id!r} carries {load[index]:g} of {allowed[index]:g} bytes"
-        for index in over
-    ]

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solver.network.topology import Topology
-from solver.transport.baselines import shortest_path_routing
 from solver.transport.flows import Demand, Phase, Routing, Share
 from solver.transport.path_flow import RELATIVE_GAP, Commodities, PathFlow, solve_path_flow
+from solver.transport.shortest_paths import shortest_path_routing
 
 FloatArray = NDArray[np.float64]
 

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solver.transport.baselines import equal_split_routing, shortest_path_routing
-from solver.transport.flows import Phase, routing_faults
+from benchmarks.routing_rivals import equal_split_routing, routing_faults
+from solver.transport.flows import Phase
 from solver.transport.routing import route
+from solver.transport.shortest_paths import shortest_path_routing
 from tests.unit.solver.transport.networks import random_demands, random_network
 
 PHASES = (Phase("dp", weight=1.0), Phase("pp", weight=4.0, hidden_s=0.05))

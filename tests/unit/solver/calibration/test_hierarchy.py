@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from benchmarks.left_out import LeftOut, spreads
 from solver.calibration.deck import Deck
 from solver.calibration.hierarchy import Hierarchy
-from solver.calibration.left_out import LeftOut, spreads
 from solver.calibration.priors import PRIORS, SHIFTS
 from solver.calibration.rows import run_of
 from solver.calibration.software import SOFTWARE

@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from solver.transport.baselines import disjoint_paths, equal_split_routing, shortest_path_routing
-from solver.transport.flows import Demand, Phase, Routing, Share, routing_faults
+from benchmarks.routing_rivals import disjoint_paths, equal_split_routing, routing_faults
+from solver.transport.flows import Demand, Phase, Routing, Share
 from solver.transport.routing import route
+from solver.transport.shortest_paths import shortest_path_routing
 from tests.unit.solver.transport.networks import network
 
 ONE = (Phase("dp"),)
