@@ -14,7 +14,7 @@ MINUTES ?= 10
 EXAMPLES ?= 3
 CHECKED := $(PACKAGES) tests $(wildcard benchmarks)
 
-.PHONY: help setup demo serve test test-all soak test-torch test-browser browser torch slurm test-slurm tools otel pins test-service test-contract sbom postgres lint fmt type arch golden golden-update bench bench-scale bench-headline bench-schedules ablation fuzz validate openapi image clean mcp test-mcp accuracy
+.PHONY: help setup demo serve test test-all soak test-torch test-browser browser torch slurm test-slurm tools otel pins test-service test-contract sbom postgres lint fmt type arch golden golden-update bench bench-scale bench-headline bench-schedules ablation fuzz validate openapi image clean mcp test-mcp cluster test-cluster accuracy
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,7 +39,7 @@ serve: setup ## run the service on http://127.0.0.1:8000 (Swagger UI at /docs)
 test: lint type arch ## what CI runs: style, types, import contracts, every test that is not slow
 	$(BIN)/pytest -n 2 -q -m "not slow" --ignore=tests/architecture
 
-test-all: lint type arch postgres soak test-torch test-slurm test-service test-contract test-browser test-mcp ## the same with the slow proofs, on a real Postgres (as root: network namespaces, Slurm), with PyTorch, in a browser
+test-all: lint type arch postgres soak test-torch test-slurm test-service test-contract test-browser test-mcp test-cluster ## the same with the slow proofs, on a real Postgres (as root: network namespaces, Slurm), with PyTorch, in a browser
 	$(BIN)/pytest -n 2 -q --ignore=tests/architecture
 
 torch: setup ## install PyTorch 2.13.0 for `isthmus replay` (a CPU build is enough: 200 MB to fetch, 0.8 GB on disk)
@@ -57,6 +57,12 @@ test-browser: browser ## open the desk and reports in headless Chromium without 
 
 test-torch: torch ## run schedules and whole plans in PyTorch's runtime, 4 to 8 processes: times, ranking, losses; prints tables
 	$(BIN)/pytest -q -s tests/torch
+
+cluster: setup ## install the extra `cluster`: other machines share a search (`isthmus worker --search-pool`)
+	@$(BIN)/python -c 'import distributed' 2>/dev/null || $(BIN)/python -m pip install --quiet -r requirements-cluster.txt
+
+test-cluster: cluster ## the worker pool of a Dask cluster: losses, cancellation, certificates
+	$(BIN)/pytest -q tests/cluster
 
 mcp: setup ## install the extra `mcp`: `isthmus mcp` offers planning as tools
 	@$(BIN)/python -c 'import mcp' 2>/dev/null || $(BIN)/python -m pip install --quiet -r requirements-mcp.txt
@@ -156,7 +162,7 @@ image: ## build the container image
 	docker build -f docker/Dockerfile -t isthmus:latest .
 
 pins: setup ## write the hashes of what the requirements files pin (three platforms; minutes, needs the index)
-	$(BIN)/python -m tests.architecture.pins requirements.txt requirements-otel.txt requirements-browser.txt requirements-mcp.txt requirements-tools.txt
+	$(BIN)/python -m tests.architecture.pins requirements.txt requirements-otel.txt requirements-browser.txt requirements-mcp.txt requirements-cluster.txt requirements-tools.txt
 
 clean: ## remove caches and the environment
 	rm -rf $(VENV) $(TOOLS) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -95,12 +95,15 @@ def worker(
     context: typer.Context,
     database: Annotated[str | None, typer.Option(help="URL of the shared database.")] = None,
     worker_id: Annotated[str | None, typer.Option("--id", help="Stable name; must differ between workers.")] = None,
+    search_pool: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Dask scheduler whose workers share long searches.")
+    ] = None,
     check: Annotated[bool, typer.Option(help="Only tell whether this worker has shown itself lately.")] = False,
 ) -> None:
     """Solve queued plans without serving HTTP."""
     from app.terminal.serving import has_shown_itself, work
 
-    given = {"database_url": database, "worker_id": worker_id}
+    given = {"database_url": database, "worker_id": worker_id, "search_pool": search_pool}
     settings = settings_of(context).changed({name: value for name, value in given.items() if value is not None})
     if check:
         raise typer.Exit(0 if has_shown_itself(settings) else 1)

@@ -184,6 +184,12 @@ class Settings(BaseModel):
     max_search_bytes: int = Field(
         16 * MIB, ge=0, description="Largest state of a search that is kept, compressed; 0 keeps none."
     )
+    search_pool: str = Field(
+        "",
+        pattern=r"^((tcp|tls|ws|wss|ucx)://\S+)?$",
+        description="Address of a Dask scheduler (tls://HOST:8786) whose workers share long searches; certificates are "
+        "in Dask's own configuration. Empty: processes of this machine do.",
+    )
     log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Least level that is logged.")
     solvers: Solvers = Field(default_factory=Solvers, description="What child processes run.")
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import TypeAdapter
 
 from app.faults import Fault, Refused, from_planner_error
+from app.jobs.cluster_pool import ClusterPool
 from app.jobs.processes import limit_memory, settle_in
 from app.jobs.worker_pool import WorkerPool
 from models.errors import PlannerError
@@ -47,6 +48,7 @@ class Task(NamedTuple):
     documents: tuple[bytes, ...]
     memory_bytes: int
     num_pool_workers: int = 0
+    search_pool: tuple[str, int] | None = None  # the address of a cluster that helps instead, and its share of workers
 
 
 class Channel:
@@ -71,9 +73,15 @@ class Channel:
         """Ask the search to end."""
         self._stop.set()
 
-    def worker_pool(self, size: int) -> WorkerPool:
-        """Processes that the parent starts when they are asked for."""
-        return WorkerPool(self._pool_ends, lambda index: self.send("worker", str(index).encode()), size)
+    def worker_pool(self, task: Task) -> WorkerPool | ClusterPool | None:
+        """Who helps: workers of a cluster, or processes that the parent starts when they are asked for, or nobody."""
+        if task.search_pool is not None:
+            return ClusterPool(*task.search_pool)
+        if not task.num_pool_workers:
+            return None
+        return WorkerPool(
+            self._pool_ends, lambda index: self.send("worker", str(index).encode()), task.num_pool_workers
+        )
 
     def watch_parent(self) -> None:
         """Take the parent's stop message; leave at once when the parent has gone."""
@@ -147,7 +155,7 @@ def _plan(task: Task, channel: Channel) -> bytes:
         incumbent=incumbent,
         cancelled=channel.cancelled,
         clock=time.monotonic,
-        worker_pool=channel.worker_pool(task.num_pool_workers) if task.num_pool_workers else None,
+        worker_pool=channel.worker_pool(task),
         keep=keep,
         **_warm_start(*task.documents[1:]),
     )

@@ -16,9 +16,8 @@ import sqlalchemy as sa
 from opentelemetry import trace
 
 from app.jobs.child import Task
-from app.jobs.children import Ended, Limits, run_in_child
+from app.jobs.children import Ended, Limits, plan_task, run_in_child
 from app.jobs.resuming import documents_of, program
-from app.jobs.worker_pool import worker_pool_size
 from app.settings import Settings
 from app.storage.plans import State, StopReason, kind_of
 from app.storage.queue import Claim, PlanQueue
@@ -113,7 +112,7 @@ def search(queue: PlanQueue, settings: Settings, claim: Claim, *, leaving: Calla
         "solve", attributes={"isthmus.plan_id": plan_id, "isthmus.attempt": number}
     ) as span:
         ended = run_in_child(
-            _question(request, settings) if is_question else _plan(request, settings, *earlier),
+            _question(request, settings) if is_question else plan_task((request, *earlier), settings),
             Limits.of(time_limit_s, settings),
             on_message=news.take,
             stop_asked=asked,
@@ -129,11 +128,6 @@ def search(queue: PlanQueue, settings: Settings, claim: Claim, *, leaving: Calla
     if is_question:
         return end_state_of_question(ended, best=news.best, cancelled=cancelled)
     return end_state_of(ended, best=news.best, cancelled=cancelled, progress=news.latest)
-
-
-def _plan(request: bytes, settings: Settings, *earlier: bytes) -> Task:
-    documents = (request, *earlier)
-    return Task("plan", settings.solvers.plan, documents, settings.child_memory_bytes, worker_pool_size(request))
 
 
 def _question(question: bytes, settings: Settings) -> Task:

@@ -26,11 +26,12 @@ from solver.search.worker_pool import WorkerEvent
 NUM_SPARES = 2  # workers that may take the place of those that are gone
 SILENCE_S = 120.0  # a worker that has nothing to say for so long hangs
 GIB = 2**30
-MOST_WORKERS = 63
+MOST_WORKERS = 63  # of this machine
+MOST_REMOTE = 255  # of a cluster: options.workers goes to 256
 LEAST_LIMIT_S = 5.0  # a shorter search is over before others are of help
 
 
-def worker_pool_size(request: bytes) -> int:
+def worker_pool_size(request: bytes, most: int = MOST_REMOTE) -> int:
     """How many processes may help the search of this request, beside its own: none for a short or reproducible one.
 
     >>> worker_pool_size(b'{"options": {"workers": 1, "time_limit_s": 60.0, "reproducible": false}}')
@@ -39,7 +40,7 @@ def worker_pool_size(request: bytes) -> int:
     options = json.loads(request)["options"]
     if options["reproducible"] or options["time_limit_s"] < LEAST_LIMIT_S:
         return 0
-    return min(int(options["workers"]), num_cores(), MOST_WORKERS + 1) - 1
+    return min(int(options["workers"]) - 1, most)
 
 
 def num_cores() -> int:

@@ -18,10 +18,9 @@ from rich.console import Console
 from app.documents import canonical
 from app.faults import Fault, Refused
 from app.jobs.child import OUTCOME, Task
-from app.jobs.children import Ended, Limits, run_in_child
+from app.jobs.children import Ended, Limits, plan_task, run_in_child
 from app.jobs.processes import warm_up
 from app.jobs.warm_up import compile_once
-from app.jobs.worker_pool import worker_pool_size
 from app.settings import Settings
 from app.terminal.exits import Failed
 from app.terminal.progress import ProgressLine
@@ -74,9 +73,7 @@ def search(
         line.take(kind, text)
 
     compile_once(settings, partial(console.print, highlight=False))
-    document = canonical(request)
-    documents = (document, *documents_of(earlier))
-    task = Task("plan", settings.solvers.plan, documents, settings.child_memory_bytes, worker_pool_size(document))
+    task = plan_task((canonical(request), *documents_of(earlier)), settings)
     with ProgressLine(console) as line:
         ended = run_task(task, settings, request.options.time_limit_s, take)
     check_refusal(ended)
