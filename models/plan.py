@@ -13,7 +13,7 @@ from models.base import Bytes, Count, Frozen, Name, PositiveCount, Seconds, Usd
 from models.cluster import PlaceId
 from models.diagnostic import DiagnosticOrText
 from models.figures import Assumption, ConvergencePoint, MemoryUse, TimeBreakdown
-from models.prediction import Prediction
+from models.prediction import Prediction, Probability
 from models.schedule import PipelineHop, PipelineProblem, PipelineSchedule
 from models.transport import ExchangeRing, LinkLoad, MessageSplit, MessageTransport, TransportChoice, TransportPolicy
 from models.verdict import Verdict
@@ -255,6 +255,12 @@ class Alternative(Frozen):
     iteration_s: Seconds = Field(description="Its iteration time.", examples=[6.71])
     slower_by: float = Field(
         description="Its objective over the plan's, less 1.", examples=[0.04], json_schema_extra={"unit": "1"}
+    )
+    slower_probability: Probability | None = Field(
+        None,
+        description="Probability that it takes more time than the plan when both are measured: errors that they share "
+        "cancel.",
+        examples=[0.93],
     )
     why_second: str = Field(
         max_length=400,

@@ -105,10 +105,16 @@ class Constraints(Frozen):
 class Objective(Frozen):
     """What is to be least."""
 
-    kind: Literal["iteration_time", "cost_per_token", "fewest_gpus", "least_cross_building_traffic"] = Field(
+    kind: Literal[
+        "iteration_time", "time_at_confidence", "cost_per_token", "fewest_gpus", "least_cross_building_traffic"
+    ] = Field(
         "iteration_time",
-        description="The quantity to minimise; least_cross_building_traffic is bytes between buildings per iteration.",
+        description="The quantity to minimise; time_at_confidence is the iteration time that a measurement stays below "
+        "with probability `confidence`, least_cross_building_traffic is bytes between buildings per iteration.",
         examples=["iteration_time"],
+    )
+    confidence: Annotated[float, Field(ge=0.5, le=0.99, json_schema_extra={"unit": "1"})] = Field(
+        0.9, description="Probability that counts for time_at_confidence.", examples=[0.9]
     )
     target_iteration_s: Seconds | None = Field(
         None,

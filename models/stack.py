@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from models.base import Frozen, Name
 from models.catalogue import named_entry
+from models.workload import Precision
 
 Origin = Literal["measured", "fitted", "datasheet", "guessed"]
 DIVISORS = frozenset(
@@ -68,6 +69,7 @@ class StackHabits(Frozen):
         json_schema_extra={"unit": "B"},
     )
     interleaved: bool = Field(False, description="Pipelines run several chunks per rank.", examples=[False])
+    precision: Precision = Field("bf16", description="Precision of training.", examples=["bf16"])
 
 
 GENERATIONS = (

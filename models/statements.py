@@ -55,6 +55,8 @@ SPACE_LIMITS = SpaceLimits()
 _COVERED = {
     "iteration_time": "No configuration of the space, on any placement, transport or schedule of the stated model, "
     "beats the bound; of distance it counts the bytes and delays that no placement avoids.",
+    "time_at_confidence": "The gap is that of the iteration time at the confidence asked for; the bound is the "
+    "iteration time at which this plan would reach the least of any configuration of the space.",
     "cost_per_token": "The gap is that of the cost; the bound is the iteration time at which this plan would reach the "
     "least cost that any configuration of the space may have.",
     "fewest_gpus": "The gap is that of the number of GPUs; the bound is the iteration time scaled by the fewest GPUs "

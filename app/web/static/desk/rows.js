@@ -2,7 +2,7 @@
 import { age, badge, count, datum, make, moment, percent, seconds, span } from "./dom.js";
 
 export const WORDS = { not_found: "no plan found", succeeded: "planned", incomplete: "stopped with a plan" };
-export const OBJECTIVES = { iteration_time: "fastest iteration", cost_per_token: "least cost", fewest_gpus: "fewest GPUs",
+export const OBJECTIVES = { iteration_time: "fastest iteration", time_at_confidence: "surest time", cost_per_token: "least cost", fewest_gpus: "fewest GPUs",
   least_cross_building_traffic: "least traffic" };
 export const isActive = (one) => one.state === "queued" || one.state === "running";
 export const stateBadge = (one) => badge(one.state === "cancelled" && one.figures ? WORDS.incomplete : one.state === "queued" && one.queue_position ? "queued, " + one.queue_position + " before" : WORDS[one.state] || one.state, one.state);
