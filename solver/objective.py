@@ -16,6 +16,7 @@ from solver.bounds.least_traffic import least_crossing_bytes
 from solver.configurations.enumerate import Space
 from solver.context import Context
 from solver.cost.columns import FloatArray
+from solver.cost.uncertainty import time_factor
 
 SECONDS_PER_HOUR = 3600.0
 SHARPNESS = 16.0  # a guess 10 % below the target is met five times of six, one 10 % above once of six
@@ -40,15 +41,23 @@ class Goal:
         return cls(context.request.objective, min(known) / SECONDS_PER_HOUR if priced else 1.0, priced)
 
     def sizes(self, context: Context, space: Space) -> FloatArray:
-        """What each configuration has to pay beside time: its GPUs, or the bytes that must leave a building."""
+        """What each configuration has to pay beside time: GPUs, bytes that must leave a building, or least doubt."""
         if self.counts_bytes:
             return least_crossing_bytes(context, space)
+        if self.counts_doubt:
+            known = [
+                time_factor(context.job, context.stack, space.columns, one.gpu, one.fabric, self.objective.confidence)
+                for one in context.gpu_classes.values()
+            ]
+            return np.asarray(np.min(known, axis=0))
         return space.columns.num_gpus.astype(np.float64)
 
     def values(self, iteration_s: FloatArray, sizes: FloatArray) -> FloatArray:
         """The least objective at these times; infinite where a target is missed."""
         if self.objective.kind == "cost_per_token":
             return np.where(iteration_s <= self.target_s, iteration_s * sizes * self.usd_per_gpu_s, np.inf)
+        if self.counts_doubt:
+            return iteration_s * sizes
         if self.has_target:
             return np.where(iteration_s <= self.target_s, sizes, np.inf)
         return iteration_s
@@ -98,6 +107,11 @@ class Goal:
         return self.objective.kind == "cost_per_token" and self.priced
 
     @property
+    def counts_doubt(self) -> bool:
+        """A time counts as it may turn out, not as it is predicted."""
+        return self.objective.kind == "time_at_confidence"
+
+    @property
     def counts_bytes(self) -> bool:
         """What travels between buildings counts, not how many GPUs work."""
         return self.objective.kind == "least_cross_building_traffic"
@@ -111,6 +125,8 @@ class Goal:
         """The iteration time that a candidate of this size has to beat to get below `value`."""
         if self.objective.kind == "cost_per_token":
             return min(value / (size * self.usd_per_gpu_s), float(np.nextafter(self.target_s, np.inf)))
+        if self.counts_doubt:
+            return value / size
         if self.has_target:
             return float(np.nextafter(self.target_s, np.inf)) if size < value else 0.0
         return value

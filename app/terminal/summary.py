@@ -204,16 +204,16 @@ def _baselines(plan: Plan) -> Table:
 
 def _alternatives(plan: Plan) -> Table:
     table = Table(title="What came second", title_justify="left")
-    for heading in ("plan", "s", "worse by", "because"):
-        table.add_column(heading, justify="right" if heading in ("s", "worse by") else "left")
+    for heading in ("plan", "s", "worse by", "slower with", "because"):
+        table.add_column(heading, justify="left" if heading in ("plan", "because") else "right")
     for one in plan.alternatives:
         degrees = one.degrees
         name = f"{one.crossing}, tp {degrees.tp} cp {degrees.cp} ep {degrees.ep} pp {degrees.pp} dp {degrees.dp}"
         layers = ", layers by GPU type" if one.layer_split == "by_gpu_type" else ""
         kind = f"{one.sharding}, {one.family}{layers}"
-        table.add_row(
-            f"{name}; {kind}", f"{one.iteration_s:.4f}", f"{100 * one.slower_by:.1f} %", escape(one.why_second)
-        )
+        odds = "" if one.slower_probability is None else f"{100 * one.slower_probability:.0f} %"
+        worse = f"{100 * one.slower_by:.1f} %"
+        table.add_row(f"{name}; {kind}", f"{one.iteration_s:.4f}", worse, odds, escape(one.why_second))
     return table
 
 

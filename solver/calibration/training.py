@@ -42,7 +42,7 @@ class Compared:
         """Standard deviation of ln(measured / predicted) that the profile expects of this run."""
         run, known = self.run, self.run.stack.uncertainty
         columns = columns_from([self.prediction.knobs])
-        errors = common_errors(run.job, run.gpu, run.fabric, run.stack, columns)
+        errors = common_errors(run.job, run.gpu, run.fabric, run.stack, columns)[0]
         family = known.family_spread_moe if run.job.num_moe_layers else known.family_spread_dense
         return total_spread(errors, family, known.run_spread)
 

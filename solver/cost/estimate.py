@@ -88,9 +88,11 @@ class Pipeline:
     exposed_message_s: FloatArray
 
 
-def pipeline_of(job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, columns: Columns) -> Pipeline:
-    """Costs per micro-batch of the three kinds of ranks."""
-    layers = rank_layers(job.num_layers, columns)
+def pipeline_of(
+    job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, columns: Columns, layers: RankLayers | None = None
+) -> Pipeline:
+    """Costs per micro-batch of the three kinds of ranks; `layers` where the split is known."""
+    layers = layers or rank_layers(job.num_layers, columns)
     moe_share = job.num_moe_layers / job.num_layers
     at = Setting.of(job, gpu, fabric, stack, columns)
     kinds: tuple[PartKind, ...] = ("dense", "moe", "embedding", "logits")
@@ -147,14 +149,21 @@ def idle_s(pipe: Pipeline, columns: Columns, schedule: Schedule) -> FloatArray:
 
 
 def iteration_estimate(
-    job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, columns: Columns, *, schedule: Schedule = "1f1b"
+    job: Job,
+    gpu: GpuType,
+    fabric: Fabric,
+    stack: StackProfile,
+    columns: Columns,
+    *,
+    schedule: Schedule = "1f1b",
+    layers: RankLayers | None = None,
 ) -> Estimate:
     """Iteration time of 1F1B or interleaved 1F1B: (m - 1) slowest + fill / v, messages, data parallel, optimizer.
 
     A pipeline fills and drains through every rank once (arXiv 2104.04473, 2.2); interleaving divides the idle part
-    by v and multiplies the messages by v.
+    by v and multiplies the messages by v. `layers` says how they are split where that is known.
     """
-    pipe = pipeline_of(job, gpu, fabric, stack, columns)
+    pipe = pipeline_of(job, gpu, fabric, stack, columns, layers)
     slowest = pipe.slowest
     m = columns.num_microbatches.astype(np.float64)
     bubble = idle_s(pipe, columns, schedule)

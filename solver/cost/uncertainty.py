@@ -23,10 +23,11 @@ from solver.cost.job import Job
 
 Z_90 = NormalDist().inv_cdf(0.9)
 STEP = 1e-3  # of a logarithm, for differences
+ROWS_AT_ONCE = 2000  # configurations, each with as many variants as constants
 
 
-def common_errors(job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, columns: Columns) -> tuple[float, ...]:
-    """d ln(time) per standard unit of each error factor: sum over constants of (d ln T / d ln c) F, one configuration.
+def common_errors(job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, columns: Columns) -> FloatArray:
+    """d ln(time) per standard unit of each error factor: sum over constants of (d ln T / d ln c) F; rows x factors.
 
     The slopes are those of the closed form on GPUs of one type.
     """
@@ -35,27 +36,48 @@ def common_errors(job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, c
     rows = [(name.partition("@")[0], row) for name, row in zip(known.names, known.factors, strict=True)
             if name.partition("@")[2] in ("", here)]  # fmt: skip
     if not rows:
-        return tuple(0.0 for _ in (known.factors[0] if known.factors else ()))
+        return np.zeros((len(columns), len(known.factors[0]) if known.factors else 0))
     slopes = log_slopes(job, gpu, fabric, stack, columns, names=[name for name, _ in rows])
-    return tuple(float(one) for one in slopes @ np.array([row for _, row in rows]))
+    return np.asarray(slopes @ np.array([row for _, row in rows]))
 
 
 def log_slopes(
     job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, columns: Columns, *, names: Sequence[str]
 ) -> FloatArray:
-    """d ln(iteration time) / d ln(constant) of the first configuration of `columns`, by forward differences."""
-    count = len(names)
-    local = stack.on(gpu.name)
-    fields = {name: getattr(local, name) for name in StackProfile.model_fields}
+    """d ln(iteration time) / d ln(constant), rows x names, by forward differences."""
+    count, local = len(names), stack.on(gpu.name)
+    fields: dict[str, Any] = {name: getattr(local, name) for name in StackProfile.model_fields}
+    varied: dict[str, Any] = {}
     for row, name in enumerate(names):
-        values: Any = np.full(count + 1, fields[name].value)  # one entry per row, as every formula broadcasts
-        values[row + 1] *= math.exp(STEP)
-        fields[name] = Constant.model_construct(value=values, origin="fitted", source="")
-    varied = StackProfile.model_construct(**{**fields, "generations": ()})
-    same = columns.take(np.zeros(count + 1, dtype=np.int64))
-    logs = np.log(iteration_estimate(job, gpu, fabric, varied, same).iteration_s)
-    slopes: FloatArray = (logs[1:] - logs[0]) / STEP
-    return slopes
+        varied[name] = np.full(count + 1, fields[name].value)
+        varied[name][row + 1] *= math.exp(STEP)
+    found = []
+    for first in range(0, len(columns), ROWS_AT_ONCE):
+        part = np.arange(first, min(first + ROWS_AT_ONCE, len(columns)))
+        for name, values in varied.items():  # one entry per row, as every formula broadcasts
+            tiled: Any = np.tile(values, len(part))
+            fields[name] = Constant.model_construct(value=tiled, origin="fitted", source="")
+        trial = StackProfile.model_construct(**{**fields, "generations": ()})
+        times = iteration_estimate(job, gpu, fabric, trial, columns.take(np.repeat(part, count + 1))).iteration_s
+        logs = np.log(times.reshape(len(part), count + 1))
+        found.append((logs[:, 1:] - logs[:, :1]) / STEP)
+    return np.concatenate(found)
+
+
+def time_factor(
+    job: Job, stack: StackProfile, columns: Columns, gpu: GpuType, fabric: Fabric, confidence: float
+) -> FloatArray:
+    """The time that a measurement stays below with this probability, over the predicted one; one per row."""
+    errors = common_errors(job, gpu, fabric, stack, columns)
+    spread = np.sqrt((errors**2).sum(axis=1) + _own_variance(job, stack))
+    return np.asarray(np.exp(NormalDist().inv_cdf(confidence) * spread))
+
+
+def _own_variance(job: Job, stack: StackProfile) -> float:
+    """What no constant explains."""
+    known = stack.uncertainty
+    family = known.family_spread_moe if job.num_moe_layers else known.family_spread_dense
+    return family**2 + known.run_spread**2
 
 
 def interval(value: float, spread: float) -> Interval:
@@ -97,6 +119,14 @@ def evidence_of(stack: StackProfile, gpus: Sequence[GpuType], job: Job) -> tuple
     return tuple(found)
 
 
+def shared_errors(
+    job: Job, stack: StackProfile, columns: Columns, machines: Sequence[tuple[GpuType, Fabric]]
+) -> tuple[float, ...]:
+    """The constants' errors of a plan on GPUs of these types: those on the type whose GPUs alone would be slowest."""
+    gpu, fabric = slowest_alone(job, stack, columns, machines)
+    return tuple(common_errors(job, gpu, fabric, stack, columns)[0].tolist())
+
+
 def prediction(
     job: Job,
     stack: StackProfile,
@@ -106,13 +136,9 @@ def prediction(
     iteration_s: float,
     memory: Sequence[tuple[float, float]],
 ) -> Prediction:
-    """Error bars of a plan on GPUs of these types; `memory` holds peak and HBM bytes of its pipeline ranks.
-
-    The constants' errors are those on the type whose GPUs alone would be slowest.
-    """
-    gpu, fabric = max(machines, key=lambda one: _alone_s(job, one[0], one[1], stack, columns))
+    """Error bars of a plan on GPUs of these types; `memory` holds peak and HBM bytes of its pipeline ranks."""
     known = stack.uncertainty
-    errors = common_errors(job, gpu, fabric, stack, columns)
+    errors = shared_errors(job, stack, columns, machines)
     family = known.family_spread_moe if job.num_moe_layers else known.family_spread_dense
     spread = total_spread(errors, family, known.run_spread)
     fullest = max(memory, key=lambda one: one[0] / one[1])
@@ -128,19 +154,21 @@ def prediction(
     )
 
 
-def _alone_s(job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, columns: Columns) -> float:
-    """Iteration time of the first configuration on GPUs of this type alone."""
-    return float(iteration_estimate(job, gpu, fabric, stack, columns).iteration_s[0])
+def slowest_alone(
+    job: Job, stack: StackProfile, columns: Columns, machines: Sequence[tuple[GpuType, Fabric]]
+) -> tuple[GpuType, Fabric]:
+    """The GPU type on which alone the first configuration would take longest."""
+    return max(machines, key=lambda one: float(iteration_estimate(job, one[0], one[1], stack, columns).iteration_s[0]))
 
 
-def probability_faster(one: Prediction, other: Prediction) -> float:
-    """Probability that `one` takes less time than `other`, both of one job and one profile: what they share cancels.
+def probability_faster(one: Prediction, other_s: float, other_errors: Sequence[float]) -> float:
+    """Probability that `one` takes less time than another plan of its job and profile: what both share cancels.
 
-    Phi(ln(T2 / T1) / s), s^2 = |e1 - e2|^2 + r1^2 + r2^2 with the error factors e and the spreads of single runs r.
+    Phi(ln(T2 / T1) / s), s^2 = |e1 - e2|^2 + 2 r^2 with the error factors e and the spread r of single runs.
     """
-    apart = [a - b for a, b in zip(one.common_errors, other.common_errors, strict=True)]
-    spread = total_spread(apart, one.run_spread, other.run_spread)
-    return NormalDist().cdf(math.log(other.iteration_s.p50 / one.iteration_s.p50) / spread)
+    apart = [a - b for a, b in zip(one.common_errors, other_errors, strict=True)]
+    spread = total_spread(apart, one.run_spread, one.run_spread)
+    return NormalDist().cdf(math.log(other_s / one.iteration_s.p50) / spread)
 
 
 def evidence_warnings(stack: StackProfile, evidence: Sequence[Evidence]) -> tuple[Diagnostic, ...]:

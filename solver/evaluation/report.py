@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from models.cluster import GpuType
 from models.figures import MemoryUse, TimeBreakdown
 from models.plan import Metrics, OtherSharing, Plan, Proof, RouteTimeline
 from models.prediction import Prediction
@@ -15,10 +16,10 @@ from models.verdict import Verdict
 from solver.context import Context
 from solver.cost.columns import columns_of
 from solver.cost.compute import matrix_peak
-from solver.cost.fabric import fabric_of
+from solver.cost.fabric import Fabric, fabric_of
 from solver.cost.flops import model_flops_per_iteration
 from solver.cost.optimizer import step_overhead_s
-from solver.cost.uncertainty import evidence_warnings, prediction
+from solver.cost.uncertainty import evidence_warnings, prediction, shared_errors, slowest_alone, time_factor
 from solver.diagnostics.table import plan_diagnostics
 from solver.evaluation.evaluate import Evaluation
 from solver.evaluation.scheduling import Timing
@@ -153,17 +154,34 @@ def _memory_use(context: Context, evaluation: Evaluation, route: int, rank: int)
 
 def _error_bars(context: Context, evaluation: Evaluation, memory: tuple[MemoryUse, ...]) -> Prediction:
     """What the figures of the evaluation may turn out to be."""
-    pools = sorted({pool for route in evaluation.candidate.routes for pool in route.pools})
-    used = [context.pools[pool] for pool in pools]
     kept = 1.0 - context.request.constraints.memory_headroom_fraction
     return prediction(
         context.job,
         context.stack,
         columns_of(evaluation.candidate.configuration),
-        [(pool.gpu, fabric_of(pool)) for pool in used],
+        _machines(context, evaluation),
         iteration_s=evaluation.iteration_s,
         memory=[(one.total_bytes, one.limit_bytes / kept) for one in memory],
     )
+
+
+def errors_of(context: Context, evaluation: Evaluation) -> tuple[float, ...]:
+    """What the errors of the profile's constants make of the evaluation's time."""
+    columns = columns_of(evaluation.candidate.configuration)
+    return shared_errors(context.job, context.stack, columns, _machines(context, evaluation))
+
+
+def doubt(context: Context, evaluation: Evaluation, confidence: float) -> float:
+    """The time that a measurement stays below with this probability, over that of the evaluation."""
+    columns = columns_of(evaluation.candidate.configuration)
+    gpu, fabric = slowest_alone(context.job, context.stack, columns, _machines(context, evaluation))
+    return float(time_factor(context.job, context.stack, columns, gpu, fabric, confidence)[0])
+
+
+def _machines(context: Context, evaluation: Evaluation) -> list[tuple[GpuType, Fabric]]:
+    """GPU types in use, with the network that they see."""
+    pools = sorted({pool for route in evaluation.candidate.routes for pool in route.pools})
+    return [(context.pools[pool].gpu, fabric_of(context.pools[pool])) for pool in pools]
 
 
 @dataclass(frozen=True)

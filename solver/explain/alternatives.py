@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from models.figures import TimeBreakdown
 from models.plan import Alternative, Configuration, Plan
 from solver.context import Context
+from solver.cost.uncertainty import probability_faster
 from solver.evaluation.candidate import pipeline_shape
 from solver.evaluation.evaluate import Evaluation
-from solver.evaluation.report import time_of
+from solver.evaluation.report import errors_of, time_of
 from solver.evaluation.where import crossing_of, placement_of
 
 MAX_ALTERNATIVES = 5
@@ -86,7 +87,7 @@ def alternatives(context: Context, kinds: Kinds, plan: Plan, best: Evaluation, v
         if found is not best and all(_differ(traits, one) for one in taken):
             taken.append(traits)
             ratio = other_value / value if value else 1.0
-            chosen.append(_alternative(context, found, kinds.crossing(found), plan.time, ratio))
+            chosen.append(_alternative(context, found, kinds.crossing(found), plan, ratio))
         if len(chosen) == MAX_ALTERNATIVES:
             break
     return tuple(chosen)
@@ -108,7 +109,7 @@ def _differ(one: tuple[Shape, Shape], other: tuple[Shape, Shape]) -> bool:
     return one[0] != other[0] or sum(a != b for a, b in zip(one[1], other[1], strict=True)) >= 2
 
 
-def _alternative(context: Context, found: Evaluation, crossing: str, best: TimeBreakdown, ratio: float) -> Alternative:
+def _alternative(context: Context, found: Evaluation, crossing: str, plan: Plan, ratio: float) -> Alternative:
     configuration = found.candidate.configuration
     return Alternative.model_validate(
         {
@@ -120,7 +121,9 @@ def _alternative(context: Context, found: Evaluation, crossing: str, best: TimeB
             "crossing": crossing,
             "iteration_s": found.iteration_s,
             "slower_by": ratio - 1.0,
-            "why_second": why_second(best, time_of(context, found)),
+            "slower_probability": plan.prediction
+            and probability_faster(plan.prediction, found.iteration_s, errors_of(context, found)),
+            "why_second": why_second(plan.time, time_of(context, found)),
             "configuration": configuration,
             "routes": placement_of(context, found.candidate).routes,
         }

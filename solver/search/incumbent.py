@@ -11,7 +11,7 @@ from models.plan import Plan, Proof
 from models.verdict import Verdict
 from solver.context import Context
 from solver.evaluation.evaluate import Evaluation
-from solver.evaluation.report import evaluation_cross_building_bytes, exceeds_traffic_limit, extra_usd, plan_of
+from solver.evaluation.report import doubt, evaluation_cross_building_bytes, exceeds_traffic_limit, extra_usd, plan_of
 from solver.objective import Goal
 from solver.verify.judge import judge
 
@@ -56,6 +56,8 @@ class Incumbent:
         num_gpus = found.candidate.configuration.degrees.num_gpus
         if self.goal.counts_bytes:
             return float(self.goal.value(found.iteration_s, evaluation_cross_building_bytes(self.context, found)))
+        if self.goal.counts_doubt:
+            return self.goal.value(found.iteration_s, doubt(self.context, found, self.goal.objective.confidence))
         extra = extra_usd(self.context, found, self.goal.usd_per_gpu_s) if self.goal.counts_usd else 0.0
         return self.goal.value(found.iteration_s, num_gpus, extra)
 

@@ -18,7 +18,15 @@ LEFT, RIGHT = 190.0, 800.0
 ROW = 24.0
 BASELINE_HEADS: tuple[Column, ...] = columns("rule", "#iteration time", "#our speed-up", "what was assumed of it")
 ALTERNATIVE_HEADS: tuple[Column, ...] = columns(
-    "degrees", "sharding", "recompute", "chunks", "crossing", "#iteration time", "#behind by", "why second"
+    "degrees",
+    "sharding",
+    "recompute",
+    "chunks",
+    "crossing",
+    "#iteration time",
+    "#behind by",
+    "#slower with",
+    "why second",
 )
 
 
@@ -71,6 +79,7 @@ def _alternative_row(one: Alternative) -> list[Child]:
         one.crossing,
         number(one.iteration_s, seconds(one.iteration_s)),
         number(one.slower_by, percent(one.slower_by)),
+        "" if one.slower_probability is None else number(one.slower_probability, percent(one.slower_probability)),
         one.why_second,
     ]
 

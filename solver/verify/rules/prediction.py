@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from models.prediction import Interval, Prediction
+from solver.cost.columns import columns_of
 from solver.cost.fabric import fabric_of
-from solver.cost.uncertainty import prediction
+from solver.cost.uncertainty import prediction, probability_faster, shared_errors
 from solver.verify.case import Case, Finding, Rule, differs
 
 ZERO = 1e-12  # an error factor below is rounding
+ROUNDED = 1e-6  # of a probability
 
 
 def derived_prediction(case: Case) -> Prediction:
@@ -48,6 +50,25 @@ def error_bars(case: Case) -> Iterator[Finding]:
         yield Finding("prediction", "common_errors are not those of the profile's factors")
 
 
+def alternative_odds(case: Case) -> Iterator[Finding]:
+    """The probability that an alternative is slower than the plan follows from both times and the shared errors."""
+    ours, pools = derived_prediction(case), {pool.id: pool for pool in case.request.cluster.pools}
+    for index, one in enumerate(case.plan.alternatives):
+        if one.configuration is None or one.slower_probability is None:
+            continue
+        used = {name: pools[name] for route in one.routes for name in route.pools if name in pools}
+        machines = [(pool.gpu, fabric_of(pool)) for pool in used.values()]
+        if not machines:
+            yield Finding(f"alternative {index}", "slower_probability is stated without its pools")
+            continue
+        errors = shared_errors(case.derived.job, case.derived.stack, columns_of(one.configuration), machines)
+        derived = probability_faster(ours, one.iteration_s, errors)
+        if abs(one.slower_probability - derived) > ROUNDED:
+            yield Finding(
+                f"alternative {index}", f"slower_probability {one.slower_probability:.6g}, derived {derived:.6g}"
+            )
+
+
 def _interval(name: str, stated: Interval, derived: Interval) -> Iterator[Finding]:
     for quantile in ("p10", "p50", "p90"):
         one, other = getattr(stated, quantile), getattr(derived, quantile)
@@ -55,4 +76,4 @@ def _interval(name: str, stated: Interval, derived: Interval) -> Iterator[Findin
             yield Finding("prediction", f"{name}.{quantile} {one:.6g}, derived {other:.6g}")
 
 
-FAMILY: Mapping[str, Rule] = {"error-bars": error_bars}
+FAMILY: Mapping[str, Rule] = {"error-bars": error_bars, "alternative-odds": alternative_odds}

@@ -6,7 +6,7 @@ import pytest
 from models.catalogue import entry_names
 from models.stack import GenerationConstant, StackProfile, Uncertainty, generation_of, packaged_stack
 from solver.cost.job import job_of
-from solver.cost.uncertainty import evidence_warnings, log_slopes, prediction, probability_faster
+from solver.cost.uncertainty import evidence_warnings, log_slopes, prediction, probability_faster, time_factor
 from tests.unit.solver.cost.samples import A100, fabric, random_columns, workload
 
 JOB = job_of(workload())
@@ -24,6 +24,11 @@ def of(row: int, iteration_s: float, stack: StackProfile = STACK):
     return prediction(JOB, stack, columns, machines, iteration_s=iteration_s, memory=[(7e10, 8e10)])
 
 
+def faster(one, other) -> float:
+    """Probability that the first plan takes less time than the second."""
+    return probability_faster(one, other.iteration_s.p50, other.common_errors)
+
+
 def test_figures_are_ordered_and_centred_on_the_plan():
     bars = of(0, 2.0)
     assert bars.iteration_s.p10 < bars.iteration_s.p50 == 2.0 < bars.iteration_s.p90
@@ -34,18 +39,20 @@ def test_figures_are_ordered_and_centred_on_the_plan():
 def test_a_faster_unit_never_slows_a_step_down():
     names = ("gemm_efficiency", "attention_efficiency", "elementwise_traffic", "step_host_s")
     slopes = log_slopes(JOB, A100, fabric(), STACK, COLUMNS, names=names)
-    assert max(slopes[:2]) < 0
-    assert min(slopes[2:]) > 0
-    assert abs(slopes[0]) <= 1.01
+    assert slopes.shape == (len(COLUMNS), len(names))
+    assert slopes[0, :2].max() < 0
+    assert slopes[:, :2].max() <= 0  # launches alone set the pace of small layers
+    assert slopes[:, 2:].min() >= 0
+    assert abs(slopes[:, 0]).max() <= 1.01
 
 
 def test_a_common_error_cancels_between_two_plans():
     one, other = of(0, 1.0), of(0, 1.06)
     alone = (one.iteration_s.p90 / one.iteration_s.p50 - 1.0) / 1.28
     assert alone > 0.1  # each time is known to 10 % only
-    assert probability_faster(one, other) > 0.95  # but 6 % between them are certain
-    assert probability_faster(one, one) == pytest.approx(0.5)
-    assert probability_faster(one, other) + probability_faster(other, one) == pytest.approx(1.0)
+    assert faster(one, other) > 0.95  # but 6 % between them are certain
+    assert faster(one, one) == pytest.approx(0.5)
+    assert faster(one, other) + faster(other, one) == pytest.approx(1.0)
 
 
 def test_a_class_that_nobody_measured_is_warned_of():
@@ -72,3 +79,11 @@ def test_packaged_profiles_know_their_doubts_on_every_generation():
         places = {one.partition("@")[2] for one in known.names}
         assert {generation_of(gpu) for gpu in ("A100", "H100", "B200", "B300")} <= places, name
         assert known.family_spread_moe >= known.family_spread_dense > 0.0
+
+
+def test_doubt_is_that_of_the_error_bars_and_none_at_one_half():
+    machine = (A100, fabric())
+    at_90, at_50 = (time_factor(JOB, STACK, COLUMNS, *machine, share) for share in (0.9, 0.5))
+    bars = [of(row, 1.0).iteration_s.p90 for row in range(len(COLUMNS))]
+    assert at_90.tolist() == pytest.approx(bars)
+    assert at_50.tolist() == pytest.approx([1.0] * len(COLUMNS))
