@@ -17,7 +17,7 @@ from solver.calibration.software import SOFTWARE
 from solver.cost.uncertainty import total_spread
 
 SUSPICIOUS = "suspicious"
-MAX_STEPS = 10
+MAX_STEPS = 25
 INSIDE = 0.8  # of the measurements lie between the 10 and the 90 % figure
 Z_90 = 1.2815515655446004
 RUN_SPREAD = 0.04  # runs of one stack and one release about each other: 2 to 6 % in published sweeps

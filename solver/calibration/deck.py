@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.stack import Constant, StackProfile, generation_of
-from solver.calibration.predict import candidates, chosen, schedule_of
+from solver.calibration.predict import candidates, chosen, layers_of, schedule_of
 from solver.calibration.rows import Run
 from solver.calibration.stacked import stacked, structure
 from solver.cost.columns import Columns, FloatArray, columns_from
@@ -76,8 +76,10 @@ class Deck:
         for group in self._groups:
             run = group.run
             stack = self._stack(run, constants[group.members[0]])
+            job = stacked(group.jobs)
+            layers = layers_of([self.runs[index] for index in group.owners], job, group.columns)
             found = iteration_estimate(
-                stacked(group.jobs), run.gpu, run.fabric, stack, group.columns, schedule=schedule_of(run.knobs)
+                job, run.gpu, run.fabric, stack, group.columns, schedule=schedule_of(run.knobs), layers=layers
             )
             owners, weights, rows = [], [], []
             for index in group.members:
@@ -103,7 +105,10 @@ class Deck:
             jobs = stacked([one.group.jobs[row] for row in one.rows for _ in range(width + 1)])
             columns = one.group.columns.take(np.repeat(one.rows, width + 1))
             stack = self._stack(run, flat.T)
-            found = iteration_estimate(jobs, run.gpu, run.fabric, stack, columns, schedule=schedule_of(run.knobs))
+            layers = layers_of([self.runs[index] for index in np.repeat(one.owners, width + 1)], jobs, columns)
+            found = iteration_estimate(
+                jobs, run.gpu, run.fabric, stack, columns, schedule=schedule_of(run.knobs), layers=layers
+            )
             total = np.zeros((len(self.runs), width + 1))
             np.add.at(total, one.owners, one.weights[:, None] * found.iteration_s.reshape(count, width + 1))
             logs = np.log(total[one.group.members])

@@ -55,8 +55,12 @@ class Hierarchy:
         cell = [CELL_SHARE * min(prior.software, prior.generation) for prior in self._priors]
         blocks += [cell] * len(self.cells)
         self._sigma = np.concatenate([np.array(block) for block in blocks])
-        spoken_of = sum(self.membership(index).sum(axis=0) for index in sorted(set(self._own.tolist())))
-        self._free = np.flatnonzero((self._sigma > TINY) & (spoken_of > 0))
+        self._free = np.flatnonzero((self._sigma > TINY) & self._spoken_of(np.arange(len(own))))
+
+    def _spoken_of(self, train: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Which deviations these runs say anything about; all others are zero."""
+        cells = sorted(set(self._own[train].tolist()))
+        return np.asarray(sum(self.membership(cell).sum(axis=0) for cell in cells) > 0)
 
     def membership(self, cell: int) -> FloatArray:
         """Deviations that add up to the transformed constants of a cell: constants x deviations."""
@@ -106,7 +110,7 @@ class Hierarchy:
     ) -> Fit:
         """The posterior mode on the runs `train` (all by default), from `start` or from the priors."""
         train = np.arange(len(self.deck.runs)) if train is None else train
-        x = np.zeros(len(self._sigma)) if start is None else start.copy()
+        x = np.zeros(len(self._sigma)) if start is None else np.where(self._spoken_of(train), start, 0.0)
         cost, residuals = self._cost(x, train)
         damping = 1e-3
         for _ in range(max_steps):

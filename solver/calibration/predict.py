@@ -14,8 +14,8 @@ import numpy as np
 from models.stack import StackProfile
 from solver.calibration.rows import Run, RunConfiguration
 from solver.calibration.stacked import stacked, structure
-from solver.cost.columns import RECOMPUTE_CODES, SHARDING_CODES, FloatArray, columns_from
-from solver.cost.estimate import iteration_estimate
+from solver.cost.columns import RECOMPUTE_CODES, SHARDING_CODES, Columns, FloatArray, columns_from
+from solver.cost.estimate import RankLayers, iteration_estimate, rank_layers
 from solver.cost.job import Job
 from solver.cost.memory import Schedule
 
@@ -77,6 +77,17 @@ def _chunk_counts(run: Run) -> list[int]:
     return [count for count in CHUNKS if layers % count == 0]
 
 
+def layers_of(runs: Sequence[Run], job: Job, columns: Columns) -> RankLayers:
+    """How the layers of each row's run are split: as stated, else evenly."""
+    even = rank_layers(job.num_layers, columns)
+    first, inner, last = even.first.copy(), even.inner.copy(), even.last.copy()
+    for row, run in enumerate(runs):
+        if stated := run.knobs.stage_layers:
+            first[row], last[row] = stated[0], stated[-1]
+            inner[row] = max(stated[1:-1], default=stated[0])
+    return RankLayers(first, inner, last)
+
+
 def predict(runs: Sequence[Run]) -> list[Prediction]:
     """One prediction per run, in order. Runs whose jobs share their structure are evaluated together."""
     groups: dict[object, list[tuple[int, Run]]] = {}
@@ -103,9 +114,11 @@ def _predict_group(members: list[tuple[int, Run]]) -> dict[int, Prediction]:
         rows += options
         owners += [index] * len(options)
         jobs += [one.job] * len(options)
-    run = members[0][1]
+    run, job, columns = members[0][1], stacked(jobs), columns_from(rows)
+    of = dict(members)
+    layers = layers_of([of[index] for index in owners], job, columns)
     estimate = iteration_estimate(
-        stacked(jobs), run.gpu, run.fabric, run.stack, columns_from(rows), schedule=schedule_of(run.knobs)
+        job, run.gpu, run.fabric, run.stack, columns, schedule=schedule_of(run.knobs), layers=layers
     )
     owner = np.array(owners)
     found = {}

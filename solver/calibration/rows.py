@@ -67,6 +67,7 @@ class RunConfiguration:
     sharding: str
     schedule: str
     one_layer_per_chunk: bool
+    stage_layers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -193,8 +194,12 @@ def _year(cells: Mapping[str, str]) -> int | None:
     return int(named[1]) if named else None
 
 
-def _precision(cells: Mapping[str, str]) -> Precision:
+def _precision(cells: Mapping[str, str], stack: StackProfile) -> Precision:
     text = cells.get("precision", "").lower()
+    if not text:
+        return stack.habits.precision
+    if "32" in text:
+        return "fp32"
     if "fp4" in text:
         return "fp4"
     if "fp8" in text:
@@ -247,14 +252,23 @@ def _experts(cells: Mapping[str, str]) -> MixtureOfExperts | None:
 
 
 def _workload(cells: Mapping[str, str], architecture: Architecture, stack: StackProfile) -> Workload:
+    precision = _precision(cells, stack)
     return Workload(
         architecture=architecture,
         sequence_length=_number(cells, "seq_len"),
         global_batch_sequences=_number(cells, "gbs"),
-        precision=_precision(cells),
+        precision=precision,
         flash_attention=stack.habits.flash_attention,
-        optimizer=Optimizer(gradient_bytes_per_parameter=stack.habits.gradient_bytes_per_parameter),
+        optimizer=_optimizer(precision, stack),
     )
+
+
+def _optimizer(precision: Precision, stack: StackProfile) -> Optimizer:
+    """Adam; weights of 32 bits are their own master."""
+    gradient_bytes = stack.habits.gradient_bytes_per_parameter
+    if precision == "fp32":
+        return Optimizer(state_bytes_per_parameter=8.0, gradient_bytes_per_parameter=gradient_bytes)
+    return Optimizer(gradient_bytes_per_parameter=gradient_bytes)
 
 
 def _sharding(cells: Mapping[str, str], stack: StackProfile) -> str:
@@ -309,7 +323,18 @@ def _knobs(cells: Mapping[str, str], stack: StackProfile, workload: Workload) ->
         sharding=_sharding(cells, stack),
         schedule=schedule,
         one_layer_per_chunk="1 layer per chunk" in schedule,
+        stage_layers=_stage_layers(cells, pp),
     )
+
+
+def _stage_layers(cells: Mapping[str, str], pp: int) -> tuple[int, ...]:
+    """Layers of each pipeline rank where they are stated."""
+    stated = tuple(int(one) for one in re.findall(r"\d+", cells.get("stage_layers", "")))
+    if not stated:
+        return ()
+    if len(stated) != pp or sum(stated) != _number(cells, "layers") or not all(stated):
+        raise SkipRow("stage_layers does not give every pipeline rank its layers")
+    return stated if pp > 1 else ()
 
 
 def _gpus_used(cells: Mapping[str, str], workload: Workload) -> int:

@@ -44,6 +44,14 @@ _EXPERTS: tuple[tuple[str, tuple[int, int, int, int, int]], ...] = (
     (r"mixtral-8x22b", (8, 2, 16384, 0, 0)),
     (r"grok-?1", (8, 2, 32768, 0, 0)),
 )
+# layers of each pipeline rank that a launch file gives: sailor/Planner/simulations of github.com/eth-easl/sailor
+_SPLITS = {
+    (r"opt-350m", "2"): "11 13",
+    (r"opt-350m", "4"): "4 7 7 6",
+    (r"gpt-neo-2\.7b", "2"): "15 17",
+    (r"gpt-neo-2\.7b", "4"): "6 9 9 8",
+    (r"gpt-neo-2\.7b", "8"): "2 5 5 5 4 4 4 3",
+}
 _HEAD_DIM = ((r"gpt-oss", 64), (r"nemotron-?4-340b", 192))
 _LATENT = (r"deepseek-v(2|3)", r"kimi-k2")  # 1536, 512, 128, 64, 128: arXiv 2412.19437, 2507.20534
 _SEQUENCE = ((r"opt-350m|gpt-neo-2\.7b", 2048), (r"^gpt-\d+(\.\d+)?b$|-h\d+-l\d+", 1024))
@@ -63,6 +71,9 @@ def filled(row: Cells) -> dict[str, str]:
             if re.search(pattern, model):
                 _fill(cells, ("n_experts", "topk", "moe_ffn_hidden", "n_shared_experts", "n_dense_layers"), experts)
                 break
+    for (pattern, pp), split in _SPLITS.items():
+        if re.search(pattern, model) and cells.get("pp") == pp and not cells.get("stage_layers"):
+            cells["stage_layers"] = split
     _fill_first(cells, "head_dim", _HEAD_DIM, model)
     _fill_first(cells, "seq_len", _SEQUENCE, model)
     return cells

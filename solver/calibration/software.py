@@ -91,8 +91,8 @@ SOFTWARE: tuple[StackProfile, ...] = (
     _software(
         "sailor-2025", 2025, ("Sailor (Megatron-DeepSpeed)", "Sailor"),
         "Megatron-DeepSpeed as run by Sailor, in 32 bits",
-        habits={**_UNFUSED, "gradient_bytes_per_parameter": 4.0}, flags=_OLD,
-        memory={"framework_bytes": 4.6e9, "activation_overhead": 1.1},
+        habits={**_UNFUSED, "gradient_bytes_per_parameter": 4.0, "precision": "fp32"},
+        flags={"sequence_parallel": False}, memory={"framework_bytes": 5.06e9},
     ),
     _software(
         "megatron-2024", 2024, _MEGATRON, "Megatron-LM and NeMo of 2024: overlapped communication, FP8",

@@ -12,7 +12,7 @@ from solver.cost.columns import RECOMPUTE_FULL, RECOMPUTE_NONE, FloatArray
 from solver.cost.job import LayerShape
 from solver.cost.layer import Setting
 
-SCORES_KEPT, MASK_BYTES = 2.0, 1.0  # softmax output and dropout output, and the mask of the latter
+MASK_BYTES = 1.0  # of a dropout
 
 
 def layer_bytes(at: Setting, shape: LayerShape) -> tuple[FloatArray, FloatArray]:
@@ -57,10 +57,10 @@ def _split_bytes(at: Setting, shape: LayerShape) -> FloatArray:
 
 
 def _score_bytes(at: Setting) -> FloatArray:
-    """An unfused core keeps 5 bytes per score: 5 a s per token."""
+    """An unfused core keeps the output of the softmax, and that of a dropout with its mask: 5 a s per token."""
     if at.job.flash_attention:
         return np.zeros_like(at.tp)
-    kept = SCORES_KEPT * at.job.value_bytes + MASK_BYTES
+    kept = at.job.value_bytes + (at.job.value_bytes + MASK_BYTES if at.stack.dropout else 0.0)
     return at.tokens * at.job.sequence_length * at.job.num_heads * kept / at.tp
 
 

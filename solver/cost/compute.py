@@ -37,6 +37,7 @@ class GpuRates:
     elementwise_traffic: float
     multiprocessors: int
     value_bytes: float = BYTES_16_BIT
+    wide_flops_per_s: float = 0.0  # products of 16-bit matrices, or of 32-bit ones where all is
 
     @classmethod
     def of(cls, gpu: GpuType, stack: StackProfile, precision: Precision) -> GpuRates:
@@ -47,12 +48,14 @@ class GpuRates:
         stack = stack.on(gpu.name)
         peak, share = matrix_peak(gpu, stack, precision)
         wide, narrow = precision == "fp32", peak > gpu.bf16_flops_per_s
+        plain = peak if wide else gpu.bf16_flops_per_s
         return cls(
             gemm_flops_per_s=peak * share,
             gemm_half_size=stack.gemm_half_size.value * peak / gpu.bf16_flops_per_s,
             element_bytes=ELEMENT_BYTES[precision] if narrow or wide else BYTES_16_BIT,
             value_bytes=ELEMENT_BYTES["fp32"] if wide else BYTES_16_BIT,
-            attention_flops_per_s=(peak if wide else gpu.bf16_flops_per_s) * stack.attention_efficiency.value,
+            attention_flops_per_s=plain * stack.attention_efficiency.value,
+            wide_flops_per_s=plain * stack.gemm_efficiency.value,
             memory_bytes_per_s=gpu.memory_bytes_per_s * stack.memory_efficiency.value,
             elementwise_traffic=stack.elementwise_traffic.value,
             multiprocessors=gpu.num_multiprocessors or 0,

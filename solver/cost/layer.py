@@ -14,14 +14,18 @@ from models.stack import StackProfile
 from solver.cost import flops
 from solver.cost.collectives import all_reduce_s, all_to_all_s, exposed_s, gather_s, group_of, remote_copies_share
 from solver.cost.columns import RECOMPUTE_FULL, RECOMPUTE_SELECTIVE, Columns, FloatArray
-from solver.cost.compute import BYTES_16_BIT, GpuRates, products_s, streaming_s
+from solver.cost.compute import BYTES_16_BIT, GpuRates, products_s, shape_slowdown, streaming_s
 from solver.cost.fabric import Fabric
 from solver.cost.job import Gemm, Job, LayerShape
 
-FLASH_BACKWARD = 2.5  # five products against two of the forward (flash recomputes the scores), arXiv 2307.08691
+FLASH_BACKWARD = 3.1  # five products against two (scores are recomputed), at 0.8 of the rate: 63 against 73 % of the
+# peak on A100 (arXiv 2307.08691), 57 against 75 % on H100 (arXiv 2407.08608)
 UNFUSED_BACKWARD = 2.0  # four products against two
-SCORE_BYTES_FORWARD = 12.0  # write scores 2, triangular softmax 1 + 2, dropout with mask 5, operand of the product 2
-SCORE_BYTES_BACKWARD = 17.0  # gradient of the operand 2, dropout with mask 5, softmax 3 x 2, operands of two products 4
+# Bytes per score of an unfused core: in 16 bits, and in 32 bits, where no kernel fuses mask and softmax. The mask is
+# then filled in place in a view, whose gradient PyTorch's autograd copies three times (CopySlices).
+SCORE_BYTES_FORWARD = (7.0, 25.0)  # scores 2, triangular softmax 1 + 2, operand of the product 2; 4, mask 9, 8, 4
+SCORE_BYTES_BACKWARD = (12.0, 61.0)  # operand 2, softmax 3 x 2, operands of two products 4; 4, 12, mask 9 + 24, 12
+DROPPED_SCORE_BYTES = (5.0, 9.0)  # dropout reads and writes the scores and its mask of one byte, in both directions
 BACKWARD_TRAFFIC = 1.5  # element-wise backward reads the stored input beside the gradient
 REGATHER_OVERLAP = 0.5  # least share hidden: frameworks run this gather beside the backward's products; a guess
 EXPERT_HALF_SIZE = 4.0  # of a grouped product over that of a dense one: few tiles per expert fill no pipeline; a guess
@@ -155,14 +159,18 @@ def _core_s(at: Setting, shape: LayerShape) -> tuple[FloatArray, FloatArray]:
     job = at.job
     causal = job.causal_attention and job.flash_attention
     per_token = flops.attention_core_flops(job.sequence_length, shape.attention_width, causal=causal)
-    forward = at.tokens * per_token / at.tp / at.rates.attention_flops_per_s
+    products = at.tokens * per_token / at.tp
     if job.flash_attention:
+        forward = products / at.rates.attention_flops_per_s
         return forward, FLASH_BACKWARD * forward
-    scores = at.tokens * job.sequence_length * job.num_heads * at.widening / at.tp
-    return (
-        forward + scores * SCORE_BYTES_FORWARD / at.rates.memory_bytes_per_s,
-        UNFUSED_BACKWARD * forward + scores * SCORE_BYTES_BACKWARD / at.rates.memory_bytes_per_s,
-    )
+    head = np.full_like(at.tp, shape.attention_width / 2.0 / job.num_heads)
+    length = np.full_like(at.tp, job.sequence_length)
+    forward = products / at.rates.wide_flops_per_s * shape_slowdown(length, head, length, at.rates.gemm_half_size)
+    wide = int(job.precision == "fp32")
+    scores = at.tokens * job.sequence_length * job.num_heads / at.tp / at.rates.memory_bytes_per_s
+    dropped = DROPPED_SCORE_BYTES[wide] if at.stack.dropout else 0.0
+    ahead, back = SCORE_BYTES_FORWARD[wide] + dropped, SCORE_BYTES_BACKWARD[wide] + dropped
+    return forward + ahead * scores, UNFUSED_BACKWARD * forward + back * scores
 
 
 def elementwise_bytes(at: Setting, shape: LayerShape) -> FloatArray:

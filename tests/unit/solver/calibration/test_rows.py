@@ -2,7 +2,7 @@
 
 import pytest
 
-from solver.calibration.predict import candidates
+from solver.calibration.predict import candidates, predict
 from solver.calibration.rows import SkipRow, run_of, stack_for
 from solver.calibration.training import packaged_stacks, validate_training
 
@@ -85,3 +85,18 @@ def test_suspicious_rows_do_not_count():
     summary = validate_training([{**ROW, "notes": "SUSPICIOUS: twice its neighbour"}]).total
     assert summary.rows == 0
     assert sum(summary.skipped.values()) == 1
+
+
+def test_software_that_trains_in_32_bits_is_read_so():
+    run = run_of({**ROW, "precision": "", "framework": "Sailor (Megatron-DeepSpeed)", "gpu": "GH200-96G"}, STACKS)
+    assert run.workload.precision == "fp32"
+    assert run.job.optimizer.state_bytes_per_parameter == 8  # two moments: the weights are their own master
+    assert run_of({**ROW, "precision": "tf32"}, STACKS).workload.precision == "fp32"
+
+
+def test_a_stated_split_of_layers_is_predicted_as_such():
+    even, uneven = predict([run_of({**ROW, "stage_layers": split}, STACKS) for split in ("12 12", "8 16")])
+    assert even == predict([run_of(ROW, STACKS)])[0]
+    assert 1.15 < uneven.iteration_s / even.iteration_s < 16 / 12  # the rank with 16 layers sets the pace
+    with pytest.raises(SkipRow, match="stage_layers"):
+        run_of({**ROW, "stage_layers": "12 13"}, STACKS)
