@@ -61,7 +61,7 @@ class Sizing(QuestionBase):
     target: Target = Field(description="What is to be reached.", examples=[{"iteration_s": 12.0}])
     of: Annotated[tuple[Least, ...], Field(min_length=1, max_length=4)] = Field(
         ("gpus", "cost", "fibre", "memory"),
-        description="gpus: the fewest. cost: the cheapest mix per token; without prices, the fewest GPU-seconds. "
+        description="gpus: the fewest. cost: the cheapest mix per token; without prices, the fewest GPU-hours. "
         "fibre: capacity of all links, each narrower by the same factor. memory: of every GPU, by one factor, too.",
         examples=[["gpus", "fibre"]],
     )

@@ -24,12 +24,14 @@ def print_worth(console: Console, reply: WorthAnswer) -> None:
     """What more of each resource is worth."""
     console.print(_base(reply), highlight=False)
     title = f"gains in {reply.unit}, profile {escape(reply.stack_profile)}"
-    table = _table(title, ("", "a little more", "much more", "plan held", ""), numeric=(1, 2, 3))
+    table = _table(title, ("", "a little more", "much more", "of the plans", "plan held", ""),
+                   numeric=(1, 2, 3, 4))  # fmt: skip
     for one in reply.values[:SHOWN]:
         small = "" if one.small is None else interval(one.small)
         held = "" if one.plan_held_s is None else f"{one.plan_held_s:.3g}"
         verdict = "not tried" if one.useful.status == "not_tried" else one.useful.verdict
-        table.add_row(escape(f"{one.name} ({one.there})"), small, interval(one.useful), held, verdict)
+        found = "" if reply.value is None or one.useful.value is None else _number(reply.value - one.useful.value)
+        table.add_row(escape(f"{one.name} ({one.there})"), small, interval(one.useful), found, held, verdict)
     console.print(table)
     if len(reply.values) > SHOWN:
         console.print(f"and {len(reply.values) - SHOWN} more, each of them worth no more", highlight=False)

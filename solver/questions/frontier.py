@@ -23,7 +23,7 @@ from solver.clock import Clock
 from solver.configurations.enumerate import enumerate_space
 from solver.configurations.framework import within_framework
 from solver.context import stack_for
-from solver.questions.least import gpus_of_pool
+from solver.questions.least import gpus_of_pool, one_price
 from solver.questions.searches import RunHooks, SearchRuns, changed, witness_of
 from solver.questions.side_by_side import SharedGoal, Side, SideComparison
 from solver.questions.wishes import put
@@ -98,7 +98,8 @@ class _Asked:
 
     def _begin_priced(self, against: Spent, fastest_s: float) -> None:
         """Money and energy: the cost per token within ever longer times."""
-        priced = self.base if against == "money" else self._with_power_for_price()
+        hours = one_price(self.base)
+        priced = changed(self.base, hours) if against == "money" else self._with_power_for_price()
         if priced is None:
             names = ", ".join(sorted({pool.gpu.name for pool in self.base.cluster.pools} - self.watts.keys()))
             self.details[against] = f"the power of {names} is not known: state it in watts_of_gpu"
@@ -111,8 +112,8 @@ class _Asked:
         side.base = Side(self.compared.base.outcome)
         self.comparisons[against] = side
         self.limited[against] = [_Limited(against, limit, one) for limit, one in zip(times, worlds, strict=True)]
-        if against == "money" and not side.measure.unit.startswith("USD"):
-            self.details[against] = "no prices are stated: minimised are GPU-seconds"
+        if against == "money" and hours:
+            self.details[against] = "not all GPUs state a price: a GPU-hour costs 1, whatever the type"
 
     def _limit(self, against: Spent, limits: Sequence[tuple[float, tuple[Change, ...]]]) -> None:
         self.limited[against] = [_Limited(against, limit, changed(self.base, changes)) for limit, changes in limits]
@@ -160,9 +161,9 @@ class _Asked:
     def _point(self, plan: Plan, against: Spent, bounds: Sequence[tuple[float, float]]) -> FrontierPoint:
         metrics, tokens = plan.metrics, self.base.workload.tokens_per_iteration
         usd, kwh = usd_per_million_tokens(self.base, plan), kwh_per_million_tokens(self.base, plan, self.watts)
-        gpu_seconds = metrics.num_gpus * metrics.iteration_s * MILLION / tokens
+        gpu_hours = metrics.num_gpus * metrics.iteration_s / HOUR_S * MILLION / tokens
         limited = {"gpus": float(metrics.num_gpus), "bytes": metrics.cross_building_bytes}.get(against)
-        minimised = {"money": gpu_seconds if usd is None else usd, "energy": kwh or 0.0}.get(against)
+        minimised = {"money": gpu_hours if usd is None else usd, "energy": kwh or 0.0}.get(against)
         limit = metrics.iteration_s if limited is None else limited
         value = metrics.iteration_s if minimised is None else minimised
         bound = next((bound for most, bound in bounds if most >= limit * (1.0 - CLOSE)), 0.0)
@@ -251,7 +252,7 @@ def _hourly(plan: Plan, rate_of_pool: dict[str, float | None]) -> float | None:
 
 
 def _key(point: FrontierPoint, against: Spent) -> tuple[float, float]:
-    """Time, and what is spent; without prices the GPU-seconds stand for money."""
+    """Time, and what is spent; without prices the GPUs' time stands for money."""
     spent = {
         "gpus": float(point.num_gpus),
         "bytes": point.cross_building_bytes,

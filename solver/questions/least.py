@@ -22,7 +22,6 @@ from models.request import PlanRequest
 from solver.clock import Clock
 from solver.context import Context, stack_for
 from solver.explain.infeasible import target_reasons
-from solver.objective import Goal
 from solver.questions.curves import changes_over
 from solver.questions.least_bound import least_bound_s
 from solver.questions.resources import GBIT, GIB
@@ -135,7 +134,8 @@ class _Asked:
     def by_objective(self, of: str, limit_s: float) -> None:
         """The fewest GPUs, or the least cost, as the objective of a request within the target."""
         kind = "fewest_gpus" if of == "gpus" else "cost_per_token"
-        changes = (put("/objective", {"kind": kind, "target_iteration_s": self.target_s}),)
+        prices = one_price(self.searches.base) if of == "cost" else ()
+        changes = (put("/objective", {"kind": kind, "target_iteration_s": self.target_s}), *prices)
         request = changed(self.searches.base, changes)
         measure = SharedGoal.of([request])
         whole_s = max(request.options.time_limit_s, limit_s)
@@ -145,14 +145,12 @@ class _Asked:
         bound = measure.bound(request, found)
         if isinstance(found, NotFound) and isinstance(self.first, Planned):
             found = self.first
-        update: dict[str, object] = {"status": found.status, "changes": changes, "unit": measure.unit}
+        update: dict[str, object] = {"status": found.status, "changes": changes}
         if isinstance(found, Planned):
             update |= {"value": measure.value(request, found.plan), "lower_bound": bound,
                        "plan": witness_of(found.plan), "gpus_of_pool": gpus_of_pool(found.plan)}  # fmt: skip
-        if of == "cost":
-            update["detail"] = Goal.of(Context(request, stack_for(request))).assumed(
-                Context(request, stack_for(request))
-            )
+        if prices:
+            update["detail"] = "not all GPUs state a price: a GPU-hour costs 1, whatever the type"
         self.least[of] = self.least[of].model_copy(update=update)
 
     def by_factor(self, of: str, limit_s: float, tell: Callable[[], None]) -> None:
@@ -281,6 +279,15 @@ def least(
     return asked.answer()
 
 
+def one_price(request: PlanRequest) -> tuple[Change, ...]:
+    """The changes that make every GPU-hour cost 1 and egress nothing, where not all prices are stated; else none."""
+    pools, links = request.cluster.pools, request.cluster.links
+    if all(pool.gpu.usd_per_gpu_hour for pool in pools):
+        return ()
+    hours = [put(f"/cluster/pools/{index}/gpu/usd_per_gpu_hour", 1.0) for index in range(len(pools))]
+    return (*hours, *(put(f"/cluster/links/{index}/usd_per_gb", None) for index in range(len(links))))
+
+
 def gpus_of_pool(plan: Plan) -> dict[str, int]:
     """GPUs that a plan takes of each pool, the pools in the order of their names."""
     size, taken = plan.configuration.degrees.gpus_per_stage_group, Counter[str]()
@@ -298,7 +305,7 @@ def _bound_s(outcome: Outcome | None) -> float | None:
 
 def _unit(of: str, request: PlanRequest) -> str:
     if of == "cost":
-        return SharedGoal.of([changed(request, (put("/objective", {"kind": "cost_per_token"}),))]).unit
+        return "GPU hours/million tokens" if one_price(request) else "USD/million tokens"
     return {"gpus": "GPUs", "fibre": "Gb/s", "memory": "GiB per GPU"}[of]
 
 

@@ -118,10 +118,14 @@ class _Asked:
         clock = self.compared.searches.world.clock
         for largest, number in self._in_time([one for one in self._largest() if one.useful.more], ends_s):
             bound = self.compared.bound_of(largest.useful.request, clock() + (ends_s - clock()) / number)
-            for item in self.items:
-                if item.resource.kind == largest.resource.kind:
-                    self.compared.add(item.useful.name, Side(bound=bound))
+            self._bound_alike(largest, bound)
             tell()
+
+    def _bound_alike(self, largest: _Item, bound: float | None) -> None:
+        """What holds for all of a kind together holds for each of them."""
+        for item in self.items:
+            if item.resource.kind == largest.resource.kind:
+                self.compared.add(item.useful.name, Side(bound=bound))
 
     def _largest(self) -> list[_Item]:
         """Of each kind all together, or the only one."""
@@ -144,9 +148,12 @@ class _Asked:
         """Searches of the most valuable steps, for as long as there is time for whole ones."""
         promising, hooks = self._promising(), self.compared.searches.world
         items = [item for item, _ in self.ranked() if item in promising]
-        for world, number in self._in_time([world for one in items for world in one.worlds], ends_s):
+        largest = self._largest()
+        for (item, world), number in self._in_time([(one, world) for one in items for world in one.worlds], ends_s):
             share_s = max(hooks.left_s / number, SEARCHED_FROM_S)
             self.compared.plan_world(world.name, world.request, min(share_s, hooks.left_s))
+            if item in largest and world is item.useful and world.more:
+                self._bound_alike(item, self.compared.sides[world.name].bound)
             tell()
 
     def _promising(self) -> list[_Item]:
