@@ -30,7 +30,7 @@ class Target(Frozen):
     )
     tokens: Positive | None = Field(None, description="Token budget.", examples=[None])
     begins_at: AwareDatetime | None = Field(
-        None, description="When training begins; needed with tokens.", examples=[None]
+        None, description="When training begins, with its time zone; needed with tokens.", examples=[None]
     )
     ends_at: AwareDatetime | None = Field(
         None, description="When it is to have ended; needed with tokens.", examples=[None]
@@ -47,8 +47,6 @@ class Target(Frozen):
         dates = [one for one in (self.begins_at, self.ends_at) if one is not None]
         if len(dates) != (2 if self.tokens is not None else 0):
             raise ValueError("begins_at and ends_at belong to tokens, both of them")
-        if len({one.tzinfo is None for one in dates}) > 1:
-            raise ValueError("one of begins_at and ends_at states its time zone, the other does not: state both")
         if dates and dates[0] >= dates[1]:
             raise ValueError("ends_at is not after begins_at")
         return self

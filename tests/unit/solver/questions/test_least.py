@@ -96,7 +96,7 @@ def test_targets_are_iteration_times() -> None:
         ({"tokens": 1e9}, "belong to tokens"),
         ({"iteration_s": 1.0, "ends_at": "2026-01-01T00:00:00Z"}, "belong to tokens"),
         ({"tokens": 1e9, "begins_at": "2026-01-02T00:00:00Z", "ends_at": "2026-01-01T00:00:00Z"}, "not after"),
-        ({"tokens": 1e9, "begins_at": "2026-01-01T00:00:00", "ends_at": "2026-01-02T00:00:00Z"}, "time zone"),
+        ({"tokens": 1e9, "begins_at": "2026-01-01T00:00:00", "ends_at": "2026-01-02T00:00:00Z"}, "timezone"),
     ],
 )
 def test_a_target_that_is_none_is_refused(target: dict[str, Any], said: str) -> None:
