@@ -7,7 +7,9 @@ import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
@@ -18,7 +20,7 @@ from models.questions import Change
 from models.request import PlanRequest
 from solver.questions.changes import changed_document
 from tests.browser.desk_service import grave, serving, submitted, watched
-from tests.unit.app.fake_solver import FINDS, INFEASIBLE
+from tests.unit.app.fake_solver import FINDS, INFEASIBLE, tiny_plan
 from tests.unit.app.service_fixture import FAKE_SOLVERS, settings_for
 from tests.unit.models.bad_requests import good_request
 
@@ -133,3 +135,62 @@ def test_changes_of_the_page_are_those_of_the_service(answering: str, browser: B
         script = "(given) => import('/static/desk/changes.js').then((one) => one.applied(...given))"
         found = page.evaluate(script, [request, changes])
     assert found == json.loads(json.dumps(made))
+
+
+def _witness() -> dict[str, Any]:
+    plan = tiny_plan(2.0).model_dump(mode="json")
+    return {"iteration_s": 2.0, "num_gpus": 2, "crossing": "pp_out", "configuration": plan["configuration"],
+            "routes": plan["placement"]["routes"]}  # fmt: skip
+
+
+def _point(num_gpus: int, iteration_s: float) -> dict[str, Any]:
+    return {"iteration_s": iteration_s, "num_gpus": num_gpus, "usd_per_million_tokens": None,
+            "cross_building_bytes": 1.0, "limit": float(num_gpus), "lower_bound": iteration_s / 2,
+            "relative_gap": 0.5, "plan": _witness()}  # fmt: skip
+
+
+FRONTIER = {"ask": "frontier", "outcome": "planned", "reasons": [], "complete": True, "elapsed_s": 1.0,
+            "frontiers": [{"against": "gpus", "limited": "gpus", "num_dominated": 0, "detail": "",
+                           "points": [_point(64, 2.0), _point(32, 3.0)]}]}  # fmt: skip
+UNHEARD_OF = {"ask": "tides", "complete": False, "elapsed_s": 1.0, "moons": [{"name": "io", "pull_s": 0.25}]}
+
+
+def _answered_with(page: Page, where: str, answer: dict[str, Any]) -> None:
+    """A question of the address whose answer is this one, whether or not the service knows the kind."""
+    body = {"id": "q", "state": "succeeded", "answer": answer, "fault": None, "elapsed_s": 1.0}
+    page.route("**/v1/questions/*", lambda route: route.fulfill(json=body))
+    page.goto(f"{where}?question=question_{'0' * 30}#ask")
+    expect(page.locator(".proof .answer")).to_be_visible()
+
+
+def test_a_point_of_a_frontier_leads_to_its_request(answering: str, browser: Browser) -> None:
+    plan = submitted(answering, FINDS, "frontier")
+    with watched(browser, answering) as page:
+        _answered_with(page, f"{answering}/plans/{plan}", FRONTIER)
+        expect(page.locator(".proof line.gap-bar")).to_have_count(2)
+        assert grave(page) == []
+        page.get_by_label("GPUs in use: 32, 3 s").click()
+        expect(page.get_by_role("heading", name="Replan with a change")).to_be_visible()
+        assert json.loads(page.input_value("#json"))["constraints"]["max_gpus"] == 32
+
+
+def test_a_kind_of_question_that_is_new_to_the_page_is_told_in_full(answering: str, browser: Browser) -> None:
+    plan = submitted(answering, FINDS, "new kind")
+    with watched(browser, answering) as page:
+        _answered_with(page, f"{answering}/plans/{plan}", UNHEARD_OF)
+        expect(page.get_by_role("heading", name="tides")).to_be_visible()
+        expect(page.get_by_role("row", name="io 250 ms")).to_be_visible()
+
+
+def test_only_questions_that_the_service_knows_are_offered(answering: str, browser: Browser) -> None:
+    plan = submitted(answering, FINDS, "offers")
+    schemas = httpx2.get(f"{answering}/openapi.json", timeout=60).json()["components"]["schemas"]
+    kinds = set(schemas["AnyQuestion"]["discriminator"]["mapping"])
+    with watched(browser, answering) as page:
+        page.goto(f"{answering}/plans/{plan}#ask")
+        page.get_by_text("More questions").click()
+        offered = page.locator("#ask details").last
+        expect(offered.get_by_role("button").or_(offered.get_by_text("knows no other")).first).to_be_visible()
+        words = {"worth": "what does distance cost", "frontier": "How much time", "what_now": "What now, without"}
+        for kind, text in words.items():
+            assert offered.get_by_role("button", name=text).count() == (kind in kinds)

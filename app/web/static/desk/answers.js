@@ -2,6 +2,7 @@
 import { badge, bytes, count, datum, make, number, percent, seconds, span, table } from "./dom.js";
 import { curveOver } from "./charts.js";
 import { inUnit, intervals } from "./intervals.js";
+import { frontiersPart, leastPart, lossesPart, waysPart } from "./spent.js";
 
 const VERDICTS = { gains: "proven to gain", loses: "proven to lose", "changes nothing": "proven to change nothing", "not decided yet": "not decided yet", "no plan": "no plan" };
 const KINDS = { gains: "succeeded", loses: "failed", "changes nothing": "queued", "not decided yet": "not_found", "no plan": "infeasible" };
@@ -58,13 +59,13 @@ const rest = (name, rows) => {
   const fields = [...new Set(rows.flatMap((one) => Object.keys(one)))];
   return table(name.replaceAll("_", " "), fields.map((field) => [field.replaceAll("_", " "), rows.some((one) => typeof one[field] === "number")]), rows.slice(0, 200).map((one) => fields.map((field) => shown(field, one[field]))));
 };
-const TOLD = new Set(["gains", "values", "in_one_building", "wishes", "conflicts", "relaxations", "undecided", "curves", "reasons", "plan", "ask"]);
+const TOLD = new Set(["gains", "values", "in_one_building", "wishes", "conflicts", "relaxations", "undecided", "curves", "frontiers", "least", "losses", "points", "reasons", "plan", "ask"]);
 
 export const answerOf = (answer, context) => {
   const show = inUnit(answer.unit || "s/iteration"), parts = [];
   const estimates = context.estimates || {}, changesOf = context.changesOf || (() => null);
   const facts = [["As asked, best plan found", known(answer.value) ? show(answer.value) : null], ["No plan is below", known(answer.lower_bound) ? show(answer.lower_bound) : known(answer.lower_bound_s) ? seconds(answer.lower_bound_s) : null],
-    ["Before", known(answer.before_s) ? seconds(answer.before_s) : null], ["Searches", known(answer.num_searches) ? count(answer.num_searches) : null], ["Time spent", span(answer.elapsed_s)], ["All of it", answer.complete ? "had its turn" : "not yet"]];
+    ["Before", known(answer.before_s) ? seconds(answer.before_s) : null], ["Searches", known(answer.num_searches) ? count(answer.num_searches) : null], ["Time spent", span(answer.elapsed_s)], ["Complete", answer.complete ? "yes" : "not yet"]];
   parts.push(tiles(facts));
   if (answer.reasons?.length) parts.push(reasonsOf(answer.reasons));
   if (answer.conflicts) parts.push(...whyPart(answer, context));
@@ -73,6 +74,10 @@ export const answerOf = (answer, context) => {
     ...(answer.in_one_building ? [{ name: "all in one building", gain: answer.in_one_building }] : [])], answer, context));
   if (answer.curves) parts.push(...answer.curves.map((one) => curveOver("Best plan over " + one.over, one.points.map((point) => ({ at: point.factor, value: point.value, bound: point.lower_bound, name: "× " + point.factor })), { show, along: one.over + ", times what is there", logarithmic: true })),
     ...answer.curves.map((one) => table("Points over " + one.over, [["factor", true], ["best plan found", true], ["no plan below", true], ["gap", true], ["plan behind it"]], one.points.map((point) => [datum(point.factor, "× " + point.factor), datum(point.value, show(point.value)), datum(point.lower_bound, show(point.lower_bound)), datum(point.relative_gap, percent(point.relative_gap)), point.detail || behind(point.plan)]))));
+  if (answer.frontiers) parts.push(...frontiersPart(answer, context));
+  if (answer.least) parts.push(...leastPart(answer, context));
+  if (answer.losses) parts.push(...lossesPart(answer));
+  if (answer.ask === "what_now") parts.push(...waysPart(answer));
   for (const [name, value] of Object.entries(answer)) if (!TOLD.has(name) && Array.isArray(value) && value.some((one) => one && typeof one === "object")) parts.push(rest(name, value));
   return make("div", { className: "answer" }, ...parts);
 };

@@ -24,7 +24,8 @@ const following = (place, { signal, attempt, tell }) => {
     const mine = current;
     signal.addEventListener("abort", () => mine.abort(), { once: true });
     const head = make("p", { className: "actions" }), body = make("div");
-    place.replaceChildren(make("h3", {}, context.title), head, body);
+    const title = make("h3", {}, context.title || "The question of this address");
+    place.replaceChildren(title, head, body);
     place.hidden = false;
     for (let last = ""; !mine.signal.aborted;) {
       const found = await read(questionPath(id), mine.signal), ended = ENDED.has(found.state);
@@ -33,6 +34,7 @@ const following = (place, { signal, attempt, tell }) => {
       if (found.fault) body.replaceChildren(make("p", { className: "alert" }, found.fault.what), make("p", {}, found.fault.remedy));
       else if (found.answer && JSON.stringify(found.answer) !== last) {
         last = JSON.stringify(found.answer);
+        if (!context.title) title.textContent = TITLES[found.answer.ask] || found.answer.ask.replaceAll("_", " ");
         body.replaceChildren(answerOf(found.answer, context));
         takeable(body);
       }
@@ -83,21 +85,49 @@ const whyNot = (ask) => {
   return make("div", {}, make("h3", {}, "Why not …"), make("p", { className: "actions" }, which, value, make("button", { type: "button", onclick: send }, "Ask"), said));
 };
 
+/* Questions of one click, where the service knows them: its description says which. */
+const MORE = [
+  ["worth", "What is more of everything worth, and what does distance cost?", () => ({})], ["frontier", "How much time for how many GPUs, bytes and money?", (request) => ({ against: request.cluster.pools.every((one) => one.gpu.usd_per_gpu_hour !== null) ? ["gpus", "bytes", "money"] : ["gpus", "bytes"] })],
+  ["curves", "How does it change with rate, delay and memory?", () => ({})], ["what_if_lost", "What if a building, a pool or a link were lost?", () => ({})]];
+const TITLES = { what_if: "What it would change", why_not: "Why not", least: "The least that reaches the target", what_now: "What now?", ...Object.fromEntries(MORE.map(([kind, words]) => [kind, words])) };
+const described = () => {
+  let document = null;
+  return async (signal) => {
+    document ??= (await read("/openapi.json", signal)).components.schemas;
+    return { kinds: new Set(Object.keys(document.AnyQuestion.discriminator.mapping)), byPlan: "plan_id" in document.WhatIf.properties };
+  };
+};
+const more = (request, ask, known, { signal, attempt }) => {
+  const place = make("div"), target = make("input", { className: "quantity", "aria-label": "Iteration time to reach", placeholder: "5 s" }), lost = make("select", { "aria-label": "What is lost" }, ...["places", "pools", "links"].flatMap((kind) => request.cluster[kind].slice(0, 100).map((one) => make("option", { value: one.id }, one.id))));
+  const button = (words, act) => make("button", { type: "button", onclick: act }, words);
+  const fill = async () => {
+    const { kinds } = await known(signal), offers = MORE.filter(([kind]) => kinds.has(kind)).map(([kind, words, parts]) => button(words, () => ask({ ask: kind, ...parts(request) }, "120 s", { title: words })));
+    if (kinds.has("least")) offers.push(make("span", { className: "with-unit" }, button("What is the least for an iteration of", () => { const { value } = parse("time", target.value); target.toggleAttribute("aria-invalid", !value); if (value) ask({ ask: "least", target: { iteration_s: value } }, "120 s", { title: "The least for " + target.value }); }), target));
+    if (kinds.has("what_now")) offers.push(make("span", { className: "with-unit" }, button("What now, without", () => ask({ ask: "what_now", lost: [lost.value] }, "120 s", { title: "What now, without " + lost.value + "?" })), lost));
+    place.replaceChildren(offers.length ? make("p", { className: "actions" }, ...offers) : make("p", { className: "note" }, "This service knows no other questions."));
+  };
+  const element = make("details", {}, make("summary", {}, "More questions"), place);
+  element.addEventListener("toggle", () => { if (element.open && !place.children.length) attempt(fill); });
+  return element;
+};
+
 /* The section of a plan's page. `plan` is its summary, null where the request has no plan. */
 export const askSection = (id, plan, request, { signal, attempt, tell, go }) => {
   const proof = make("div", { className: "proof", hidden: true, role: "region", "aria-label": "Answer", "aria-live": "polite" });
   const follow = following(proof, { signal, attempt, tell });
   const planIt = (changes, name) => { handOver({ ...applied(request, changes), name }); go("/new?from=" + id); };
+  const known = described();
   const address = (question) => { const url = new URL(location.href); url.searchParams.set("question", question); history.replaceState(null, "", url.pathname + url.search + "#ask"); };
   const ask = (question, limit, context) => attempt(async () => {
     const { value: time_limit_s = 60 } = parse("search", limit);
-    const made = await submit("/v1/questions", { ...question, request, options: { time_limit_s } }, signal);
+    const { byPlan } = await known(signal); // a plan that the service has need not be searched again
+    const made = await submit("/v1/questions", { ...question, ...(byPlan && plan ? { plan_id: id } : { request }), options: { time_limit_s } }, signal);
     address(made.id);
     proof.scrollIntoView({ block: "nearest" });
     await follow(made.id, { ...context, planIt });
   });
   const asked = new URLSearchParams(location.search).get("question");
-  if (asked) attempt(() => follow(asked, { title: "The question of this address", planIt }));
-  return section("ask", "Ask", ...(plan ? [whatIf(plan, request, ask), whyNot(ask)] : [make("p", {}, "The search finds every set of wishes that clash, and the least that has to give, with a plan for each way out."),
+  if (asked) attempt(() => follow(asked, { planIt }));
+  return section("ask", "Ask", ...(plan ? [whatIf(plan, request, ask), whyNot(ask), more(request, ask, known, { signal, attempt })] : [make("p", {}, "The search finds every set of wishes that clash, and the least that has to give, with a plan for each way out."),
     make("p", { className: "actions" }, make("button", { type: "button", className: "main", onclick: () => ask({ ask: "why_not" }, "60 s", { title: "Why there is no plan" }) }, "Find every conflict and every way out"))]), proof);
 };

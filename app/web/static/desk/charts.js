@@ -6,14 +6,16 @@ const WIDTH = 760, LEFT = 92, RIGHT = WIDTH - 26, TOP = 16, BOTTOM = 270;
 const text = (x, y, words, kind, anchor = "middle") => { const element = shape("text", { x, y, class: kind, "text-anchor": anchor }); element.textContent = words; return element; };
 const frame = (title, height, words) => { const drawing = shape("svg", { viewBox: "0 0 " + WIDTH + " " + height, role: "group", "aria-label": title }), told = shape("title"); told.textContent = title; drawing.append(told); drawing.dataset.words = words || ""; return drawing; };
 /* A part of a drawing that leads somewhere, for pointer and keyboard. */
-const linked = (href, words, ...shapes) => {
+const linked = ({ href, act }, words, ...shapes) => {
   const told = shape("title");
   told.textContent = words;
-  if (!href) { const group = shape("g"); group.append(told, ...shapes); return group; }
-  const link = shape("a", { href, "aria-label": words });
+  if (!href && !act) { const group = shape("g"); group.append(told, ...shapes); return group; }
+  const link = shape("a", { href: href || "#", "aria-label": words });
+  if (act) link.addEventListener("click", (event) => { event.preventDefault(); act(); });
   link.append(told, ...shapes);
   return link;
 };
+const LEADS = " Click a point to open its plan.";
 const finite = (values) => values.filter((one) => typeof one === "number" && Number.isFinite(one));
 const span = (values, margin) => { const low = Math.min(...values), high = Math.max(...values), more = margin * (high - low) || 0.05 * Math.abs(high) || 1; return [low - more, high + more]; };
 const legend = (...entries) => make("ul", { className: "legend" }, ...entries.map(([kind, words]) => make("li", {}, make("span", { className: "key " + kind }), words)));
@@ -34,10 +36,10 @@ export const curveOver = (title, points, { show, along, logarithmic = false, tel
   for (const one of known) {
     drawing.append(text(x(one.at), BOTTOM + 18, tell(one.at), "tick"));
     const gap = typeof one.bound === "number" && typeof one.value === "number" ? [shape("line", { x1: x(one.at), y1: y(one.bound), x2: x(one.at), y2: y(one.value), class: "gap-bar" })] : [];
-    if (typeof one.value === "number") drawing.append(linked(one.href, one.name + ": " + show(one.value) + (gap.length ? ", no plan below " + show(one.bound) : ""), ...gap, shape("circle", { cx: x(one.at), cy: y(one.value), r: 5.5, class: "point" })));
+    if (typeof one.value === "number") drawing.append(linked(one, one.name + ": " + show(one.value) + (gap.length ? ", no plan below " + show(one.bound) : ""), ...gap, shape("circle", { cx: x(one.at), cy: y(one.value), r: 5.5, class: "point" })));
   }
   drawing.append(text((LEFT + RIGHT) / 2, BOTTOM + 38, along, "label"));
-  return make("figure", {}, legend(["line-found", "best plan found"], ["line-bound", "no plan is below"]), drawn(drawing), caption("Between the two lines lies what is not decided." + (known.some((one) => one.href) ? " Click a point to open its plan." : "")));
+  return make("figure", {}, legend(["line-found", "best plan found"], ["line-bound", "no plan is below"]), drawn(drawing), caption("Between the two lines lies what is not decided." + (known.some((one) => one.href) ? LEADS : "")));
 };
 
 /* cells: {column, row, value, text, more, href}; darker is better or worse as `lower` says. */
@@ -49,7 +51,7 @@ export const heatMap = (title, columns, rows, cells, { along, down, lower = true
   rows.forEach((name, index) => drawing.append(text(left - 10, TOP + 24 + tall * (index + 0.5) + 4, name, "label", "end")));
   for (const one of cells) {
     const x = left + wide * one.column, y = TOP + 24 + tall * one.row, share = high > low && typeof one.value === "number" ? (lower ? high - one.value : one.value - low) / (high - low) : 0;
-    drawing.append(linked(one.href, columns[one.column] + ", " + rows[one.row] + ": " + one.text + (one.more ? ", " + one.more : ""),
+    drawing.append(linked(one, columns[one.column] + ", " + rows[one.row] + ": " + one.text + (one.more ? ", " + one.more : ""),
       shape("rect", { x: x + 2, y: y + 2, width: Math.max(2, wide - 4), height: tall - 4, rx: 5, class: typeof one.value === "number" ? "heat" : "heat none", "fill-opacity": (0.06 + 0.5 * share).toFixed(2) }),
       text(x + wide / 2, y + tall / 2 + (one.more ? -1 : 4), one.text, "value"), ...(one.more ? [text(x + wide / 2, y + tall / 2 + 13, one.more, "tick")] : [])));
   }
@@ -74,8 +76,8 @@ export const pareto = (title, points, { showX, showY, along, up }) => {
   if (front.length > 1) drawing.append(shape("path", { d: "M" + front.map((one, index) => (index ? "H" + x(one.x).toFixed(1) + "V" + y(one.y).toFixed(1) : x(one.x).toFixed(1) + " " + y(one.y).toFixed(1))).join(""), class: "front" }));
   for (const one of known) {
     const gap = typeof one.bound === "number" ? [shape("line", { x1: x(one.x), y1: y(one.bound), x2: x(one.x), y2: y(one.y), class: "gap-bar" })] : [];
-    drawing.append(linked(one.href, one.name + ": " + showX(one.x) + ", " + showY(one.y) + (gap.length ? ", no plan below " + showY(one.bound) : ""), ...gap, shape("circle", { cx: x(one.x), cy: y(one.y), r: front.includes(one) ? 6 : 4.5, class: front.includes(one) ? "point" : "point beaten" })));
+    drawing.append(linked(one, one.name + ": " + showX(one.x) + ", " + showY(one.y) + (gap.length ? ", no plan below " + showY(one.bound) : ""), ...gap, shape("circle", { cx: x(one.x), cy: y(one.y), r: front.includes(one) ? 6 : 4.5, class: front.includes(one) ? "point" : "point beaten" })));
   }
   drawing.append(text((LEFT + RIGHT) / 2, BOTTOM + 38, along, "label"));
-  return make("figure", {}, legend(["found", "no other plan is better in both"], ["beaten-key", "another plan is"], ["gap-key", "down to what no plan is below"]), drawn(drawing), caption("Up: " + up + ". Across: " + along + ". Click a point to open its plan."));
+  return make("figure", {}, legend(["front-key", "no other plan is better in both"], ["beaten-key", "another plan is"], ["gap-key", "down to what no plan is below"]), drawn(drawing), caption("Up: " + up + ". Across: " + along + "." + (known.some((one) => one.href || one.act) ? LEADS : "")));
 };

@@ -42,5 +42,5 @@ export const exportsPart = async (id, attempt, signal) => {
   const rows = Object.entries(notes).map(([kind, one]) => [kind, one.for + (one.versions === "any" ? "" : " " + one.versions), one.needs.join("; ") || "–", lost(one), one.refused.length ? "not for this plan" : button(kind)]);
   return section("exports", "Exports", make("p", {}, "The plan in the form of other tools, and what each of them cannot say."),
     make("details", {}, make("summary", {}, "On hosts of yours"), make("p", {}, make("label", { for: "hosts" }, "One pool a line, or what the scheduler prints; empty: the names that the plan has")), hosts),
-    table("Exports of this plan", [["form"], ["for"], ["needs"], ["what is lost"], [""]], rows), bundle(id, named, attempt));
+    table("Exports of this plan", [["form"], ["for"], ["needs"], ["what is lost"], ["file"]], rows), bundle(id, named, attempt));
 };

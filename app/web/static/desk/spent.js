@@ -1,0 +1,32 @@
+/* Answers about what is spent and what moves: the least for a target, frontiers, and ways on after a loss. */
+import { pareto } from "./charts.js";
+import { behind } from "./answers.js";
+import { badge, bytes, count, datum, make, number, percent, seconds, table } from "./dom.js";
+
+const SPENT = { gpus: ["GPUs in use", (one) => one.num_gpus, count], money: ["USD per million tokens", (one) => one.usd_per_million_tokens, number], bytes: ["bytes between buildings per iteration", (one) => one.cross_building_bytes, bytes], energy: ["kWh per million tokens", (one) => one.kwh_per_million_tokens, number] };
+const planButton = (changes, words, planIt) => (changes?.length ? make("button", { type: "button", "aria-label": "Plan " + words, onclick: () => planIt(changes, words) }, "Plan it") : "");
+
+const LIMITS = { gpus: "/constraints/max_gpus", bytes: "/constraints/max_cross_building_bytes_per_iteration", iteration_s: "/objective/target_iteration_s" };
+export const frontiersPart = (answer, { planIt }) => answer.frontiers.flatMap(({ against, limited, points, detail }) => {
+  const [along, figure, show] = SPENT[against];
+  const again = (one) => [{ pointer: LIMITS[limited], value: limited === "gpus" ? Math.round(one.limit) : one.limit }, ...(limited === "iteration_s" ? [{ pointer: "/objective/kind", value: against === "money" ? "cost_per_token" : "fewest_gpus" }] : [])];
+  const bound = (one) => (limited === "iteration_s" ? null : one.lower_bound);
+  return [make("h4", {}, "Time against " + along), pareto("Iteration time against " + along, points.map((one) => ({ x: figure(one), y: one.iteration_s, bound: bound(one), name: along, act: () => planIt(again(one), along + " " + show(figure(one))) })), { showX: show, showY: seconds, along, up: "iteration time" }) || make("p", { className: "note" }, detail || "Fewer than two plans."),
+    points.length ? table("Frontier against " + along, [["iteration", true], [along, true], ["no plan below", true], ["gap", true], ["plan behind it"], ["again"]], points.map((one) => [datum(one.iteration_s, seconds(one.iteration_s)), datum(figure(one), show(figure(one))),
+      datum(one.lower_bound, limited === "iteration_s" ? show(one.lower_bound) : seconds(one.lower_bound)), datum(one.relative_gap, percent(one.relative_gap)), behind(one.plan), planButton(again(one), along + " " + show(figure(one)), planIt)])) : null].filter(Boolean);
+});
+
+export const leastPart = (answer, { planIt }) => [table("The least that reaches the target", [["of"], ["enough", true], ["proven not to be enough", true], ["there is", true], ["unit"], ["plan behind it"], [""]], answer.least.map((one) => [one.of, one.value === null ? badge(one.status.replace("_", " "), one.status) : datum(one.value, number(one.value)),
+  datum(one.lower_bound, number(one.lower_bound)), datum(one.there, number(one.there)), one.unit, one.detail || behind(one.plan), planButton(one.changes, "with the least " + one.of, planIt)]))];
+
+const way = (one, chosen) => [chosen ? make("strong", {}, "recommended") : "", datum(one.num_moved, count(one.num_moved) + " of " + count(one.num_groups)), datum(one.least_moved, count(one.least_moved)), datum(one.iteration_s, seconds(one.iteration_s)), datum(one.lower_bound_s, seconds(one.lower_bound_s)),
+  datum(one.state_bytes, bytes(one.state_bytes)), datum(one.checkpoint_bytes, bytes(one.checkpoint_bytes)), datum(one.transfer_s, seconds(one.transfer_s)), behind(one.plan)];
+export const waysPart = (answer) => [make("p", {}, count(answer.num_groups_lost) + " of " + count(answer.num_groups_before) + " stage groups stood on what is gone."),
+  pareto("Iteration time against stage groups that move", answer.points.map((one) => ({ x: one.num_moved, y: one.iteration_s, bound: one.lower_bound_s, name: "moves" })), { showX: count, showY: seconds, along: "stage groups that move", up: "iteration time" }),
+  table("Ways on", [[""], ["stage groups that move", true], ["none moves fewer than", true], ["iteration", true], ["no plan that moves so few is below", true], ["state to fetch", true], ["of it from a checkpoint", true], ["longest fetch", true], ["plan behind it"]], answer.points.map((one, index) => way(one, index === answer.chosen)))].filter(Boolean);
+
+export const lossesPart = (answer) => [table("If it were lost", [["what"], ["outcome"], ["before", true], ["then", true], ["stage groups that move", true], ["state to fetch", true], ["longest fetch", true], ["plan behind it"]], answer.losses.map(({ kind, name, answer: then }) => {
+  const one = then && then.chosen !== null ? then.points[then.chosen] : null;
+  return [kind + " " + name, then ? badge(then.outcome === "planned" ? "there is a way on" : then.outcome.replace("_", " "), then.outcome === "planned" ? "succeeded" : then.outcome) : badge("not tried", "queued"), datum(answer.before_s, seconds(answer.before_s)), datum(one?.iteration_s, seconds(one?.iteration_s)),
+    datum(one?.num_moved, one ? count(one.num_moved) + " of " + count(one.num_groups) : ""), datum(one?.state_bytes, bytes(one?.state_bytes)), datum(one?.transfer_s, seconds(one?.transfer_s)), one ? behind(one.plan) : "–"];
+}))];
