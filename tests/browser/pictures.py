@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,49 @@ def addresses(service: str) -> dict[str, tuple[str, str]]:
         "pipeline": (f"/plans/{large}#pipeline", DRAWN),
         "infeasible": (f"/plans/{impossible}", ".reasons"),
         "compare": (f"/compare?a={large}&b={small}", "#drawn-memory"),
-        "new": ("/new", "#verdict .warnings"),
-        "accuracy": ("/accuracy", "#stacks"),
+        "new": ("/new", "#verdict summary"),
+        "accuracy": ("/accuracy?class=hopper-dense-bf16#runs", "#stacks"),
+        "believe": (f"/plans/{large}#sure", "#ask"),
+        "study": (f"/studies/{study(service)}", "#picture rect.heat"),
+        "studies": ("/studies", "main table"),
     }
+
+
+def study(service: str) -> str:
+    """A small grid whose plans have ended; its id."""
+    base = httpx2.get(f"{service}/v1/examples/llama-8b-single-building").json()
+    base["options"]["time_limit_s"] = 4
+    axes = {"/workload/global_batch_sequences": [512, 1024, 2048], "/constraints/max_gpus": [512, 1024, 2048]}
+    body = {"name": "Batch by GPUs", "base": base, "axes": axes}
+    made = httpx2.post(f"{service}/v1/studies", json=body, timeout=30).json()
+    while httpx2.get(f"{service}/v1/studies/{made['id']}").json()["state"] != "done":
+        time.sleep(1)
+    return str(made["id"])
+
+
+def ask(page: Page, address: str, theme: str) -> None:
+    """Sliders with the formula's answer and the proof after it; the first theme's question serves both."""
+    page.goto(address)
+    page.wait_for_selector("#ask .sliders")
+    for label, steps in (("Delay of every link, one way", 11), ("GPUs", -2)):
+        slider = page.get_by_label(label, exact=True)
+        slider.focus()
+        for _ in range(abs(steps)):
+            page.keyboard.press("ArrowRight" if steps > 0 else "ArrowLeft")
+    if theme == "light":
+        page.get_by_role("button", name="Prove it by a search").click()
+    page.wait_for_selector(".proof .badge-succeeded", timeout=180_000)
+    page.locator("#ask").evaluate("(one) => one.scrollIntoView()")
+    shoot(page, "ask", theme)
+
+
+def by_hand(page: Page, service: str, theme: str) -> None:
+    """A cluster that is changed by hand."""
+    page.goto(f"{service}/new?example=qwen-32b-uneven-region")
+    page.get_by_role("button", name="Change it by hand").click()
+    page.get_by_role("button", name="Add a link").wait_for()
+    page.locator("#cluster").evaluate("(one) => one.scrollIntoView()")
+    shoot(page, "cluster", theme)
 
 
 def shoot(page: Page, name: str, theme: str) -> None:
@@ -56,7 +97,7 @@ def shoot(page: Page, name: str, theme: str) -> None:
 def main(service: str) -> None:
     """Every page in both themes, and a search while it runs."""
     program = next((found for name in NAMES if (found := shutil.which(name))), None)
-    pages = addresses(service)
+    pages, asked = addresses(service), ""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         for theme in ("light", "dark"):
@@ -65,6 +106,9 @@ def main(service: str) -> None:
                 page.goto(service + path)
                 page.wait_for_selector(ready)
                 shoot(page, name, theme)
+            by_hand(page, service, theme)
+            ask(page, asked or f"{service}{pages['plan'][0]}", theme)
+            asked = page.url
             running = plan(service, "llama-405b-two-buildings", 0, name="405B, being searched")
             page.goto(f"{service}/plans/{running}")
             page.wait_for_selector("#live path.incumbent", timeout=60_000)

@@ -71,6 +71,20 @@ def test_a_slider_is_answered_by_a_formula_and_then_by_a_proof(answering: str, b
         expect(page.locator(".proof")).to_contain_text("proven to gain")  # an answer has an address
 
 
+def test_print_has_the_answers_and_nothing_to_press(answering: str, browser: Browser) -> None:
+    plan = submitted(answering, FINDS, "printed")
+    with watched(browser, answering) as page:
+        page.goto(f"{answering}/plans/{plan}")
+        expect(page.get_by_role("button", name="Prove it by a search")).to_be_visible()
+        page.emulate_media(media="print")
+        for part in ("#ask", "#exports", "nav"):
+            expect(page.locator(part).first).to_be_hidden()
+        _answered_with(page, f"{answering}/plans/{plan}", FRONTIER)
+        expect(page.locator(".proof")).to_be_visible()
+        expect(page.locator("#ask .sliders")).to_be_hidden()
+        assert page.locator("button:visible").count() == 0
+
+
 def test_a_variant_is_planned_from_its_answer(answering: str, browser: Browser) -> None:
     plan = submitted(answering, FINDS, "varied")
     with watched(browser, answering) as page:
