@@ -14,7 +14,7 @@ MINUTES ?= 10
 EXAMPLES ?= 3
 CHECKED := $(PACKAGES) tests $(wildcard benchmarks)
 
-.PHONY: help setup demo serve test test-all soak test-torch test-browser browser torch slurm test-slurm tools otel pins test-service test-contract sbom postgres lint fmt type arch golden golden-update bench bench-scale bench-headline bench-schedules ablation fuzz validate openapi image clean mcp test-mcp cluster test-cluster accuracy
+.PHONY: help setup demo serve test test-all soak test-torch test-browser browser torch slurm test-slurm tools otel pins test-service test-contract sbom postgres lint fmt type arch golden golden-update bench bench-scale bench-headline gaps bench-schedules ablation fuzz validate openapi image clean mcp test-mcp cluster test-cluster accuracy
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -140,6 +140,9 @@ bench-scale: setup ## 16,384 to 1,048,576 GPUs: first judged plan, gap and memor
 
 bench-headline: setup ## our plans against five other ways of planning on 40 points of a broad grid (about 20 minutes)
 	$(BIN)/python -m benchmarks.headline --points 40 --time-limit 20
+
+gaps: setup ## which side of a gap is bad, the plan or the bound, on 12 points of the headline grid (about 35 minutes)
+	$(BIN)/python -m benchmarks.gaps
 
 bench-schedules: setup ## schedules against bounds and published generators
 	$(BIN)/python -m benchmarks.schedules

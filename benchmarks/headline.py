@@ -1,15 +1,16 @@
 """Our plan against every baseline on a broad grid of jobs and clusters, all under the same evaluator.
 
-`python -m benchmarks.headline [--points N] [--first K] [--time-limit S] [--seed S] [--write F]` draws N design points
-from the grid (models x GPU types x GPUs x buildings in regions x distance x oversubscription x loss x batch) and plans
-them, or the first K, with counted work, so that neither the machine nor its load changes a figure, and prints the
-distribution of speed-ups. Everything is predicted.
+`python -m benchmarks.headline [--points N] [--first K] [--time-limit S] [--seed S] [--write F] [--json F]` draws N
+points from the grid (models x GPU types x GPUs x buildings in regions x distance x oversubscription x loss x batch),
+plans them, or the first K, with counted work, so that neither the machine nor its load changes a figure, and prints the
+distribution of speed-ups and gaps. Everything is predicted.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -96,6 +97,7 @@ class Row:
 
     point: Point
     ours_s: float
+    lower_bound_s: float
     gap: float
     crossing: str
     layer_split: str
@@ -104,6 +106,18 @@ class Row:
     def speed_up(self, name: str) -> float | None:
         """Over one baseline."""
         return self.baselines_s[name] / self.ours_s if name in self.baselines_s else None
+
+    def as_json(self) -> dict[str, Any]:
+        """One object, as `--json` writes it."""
+        return {
+            "point": str(self.point),
+            "iteration_s": self.ours_s,
+            "lower_bound_s": self.lower_bound_s,
+            "gap": self.gap,
+            "crossing": self.crossing,
+            "layer_split": self.layer_split,
+            "baselines": self.baselines_s,
+        }
 
     @property
     def over_single_axis(self) -> float | None:
@@ -224,6 +238,7 @@ def row_of(point: Point, time_limit_s: float) -> Row | None:
     return Row(
         point,
         found.metrics.iteration_s,
+        found.proof.lower_bound_s,
         found.proof.relative_gap,
         found.placement.crossing,
         found.configuration.layer_split,
@@ -256,6 +271,8 @@ def report(rows: list[Row], num_missing: int) -> Iterator[str]:
     least = min(value for pairs in columns.values() for value, _ in pairs)
     by_type = sum(row.layer_split == "by_gpu_type" for row in rows)
     counted = ", ".join(f"{count} {kind}" for kind, count in crossings.items())
+    gaps = np.percentile([100 * row.gap for row in rows], [50, 90, 100])
+    yield f"\nGaps: median {gaps[0]:.1f} %, nine of ten {gaps[1]:.1f} %, largest {gaps[2]:.1f} %."
     yield f"\nOur plans: {counted}; {by_type} share out layers by GPU type."
     yield f"Least speed-up of all: {least:.6f}; points without a plan: {num_missing}."
 
@@ -269,6 +286,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--write", type=Path, help="Markdown file to append the table to")
+    parser.add_argument("--json", type=Path, help="JSON file to write one object per point to")
     arguments = parser.parse_args()
     chosen = points(arguments.points, arguments.seed)[: arguments.first]
     rows: list[Row] = []
@@ -286,6 +304,8 @@ def main() -> int:
         return 1
     lines = list(report(rows, len(chosen) - len(rows)))
     sys.stdout.write("\n".join(lines) + "\n")
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps([row.as_json() for row in rows], indent=1) + "\n")
     if arguments.write is not None:
         arguments.write.write_text("\n".join(lines) + "\n")
     return 0

@@ -4,10 +4,11 @@
 `work`: work of ranks, fill and drain, memory-limited round trips, head and tail of a pipeline. Needs stage prices.
 `network_cut`: bytes and delays over a cut, of gradients or else of messages. Needs a cut and stage prices.
 `connections`: the most that one connection carries, whatever its transport and path. Needs the link graph.
+`least_hops`: messages that every pass pays, from rank to rank and between GPU types. Needs the link graph.
 `synchronisation`: exchange among the even share of replicas inside a place. Needs stage prices.
 `unequal_layers`: layers shared out by GPU type, any share of them. Needs layer prices of every type.
 `slower_ranks`: some replica has so many ranks on slower types (pigeonhole). Needs stages on every type.
-`relaxation`: the pipeline problem with every cost at its least over places and types. Needs `pipeline.bounds`.
+`relaxation`: the pipeline problem with every cost at its least over places, types and alike configurations. Needs `pipeline.bounds`.
 `stage_partition`: dynamic programme over GPU type and whole layers of every rank. Needs stages on every type.
 `least_traffic`: bytes between buildings that no placement saves. Needs priced parameters.
 `bounded`: what bounding a column of configurations yields.
