@@ -7,9 +7,19 @@ V: every stage in two chunks, each cut crossed on the way down and back up, and 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from models.schedule import PipelineHop, PipelineOptions, PipelineProblem, PipelineRank, PipelineStage
+from models.schedule import (
+    Layout,
+    PipelineHop,
+    PipelineOptions,
+    PipelineProblem,
+    PipelineRank,
+    PipelineStage,
+    layout_placement,
+)
 
 CHUNK_FIELDS = ("forward_s", "input_grad_s", "weight_grad_s", "activation_bytes", "weight_grad_context_bytes")
 
@@ -94,3 +104,80 @@ def random_loop_case(num_ranks: int, num_microbatches: int, number: int, time_li
         hops=(*once, *again),
         options=flat.options,
     )
+
+
+@dataclass(frozen=True)
+class Family:
+    """A kind of problem at one size: what its numbers are drawn from.
+
+    `spread`: times of a stage lie within this share of the mean, either way; `num_cuts`: how many hops have a delay, at
+    even distances; `latency`, `transfer`, `budget`: ranges in F, in work of a rank (all messages of one way together)
+    and in what 1F1B holds.
+    """
+
+    num_ranks: int
+    num_microbatches: int
+    layout: Layout = "one_way"
+    spread: float = 0.04
+    num_cuts: tuple[int, int] = (1, 1)
+    latency: tuple[float, float] = (1.0, 4.0)
+    transfer: tuple[float, float] = (0.0, 0.3)
+    budget: tuple[float, float] = (1.0, 1.25)
+    context: float = 1.0
+
+
+FAMILIES = {
+    "jittered": Family(16, 64),
+    "shared": Family(12, 48, spread=0.2, num_cuts=(2, 3), latency=(0.0, 4.0), transfer=(0.7, 1.1), budget=(1.0, 2.0)),
+    "heterogeneous": Family(24, 96, spread=0.35, num_cuts=(1, 3), budget=(1.0, 1.5), context=0.5),
+    "loop": Family(8, 32, "loop", spread=0.1, latency=(0.5, 3.0), budget=(1.0, 1.5), context=0.5),
+    "v": Family(8, 32, "v", spread=0.1, latency=(0.5, 3.0), budget=(0.6, 1.0), context=0.5),
+}
+
+
+def family_case(name: str, number: int, time_limit_s: float) -> PipelineProblem:
+    """Problem `number` of a family: seconds as a profiler gives them, whole microseconds."""
+    family = FAMILIES[name]
+    random = np.random.default_rng([*name.encode(), number])
+    chunks = 1 if family.layout == "one_way" else 2
+    num_stages = family.num_ranks * chunks
+    stages = [_stage_of(family, random, chunks) for _ in range(num_stages)]
+    num_cuts = int(random.integers(family.num_cuts[0], family.num_cuts[1] + 1))
+    after = {round(family.num_ranks * (cut + 1) / (num_cuts + 1)) - 1 for cut in range(num_cuts)}
+    latency_s = round(random.uniform(*family.latency) * 0.01, 6)
+    transfer_s = round(random.uniform(*family.transfer) * 0.0277 / num_cuts / chunks, 6)
+    at = [stage for stage in range(num_stages - 1) if _is_crossing(family, stage, after)]
+    hops = [
+        PipelineHop(from_stage=s, to_stage=s + 1, latency_s=latency_s, transfer_s=transfer_s, link="shared") for s in at
+    ]
+    budget = round(random.uniform(*family.budget) * family.num_ranks, 2)
+    return PipelineProblem(
+        num_microbatches=family.num_microbatches,
+        ranks=(PipelineRank(activation_budget_bytes=budget),) * family.num_ranks,
+        layout=family.layout,
+        stages=tuple(stages),
+        hops=tuple(hops),
+        options=PipelineOptions(time_limit_s=time_limit_s, relative_gap=0.0),
+    )
+
+
+def _stage_of(family: Family, random: np.random.Generator, chunks: int) -> PipelineStage:
+    forward_s, input_s, weight_s = (
+        round(mean_s / chunks * random.uniform(1 - family.spread, 1 + family.spread), 6)
+        for mean_s in (0.0100, 0.0105, 0.0072)
+    )
+    return PipelineStage(
+        forward_s=forward_s,
+        input_grad_s=input_s,
+        weight_grad_s=weight_s,
+        activation_bytes=1.0 / chunks,
+        weight_grad_context_bytes=family.context / chunks,
+    )
+
+
+def _is_crossing(family: Family, stage: int, after: set[int]) -> bool:
+    """Whether the hop after a stage lies between ranks with a delay between them, the way round a loop included."""
+    ranks = family.num_ranks
+    there = layout_placement(family.layout, ranks * (1 if family.layout == "one_way" else 2), ranks)
+    low, high = sorted((there[stage], there[stage + 1]))
+    return any(low <= rank < high for rank in after)

@@ -23,7 +23,15 @@ from solver.pipeline.problem import shape_of
 from solver.pipeline.simulate import replay_shape
 from solver.pipeline.solve import solve_pipeline
 
-PEERS = ("one_f_one_b", "eager_one_f_one_b", "zb_h1", "zb_auto", "cross_greedy", "cross_greedy_sub")
+PEERS = (
+    "one_f_one_b",
+    "eager_one_f_one_b",
+    "zb_h1",
+    "zb_auto",
+    "cross_greedy_sub",
+    "cross_pipe",
+    "cross_pipe_interleaved",
+)
 SIZES = {
     (8, 16): (60, 5.0),
     (16, 32): (20, 30.0),

@@ -1,13 +1,15 @@
-"""The delay-aware greedy for any layout, with and without sub-blocks, and the eager list scheduler with look-ahead.
+"""Delay-aware greedy schedules for any layout: CrossPipe's own, ours in its manner, and an eager one with look-ahead.
 
-Owns the choice of policies. Idea of the delay-aware greedy and its sub-blocks: CrossPipe (Chen et al. 2025): forwards
-while memory lasts, then F and B in turns, W where memory blocks or nothing else has arrived. A W cut into n sub-blocks
-that are merged afterwards starts whenever one of them fits in the gap, which is what `weight_share` = 1/n says.
+Owns the choice of policies. CrossPipe (Chen et al., ATC 2025) starts what has arrived: F or B, W where neither has, and
+W first where only W makes room for an F. Its one knob says which of F and B goes first: B, or F unless the last
+operation was an F. What `cross_greedy` adds is a look-ahead: a W waits unless a share of it fits before the next known
+arrival, as CrossPipe's later sub-blocks of W do, which are merged afterwards.
 """
 
 from __future__ import annotations
 
 from solver.pipeline.generators.list_scheduler import Policy, greedy_order
+from solver.pipeline.generators.list_scheduler_choice import CROSSPIPE, INTERLEAVE
 from solver.pipeline.problem import PipelineOrder, PipelineShape
 
 ALTERNATE = 2
@@ -23,6 +25,16 @@ def greedy_depth_first(shape: PipelineShape) -> PipelineOrder:
     """Backward first, and of several the earliest micro-batch: chunked layouts then need least memory."""
     policy = Policy(weight_share=0.3, backward_wait=0.3, earlier_microbatch=True, message_rule=LONGEST_TAIL)
     return greedy_order(shape, policy)
+
+
+def cross_pipe(shape: PipelineShape) -> PipelineOrder:
+    """CrossPipe's greedy, B first (`ZBUDHeuristicSchedule` without `aux_interleave_priority`)."""
+    return greedy_order(shape, Policy(weight_when_blocked=CROSSPIPE))
+
+
+def cross_pipe_interleaved(shape: PipelineShape) -> PipelineOrder:
+    """CrossPipe's greedy, F first unless the last operation was an F (with `aux_interleave_priority`)."""
+    return greedy_order(shape, Policy(preference=INTERLEAVE, weight_when_blocked=CROSSPIPE))
 
 
 def cross_greedy(shape: PipelineShape) -> PipelineOrder:

@@ -26,7 +26,7 @@ class Policy:
     preference: int = 0
     weight_share: float = 0.0
     backward_wait: float = 0.0
-    weight_when_blocked: bool = False
+    weight_when_blocked: int = 0
     earlier_microbatch: bool = False
     message_rule: int = 0
     weight_at_once: bool = False

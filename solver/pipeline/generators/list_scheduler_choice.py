@@ -3,11 +3,12 @@
 Owns the choice between F, B, W and waiting at one rank and instant, from what has arrived, what is known to arrive, and
 the memory. Never moves time.
 
-Policy entries: 0 preference (0 B first, 1 F first, 2 alternate, 3 a given order of F and B, 4 least `guide`), 1 share
-of W that must fit before the next known arrival, 2 share of F within which an arriving B is waited for, 3 W first when
-memory blocks F, 4 chunk order (0 the later stage first, 1 the earlier micro-batch first), 5 message rule, 6 W right
-after B, 7 look-ahead of F as share of B. With a guide, 1 is what is added to the guide of W, in the guide's own unit,
-and 2 the share of the choice within which an arriving F or B of less guide is waited for.
+Policy entries: 0 preference (0 B first, 1 F first, 2 alternate, 3 a given order of F and B, 4 least `guide`, 5 F first
+unless the last operation was one), 1 share of W that must fit before the next known arrival, 2 share of F within which
+an arriving B is waited for, 3 W first when memory blocks F (1: an F that has arrived; 2: CrossPipe's rule, any F that
+a W makes room for and a B does not), 4 chunk order (0 the later stage first, 1 the earlier micro-batch first),
+5 message rule, 6 W right after B, 7 look-ahead of F as share of B. With a guide, 1 is what is added to the guide of W,
+in the guide's own unit, and 2 the share of the choice within which an arriving F or B of less guide is waited for.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from solver.pipeline.problem import Floats, Ints
 from solver.pipeline.simulate_kernel import Columns
 
 IDLE = -1
-FILL, GUIDED = 3, 4
+FILL, GUIDED, INTERLEAVE = 3, 4, 5
+ARRIVED_FORWARD, CROSSPIPE = 1, 2
 
 
 class DispatchState(NamedTuple):
@@ -36,7 +38,7 @@ class DispatchState(NamedTuple):
     reserve_s: Floats
     rank_busy: Ints
     sending_r: Ints  # 1 while a message of the rank is on its way; kept with blocking sends
-    last_kind_r: Ints
+    last_kind_r: Ints  # of F and B; 2 more after a W
     channel_busy: Ints
     stream_head: Ints
     stream_left: Ints
@@ -59,11 +61,12 @@ def choose(columns: Columns, state: DispatchState, rank: int, now: float, policy
         weight = _best(columns, state, rank, 2, now, policy)
     if weight >= 0 and policy[6] == 1:
         return weight
-    if weight >= 0 and policy[3] == 1 and _forward_blocked(columns, state, rank, now):
+    if weight >= 0 and policy[3] == ARRIVED_FORWARD and _forward_blocked(columns, state, rank, now):
+        return weight
+    if weight >= 0 and policy[3] == CROSSPIPE and _only_weight_unblocks(columns, state, rank):
         return weight
     if forward >= 0 and backward >= 0:
-        forward_first = policy[0] == 1 or (policy[0] == 2 and state.last_kind_r[rank] == 1)
-        return forward if forward_first else backward
+        return forward if _forward_first(state, rank, policy) else backward
     if backward >= 0:
         wait_s = policy[7] * _duration(columns, backward)
         return IDLE if _arrives_soon(columns, state, rank, 0, now, wait_s) else backward
@@ -73,6 +76,31 @@ def choose(columns: Columns, state: DispatchState, rank: int, now: float, policy
     if weight >= 0:
         return _weight_or_wait(columns, state, rank, now, weight, policy)
     return IDLE
+
+
+@inlined
+def _forward_first(state: DispatchState, rank: int, policy: Floats) -> bool:
+    """Which of an F and a B that both have arrived."""
+    last = state.last_kind_r[rank]
+    return bool(policy[0] == 1 or (policy[0] == 2 and last % 2 == 1) or (policy[0] == INTERLEAVE and last != 0))
+
+
+@inlined
+def _only_weight_unblocks(columns: Columns, state: DispatchState, rank: int) -> bool:
+    """No F that is left fits on this rank; one would after a W but not after a B."""
+    found = False
+    for at in range(state.stage_offsets[rank], state.stage_offsets[rank + 1]):
+        stage = state.stage_flat[at]
+        if state.next_ks[0, stage] >= columns.num_microbatches:
+            continue
+        if _fits(columns, state, rank, stage):
+            return False
+        most = columns.budget_r[rank] * (1 + 1e-12) - state.reserve_s[stage]
+        context = columns.context_s[stage]
+        after_backward = state.memory_r[rank] + context  # an activation leaves, its context and the next one come
+        after_weight = state.memory_r[rank] + columns.activation_s[stage] - context
+        found = found or (after_backward > most and after_weight <= most)
+    return found
 
 
 @inlined

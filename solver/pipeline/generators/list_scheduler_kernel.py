@@ -204,8 +204,7 @@ def _start_rank(
     if kind == 0:
         state.memory_r[rank] += columns.activation_s[stage]
         state.inflight_s[stage] += 1
-    if kind < 2:
-        state.last_kind_r[rank] = kind
+    state.last_kind_r[rank] = kind if kind < 2 else 2 + state.last_kind_r[rank] % 2
     _push(heap, now + columns.duration_ks[kind, stage], 3 * operation + RANK_DONE)
 
 
