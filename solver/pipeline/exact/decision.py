@@ -11,6 +11,7 @@ import numpy as np
 
 from solver.pipeline.exact.branch_kernel import FULL, OPEN, REACHED, REFUTED, Decisions, lower, search
 from solver.pipeline.exact.columns import Machines, StateSpace
+from solver.pipeline.exact.joint_kernel import JointRanks, propagate_jointly
 from solver.pipeline.exact.resource_kernel import COLUMNS, Rows, lay_rows
 from solver.pipeline.exact.window_kernel import NUMBERS, WORK, State, propagate
 from solver.pipeline.problem import Floats, Ints, PipelineOrder, PipelineShape
@@ -34,6 +35,7 @@ class FeasibilitySearch:
         weight: Floats | None = None,
         rule: tuple[float, float] = RULE,
         root_work: int = ROOT_WORK,
+        joint: JointRanks | None = None,
     ) -> None:
         self.horizon = horizon
         self._state_space = state_space
@@ -46,10 +48,14 @@ class FeasibilitySearch:
         self._decisions = Decisions(
             np.zeros((depth, 6), dtype=np.int64), np.zeros(depth, dtype=np.int64), np.array(rule)
         )
-        kept = (self._state.est <= self._state.lst).all() and propagate(
-            state_space.machines, state_space.waits, self._state, self._rows, root_work
-        )
+        kept = (self._state.est <= self._state.lst).all() and self._narrow(root_work, joint)
         self.status = OPEN if kept else REFUTED
+
+    def _narrow(self, work: int, joint: JointRanks | None) -> bool:
+        machines, waits = self._state_space.machines, self._state_space.waits
+        if joint is None:
+            return bool(propagate(machines, waits, self._state, self._rows, work))
+        return bool(propagate_jointly(machines, waits, joint, self._state, self._rows, work))
 
     @property
     def work(self) -> int:
@@ -112,12 +118,23 @@ class FeasibilitySearch:
         return PipelineOrder(tuple(queues[stage_of[rank]] for rank in range(shape.num_ranks)), tuple(channels))
 
 
-def least_open(state_space: StateSpace, low: int, high: int, stop: Callable[[], bool]) -> tuple[int, int]:
-    """The least horizon from `low` to `high` that propagation does not refute (`high` is not asked), and the work."""
+def least_open(
+    state_space: StateSpace,
+    low: int,
+    high: int,
+    stop: Callable[[], bool],
+    *,
+    joint: JointRanks | None = None,
+    apart: int = 1,
+) -> tuple[int, int]:
+    """The least horizon from `low` to `high` that propagation does not refute (`high` is not asked), and the work.
+
+    With `apart` the answer is up to so many ticks too low.
+    """
     work = 0
-    while low < high and not stop():
+    while low + apart <= high and not stop():
         middle = (low + high) // 2
-        question = FeasibilitySearch(state_space, middle)
+        question = FeasibilitySearch(state_space, middle, joint=joint)
         work += question.work
         if question.status == REFUTED:
             low = middle + 1

@@ -18,6 +18,7 @@ import numpy as np
 from solver.clock import charge
 from solver.pipeline.exact.columns import StateSpace, state_space_of
 from solver.pipeline.exact.decision import OPEN, REACHED, REFUTED, FeasibilitySearch, least_open, num_states
+from solver.pipeline.exact.joint import joint_ranks_of
 from solver.pipeline.local_search.descent import CHUNK_WORK_S
 from solver.pipeline.local_search.progress import Search
 from solver.pipeline.local_search.tabu import tabu_orders
@@ -35,6 +36,7 @@ NARROWING_RULES = (0.0, 1.0), (1.0, 1.0), (0.3, 1.0), (1.0, 3.0), (0.0, 0.5)  # 
 PROVING_RULES = (1.0, 1.0), (0.0, 1.0)
 PATIENCE = 12  # chunks of tabu search without a better order
 STALE = 3  # an interval so many times narrower is worth a fresh start
+BOUND_PARTS = 500  # with ranks of two stages the bound stops at this part of the first gap
 PARTS = 8  # a prober closes in on the end of what its work can answer to this part of the gap
 
 
@@ -93,7 +95,9 @@ def close_by_state_space(search: Search, *, until_s: float) -> bool:
     weight = np.ones(len(state_space.machines.length))
     high = _value_ticks(search, ticks)
     horizons = HorizonSearch(search, ticks, state_space, low, high, weight, _least_work(search, size), until_s)
-    least, work = least_open(state_space, horizons.low, horizons.high, lambda: search.over)
+    joint = joint_ranks_of(ticks.shape)
+    apart = 1 if joint is None else (high - low) // BOUND_PARTS + 1
+    least, work = least_open(state_space, low, high, lambda: search.over, joint=joint, apart=apart)
     charge(search.clock, work * WORK_S)
     _refuted(horizons, least - 1)
     if state_space.complete and not horizons.over:

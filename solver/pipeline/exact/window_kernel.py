@@ -81,7 +81,7 @@ def propagate(machines: Machines, waits: Waits, state: State, rows: Rows, most_w
     Machines take turns up and down the pipeline, and waits are followed after every one of them.
     """
     dirty = state.dirty_machine
-    if not (_push_earliest(waits, state) and _push_latest(waits, state)):
+    if not (push_earliest(waits, state) and push_latest(waits, state)):
         return False
     moved = True
     while moved and state.number[WORK] <= most_work:
@@ -94,14 +94,14 @@ def propagate(machines: Machines, waits: Waits, state: State, rows: Rows, most_w
             moved = True
             state.number[WORK] += LEAST_WORK
             kept = narrow(machines, waits, state, rows, k)
-            if not (kept and _push_earliest(waits, state) and _push_latest(waits, state)):
+            if not (kept and push_earliest(waits, state) and push_latest(waits, state)):
                 state.weight[k] += 1.0
                 return False
     return True
 
 
 @compiled
-def _push_earliest(waits: Waits, state: State) -> bool:
+def push_earliest(waits: Waits, state: State) -> bool:
     """Earliest starts along the waits, every job after all it waits for; flags go by place in that order."""
     est, lst, dirty, machine = state.est, state.lst, state.dirty_est, waits.machine
     out_at, out_to, out_lag, topo, place = waits.out_at, waits.out_to, waits.out_lag, waits.topo, waits.place
@@ -123,7 +123,7 @@ def _push_earliest(waits: Waits, state: State) -> bool:
 
 
 @compiled
-def _push_latest(waits: Waits, state: State) -> bool:
+def push_latest(waits: Waits, state: State) -> bool:
     """Latest starts against the waits."""
     est, lst, dirty, machine = state.est, state.lst, state.dirty_lst, waits.machine
     in_at, in_from, in_lag, topo, place = waits.in_at, waits.in_from, waits.in_lag, waits.topo, waits.place

@@ -1,0 +1,215 @@
+"""A rank of two stages as one machine: windows by a pass over the counters of all that it has done. Compiled.
+
+A state counts what is done: (f0, f1, b1, b0, w) are F of the first and of the second stage, B of the second and of the
+first, W of both. The path of a micro-batch makes f0 >= f1 >= b1 >= b0, and memory keeps them close:
+`a0 (f0 - b0) + a1 (f1 - b1) + c (b0 + b1 - w) <= budget`, c the smaller context.
+
+Proof that every schedule keeps the windows. What a rank does is a walk through these states. The k-th W of the walk
+lasts no less than the shorter kind of W; it starts no earlier than the k-th least of the earliest starts of all W, as
+k of them have started by then, and no later than the k-th least of their latest starts for the same reason. So the
+earliest time of a state over all walks within the windows is no later than in any schedule, the latest time at which it
+may be left no earlier; a job starts between the two for some state. Windows of what W needs are left as they are.
+Dynamic programming over states as in `resource_kernel`; horizons as in Klein and Scholl (1999).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from solver.compiled import compiled
+from solver.pipeline.exact.columns import Machines, Waits
+from solver.pipeline.exact.resource_kernel import FAR, Rows
+from solver.pipeline.exact.window_kernel import WORK, Flags, State, propagate, push_earliest, push_latest, put
+from solver.pipeline.problem import Floats, Ints
+
+STREAMS = 5  # F, F, B, B by the path of a micro-batch, then W of both
+WEIGHTS = 4
+LOOKS = 2  # states looked at in the time that one state of `resource_kernel` takes
+
+
+Counts: TypeAlias = NDArray[np.int32]
+
+
+class JointRanks(NamedTuple):
+    """Columns by rank: its graph of states, first jobs and ticks of its streams (of W: of either stage).
+
+    Graphs lie one after the other, from `graph_at[g]` to `graph_at[g + 1]`: `done` jobs of every stream done, `before`
+    the state in which it was one less, or -1. Ranks of equal memory share a graph. `seen`: the sum of the windows that
+    a rank was last looked at with, which only ever shrink.
+    """
+
+    graph: Ints
+    graph_at: Ints
+    first: Ints
+    ticks: Ints
+    num_microbatches: int
+    done: Counts
+    before: Counts
+    reach: Ints
+    leave: Ints
+    window: Ints
+    seen: Ints
+
+
+@compiled
+def lay_states(room: Floats, m: int, has_weights: bool, most: Ints, count: Counts, before: Counts) -> int:
+    """Number of states within memory; fills `count` and `before` when they have room for them.
+
+    `room`: activations of both stages, the context, the budget. `most`: F without B of either stage, B without W.
+    """
+    first, second, waiting = most
+    place = np.full((m + 1, first + 1, second + 1, first + 1, waiting + 1), -1, dtype=np.int32)
+    size = 0
+    for f0 in range(m + 1):
+        for f1 in range(max(0, f0 - first), f0 + 1):
+            for b1 in range(max(0, f1 - second), f1 + 1):
+                for b0 in range(max(0, f0 - first), b1 + 1):
+                    held = room[0] * (f0 - b0) + room[1] * (f1 - b1)
+                    low = max(0, b0 + b1 - waiting) if has_weights else b0 + b1
+                    for w in range(low, b0 + b1 + 1):
+                        if held + room[2] * (b0 + b1 - w) > room[3]:
+                            continue
+                        place[f0, f0 - f1, f1 - b1, b1 - b0, b0 + b1 - w] = size
+                        if size < count.shape[0]:
+                            _lay_one(place, (f0, f1, b1, b0, w), has_weights, count[size], before[size])
+                        size += 1
+    return size
+
+
+@compiled
+def _lay_one(
+    place: Counts, at: tuple[int, int, int, int, int], has_weights: bool, count: Counts, before: Counts
+) -> None:
+    """One state and the states that lead into it."""
+    now = np.array(at)
+    count[:] = now
+    before[:] = -1
+    for stream in range(STREAMS if has_weights else WEIGHTS):
+        now[stream] -= 1
+        f0, f1, b1, b0 = now[0], now[1], now[2], now[3]
+        waiting = b0 + b1 - now[WEIGHTS] if has_weights else 0
+        inside = 0 <= b0 <= b1 <= f1 <= f0 and now[WEIGHTS] >= 0 and 0 <= waiting < place.shape[4]
+        if inside and f0 - f1 < place.shape[1] and f1 - b1 < place.shape[2] and b1 - b0 < place.shape[3]:
+            before[stream] = place[f0, f0 - f1, f1 - b1, b1 - b0, waiting]
+        now[stream] += 1
+
+
+@compiled
+def propagate_jointly(
+    machines: Machines, waits: Waits, joint: JointRanks, state: State, rows: Rows, most_work: int
+) -> bool:
+    """Machines to their fixed point, then ranks of two stages, in turns until neither has anything to add."""
+    joint.seen[:] = -1
+    moved = True
+    while moved and state.number[WORK] <= most_work:
+        if not propagate(machines, waits, state, rows, most_work):
+            return False
+        moved = False
+        for turn in range(2 * joint.graph.size):
+            k = turn if turn < joint.graph.size else 2 * joint.graph.size - 1 - turn
+            now = _sum_of_windows(joint, state, k)
+            if now == joint.seen[k]:
+                continue
+            moved = True
+            kept = _narrow(waits, joint, state, k)
+            if not (kept and push_earliest(waits, state) and push_latest(waits, state)):
+                return False
+            joint.seen[k] = now
+    return True
+
+
+@compiled
+def _sum_of_windows(joint: JointRanks, state: State, k: int) -> int:
+    total, m = 0, joint.num_microbatches
+    for stream in range(joint.first.shape[1]):
+        first = joint.first[k, stream]
+        if first >= 0:
+            total += (state.lst[first : first + m] - state.est[first : first + m]).sum()
+    return int(total)
+
+
+@compiled
+def _narrow(waits: Waits, joint: JointRanks, state: State, k: int) -> bool:
+    """Windows of F and B of one rank by all that it can do."""
+    begin, end = joint.graph_at[joint.graph[k]], joint.graph_at[joint.graph[k] + 1]
+    m, size = joint.num_microbatches, state.est.size
+    early, late = np.full((STREAMS, 2 * m), FAR), np.full((STREAMS, 2 * m), -FAR)
+    for stream in range(WEIGHTS):
+        first = joint.first[k, stream]
+        early[stream, :m], late[stream, :m] = state.est[first : first + m], state.lst[first : first + m]
+    if joint.first[k, WEIGHTS] >= 0:
+        for at in range(2):
+            first = joint.first[k, WEIGHTS + at]
+            early[WEIGHTS, at * m : (at + 1) * m] = state.est[first : first + m]
+            late[WEIGHTS, at * m : (at + 1) * m] = state.lst[first : first + m]
+        early[WEIGHTS].sort()
+        late[WEIGHTS].sort()
+    state.number[WORK] += (end - begin) // LOOKS
+    if not _walk(joint, joint.ticks[k], begin, end, early, late):
+        return False
+    for stream in range(WEIGHTS):
+        for number in range(m):
+            job = joint.first[k, stream] + number
+            earliest, latest = joint.window[0, stream, number], joint.window[1, stream, number]
+            if earliest > latest:
+                return False
+            if earliest > state.est[job]:
+                put(state, job, earliest)
+                _mark(waits, state, job, state.dirty_est)
+            if latest < state.lst[job]:
+                put(state, size + job, latest)
+                _mark(waits, state, job, state.dirty_lst)
+    return True
+
+
+@compiled
+def _mark(waits: Waits, state: State, job: int, dirty: Flags) -> None:
+    dirty[waits.place[job]] = 1
+    if waits.machine[job] >= 0:
+        state.dirty_machine[waits.machine[job]] = 1
+
+
+@compiled
+def _walk(joint: JointRanks, ticks: Ints, begin: int, end: int, early: Ints, late: Ints) -> bool:
+    """Earliest times forwards, latest times backwards, and the windows of all jobs on the way; False: no walk."""
+    count, before, reach = joint.done[begin:end], joint.before[begin:end], joint.reach
+    reach[0] = 0
+    for at in range(1, end - begin):
+        now = FAR
+        for stream in range(STREAMS):
+            source = before[at, stream]
+            if source >= 0:
+                number = count[at, stream] - 1
+                start = max(reach[source], early[stream, number])
+                if start <= late[stream, number]:
+                    now = min(now, start + ticks[stream])
+        reach[at] = now
+    if reach[end - begin - 1] >= FAR:
+        return False
+    _walk_back(joint, ticks, count, before, early, late)
+    return True
+
+
+@compiled
+def _walk_back(joint: JointRanks, ticks: Ints, count: Counts, before: Counts, early: Ints, late: Ints) -> None:
+    reach, leave, window = joint.reach, joint.leave, joint.window
+    last = count.shape[0] - 1
+    leave[:last] = -FAR
+    leave[last] = FAR
+    window[0], window[1] = FAR, -FAR
+    for at in range(last, 0, -1):
+        if reach[at] > leave[at]:
+            continue
+        for stream in range(STREAMS):
+            source = before[at, stream]
+            if source >= 0:
+                number = count[at, stream] - 1
+                start = max(reach[source], early[stream, number])
+                latest = min(leave[at] - ticks[stream], late[stream, number])
+                if start <= latest:
+                    leave[source] = max(leave[source], latest)
+                    window[0, stream, number] = min(window[0, stream, number], start)
+                    window[1, stream, number] = max(window[1, stream, number], latest)

@@ -1,0 +1,79 @@
+"""Ranks of two stages as one machine: no horizon that a schedule keeps is refuted, and memory of both stages counts."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.schedule import PipelineProblem
+from solver.pipeline.bounds import makespan_bound
+from solver.pipeline.exact.columns import state_space_of
+from solver.pipeline.exact.decision import OPEN, REFUTED, FeasibilitySearch, least_open
+from solver.pipeline.exact.joint import joint_ranks_of
+from solver.pipeline.generators.list_scheduler import greedy_order
+from solver.pipeline.portfolio import policies
+from solver.pipeline.problem import PipelineShape, shape_of
+from solver.pipeline.quantise import quantise
+from solver.pipeline.simulate import replay_shape
+from tests.pipelines import budget, cut, pipeline, problems
+from tests.property.test_bounds import exact_optima
+
+TICK_S = 0.25  # every time here is a whole number of it
+TIMES = st.sampled_from([0.25, 0.5, 1.0, 1.75])
+
+
+def ticks_of(problem: PipelineProblem) -> PipelineShape:
+    """The problem in ticks, exactly."""
+    ticks = quantise(shape_of(problem), TICK_S, "down")
+    assert ticks.exact
+    return ticks.shape
+
+
+@st.composite
+def one_rank(draw: st.DrawFn) -> PipelineProblem:
+    """Two micro-batches through two stages of one rank, fused, with a delay between them: all orders can be tried."""
+    stages = [
+        {
+            "forward_s": draw(TIMES),
+            "input_grad_s": draw(TIMES),
+            "weight_grad_s": draw(TIMES),
+            "activation_bytes": 1.0,
+            "weight_grad_context_bytes": 0.0,
+        }
+        for _ in range(2)
+    ]
+    hops = [cut(0, draw(st.sampled_from([0.0, 1.0, 4.0])), draw(st.sampled_from([0.0, 0.5])))]
+    ranks = budget(1, draw(st.sampled_from([2.0, 2.5, 3.0, 4.0])))
+    return pipeline(1, 2, chunks=2, stages=stages, hops=hops, ranks=ranks, backward="fused")
+
+
+@settings(max_examples=15, deadline=None)
+@given(one_rank())
+def test_no_order_of_a_rank_of_two_stages_is_refuted(problem: PipelineProblem) -> None:
+    shape = ticks_of(problem)
+    optimum, joint = round(exact_optima(shape)[0]), joint_ranks_of(shape)
+    assert joint is not None
+    assert FeasibilitySearch(state_space_of(shape), optimum, joint=joint).status == OPEN
+    assert least_open(state_space_of(shape), 0, optimum + 5, lambda: False, joint=joint)[0] <= optimum
+
+
+@settings(max_examples=30, deadline=None)
+@given(problems().filter(lambda problem: problem.num_stages > len(problem.ranks)), st.integers(0, 7))
+def test_no_schedule_of_a_v_or_loop_is_refuted(problem: PipelineProblem, number: int) -> None:
+    shape = ticks_of(problem)
+    joint, grid = joint_ranks_of(shape), policies(shape)
+    run = replay_shape(shape, greedy_order(shape, grid[number * len(grid) // 8]))
+    assert joint is not None
+    if np.all(run.peak_memory_bytes <= shape.budget_r * (1 + 1e-9)):
+        assert FeasibilitySearch(state_space_of(shape), round(run.makespan_s), joint=joint).status == OPEN
+
+
+def test_memory_of_both_stages_of_a_rank_counts() -> None:
+    """A V short of memory with a delay: what neither stage refutes by itself, both together do."""
+    problem = pipeline(4, 8, chunks=2, hops=[cut(1, 2.0), cut(5, 2.0)], ranks=budget(4, 3.0))
+    shape = quantise(shape_of(problem), 0.125, "down").shape
+    alone, together = state_space_of(shape), joint_ranks_of(shape)
+    horizon = round(makespan_bound(shape) * 1.03)
+    assert FeasibilitySearch(alone, horizon).status == OPEN
+    assert FeasibilitySearch(alone, horizon, joint=together).status == REFUTED
