@@ -24,9 +24,10 @@ from solver.pipeline.portfolio import candidates
 from solver.pipeline.quantise import coarse_tick_s, fine_tick_s, quantise
 
 QUICK_OPERATIONS, STATE_SPACE_OPERATIONS, EXACT_OPERATIONS = 400, 2_000, 8_000
+HORIZON_OPERATIONS = 1_000  # beyond, CP-SAT's questions stay open for the whole time: tabu search has it instead
 WINDOW_TICKS = 50
 TUNING_SHARE, LARGE_TUNING_SHARE = 0.04, 0.2
-DESCENT_SHARE = 0.15
+DESCENT_SHARE, LONG_DESCENT_SHARE = 0.15, 0.7
 PUBLISH_SHARE = 0.05  # of the time may go into writing out schedules that are not the last
 STATE_SPACE_SHARE, STEADY_SHARE = 0.8, 0.1
 
@@ -74,8 +75,9 @@ def search_pipeline(
     exact = close_by_state_space(search, until_s=search.elapsed_s + share * search.left_s)
     repeat(search, STEADY_SHARE * search.left_s)
     tune(search)
-    descend(search, DESCENT_SHARE * search.left_s)
-    if not exact and problem.num_operations <= EXACT_OPERATIONS:
+    asks = not exact and problem.num_operations <= HORIZON_OPERATIONS
+    descend(search, (DESCENT_SHARE if asks or exact else LONG_DESCENT_SHARE) * search.left_s)
+    if asks:
         prove_and_search(search)
     if not search.over and problem.objective == "makespan" and not (search.shape.sync_s > 0).any():
         improve(search, quantise(search.shape, coarse_tick_s(search.shape, WINDOW_TICKS), "up"))

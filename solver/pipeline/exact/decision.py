@@ -63,6 +63,11 @@ class FeasibilitySearch:
         return int(self._state.number[WORK])
 
     @property
+    def latest(self) -> Ints:
+        """Latest start of every job, in ticks."""
+        return self._state.lst
+
+    @property
     def weight(self) -> Floats:
         """By machine: one more than the windows it has refuted."""
         return self._state.weight

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import cycle, product
 from math import floor
 
 import numpy as np
@@ -19,6 +19,10 @@ from solver.clock import charge
 from solver.pipeline.exact.columns import StateSpace, state_space_of
 from solver.pipeline.exact.decision import OPEN, REACHED, REFUTED, FeasibilitySearch, least_open, num_states
 from solver.pipeline.exact.joint import joint_ranks_of
+from solver.pipeline.exact.joint_kernel import JointRanks
+from solver.pipeline.generators.greedy import LONGEST_TAIL
+from solver.pipeline.generators.list_scheduler import Policy, greedy_order
+from solver.pipeline.generators.list_scheduler_choice import GUIDED
 from solver.pipeline.local_search.descent import CHUNK_WORK_S
 from solver.pipeline.local_search.progress import Search
 from solver.pipeline.local_search.tabu import tabu_orders
@@ -37,6 +41,7 @@ PROVING_RULES = (1.0, 1.0), (0.0, 1.0)
 PATIENCE = 12  # chunks of tabu search without a better order
 STALE = 3  # an interval so many times narrower is worth a fresh start
 BOUND_PARTS = 500  # with ranks of two stages the bound stops at this part of the first gap
+GUIDES, WAITS = (0.0, 0.1, 0.3, 0.6), (0.3, 1.0)  # parts of the gap; the look-ahead of a guided rank
 PARTS = 8  # a prober closes in on the end of what its work can answer to this part of the gap
 
 
@@ -100,9 +105,26 @@ def close_by_state_space(search: Search, *, until_s: float) -> bool:
     least, work = least_open(state_space, low, high, lambda: search.over, joint=joint, apart=apart)
     charge(search.clock, work * WORK_S)
     _refuted(horizons, least - 1)
+    if joint is not None:
+        _follow(horizons, joint)
     if state_space.complete and not horizons.over:
         _seek(horizons)
     return state_space.complete
+
+
+def _follow(horizons: HorizonSearch, joint: JointRanks) -> None:
+    """List schedules by the latest starts of a few horizons: what must start first goes first."""
+    search, n = horizons.search, horizons.search.shape.num_operations
+    for part, wait in product(GUIDES, WAITS):
+        if horizons.over:
+            return
+        horizon = horizons.low + round(part * (horizons.high - horizons.low))
+        question = FeasibilitySearch(horizons.state_space, horizon, joint=joint)
+        charge(search.clock, question.work * WORK_S)
+        guide = np.asarray(question.latest[:n] * horizons.ticks.tick_s, dtype=np.float64)
+        order = greedy_order(search.shape, Policy(GUIDED, 0.0, wait, message_rule=LONGEST_TAIL), guide=guide)
+        search.worked(1)
+        _take(horizons, order, "windows of states")
 
 
 def _least_work(search: Search, num_states: int) -> int:
