@@ -1,8 +1,8 @@
 """Pipeline schedules against bounds and peers, on the same cases in one run: quality, proofs and time.
 
 `python -m benchmarks.schedules [--cases N] [--sizes 8x16,16x32] [--layout v] [--scale X]` prints one line per size and
-one for the compiled kernels. Gaps are to the bound that our search proves; peers run at the same memory. `--scale`
-multiplies the time limits.
+one for the compiled kernels; with `--families jittered,loop` one per family of `pipeline_cases`, at 30 s. Gaps are to
+the bound that our search proves; peers run at the same memory. `--scale` multiplies the time limits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.pipeline_cases import random_case, random_v_case
+from benchmarks.pipeline_cases import FAMILIES, family_case, random_case, random_v_case
 from models.schedule import PipelineProblem, PipelineSchedule
 from solver.pipeline.generators.list_scheduler import Policy, greedy_order
 from solver.pipeline.judge import check_schedule
@@ -32,6 +32,7 @@ PEERS = (
     "cross_pipe",
     "cross_pipe_interleaved",
 )
+FAMILY_CASES, FAMILY_LIMIT_S = 4, 30.0
 SIZES = {
     (8, 16): (60, 5.0),
     (16, 32): (20, 30.0),
@@ -67,7 +68,7 @@ def _peer_s(problem: PipelineProblem, name: str) -> float:
         return float("nan")
 
 
-def report(size: tuple[int, int], lines: list[Line], limit_s: float) -> str:
+def report(name: str, lines: list[Line], limit_s: float) -> str:
     """One table row: counts, gaps in percent, seconds."""
     bounds = np.array([line.schedule.lower_bound_s for line in lines])
     gaps = np.array([line.schedule.gap for line in lines]) * 100
@@ -80,7 +81,7 @@ def report(size: tuple[int, int], lines: list[Line], limit_s: float) -> str:
     seconds = [line.schedule.seconds for line in lines]
     peer_text = "  ".join(f"{name} {mean:.1f}" for name, mean in zip(PEERS, means, strict=True))
     return (
-        f"({size[0]}, {size[1]}) limit {limit_s:g} s: proven {proven}/{len(lines)}  gap mean {gaps.mean():.3f} % worst "
+        f"{name} limit {limit_s:g} s: proven {proven}/{len(lines)}  gap mean {gaps.mean():.3f} % worst "
         f"{gaps.max():.3f} %  seconds mean {np.mean(seconds):.2f} worst {max(seconds):.2f}  first answer above bound "
         f"{((quick / bounds - 1) * 100).mean():.2f} % in {np.mean([line.quick.seconds for line in lines]):.2f} s\n"
         f"    peers above bound, %: {peer_text}  beaten by a peer {worse}  judged {sum(line.judged for line in lines)}"
@@ -108,13 +109,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=None, help="cases per size (default: by size)")
     parser.add_argument("--sizes", default=",".join(f"{p}x{m}" for p, m in SIZES), help="ranks x micro-batches")
+    parser.add_argument("--families", default="", help=f"instead of sizes: {', '.join(FAMILIES)}")
     parser.add_argument("--layout", choices=("one_way", "v"), default="one_way", help="layout of the cases")
     parser.add_argument("--scale", type=float, default=1.0, help="factor on the time limits")
     arguments = parser.parse_args()
     for number in (0, 5, 13):  # compiled code is loaded before anything is timed
         solve_pipeline(random_case(8, 16, number, 2.0))
     convicted = 0
-    for text in arguments.sizes.split(","):
+    for name in filter(None, arguments.families.split(",")):
+        limit_s = FAMILY_LIMIT_S * arguments.scale
+        numbers = range(arguments.cases or FAMILY_CASES)
+        lines = [run_case(family_case(name, number, limit_s), search=True) for number in numbers]
+        convicted += sum(not line.judged for line in lines)
+        sys.stdout.write(report(name, lines, limit_s) + "\n")
+        sys.stdout.flush()
+    for text in arguments.sizes.split(",") if not arguments.families else ():
         ranks, microbatches = (int(part) for part in text.split("x"))
         usual, limit_s = SIZES.get((ranks, microbatches), (5, 60.0))
         limit_s *= arguments.scale
@@ -124,7 +133,7 @@ def main() -> int:
             problem = make(ranks, microbatches, number, max(limit_s, 1e-3))
             lines.append(run_case(problem, search=limit_s > 0))
         convicted += sum(not line.judged for line in lines)
-        sys.stdout.write(report((ranks, microbatches), lines, limit_s) + "\n")
+        sys.stdout.write(report(f"({ranks}, {microbatches})", lines, limit_s) + "\n")
         sys.stdout.flush()
     sys.stdout.write(kernels() + "\n")
     return 1 if convicted else 0
