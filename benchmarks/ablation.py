@@ -71,6 +71,7 @@ NOTHING, NO_SECONDS = _answering(None), _answering(0.0)
 NO_LIMITS = _answering(ConnectionLimits(float("inf"), float("inf")))
 ORDERING: dict[str, Patches] = {
     "exact: state spaces of one rank": {"solver.pipeline.solve.close_by_state_space": _answering(False)},
+    "exact: both stages of a rank": {"solver.pipeline.exact.horizon_search.joint_ranks_of": _answering(None)},
     "steady states that repeat": {"solver.pipeline.solve.repeat": NOTHING},
     "hill climbing over policies": {"solver.pipeline.solve.tune": NOTHING},
     "tabu search": {
