@@ -14,6 +14,8 @@ from models.base import Count, Frozen, Name, Seconds
 from models.least import Frontier, FrontierAnswer, Sizing, SizingAnswer
 from models.outcome import Reason
 from models.question_parts import Change, Gain, QuestionBase, Status, Witness
+from models.robust import Robust, RobustAnswer
+from models.what_now import WhatIfLost, WhatIfLostAnswer, WhatNow, WhatNowAnswer
 from models.worth import Curves, CurvesAnswer, Worth, WorthAnswer
 
 MAX_VARIANTS = 200
@@ -52,7 +54,9 @@ class WhatIf(QuestionBase):
         return self
 
 
-Question = Annotated[WhyNot | WhatIf | Worth | Curves | Sizing | Frontier, Field(discriminator="ask")]
+Question = Annotated[
+    WhyNot | WhatIf | WhatNow | WhatIfLost | Robust | Worth | Curves | Sizing | Frontier, Field(discriminator="ask")
+]
 
 
 class AnyQuestion(RootModel[Question]):
@@ -149,5 +153,14 @@ class WhatIfAnswer(Frozen):
 
 
 Reply = Annotated[
-    WhyNotAnswer | WhatIfAnswer | WorthAnswer | CurvesAnswer | SizingAnswer | FrontierAnswer, Field(discriminator="ask")
+    WhyNotAnswer
+    | WhatIfAnswer
+    | WhatNowAnswer
+    | WhatIfLostAnswer
+    | RobustAnswer
+    | WorthAnswer
+    | CurvesAnswer
+    | SizingAnswer
+    | FrontierAnswer,
+    Field(discriminator="ask"),
 ]

@@ -14,13 +14,18 @@ from solver.clock import Clock
 from solver.questions.curves import curves
 from solver.questions.frontier import frontier
 from solver.questions.least import least
+from solver.questions.robust import robust
 from solver.questions.what_if import what_if
+from solver.questions.what_now import what_if_lost, what_now
 from solver.questions.why_not import why_not
 from solver.questions.worth import worth
 
 ANSWERS: dict[str, Callable[..., Any]] = {
     "why_not": why_not,
     "what_if": what_if,
+    "what_now": what_now,
+    "what_if_lost": what_if_lost,
+    "robust": robust,
     "worth": worth,
     "curves": curves,
     "least": least,

@@ -33,11 +33,11 @@ def carried_over(
     for found in timed_again(context, plan, Schedulers(context, clock, stopped).quick, stopped):
         value = best.value_of(found)
         if value < best.value:
-            best.submit(found, value, _unproven(context, found))
+            best.submit(found, value, unproven(context, found))
     return None if best.plan is None else Planned(plan=best.plan, complete=False, elapsed_s=max(clock() - began_s, 0.0))
 
 
-def _unproven(context: Context, found: Evaluation) -> Proof:
+def unproven(context: Context, found: Evaluation) -> Proof:
     """What is known without a search: the speed of light."""
     least_s = min(speed_of_light_s(context), found.iteration_s)
     return Proof(

@@ -46,8 +46,7 @@ def timed_again(
 
     Its orders are kept where they fit and nothing quick is faster.
     """
-    timings = [timing_of(line.problem, line.schedule) for line in plan.timelines]
-    known = [one for one in timings if one is not None]
+    known = timings_of(plan)
     narrow = with_configuration(context.request, plan)
     if narrow is None:
         return
@@ -60,6 +59,12 @@ def timed_again(
         if found is not None:
             yield found
     yield from _anywhere(own, or_same_order(known, _adapted(context, quick)), stopped)
+
+
+def timings_of(plan: Plan) -> list[Timing]:
+    """The schedules of a plan's routes, to be taken over."""
+    timings = (timing_of(line.problem, line.schedule) for line in plan.timelines)
+    return [one for one in timings if one is not None]
 
 
 def _anywhere(context: Context, scheduler: Scheduler, stopped: Callable[[], bool]) -> Iterator[Evaluation]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.what_ifs import answered, contradictions, request, variant
 from models.errors import InvalidRequest
 from models.outcome import Planned
 from models.questions import WhatIf, WhatIfAnswer
@@ -16,28 +17,6 @@ from solver.questions.warm_start import carried_over
 from solver.questions.what_if import what_if
 from solver.verify.judge import judge
 from tests.build_request import build_request
-from tests.unit.solver.questions.intervals import CLOSE, agree
-
-ROOM = [
-    ("/cluster/links/*/capacity_bytes_per_s", "multiply", (0.01, 0.3, 2.0, 10.0)),
-    ("/cluster/links/east-west/latency_s", "replace", (0.0, 5e-3, 0.05)),
-    ("/cluster/links/east-west/loss_probability", "replace", (1e-5, 1e-3)),
-    ("/cluster/links/east-west/num_failed_planes", "replace", (1, 3)),
-    ("/cluster/pools/west-pool/num_unhealthy_gpus", "replace", (4, 8)),
-    ("/cluster/pools/*/gpu/memory_bytes", "multiply", (0.3, 0.5, 2.0)),
-    ("/workload/global_batch_sequences", "replace", (8, 24, 32)),
-    ("/constraints/max_gpus", "replace", (8, 16)),
-    ("/constraints/memory_headroom_fraction", "replace", (0.0, 0.5)),
-    ("/constraints/pipeline_may_cross_buildings", "replace", (False,)),
-]
-
-
-def _variant(random: Random, number: int) -> dict[str, Any]:
-    chosen = random.sample(ROOM, random.randint(1, 2))
-    return {
-        "name": f"variant {number}",
-        "changes": [{"pointer": at, "op": op, "value": random.choice(values)} for at, op, values in chosen],
-    }
 
 
 def _asked(variants: list[dict[str, Any]], limit_s: float, **parts: Any) -> WhatIfAnswer:
@@ -51,17 +30,20 @@ def _asked(variants: list[dict[str, Any]], limit_s: float, **parts: Any) -> What
 def test_a_long_run_never_contradicts_the_intervals_of_a_short_one(seed: int) -> None:
     random = Random(seed)
     objective = random.choice([{}, {"kind": "cost_per_token"}, {"kind": "fewest_gpus", "target_iteration_s": 0.4}])
-    variants = [_variant(random, number) for number in range(5)]
+    variants = [variant(random, number) for number in range(5)]
     short, long = (_asked(variants, limit_s, objective=objective) for limit_s in (3.0, 12.0))
     assert short.unit == long.unit
-    for one, other in zip(short.gains, long.gains, strict=True):
-        agree(one, other)
-    for answer in (short, long):
-        for value, bound in [
-            (answer.value, answer.lower_bound),
-            *((one.value, one.lower_bound) for one in answer.gains),
-        ]:
-            assert value is None or bound is None or bound <= value * (1.0 + CLOSE)
+    assert list(contradictions(short, long)) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_requests_of_the_benchmark_are_requests(seed: int) -> None:
+    random = Random(seed)
+    base = request(random)
+    answer = answered(base, [variant(random, 0)], 1.0)
+    assert answer.unit
+    worse = answer.model_copy(update={"lower_bound": (answer.value or 1.0) * 2.0, "value": answer.value or 1.0})
+    assert list(contradictions(answer, worse)), "a bound above a plan is found"
 
 
 def test_the_interval_is_that_of_both_sides() -> None:
@@ -115,7 +97,7 @@ def test_a_plan_carried_over_is_judged_in_the_changed_world(factor: float) -> No
 
 def test_a_question_that_is_stopped_keeps_what_it_has() -> None:
     heard: list[WhatIfAnswer] = []
-    variants = [_variant(Random(number), number) for number in range(3)]
+    variants = [variant(Random(number), number) for number in range(3)]
     question = WhatIf.model_validate({"request": build_request(), "variants": variants})
     answer = what_if(question, found=heard.append, cancelled=lambda: len(heard) >= 2)
     assert answer.value is not None

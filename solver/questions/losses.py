@@ -1,0 +1,98 @@
+"""Something that is lost, named by its id, as changes of the request; and what a plan could lose.
+
+Owns what a lost place, pool, link or host means for a request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from models.errors import InvalidRequest
+from models.plan import Plan
+from models.question_parts import Change
+from models.request import PlanRequest
+from models.what_now import LossKind
+from solver.placement.capacity_groups import buildings_of, enclosing
+
+
+def changes_of(request: PlanRequest, lost: Sequence[str]) -> tuple[Change, ...]:
+    """The changes that take away places, pools, links or hosts. Raises InvalidRequest for a name of none, or of two."""
+    changes: list[Change] = []
+    hosts: dict[str, list[str]] = {}
+    for number, name in enumerate(lost):
+        kinds = _kinds(request, name)
+        if len(kinds) != 1:
+            what = " and ".join(kinds) if kinds else "neither a place, a pool, a link nor a host"
+            raise InvalidRequest(
+                f"{name!r} is {what} of cluster {request.cluster.name!r}",
+                pointer=f"/lost/{number}",
+                remedy="say by a change which of them is meant" if kinds else "use the id of one of them",
+            )
+        (kind,) = kinds
+        if kind == "a host":
+            pool = next(pool for pool in request.cluster.pools if name in pool.host_names)
+            hosts.setdefault(pool.id, []).append(name)
+        else:
+            changes.append(_without(request, kind, name))
+    for pool_id, names in hosts.items():
+        changes += _without_hosts(request, pool_id, names)
+    return tuple(changes)
+
+
+def _kinds(request: PlanRequest, name: str) -> list[str]:
+    cluster = request.cluster
+    found = {
+        "a place": any(one.id == name for one in cluster.places),
+        "a pool": any(one.id == name for one in cluster.pools),
+        "a link": any(one.id == name for one in cluster.links),
+        "a host": any(name in one.host_names for one in cluster.pools),
+    }
+    return [kind for kind, is_one in found.items() if is_one]
+
+
+def _without(request: PlanRequest, kind: str, name: str) -> Change:
+    if kind == "a place":
+        return Change(pointer="/constraints/forbidden_places", op="add", value=name)
+    if kind == "a link":
+        return Change(pointer=f"/cluster/links/{_escaped(name)}", op="remove")
+    return _all_unhealthy(request, name)
+
+
+def _all_unhealthy(request: PlanRequest, pool_id: str) -> Change:
+    """Every GPU of the pool out of service: the last pool of a cluster cannot be removed, only emptied."""
+    pool = next(one for one in request.cluster.pools if one.id == pool_id)
+    gone = pool.num_hosts * pool.gpus_per_host - pool.num_reserved_gpus
+    return Change(pointer=f"/cluster/pools/{_escaped(pool_id)}/num_unhealthy_gpus", value=gone)
+
+
+def _without_hosts(request: PlanRequest, pool_id: str, names: Sequence[str]) -> list[Change]:
+    pool = next(one for one in request.cluster.pools if one.id == pool_id)
+    left = [name for name in pool.host_names if name not in names]
+    if not left:
+        return [_all_unhealthy(request, pool_id)]
+    at = f"/cluster/pools/{_escaped(pool_id)}"
+    return [Change(pointer=f"{at}/host_names", value=left), Change(pointer=f"{at}/num_hosts", value=len(left))]
+
+
+def _escaped(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def possible_losses(request: PlanRequest, plan: Plan, kinds: Sequence[LossKind]) -> Iterator[tuple[LossKind, str]]:
+    """Buildings and pools that a plan uses, and links that carry something of it; each once."""
+    buildings = buildings_of(request.cluster)
+    used = {pool for route in plan.placement.routes for pool in route.pools}
+    pools = [pool for pool in request.cluster.pools if pool.id in used]
+    if "building" in kinds:
+        yield from (("building", name) for name in dict.fromkeys(buildings[pool.place] for pool in pools))
+    if "pool" in kinds:
+        yield from (("pool", pool.id) for pool in pools)
+    if "link" in kinds:
+        carrying = {load.link for load in plan.link_loads}
+        yield from (("link", link.id) for link in request.cluster.links if link.id in carrying)
+
+
+def what_is_gone(request: PlanRequest, name: str) -> tuple[str, ...]:
+    """The pools that go with a place or pool, or the link itself: what losses have in common has the same answer."""
+    around = enclosing(request.cluster)
+    return tuple(pool.id for pool in request.cluster.pools if name == pool.id or name in around[pool.place]) or (name,)

@@ -1,0 +1,248 @@
+"""A plan adapted to a changed world: few moves first, then the fastest plan there is, and what bounds say of both.
+
+Owns the Pareto set of moves and iteration time, and its proof. The moves of a configuration are least over all its
+placements (`least_moves.py`); no configuration that takes no longer than a time has fewer moves than the least among
+those whose bound is not above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from models.outcome import Outcome, Planned
+from models.plan import Configuration, Plan
+from models.request import Objective, PlanRequest
+from solver.configurations.framework import within_framework
+from solver.context import Context, stack_for
+from solver.evaluation.candidate import Candidate, bundle_of
+from solver.evaluation.evaluate import Evaluation, evaluate
+from solver.evaluation.scheduling import Scheduler, Schedulers, or_same_order
+from solver.objective import Goal
+from solver.placement.problem import RouteCount
+from solver.questions.least_moves import MinimumMoves, MoveProblem, chained_routes, least_moves, move_problem
+from solver.questions.move_bounds import MoveBounds
+from solver.questions.row_bounds import RowBounds
+from solver.questions.searches import SearchRuns
+from solver.questions.slots import SlotPlacement, settled
+from solver.questions.standing import Standing, standing_of
+from solver.questions.warm_start import unproven
+from solver.search.incumbent import Incumbent
+from solver.search.warm_start import timings_of
+
+ROWS_PER_SIZE = 12  # configurations of one number of replicas that are timed at most, the likeliest first
+INFINITE = float("inf")
+
+
+@dataclass(frozen=True)
+class ReplanSolution:
+    """One judged plan of the changed world, and what of the old one stays in it."""
+
+    plan: Plan
+    settled: SlotPlacement
+
+    @property
+    def num_moved(self) -> int:
+        """Stage groups that are set up anew."""
+        return self.settled.num_moved
+
+    @property
+    def iteration_s(self) -> float:
+        """Its iteration time."""
+        return self.plan.metrics.iteration_s
+
+
+def timed_only(request: PlanRequest) -> PlanRequest:
+    """The request with the iteration time as its objective: what a replan weighs moves against."""
+    return request.model_copy(update={"objective": Objective()})
+
+
+@dataclass
+class WaysOn:
+    """The Pareto set of moves and time: of `points`, fewest moves first, none has fewer moves and less time."""
+
+    points: list[ReplanSolution] = field(default_factory=list)
+
+    def offer(self, adapted: ReplanSolution) -> ReplanSolution:
+        """A plan that is faster than all with no more moves."""
+        kept = [
+            one for one in self.points if one.num_moved < adapted.num_moved or one.iteration_s < adapted.iteration_s
+        ]
+        self.points = sorted([*kept, adapted], key=lambda one: one.num_moved)
+        return adapted
+
+    def cutoff_s(self, num_moved: int) -> float:
+        """The fastest plan with no more moves: only less than its time is of use."""
+        return min((one.iteration_s for one in self.points if one.num_moved <= num_moved), default=INFINITE)
+
+    def chosen(self, within_s: float) -> ReplanSolution | None:
+        """The fewest moves of plans that take no longer."""
+        return next((one for one in self.points if one.iteration_s <= within_s), None)
+
+
+@dataclass
+class ReplanSearch:
+    """One change of one plan, under way."""
+
+    plan: Plan
+    before: Context
+    searches: SearchRuns
+    stopped: Callable[[], bool]
+    ways: WaysOn = field(default_factory=WaysOn)
+    best: Outcome | None = None
+    bounds: MoveBounds | None = None
+
+    def __post_init__(self) -> None:
+        self.request = within_framework(self.searches.base)
+        self.context = Context(self.request, stack_for(self.request))
+        self.standing: Standing = standing_of(self.plan, self.before, self.context)
+        self._known: dict[tuple[object, ...], tuple[MoveProblem, list[MinimumMoves]]] = {}
+        quick = Schedulers(self.context, self.searches.world.clock, self.stopped).quick
+        self._scheduler = or_same_order(timings_of(self.plan), quick)
+
+    def keep_degrees(self, stopped: Callable[[], bool]) -> Iterator[ReplanSolution]:
+        """Plans that keep tensor, context, expert and pipeline degrees, so that groups can stay where they are."""
+        narrow = _with_degrees(self.request, self.plan.configuration)
+        if narrow is None or not self.context.pools:
+            return
+        rows = RowBounds(narrow)
+        everything = np.ones(len(rows), dtype=np.bool_)
+        rows.price(everything, INFINITE, stopped)
+        tried: dict[int, int] = {}
+        for row in np.argsort(rows.guess_s, kind="stable"):
+            if stopped():
+                return
+            dp, bound_s = int(rows.space.columns.dp[row]), float(rows.seconds[row])
+            if tried.get(dp, 0) < ROWS_PER_SIZE and bound_s < INFINITE:
+                tried[dp] = tried.get(dp, 0) + 1
+                yield from self._placed(_same_layers(rows.configuration(int(row)), self.plan.configuration), bound_s)
+
+    def _placed(
+        self, configuration: Configuration, bound_s: float, scheduler: Scheduler | None = None
+    ) -> Iterator[ReplanSolution]:
+        """A configuration with the fewest moves, then with the fewest changes of building."""
+        problem, found = self.least(configuration)
+        for one in found:
+            if bound_s < self.ways.cutoff_s(one.num_moved):
+                routes = chained_routes(problem, one.counts, self._whole(configuration))
+                adapted = self.adapted(configuration, routes, scheduler or self._scheduler)
+                if adapted is not None:
+                    yield adapted
+
+    def search_degrees(self, limit_s: float) -> Iterator[ReplanSolution]:
+        """Better schedules for the degrees that are kept: those that a search of them alone finds."""
+        narrow = _with_degrees(self.request, self.plan.configuration)
+        if narrow is None or not self.context.pools:
+            return
+        outcome = self.searches.searched(narrow, limit_s, begin=self.plan)
+        if isinstance(outcome, Planned):
+            found = _same_layers(outcome.plan.configuration, self.plan.configuration)
+            yield from self._placed(found, 0.0, or_same_order(timings_of(outcome.plan), self._scheduler))
+            adapted = self.take(outcome.plan)
+            if adapted is not None:
+                yield adapted
+
+    def least(self, configuration: Configuration) -> tuple[MoveProblem, list[MinimumMoves]]:
+        """Placements of a configuration by moves, then by changes of building; the first has the bound."""
+        key = (configuration.degrees, bundle_of(configuration), configuration.layers_per_stage, configuration.family)
+        if key not in self._known:
+            problem = move_problem(self.context, configuration, self.standing)
+            first = least_moves(problem)
+            found = [] if first is None else [first]
+            if first is not None and first.num_moved:
+                straight = least_moves(problem, straight_first=True)
+                found += [] if straight is None or straight.counts == first.counts else [straight]
+            self._known[key] = problem, found
+        return self._known[key]
+
+    def _whole(self, configuration: Configuration) -> list[tuple[int, ...]]:
+        if self.standing.ranks_kept(configuration) != tuple(range(configuration.degrees.pp)):
+            return []
+        return [tuple(slot.pool for slot in slots) for slots in self.standing.whole.values()]
+
+    def adapted(
+        self, configuration: Configuration, routes: tuple[RouteCount, ...], scheduler: Scheduler
+    ) -> ReplanSolution | None:
+        """Routes over pools on slots, timed and judged; None where they are slower than what moves no more."""
+        found = settled(self.context, configuration, routes, self.standing)
+        if found is None:
+            return None
+        candidate = Candidate(configuration, found.routes)
+        cutoff_s = self.ways.cutoff_s(found.num_moved)
+        evaluation = evaluate(self.context, candidate, scheduler, cutoff_s=cutoff_s)
+        if evaluation is None or evaluation.iteration_s >= cutoff_s:
+            return None
+        plan = self._judged(evaluation)
+        return None if plan is None else self.ways.offer(ReplanSolution(plan, found))
+
+    def _judged(self, evaluation: Evaluation) -> Plan | None:
+        best = Incumbent(self.context, Goal.of(self.context))
+        value = best.value_of(evaluation)
+        if value == INFINITE:
+            return None
+        best.submit(evaluation, value, unproven(self.context, evaluation))
+        return best.plan
+
+    def search(self, limit_s: float, *, first: bool) -> ReplanSolution | None:
+        """The fastest plan that a search finds, whatever moves; its groups then stay where they can."""
+        self.best = self.searches.searched(self.request, limit_s, first=first, begin=self.plan)
+        return self.take(self.best.plan) if isinstance(self.best, Planned) else None
+
+    def take(self, plan: Plan) -> ReplanSolution | None:
+        """A plan of the changed world, its replicas put where most of them stay."""
+        index = {pool.id: number for number, pool in enumerate(self.context.pools)}
+        routes = tuple(
+            RouteCount(tuple(index[pool] for pool in route.pools), route.num_replicas)
+            for route in plan.placement.routes
+        )
+        found = settled(self.context, plan.configuration, routes, self.standing)
+        if found is None or plan.metrics.iteration_s >= self.ways.cutoff_s(found.num_moved):
+            return None
+        return self.adapted(plan.configuration, routes, or_same_order(timings_of(plan), no_other))
+
+    @property
+    def fastest_s(self) -> float:
+        """Iteration time of the fastest plan known in the changed world."""
+        found = [one.iteration_s for one in self.ways.points]
+        if isinstance(self.best, Planned):
+            found.append(self.best.plan.metrics.iteration_s)
+        return min(found, default=INFINITE)
+
+    def prove(self, num_moved: int, within_s: float, stopped: Callable[[], bool]) -> None:
+        """Raise what is proven of plans with fewer moves than this within a time."""
+        if self.bounds is None:
+            self.bounds = MoveBounds(self.request, self.standing)
+        self.bounds.raise_bounds(num_moved, within_s, stopped)
+
+    def least_moved(self, within_s: float, known: int) -> int:
+        """No plan within this time moves fewer groups."""
+        return min(known, 0 if self.bounds is None else self.bounds.least_moved(within_s))
+
+    def least_s(self, num_moved: int, known_s: float) -> float:
+        """No plan with at most so many moves takes less."""
+        least_s = 0.0 if self.bounds is None else self.bounds.least_s(num_moved)
+        if isinstance(self.best, Planned):
+            least_s = max(least_s, self.best.plan.proof.lower_bound_s)
+        return min(known_s, least_s)
+
+
+def no_other(_problem: object) -> None:
+    """A scheduler that finds nothing: only orders that are known already are used."""
+
+
+def _with_degrees(request: PlanRequest, configuration: Configuration) -> PlanRequest | None:
+    """The request with the degrees of a configuration that say which group holds what; None where it forbids them."""
+    allowed, degrees = request.constraints.allowed, configuration.degrees
+    fixed = {name: (getattr(degrees, name),) for name in ("tp", "cp", "ep", "pp", "vpp")}
+    fixed |= {"family": (configuration.family,), "layer_split": (configuration.layer_split,)}
+    stated = {name: getattr(allowed, name) for name in fixed}
+    if any(stated[name] is not None and value not in stated[name] for name, (value,) in fixed.items()):
+        return None
+    narrow = allowed.model_copy(update=fixed)
+    return request.model_copy(update={"constraints": request.constraints.model_copy(update={"allowed": narrow})})
+
+
+def _same_layers(configuration: Configuration, like: Configuration) -> Configuration:
+    return configuration.model_copy(update={"layers_per_stage": like.layers_per_stage})

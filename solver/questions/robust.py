@@ -1,0 +1,299 @@
+"""What if we are wrong? The plan whose worst, or expected, iteration over several worlds is the shortest.
+
+A plan is one configuration in one place with one order of operations: these stay what they are in every world. How
+links are shared and over which paths messages go is each world's own. Every world is planned by itself first; the plans
+found are timed in all worlds. Then configurations are gone through by their bound over all worlds (`robust_bounds.py`),
+until none is left that could be better, or time is up.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from models.outcome import Infeasible, NotFound, Outcome, Planned
+from models.plan import Configuration, Plan
+from models.question_parts import Witness
+from models.robust import Robust, RobustAnswer, ScenarioFigure
+from solver.clock import Clock
+from solver.configurations.framework import within_framework
+from solver.context import Context, stack_for
+from solver.cost.columns import FloatArray
+from solver.evaluation.candidate import Candidate
+from solver.evaluation.evaluate import Evaluation, evaluate
+from solver.evaluation.scheduling import Scheduler, Schedulers, Timing, or_same_order
+from solver.objective import Goal
+from solver.placement.fill import PooledRoute
+from solver.questions.replanning import no_other, timed_only
+from solver.questions.robust_bounds import RobustBounds
+from solver.questions.row_bounds import RowBounds
+from solver.questions.scenarios import World, worlds_of
+from solver.questions.searches import RunHooks, SearchRuns, changed, with_profile, witness_of
+from solver.questions.warm_start import unproven
+from solver.search.incumbent import Incumbent
+from solver.search.tasks import placed
+from solver.search.warm_start import timings_of
+
+ALONE_SHARE = 0.6  # of the time, for plans of each world by itself
+INFINITE = float("inf")
+MOST_ROWS = 6_000_000  # of all worlds side by side: half a gigabyte
+Times = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class _World:
+    """A world with what is derived from it, and how its plans are timed."""
+
+    world: World
+    context: Context
+    quick: Scheduler
+
+    @classmethod
+    def of(cls, world: World, hooks: RunHooks) -> _World:
+        request = within_framework(world.request)
+        context = Context(request, stack_for(request))
+        return cls(world, context, Schedulers(context, hooks.clock, hooks.stopped).quick)
+
+    def timed(self, candidate: Candidate, pools: Sequence[str], scheduler: Scheduler) -> Evaluation | None:
+        """A candidate of another world here, its pools found by their ids; None where it does not run."""
+        index = {pool.id: number for number, pool in enumerate(self.context.pools)}
+        if any(pools[one] not in index for route in candidate.routes for one in route.pools):
+            return None
+        routes = tuple(
+            replace(route, pools=tuple(index[pools[one]] for one in route.pools)) for route in candidate.routes
+        )
+        return evaluate(self.context, Candidate(candidate.configuration, routes), scheduler)
+
+    def judged(self, found: Evaluation) -> Plan | None:
+        """The plan, if it meets every wish and the judge takes it."""
+        best = Incumbent(self.context, Goal.of(self.context))
+        value = best.value_of(found)
+        if value < INFINITE:
+            best.submit(found, value, unproven(self.context, found))
+        return best.plan
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """A plan in every world: its time there (infinite where it does not run), and the plan as a witness."""
+
+    times: Times
+    witness: Witness | None
+
+
+@dataclass
+class _Asked:
+    """One question under way."""
+
+    question: Robust
+    hooks: RunHooks
+    started_s: float
+    worlds: tuple[_World, ...]
+    outcomes: list[Outcome | None]
+    best: _Compared | None = None
+    of_request: _Compared | None = None
+    bounds: RobustBounds | None = None
+    num_compared: int = 0
+    complete: bool = False
+    seen: set[tuple[Configuration, tuple[PooledRoute, ...]]] = field(default_factory=set)
+
+    def value_of(self, times: Times) -> float:
+        """Worst or expected time."""
+        return float(self.combine(np.array(times)[:, None])[0])
+
+    def combine(self, times: FloatArray) -> FloatArray:
+        """Of one row per world, the row of the worst or the expected; worlds that do not count are left out."""
+        weights = np.array([one.world.weight for one in self.worlds])
+        rows, weights = times[weights > 0], weights[weights > 0]
+        found: FloatArray = rows.max(axis=0) if self.question.measure == "worst" else weights @ rows
+        return found
+
+    @property
+    def cutoff_s(self) -> float:
+        """The value of the best plan so far."""
+        return INFINITE if self.best is None else self.value_of(self.best.times)
+
+    def compare(self, candidate: Candidate, home: _World, timings: Sequence[Timing]) -> None:
+        """A candidate with its orders in every world; it is kept if it is the best."""
+        self.num_compared += 1
+        pools = [pool.id for pool in home.context.pools]
+        scheduler = or_same_order(timings, no_other)
+        found = [one.timed(candidate, pools, scheduler) for one in self.worlds]
+        compared = _Compared(tuple(INFINITE if one is None else one.iteration_s for one in found), None)
+        if self.of_request is None or compared.times[0] < self.of_request.times[0]:
+            self.of_request = compared
+        if self.value_of(compared.times) >= self.cutoff_s:
+            return
+        plans = [None if one is None else world.judged(one) for world, one in zip(self.worlds, found, strict=True)]
+        compared = _Compared(
+            tuple(INFINITE if one is None else one.metrics.iteration_s for one in plans),
+            next((witness_of(one) for one in plans if one is not None), None),
+        )
+        if self.value_of(compared.times) < self.cutoff_s:
+            self.best = compared
+
+    def answer(self) -> RobustAnswer:
+        """What is known."""
+        best, request_s = self.best, self.outcomes[0]
+        price = best.times[0] if best else INFINITE
+        known = isinstance(request_s, Planned) and price < INFINITE
+        own_s = self._best_s(0)
+        other = None if self.of_request is None else self.value_of(self.of_request.times)
+        impossible = any(isinstance(one, Infeasible) and world.world.weight > 0
+                         for one, world in zip(self.outcomes, self.worlds, strict=True))  # fmt: skip
+        return RobustAnswer(
+            outcome="planned" if best else "infeasible" if impossible else "not_found",
+            measure=self.question.measure,
+            stack_profile=self.worlds[0].context.stack.name,
+            value_s=self.cutoff_s if best else None,
+            lower_bound_s=self.lower_bound_s,
+            request_plan_value_s=other if other is not None and other < INFINITE else None,
+            least_price_s=max(price - min(own_s, price), 0.0) if known else None,
+            most_price_s=max(price - _bound_s(request_s), 0.0) if known else None,
+            figures=tuple(self._figure(number) for number in range(len(self.worlds))),
+            plan=best.witness if best else None,
+            num_compared=self.num_compared,
+            complete=self.complete,
+            elapsed_s=max(self.hooks.clock() - self.started_s, 0.0),
+        )
+
+    @property
+    def lower_bound_s(self) -> float:
+        """At least the worst, or expected, of the worlds' own bounds; more where one configuration has to do in all."""
+        alone = self.value_of(tuple(_bound_s(one) for one in self.outcomes))
+        both = max(alone, self.bounds.least_s if self.bounds is not None and self.bounds.size else 0.0)
+        return min(both, self.cutoff_s) if both < INFINITE or self.best else 0.0
+
+    def _best_s(self, number: int) -> float:
+        """The best plan known in a world."""
+        outcome = self.outcomes[number]
+        own_s = outcome.plan.metrics.iteration_s if isinstance(outcome, Planned) else INFINITE
+        return min(own_s, *(one.times[number] for one in (self.best, self.of_request) if one is not None), INFINITE)
+
+    def _figure(self, number: int) -> ScenarioFigure:
+        outcome, world = self.outcomes[number], self.worlds[number].world
+        times = [_finite(one.times[number]) if one else None for one in (self.best, self.of_request)]
+        return ScenarioFigure(
+            name=world.name,
+            weight=world.weight,
+            status="not_found" if outcome is None else outcome.status,
+            iteration_s=times[0],
+            request_plan_s=times[1],
+            best_s=_finite(self._best_s(number)),
+            lower_bound_s=_finite(_bound_s(outcome)) or 0.0,
+            reasons=outcome.reasons if isinstance(outcome, Infeasible) else (),
+        )
+
+
+def _finite(value: float) -> float | None:
+    return value if value < INFINITE else None
+
+
+def _bound_s(outcome: Outcome | None) -> float:
+    """What no plan of a world is below; infinite where it has none."""
+    if isinstance(outcome, Planned):
+        return outcome.plan.proof.lower_bound_s
+    if isinstance(outcome, Infeasible):
+        return INFINITE
+    return outcome.lower_bound_s if isinstance(outcome, NotFound) else 0.0
+
+
+def robust(
+    question: Robust,
+    *,
+    found: Callable[[RobustAnswer], None] = lambda _: None,
+    cancelled: Callable[[], bool] = lambda: False,
+    clock: Clock = time.monotonic,
+) -> RobustAnswer:
+    """The plan that is best over all worlds; `found` is told the answer as far as it is, again and again.
+
+    Raises InvalidRequest for changes that do not fit.
+    """
+    started_s = clock()
+    hooks = RunHooks(clock, cancelled, started_s + question.options.time_limit_s)
+    base = with_profile(timed_only(changed(question.asked, question.changes)))
+    worlds = tuple(_World.of(one, hooks) for one in worlds_of(question, base))
+    asked = _Asked(question, hooks, started_s, worlds, [None] * len(worlds))
+    for _ in _plan_each(asked, ALONE_SHARE * question.options.time_limit_s):
+        found(asked.answer())
+    for _ in _explore(asked):
+        found(asked.answer())
+    asked.complete = not hooks.cancelled() and all(one is not None for one in asked.outcomes)
+    return asked.answer()
+
+
+def _plan_each(asked: _Asked, limit_s: float) -> Iterator[None]:
+    """Every world by itself, and its plan in all the others."""
+    ends_s = asked.hooks.clock() + limit_s
+    for number, world in enumerate(asked.worlds):
+        if asked.hooks.stopped():
+            return
+        left_s = max(ends_s - asked.hooks.clock(), 0.1 * limit_s) / (len(asked.worlds) - number)
+        outcome = SearchRuns(world.world.request, asked.hooks).searched(world.world.request, left_s)
+        asked.outcomes[number] = outcome
+        if isinstance(outcome, Planned):
+            asked.compare(_candidate(outcome.plan, world), world, timings_of(outcome.plan))
+        yield
+
+
+def _candidate(plan: Plan, world: _World) -> Candidate:
+    """Where a plan of a world is, as a candidate with its slots."""
+    size, degrees = plan.configuration.degrees.gpus_per_stage_group, plan.configuration.degrees
+    first = {(one.pipeline_rank, one.first_rank // size - one.pipeline_rank * degrees.dp): one.first_gpu // size
+             for one in plan.placement.rank_map}  # fmt: skip
+    index = {pool.id: number for number, pool in enumerate(world.context.pools)}
+    return Candidate(
+        plan.configuration,
+        tuple(
+            PooledRoute(
+                tuple(index[pool] for pool in route.pools),
+                route.num_replicas,
+                tuple(first[rank, route.first_replica] for rank in range(degrees.pp)),
+            )
+            for route in plan.placement.routes
+        ),
+    )
+
+
+def _explore(asked: _Asked) -> Iterator[None]:
+    """Configurations by their bound over all worlds, the likeliest first, each in its places in every world."""
+    if asked.hooks.stopped() or any(isinstance(one, Infeasible) for one in asked.outcomes):
+        return
+    rows = []
+    for world in asked.worlds:
+        rows.append(RowBounds(world.context.request))
+        if asked.hooks.stopped() or sum(len(one) for one in rows) > MOST_ROWS:
+            return
+    bounds = RobustBounds(rows, asked.combine)
+    bounds.price(asked.cutoff_s, asked.hooks.stopped)
+    asked.bounds = bounds
+    yield
+    for number in np.argsort(bounds.guess_s, kind="stable"):
+        if asked.hooks.stopped() or bounds.least_s >= asked.cutoff_s:
+            return
+        if bounds.bound_s[number] >= asked.cutoff_s or bounds.refine(int(number), asked.cutoff_s) >= asked.cutoff_s:
+            continue
+        before = asked.best
+        for home in asked.worlds:
+            for candidate in placed(home.context, bounds.configuration(int(number))):
+                _try(asked, candidate, home)
+        if asked.best is not before:
+            yield
+
+
+def _try(asked: _Asked, candidate: Candidate, home: _World) -> None:
+    """A candidate with the orders that quick scheduling finds for it in each world, if the best of them would do."""
+    key = (candidate.configuration, candidate.routes)
+    if key in asked.seen or asked.hooks.stopped():
+        return
+    asked.seen.add(key)
+    pools = [pool.id for pool in home.context.pools]
+    own = [one.timed(candidate, pools, one.quick) for one in asked.worlds]
+    times = tuple(INFINITE if one is None else one.iteration_s for one in own)
+    if asked.value_of(times) >= asked.cutoff_s:
+        return
+    for one in dict.fromkeys(one for one in own if one is not None):
+        asked.compare(candidate, home, one.timings)

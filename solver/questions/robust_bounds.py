@@ -1,0 +1,92 @@
+"""What no plan beats over several worlds: one configuration has to do in all of them.
+
+value >= min over configurations of max (or weighted sum) over worlds of the bound there: at least as much as the max
+(or sum) of the worlds' own bounds, since a plan has one configuration. Owns the configurations of all worlds side by
+side. A configuration that a world does not list claims nothing there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from models.plan import Configuration
+from solver.configurations.enumerate import Space
+from solver.cost.columns import FloatArray
+from solver.questions.row_bounds import PRICED, RowBounds
+
+IntArray = npt.NDArray[np.int64]
+NAMES = ("tp", "cp", "ep", "pp", "dp", "vpp", "micro_batch", "num_microbatches", "sharding", "shard_group", "recompute")
+
+
+class RobustBounds:
+    """`bound_s` and `guess_s` of every configuration over all worlds."""
+
+    def __init__(self, worlds: Sequence[RowBounds], combine: Callable[[FloatArray], FloatArray]) -> None:
+        self.worlds, self._combine = worlds, combine
+        self._number = _numbers([one.space for one in worlds])
+        self.size = max((int(one.max(initial=-1)) for one in self._number), default=-1) + 1
+        self.bound_s: FloatArray = np.zeros(self.size)
+        self.guess_s: FloatArray = np.zeros(self.size)
+        self.combine()
+
+    def combine(self) -> None:
+        """Take over what the worlds know by now."""
+        if self.size:
+            self.bound_s = self._combine(self._spread([one.seconds for one in self.worlds]))
+            self.guess_s = self._combine(self._spread([one.guess_s for one in self.worlds]))
+
+    def _spread(self, columns: Sequence[FloatArray]) -> FloatArray:
+        """One row per world, one column per configuration; 0 where the world does not list it."""
+        found = np.zeros((len(columns), self.size))
+        for row, (numbers, column) in enumerate(zip(self._number, columns, strict=True)):
+            found[row, numbers] = column
+        return found
+
+    def price(self, cutoff_s: float, stopped: Callable[[], bool]) -> None:
+        """Price what may still be better, world by world."""
+        for numbers, world in zip(self._number, self.worlds, strict=True):
+            world.price(self.bound_s[numbers] < cutoff_s, float("inf"), stopped)
+            self.combine()
+
+    def configuration(self, number: int) -> Configuration:
+        """The configuration, as the first world that lists it has it."""
+        for numbers, world in zip(self._number, self.worlds, strict=True):
+            found = np.flatnonzero(numbers == number)
+            if len(found):
+                return world.configuration(int(found[0]))
+        raise IndexError(number)
+
+    def refine(self, number: int, cutoff_s: float) -> float:
+        """The bound of one configuration after its own pipeline was looked at in every world."""
+        for numbers, world in zip(self._number, self.worlds, strict=True):
+            wanted = numbers == number
+            if wanted.any() and world.state[wanted][0] == PRICED:
+                world.refine(wanted, cutoff_s, lambda: False)
+        values = [float(world.seconds[numbers == number].max(initial=0.0))
+                  for numbers, world in zip(self._number, self.worlds, strict=True)]  # fmt: skip
+        self.bound_s[number] = max(self.bound_s[number], float(self._combine(np.array(values)[:, None])[0]))
+        return float(self.bound_s[number])
+
+    @property
+    def least_s(self) -> float:
+        """No plan of any configuration has less over all worlds."""
+        return float(self.bound_s.min(initial=float("inf")))
+
+
+def _numbers(spaces: Sequence[Space]) -> list[IntArray]:
+    """For each space the number of every row: equal configurations have equal numbers."""
+    tables = [
+        np.stack([*(getattr(space.columns, name) for name in NAMES), space.family, space.layer_split]).astype(np.int64)
+        for space in spaces
+    ]
+    if all(np.array_equal(tables[0], table) for table in tables):
+        return [np.arange(len(space)) for space in spaces]
+    code = np.zeros(sum(len(space) for space in spaces), dtype=np.int64)
+    for column in np.concatenate(tables, axis=1):
+        values, member = np.unique(column, return_inverse=True)
+        code = code * len(values) + member.ravel()
+    _, number = np.unique(code, return_inverse=True)
+    return list(np.split(number.ravel(), np.cumsum([len(space) for space in spaces])[:-1]))

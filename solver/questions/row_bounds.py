@@ -1,0 +1,76 @@
+"""Bounds of all configurations of a request at once, refined only where an answer hangs on them.
+
+A configuration is a row of the space. Owns which rows are priced and refined next. Knows no question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from models.plan import Configuration
+from models.request import PlanRequest
+from solver.bounds.relaxation import refined_bound_s
+from solver.bounds.screening import screening_bounds
+from solver.bounds.work import lower_bounds
+from solver.configurations.enumerate import Space, enumerate_space
+from solver.configurations.framework import within_framework
+from solver.context import Context, stack_for
+from solver.cost.columns import FloatArray
+from solver.evaluation.candidate import configuration_of
+
+BoolArray = npt.NDArray[np.bool_]
+PORTION = 4_096  # rows priced before the clock is looked at: about a tenth of a second
+SCREENED, PRICED, REFINED = range(3)
+
+
+class RowBounds:
+    """Of every configuration of a request a time that no plan of it is below; infinite: it does not fit.
+
+    `seconds[row]` starts with the screening bound and only rises.
+    """
+
+    def __init__(self, request: PlanRequest) -> None:
+        self.request = within_framework(request)
+        self.context = Context(self.request, stack_for(self.request))
+        self.space: Space = enumerate_space(self.request)
+        self.seconds: FloatArray = np.zeros(0)
+        self.guess_s: FloatArray = np.zeros(0)
+        if len(self.space):
+            screened = screening_bounds(self.context, self.space)
+            self.seconds, self.guess_s = screened.bound_s.copy(), screened.guess_s.copy()
+        self.state = np.full(len(self.space), SCREENED, dtype=np.int8)
+
+    def __len__(self) -> int:
+        return len(self.space)
+
+    def configuration(self, row: int) -> Configuration:
+        """The configuration of a row."""
+        return configuration_of(self.context, self.space, row)
+
+    def price(self, wanted: BoolArray, cutoff_s: float, stopped: Callable[[], bool]) -> None:
+        """Price the wanted rows whose bound is below the cutoff, the least first, as far as time allows."""
+        while not stopped():
+            rows = np.flatnonzero(wanted & (self.state < PRICED) & (self.seconds < cutoff_s))
+            if not len(rows):
+                return
+            if len(rows) > PORTION:
+                rows = rows[np.argpartition(self.seconds[rows], PORTION)[:PORTION]]
+            bounds = lower_bounds(self.context, self.space.take(rows))
+            priced = np.where(bounds.fits, bounds.iteration_s, np.inf)
+            self.seconds[rows] = np.maximum(self.seconds[rows], priced)
+            self.guess_s[rows] = bounds.guess_s
+            self.state[rows] = PRICED
+
+    def refine(self, wanted: BoolArray, cutoff_s: float, stopped: Callable[[], bool]) -> None:
+        """Raise the bounds of wanted rows to the cutoff where their own pipelines allow, the least first."""
+        while not stopped():
+            rows = np.flatnonzero(wanted & (self.state == PRICED) & (self.seconds < cutoff_s))
+            if not len(rows):
+                return
+            row = int(rows[np.argmin(self.seconds[rows])])
+            bound_s = refined_bound_s(self.context, self.configuration(row), cutoff_s)
+            self.seconds[row] = max(self.seconds[row], bound_s)
+            self.state[row] = REFINED

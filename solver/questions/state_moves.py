@@ -1,0 +1,193 @@
+"""What of the model's state has to travel into a new placement: bytes, from where, on which links, how long.
+
+A group that moves fetches its weights and its part of the optimizer state from a group that holds the same layers, the
+nearest that still stands; one that stays fetches only what its part has grown by. Parts of which no copy is left come
+from a checkpoint. Seconds are those of all transfers at once at the full rate of links and network cards on paths of
+least latency: no copy is faster on these paths. Reading a checkpoint from storage is not timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.plan import Configuration
+from solver.configurations.stages import pool_stages
+from solver.context import Context
+from solver.questions.slots import SlotPlacement
+from solver.questions.standing import Standing
+
+FromTo = tuple[str | None, str]
+
+
+@dataclass(frozen=True)
+class StateDemand:
+    """Bytes that groups in a place fetch from another; from None: a checkpoint."""
+
+    from_place: str | None
+    to_place: str
+    num_groups: int
+    num_bytes: float
+    links: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class StateMoves:
+    """All fetches, and the time until the last has ended, those of checkpoints left out."""
+
+    fetches: tuple[StateDemand, ...]
+    seconds: float
+
+    @property
+    def num_bytes(self) -> float:
+        """Of all fetches."""
+        return sum(one.num_bytes for one in self.fetches)
+
+    @property
+    def checkpoint_bytes(self) -> float:
+        """Bytes that no group has any longer."""
+        return sum(one.num_bytes for one in self.fetches if one.from_place is None)
+
+
+def state_moves(
+    context: Context, configuration: Configuration, settled: SlotPlacement, standing: Standing
+) -> StateMoves:
+    """What a placement has to fetch."""
+    holders, demand = _Holders(context, standing), dict[FromTo, tuple[int, float]]()
+
+    def fetch(source: str | None, place: str, num_groups: int, num_bytes: float) -> None:
+        if num_bytes > 0:
+            before = demand.get((source, place), (0, 0.0))
+            demand[source, place] = before[0] + num_groups, before[1] + num_bytes
+
+    for rank, pool, num_stay, num_come in _arrivals(settled):
+        place = context.pools[pool].place
+        old, new = standing.ranks_kept(configuration)[rank], _state(context, configuration, pool, rank)
+        missing = holders.missing(old, configuration)
+        source = holders.nearest(old, place)
+        grown = 0.0
+        if num_stay and old is not None:
+            grown = num_stay * new.beyond(_state(context, standing.configuration, pool, old))
+        come = num_come * new.total_bytes
+        lost = grown if missing.sharded else 0.0
+        lost += num_come * (missing.sharded * new.sharded_bytes + missing.whole * new.whole_bytes)
+        fetch(None, place, num_come, lost)
+        fetch(source, place, num_come, grown + come - lost)
+    return _timed(context, configuration, demand)
+
+
+def _arrivals(settled: SlotPlacement) -> list[tuple[int, int, int, int]]:
+    """Rank, pool, groups that stay there, groups that come."""
+    total: dict[tuple[int, int], int] = {}
+    for route in settled.routes:
+        for rank, pool in enumerate(route.pools):
+            total[rank, pool] = total.get((rank, pool), 0) + route.num_replicas
+    stay: dict[tuple[int, int], int] = {}
+    for key in settled.stays:
+        stay[key] = stay.get(key, 0) + 1
+    return [(rank, pool, stay.get((rank, pool), 0), number - stay.get((rank, pool), 0))
+            for (rank, pool), number in sorted(total.items())]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _State:
+    """State of one stage group: what every replica has whole, and its part of what replicas share out."""
+
+    whole_bytes: float
+    sharded_bytes: float
+
+    @property
+    def total_bytes(self) -> float:
+        return self.whole_bytes + self.sharded_bytes
+
+    def beyond(self, other: _State) -> float:
+        """What this group needs and the other does not hold."""
+        return max(self.whole_bytes - other.whole_bytes, 0.0) + max(self.sharded_bytes - other.sharded_bytes, 0.0)
+
+
+def _state(context: Context, configuration: Configuration, pool: int, rank: int) -> _State:
+    static = pool_stages(context, context.pools[pool], configuration).static
+    gpus = configuration.degrees.gpus_per_stage_group
+    weights, optimizer = gpus * float(static.weights_bytes[rank]), gpus * float(static.optimizer_bytes[rank])
+    if configuration.sharding == "ddp":
+        return _State(weights + optimizer, 0.0)
+    if configuration.sharding == "zero1":
+        return _State(weights, optimizer)
+    return _State(0.0, weights + optimizer)
+
+
+@dataclass(frozen=True)
+class _Missing:
+    """Which part of a rank's state nobody holds any longer."""
+
+    whole: float
+    sharded: float
+
+
+class _Holders:
+    """Which groups of a plan are left to fetch from."""
+
+    def __init__(self, context: Context, standing: Standing) -> None:
+        self._context, self._standing = context, standing
+
+    def missing(self, rank: int | None, wanted: Configuration) -> _Missing:
+        """Part of the shards of a rank, and of what its replicas hold whole, of which no copy is left.
+
+        Copies are groups of consecutive replicas; the part of replica r is r modulo their number.
+        """
+        if rank is None:
+            return self._of_model(wanted)
+        one = self._standing.configuration
+        num_shards = 1 if one.sharding == "ddp" else one.shard_group_replicas
+        num_experts = max(1, one.degrees.ep // one.degrees.cp)
+        alive = self._standing.slots[rank]
+        whole = 1.0 - len({replica % num_experts for replica in alive}) / num_experts
+        return _Missing(whole, 1.0 - len({replica % num_shards for replica in alive}) / num_shards)
+
+    def _of_model(self, wanted: Configuration) -> _Missing:
+        """Layers that no rank held alone: the mean over all ranks."""
+        found = [self.missing(rank, wanted) for rank in range(self._standing.configuration.degrees.pp)]
+        return _Missing(float(np.mean([one.whole for one in found])), float(np.mean([one.sharded for one in found])))
+
+    def nearest(self, rank: int | None, place: str) -> str | None:
+        """The place to fetch from: that itself, or the one of least latency with a path to it."""
+        topology = self._context.topology
+        slots = self._standing.slots
+        chosen = [one for r in range(len(slots)) if rank in (None, r) for one in slots[r].values()]
+        places = sorted({self._context.pools[slot.pool].place for slot in chosen})
+        if place in places:
+            return place
+        reachable = [one for one in places if topology.connected(one, place)]
+        return min(reachable, key=lambda one: topology.path_facts(one, place).latency_s, default=None)
+
+
+def _timed(context: Context, configuration: Configuration, demand: dict[FromTo, tuple[int, float]]) -> StateMoves:
+    """Every fetch with its links and the time it takes beside all the others."""
+    topology = context.topology
+    on_edge = np.zeros(len(topology.edges))
+    paths = {(source, place): topology.path(source, place) for source, place in demand if source is not None}
+    for (source, place), (_, num_bytes) in demand.items():
+        if source is not None:
+            for edge in paths[source, place]:
+                on_edge[edge] += num_bytes
+    edge_s = on_edge / topology.capacity_bytes_per_s if len(on_edge) else on_edge
+    found = []
+    for (source, place), (num_groups, num_bytes) in demand.items():
+        links: tuple[int, ...] = () if source is None else paths[source, place]
+        seconds = 0.0
+        if source is not None:
+            cards = _cards_bytes_per_s(context, configuration, place, num_groups)
+            seconds = max([num_bytes / cards, *(float(edge_s[edge]) for edge in links)])
+            seconds += topology.path_facts(source, place).latency_s
+        names = tuple(dict.fromkeys(topology.edges[edge].id for edge in links))
+        found.append(StateDemand(source, place, num_groups, num_bytes, names, seconds))
+    return StateMoves(tuple(found), max((one.seconds for one in found), default=0.0))
+
+
+def _cards_bytes_per_s(context: Context, configuration: Configuration, place: str, num_groups: int) -> float:
+    """Rate of all network cards of groups that arrive in a place; of groups that stay, those of one group at least."""
+    pools: Sequence[float] = [pool.nic_bytes_per_s_per_gpu for pool in context.pools if pool.place == place]
+    return max(num_groups, 1) * configuration.degrees.gpus_per_stage_group * max(pools)

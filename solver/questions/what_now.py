@@ -1,0 +1,219 @@
+"""What now? Ways on after a loss or a change, from the fewest moves to the fastest plan, each with its proof.
+
+Owns the order of the search and its shares of the time: plans that keep the degrees first, which are there in a moment;
+then better schedules for them; then any plan; then the bounds on what other plans could do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from models.errors import InvalidRequest
+from models.outcome import Infeasible, Planned
+from models.plan import Plan
+from models.request import PlanRequest
+from models.what_now import PreparedLoss, ReplanPoint, StateMove, WhatIfLost, WhatIfLostAnswer, WhatNow, WhatNowAnswer
+from solver.clock import Clock
+from solver.context import Context, stack_for
+from solver.questions.losses import changes_of, possible_losses, what_is_gone
+from solver.questions.replanning import ReplanSearch, ReplanSolution, timed_only
+from solver.questions.searches import RunHooks, SearchRuns, changed, with_profile, witness_of
+from solver.questions.state_moves import StateDemand, state_moves
+
+BASE_SHARE = 0.3  # of the question's time, for the plan before where none is given
+KEEP_SHARE, DEGREES_SHARE, SEARCH_SHARE = 0.2, 0.3, 0.7  # of what is then left, one after another; the rest proves
+QUICK_SHARE = 0.5  # of a short time
+SEARCHED_FROM_S = 8.0  # with less, a search finds nothing that keeping the degrees does not; bounds take the time
+Tell = Callable[[WhatNowAnswer], None]
+
+
+@dataclass
+class _Asked:
+    """One question under way."""
+
+    question: WhatNow
+    world: RunHooks
+    started_s: float
+    plan: Plan | None
+    replanning: ReplanSearch | None = None
+    complete: bool = False
+
+    def answer(self) -> WhatNowAnswer:
+        """What is known."""
+        found, plan = self.replanning, self.plan
+        points = found.ways.points if found else []
+        chosen = _chosen(found, self.question.time_tolerance) if found else None
+        infeasible = found.best if found and isinstance(found.best, Infeasible) else None
+        return WhatNowAnswer(
+            outcome="planned" if points else "infeasible" if infeasible else "not_found",
+            lost=self.question.lost,
+            stack_profile=stack_for(self.question.asked).name,
+            before_s=plan.metrics.iteration_s if plan else None,
+            num_groups_before=found.standing.num_groups if found else 0,
+            num_groups_lost=found.standing.num_lost if found else 0,
+            time_tolerance=self.question.time_tolerance,
+            points=tuple(_point(found, one) for one in points) if found else (),
+            chosen=points.index(chosen) if chosen else None,
+            lower_bound_s=found.least_s(10**9, found.fastest_s) if found and points else 0.0,
+            reasons=infeasible.reasons if infeasible and not points else (),
+            complete=self.complete,
+            elapsed_s=max(self.world.clock() - self.started_s, 0.0),
+            plan=chosen.plan if chosen and self.complete else None,
+        )
+
+
+def what_now(
+    question: WhatNow,
+    *,
+    found: Tell = lambda _: None,
+    cancelled: Callable[[], bool] = lambda: False,
+    clock: Clock = time.monotonic,
+) -> WhatNowAnswer:
+    """The ways on after a loss or a change; `found` is told the answer as far as it is, again and again.
+
+    Raises InvalidRequest for changes that do not fit, and for a plan of another cluster.
+    """
+    started_s = clock()
+    world = RunHooks(clock, cancelled, started_s + question.options.time_limit_s)
+    before = with_profile(timed_only(question.asked))
+    after = changed(changed(before, question.changes), changes_of(before, question.lost), "/lost")
+    asked = _Asked(question, world, started_s, _plan_before(question.plan, before, world))
+    if asked.plan is not None:
+        asked.replanning = ReplanSearch(asked.plan, Context(before, stack_for(before)), SearchRuns(after, world),
+                                      world.stopped)  # fmt: skip
+        found(asked.answer())
+        for _ in _steps(asked.replanning, world, question.time_tolerance):
+            found(asked.answer())
+    asked.complete = asked.plan is not None and not world.cancelled()
+    return asked.answer()
+
+
+def _plan_before(given: Plan | None, before: PlanRequest, world: RunHooks) -> Plan | None:
+    """The plan that is given, or what a search finds. Raises InvalidRequest for a plan of another cluster."""
+    if given is None:
+        limit_s = min(before.options.time_limit_s, BASE_SHARE * world.left_s)
+        outcome = SearchRuns(before, world).searched(before, limit_s)
+        return outcome.plan if isinstance(outcome, Planned) else None
+    pools = {pool.id for pool in Context(before, stack_for(before)).pools}
+    strange = sorted({pool for route in given.placement.routes for pool in route.pools} - pools)
+    if strange:
+        raise InvalidRequest(
+            f"the plan is not one of this request, which has no pool {strange[0]!r} to use",
+            pointer="/plan",
+            remedy="give the request that the plan was made for",
+        )
+    return given
+
+
+def _steps(replanning: ReplanSearch, world: RunHooks, tolerance: float) -> Iterator[None]:
+    """Each step, and a moment to tell what is known after it."""
+    limit_s, began_s = world.left_s, world.clock()
+
+    def until(share: float) -> Callable[[], bool]:
+        return lambda: world.stopped() or world.clock() >= began_s + share * limit_s
+
+    searched = limit_s >= SEARCHED_FROM_S
+    for _ in replanning.keep_degrees(until(KEEP_SHARE if searched else QUICK_SHARE)):
+        yield
+    if searched and not world.stopped():
+        for _ in replanning.search_degrees((DEGREES_SHARE - KEEP_SHARE) * limit_s):
+            yield
+    if not world.stopped() and (searched or not replanning.ways.points):
+        replanning.search(began_s + SEARCH_SHARE * limit_s - world.clock(), first=not searched)
+        yield
+    yield from _proven(replanning, world, tolerance)
+
+
+def _proven(replanning: ReplanSearch, world: RunHooks, tolerance: float) -> Iterator[None]:
+    """What else could move so few, or be so fast: first for the plan that is recommended."""
+    chosen = _chosen(replanning, tolerance)
+    if chosen is not None and chosen.num_moved:
+        replanning.prove(chosen.num_moved, chosen.iteration_s, world.stopped)
+        yield
+    for one in replanning.ways.points:
+        replanning.prove(one.num_moved + 1, one.iteration_s, world.stopped)
+        yield
+
+
+def _chosen(replanning: ReplanSearch, tolerance: float) -> ReplanSolution | None:
+    """The fewest moves of plans that take no longer than the fastest times 1 + tolerance."""
+    return replanning.ways.chosen((1.0 + tolerance) * replanning.fastest_s)
+
+
+def _point(replanning: ReplanSearch, one: ReplanSolution) -> ReplanPoint:
+    plan, context = one.plan, replanning.context
+    state = state_moves(context, plan.configuration, one.settled, replanning.standing)
+    return ReplanPoint(
+        num_groups=plan.configuration.degrees.pp * plan.configuration.degrees.dp,
+        num_moved=one.num_moved,
+        least_moved=replanning.least_moved(one.iteration_s, one.num_moved),
+        num_untouched_replicas=one.settled.num_untouched,
+        iteration_s=one.iteration_s,
+        lower_bound_s=replanning.least_s(one.num_moved, one.iteration_s),
+        state_bytes=state.num_bytes,
+        checkpoint_bytes=state.checkpoint_bytes,
+        transfer_s=state.seconds,
+        fetches=tuple(_stated(fetch) for fetch in state.fetches),
+        plan=witness_of(plan),
+    )
+
+
+def _stated(fetch: StateDemand) -> StateMove:
+    return StateMove(
+        from_place=fetch.from_place,
+        to_place=fetch.to_place,
+        num_groups=fetch.num_groups,
+        num_bytes=fetch.num_bytes,
+        links=fetch.links,
+        seconds=fetch.seconds,
+    )
+
+
+def what_if_lost(
+    question: WhatIfLost,
+    *,
+    found: Callable[[WhatIfLostAnswer], None] = lambda _: None,
+    cancelled: Callable[[], bool] = lambda: False,
+    clock: Clock = time.monotonic,
+) -> WhatIfLostAnswer:
+    """Prepared answers for each loss, each with an equal part of what is left of the time."""
+    started_s = clock()
+    world = RunHooks(clock, cancelled, started_s + question.options.time_limit_s)
+    before = with_profile(timed_only(changed(question.asked, question.changes)))
+    plan = _plan_before(question.plan, before, world)
+    losses = list(possible_losses(before, plan, question.kinds)) if plan else []
+    answer = WhatIfLostAnswer(
+        stack_profile=stack_for(before).name,
+        before_s=plan.metrics.iteration_s if plan else None,
+        losses=tuple(PreparedLoss(kind=kind, name=name, answer=None) for kind, name in losses),
+        complete=False,
+        elapsed_s=0.0,
+    )
+    known: dict[tuple[str, ...], WhatNowAnswer] = {}
+    alike = [what_is_gone(before, name) for _, name in losses]
+    for number, (_, name) in enumerate(losses):
+        if alike[number] in known:
+            same = known[alike[number]].model_copy(update={"lost": (name,)})
+            answer = _with(answer, number, same, max(clock() - started_s, 0.0))
+            continue
+        if world.stopped():
+            break
+        limit_s = world.left_s / len(set(alike[number:]) - set(known))
+        one = WhatNow(request=before, plan=plan, lost=(name,), time_tolerance=question.time_tolerance)
+        one = one.model_copy(update={"options": question.options.model_copy(update={"time_limit_s": limit_s})})
+        prepared = what_now(one, cancelled=cancelled, clock=clock).model_copy(update={"plan": None})
+        known[alike[number]] = prepared
+        answer = _with(answer, number, prepared, max(clock() - started_s, 0.0))
+        found(answer)
+    tried = all(one.answer is not None for one in answer.losses)
+    return answer.model_copy(
+        update={"complete": plan is not None and tried, "elapsed_s": max(clock() - started_s, 0.0)}
+    )
+
+
+def _with(answer: WhatIfLostAnswer, number: int, prepared: WhatNowAnswer, elapsed_s: float) -> WhatIfLostAnswer:
+    losses = list(answer.losses)
+    losses[number] = losses[number].model_copy(update={"answer": prepared})
+    return answer.model_copy(update={"losses": tuple(losses), "elapsed_s": elapsed_s})

@@ -1,0 +1,205 @@
+"""Replans: no placement of no configuration contradicts their proof, and what can stay stays."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import combinations_with_replacement, product
+from typing import Any
+
+import pytest
+
+from models.errors import InvalidRequest
+from models.outcome import Planned
+from models.plan import Configuration, Plan
+from models.request import PlanRequest
+from models.what_now import WhatIfLost, WhatNow, WhatNowAnswer
+from solver.configurations.enumerate import enumerate_space
+from solver.context import Context, stack_for
+from solver.evaluation.candidate import Candidate, configuration_of
+from solver.evaluation.evaluate import evaluate
+from solver.evaluation.scheduling import Schedulers
+from solver.placement.capacity_groups import groups_of
+from solver.placement.fill import PooledRoute
+from solver.planner import plan
+from solver.questions.losses import changes_of
+from solver.questions.searches import changed, with_profile
+from solver.questions.standing import Standing, standing_of
+from solver.questions.what_now import what_if_lost, what_now
+from solver.verify.judge import judge
+from tests.build_request import build_request, cluster, link, pool, workload
+
+CLOSE = 1e-9
+FEW = {"tp": [4], "pp": [2], "vpp": [1], "micro_batch_sequences": [1], "sharding": ["zero1"], "recompute": ["none"]}
+
+
+def _request(allowed: dict[str, Any] | None = None, **parts: Any) -> PlanRequest:
+    return with_profile(build_request(
+        constraints={"allowed": FEW if allowed is None else allowed},
+        options={"time_limit_s": 2.0, "workers": 1, "relative_gap": 0.0}, **parts))  # fmt: skip
+
+
+def _planned(request: PlanRequest) -> Plan:
+    outcome = plan(request)
+    assert isinstance(outcome, Planned)
+    return outcome.plan
+
+
+def _asked(request: PlanRequest, before: Plan | None, limit_s: float = 6.0, **parts: Any) -> WhatNowAnswer:
+    return what_now(WhatNow.model_validate(
+        {"request": request, "plan": before, "options": {"time_limit_s": limit_s}, **parts}))  # fmt: skip
+
+
+def _every_placement(context: Context, configuration: Configuration) -> Iterator[Candidate]:
+    """All ways of putting replicas on pools, by brute force."""
+    degrees, pools = configuration.degrees, range(len(context.pools))
+    room = [groups_of(pool, degrees.tp, degrees.cp) for pool in context.pools]
+    for ways in combinations_with_replacement(product(pools, repeat=degrees.pp), degrees.dp):
+        used = Counter[int]()
+        routes = []
+        for way in ways:
+            first = []
+            for pool_index in way:
+                first.append(used[pool_index])
+                used[pool_index] += 1
+            routes.append(PooledRoute(way, 1, tuple(first)))
+        if all(used[one] <= room[one] for one in pools):
+            yield Candidate(configuration, tuple(routes))
+
+
+def _moved(candidate: Candidate, standing: Standing) -> int:
+    ranks = standing.ranks_kept(candidate.configuration)
+    there = Counter((rank, way) for route in candidate.routes for rank, way in enumerate(route.pools))
+    return sum(max(0, number - standing.count(ranks[rank], pool)) for (rank, pool), number in there.items())
+
+
+@pytest.mark.parametrize("lost", ["east", "west", "east-node-1", "north-pool", "east-west"])
+def test_no_placement_of_no_configuration_contradicts_the_proof(lost: str) -> None:
+    request = _request({**FEW, "pp": [1, 2], "tp": [4, 8]})
+    before = _planned(request)
+    answer = _asked(request, before, lost=[lost])
+    after = changed(request, changes_of(request, [lost]))
+    context = Context(after, stack_for(after))
+    standing = standing_of(before, Context(request, stack_for(request)), context)
+    quick = Schedulers(context, lambda: 0.0, lambda: False).quick
+    space = enumerate_space(after)
+    everything = [
+        (_moved(candidate, standing), found.iteration_s)
+        for row in range(len(space))
+        for candidate in _every_placement(context, configuration_of(context, space, row))
+        if (found := evaluate(context, candidate, quick)) is not None
+    ]
+    assert everything
+    assert answer.points
+    for point in answer.points:
+        assert point.least_moved <= point.num_moved
+        assert not [one for one in everything if one[0] < point.least_moved and one[1] <= point.iteration_s]
+        assert not [one for one in everything if one[0] <= point.num_moved
+                    and one[1] < point.lower_bound_s * (1 - CLOSE)]  # fmt: skip
+    within_s = min(time_s for _, time_s in everything) * (1 + answer.time_tolerance)
+    fewest = min(moved for moved, time_s in everything if time_s <= within_s)
+    assert answer.chosen is not None
+    assert answer.points[answer.chosen].num_moved <= fewest
+
+
+def _three_equal() -> dict[str, Any]:
+    named = cluster()
+    return named | {"pools": [pool(name, 2) for name in ("east", "west", "north")]}
+
+
+@pytest.mark.parametrize("lost", ["east", "west", "north"])
+def test_losing_one_of_three_equal_buildings_moves_nothing(lost: str) -> None:
+    request = _request({**FEW, "dp": [2, 4, 6]}, cluster=_three_equal(), workload=workload(batch=48))
+    before = _planned(request)
+    assert before.configuration.degrees.dp == 6
+    answer = _asked(request, before, lost=[lost])
+    assert answer.chosen is not None
+    chosen = answer.points[answer.chosen]
+    assert (chosen.num_moved, chosen.plan.configuration.degrees.dp) == (0, 4)
+    assert answer.plan is not None
+    after = changed(request, changes_of(request, [lost]))
+    assert judge(after, answer.plan).accepted
+    assert _gpus(answer.plan) <= _gpus(before), "groups that stay stay on their GPUs, not only in their pool"
+
+
+def _gpus(one: Plan) -> set[tuple[str, int, int]]:
+    """Pool, GPU and pipeline rank of every GPU in use."""
+    return {
+        (ranks.pool, ranks.first_gpu + offset, ranks.pipeline_rank)
+        for ranks in one.placement.rank_map
+        for offset in range(ranks.num_ranks)
+    }
+
+
+def test_groups_on_a_lost_host_move_and_only_they() -> None:
+    request = _request(cluster=cluster() | {"pools": [pool("east", 2), pool("west", 2), pool("north", 1)]},
+                       workload=workload(batch=16))  # fmt: skip
+    before = _planned(request.model_copy(update={"constraints": request.constraints.model_copy(
+        update={"max_gpus": 32})}))  # fmt: skip
+    used = next(one for one in before.placement.rank_map if one.hosts)
+    answer = _asked(request, before, lost=[used.hosts[0]], time_tolerance=0.0)
+    assert answer.num_groups_lost == 2, "a host of eight GPUs holds two groups of four"
+    assert min(point.num_moved for point in answer.points) == 0 or answer.points[0].num_moved == 2
+    for point in answer.points:
+        if point.plan.configuration.degrees.dp == before.configuration.degrees.dp:
+            assert point.num_moved == 2
+            assert point.state_bytes > 0
+
+
+def test_state_of_which_no_copy_is_left_comes_from_a_checkpoint() -> None:
+    """zero1 over replicas in two buildings: with one building half of the optimizer state is gone."""
+    request = _request({**FEW, "pp": [1]}, cluster=cluster() | {"pools": [pool("east", 1), pool("west", 1)],
+                       "links": [link("east-west", "east", "west")]}, workload=workload(batch=4))  # fmt: skip
+    before = _planned(request)
+    assert {place for route in before.placement.routes for place in route.places} == {"east", "west"}
+    assert before.configuration.num_state_copies == 1
+    answer = _asked(request, before, lost=["west"])
+    assert answer.chosen is not None
+    chosen = answer.points[answer.chosen]
+    assert chosen.num_moved == 0
+    assert chosen.checkpoint_bytes == pytest.approx(chosen.state_bytes)
+    states = before.memory[0].optimizer_bytes * before.configuration.degrees.num_gpus
+    assert chosen.checkpoint_bytes == pytest.approx(states / 2, rel=1e-6)
+
+
+def test_every_loss_of_a_plan_has_a_prepared_answer() -> None:
+    request = _request()
+    before = _planned(request)
+    answer = what_if_lost(WhatIfLost.model_validate(
+        {"request": request, "plan": before, "options": {"time_limit_s": 12.0}}))  # fmt: skip
+    named = {(one.kind, one.name) for one in answer.losses}
+    used = {place for route in before.placement.routes for place in route.places}
+    assert {("building", place) for place in used} <= named
+    assert all(one.answer is not None and one.answer.lost == (one.name,) for one in answer.losses)
+    assert answer.complete
+
+
+@pytest.mark.parametrize(("lost", "where"), [(["nowhere"], "/lost/0"), (["east", "east-west-1"], "/lost/1")])
+def test_a_loss_of_nothing_known_is_refused(lost: list[str], where: str) -> None:
+    with pytest.raises(InvalidRequest) as raised:
+        _asked(_request(), None, lost=lost)
+    assert raised.value.pointer == where
+
+
+def test_a_plan_of_another_cluster_is_refused() -> None:
+    before = _planned(_request())
+    other = _request(cluster=cluster() | {"pools": [pool("east", 2, id="elsewhere")]})
+    with pytest.raises(InvalidRequest, match="not one of this request"):
+        _asked(other, before, lost=["east"])
+
+
+def test_a_world_without_room_says_why() -> None:
+    request = _request(cluster=cluster() | {"pools": [pool("east", 1)], "links": []}, workload=workload(batch=4))
+    answer = _asked(request, None, lost=["east"])
+    assert (answer.outcome, answer.chosen, answer.points) == ("infeasible", None, ())
+    assert answer.reasons
+
+
+def test_a_replan_that_is_stopped_keeps_what_it_has() -> None:
+    request = _request()
+    before = _planned(request)
+    heard: list[WhatNowAnswer] = []
+    question = WhatNow.model_validate({"request": request, "plan": before, "lost": ["west"]})
+    answer = what_now(question, found=heard.append, cancelled=lambda: any(one.points for one in heard))
+    assert answer.points
+    assert not answer.complete
