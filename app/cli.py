@@ -22,8 +22,9 @@ from app.terminal.mcp_command import mcp
 from app.terminal.measuring import accuracy, calibrate, validate
 from app.terminal.observing import observe
 from app.terminal.options import Json
-from app.terminal.planning import check, plan, replan, resume, schedule, settings_of
+from app.terminal.planning import check, plan, resume, schedule, settings_of
 from app.terminal.reading import catalogue, compare, examples, show, verify
+from app.terminal.replanning import replan
 from app.terminal.replay import replay
 from app.terminal.study import study
 

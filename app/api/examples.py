@@ -172,6 +172,44 @@ QUESTION_EXAMPLES: dict[str, Example] = {
         },
     ),
 }
+QUESTION_EXAMPLES |= {
+    "what-now": Example(
+        summary="The western building is gone: what can stay, what has to move?",
+        value={
+            "ask": "what_now",
+            "request": named_entry("examples", "llama-405b-two-buildings"),
+            "lost": ["west"],
+            "time_tolerance": 0.1,
+            "options": {"time_limit_s": 60},
+        },
+    ),
+    "robust": Example(
+        summary="Which plan is best whether the link is as it should be, busy at night, or the western pool straggles?",
+        value={
+            "ask": "robust",
+            "request": named_entry("examples", "llama-405b-two-buildings"),
+            "scenarios": [
+                {
+                    "name": "night",
+                    "changes": [{"pointer": f"{LINK}/background_bytes_per_s", "value": 2e11}],
+                    "weight": 0.3,
+                },
+                {"name": "slow west", "slow_pools": [{"pool": "west-z1-h100", "times": 1.1}], "weight": 0.1},
+            ],
+            "measure": "expected",
+            "options": {"time_limit_s": 120},
+        },
+    ),
+    "what-if-lost": Example(
+        summary="Answers for the loss of any building or link, prepared",
+        value={
+            "ask": "what_if_lost",
+            "request": named_entry("examples", "llama-405b-two-buildings"),
+            "kinds": ["building", "link"],
+            "options": {"time_limit_s": 120},
+        },
+    ),
+}
 
 
 QUESTION_EXAMPLES |= {

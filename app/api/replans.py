@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from functools import partial
 from typing import Annotated, Any
 
@@ -15,10 +16,11 @@ from fastapi import APIRouter, Body, Query
 from fastapi.responses import Response
 from pydantic import Field
 
+from app.api.answers import question_envelope
 from app.api.examples import PLAN_CONTENT, REPLAN_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency, WaitS
 from app.api.plans import PlanId, answer_of, found, gone
-from app.api.problems import Rejected, documented
+from app.api.problems import Rejected, documented, not_found
 from app.api.strict import StrictRoute
 from app.api.tags import Tagged
 from app.compared import PlanComparison, PlanSummary
@@ -29,7 +31,7 @@ from app.jobs.comparison import comparison, differences, predicted, summary
 from app.jobs.moves import moves_between
 from app.jobs.patches import changed_request
 from app.storage.plans import PlanRow
-from app.wire import Answer, MoveReport, PlanEnvelope, PlanStatus
+from app.wire import Answer, MoveReport, PlanEnvelope, PlanStatus, QuestionStatus
 from models.request import PlanRequest
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=StrictRoute)
@@ -135,6 +137,19 @@ def read_summary(plan_id: PlanId, service: Service, caller: Asking) -> PlanSumma
     if not _has_plan(row):
         raise _nothing_to_compare(f"plan {row.id} ({row.state}) holds no plan")
     return PlanSummary(**summary(read_plan(row.outcome or b"")))
+
+
+@router.get("/{plan_id}/losses", name="read_plan_losses", response_model=QuestionStatus,
+            responses=documented(400, 404, 503), summary="Read what was prepared for losses of a plan",
+            response_description="The newest question `what_if_lost` about the plan.")  # fmt: skip
+def read_losses(plan_id: PlanId, service: Service, caller: Asking) -> Response:
+    """What to do when a building, pool or link of the plan is lost: the answers that were prepared for it."""
+    found(service, plan_id, caller)
+    row = service.questions.newest_about(plan_id, "what_if_lost", owner=caller.sees)
+    if row is None:
+        raise not_found(f"nothing was prepared for losses of {plan_id!r}",
+                        "Ask POST /v1/questions what_if_lost about its plan_id first.")  # fmt: skip
+    return Response(question_envelope(row, now=time.time()), media_type="application/json")
 
 
 def _changed(text: bytes, body: Replan) -> PlanRequest:

@@ -135,6 +135,11 @@ def moves(plan_id: str) -> Call[MoveReport]:
     return Call("GET", _of(plan_id, "/moves"), _reading(MoveReport))
 
 
+def losses(plan_id: str) -> Call[QuestionStatus]:
+    """What was prepared for losses of a plan."""
+    return Call("GET", _of(plan_id, "/losses"), _reading(QuestionStatus))
+
+
 def validate(request: PlanRequest | Mapping[str, Any]) -> Call[Validation]:
     """What arithmetic says of a request, without search."""
     return Call("POST", "/v1/plans:validate", _reading(Validation), _json(_plain(request)))

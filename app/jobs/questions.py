@@ -6,7 +6,8 @@ quotas and ways of ending.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -27,8 +28,12 @@ from models.outcome import Planned
 from models.question_parts import Change
 from models.questions import AnyQuestion, Question, Reply, WhatIf
 from models.request import PlanRequest
+from models.robust import Robust
+from models.what_now import WhatNow
 from models.worth import Curves
 from solver.questions.changes import changed_document
+from solver.questions.losses import changes_of
+from solver.questions.scenarios import worlds_of
 
 REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
 
@@ -58,6 +63,27 @@ def check_question(question: Question, settings: Settings) -> None:
     if isinstance(question, WhatIf):
         for number, variant in enumerate(question.variants):
             _changed(base, variant.changes, f"/variants/{number}/changes", settings)
+    if isinstance(question, WhatNow):
+        with _refusing():
+            lost = changes_of(question.request, question.lost)
+        _changed(base, lost, "/lost", settings)
+    if isinstance(question, Robust):
+        for number, scenario in enumerate(question.scenarios):
+            _changed(base, scenario.changes, f"/scenarios/{number}/changes", settings)
+        for number, one in enumerate(question.ranges):
+            for value in one.values:
+                _changed(base, (Change(pointer=one.pointer, value=value),), f"/ranges/{number}", settings)
+        with _refusing():
+            worlds_of(question, base)
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """What the planner finds wrong with a question is refused."""
+    try:
+        yield
+    except PlannerError as error:
+        raise Refused((from_planner_error(error),)) from None
 
 
 def _changed(request: PlanRequest, changes: Sequence[Change], where: str, settings: Settings) -> PlanRequest:
@@ -127,7 +153,7 @@ def submit_question(
     key, asked = None if key is None else f"question:{key}", question.asked
     new = NewPlan(canonical(question), digest(as_asked), key, kind="question", owner=caller.owner, key_id=caller.key_id,
                   urgency=urgency, model=asked.workload.architecture.name, cluster=asked.cluster.name,
-                  objective=question.ask)  # fmt: skip
+                  objective=question.ask, parent_id=question.plan_id)  # fmt: skip
 
     def queue() -> Submitted:
         row = service.questions.insert(new, lambda held: service.quotas.admit(held, caller, urgency=urgency))

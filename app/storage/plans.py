@@ -207,6 +207,16 @@ class PlanStore:
         with self._engine.connect() as connection:
             return [row_of(dict(zip(names, row, strict=True))) for row in connection.execute(query)]
 
+    def newest_about(self, parent_id: str, objective: str, *, owner: str | None = None) -> PlanRow | None:
+        """The newest row of a kind of question, say, that was made about a plan."""
+        query = sa.select(PLANS.c.id).where(
+            _of(self._kind), PLANS.c.parent_id == parent_id, PLANS.c.objective == objective
+        )
+        query = query.order_by(PLANS.c.id.desc()).limit(1)
+        with self._engine.connect() as connection:
+            found = connection.execute(query).scalar()
+        return None if found is None else self.get(str(found), owner=owner)
+
     def cancel(self, plan_id: str, *, owner: str | None = None) -> PlanRow | None:
         """Stop a plan and keep its best: at once if it only waits, soon if it runs; a finished one stays as it is."""
         with writing(self._engine) as connection:
@@ -214,13 +224,16 @@ class PlanStore:
         return self.get(plan_id, owner=owner)
 
     def delete(self, plan_id: str, *, owner: str | None = None) -> bool:
-        """Remove a plan and its events; a running attempt notices that it is not wanted any more."""
+        """Remove a plan, its events and what was prepared for it; a running attempt notices that it is not wanted."""
         with writing(self._engine) as connection:
             removed = connection.execute(sa.delete(PLANS).where(*self._owned(plan_id, owner))).rowcount
             if removed:
                 connection.execute(sa.delete(EVENTS).where(EVENTS.c.plan_id == plan_id))
                 remove_webhooks(connection, [plan_id])
                 delete_kept(connection, plan_id)
+                about = sa.and_(PLANS.c.parent_id == plan_id, PLANS.c.objective == "what_if_lost", _of("question"))
+                connection.execute(sa.delete(EVENTS).where(EVENTS.c.plan_id.in_(sa.select(PLANS.c.id).where(about))))
+                connection.execute(sa.delete(PLANS).where(about))
         return removed > 0
 
     def delete_finished_before(self, at: float) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -18,6 +18,8 @@ from rich.table import Table
 from app.terminal.answers import print_curves, print_frontier, print_least, print_worth
 from app.terminal.options import Json, KeyFile, OutFile, Quiet, Server
 from app.terminal.planning import settings_of
+from app.terminal.ways_on import print_what_if_lost, print_what_now
+from app.terminal.worlds import print_robust
 
 if TYPE_CHECKING:
     from app.client.blocking import Client
@@ -58,7 +60,7 @@ def ask(
     check_question(asked, settings)
     prepare(out)
     with service(server, key_file) as client:
-        reply = _answered(asked, settings, screen) if client is None else _answered_on(client, asked, screen.news)
+        reply = answered(asked, settings, screen, client)
     screen.show(reply, lambda console: print_reply(console, reply))
     write(out, _as_file(reply, out), quiet=quiet)
     raise typer.Exit(ExitCode.PLANNED if reply.complete else ExitCode.NOTHING_FOUND)
@@ -86,6 +88,11 @@ def _limited(question: Question, time_limit_s: float | None) -> Question:
     if time_limit_s is None:
         return question
     return question.model_copy(update={"options": Limits(time_limit_s=time_limit_s)})
+
+
+def answered(question: Question, settings: Settings, screen: Screen, client: Client | None) -> Any:
+    """The reply to a question, of a service or of this machine; Ctrl-C keeps what is known."""
+    return _answered(question, settings, screen) if client is None else _answered_on(client, question, screen.news)
 
 
 def _answered(question: Question, settings: Settings, screen: Screen) -> Reply:
@@ -125,6 +132,9 @@ def print_reply(console: Console, reply: Reply) -> None:
     printers: dict[str, Callable[..., None]] = {
         "why_not": _print_why_not,
         "what_if": _print_what_if,
+        "what_now": print_what_now,
+        "what_if_lost": print_what_if_lost,
+        "robust": print_robust,
         "worth": print_worth,
         "curves": print_curves,
         "least": print_least,

@@ -1,4 +1,4 @@
-"""`isthmus plan`, `replan`, `schedule` and `check request`: requests in, outcomes out; here or on a service.
+"""`isthmus plan`, `schedule` and `check request`: requests in, outcomes out; here or on a service.
 
 Owns these commands and their options. Heavy imports are made by the command that needs them.
 """
@@ -16,9 +16,7 @@ from app.terminal.options import (
     Json,
     KeyFile,
     OutFile,
-    PlanSource,
     Quiet,
-    RequestFile,
     SaveSearch,
     Server,
     Source,
@@ -164,63 +162,6 @@ def _limited(document: Any, time_limit_s: float | None) -> Any:
     if time_limit_s is None or not isinstance(document, dict) or not isinstance(document.get("options", {}), dict):
         return document
     return {**document, "options": {**document.get("options", {}), "time_limit_s": time_limit_s}}
-
-
-def replan(
-    context: typer.Context,
-    plan_source: PlanSource,
-    *,
-    request: RequestFile = None,
-    lost: Annotated[list[str] | None, typer.Option(metavar="PLACE", help="A place that is gone; repeatable.")] = None,
-    patch: Annotated[str | None, typer.Option(help="JSON merge patch of the request: a file, or -.")] = None,
-    out: OutFile = None,
-    time_limit: TimeLimit = None,
-    server: Server = None,
-    key_file: KeyFile = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Plan again with something changed, and tell what moves. Needs --request, unless the plan is on a --server."""
-    from app.documents import canonical, parse_json
-    from app.jobs.moves import moves_between
-    from app.jobs.patches import changed_request
-    from app.terminal.comparison import print_moves
-    from app.terminal.exits import EXIT_OF_STATUS
-    from app.terminal.inputs import read_outcome, read_source
-    from app.terminal.outputs import prepare, write
-    from app.terminal.place import service
-    from app.terminal.remote import follow, outcome_on, plan_of
-    from app.terminal.screen import Screen
-    from app.terminal.summary import print_outcome
-    from models.outcome import Planned
-
-    screen = Screen(as_json=as_json, quiet=quiet)
-    change = {} if patch is None else parse_json(read_source(patch))
-    change = change if time_limit is None else _limited(change, time_limit)
-    prepare(out)
-    with service(server, key_file) as client:
-        if client is not None:
-            before = plan_of(outcome_on(client, plan_source))
-            submitted = client.replan(plan_source, patch=change, lost_places=lost or ())
-            outcome = follow(client, submitted.id, screen)
-        else:
-            before = plan_of(read_outcome(read_source(plan_source)))
-            document = changed_request(parse_json(read_source(_needed(request))), change, lost or ())
-            outcome = _outcome(context, None, document, screen)
-    screen.show(outcome, lambda console: print_outcome(console, outcome))
-    if isinstance(outcome, Planned):
-        print_moves(screen.out, moves_between(before, outcome.plan))
-    write(out, canonical(outcome), quiet=quiet)
-    raise typer.Exit(EXIT_OF_STATUS[outcome.status])
-
-
-def _needed(request: str | None) -> str:
-    from app.faults import Fault, Refused
-
-    if request is None:
-        raise Refused((Fault("missing-field", "a plan document does not hold its request", where="--request",
-                             remedy="Give it: --request REQUEST.json; or name a plan on a --server."),))  # fmt: skip
-    return request
 
 
 def schedule(

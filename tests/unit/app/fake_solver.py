@@ -32,6 +32,7 @@ from models.questions import Question, Reply, WhyNotAnswer
 from models.request import PlanRequest
 from models.schedule import LinkTimeline, PipelineProblem, PipelineSchedule, RankTimeline, ScheduleProgress
 from models.verdict import Verdict, Violation
+from models.what_now import PreparedLoss, ReplanPoint, WhatIfLostAnswer, WhatNowAnswer
 from models.worth import Curve, CurvePoint, CurvesAnswer
 from solver.questions.searches import witness_of
 
@@ -277,6 +278,16 @@ def lint(request: PlanRequest) -> tuple[Reason, ...]:
     return ()
 
 
+def _ways_on(plan: Plan) -> WhatNowAnswer:
+    """The plan as it is, of which one group moves."""
+    point = ReplanPoint(num_groups=2, num_moved=1, least_moved=1, num_untouched_replicas=0, iteration_s=2.0,
+                        lower_bound_s=1.0, state_bytes=1e9, checkpoint_bytes=0.0, transfer_s=0.1, fetches=(),
+                        plan=witness_of(plan))  # fmt: skip
+    return WhatNowAnswer(outcome="planned", stack_profile="s", before_s=2.0, num_groups_before=2, num_groups_lost=1,
+                         time_tolerance=0.15, points=(point,), chosen=0, lower_bound_s=1.0, complete=True,
+                         elapsed_s=0.0, plan=plan)  # fmt: skip
+
+
 def ask(
     question: Question, *, found: Callable[[Reply], None], cancelled: Callable[[], bool], clock: Callable[[], float]
 ) -> Reply:
@@ -284,6 +295,11 @@ def ask(
     case, began = question.asked.options.seed, clock()
     nothing = WhyNotAnswer(outcome="infeasible", wishes=(), conflicts=(), relaxations=(), undecided=(), complete=False,
                            num_searches=0, elapsed_s=0.0)  # fmt: skip
+    if question.plan is not None and question.ask == "what_now":
+        return _ways_on(question.plan)
+    if question.plan is not None and question.ask == "what_if_lost":
+        loss = PreparedLoss(kind="building", name="west", answer=_ways_on(question.plan))
+        return WhatIfLostAnswer(stack_profile="s", before_s=2.0, losses=(loss,), complete=True, elapsed_s=0.0)
     if question.ask == "curves":
         point = CurvePoint(factor=1.0, status="planned", value=2.0, lower_bound=1.0, relative_gap=0.5, plan=None)
         return CurvesAnswer(outcome="planned", unit="s/iteration", stack_profile="none", complete=True, elapsed_s=0.0,

@@ -80,6 +80,26 @@ def test_the_same_key_asks_once(client: TestClient) -> None:
     assert (other.status_code, other.json()["code"]) == (422, "idempotency-key-reused")
 
 
+def test_what_was_prepared_for_a_plan_is_kept_with_it(client: TestClient) -> None:
+    plan = client.post("/v1/plans", json=request_for(fake_solver.FINDS), headers={"Prefer": "wait=20"}).json()
+    at = f"/v1/plans/{plan['id']}/losses"
+    assert client.get(at).status_code == 404
+    path = client.post("/v1/questions", json={"ask": "what_if_lost", "plan_id": plan["id"]}).headers["location"]
+    await_(lambda: _ended(client, path), "the answer")
+    assert [one["name"] for one in client.get(at).json()["answer"]["losses"]] == ["west"]
+    assert client.delete(f"/v1/plans/{plan['id']}").status_code == 204
+    assert client.get(at).status_code == 404
+    assert client.get(path).status_code == 404, "it goes with the plan"
+
+
+@pytest.mark.parametrize(("lost", "pointer"), [(["nowhere"], "/lost/0"), ([], "")])
+def test_a_loss_of_nothing_is_refused_at_the_door(client: TestClient, lost: list[str], pointer: str) -> None:
+    body = {"ask": "what_now", "request": request_for(fake_solver.FINDS), "lost": lost}
+    answer = client.post("/v1/questions", json=body)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"].startswith(pointer)
+
+
 def test_a_stored_plan_may_stand_in_place_of_its_request(client: TestClient) -> None:
     plan = client.post("/v1/plans", json=request_for(fake_solver.FINDS), headers={"Prefer": "wait=20"}).json()
     path = client.post("/v1/questions", json={"ask": "why_not", "plan_id": plan["id"]}).headers["location"]

@@ -172,13 +172,15 @@ def test_a_request_is_checked_without_search(
 def test_a_plan_is_replanned_from_its_request(
     settings: Settings, plans: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    request, patch = _file(tmp_path, request_for(fake_solver.REFUSES)), tmp_path / "patch.json"
-    patch.write_text(json.dumps({"options": {"seed": fake_solver.FINDS}}))
-    assert _run(settings, "replan", plans[1], "--request", request, "--patch", str(patch)) == 0
-    assert "1 of 2 stage groups change place" in capsys.readouterr().out
+    request, out = _file(tmp_path, request_for(fake_solver.FINDS)), tmp_path / "after.json"
+    assert _run(settings, "replan", plans[1], "--request", request, "--lost", "west", "--out", str(out)) == 0
+    assert "1 of 2 stage groups move" in capsys.readouterr().out
+    assert Planned.model_validate_json(out.read_bytes())
     assert _run(settings, "replan", plans[1], "--request", request, "--lost", "nowhere") == 2
     assert "nowhere" in capsys.readouterr().err
-    assert _run(settings, "replan", plans[1]) == 2
+    assert _run(settings, "replan", plans[1], "--request", request) == 2
+    assert "nothing has happened" in capsys.readouterr().err
+    assert _run(settings, "replan", plans[1], "--lost", "west") == 2
     assert "--request" in capsys.readouterr().err
 
 
@@ -220,6 +222,18 @@ def test_a_service_keeps_its_searches_itself(
     assert _run(settings, "plan", request, "--server", server) == 0
     (plan_id,) = re.findall(r"plan_[0-9a-f]{32}", capsys.readouterr().err)
     assert _run(settings, "resume", plan_id, "--time-limit", "7", "--server", server) == 0
+
+
+def test_an_answer_that_was_prepared_is_read_again(
+    settings: Settings, plans: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request, out = _file(tmp_path, request_for(fake_solver.FINDS)), str(tmp_path / "losses.json")
+    assert _run(settings, "replan", plans[1], "--request", request, "--prepare", "--out", out) == 0
+    assert "building" in capsys.readouterr().out
+    assert _run(settings, "replan", out, "--prepared", "--lost", "west") == 0
+    assert "1 of 2 stage groups move" in capsys.readouterr().out
+    assert _run(settings, "replan", out, "--prepared", "--lost", "east") == 2
+    assert "one of west" in capsys.readouterr().err
 
 
 def test_the_forms_are_listed_and_all_are_written(
@@ -277,8 +291,11 @@ def test_every_command_works_on_a_service(server: str, tmp_path: Path, capsys: p
     folder = tmp_path / "all"
     assert _run(None, "export", plan_id, *at, "--all", "--out", str(folder)) == 0
     assert (folder / f"{plan_id}.trace.json").exists()
-    assert _run(None, "replan", plan_id, *at) == 0
-    assert "0 of 2 stage groups change place" in capsys.readouterr().out
+    assert _run(None, "replan", plan_id, *at, "--lost", "west") == 0
+    assert "1 of 2 stage groups move" in capsys.readouterr().out
+    assert _run(None, "replan", plan_id, *at, "--prepare") == 0
+    assert _run(None, "replan", plan_id, *at, "--prepared", "--lost", "west") == 0
+    assert "1 of 2 stage groups move" in capsys.readouterr().out
     assert _run(None, "compare", plan_id, out, *at) == 0
     assert "The configurations are the same" in capsys.readouterr().out
     assert _run(None, "verify", request, out, *at) == 0

@@ -1,0 +1,148 @@
+"""`isthmus replan`: what now, after a loss or a change, here or on a service; and answers that were prepared.
+
+Owns the command's options. The question is answered in `solver/questions`, like any other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app.terminal.options import Json, KeyFile, OutFile, PlanSource, Quiet, RequestFile, Server
+from app.terminal.planning import settings_of
+
+if TYPE_CHECKING:
+    from app.client.blocking import Client
+    from app.settings import Settings
+    from models.questions import Question
+    from models.what_now import PreparedLoss, WhatIfLostAnswer, WhatNowAnswer
+
+
+def replan(
+    context: typer.Context,
+    plan_source: PlanSource,
+    *,
+    request: RequestFile = None,
+    lost: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A place, pool, link or host that is gone; repeatable."),
+    ] = None,
+    changes: Annotated[
+        str | None, typer.Option(help="What else has changed: a file with the `changes` of a question, or -.")
+    ] = None,
+    tolerance: Annotated[
+        float | None, typer.Option(help="How much slower than the fastest new plan is worth fewer moves, as a part.")
+    ] = None,
+    prepare: Annotated[bool, typer.Option(help="Prepare the answer for every building, pool and link.")] = False,
+    prepared: Annotated[
+        bool, typer.Option(help="Read the prepared answer for --lost: PLAN is what --prepare wrote.")
+    ] = False,
+    out: OutFile = None,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds for the answer.")] = None,
+    server: Server = None,
+    key_file: KeyFile = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:  # fmt: skip
+    """Plan again after a loss or a change, and move as little as can be. Needs --request, unless on a --server."""
+    from app.documents import canonical
+    from app.terminal.asking import answered, print_reply
+    from app.terminal.exits import ExitCode
+    from app.terminal.outputs import prepare as prepare_file
+    from app.terminal.outputs import write
+    from app.terminal.place import service
+    from app.terminal.screen import Screen
+
+    screen, settings = Screen(as_json=as_json, quiet=quiet), settings_of(context)
+    prepare_file(out)
+    with service(server, key_file) as client:
+        if prepared:
+            reply = _prepared(_losses(plan_source, client), lost or [])
+        else:
+            about = {"ask": "what_if_lost" if prepare else "what_now"} | _asked_about(plan_source, request, client)
+            question = _question(about, lost, changes, tolerance, time_limit)
+            if client is None:
+                _check(question, settings)
+            reply = answered(question, settings, screen, client)
+    screen.show(reply, lambda console: print_reply(console, reply))
+    write(out, canonical(reply if prepare or reply.plan is None else _outcome(reply)), quiet=quiet)
+    raise typer.Exit(ExitCode.PLANNED if reply.complete else ExitCode.NOTHING_FOUND)
+
+
+def _question(
+    about: dict[str, Any],
+    lost: list[str] | None,
+    changes: str | None,
+    tolerance: float | None,
+    time_limit_s: float | None,
+) -> Question:
+    from app.documents import parse_json
+    from app.jobs.questions import read_question
+    from app.terminal.inputs import read_source
+
+    given = {
+        "lost": lost, "time_tolerance": tolerance,
+        "changes": None if changes is None else parse_json(read_source(changes)),
+        "options": None if time_limit_s is None else {"time_limit_s": time_limit_s},
+    }  # fmt: skip
+    return read_question(about | {name: value for name, value in given.items() if value is not None})
+
+
+def _check(question: Question, settings: Settings) -> None:
+    from app.jobs.questions import check_question
+
+    check_question(question, settings)
+
+
+def _asked_about(plan_source: str, request: str | None, client: Client | None) -> dict[str, Any]:
+    """The plan with its request, or its name on the service."""
+    from app.documents import parse_json
+    from app.faults import Fault, Refused
+    from app.terminal.inputs import read_outcome, read_source
+    from app.terminal.remote import plan_of
+
+    if client is not None:
+        return {"plan_id": plan_source}
+    if request is None:
+        raise Refused((Fault("missing-field", "a plan document does not hold its request", where="--request",
+                             remedy="Give it: --request REQUEST.json; or name a plan on a --server."),))  # fmt: skip
+    plan = plan_of(read_outcome(read_source(plan_source)))
+    return {"request": parse_json(read_source(request)), "plan": plan.model_dump(mode="json")}
+
+
+def _losses(source: str, client: Client | None) -> WhatIfLostAnswer:
+    """What was prepared for a plan of a service, or in a file."""
+    from app.client import calls
+    from app.documents import parse_json, read_model
+    from app.terminal.exits import Failed
+    from app.terminal.inputs import read_source
+    from models.what_now import WhatIfLostAnswer
+
+    if client is None:
+        return read_model(WhatIfLostAnswer, parse_json(read_source(source)))
+    answer = client.call(calls.losses(source)).answer
+    if not isinstance(answer, WhatIfLostAnswer):
+        raise Failed(f"the answers for losses of {source} are not there yet")
+    return answer
+
+
+def _prepared(found: WhatIfLostAnswer, lost: list[str]) -> WhatNowAnswer:
+    """The answer for one loss. Raises Refused for another one."""
+    from app.faults import Fault, Refused
+
+    by_name: dict[str, PreparedLoss] = {one.name: one for one in found.losses}
+    chosen = by_name.get(lost[0]) if len(lost) == 1 else None
+    if chosen is None or chosen.answer is None:
+        ready = ", ".join(name for name, one in by_name.items() if one.answer is not None)
+        raise Refused((Fault("invalid-parameter", f"no answer was prepared for {', '.join(lost) or 'no loss'}", "",
+                             f"one of {ready}", "Name one loss that was prepared, or ask without --prepared.",
+                             "--lost"),))  # fmt: skip
+    return chosen.answer
+
+
+def _outcome(reply: WhatNowAnswer) -> Any:
+    from models.outcome import Planned
+
+    assert reply.plan is not None
+    return Planned(plan=reply.plan, complete=False, elapsed_s=reply.elapsed_s)

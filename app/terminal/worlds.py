@@ -1,0 +1,54 @@
+"""The plan for several worlds, as a table on the screen.
+
+Owns its layout. Never computes a figure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from models.robust import RobustAnswer
+
+
+def print_robust(console: Console, reply: RobustAnswer) -> None:
+    """World by world, then what robustness costs and saves."""
+    table = Table(title=f"s/iteration, profile {escape(reply.stack_profile)}", title_justify="left")
+    table.add_column("world", overflow="fold")
+    for heading in ("weight", "robust plan", "plan of the request", "best alone", "at least"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in reply.figures:
+        table.add_row(escape(one.name), f"{one.weight:.3g}", _number(one.iteration_s), _number(one.request_plan_s),
+                      _number(one.best_s) or one.status, f"{one.lower_bound_s:.4g}")  # fmt: skip
+    console.print(table)
+    if reply.value_s is None or reply.plan is None:
+        console.print("No plan that runs in every world was found." if reply.outcome == "not_found"
+                      else "A world has no plan:")  # fmt: skip
+        for one in reply.figures:
+            for reason in one.reasons:
+                console.print(escape(f"{one.name}: {reason.detail}"), highlight=False)
+        return
+    console.print(f"{reply.measure} iteration {reply.value_s:.4g} s; no plan is below {reply.lower_bound_s:.4g} s",
+                  highlight=False)  # fmt: skip
+    other = reply.request_plan_value_s
+    if other is None:
+        console.print("the plan of the request does not run in every world")
+    else:
+        saved = _saved(other, reply.value_s)
+        console.print(f"the plan of the request: {other:.4g} s, {saved}", highlight=False)
+    if reply.least_price_s is not None and reply.most_price_s is not None:
+        console.print(f"price of robustness as requested: {reply.least_price_s:.4g} to {reply.most_price_s:.4g} s",
+                      highlight=False)  # fmt: skip
+    console.print(f"plan: {reply.plan.configuration.degrees} {reply.plan.crossing}", highlight=False)
+
+
+def _saved(other_s: float, value_s: float) -> str:
+    return f"{100 * (other_s / value_s - 1):.1f} % more" if other_s > value_s else "the same"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
