@@ -60,21 +60,26 @@ def check_question(question: Question, settings: Settings) -> None:
         for number, over in enumerate(question.over):
             if over.startswith("/"):
                 _check_number(base, over, f"/over/{number}")
-    if isinstance(question, WhatIf):
-        for number, variant in enumerate(question.variants):
-            _changed(base, variant.changes, f"/variants/{number}/changes", settings)
-    if isinstance(question, WhatNow):
-        with _refusing():
-            lost = changes_of(question.request, question.lost)
-        _changed(base, lost, "/lost", settings)
+    for changes, where in _change_sets(question):
+        _changed(base, changes, where, settings)
     if isinstance(question, Robust):
-        for number, scenario in enumerate(question.scenarios):
-            _changed(base, scenario.changes, f"/scenarios/{number}/changes", settings)
-        for number, one in enumerate(question.ranges):
-            for value in one.values:
-                _changed(base, (Change(pointer=one.pointer, value=value),), f"/ranges/{number}", settings)
         with _refusing():
             worlds_of(question, base)
+
+
+def _change_sets(question: Question) -> Iterator[tuple[Sequence[Change], str]]:
+    """Every set of changes that makes a request of its own, and where it stands."""
+    if isinstance(question, WhatIf):
+        yield from ((one.changes, f"/variants/{number}/changes") for number, one in enumerate(question.variants))
+    if isinstance(question, WhatNow):
+        with _refusing():
+            yield changes_of(question.asked, question.lost), "/lost"
+    if isinstance(question, Robust):
+        yield from ((one.changes, f"/scenarios/{number}/changes") for number, one in enumerate(question.scenarios))
+        for number, limits in enumerate(question.ranges):
+            yield from (
+                ((Change(pointer=limits.pointer, value=value),), f"/ranges/{number}") for value in limits.values
+            )
 
 
 @contextmanager
