@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from models.base import Seconds, Usd
 from models.diagnostic import Diagnostic
+from models.findings import StudyFindings
 from models.outcome import Outcome, Progress, Reason
 from models.plan import Crossing, Degrees, Plan, TokensPerSecond
 from models.questions import Reply
@@ -360,3 +361,4 @@ class Study(StudyHead):
     """The full view: the table."""
 
     members: list[StudyMember] = Field(description="Every member, in order.")
+    findings: StudyFindings = Field(description="What they say together.")

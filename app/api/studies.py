@@ -18,9 +18,12 @@ from app.api.answers import when
 from app.api.examples import STUDY_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency
 from app.api.problems import Rejected, documented, not_found
+from app.api.questions import FORMS, AnswerForm
 from app.api.strict import StrictRoute
 from app.api.tags import Tagged, wanted_studies
+from app.exporters.report.answer_picture import study_picture
 from app.jobs.access import STUDY_URGENCY, Caller
+from app.jobs.findings import findings, study_table
 from app.jobs.service import PlanService
 from app.jobs.studies import StudyOrder, submit_study
 from app.storage.listing import Wanted, labels_of
@@ -117,6 +120,16 @@ def read_study(study_id: StudyId, service: Service, caller: Asking) -> Response:
     return JSONResponse(body, headers={} if body["state"] == "done" else {"Retry-After": "5"})
 
 
+@router.get("/{study_id}/{form}", name="read_study_form",
+            responses={200: {"content": {"text/csv": {}, "image/svg+xml": {}}, "description": "The study as it is."},
+                       **documented(400, 404, 503)},
+            response_class=Response, summary="Read a study as a table or a picture")  # fmt: skip
+def read_form(study_id: StudyId, form: AnswerForm, service: Service, caller: Asking) -> Response:
+    """The members as CSV; or their times over their GPUs, with bounds and frontier, as SVG."""
+    body = Study.model_validate(_study(service, found_study(service, study_id, caller)))
+    return Response(study_table(body) if form == "table" else study_picture(body.findings), media_type=FORMS[form])
+
+
 @router.post("/{study_id}:cancel", response_model=Study, responses=documented(400, 404, 503),
              response_description="Every plan that has not ended is asked to.",
              summary="Stop what is left of a study")  # fmt: skip
@@ -174,7 +187,9 @@ def _study(service: PlanService, row: StudyRow) -> dict[str, Any]:
     counts: dict[str, int] = {}
     for member in members:
         counts[member["state"]] = counts.get(member["state"], 0) + 1
-    return {**_head(row, counts), "members": members}
+    profiles = [one.get("stack_profile", "") for one in row.member_list()]
+    found = findings(members, profiles).model_dump(mode="json")
+    return {**_head(row, counts), "members": members, "findings": found}
 
 
 def _member(number: int, stored: dict[str, Any], plan: PlanRow | None) -> dict[str, Any]:

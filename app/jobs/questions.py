@@ -77,9 +77,8 @@ def _change_sets(question: Question) -> Iterator[tuple[Sequence[Change], str]]:
     if isinstance(question, Robust):
         yield from ((one.changes, f"/scenarios/{number}/changes") for number, one in enumerate(question.scenarios))
         for number, limits in enumerate(question.ranges):
-            yield from (
-                ((Change(pointer=limits.pointer, value=value),), f"/ranges/{number}") for value in limits.values
-            )
+            where = f"/ranges/{number}"
+            yield from (((Change(pointer=limits.pointer, value=value),), where) for value in limits.values)
 
 
 @contextmanager

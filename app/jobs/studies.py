@@ -21,6 +21,7 @@ from app.storage.listing import stored_labels
 from app.storage.plans import NewPlan
 from app.storage.studies import StudyRow
 from models.request import PlanRequest
+from solver.context import stack_for
 
 MAX_STUDY_VALUES = 2_000_000  # of the documents of all members: reading them takes half a second
 
@@ -42,6 +43,7 @@ class _Member:
     changes: Any
     plan: NewPlan | None
     faults: tuple[Fault, ...] = ()
+    stack_profile: str = ""
 
 
 def submit_study(
@@ -89,7 +91,14 @@ def _rows(
 def _row(
     service: PlanService, order: StudyOrder, members: Sequence[_Member], caller: Caller, spec_digest: str
 ) -> StudyRow:
-    listed = [{"changes": one.changes, "faults": [fault.to_dict() for fault in one.faults]} for one in members]
+    listed = [
+        {
+            "changes": one.changes,
+            "faults": [fault.to_dict() for fault in one.faults],
+            "stack_profile": one.stack_profile,
+        }
+        for one in members
+    ]
     studies = service.studies
     text = json.dumps(listed, separators=(",", ":")).encode()
     return StudyRow(
@@ -157,4 +166,5 @@ def _member(service: PlanService, order: StudyOrder, changes: Any, caller: Calle
         service.check(request)
     except Refused as refusal:
         return _Member(changes, None, refusal.faults[:10])
-    return _Member(changes, new_plan(request, caller, urgency, name=order.tag.name, labels=order.tag.labels))
+    plan = new_plan(request, caller, urgency, name=order.tag.name, labels=order.tag.labels)
+    return _Member(changes, plan, stack_profile=stack_for(request).name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -53,9 +54,22 @@ def study(
     with client_of(address, key_file, named.api_key) as client:
         found = _followed(client, document, screen.news).model_dump(mode="json")
     screen.show(found, lambda console: _show(console, found))
-    write(out, json.dumps(found, indent=2).encode(), quiet=quiet)
+    write(out, _as_file(found, out), quiet=quiet)
     is_planned = any(member["figures"] for member in found["members"])
     raise typer.Exit(ExitCode.PLANNED if is_planned else ExitCode.NOTHING_FOUND)
+
+
+def _as_file(found: Mapping[str, Any], out: Path | None) -> bytes:
+    """The study as the name of its file asks: a table as .csv, a picture as .svg, and JSON."""
+    from app.exporters.report.answer_picture import study_picture
+    from app.jobs.findings import study_table
+    from app.wire import Study
+
+    suffix = "" if out is None else out.suffix.lower()
+    if suffix not in (".csv", ".svg"):
+        return json.dumps(found, indent=2).encode()
+    study = Study.model_validate(found)
+    return (study_table(study) if suffix == ".csv" else study_picture(study.findings)).encode()
 
 
 def _followed(client: Client, document: Any, console: Console) -> Study:
@@ -94,6 +108,10 @@ def _show(console: Console, found: Mapping[str, Any]) -> None:
         cells = (*_figures(member["figures"]), member["state"], *plan, changes_text(member["changes"]))
         table.add_row(str(member["index"]), *cells)
     console.print(table)
+    said = found["findings"]
+    console.print(f"profile {escape(', '.join(said['stack_profiles']))}; {escape(said['says'])}.", highlight=False)
+    for axis in said["axes"]:
+        console.print(f"{escape(axis['pointer'])}: {escape(axis['says'])}", highlight=False)
     for member in found["members"]:
         for fault in member["faults"]:
             console.print(f"{member['index']}: {escape(fault['what'])} ({escape(fault['where'])})", highlight=False)

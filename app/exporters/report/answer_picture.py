@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from app.exporters.report.figures import WIDTH
 from app.exporters.report.markup import Markup, tag
 from app.exporters.report.svg import Scale, line, ticks, words
+from models.findings import StudyFindings
 from models.least import FrontierAgainst, FrontierAnswer, FrontierPoint
 from models.questions import Reply
 from models.worth import Curve, CurvesAnswer
@@ -46,13 +47,26 @@ class Panel:
     across: str
     up: str
     marks: Sequence[Mark]
+    joined: Sequence[Mark] | None = None
+    """Those that a line joins; None: all."""
 
 
 def answer_picture(reply: Reply) -> str | None:
     """An answer as an SVG that stands alone; None for one that is no picture."""
     panels = list(_panels(reply))
-    if not panels:
-        return None
+    return _picture(panels) if panels else None
+
+
+def study_picture(found: StudyFindings) -> str:
+    """The points of a study, time over GPUs, each with its bound; the line is the frontier."""
+    marks = [Mark(float(one.num_gpus), one.value, bound_y=one.lower_bound) for one in found.points]
+    line_of = [mark for mark, one in zip(marks, found.points, strict=True) if one.index in found.frontier]
+    title = "Time per million tokens against GPUs"
+    return _picture([Panel(title, "GPUs", "s/million tokens", marks, line_of)])
+
+
+def _picture(panels: Sequence[Panel]) -> str:
+    """Panels one below the other."""
     parts = [part for number, panel in enumerate(panels) for part in _drawn(panel, number * PANEL)]
     height = PANEL * len(panels)
     names = "; ".join(panel.title for panel in panels)
@@ -102,7 +116,8 @@ def _drawn(panel: Panel, top: float) -> Iterator[Markup]:
             yield line(x, up(one.bound_y), x, y, "bound")
         if one.bound_x is not None:
             yield line(across(one.bound_x), y, x, y, "bound")
-    path = "L".join(f"{across(one.x):.1f} {up(one.y):.1f}" for one in sorted(panel.marks, key=lambda one: one.x))
+    joined = panel.marks if panel.joined is None else panel.joined
+    path = "L".join(f"{across(one.x):.1f} {up(one.y):.1f}" for one in sorted(joined, key=lambda one: one.x))
     yield tag("path", d=f"M{path}", class_="plan")
     for one in panel.marks:
         yield tag(

@@ -162,7 +162,8 @@ def test_a_service_with_keys_wants_one(tmp_path: Path, capsys: pytest.CaptureFix
 def test_a_narrow_terminal_gets_every_point_whole(capsys: pytest.CaptureFixture[str]) -> None:
     figures = {"iteration_s": 2.5, "lower_bound_s": None, "relative_gap": None, "num_gpus": 16384, "crossing": "pp_out"}
     member = {"index": 0, "changes": {"/constraints/max_gpus": 8192}, "plan_id": "plan_" + "0" * 32, "faults": []}
-    found = {"id": "s", "name": "", "members": [{**member, "state": "succeeded", "figures": figures}]}
+    said = {"stack_profiles": ["p"], "axes": [], "says": "member 0 alone has a plan"}
+    found = {"id": "s", "name": "", "members": [{**member, "state": "succeeded", "figures": figures}], "findings": said}
     _show(Console(width=80), found)
     (row,) = (line for line in capsys.readouterr().out.splitlines() if "2.500" in line)
     assert [cell.strip() for cell in row.split("│")[1:-1]] == [

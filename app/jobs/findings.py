@@ -1,0 +1,117 @@
+"""What the members of a study say together, by their figures alone.
+
+Owns the comparison: plans T and bounds LB per million tokens; a is better than b for certain where T(a) < LB(b).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from app.exporters.rank_map_csv import harmless
+from app.wire import Study
+from models.findings import AxisFindings, StudyFindings, StudyPoint
+
+MILLION = 1e6
+CLOSE = 1e-9  # relative: figures are sums of floats
+Member = Mapping[str, Any]
+
+
+def findings(members: Sequence[Member], stack_profiles: Sequence[str]) -> StudyFindings:
+    """The findings of members as `GET /v1/studies/{id}` shows them."""
+    points = tuple(_point(one) for one in members if one["figures"] is not None)
+    best = min(points, key=lambda one: (one.value, one.index), default=None)
+    others = [one for one in points if best is not None and one is not best and _may_beat(one, best)]
+    return StudyFindings(
+        stack_profiles=tuple(dict.fromkeys(one for one in stack_profiles if one)),
+        points=points,
+        frontier=tuple(one.index for one in _frontier(points)),
+        best=None if best is None else best.index,
+        may_be_best=tuple(one.index for one in others),
+        axes=tuple(_axes(members, {one.index: one for one in points})),
+        says=_words(points, best, others),
+    )
+
+
+def _point(member: Member) -> StudyPoint:
+    figures = member["figures"]
+    value = MILLION / figures["tokens_per_s"]
+    bound_s = figures["lower_bound_s"]
+    bound = None if bound_s is None else value * min(bound_s / figures["iteration_s"], 1.0)
+    return StudyPoint(index=member["index"], value=value, lower_bound=bound, num_gpus=figures["num_gpus"])
+
+
+def _may_beat(one: StudyPoint, other: StudyPoint) -> bool:
+    """A longer search may find a plan of one that is as fast as the other's."""
+    return one.lower_bound is None or one.lower_bound <= other.value * (1.0 - CLOSE)
+
+
+def _frontier(points: Sequence[StudyPoint]) -> Iterator[StudyPoint]:
+    least = float("inf")
+    for one in sorted(points, key=lambda one: (one.num_gpus, one.value, one.index)):
+        if one.value < least:
+            least = one.value
+            yield one
+
+
+def _axes(members: Sequence[Member], points: Mapping[int, StudyPoint]) -> Iterator[AxisFindings]:
+    grid = [one for one in members if one["changes"] and all(key.startswith("/") for key in one["changes"])]
+    for pointer in dict.fromkeys(key for one in grid for key in one["changes"]):
+        values = list({json.dumps(one["changes"].get(pointer)): one["changes"].get(pointer) for one in grid}.values())
+        pairs = list(_neighbours(grid, pointer, values, points))
+        decided = sum(not (_may_beat(one, other) and _may_beat(other, one)) for one, other in pairs)
+        says = "nothing to compare" if not pairs else f"{decided} of {len(pairs)} differences are proven"
+        if pairs and not decided:
+            says = "the differences are below the gaps: no step is proven to gain or to lose; give more time"
+        yield AxisFindings(pointer=pointer, values=tuple(values), num_pairs=len(pairs), num_decided=decided, says=says)
+
+
+def _neighbours(
+    grid: Sequence[Member], pointer: str, values: Sequence[Any], points: Mapping[int, StudyPoint]
+) -> Iterator[tuple[StudyPoint, StudyPoint]]:
+    """Members that differ in one step of one axis."""
+    rows: dict[str, dict[int, StudyPoint]] = {}
+    for one in grid:
+        rest = {key: value for key, value in one["changes"].items() if key != pointer}
+        if one["index"] in points:
+            row = rows.setdefault(json.dumps(rest, sort_keys=True), {})
+            row[values.index(one["changes"].get(pointer))] = points[one["index"]]
+    for row in rows.values():
+        yield from ((row[a], row[b]) for a, b in itertools.pairwise(sorted(row)))
+
+
+def _words(points: Sequence[StudyPoint], best: StudyPoint | None, others: Sequence[StudyPoint]) -> str:
+    if best is None:
+        return "no member has a plan yet"
+    if len(points) == 1:
+        return f"member {best.index} alone has a plan"
+    if not others:
+        return f"member {best.index} is the fastest: no longer search changes that"
+    named = ", ".join(str(one.index) for one in others[:20]) + (", ..." if len(others) > 20 else "")
+    if len(others) == len(points) - 1:
+        return (
+            f"the differences are below the gaps: member {best.index} is ahead, but any other ({named}) may be as fast"
+        )
+    return f"member {best.index} is ahead; of the others {named} may be as fast: these differences are below the gaps"
+
+
+def study_table(study: Study) -> str:
+    """The members as CSV, one row each, with the changes as JSON."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["index", "changes", "state", "iteration_s", "lower_bound_s", "relative_gap", "num_gpus",
+                   "s_per_million_tokens", "bound_s_per_million_tokens", "on_frontier", "may_be_best"])  # fmt: skip
+    points = {one.index: one for one in study.findings.points}
+    candidates = {study.findings.best, *study.findings.may_be_best}
+    for member in study.members:
+        figures, point = member.figures, points.get(member.index)
+        known = ["" if value is None else value for value in (
+            figures and figures.iteration_s, figures and figures.lower_bound_s, figures and figures.relative_gap,
+            figures and figures.num_gpus, point and point.value, point and point.lower_bound)]  # fmt: skip
+        rows.writerow([member.index, harmless(json.dumps(member.changes)), member.state, *known,
+                       member.index in study.findings.frontier, member.index in candidates])  # fmt: skip
+    return text.getvalue()
