@@ -71,6 +71,6 @@ class RowBounds:
             if not len(rows):
                 return
             row = int(rows[np.argmin(self.seconds[rows])])
-            bound_s = refined_bound_s(self.context, self.configuration(row), cutoff_s)
+            bound_s = refined_bound_s(self.context, [self.configuration(row)], cutoff_s)
             self.seconds[row] = max(self.seconds[row], bound_s)
             self.state[row] = REFINED
