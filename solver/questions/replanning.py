@@ -33,6 +33,7 @@ from solver.search.incumbent import Incumbent
 from solver.search.warm_start import timings_of
 
 ROWS_PER_SIZE = 12  # configurations of one number of replicas that are timed at most, the likeliest first
+MODEL_SHARE, MOST_S = 0.05, 5.0  # of the time left, and seconds at most, for one count of the fewest moves
 INFINITE = float("inf")
 
 
@@ -149,10 +150,11 @@ class ReplanSearch:
         key = (configuration.degrees, bundle_of(configuration), configuration.layers_per_stage, configuration.family)
         if key not in self._known:
             problem = move_problem(self.context, configuration, self.standing)
-            first = least_moves(problem)
+            limit_s = min(MOST_S, MODEL_SHARE * max(self.searches.world.left_s, 1.0))
+            first = least_moves(problem, limit_s=limit_s)
             found = [] if first is None else [first]
             if first is not None and first.num_moved:
-                straight = least_moves(problem, straight_first=True)
+                straight = least_moves(problem, limit_s=limit_s, straight_first=True)
                 found += [] if straight is None or straight.counts == first.counts else [straight]
             self._known[key] = problem, found
         return self._known[key]
