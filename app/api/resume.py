@@ -23,6 +23,7 @@ from app.api.tags import Tagged
 from app.documents import read_model
 from app.faults import Fault
 from app.jobs.access import USUAL_URGENCY, Caller
+from app.jobs.resuming import begins_with
 from app.jobs.service import PlanService
 from app.storage.plans import PlanRow
 from app.storage.searches import KeptSearch
@@ -83,7 +84,7 @@ def _to_go_on(service: PlanService, plan_id: str, body: Resume, caller: Caller) 
     given = {"time_limit_s": body.time_limit_s, "relative_gap": body.relative_gap}
     options = {**document["options"], **{name: value for name, value in given.items() if value is not None}}
     request = read_model(PlanRequest, {**document, "options": options})
-    return request, service.kept_search(row)
+    return request, begins_with(service.engine, row)
 
 
 def _nothing_to_resume(row: PlanRow, remedy: str) -> Rejected:

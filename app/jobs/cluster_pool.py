@@ -15,11 +15,12 @@ import traceback
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any
 
-from app.jobs.resuming import program
-from solver.search.worker_pool import WorkerEvent, WorkerEventKind
+from app.jobs.program import program
+from app.jobs.worker_pool import come_in
+from solver.search.worker_pool import WorkerEvent
 
 LOG = logging.getLogger("isthmus.cluster")
 LOOK_S = 1.0  # between two looks at who is there
@@ -90,12 +91,7 @@ class ClusterPool:
 
     def events(self, wait_s: float, /) -> list[WorkerEvent]:
         """What has come in; waits so long for something at most."""
-        found: list[WorkerEvent] = []
-        with suppress(Empty):
-            found.append(self._events.get(timeout=wait_s) if wait_s else self._events.get_nowait())
-            while True:
-                found.append(self._events.get_nowait())
-        return found
+        return come_in(self._events, wait_s)
 
     def shutdown(self) -> None:
         """Nothing more is wanted: workers hear of it at their next look at whether they should go on."""
@@ -118,7 +114,13 @@ class ClusterPool:
         except Exception as error:  # of connections, certificates, versions: each leaves the search alone
             LOG.warning("no search pool at %s: %s", self._address, error)
         finally:
-            self._leave()
+            self._ended.set()
+            with self._lock:
+                self._slots = {}
+                self._lose_all()
+            if self._client is not None:
+                with suppress(Exception):  # it may be gone already, in any of many ways
+                    self._client.close(timeout=LEAVE_S)
 
     def _see_who_is_there(self, threads: dict[str, int]) -> None:
         with self._lock:
@@ -148,7 +150,7 @@ class ClusterPool:
             if self._running.pop(number, None) is None:
                 return
             if found is None:
-                self._tell("lost" if future.status == "error" else "back", number)
+                self._events.put(WorkerEvent("lost" if future.status == "error" else "back", number))
             else:
                 self._take(number, found)
             self._give()
@@ -158,35 +160,23 @@ class ClusterPool:
             LOG.warning("a worker of the search pool runs another version", extra={"worker": found.worker})
             self._misfits.add(found.worker)
             self._slots.pop(found.worker, None)
-            self._tell("back", number)
+            self._events.put(WorkerEvent("back", number))
         elif found.kind == "failed":
-            self._tell("failed", number, found.parts[0])
+            self._events.put(WorkerEvent("failed", number, found.parts[0]))
         else:
             for part in found.parts:
-                self._tell("partial", number, part)
-            self._tell("done", number, repr(found.seconds).encode())
+                self._events.put(WorkerEvent("partial", number, part))
+            self._events.put(WorkerEvent("done", number, repr(found.seconds).encode()))
 
     def _lose_all(self) -> None:
         """Nobody is there: what they had is lost, and what waits is back."""
         for number, future in list(self._running.items()):
             del self._running[number]
             future.cancel()
-            self._tell("lost", number)
+            self._events.put(WorkerEvent("lost", number))
         for waiting in (self._urgent, self._waiting):
             while waiting:
-                self._tell("back", waiting.popleft()[0])
-
-    def _leave(self) -> None:
-        self._ended.set()
-        with self._lock:
-            self._slots = {}
-            self._lose_all()
-        if self._client is not None:
-            with suppress(Exception):  # it may be gone already, in any of many ways
-                self._client.close(timeout=LEAVE_S)
-
-    def _tell(self, kind: WorkerEventKind, number: int, content: bytes = b"") -> None:
-        self._events.put(WorkerEvent(kind, number, content))
+                self._events.put(WorkerEvent("back", waiting.popleft()[0]))
 
 
 class _Desk(threading.local):

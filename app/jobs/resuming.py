@@ -6,32 +6,23 @@ with the plan alone. Never searches.
 
 from __future__ import annotations
 
-import hashlib
-from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
+from dataclasses import replace
 
-from app.storage.searches import KeptSearch
+import sqlalchemy as sa
+
+from app.jobs.program import program
+from app.storage.plans import PlanRow
+from app.storage.searches import KeptSearch, kept_search
 
 ANOTHER_PROGRAM = "they were proven by another version of the program"
 NOT_KEPT = "they are not kept any more"
-PROVERS = ("models", "solver")  # the packages that bounds depend on, with the catalogue
 
 
-@cache
-def program() -> str:
-    """A digest of the running program, as far as bounds depend on it; the same on every machine."""
-    digest = hashlib.sha256()
-    for package in PROVERS:
-        spec = find_spec(package)
-        assert spec is not None
-        assert spec.origin is not None
-        root = Path(spec.origin).parent
-        for path in sorted((*root.rglob("*.py"), *root.rglob("*.json"))):
-            content = path.read_bytes()
-            digest.update(f"{path.relative_to(root)} {len(content)}\n".encode())
-            digest.update(content)
-    return digest.hexdigest()
+def begins_with(engine: sa.Engine, row: PlanRow) -> KeptSearch:
+    """What a search that goes on from a plan begins with."""
+    with engine.connect() as connection:
+        kept = kept_search(connection, row.id) or KeptSearch(None, None)
+    return replace(kept, outcome=row.outcome or kept.outcome)
 
 
 def documents_of(kept: KeptSearch | None, best: bytes | None = None) -> tuple[bytes, ...]:

@@ -17,7 +17,8 @@ from opentelemetry import trace
 
 from app.jobs.child import Task
 from app.jobs.children import Ended, Limits, plan_task, run_in_child
-from app.jobs.resuming import documents_of, program
+from app.jobs.program import program
+from app.jobs.resuming import documents_of
 from app.settings import Settings
 from app.storage.plans import State, StopReason, kind_of
 from app.storage.queue import Claim, PlanQueue

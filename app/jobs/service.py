@@ -29,7 +29,7 @@ from app.storage.keys import KeyStore
 from app.storage.migrations import create_tables
 from app.storage.plans import PlanRow, PlanStore, scoped_key
 from app.storage.queue_figures import QueueFigures
-from app.storage.searches import KeptSearch, kept_search
+from app.storage.searches import KeptSearch
 from app.storage.studies import StudyStore
 from app.storage.tables import create_engine
 from app.storage.webhooks import NewWebhook, WebhookStore
@@ -136,13 +136,6 @@ class PlanService:
             return Submitted(row.id, is_new=True, row=row, queue_position=position)
 
         return submitted_once(self.plans, new.owner, key, new.request_digest, queue)
-
-    def kept_search(self, row: PlanRow) -> KeptSearch:
-        """What a search that goes on from this plan begins with."""
-        with self.engine.connect() as connection:
-            kept = kept_search(connection, row.id)
-        outcome = row.outcome or (None if kept is None else kept.outcome)
-        return KeptSearch(outcome, None if kept is None else kept.state, "" if kept is None else kept.program)
 
     def check(self, request: PlanRequest) -> None:
         """Refuse what is too large, and what arithmetic alone shows to be impossible; no search could change that."""

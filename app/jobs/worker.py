@@ -15,7 +15,7 @@ from contextlib import suppress
 import sqlalchemy as sa
 
 from app.jobs.processes import warm_up
-from app.jobs.resuming import program
+from app.jobs.program import program
 from app.jobs.search import EndState, fault_text, headline, search
 from app.jobs.supervisor import Supervisor
 from app.jobs.warm_up import compile_once

@@ -207,12 +207,7 @@ class WorkerPool:
     def events(self, wait_s: float, /) -> list[WorkerEvent]:
         """What has come in; waits so long for something at most."""
         _end_silent(self._workers, self._silence_s)
-        found: list[WorkerEvent] = []
-        with suppress(Empty):
-            found.append(self._events.get(timeout=wait_s) if wait_s else self._events.get_nowait())
-            while True:
-                found.append(self._events.get_nowait())
-        return found
+        return come_in(self._events, wait_s)
 
     def shutdown(self) -> None:
         """End all workers; what they still do is dropped."""
@@ -224,6 +219,16 @@ class WorkerPool:
             one.outbox.put(LEAVE)
             if one.is_ready:
                 _kill(one)
+
+
+def come_in(events: SimpleQueue[WorkerEvent], wait_s: float) -> list[WorkerEvent]:
+    """What has come in; waits so long for something at most."""
+    found: list[WorkerEvent] = []
+    with suppress(Empty):
+        found.append(events.get(timeout=wait_s) if wait_s else events.get_nowait())
+        while True:
+            found.append(events.get_nowait())
+    return found
 
 
 def _talk(worker: _PoolWorker) -> None:

@@ -17,7 +17,7 @@ import typer
 
 from app.documents import canonical, read_model
 from app.faults import Fault, Refused
-from app.jobs.resuming import program
+from app.jobs.program import program
 from app.storage.searches import KeptSearch
 from app.terminal.inputs import MAX_BYTES
 from app.terminal.outputs import write

@@ -189,13 +189,14 @@ def test_a_search_uses_a_cluster_and_both_proofs_agree(cluster: LocalCluster) ->
     pool = begun(cluster.scheduler_address)
     pool.begin = lambda _init: None  # type: ignore[method-assign]  # it has begun
     ends: list[str] = []
-    tell = pool._tell  # noqa: SLF001
+    events = pool.events
 
-    def told(kind: Any, number: int, content: bytes = b"") -> None:
-        ends.append(kind)
-        tell(kind, number, content)
+    def told(wait_s: float, /) -> list[WorkerEvent]:
+        found = events(wait_s)
+        ends.extend(one.kind for one in found)
+        return found
 
-    pool._tell = told  # type: ignore[method-assign]  # noqa: SLF001
+    pool.events = told  # type: ignore[method-assign]
     shared = plan(REQUEST, worker_pool=pool, params=SearchParams(alone_s=0.0))
     assert isinstance(alone, Planned)
     assert isinstance(shared, Planned)

@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from app.client import calls
-from app.jobs.resuming import ANOTHER_PROGRAM, NOT_KEPT, documents_of, program
+from app.jobs.program import program
+from app.jobs.resuming import ANOTHER_PROGRAM, NOT_KEPT, documents_of
 from app.storage.searches import KeptSearch
 from app.storage.tables import SEARCHES, create_engine
 from tests.unit.app import fake_solver
