@@ -20,7 +20,7 @@ from typing import Literal
 
 from app.jobs.child import OUT_OF_MEMORY, Task, run_child
 from app.jobs.processes import GONE, end, exit_status, kill, start
-from app.jobs.worker_pool import MOST_WORKERS, WorkerPipes, num_cores, worker_pool_size
+from app.jobs.worker_pool import MOST_REMOTE, WorkerPipes, worker_pool_size
 from app.settings import Settings
 
 POLL_S = 0.05
@@ -70,9 +70,9 @@ def plan_task(documents: tuple[bytes, ...], settings: Settings) -> Task:
     """The search of a request (the first document), with who helps it: a cluster, if one is named, or this machine."""
     task = Task("plan", settings.solvers.plan, documents, settings.child_memory_bytes)
     if settings.search_pool:
-        size = worker_pool_size(documents[0])
+        size = worker_pool_size(documents[0], MOST_REMOTE)
         return task._replace(search_pool=(settings.search_pool, size)) if size else task
-    return task._replace(num_pool_workers=worker_pool_size(documents[0], min(num_cores() - 1, MOST_WORKERS)))
+    return task._replace(num_pool_workers=worker_pool_size(documents[0]))
 
 
 def run_in_child(

@@ -27,7 +27,7 @@ from app.settings import Settings
 from app.storage.calibrations import CALIBRATION_PREFIX, CalibrationStore
 from app.storage.keys import KeyStore
 from app.storage.migrations import create_tables
-from app.storage.plans import PlanRow, PlanStore, scoped_key
+from app.storage.plans import PlanStore, scoped_key
 from app.storage.queue_figures import QueueFigures
 from app.storage.searches import KeptSearch
 from app.storage.studies import StudyStore

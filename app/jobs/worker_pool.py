@@ -31,8 +31,10 @@ MOST_REMOTE = 255  # of a cluster: options.workers goes to 256
 LEAST_LIMIT_S = 5.0  # a shorter search is over before others are of help
 
 
-def worker_pool_size(request: bytes, most: int = MOST_REMOTE) -> int:
+def worker_pool_size(request: bytes, most: int | None = None) -> int:
     """How many processes may help the search of this request, beside its own: none for a short or reproducible one.
+
+    At most so many; left out, as this machine has cores for.
 
     >>> worker_pool_size(b'{"options": {"workers": 1, "time_limit_s": 60.0, "reproducible": false}}')
     0
@@ -40,7 +42,7 @@ def worker_pool_size(request: bytes, most: int = MOST_REMOTE) -> int:
     options = json.loads(request)["options"]
     if options["reproducible"] or options["time_limit_s"] < LEAST_LIMIT_S:
         return 0
-    return min(int(options["workers"]) - 1, most)
+    return min(int(options["workers"]) - 1, min(num_cores() - 1, MOST_WORKERS) if most is None else most)
 
 
 def num_cores() -> int:

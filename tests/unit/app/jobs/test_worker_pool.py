@@ -17,8 +17,9 @@ import psutil
 import pytest
 
 from app.jobs.child import Task
-from app.jobs.children import Limits, run_in_child
+from app.jobs.children import Limits, plan_task, run_in_child
 from app.jobs.worker_pool import NUM_SPARES, WorkerPipes, WorkerPool, num_cores, worker_pool, worker_pool_size
+from app.settings import Settings
 from tests.unit.app.jobs.chores import Chore, WorkerInit, submit_all
 from tests.unit.app.service_fixture import request_for
 
@@ -141,7 +142,7 @@ def test_a_stop_ends_members_that_hang() -> None:
 PARENT = f"""
 import json, sys
 from app.jobs.child import Task
-from app.jobs.children import Limits, run_in_child
+from app.jobs.children import Limits, plan_task, run_in_child
 task = Task("plan", "{SEARCH}", (json.dumps({request_for(2)!r}).encode(),), {GIB}, 2)
 def take(kind, text):
     if kind == "progress":
@@ -163,6 +164,7 @@ def test_nobody_outlives_a_parent_that_is_killed() -> None:
 SCRIPT = """
 import pickle
 from app.jobs.worker_pool import worker_pool
+from app.settings import Settings
 from tests.unit.app.jobs.chores import WorkerInit, Chore, submit_all
 print("started", flush=True)
 with worker_pool(2) as pool:
@@ -195,3 +197,13 @@ def test_a_script_needs_no_guard(tmp_path: Path) -> None:
 def test_no_more_members_than_cores_and_workers(options: dict[str, object], size: int) -> None:
     document = {"options": {"time_limit_s": 30.0, "reproducible": False, **options}}
     assert worker_pool_size(json.dumps(document).encode()) == size
+
+
+def test_a_cluster_helps_instead_of_this_machine_and_only_where_anybody_would() -> None:
+    settings = Settings(search_pool="tls://there:8786")
+    for options, pool in (({"workers": 256}, 255), ({"workers": 1}, 0), ({"workers": 9, "reproducible": True}, 0)):
+        request = json.dumps({"options": {"time_limit_s": 30.0, "reproducible": False, **options}}).encode()
+        task = plan_task((request,), settings)
+        assert task.num_pool_workers == 0
+        assert task.search_pool == (("tls://there:8786", pool) if pool else None)
+        assert plan_task((request,), Settings()).search_pool is None
