@@ -12,16 +12,18 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import islice
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import SchemaValidator, from_json
 
 from app.faults import Fault, Refused, escaped, from_validation
 from app.settings import Settings
-from models.plan import Plan
-from models.request import PlanRequest
-from models.schedule import PipelineProblem
+
+if TYPE_CHECKING:
+    from models.plan import Plan
+    from models.request import PlanRequest
+    from models.schedule import PipelineProblem
 
 MAX_JSON_DEPTH = 201  # what the parser in use goes down to; a test holds it to that
 # The largest document so far, a plan of 1,048,576 GPUs in 64 buildings, has 338,964 values, 30,267 of them arrays and
@@ -307,11 +309,15 @@ def has_more_values(document: Any, most: int) -> bool:
 
 def read_request(data: bytes) -> PlanRequest:
     """A plan request from its JSON text."""
+    from models.request import PlanRequest
+
     return read_model(PlanRequest, parse_json(data))
 
 
 def read_plan(data: bytes) -> Plan:
     """A plan from its JSON text: bare, or inside an outcome or an answer of the service."""
+    from models.plan import Plan
+
     document = parse_json(data)
     for wrapper in ("outcome", "plan"):
         if isinstance(document, dict) and isinstance(document.get(wrapper), dict):

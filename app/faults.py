@@ -9,12 +9,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from models.errors import PlannerError
-from models.outcome import Reason
+
+if TYPE_CHECKING:
+    from models.outcome import Reason
 
 ISSUE_TYPES: Mapping[str, str] = {
     "missing-field": "A required field is absent.",

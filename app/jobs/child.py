@@ -14,6 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from functools import cache
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,20 +25,15 @@ from app.jobs.cluster_pool import ClusterPool
 from app.jobs.processes import limit_memory, settle_in
 from app.jobs.worker_pool import WorkerPool
 from models.errors import PlannerError
-from models.outcome import Outcome, Planned, Progress, RequestCheck
-from models.plan import Plan
-from models.questions import Question, Reply
-from models.request import PlanRequest
-from models.schedule import PipelineProblem, PipelineSchedule, ScheduleProgress
-from models.verdict import Verdict
 
 if TYPE_CHECKING:
+    from models.outcome import Outcome, Planned, Progress, RequestCheck
+    from models.questions import Reply
+    from models.schedule import PipelineSchedule, ScheduleProgress
+    from models.verdict import Verdict
     from solver.search.warm_start import WarmStart
 
 OUT_OF_MEMORY = 5  # the exit status of a child that has not even the memory to say so
-
-OUTCOME: TypeAdapter[Outcome] = TypeAdapter(Outcome)
-QUESTION: TypeAdapter[Question] = TypeAdapter(Question)
 
 
 class Task(NamedTuple):
@@ -139,7 +135,17 @@ def load(path: str) -> Callable[..., Any]:
     return function
 
 
+@cache
+def outcomes() -> TypeAdapter[Outcome]:
+    """What reads and writes outcomes; only those who do import all that is in a plan."""
+    from models.outcome import Outcome
+
+    return TypeAdapter(Outcome)
+
+
 def _plan(task: Task, channel: Channel) -> bytes:
+    from models.request import PlanRequest
+
     def progress(news: Progress) -> None:
         channel.send("progress", news.model_dump_json().encode())
 
@@ -159,18 +165,19 @@ def _plan(task: Task, channel: Channel) -> bytes:
         keep=keep,
         **_warm_start(*task.documents[1:]),
     )
-    return OUTCOME.dump_json(outcome)
+    return outcomes().dump_json(outcome)
 
 
 def _warm_start(*earlier: bytes) -> dict[str, WarmStart]:
     """What the search begins with, if it is not the first: an outcome, a state, and why there is no state."""
     if not earlier:
         return {}
+    from models.outcome import Planned
     from solver.search.saved import SavedSearch  # which imports the solver; only this child needs it
     from solver.search.warm_start import WarmStart
 
     text, state, why_anew = earlier
-    outcome = OUTCOME.validate_json(text) if text else None
+    outcome = outcomes().validate_json(text) if text else None
     try:
         saved = SavedSearch.from_bytes(state) if state else None
     except ValueError as error:
@@ -180,21 +187,28 @@ def _warm_start(*earlier: bytes) -> dict[str, WarmStart]:
 
 
 def _ask(task: Task, channel: Channel) -> bytes:
+    from models.questions import Question
+
     def found(reply: Reply) -> None:
         channel.send("incumbent", reply.model_dump_json().encode())
 
-    question = QUESTION.validate_json(task.documents[0])
+    question = TypeAdapter[Question](Question).validate_json(task.documents[0])
     reply = load(task.function)(question, found=found, cancelled=channel.cancelled, clock=time.monotonic)
     text: str = reply.model_dump_json()
     return text.encode()
 
 
 def _validate(task: Task, _channel: Channel) -> bytes:
+    from models.request import PlanRequest
+
     checked: RequestCheck = load(task.function)(PlanRequest.model_validate_json(task.documents[0]))
     return checked.model_dump_json().encode()
 
 
 def _evaluate(task: Task, _channel: Channel) -> bytes:
+    from models.plan import Plan
+    from models.request import PlanRequest
+
     request, plan = task.documents
     verdict: Verdict = load(task.function)(PlanRequest.model_validate_json(request), Plan.model_validate_json(plan))
     return verdict.model_dump_json().encode()
@@ -202,6 +216,9 @@ def _evaluate(task: Task, _channel: Channel) -> bytes:
 
 def _time(task: Task, _channel: Channel) -> bytes:
     """The iteration time of a plan by replay alone; null when the plan is too broken to be replayed."""
+    from models.plan import Plan
+    from models.request import PlanRequest
+
     request, plan = task.documents
     try:
         replayed = load(task.function)(PlanRequest.model_validate_json(request), Plan.model_validate_json(plan))
@@ -215,6 +232,8 @@ def _compute(task: Task, _channel: Channel) -> bytes:
 
 
 def _schedule(task: Task, channel: Channel) -> bytes:
+    from models.schedule import PipelineProblem
+
     def progress(news: ScheduleProgress) -> None:
         channel.send("progress", news.model_dump_json().encode())
 

@@ -18,7 +18,15 @@ from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerProcess
 from types import ModuleType
 
-PRELOADED = ("app.jobs.child", "app.jobs.pool_worker", "solver.planner", "solver.verify.judge", "solver.pipeline.solve")
+PRELOADED = (
+    "app.jobs.child",
+    "app.jobs.pool_worker",
+    "solver.planner",
+    "solver.verify.judge",
+    "solver.pipeline.solve",
+    "solver.pipeline.cpsat.horizon_search",  # with OR-Tools, which solves import when they need it
+    "solver.pipeline.cpsat.windows",
+)
 PR_SET_PDEATHSIG = 1
 GONE = 255  # the status of a process whose fork server is gone, which ends its processes with SIGKILL
 EXIT_S = 0.5  # a process that has answered leaves at once; one that has not is killed

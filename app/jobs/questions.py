@@ -18,7 +18,7 @@ from app.exporters.answer_table import answer_table
 from app.exporters.report.answer_picture import answer_picture
 from app.faults import Fault, Refused, from_planner_error
 from app.jobs.access import Caller, check_urgency
-from app.jobs.child import OUTCOME
+from app.jobs.child import outcomes
 from app.jobs.service import PlanService
 from app.jobs.submission import Submitted, submitted_once
 from app.settings import Settings
@@ -131,7 +131,7 @@ def with_stored_plan(service: PlanService, question: Question, caller: Caller) -
     row = service.plans.get(question.plan_id, owner=caller.sees)
     if text is None or row is None:
         return None
-    outcome = None if row.outcome is None else OUTCOME.validate_json(row.outcome)
+    outcome = None if row.outcome is None else outcomes().validate_json(row.outcome)
     return question.model_copy(update={
         "request": PlanRequest.model_validate_json(text),
         "plan": outcome.plan if isinstance(outcome, Planned) else None,

@@ -11,17 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-from app.terminal.answers import print_curves, print_frontier, print_least, print_worth
 from app.terminal.options import Json, KeyFile, OutFile, Quiet, Server
 from app.terminal.planning import settings_of
 from app.terminal.ways_on import print_what_if_lost, print_what_now
 from app.terminal.worlds import print_robust
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from app.client.blocking import Client
     from app.settings import Settings
     from app.terminal.screen import Screen
@@ -129,6 +127,8 @@ def _answered_on(client: Client, question: Question, console: Console) -> Reply:
 
 def print_reply(console: Console, reply: Reply) -> None:
     """An answer for people."""
+    from app.terminal.answers import print_curves, print_frontier, print_least, print_worth
+
     printers: dict[str, Callable[..., None]] = {
         "why_not": _print_why_not,
         "what_if": _print_what_if,
@@ -144,6 +144,8 @@ def print_reply(console: Console, reply: Reply) -> None:
 
 
 def _print_why_not(console: Console, reply: WhyNotAnswer) -> None:
+    from rich.markup import escape
+
     if reply.plan is not None:
         console.print(f"The request has a plan: {reply.plan.iteration_s:.4g} s on {reply.plan.num_gpus:,} GPUs.")
         return
@@ -167,6 +169,9 @@ def _print_why_not(console: Console, reply: WhyNotAnswer) -> None:
 
 
 def _print_what_if(console: Console, reply: WhatIfAnswer) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
     table = Table(title=f"gains in {reply.unit}, profile {escape(reply.stack_profile)}", title_justify="left")
     table.add_column("", overflow="fold")
     for heading in ("plan", "bound", "gains at least", "at most"):

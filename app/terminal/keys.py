@@ -11,8 +11,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
 from app.terminal.options import Json
 
@@ -46,6 +44,8 @@ def create(
 @keys.command("list")
 def list_keys(context: typer.Context, *, database: Database = None, as_json: Json = False) -> None:
     """Show every key, never its secret."""
+    from rich.table import Table
+
     from app.terminal.screen import Screen
 
     table = Table("id", "owner", "scopes", "active plans", "per minute", "created", "revoked")
@@ -99,6 +99,8 @@ def _check(owner: str, scopes: frozenset[str]) -> None:
 
 
 def _cells(row: KeyRow) -> tuple[str, ...]:
+    from rich.markup import escape
+
     limits = (row.max_active_plans, row.max_submissions_per_minute)
     shown = tuple("service" if one is None else str(one) for one in limits)
     return (row.id, escape(row.owner), " ".join(sorted(row.scopes)), *shown, _day(row.created_at), _day(row.revoked_at))

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from app.terminal.options import Json, KeyFile, OutFile, Quiet, Server
 from app.terminal.planning import settings_of
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from app.client.blocking import Client
     from app.wire import Study
 
@@ -96,6 +95,9 @@ def _followed(client: Client, document: Any, console: Console) -> Study:
 
 def _show(console: Console, found: Mapping[str, Any]) -> None:
     """The table, without the plans' names where it would be too wide, and below it why a point has no plan."""
+    from rich.markup import escape
+    from rich.table import Table
+
     table = Table(title=escape(found["name"] or found["id"]), title_justify="left")
     for heading in ("", "time s", "bound s", "gap %", "GPUs"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -127,12 +129,16 @@ def changes_text(changes: Mapping[str, Any]) -> str:
     >>> changes_text({"constraints": {"max_gpus": 1}})
     '{"constraints": {"max_gpus": 1}}'
     """
+    from rich.markup import escape
+
     if changes and all(name.startswith("/") for name in changes):
         return escape(", ".join(f"{name.rsplit('/', 1)[1]} {json.dumps(value)}" for name, value in changes.items()))
     return escape(json.dumps(changes))
 
 
 def _figures(figures: Mapping[str, Any] | None) -> tuple[str, ...]:
+    from rich.markup import escape
+
     if figures is None:
         return ("",) * 5
     bound_s, gap = figures["lower_bound_s"], figures["relative_gap"]

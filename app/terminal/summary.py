@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from app.exporters.report.formatting import TIME_PARTS, runnable_in_words
-from models.figures import MemoryUse
-from models.outcome import Infeasible, NotFound, Outcome, Reason
-from models.plan import Configuration, Plan, Route
-from models.schedule import PipelineSchedule
-from models.verdict import Verdict
+
+if TYPE_CHECKING:
+    from models.figures import MemoryUse
+    from models.outcome import Outcome, Reason
+    from models.plan import Configuration, Plan, Route
+    from models.schedule import PipelineSchedule
+    from models.verdict import Verdict
 
 BAR_WIDTH = 40
 GB = 1e9
@@ -26,6 +28,8 @@ GB = 1e9
 
 def print_outcome(console: Console, outcome: Outcome) -> None:
     """Whatever a search ended with."""
+    from models.outcome import Infeasible, NotFound
+
     if isinstance(outcome, Infeasible):
         console.print("[bold red]Infeasible[/]: no plan obeys the request.")
         _reasons(console, outcome.reasons)

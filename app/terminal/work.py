@@ -17,18 +17,18 @@ from rich.console import Console
 
 from app.documents import canonical
 from app.faults import Fault, Refused
-from app.jobs.child import OUTCOME, Task
+from app.jobs.child import Task, outcomes
 from app.jobs.children import Ended, Limits, plan_task, run_in_child
 from app.jobs.processes import warm_up
 from app.jobs.warm_up import compile_once
 from app.settings import Settings
 from app.terminal.exits import Failed
 from app.terminal.progress import ProgressLine
-from models.outcome import Outcome
-from models.request import PlanRequest
 
 if TYPE_CHECKING:
     from app.storage.searches import KeptSearch
+    from models.outcome import Outcome
+    from models.request import PlanRequest
 
 SHORT_TASK_S = 120.0
 
@@ -80,7 +80,7 @@ def search(
     found = end_state_of(ended, best=ended.best, cancelled=False, progress=news[0] if news else None)
     if found.outcome is None:
         raise Failed(_words(ended))
-    return OUTCOME.validate_json(found.outcome)
+    return outcomes().validate_json(found.outcome)
 
 
 def answer_of(task: Task, settings: Settings, console: Console, limit_s: float = SHORT_TASK_S) -> bytes:

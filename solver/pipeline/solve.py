@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from models.schedule import PipelineProblem, PipelineSchedule, ScheduleProgress
 from solver.pipeline.assemble import assemble
 from solver.pipeline.bounds import lower_bound
-from solver.pipeline.cpsat.horizon_search import close
-from solver.pipeline.cpsat.windows import improve
 from solver.pipeline.exact.horizon_search import close_by_state_space
 from solver.pipeline.judge import check_schedule
 from solver.pipeline.local_search.descent import descend
@@ -80,6 +78,8 @@ def search_pipeline(
     if asks:
         prove_and_search(search)
     if not search.over and problem.objective == "makespan" and not (search.shape.sync_s > 0).any():
+        from solver.pipeline.cpsat.windows import improve
+
         improve(search, quantise(search.shape, coarse_tick_s(search.shape, WINDOW_TICKS), "up"))
     return search
 
@@ -122,6 +122,8 @@ def prove_and_search(search: Search) -> None:
     """Horizon search on the finest useful grid: small problems to the end, larger ones for most of the time."""
     if search.over:
         return
+    from solver.pipeline.cpsat.horizon_search import close  # OR-Tools takes longer to import than small problems
+
     size = search.problem.num_operations / QUICK_OPERATIONS
     probe_s = 0.3 * max(1.0, size)
     fine = quantise(search.shape, fine_tick_s(search.shape), "down")

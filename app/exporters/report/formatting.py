@@ -6,9 +6,12 @@ Owns rounding for the eye. Each shown number carries the exact one of the plan b
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from app.exporters.report.markup import Markup, tag, visible
-from models.plan import Plan
+
+if TYPE_CHECKING:
+    from models.plan import Plan
 
 _SIZES = ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 NOT_STATED = "not stated"
