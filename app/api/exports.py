@@ -73,6 +73,9 @@ class Launch(Answer):
     time_limit_minutes: int | None = Field(None, description="Time limit of the job.", examples=[1440])
     partition: Word | None = Field(None, description="Slurm's partition.", examples=["gpu"])
     account: Word | None = Field(None, description="Slurm's account.", examples=["research"])
+    block_topology: bool = Field(
+        False, description="Slurm has topology/block: segments are asked for (from 24.05).", examples=[False]
+    )
     queue: Word = Field("training", description="Kueue's queue.", examples=["training"])
     image: Word = Field(
         "registry.example/trainer:latest", description="Image of the pods.", examples=["registry.example/trainer:1"]

@@ -1,7 +1,9 @@
 """A batch script that starts one task per GPU on the hosts of the plan, in its order.
 
 The allocation names the hosts folded (Slurm sorts them); the step lays the tasks out as the host file says, since an
-arbitrary distribution belongs to a step and cannot be combined with topology requests. Source: sbatch(1), srun(1).
+arbitrary distribution belongs to a step and an allocation that asks for one gets no topology. topology/block puts a
+job into one block where one has as many hosts, unless it has segments: then it refuses the hosts of the plan.
+Source: sbatch(1), srun(1), eval_nodes_block.c of Slurm 26.11.
 """
 
 from __future__ import annotations
@@ -66,7 +68,11 @@ def batch_script(
 
 def losses(plan: Plan, request: PlanRequest | None = None) -> Iterator[str]:
     """What the script does not carry."""
-    yield "topology requests (--switches, --segment): an arbitrary distribution excludes them, the host list decides"
+    yield "topology requests (--switches): the host list decides"
+    yield (
+        "topology/block: without --segment it refuses hosts of several blocks where one block has as many "
+        "(isthmus bundle --block-topology, or --segment=1 before THIS_FILE)"
+    )
     if request is not None:
         used = {ranks.pool for ranks in plan.placement.rank_map}
         if len({pool.gpus_per_host for pool in request.cluster.pools if pool.id in used}) > 1:

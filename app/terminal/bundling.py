@@ -35,6 +35,9 @@ def bundle(
     time_limit_minutes: Annotated[int | None, typer.Option(help="Time limit of the job.")] = None,
     partition: Annotated[str | None, typer.Option(help="Slurm's partition.")] = None,
     account: Annotated[str | None, typer.Option(help="Slurm's account.")] = None,
+    block_topology: Annotated[
+        bool, typer.Option("--block-topology", help="Slurm has topology/block: ask for segments (Slurm 24.05).")
+    ] = False,
     queue: Annotated[str, typer.Option(help="Kueue's queue.")] = "training",
     image: Annotated[str, typer.Option(help="Image of the pods.")] = "registry.example/trainer:latest",
     quiet: Quiet = False,
@@ -53,6 +56,7 @@ def bundle(
         time_limit_minutes=time_limit_minutes,
         partition=partition,
         account=account,
+        block_topology=block_topology,
         queue=queue,
         image=image,
     )

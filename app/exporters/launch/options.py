@@ -28,6 +28,7 @@ class LaunchOptions:
     time_limit_minutes: int | None = None
     partition: str | None = None
     account: str | None = None
+    block_topology: bool = False
     queue: str = "training"
     image: str = "registry.example/trainer:latest"
 

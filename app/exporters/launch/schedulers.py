@@ -18,6 +18,7 @@ from models.plan import Plan
 from models.request import PlanRequest
 
 Files = Mapping[str, str]
+SEGMENT_HOSTS = 1  # the hosts are named: a segment of one asks for no more, and divides every number of them
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ def _slurm_files(plan: Plan, request: PlanRequest, options: LaunchOptions) -> Fi
         asked.append(f"--partition={options.partition}")
     if options.account is not None:
         asked.append(f"--account={options.account}")
+    if options.block_topology:
+        asked.append(f"--segment={SEGMENT_HOSTS}")
     return {
         "job.sbatch": slurm_sbatch.batch_script(
             plan, request, slurm_sbatch.BUNDLED, options=asked, command="bash rank.sh"

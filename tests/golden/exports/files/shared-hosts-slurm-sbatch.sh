@@ -10,7 +10,8 @@
 # needs: the slurm-hostfile export beside it as hosts.txt
 # needs: the trainer's command as arguments: sbatch THIS_FILE python train.py ...
 # needs: your --time, --partition and --account before THIS_FILE, where the site asks for them
-# not expressed: topology requests (--switches, --segment): an arbitrary distribution excludes them, the host list decides
+# not expressed: topology requests (--switches): the host list decides
+# not expressed: topology/block: without --segment it refuses hosts of several blocks where one block has as many (isthmus bundle --block-topology, or --segment=1 before THIS_FILE)
 # not expressed: degrees, schedule and transport: see the exports for the trainer
 set -euo pipefail
 export SLURM_HOSTFILE="${ISTHMUS_HOSTFILE:-hosts.txt}"

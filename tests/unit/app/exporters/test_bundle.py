@@ -124,6 +124,12 @@ def test_slurm_gets_the_words_of_the_site() -> None:
         assert f"#SBATCH {option}\n" in script
 
 
+@pytest.mark.parametrize("asked", [False, True])
+def test_segments_are_asked_for_where_slurm_has_blocks(asked: bool) -> None:
+    options = re.findall(r"^#SBATCH (\S+)$", _files("nemo", "slurm", block_topology=asked)["job.sbatch"], re.MULTILINE)
+    assert ("--segment=1" in options) is asked
+
+
 @pytest.mark.parametrize(
     ("option", "value"),
     [("account", "a b"), ("partition", "x;reboot"), ("image", "$(id)"), ("name", "Big_Job"), ("queue", ""),
