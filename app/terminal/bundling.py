@@ -5,6 +5,7 @@ Owns their options and output. What is in a bundle and what is compared is the e
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -96,10 +97,10 @@ def check_allocation(
     from app.terminal.inputs import read_source
     from app.terminal.screen import Screen
 
-    switches = None if topology is None else _switches(topology)
+    switches, are_blocks = (None, False) if topology is None else _switches(topology)
     allocation = read_allocation(read_source(job).decode(errors="replace"))
     screen = Screen(as_json=as_json, quiet=quiet)
-    problems = compared(_rows(folder, screen), allocation, switches)
+    problems = compared(_rows(folder, screen), allocation, switches, are_blocks=are_blocks)
     _say(screen, problems, f"the {len(allocation.hosts)} hosts of the job are those of the plan")
 
 
@@ -126,8 +127,8 @@ def _rows(folder: Path, screen: Screen) -> list[RankRow]:
     return read_rows(read_source(str(folder / "ranks.csv")).decode())
 
 
-def _switches(topology: str) -> Mapping[str, Sequence[str]]:
-    """The switches above every host, the nearest first."""
+def _switches(topology: str) -> tuple[Mapping[str, Sequence[str]], bool]:
+    """The switches above every host, the nearest first, and whether they are blocks."""
     from app.importers.registry import TOPOLOGIES
     from app.terminal.inputs import read_source
 
@@ -141,4 +142,4 @@ def _switches(topology: str) -> Mapping[str, Sequence[str]]:
         while here is not None:
             found[host.name].append(here)
             here = parents.get(here)
-    return found
+    return found, re.search(rb"(?im)^\s*(blockname=|block:)", data) is not None

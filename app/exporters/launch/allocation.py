@@ -39,11 +39,16 @@ def read_allocation(text: str) -> Allocation:
 
 
 def compared(
-    rows: Sequence[RankRow], allocation: Allocation, switches_of: Mapping[str, Sequence[str]] | None = None
+    rows: Sequence[RankRow],
+    allocation: Allocation,
+    switches_of: Mapping[str, Sequence[str]] | None = None,
+    *,
+    are_blocks: bool = False,
 ) -> list[str]:
     """What differs, a line each: hosts missing and surplus, pools and buildings that switches do not keep apart.
 
-    `switches_of` tells the switches above a host, the nearest first, of the topology that Slurm really has.
+    `switches_of` tells the switches above a host, the nearest first, of the topology that Slurm really has. A pool may
+    have several blocks (`are_blocks`), which have nothing above them: only a block over two buildings is told then.
     """
     planned = list(dict.fromkeys(host for row in rows for host in row.hosts))
     missing = [host for host in planned if host not in set(allocation.hosts)]
@@ -56,7 +61,26 @@ def compared(
         )
         if hosts
     ]
-    return problems if switches_of is None else problems + _spread(rows, switches_of)
+    if switches_of is None:
+        return problems
+    return problems + (_mixed_blocks(rows, switches_of) if are_blocks else _spread(rows, switches_of))
+
+
+def _mixed_blocks(rows: Sequence[RankRow], blocks_of: Mapping[str, Sequence[str]]) -> list[str]:
+    """Blocks with hosts of several buildings, and hosts in no block."""
+    buildings: dict[str, set[str]] = {}
+    for row in rows:
+        for host in row.hosts:
+            buildings.setdefault(next(iter(blocks_of.get(host, ())), ""), set()).add(row.building)
+    strange = buildings.pop("", None)
+    return [
+        *(["hosts of the plan are in no block of the topology"] if strange else ()),
+        *(
+            f"block {one} has hosts of {', '.join(sorted(two))}"
+            for one, two in sorted(buildings.items())
+            if len(two) > 1
+        ),
+    ]
 
 
 def _spread(rows: Sequence[RankRow], switches_of: Mapping[str, Sequence[str]]) -> list[str]:

@@ -219,3 +219,13 @@ def test_a_pool_that_slurm_spread_over_switches_is_told() -> None:
         "the hosts of pool east-pool share no switch: east-node-[0-1]"
     )
     assert "under no switch" in compared_allocation(rows, given, {})[0]
+
+
+def test_a_pool_may_have_many_blocks_and_a_block_one_building() -> None:
+    rows = rank_rows(whole_host_plan("dp_out"), whole_host_request())
+    given = Allocation(tuple(row.hosts[0] for row in rows))
+    own = {host: (host,) for host in given.hosts}
+    assert compared_allocation(rows, given, own, are_blocks=True) == []
+    mixed = {**own, "east-node-1": ("west-node-1",)}
+    assert compared_allocation(rows, given, mixed, are_blocks=True) == ["block west-node-1 has hosts of east, west"]
+    assert "in no block" in compared_allocation(rows, given, {}, are_blocks=True)[0]
