@@ -45,8 +45,9 @@ class Goal:
         if self.counts_bytes:
             return least_crossing_bytes(context, space)
         if self.counts_doubt:
+            job, stack, share = context.job, context.stack, self.objective.confidence
             known = [
-                time_factor(context.job, context.stack, space.columns, one.gpu, one.fabric, self.objective.confidence)
+                time_factor(job, one.gpu, one.fabric, stack, space.columns, confidence=share)
                 for one in context.gpu_classes.values()
             ]
             return np.asarray(np.min(known, axis=0))

@@ -27,6 +27,9 @@ def print_comparison(console: Console, found: Mapping[str, Any]) -> None:
                 table.add_row(name, _number(row["a"]), _number(row["b"]), _percent(row["change"]))
         table.add_section()
     console.print(table)
+    odds = found["b_faster_probability"]
+    if odds is not None:
+        console.print(f"B is faster than A with {100 * odds:.0f} % probability.", highlight=False)
     for name, row in found["configuration"].items():
         console.print(f"{name}: {escape(_short(row['a']))} -> {escape(_short(row['b']))}", highlight=False)
     if not found["configuration"]:

@@ -5,6 +5,7 @@ Owns these commands and their options. Never plans anything.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -55,14 +56,17 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Lay two plans side by side: figures, causes of time, configuration, and what would move from A to B."""
-    from app.jobs.comparison import comparison
+    from app.jobs.comparison import comparison, predicted
     from app.terminal.comparison import print_comparison
     from app.terminal.place import service
     from app.terminal.remote import plan_of
     from app.terminal.screen import Screen
 
     with service(server, key_file) as client:
-        found = comparison(plan_of(_outcome(first, client)), plan_of(_outcome(second, client)))
+        one, other = plan_of(_outcome(first, client)), plan_of(_outcome(second, client))
+    tokens = [plan.metrics.tokens_per_s * plan.metrics.iteration_s for plan in (one, other)]
+    bars = predicted(one, other, same_job=math.isclose(*tokens, rel_tol=1e-6))
+    found = {**comparison(one, other), "b_faster_probability": bars and bars["b_faster_probability"]}
     Screen(as_json=as_json).show(found, lambda console: print_comparison(console, found))
 
 

@@ -89,7 +89,7 @@ class Pipeline:
 
 
 def pipeline_of(
-    job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, columns: Columns, layers: RankLayers | None = None
+    job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, columns: Columns, *, layers: RankLayers | None = None
 ) -> Pipeline:
     """Costs per micro-batch of the three kinds of ranks; `layers` where the split is known."""
     layers = layers or rank_layers(job.num_layers, columns)
@@ -163,7 +163,7 @@ def iteration_estimate(
     A pipeline fills and drains through every rank once (arXiv 2104.04473, 2.2); interleaving divides the idle part
     by v and multiplies the messages by v. `layers` says how they are split where that is known.
     """
-    pipe = pipeline_of(job, gpu, fabric, stack, columns, layers)
+    pipe = pipeline_of(job, gpu, fabric, stack, columns, layers=layers)
     slowest = pipe.slowest
     m = columns.num_microbatches.astype(np.float64)
     bubble = idle_s(pipe, columns, schedule)

@@ -65,7 +65,7 @@ def log_slopes(
 
 
 def time_factor(
-    job: Job, stack: StackProfile, columns: Columns, gpu: GpuType, fabric: Fabric, confidence: float
+    job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, columns: Columns, *, confidence: float
 ) -> FloatArray:
     """The time that a measurement stays below with this probability, over the predicted one; one per row."""
     errors = common_errors(job, gpu, fabric, stack, columns)

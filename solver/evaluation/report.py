@@ -175,7 +175,7 @@ def doubt(context: Context, evaluation: Evaluation, confidence: float) -> float:
     """The time that a measurement stays below with this probability, over that of the evaluation."""
     columns = columns_of(evaluation.candidate.configuration)
     gpu, fabric = slowest_alone(context.job, context.stack, columns, _machines(context, evaluation))
-    return float(time_factor(context.job, context.stack, columns, gpu, fabric, confidence)[0])
+    return float(time_factor(context.job, gpu, fabric, context.stack, columns, confidence=confidence)[0])
 
 
 def _machines(context: Context, evaluation: Evaluation) -> list[tuple[GpuType, Fabric]]:

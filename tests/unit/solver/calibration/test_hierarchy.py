@@ -87,3 +87,13 @@ def test_spreads_make_four_fifths_of_the_intervals_hold():
     errors = dice.normal(0.0, 0.15, 400)
     found = spreads([LeftOut(run, float(np.exp(error)), 0.02) for error in errors])
     assert found["family_spread_dense"] == pytest.approx(np.sqrt(0.15**2 - 0.02**2 - 0.04**2), rel=0.15)
+
+
+def test_a_fit_without_a_software_forgets_what_its_runs_said():
+    given = rows(12) + rows(12, framework="Megatron-LM (sail-sg fork)")
+    plan = hierarchy(given, factor=1.3)
+    plan.deck.log_measured[12:] += 0.2  # the second software is slower than the first
+    without = plan.fit(np.arange(12), plan.fit().deviations)
+    width = len(NAMES)
+    silent = without.deviations[width * (1 + plan._software.index("zero-bubble-2024")) :][:width]
+    assert not silent.any()

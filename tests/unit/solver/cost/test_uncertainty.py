@@ -82,8 +82,7 @@ def test_packaged_profiles_know_their_doubts_on_every_generation():
 
 
 def test_doubt_is_that_of_the_error_bars_and_none_at_one_half():
-    machine = (A100, fabric())
-    at_90, at_50 = (time_factor(JOB, STACK, COLUMNS, *machine, share) for share in (0.9, 0.5))
+    at_90, at_50 = (time_factor(JOB, A100, fabric(), STACK, COLUMNS, confidence=share) for share in (0.9, 0.5))
     bars = [of(row, 1.0).iteration_s.p90 for row in range(len(COLUMNS))]
     assert at_90.tolist() == pytest.approx(bars)
     assert at_50.tolist() == pytest.approx([1.0] * len(COLUMNS))
