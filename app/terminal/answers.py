@@ -34,7 +34,9 @@ def print_worth(console: Console, reply: WorthAnswer) -> None:
         table.add_row(escape(f"{one.name} ({one.there})"), small, interval(one.useful), found, held, verdict)
     console.print(table)
     if len(reply.values) > SHOWN:
-        console.print(f"and {len(reply.values) - SHOWN} more, each of them worth no more", highlight=False)
+        console.print(
+            f"and {len(reply.values) - SHOWN} more, further down in the ranking: the JSON has them", highlight=False
+        )
     if reply.in_one_building is not None:
         gain = reply.in_one_building
         said = "not determined" if gain.verdict == "not decided yet" else gain.verdict

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from models.outcome import Planned
@@ -122,7 +122,10 @@ class _Asked:
             tell()
 
     def _bound_alike(self, largest: _Item, bound: float | None) -> None:
-        """What holds for all of a kind together holds for each of them."""
+        """What no plan falls below with more of all of a kind, none does with more of one of them, or of none."""
+        base = self.compared.base
+        if bound is not None and base.bound is not None and base.value is not None:
+            self.compared.base = replace(base, bound=min(max(base.bound, bound), base.value))
         for item in self.items:
             if item.resource.kind == largest.resource.kind:
                 self.compared.add(item.useful.name, Side(bound=bound))
