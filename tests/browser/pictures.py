@@ -75,7 +75,7 @@ def ask(page: Page, address: str, theme: str) -> None:
     if theme == "light":
         page.get_by_role("button", name="Prove it by a search").click()
     page.wait_for_selector(".proof .badge-succeeded", timeout=180_000)
-    page.locator("#ask").evaluate("(one) => one.scrollIntoView()")
+    page.locator("#ask .instant").evaluate("(one) => one.scrollIntoView()")
     shoot(page, "ask", theme)
 
 

@@ -1,6 +1,6 @@
 /* Two plans side by side: the service says what differs, the drawings are those of their reports. */
 import { planPath, read, readText } from "./api.js";
-import { bytes, count, datum, make, number, percent, seconds, section, table } from "./dom.js";
+import { bytes, count, datum, make, number, odds, percent, seconds, section, table } from "./dom.js";
 import { titleOf } from "./rows.js";
 import { intervals } from "./intervals.js";
 import { takeable } from "./take.js";
@@ -39,7 +39,6 @@ const moved = (moves) => {
     moves.moves.slice(0, 200).map((one) => [count(one.pipeline_rank), one.from_place, one.to_place, datum(one.num_stage_groups, count(one.num_stage_groups))])));
 };
 
-const odds = (one) => (one < 0.001 ? "less than 0.1 %" : one > 0.999 ? "more than 99.9 %" : percent(one));
 const bar = (name, { p10, p50, p90 }) => ({ name, least: p10, most: p90, dot: p50, kind: "undecided" });
 /* How sure the difference is: error bars of the times, and what bounds and plans prove of the two best plans. */
 const sureness = ({ predicted: bars, best_plans_s: best }) => {

@@ -37,6 +37,8 @@ export const percent = (value, signed = false) => {
   const text = (100 * value).toFixed(1);
   return (signed && value > 0 ? "+" : "") + text.replace(/^-0\.0$/, "0.0").replace("-", "−") + " %";
 };
+/* A probability: never told as certain. */
+export const odds = (value) => (value < 0.001 ? "less than 0.1 %" : value > 0.999 ? "more than 99.9 %" : percent(value));
 export const count = (value) => (missing(value) ? NONE : Number(value).toLocaleString("en"));
 export const number = (value) => (missing(value) ? NONE : rounded(value));
 export const bytes = (value) => {

@@ -26,8 +26,7 @@ export const show = async (page, { signal, tell, attempt, go }) => {
     make("ol", { className: "offers" },
       choice(SMALL, "Plan the small example", "Llama-3.1-8B in one building, up to 2,048 GPUs. The first plan comes within seconds; the search ends after 10 s.", true),
       choice(LARGE, "Then the 405B one", "Llama-3.1-405B on 16,384 H100 in two buildings: the search decides what crosses between them. It ends after 30 s.", false)),
-    make("p", {}, "Then bring your own: ", make("a", { href: "/new" }, "write a request"), ", checked while you type, or import a cluster with ",
-      make("code", {}, "isthmus import"), ". How far to believe the figures: ", make("a", { href: "/accuracy" }, "predictions against measurements"), "."),
+    make("p", {}, "Then bring your own: ", make("a", { href: "/new" }, "a model, and a cluster that you draw, type or import"), "; plan ", make("a", { href: "/studies" }, "many variations at once"), ". How far to believe the figures: ", make("a", { href: "/accuracy" }, "predictions against measurements"), "."),
   );
   const latest = await read("/v1/plans?limit=5", signal);
   if (latest.items.length) {

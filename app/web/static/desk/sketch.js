@@ -63,7 +63,9 @@ export const sketch = (cluster, { join = null, pick = () => {} } = {}) => {
     group.append(shape("path", { d: "M" + from.join(" ") + "Q" + middle.map((one, axis) => 2 * one - (from[axis] + to[axis]) / 2).join(" ") + " " + to.join(" "), "stroke-width": wide.toFixed(1) }));
     group.addEventListener("click", () => pick("links", index));
     lines.append(group);
-    if (joined.length <= 12) labels.append(words(middle[0], middle[1] - wide / 2 - 5, told(link), "value halo"));
+    if (joined.length > 12) continue;
+    const label = told(link), width = 6.5 * label.length + 10;
+    labels.append(shape("rect", { x: middle[0] - width / 2, y: middle[1] - 10, width, height: 19, rx: 5, class: "label-back" }), words(middle[0], middle[1] + 4, label, "value"));
   }
   drawing.append(lines, labels);
   for (const name of drawn) {

@@ -1,5 +1,5 @@
 /* How far to believe one plan: error bars of time and memory, the proof beside them, and the runs behind its class. */
-import { bytes, count, datum, make, number, percent, seconds, section, table } from "./dom.js";
+import { bytes, count, datum, make, number, odds, seconds, section, table } from "./dom.js";
 import { intervals } from "./intervals.js";
 
 const classOf = (one) => [one.generation, one.kind, one.precision].join("-");
@@ -11,7 +11,7 @@ export const surePart = (plan) => {
   if (!bars) return section("sure", "How far to believe it", make("p", { className: "note" }, "This plan states no error bars."));
   const limit = Math.min(...memory.map((one) => one.limit_bytes)), picture = (title, rows, unit) => make("figure", { className: "chart" }, intervals(title, rows, unit, { zero: false }));
   return section("sure", "How far to believe it",
-    make("p", {}, "Measured, the iteration would take ", make("strong", {}, seconds(bars.iteration_s.p10) + " to " + seconds(bars.iteration_s.p90)), " in 8 of 10 cases. The fullest GPU stays within its memory with a probability of ", make("strong", {}, percent(bars.fits_probability)), "."),
+    make("p", {}, "Measured, the iteration would take ", make("strong", {}, seconds(bars.iteration_s.p10) + " to " + seconds(bars.iteration_s.p90)), " in 8 of 10 cases. The fullest GPU stays within its memory with a probability of ", make("strong", {}, odds(bars.fits_probability)), "."),
     picture("Iteration time with its error bars and its gap", [{ name: "prediction, 10 to 90 %", least: bars.iteration_s.p10, most: bars.iteration_s.p90, dot: bars.iteration_s.p50, kind: "undecided" },
       { name: "best plan, by the model", least: proof.lower_bound_s, most: metrics.iteration_s, dot: metrics.iteration_s, kind: "gap" }], "s"),
     picture("Memory of the fullest GPU with its error bars and its limit", [{ name: "peak memory, 10 to 90 %", least: bars.peak_memory_bytes.p10, most: bars.peak_memory_bytes.p90, dot: bars.peak_memory_bytes.p50, kind: "undecided", limit }], "B"),
