@@ -8,7 +8,7 @@
 `synchronisation`: exchange among the even share of replicas inside a place. Needs stage prices.
 `unequal_layers`: layers shared out by GPU type, any share of them. Needs layer prices of every type.
 `slower_ranks`: some replica has so many ranks on slower types (pigeonhole). Needs stages on every type.
-`relaxation`: the pipeline problem with every cost at its least over places, types and alike configurations. Needs `pipeline.bounds`.
+`relaxation`: the pipeline problem, every cost at its least over places, types and alike rows. Needs `pipeline.bounds`.
 `stage_partition`: dynamic programme over GPU type and whole layers of every rank. Needs stages on every type.
 `least_traffic`: bytes between buildings that no placement saves. Needs priced parameters.
 `bounded`: what bounding a column of configurations yields.
