@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import TypeAdapter
 
 from app.faults import Fault, Refused, from_planner_error
-from app.jobs.cluster_pool import ClusterPool
 from app.jobs.processes import limit_memory, settle_in
 from app.jobs.worker_pool import WorkerPool
 from models.errors import PlannerError
 
 if TYPE_CHECKING:
+    from app.jobs.cluster_pool import ClusterPool
     from models.outcome import Outcome, Planned, Progress, RequestCheck
     from models.questions import Reply
     from models.schedule import PipelineSchedule, ScheduleProgress
@@ -72,6 +72,8 @@ class Channel:
     def worker_pool(self, task: Task) -> WorkerPool | ClusterPool | None:
         """Who helps: workers of a cluster, or processes that the parent starts when they are asked for, or nobody."""
         if task.search_pool is not None:
+            from app.jobs.cluster_pool import ClusterPool  # which imports the database
+
             return ClusterPool(*task.search_pool)
         if not task.num_pool_workers:
             return None
