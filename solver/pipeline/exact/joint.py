@@ -14,17 +14,17 @@ MOST_PLACES = 40_000_000
 def joint_ranks_of(shape: PipelineShape) -> JointRanks | None:
     """The ranks of exactly two stages, in whole ticks; None where there is none, or none that is small enough."""
     pairs = [own for rank in range(shape.num_ranks) if len(own := np.flatnonzero(shape.rank_of_s == rank)) == 2]
-    rooms = [_room(shape, own) for own in pairs]
-    graphs = {room: _graph(shape, np.array(room)) for room in dict.fromkeys(rooms)}
-    kept = [at for at, room in enumerate(rooms) if graphs[room] is not None]
+    memories = [_memory(shape, own) for own in pairs]
+    graphs = {memory: _graph(shape, np.array(memory)) for memory in dict.fromkeys(memories)}
+    kept = [at for at, memory in enumerate(memories) if graphs[memory] is not None]
     if not kept:
         return None
-    used = [room for room in graphs if graphs[room] is not None]
+    used = [memory for memory in graphs if graphs[memory] is not None]
     laid = [graph for graph in graphs.values() if graph is not None]
     sizes = [len(count) for count, _ in laid]
     columns = [_streams(shape, pairs[at]) for at in kept]
     return JointRanks(
-        np.array([used.index(rooms[at]) for at in kept], dtype=np.int64),
+        np.array([used.index(memories[at]) for at in kept], dtype=np.int64),
         np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
         np.array([first for first, _ in columns], dtype=np.int64),
         np.array([ticks for _, ticks in columns], dtype=np.int64),
@@ -38,7 +38,7 @@ def joint_ranks_of(shape: PipelineShape) -> JointRanks | None:
     )
 
 
-def _room(shape: PipelineShape, own: Ints) -> tuple[float, float, float, float]:
+def _memory(shape: PipelineShape, own: Ints) -> tuple[float, float, float, float]:
     """Activations of both stages, the smaller context, the budget."""
     first, second = shape.activation_s[own].tolist()
     budget = float(shape.budget_r[shape.rank_of_s[own[0]]]) * (1 + 1e-9)
@@ -57,21 +57,21 @@ def _streams(shape: PipelineShape, own: Ints) -> tuple[list[int], list[int]]:
     return [*jobs, *weights], [*ticks, int(shape.duration_ks[2, own].min())]
 
 
-def _graph(shape: PipelineShape, room: Floats) -> tuple[Counts, Counts] | None:
+def _graph(shape: PipelineShape, memory: Floats) -> tuple[Counts, Counts] | None:
     """The states within memory, with W where they are few enough, else without."""
     m = shape.num_microbatches
     most = [m, m, 2 * m]
-    for at, held in enumerate(room[:3]):
-        if held > 0 and np.isfinite(room[3]):
-            most[at] = min(most[at], int(room[3] / held))
+    for at, held in enumerate(memory[:3]):
+        if held > 0 and np.isfinite(memory[3]):
+            most[at] = min(most[at], int(memory[3] / held))
     for has_weights in (True, False) if shape.num_kinds == 3 else (False,):
         bounds = np.array([most[0], most[1], most[2] if has_weights else 0], dtype=np.int64)
         if (m + 1) * (bounds[0] + 1) ** 2 * (bounds[1] + 1) * (bounds[2] + 1) > MOST_PLACES:
             continue
         nothing = np.zeros((0, STREAMS), dtype=np.int32)
-        size = lay_states(room, m, has_weights, bounds, nothing, nothing)
+        size = lay_states(memory, m, has_weights, bounds, nothing, nothing)
         if size <= MOST_STATES:
             count, before = (np.zeros((size, STREAMS), dtype=np.int32) for _ in range(2))
-            lay_states(room, m, has_weights, bounds, count, before)
+            lay_states(memory, m, has_weights, bounds, count, before)
             return count, before
     return None

@@ -55,10 +55,10 @@ class JointRanks(NamedTuple):
 
 
 @compiled
-def lay_states(room: Floats, m: int, has_weights: bool, most: Ints, count: Counts, before: Counts) -> int:
-    """Number of states within memory; fills `count` and `before` when they have room for them.
+def lay_states(memory: Floats, m: int, has_weights: bool, most: Ints, count: Counts, before: Counts) -> int:
+    """Number of states within memory; fills `count` and `before` when they have space for them.
 
-    `room`: activations of both stages, the context, the budget. `most`: F without B of either stage, B without W.
+    `memory`: activations of both stages, the context, the budget. `most`: F without B of either stage, B without W.
     """
     first, second, waiting = most
     place = np.full((m + 1, first + 1, second + 1, first + 1, waiting + 1), -1, dtype=np.int32)
@@ -67,10 +67,10 @@ def lay_states(room: Floats, m: int, has_weights: bool, most: Ints, count: Count
         for f1 in range(max(0, f0 - first), f0 + 1):
             for b1 in range(max(0, f1 - second), f1 + 1):
                 for b0 in range(max(0, f0 - first), b1 + 1):
-                    held = room[0] * (f0 - b0) + room[1] * (f1 - b1)
+                    held = memory[0] * (f0 - b0) + memory[1] * (f1 - b1)
                     low = max(0, b0 + b1 - waiting) if has_weights else b0 + b1
                     for w in range(low, b0 + b1 + 1):
-                        if held + room[2] * (b0 + b1 - w) > room[3]:
+                        if held + memory[2] * (b0 + b1 - w) > memory[3]:
                             continue
                         place[f0, f0 - f1, f1 - b1, b1 - b0, b0 + b1 - w] = size
                         if size < count.shape[0]:
