@@ -46,6 +46,8 @@ def predicted(first: Plan, second: Plan, *, same_job: bool) -> dict[str, Any] | 
     one, other = first.prediction, second.prediction
     if one is None or other is None or first.stack_profile != second.stack_profile:
         return None
+    if len(one.common_errors) != len(other.common_errors):  # plans of two versions of the profile
+        return None
     apart = [a - b for a, b in zip(one.common_errors, other.common_errors, strict=True)]
     families = () if same_job else (one.family_spread, other.family_spread)
     spread = total_spread([*apart, *families], one.run_spread, other.run_spread)

@@ -57,6 +57,7 @@ def test_plans_without_error_bars_or_of_other_software_have_no_ratio() -> None:
     assert predicted(_plan(3.0), tiny_plan(3.0), same_job=True) is None
     other = _plan(3.0).model_copy(update={"stack_profile": "another"})
     assert predicted(_plan(3.0), other, same_job=True) is None
+    assert predicted(_plan(3.0, (0.1,)), _plan(3.0), same_job=True) is None, "another version of the profile"
 
 
 def test_the_difference_of_the_best_plans_lies_between_bounds_and_plans() -> None:
