@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.browser.desk_service import serving, submitted
 from tests.unit.app.fake_solver import FINDS, INFEASIBLE, NOT_FOUND
 
+expect.set_options(timeout=30_000)  # ms: what appears late on a busy machine appears
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
