@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.jobs.comparison import comparison, predicted
@@ -24,6 +24,7 @@ def _plan(iteration_s: float, errors: tuple[float, ...] = (), *, run: float = 0.
     return tiny_plan(iteration_s).model_copy(update={"prediction": bars})
 
 
+@settings(deadline=None)
 @given(shared=st.tuples(SIZES, SIZES, SIZES), first=st.floats(2.0, 9.0), second=st.floats(2.0, 9.0))
 def test_errors_that_two_plans_of_a_job_share_cancel(shared: tuple[float, ...], first: float, second: float) -> None:
     found = predicted(_plan(first, shared), _plan(second, shared), same_job=True)
@@ -34,6 +35,7 @@ def test_errors_that_two_plans_of_a_job_share_cancel(shared: tuple[float, ...], 
     assert math.log(found["time_ratio"].p90 / found["time_ratio"].p50) == pytest.approx(1.2815516 * 0.04 * 2**0.5)
 
 
+@settings(deadline=None)
 @given(one=st.tuples(SIZES, SIZES), other=st.tuples(SIZES, SIZES), first=st.floats(2.0, 9.0), second=st.floats(2, 9))
 def test_the_order_of_the_plans_turns_the_ratio_over(
     one: tuple[float, ...], other: tuple[float, ...], first: float, second: float
