@@ -136,11 +136,11 @@ class _Model:
             self.model.add(sum(self.bundles[p][u] for p in ranks) <= problem.capacity_u[u])
         for rank, inside, least in problem.minimums:
             self.model.add(sum(self.bundles[rank][u] for u in inside) >= least)
-        self._stay_together()
+        self._keep_together()
         self.moved = self._moved()
         self.turns = BUILDING_WEIGHT * self._turns(problem.building_u) + self._turns(tuple(pools))
 
-    def _stay_together(self) -> None:
+    def _keep_together(self) -> None:
         """One island for all; where wished, a replica in one building, or the replicas of a rank."""
         problem = self.problem
         self._one_of(problem.island_u, self.bundles)

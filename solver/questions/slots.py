@@ -22,7 +22,7 @@ class SlotPlacement:
     """Routes on slots, which of their groups stay where they are, and the replicas of which nothing moves."""
 
     routes: tuple[PooledRoute, ...]
-    stays: tuple[tuple[int, int], ...]
+    kept_groups: tuple[tuple[int, int], ...]
     num_moved: int
     num_untouched: int
 
@@ -72,8 +72,8 @@ def settled(
         if not replica.fill_free(slots):
             return None
     pooled = [route for one in replicas for route in one.routes()]
-    stays = tuple(kept for one in replicas for kept in one.stays)
-    return SlotPlacement(tuple(pooled), stays, degrees.pp * degrees.dp - len(stays), num_untouched)
+    kept_groups = tuple(kept for one in replicas for kept in one.kept_groups)
+    return SlotPlacement(tuple(pooled), kept_groups, degrees.pp * degrees.dp - len(kept_groups), num_untouched)
 
 
 @dataclass
@@ -83,17 +83,17 @@ class _Replicas:
     pools: tuple[int, ...]
     whole: list[tuple[int, ...]]
     groups: list[list[int | None]]
-    stays: list[tuple[int, int]] = field(default_factory=list)
+    kept_groups: list[tuple[int, int]] = field(default_factory=list)
 
     def fill_own(self, slots: _Slots) -> None:
         """Groups whose layers stand in their pool."""
         for rank, pool in enumerate(self.pools):
             row = self.groups[rank]
-            self.stays += [(rank, pool)] * len(self.whole)
+            self.kept_groups += [(rank, pool)] * len(self.whole)
             for i in range(len(self.whole), len(row)):
                 row[i] = slots.next_own(rank, pool)
                 if row[i] is not None:
-                    self.stays.append((rank, pool))
+                    self.kept_groups.append((rank, pool))
 
     def fill_free(self, slots: _Slots) -> bool:
         """The others, side by side as far as there is room; false where there is none."""
