@@ -15,9 +15,9 @@ from pathlib import Path
 
 from benchmarks import accuracy_page, accuracy_runs, cross_site
 from benchmarks.leave_one_out import table as left_out_table
-from benchmarks.measured_network import validate_network
-from benchmarks.measured_pipelines import PipelineReport, validate_pipeline
 from models.schedule import PipelineProblem, PipelineSchedule
+from solver.calibration.network import validate_network
+from solver.calibration.pipeline import PipelineReport, validate_pipeline
 from solver.calibration.report import ErrorSummary, ValidationReport
 from solver.calibration.training import accuracy_tables
 from solver.pipeline.solve import solve_pipeline

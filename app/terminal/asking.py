@@ -14,8 +14,6 @@ import typer
 
 from app.terminal.options import Json, KeyFile, OutFile, Quiet, Server
 from app.terminal.planning import settings_of
-from app.terminal.ways_on import print_what_if_lost, print_what_now
-from app.terminal.worlds import print_robust
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -128,6 +126,8 @@ def _answered_on(client: Client, question: Question, console: Console) -> Reply:
 def print_reply(console: Console, reply: Reply) -> None:
     """An answer for people."""
     from app.terminal.answers import print_curves, print_frontier, print_least, print_worth
+    from app.terminal.ways_on import print_what_if_lost, print_what_now
+    from app.terminal.worlds import print_robust
 
     printers: dict[str, Callable[..., None]] = {
         "why_not": _print_why_not,

@@ -17,10 +17,10 @@ FIELD = set(
     re.findall(
         r"\w+",
         """
-        boundary clock column commodity communicator connection cost curve defect delay demand dispatch
+        boundary cell clock column commodity communicator connection cost curve defect delay demand dispatch
         distance efficiency estimate event gemm goal graph heap history hook init instance interval job layer
         level memory minimum model node option order param path phase placement plan policy problem product
-        programme protocol rate reservation routing scheduler segment server shape solution static steady
+        programme protocol rate reservation routing sample scheduler segment server shape solution static steady
         synchronisation table tail technology tick timing topology traffic validation var window wire
         """,
     )
@@ -33,7 +33,7 @@ PLAIN = set(
         alike at bounded break broken builder building case changed compared comparison contradictory count
         decision derived done effort empty error evaluate expected fact feature few found improve kind
         known need no on once one pooled prediction priced pricing publisher reading record recovery report
-        returned rival round run sent setting share shared sharing short side skip slot split stated
+        returned rival round run sent setting share shared sharing short side skip skipped slot split stated
         step summary tie timed too type unfinished unpriced use wait way work
         """,
     )

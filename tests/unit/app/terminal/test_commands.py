@@ -368,30 +368,6 @@ def test_the_version_is_told() -> None:
     assert done.stdout.startswith("isthmus 0.")
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("plan", "--help"), ("observe", "--help"), ("--version",)])
-def test_help_imports_nothing_of_the_planner(arguments: tuple[str, ...]) -> None:
-    code = "import sys; from app import cli\ntry: cli.main(sys.argv[1:])\nfinally: print(*sys.modules, file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True,
-                          cwd=ROOT, timeout=120)  # fmt: skip
-    loaded = {name.partition(".")[0] for name in done.stderr.split()}
-    assert not loaded & {"numpy", "ortools", "numba", "sqlalchemy", "fastapi", "httpx2", "solver", "models"}
-    assert not loaded & {"rich", "pygments", "markdown_it"}, "drawing help takes as long as the rest of it"
-
-
-def test_a_short_schedule_imports_no_more_than_it_needs() -> None:
-    """What the process of the command imports, and what the process that solves does before the search."""
-    code = "import sys, {}; print(*sys.modules)"
-    command = _imported(code.format("app.terminal.planning, app.terminal.work, app.terminal.summary, app.documents"))
-    solving = _imported(code.format("app.jobs.child, solver.pipeline.solve"))
-    assert not command & {"numpy", "numba", "sqlalchemy", "models.plan", "models.questions"}
-    assert not solving & {"ortools", "pandas", "models.plan", "models.questions"}
-
-
-def _imported(code: str) -> set[str]:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    return set(done.stdout.split())
-
-
 def test_colours_are_left_out_where_nobody_wants_them(plans: tuple[str, str]) -> None:
     colour = re.compile(r"\x1b\[(?:\d+;)*3[0-7](?:;\d+)*m")
     terminal = {"FORCE_COLOR": "1", "TERM": "xterm-256color"}
