@@ -79,7 +79,7 @@ ORDERING: dict[str, Patches] = {
         "solver.pipeline.exact.horizon_search.tabu_orders": _answering(()),
     },
     "CP-SAT: horizon search": {"solver.pipeline.solve.prove_and_search": NOTHING},
-    "CP-SAT: windows": {"solver.pipeline.solve.improve": NOTHING},
+    "CP-SAT: windows": {"solver.pipeline.cpsat.windows.improve": NOTHING},
 }
 BOUNDING: dict[str, Patches] = {
     "bound: network cut": {

@@ -28,7 +28,9 @@ class Target(Frozen):
     tokens_per_s: Positive | None = Field(
         None, description="Tokens per second.", examples=[None], json_schema_extra={"unit": "token/s"}
     )
-    tokens: Positive | None = Field(None, description="Token budget.", examples=[None])
+    tokens: Annotated[Positive, Field(json_schema_extra={"unit": "token"})] | None = Field(
+        None, description="Token budget.", examples=[None]
+    )
     begins_at: AwareDatetime | None = Field(
         None, description="When training begins, with its time zone; needed with tokens.", examples=[None]
     )

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 Clock = Callable[[], float]
 WORK_PER_EVALUATION_S = 0.2  # to place and time one candidate, about what it takes on a core of 2020
+WORK_PER_PLACING_S = WORK_PER_EVALUATION_S / 8  # to look for the placements of one configuration, found or not
 WORK_PER_OPERATION_S = 6e-6  # to order and to replay one operation, twice what it takes on a core of 2020
 WORK_PER_ROW_S = 4e-6  # to enumerate one configuration and to look it over
 WORK_PER_PRICED_ROW_S = 2e-5  # to price one configuration, per GPU class; about what it takes on a core of 2020

@@ -15,7 +15,6 @@ from typing import Any
 from app.exporters.report.formatting import TIME_PARTS
 from app.jobs.moves import moves_between
 from models.plan import Plan
-from solver.cost.uncertainty import interval, total_spread
 
 MAX_DIFFERENCES = 500  # of two requests; more than that is another cluster, and says so by its name
 
@@ -43,6 +42,8 @@ def predicted(first: Plan, second: Plan, *, same_job: bool) -> dict[str, Any] | 
     Of one job and one profile what both plans share cancels: the spread of ln(T_b / T_a) has the differences of the
     common errors and the spreads of the two runs; of different jobs the spreads of their families, too.
     """
+    from solver.cost.uncertainty import interval, total_spread  # imports numpy, which takes a while
+
     one, other = first.prediction, second.prediction
     if one is None or other is None or first.stack_profile != second.stack_profile:
         return None

@@ -32,8 +32,6 @@ from models.robust import Robust
 from models.what_now import WhatNow
 from models.worth import Curves
 from solver.questions.changes import changed_document
-from solver.questions.losses import changes_of
-from solver.questions.scenarios import worlds_of
 
 REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
 
@@ -64,6 +62,8 @@ def check_question(question: Question, settings: Settings) -> None:
         _changed(base, changes, where, settings)
     if isinstance(question, Robust):
         with _refusing():
+            from solver.questions.scenarios import worlds_of  # imports the solver, which takes seconds
+
             worlds_of(question, base)
 
 
@@ -73,6 +73,8 @@ def _change_sets(question: Question) -> Iterator[tuple[Sequence[Change], str]]:
         yield from ((one.changes, f"/variants/{number}/changes") for number, one in enumerate(question.variants))
     if isinstance(question, WhatNow):
         with _refusing():
+            from solver.questions.losses import changes_of
+
             yield changes_of(question.asked, question.lost), "/lost"
     if isinstance(question, Robust):
         yield from ((one.changes, f"/scenarios/{number}/changes") for number, one in enumerate(question.scenarios))

@@ -21,7 +21,6 @@ from app.storage.listing import stored_labels
 from app.storage.plans import NewPlan
 from app.storage.studies import StudyRow
 from models.request import PlanRequest
-from solver.context import stack_for
 
 MAX_STUDY_VALUES = 2_000_000  # of the documents of all members: reading them takes half a second
 
@@ -167,4 +166,6 @@ def _member(service: PlanService, order: StudyOrder, changes: Any, caller: Calle
     except Refused as refusal:
         return _Member(changes, None, refusal.faults[:10])
     plan = new_plan(request, caller, urgency, name=order.tag.name, labels=order.tag.labels)
+    from solver.context import stack_for  # imports numpy, which takes a while
+
     return _Member(changes, plan, stack_profile=stack_for(request).name)

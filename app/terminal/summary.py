@@ -95,7 +95,7 @@ def sharding_in_words(one: Configuration) -> str:
 def layers_by_rank(one: Configuration) -> str:
     """Layers of every pipeline rank, equal neighbours together.
 
-    >>> from models.plan import Degrees
+    >>> from models.plan import Configuration, Degrees
     >>> layers_by_rank(Configuration(degrees=Degrees(tp=8, pp=3, dp=1), micro_batch_sequences=1, num_microbatches=8,
     ...     sharding="zero1", recompute="none", layer_split="by_gpu_type", layers_per_stage=(9, 9, 4)))
     '9 on ranks 0-1, 4 on rank 2'
@@ -124,6 +124,7 @@ def _placement(plan: Plan) -> Table:
 def runs_of_places(route: Route) -> str:
     """The places of a route with equal neighbours merged.
 
+    >>> from models.plan import Route
     >>> runs_of_places(Route(id="r", places=("a", "a", "b"), pools=("p", "p", "q"), num_replicas=1, first_replica=0))
     '0-1 a, 2 b'
     """

@@ -136,6 +136,8 @@ class Search:
         With `step_s`, what one takes, until then whatever share that is.
         """
         began_s = self.hooks.clock()
+        if step_s is None and self.best.plan is None:
+            return  # nothing is ruled out yet, whatever its bound
         if step_s is None:
             due_s = self.params.refine_share * (began_s - self.hooks.started_s) - self.refining_s
             until_s = min(until_s, began_s + due_s)

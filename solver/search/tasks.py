@@ -17,7 +17,7 @@ from models.stack import StackProfile
 from solver.baselines.policies import POLICIES
 from solver.baselines.run import BaselineResult, Effort, try_policy
 from solver.bounds.relaxation import refined_bound_s
-from solver.clock import WORK_PER_EVALUATION_S, WORK_PER_REFINED_BOUND_S, Clock, charge
+from solver.clock import WORK_PER_EVALUATION_S, WORK_PER_PLACING_S, WORK_PER_REFINED_BOUND_S, Clock, charge
 from solver.configurations.enumerate import Space
 from solver.context import Context
 from solver.evaluation.by_type import typed_placements
@@ -152,6 +152,7 @@ class EvaluateTask:
             value = task_context.least_value(self.configuration, refined.bound_s)
             if value >= min(self.cutoff, task_context.best.cutoff):
                 return
+        charge(task_context.clock, WORK_PER_PLACING_S)
         candidates = enumerate(placed(task_context.context, self.configuration), start=1)
         for number, candidate in islice(candidates, self.num_timed, None):
             found = task_context.evaluated(candidate, self.cutoff)

@@ -208,6 +208,8 @@ def objective(dice: Dice, document: Json) -> Json:
     """What is to be least; targets lie from near what light allows to far above what is likely."""
     kind = dice.pick(("iteration_time",) * 5 + ("cost_per_token",) * 2 + ("fewest_gpus",) * 2)
     kind = "least_cross_building_traffic" if dice.chance(0.15) else kind
+    if kind == "iteration_time" and dice.chance(0.15):
+        return {"kind": "time_at_confidence", "confidence": dice.pick((0.5, 0.8, 0.9, 0.99))}
     found: Json = {"kind": kind}
     if kind in ("fewest_gpus", "least_cross_building_traffic"):
         found["target_iteration_s"] = float(f"{_light_s(document) * dice.log(3.0, 3e4):.3g}")

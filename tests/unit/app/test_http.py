@@ -123,6 +123,7 @@ def test_operations_are_named_by_verb_and_thing(client: TestClient) -> None:
     verbs = {
         "validate",
         "evaluate",
+        "import",
         "schedule",
         "submit",
         "list",
@@ -141,7 +142,7 @@ def test_operations_are_named_by_verb_and_thing(client: TestClient) -> None:
     assert {name.partition("_")[0] for name in names} <= verbs
     assert {name for name in names if name.startswith("read_plan")} == {
         "read_plan", "read_plan_status", "read_plan_request", "read_plan_artifact", "read_plan_moves",
-        "read_plan_webhook", "read_plan_comparison",
+        "read_plan_webhook", "read_plan_comparison", "read_plan_summary", "read_plan_losses",
     }  # fmt: skip
 
 
