@@ -80,6 +80,7 @@ def _options(
         num_chunks=configuration.degrees.vpp,
         looped=configuration.family == "loop",
         back=float(np.min(quotients)),
+        embedding_s=0.0,
         slack_s=0.0,
         update_s=float(np.minimum.reduce(update).max()),
         ahead_delay_s=0.0,

@@ -50,6 +50,7 @@ class Options(NamedTuple):
     num_chunks: int
     looped: bool
     back: float
+    embedding_s: float
     slack_s: float
     update_s: float
     ahead_delay_s: float
@@ -173,20 +174,22 @@ def _need_s(
     kind, gpu, n = at
     behind_s, last_s = behind
     needs = options.needs
-    lead_s, back = max(sum_s - options.slack_s, 0.0), 1.0 + options.back
-    ahead_s = known[BEFORE_LAST] + (lead_s if options.looped else 0.0)
-    need_s = max(lead_s + needs[WORK, kind, gpu, n], lead_s * back + needs[THROUGH, kind, gpu, n])
-    ahead_s += options.ahead_delay_s
-    back_s = ahead_s * back + (1.0 - options.back) * options.ahead_delay_s  # messages take as long on the way back
-    need_s = max(need_s, ahead_s + needs[LATE, kind, gpu, n], back_s + needs[LAST, kind, gpu, n])
-    need_s = max(need_s, ahead_s + options.back * lead_s + needs[BETWEEN, kind, gpu, n])
+    lead_s = max(sum_s - options.slack_s, 0.0)
+    lead_layers_s = max(lead_s - options.embedding_s, 0.0)
+    lead_back_s = options.back * lead_layers_s
+    ahead_s = known[BEFORE_LAST] + (lead_layers_s if options.looped else 0.0)
+    need_s = max(lead_s + needs[WORK, kind, gpu, n], lead_s + lead_back_s + needs[THROUGH, kind, gpu, n])
+    back_s = options.back * max(ahead_s - options.embedding_s, 0.0)
+    ahead_s, back_s = ahead_s + options.ahead_delay_s, back_s + options.ahead_delay_s  # messages go back, too
+    need_s = max(need_s, ahead_s + needs[LATE, kind, gpu, n], ahead_s + back_s + needs[LAST, kind, gpu, n])
+    need_s = max(need_s, ahead_s + lead_back_s + needs[BETWEEN, kind, gpu, n])
     turn_s = known[FORWARD] + options.turn_delay_s + last_s
     need_s = max(need_s, turn_s + needs[EARLY, kind, gpu, n])
-    need_s = max(need_s, turn_s + options.back * lead_s + needs[EARLY_BACK, kind, gpu, n])
+    need_s = max(need_s, turn_s + lead_back_s + needs[EARLY_BACK, kind, gpu, n])
     own_s = needs[HELD_OWN, kind, gpu, n] + options.update_s
     if needs[TRIPS, kind, gpu, n] > 1:
         life_s = needs[FIRST_SUM + BOTH, kind, gpu, n] + behind_s
-        need_s = max(need_s, lead_s * back + needs[TRIPS, kind, gpu, n] * life_s + own_s)
+        need_s = max(need_s, lead_s + lead_back_s + needs[TRIPS, kind, gpu, n] * life_s + own_s)
     if needs[HELD_PER_S, kind, gpu, n] > 0:
         life_s = known[WEIGHTED] + options.held_delay_s + (behind_s if options.looped else 0.0)
         need_s = max(need_s, needs[HELD_PER_S, kind, gpu, n] * life_s + own_s)

@@ -34,20 +34,21 @@ def least_exchange_s(
     experts: FloatArray,
     num_places: int,
 ) -> FloatArray:
-    """Least time by entry of `dense` and `experts` that stages of any of the configurations with these parameters
-    exchange.
+    """Least time that stages of any of the configurations exchange, by entry of the last axis of the parameters.
+
+    `dense` and `experts` have one row, or one per configuration, of parameters of a stage on one GPU.
 
     The time is a straight line in the parameters of each kind for every number of replicas in the fullest place: two
     points give it. Any number of replicas from the even part on may be there, so the least over them counts.
     """
     held = [replicas_in_a_place(columns, row, num_places) for row in range(len(columns))]
-    replicas = np.concatenate(held)
-    at = replace(columns.take(np.repeat(np.arange(len(held)), [len(one) for one in held])), dp=replicas)
+    replicas, row = np.concatenate(held), np.repeat(np.arange(len(held)), [len(one) for one in held])
+    at = replace(columns.take(row), dp=replicas)
 
-    def time_s(some_dense: float, some_experts: float) -> FloatArray:
+    def time_s(some_dense: FloatArray, some_experts: FloatArray) -> FloatArray:
         traffic = step_traffic(
-            np.full(len(replicas), some_dense),
-            np.full(len(replicas), some_experts),
+            some_dense,
+            some_experts,
             at,
             fabric,
             context.stack,
@@ -56,14 +57,15 @@ def least_exchange_s(
         )
         return traffic.reduce_s + traffic.gather_s
 
-    total = np.zeros((len(dense), len(replicas)))
-    for parameters, unit in ((dense, (1.0, 0.0)), (experts, (0.0, 1.0))):
+    zero, total = np.zeros(len(replicas)), np.zeros((len(replicas), dense.shape[-1]))
+    for parameters, of_both in ((dense, lambda scale: (scale, zero)), (experts, lambda scale: (zero, scale))):
         if not parameters.any():
             continue
-        scale = float(parameters.max())
-        half, whole = (time_s(part * scale * unit[0], part * scale * unit[1]) for part in (0.5, 1.0))
+        each = np.broadcast_to(np.atleast_2d(parameters), (len(columns), parameters.shape[-1]))[row]
+        scale = np.where((each > 0).any(axis=1), each.max(axis=1), 1.0)
+        half, whole = (time_s(*of_both(part * scale)) for part in (0.5, 1.0))
         slope = 2.0 * (whole - half)
-        some = (parameters > 0)[:, None]
-        total += np.where(some, whole + slope * (parameters[:, None] / scale - 1.0), 0.0)
-    least: FloatArray = total.min(axis=1, initial=np.inf)
+        some = whole[:, None] + slope[:, None] * (each / scale[:, None] - 1.0)
+        total += np.where(each > 0, some, 0.0)
+    least: FloatArray = total.min(axis=0, initial=np.inf)
     return np.where(np.isfinite(least), least, 0.0)

@@ -69,7 +69,7 @@ def static_memory(
         gradients_bytes=job.optimizer.gradient_bytes_per_parameter * resident,
         optimizer_bytes=job.optimizer.state_bytes_per_parameter * split,
         buffers_bytes=_buffers_bytes(at, sharded, np.asarray(has_logits, dtype=np.float64)),
-        framework_bytes=np.full(len(columns), stack.framework_bytes.value),
+        framework_bytes=np.full(columns.tp.shape, stack.framework_bytes.value),
     )
 
 

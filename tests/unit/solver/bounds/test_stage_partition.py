@@ -20,15 +20,20 @@ from solver.evaluation.candidate import configuration_of
 from tests.build_job import ARCHITECTURE, context_of
 
 LAYER_S, NUM_MICROBATCHES, NUM_RANKS, NUM_LAYERS = (1.0, 2.5), 8.0, 3, 7
+BACK, EMBEDDING_S, THROUGH_SHARE = 1.5, 0.2, 0.9
 HIGH_S = 1e3
 
 
 def options(held: tuple[int, int]) -> Options:
-    """Three ranks on a fast and a slow type: each works m times, the forward, a third, fills the pipeline."""
+    """Three ranks on a fast and a slow type: each works m times, the forward, a third, fills the pipeline.
+
+    Most of the work is done before the last gradient goes back.
+    """
     layers = np.arange(NUM_LAYERS + 1.0)
     work_s = np.outer(LAYER_S, layers)
     needs = {name: np.zeros_like(work_s) for name in NEEDS}
     needs |= {"work": NUM_MICROBATCHES * work_s, "first_chunk": work_s / 3.0, "trips": np.ones_like(work_s)}
+    needs["through"] = THROUGH_SHARE * needs["work"]
     return Options(
         kind_r=np.zeros(NUM_RANKS, dtype=np.int64),
         held_c=np.array(held),
@@ -36,7 +41,8 @@ def options(held: tuple[int, int]) -> Options:
         num_layers=NUM_LAYERS,
         num_chunks=1,
         looped=False,
-        back=0.0,
+        back=BACK,
+        embedding_s=EMBEDDING_S,
         slack_s=0.0,
         update_s=0.0,
         ahead_delay_s=0.0,
@@ -57,7 +63,11 @@ def all_times_s(held: tuple[int, int]) -> Iterator[float]:
         for cuts in itertools.combinations(range(1, NUM_LAYERS), NUM_RANKS - 1):
             layers = [end - begin for begin, end in itertools.pairwise((0, *cuts, NUM_LAYERS))]
             work_s = [LAYER_S[kind] * count for kind, count in zip(types, layers, strict=True)]
-            yield max(sum(work_s[:rank]) / 3.0 + NUM_MICROBATCHES * own for rank, own in enumerate(work_s))
+            heads_s = [sum(work_s[:rank]) / 3.0 for rank in range(NUM_RANKS)]
+            yield max(
+                head_s + max(busy_s, BACK * max(head_s - EMBEDDING_S, 0.0) + THROUGH_SHARE * busy_s)
+                for head_s, busy_s in zip(heads_s, [NUM_MICROBATCHES * own for own in work_s], strict=True)
+            )
 
 
 @pytest.mark.parametrize("held", [(1, 2), (2, 1), (2, 2), (3, 3)])
