@@ -2,6 +2,19 @@
 
 Owns that either-or and its parts. It holds for any placement and any paths: it counts only how many groups a rank
 needs, what leaves a group, and its nearest way out. Never places anything.
+
+Proof. A group that g stage groups fit into holds at most floor(g / dp) ranks with all their dp replicas. Let the
+ranks that lie whole be in h groups: no more than fit into the h roomiest. *Exchanges*: each stage of every other
+rank sends the bytes of an exchange over k places out of one of two groups at least, which has no more than the
+second largest rate out; its ring takes 2 (k - 1) steps at the pace of the farthest, no less than the nearest way
+out of some group. Exchanges take the links one after another, the first not before all weight gradients of its
+stage less what overlaps; together they send what the whole model has less the largest ranks, if these lie whole.
+Of k places with replicas of a rank one has no more than dp / k, each with a connection per GPU; bytes grow and
+connections shrink with k. *Messages*: see `_leaving_by_rate`; those of a replica that crosses go one after another,
+over a connection per GPU of a stage. *Pipeline*: all replicas visit all h groups, so each pass crosses h - 1 cuts
+or more, and with h = 1 one where not all stay inside; a loop crosses once more on every way home between two
+passes, since a closed way crosses an even number of times, and h times or more. *Inside*: all replicas of a
+rank that lies whole in a place exchange there, the last of its stages not before all of its work.
 """
 
 from __future__ import annotations
@@ -11,12 +24,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from solver.bounds.bounded import BoolArray
 from solver.bounds.connections import ConnectionLimits, connection_limits
+from solver.bounds.exchanged_bytes import ExchangedBytes, least_parameters
 from solver.configurations.distinct import distinct_rows
-from solver.configurations.pricing import Shares, StageCosts, kinds, rank_cost
+from solver.configurations.pricing import LOOP_FAMILY, Shares, StageCosts, kinds, rank_cost
 from solver.context import Context
 from solver.cost.columns import Columns, FloatArray, IntArray
-from solver.cost.data_parallel import crossing_bytes, group_parameters, step_traffic
+from solver.cost.data_parallel import step_traffic
 from solver.network.topology import Edge
 from solver.placement.capacity_groups import groups_by_row
 
@@ -42,59 +57,101 @@ class NetworkCut:
         return float(np.sort(self.rate_g)[-2]) or float("inf")
 
 
-def distance_s(
-    price: StageCosts, shares: Shares, overlap_s: FloatArray, pipeline_s: Callable[[FloatArray], FloatArray]
+@dataclass(frozen=True)
+class CrossingDelay:
+    """Groups that every pass through the ranks visits, `nearest_s` apart or more; zero where none crosses."""
+
+    nearest_s: FloatArray
+    looped: BoolArray
+    num_groups: int = 2
+
+    @property
+    def pass_s(self) -> FloatArray:
+        """Of one pass."""
+        return (self.num_groups - 1) * self.nearest_s
+
+    @property
+    def home_s(self) -> FloatArray:
+        """Of the way home after it in a loop."""
+        return np.where(self.looped, self.nearest_s, 0.0)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to lie over the groups of a cut: the rows that can, what exchanges and messages take, and the delay."""
+
+    possible: BoolArray
+    least_s: FloatArray
+    delay: CrossingDelay
+
+
+def with_distance_s(
+    bound_s: FloatArray, cases_by_cut: Iterator[list[Case]], pipeline_s: Callable[[CrossingDelay], FloatArray]
 ) -> FloatArray:
-    """For every cut T >= min over h of max(exchanges of ranks that h groups do not hold whole, messages, pipeline).
+    """The bound, or more: for every cut T >= min over its cases of max(exchanges and messages, pipeline).
 
-    `pipeline_s` bounds the pipeline where every pass of a replica through its ranks holds so much delay.
+    `pipeline_s` bounds the pipeline with these delays.
+    """
+    for cases in cases_by_cut:
+        each = [np.where(one.possible, np.maximum(one.least_s, pipeline_s(one.delay)), np.inf) for one in cases]
+        bound_s = np.maximum(bound_s, np.minimum.reduce(each))
+    return bound_s
 
-    Proof. A group that g stage groups fit into holds at most floor(g / dp) ranks with all their dp replicas. Let the
-    ranks that lie whole be in h groups: no more than fit into the h roomiest. *Exchanges*: each stage of every other
-    rank sends the bytes of an exchange over k places out of one of two groups at least, which has no more than the
-    second largest rate out; its ring takes 2 (k - 1) steps at the pace of the farthest, no less than the nearest way
-    out of some group. Exchanges take the links one after another, the first not before all weight gradients of its
-    stage less what overlaps. Of k places with replicas of a rank one has no more than dp / k, each with a connection
-    per GPU; bytes grow and connections shrink with k. *Messages*: see `_leaving_by_rate`; those of a replica that
-    crosses go one after another, over a connection per GPU of a stage. *Pipeline*: all replicas visit all h groups, so
-    each pass crosses h - 1 cuts or more, and with h = 1 one where not all stay inside. *Inside*: all replicas of a
-    rank that lies whole in a place exchange there, the last of its stages not before all of its work.
+
+def distance_cases(
+    price: StageCosts, shares: Shares, overlap_s: FloatArray, *, known_shares: bool = True
+) -> Iterator[list[Case]]:
+    """The cases of every cut: the ranks that lie whole in a group are in h of them, h = 0, 1, 2 ...
+
+    The top of this file has the proof. Where shares are not known, `shares` has stages at their smallest, and no rank
+    is known to be smaller than the model.
     """
     context, columns = price.context, price.columns
-    bound: FloatArray = np.zeros(len(columns))
     found = list(cuts(context))
     if not found:
-        return bound
+        return
     begin = np.maximum(columns.num_microbatches * _lightest_stage_s(price, shares) - overlap_s, 0.0)
-    message_bytes = columns.num_microbatches * columns.vpp * price.of(1, 1).boundary_bytes
     inside = _Inside.of(price, shares, overlap_s)
     first, row_of = distinct_rows(columns, ("tp", "cp", "dp", "pp"))
     some = columns.take(first)
     capacities = [groups_by_row(context.pools, cut.group_of_pool, some.tp, some.cp) for cut in found]
     num_places = np.maximum(-(-some.dp // np.maximum(capacities[0].max(axis=1), 1)), 2)[row_of]
-    size = _exchanged_bytes(price, shares, num_places)
+    exchanged = ExchangedBytes.of(price, shares, num_places, known_shares=known_shares)
     group = (columns.tp * columns.cp).astype(np.float64)
     senders = np.maximum(columns.dp // num_places, 1) * group
+    message_bytes = columns.num_microbatches * price.of(1, 1).boundary_bytes
+    looped, nothing = shares.family == LOOP_FAMILY, np.zeros(len(columns))
     for cut, held in zip(found, capacities, strict=True):
         rate = np.minimum(cut.second_rate, senders * cut.limits.exchange_bytes_per_s)
-        one = size / rate + 2.0 * (num_places - 1) * cut.nearest_s
-        in_turn_s = message_bytes / (group * cut.limits.message_bytes_per_s)
-        best: FloatArray = np.where(columns.dp > 1, begin + columns.pp * columns.vpp * one, np.inf)
+        steps_s = 2.0 * (num_places - 1) * cut.nearest_s
+        in_turn_s = message_bytes * columns.vpp / (group * cut.limits.message_bytes_per_s)
+        none_whole = begin + exchanged.least_s(columns.pp * columns.vpp, np.zeros_like(columns.pp), rate, steps_s)
+        cases = [Case(columns.dp > 1, none_whole, CrossingDelay(nothing, looped))]
         whole = np.cumsum(-np.sort(-(held // some.dp[:, None]), axis=1), axis=1)
         for h in range(1, min(held.shape[1], int(columns.pp.max(initial=1))) + 1):
-            kept = np.minimum(whole[:, h - 1], some.pp)
-            by_rate = _leaving_by_rate(cut, held, some, h)
-            spanning = (some.pp - kept)[row_of] * columns.vpp
-            delay_s = np.where(by_rate > 0, max(h - 1, 1) * cut.nearest_s, 0.0)[row_of]
-            exchanges = np.where(spanning > 0, begin + spanning * one, 0.0)
-            messages = np.maximum(message_bytes * by_rate[row_of], np.where(by_rate[row_of] > 0, in_turn_s, 0.0))
-            parts = [exchanges, messages, pipeline_s(delay_s)]
+            kept = np.minimum(whole[:, h - 1], some.pp)[row_of]
+            by_rate = _leaving_by_rate(cut, held, some, h)[row_of]
+            spanning = (columns.pp - kept) * columns.vpp
+            nearest_s = np.where(by_rate > 0, cut.nearest_s, 0.0)
+            exchanges = np.where(spanning > 0, begin + exchanged.least_s(spanning, kept, rate, steps_s), 0.0)
+            leaving = message_bytes * _times_left(columns.vpp, looped, h) * by_rate
+            parts = [exchanges, np.maximum(leaving, np.where(by_rate > 0, in_turn_s, 0.0))]
             if cut.of_places:
                 parts.append(inside.work_s + inside.exposed_s)
-            either = np.maximum.reduce(parts)
-            best = np.where(kept[row_of] > 0, np.minimum(best, either), best)
-        bound = np.maximum(bound, best)
-    return bound
+            cases.append(Case(kept > 0, np.maximum.reduce(parts), CrossingDelay(nearest_s, looped, max(h, 2))))
+        yield cases
+
+
+def _times_left(vpp: IntArray, looped: BoolArray, num_groups: int) -> IntArray:
+    """How often every micro-batch leaves a group, its gradients included, where each pass visits so many, at least 2.
+
+    A pass crosses h - 1 times, and its gradients as often; of the crossings of one group half are the gradients'. Each
+    cycle of a loop crosses h times, but for the last, which does not come home.
+    """
+    both_ways = 1 if num_groups == 1 else 2
+    h = max(num_groups, 2)
+    times: IntArray = both_ways * np.where(looped, vpp * h - 1, vpp * (h - 1))
+    return times
 
 
 @dataclass(frozen=True)
@@ -148,16 +205,16 @@ def _leaving_by_rate(cut: NetworkCut, held: IntArray, columns: Columns, num_grou
     """Least of replicas that leave a group on every pass, over the rate out of it, where ranks lie whole in so many.
 
     In one group: w replicas stay inside with all their ranks, the others hold at least one there, and dp - w of these
-    leave: w pp + dp - w <= g. In h > 1 groups: all replicas visit all of them, and all but the two at the ends of the
-    way are entered and left. Every crossing sends activations or gradients of every micro-batch out of the group. So
-    T times the h largest rates is at least dp (2 h - 2).
+    leave: w pp + dp - w <= g. In h > 1 groups: all replicas visit all of them. Every crossing sends activations or
+    gradients of every micro-batch out of a group, as often as `_times_left` says, so T times the h largest rates is at
+    least dp times that.
     """
     if num_groups == 1:
         rate_g = np.where(cut.rate_g > 0, cut.rate_g, UNLINKED)
         by_rate: FloatArray = (_leaving(held, columns.dp, columns.pp) / rate_g).min(axis=1)
         return np.where(np.isfinite(by_rate), by_rate, 0.0)
     most = float(np.sort(cut.rate_g)[-num_groups:].sum())
-    visiting: FloatArray = columns.dp.astype(np.float64) * (2.0 * num_groups - 2.0) / (most or UNLINKED)
+    visiting: FloatArray = columns.dp.astype(np.float64) / (most or UNLINKED)
     return visiting
 
 
@@ -206,29 +263,6 @@ def _around(context: Context, place: str, level: str) -> str:
 
 def _nested(context: Context, name: str, names: dict[str, int]) -> bool:
     return bool(names.keys() & set(context.topology.ancestors(name)[1:]))
-
-
-def _exchanged_bytes(price: StageCosts, shares: Shares, num_places: IntArray) -> FloatArray:
-    """What the exchange of the smallest stage sends out of every one of so many places."""
-    context, columns = price.context, price.columns
-    parameters, experts = least_parameters(price, shares)
-    everything = group_parameters(parameters, experts, columns)
-    gradient_bytes = context.job.optimizer.gradient_bytes_per_parameter
-    return crossing_bytes(
-        everything, columns, num_places, gradient_bytes=gradient_bytes, weight_bytes=context.job.value_bytes
-    )
-
-
-def least_parameters(price: StageCosts, shares: Shares) -> tuple[FloatArray, FloatArray]:
-    """Dense and expert parameters on one GPU of the stage with the fewest layers, of the kind that has fewer."""
-    job, split = price.context.job, shares.split
-    inner = np.where(price.columns.pp * price.columns.vpp > 2, split.middle, split.first)
-    layers = np.minimum.reduce([split.first, split.last, inner])
-    dense, moe = price.of(layers, 0), price.of(0, layers)
-    if job.num_dense_layers and job.num_moe_layers:
-        return np.minimum(dense.parameters, moe.parameters), np.zeros(len(price.columns))
-    small = moe if job.num_moe_layers else dense
-    return small.parameters, small.expert_parameters
 
 
 def _lightest_stage_s(price: StageCosts, shares: Shares) -> FloatArray:

@@ -13,7 +13,7 @@ import numpy as np
 
 from solver.bounds.bounded import ROUNDING
 from solver.bounds.synchronisation import least_exchange_s
-from solver.configurations.pricing import StageCosts, Units, kinds, least_of
+from solver.configurations.pricing import IntArray, StageCosts, Units, kinds, least_of, moe_among
 from solver.context import Context, GpuClass
 from solver.cost.columns import Columns, FloatArray
 from solver.cost.optimizer import optimizer_s
@@ -109,21 +109,34 @@ class Kind:
         return worth[0], worth[1]
 
     @cached_property
+    def usual_among(self) -> IntArray:
+        """Fewest usual layers among 0, 1, 2 ... consecutive layers."""
+        numbers = layer_numbers(self.context).astype(np.int64)
+        return moe_among(self.context)[0][numbers] if self.context.job.num_moe_layers else numbers
+
+    @cached_property
+    def chunk_forward_s(self) -> FloatArray:
+        """Least forward of 0, 1, 2 ... consecutive layers."""
+        return self._least_of_chunk(self.layer.forward_s, self.least.units[0].forward_s)
+
+    def _least_of_chunk(self, usual: FloatArray, other: FloatArray) -> FloatArray:
+        """Least sum over so many consecutive layers: all of them usual, or as few as may be."""
+        numbers, fewest = layer_numbers(self.context), self.usual_among
+        least: FloatArray = np.minimum(usual * numbers, usual * fewest + other * (numbers - fewest))
+        return least
+
+    @cached_property
     def exchange_s(self) -> FloatArray:
-        """Least exchange inside a place by layers of a stage, of the kind of layers that has fewer parameters."""
-        context, job, found = self.context, self.context.job, []
+        """Least exchange inside a place of a stage with 0, 1, 2 ... layers."""
+        context, found = self.context, []
         names = {one.gpu_class.gpu.name for one in self.prices}
         places = {pool.place for pool in context.pools if pool.gpu.name in names}
         for one in self.costs:
-            dense, moe = one.price.units[:2]
-            own, experts = (moe if job.num_moe_layers else dense).parameters, moe.expert_parameters
-            if job.num_dense_layers and job.num_moe_layers:
-                own, experts = np.minimum(dense.parameters, moe.parameters), np.zeros_like(experts)
-            layers, fabric = layer_numbers(context), one.price.gpu_class.fabric
+            usual, fabric = usual_layer(one.price.units, context), one.price.gpu_class.fabric
+            dense = self._least_of_chunk(usual.parameters, one.price.units[0].parameters)
+            experts = usual.expert_parameters * self.usual_among
             found.append(
-                least_exchange_s(
-                    context, one.columns, fabric, dense=own * layers, experts=experts * layers, num_places=len(places)
-                )
+                least_exchange_s(context, one.columns, fabric, dense=dense, experts=experts, num_places=len(places))
             )
         least: FloatArray = np.minimum.reduce(found)
         return least
@@ -175,10 +188,9 @@ class RankCosts:
         """0, 1, 2 ... up to all usual layers."""
         return layer_numbers(self.context)
 
-    @property
-    def num_others(self) -> int:
-        """Layers of the kind that is not counted."""
-        return self.context.job.num_layers - (len(self.layers) - 1)
+    def usual_in(self, layers: FloatArray) -> IntArray:
+        """Fewest usual layers among so many consecutive ones."""
+        return self.kind.usual_among[layers.astype(np.int64)]
 
     @cached_property
     def chunks(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -243,7 +255,7 @@ class RankCosts:
         both = both + ends.forward_s + ends.input_grad_s
         work = n * layer.total_s + ends.total_s
         begin, end, most = self.chunks
-        end = np.maximum(end - self.num_others, 0.0) if v > 1 else end
+        end = self.usual_in(end).astype(np.float64) if v > 1 else end
         in_last = ends.forward_s - (first.forward_s if v > 1 else 0.0)
         last_forward = end * layer.forward_s + in_last
         last_both = end * (layer.forward_s + layer.input_grad_s) + in_last
@@ -261,7 +273,7 @@ class RankCosts:
             "early_back": m * work - first_s - last_s + update,
             "last": m * last_both + update,
             "between": m * (both - forward + last_forward) + update,
-            "first_chunk": begin * layer.forward_s + (first.forward_s if v > 1 else ends.forward_s),
+            "first_chunk": self.kind.chunk_forward_s[begin.astype(np.int64)] + first.forward_s if v > 1 else forward,
             "before_last": (n - most) * layer.forward_s + first.forward_s if v > 1 else 0.0 * n,
             "forward": forward,
             "both": both,
@@ -288,7 +300,7 @@ class RankCosts:
             own = (trips - 1.0) * weights_s * keeps
             return {"weighted": 0.0 * n, "trips": trips, "held_own": own, "held_per_s": 0.0 * n}
         fewest = np.minimum.reduce([*self.chunks[:2], np.floor(n / v)])
-        fewest = np.maximum(fewest - self.num_others, 0.0)
+        fewest = self.usual_in(fewest).astype(np.float64)
         per_byte = m / capacity
         own = layer.activation_bytes * n * (layer.forward_s + layer.input_grad_s)
         own = own + np.minimum(layer.weight_grad_context_bytes, layer.activation_bytes) * weights_s

@@ -26,8 +26,8 @@ Forwards that wait for all ranks, or for all cycles but the last, wait for their
 Each sum over other ranks is the least of all partitions within T, so they may belong to different ones. Chunks of
 a rank take equally long but for one layer, as `by_type.shared_layers` has it: with e layers' worth of an end in it a
 chunk counts e layers more, rounded down, and no chunk has fewer than (layers + e) / v rounded down, less its own e, nor
-more than that rounded up. Where there are dense and MoE layers only those that count as one are counted; the others may
-take their place in a chunk, so heads are shorter by all of them.
+more than that rounded up. Where there are dense and MoE layers only the latter are counted: of the layers of a chunk as
+few as of any so many in a row. `slack_s`, all others, may be in the place of those before the last chunks.
 """
 
 from __future__ import annotations
@@ -130,12 +130,13 @@ def _kinds(context: Context, alike: Sequence[Columns]) -> list[Kind]:
 
 def _options(configuration: Configuration, gpus: Sequence[Kind], delays: MessageDelays) -> Options:
     """What every kind of rank takes on every type: the ends and those between."""
+    context = gpus[0].context
     pp, vpp, folded = configuration.degrees.pp, configuration.degrees.vpp, configuration.family == "v"
     ends = [(True, folded), (False, False), (False, not folded)]
     ranks = [[RankCosts(gpu, one, configuration.num_microbatches, vpp) for gpu in gpus] for one in ends]
     needs = [[one.needs() for one in row] for row in ranks]
     layers = [gpu.layer for gpu in gpus]
-    others = ranks[0][0].num_others
+    others = context.job.num_layers - (len(ranks[0][0].layers) - 1)
     return Options(
         kind_r=np.array([0] + [1] * (pp - 2) + [2]),
         held_c=np.array([gpu.held for gpu in gpus]),

@@ -174,8 +174,7 @@ def _need_s(
     kind, gpu, n = at
     behind_s, last_s = behind
     needs = options.needs
-    lead_s = max(sum_s - options.slack_s, 0.0)
-    lead_layers_s = max(lead_s - options.embedding_s, 0.0)
+    lead_s, lead_layers_s = sum_s, max(sum_s - options.embedding_s, 0.0)
     lead_back_s = options.back * lead_layers_s
     ahead_s = known[BEFORE_LAST] + (lead_layers_s if options.looped else 0.0)
     need_s = max(lead_s + needs[WORK, kind, gpu, n], lead_s + lead_back_s + needs[THROUGH, kind, gpu, n])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from solver.bounds.bounded import ROUNDING, BoolArray, Bounds
-from solver.bounds.network_cut import distance_s
+from solver.bounds.network_cut import CrossingDelay, distance_cases, with_distance_s
 from solver.configurations.enumerate import Space, ranks_by_type
 from solver.configurations.layers import LayerSplit
 from solver.configurations.pricing import IntArray, Shares, StageCosts, kinds, least_of
@@ -24,6 +24,7 @@ from solver.estimates.iteration import crossed_s
 from solver.estimates.params import ESTIMATES
 
 ONE_WAY = 0
+WIDEST, HALVINGS = 1.0, 10  # of the search for a time: up to twice the ideal share's, within a thousandth
 COARSE = 0.25  # of a layer: what whole layers per stage cost more than the ideal share
 
 
@@ -63,17 +64,19 @@ def unequal_bounds(context: Context, space: Space) -> Bounds:
     columns, job = space.columns, context.job
     price = least_of(types.prices)
     whole = price.of(*kinds(context, 0, job.num_layers), embedding=1.0, logits=1.0)
-    work_s = slowest_rank_s(types, space)
-    ones = np.ones_like(columns.pp)
-    smallest = replace(Shares.of(price, space.family), split=LayerSplit(ones, ones, ones, np.zeros_like(ones)))
+    work_s = whole_layers_s(types, space, slowest_rank_s(types, space))
 
-    def there_and_back_s(delay_s: FloatArray) -> FloatArray:
-        bound: FloatArray = whole.forward_s + whole.input_grad_s + 2.0 * columns.vpp * delay_s
+    def there_and_back_s(delay: CrossingDelay) -> FloatArray:
+        passes_s = columns.vpp * delay.pass_s + (columns.vpp - 1) * delay.home_s
+        bound: FloatArray = whole.forward_s + whole.input_grad_s + 2.0 * passes_s
         return bound
 
-    distance = distance_s(price, smallest, np.full(len(columns), np.inf), there_and_back_s)
-    parts = [work_s, there_and_back_s(np.zeros(len(columns))), distance]
-    bound_s = np.maximum.reduce(parts) + _update_s(types, space)
+    nothing = np.zeros(len(columns))
+    ones = np.ones_like(columns.pp)
+    smallest = replace(Shares.of(price, space.family), split=LayerSplit(ones, ones, ones, np.zeros_like(ones)))
+    cases = distance_cases(price, smallest, np.full(len(columns), np.inf), known_shares=False)
+    near_s = np.maximum(work_s, there_and_back_s(CrossingDelay(nothing, nothing > 0)))
+    bound_s = with_distance_s(near_s, cases, there_and_back_s) + _update_s(types, space)
     lacking = _lacking_bytes(types, space, whole)
     limit = max(context.memory_limit_bytes(gpu_class.gpu) for gpu_class in context.gpu_classes.values())
     return Bounds(
@@ -113,18 +116,61 @@ def slowest_rank_s(types: Types, space: Space) -> FloatArray:
     return bound
 
 
+def whole_layers_s(types: Types, space: Space, least_s: FloatArray) -> FloatArray:
+    """The least T, from `least_s` on, in which ranks have time and memory for all layers, each a whole number of them.
+
+    Proof. With c the work of a layer on its type, a rank has at most floor(T / (m c)) layers and, with one micro-batch
+    of each, as many as its memory holds. An end on it that is worth w layers or more takes floor(w) of them, since
+    floor(x - w) <= floor(x) - floor(w). A type has no more ranks than it can hold with all their replicas.
+    """
+    columns, job = space.columns, types.context.job
+    num_layers = job.num_moe_layers or job.num_dense_layers
+    wanted = num_layers + sum(np.floor(worth) for worth in _ends_worth(types))
+    most = np.stack([_layers_in_memory(types, price) for price in types.prices])
+    per_layer_s = columns.num_microbatches * types.layer_s
+
+    def holds(limit_s: FloatArray) -> BoolArray:
+        layers = np.minimum(np.floor(limit_s * (1.0 + ROUNDING) / per_layer_s), most)
+        enough: BoolArray = _best_ranks(layers, types.held, columns.pp) >= wanted
+        return enough
+
+    low, high = least_s, (1.0 + WIDEST) * least_s
+    found = holds(low)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2.0
+        enough = holds(middle)
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return np.where(found, least_s, low)
+
+
+def _layers_in_memory(types: Types, price: StageCosts) -> FloatArray:
+    """Most usual layers of a rank without ends: the state of each, and its activation of one micro-batch."""
+    layer, nothing = types.layer(price), np.zeros(len(price.columns))
+    empty = price.static_bytes(nothing, nothing)
+    each = price.static_bytes(layer.parameters, layer.expert_parameters) - empty + layer.activation_bytes
+    left_bytes = types.context.memory_limit_bytes(price.gpu_class.gpu) - empty
+    most: FloatArray = np.floor(np.maximum(left_bytes, 0.0) / np.maximum(each, 1.0) * (1.0 + ROUNDING))
+    return most
+
+
+def _ends_worth(types: Types) -> tuple[FloatArray, FloatArray]:
+    """As few usual layers as the embedding and the logits may be worth on any type."""
+    ends = (
+        [price.of(0, 0, embedding=1.0) for price in types.prices],
+        [price.of(0, 0, logits=1.0) for price in types.prices],
+    )
+    first, last = (np.min(np.stack([one.total_s for one in part]) / types.layer_s, axis=0) for part in ends)
+    return first, last
+
+
 def _equivalent_layers(types: Types) -> FloatArray:
     """Layers, layers of the other kind, and ends, each as few usual layers as it may be worth on any type."""
     job = types.context.job
     usual = job.num_moe_layers or job.num_dense_layers
     other = job.num_layers - usual
-    parts = (
-        [types.layer(price, usual=False) for price in types.prices],
-        [price.of(0, 0, embedding=1.0) for price in types.prices],
-        [price.of(0, 0, logits=1.0) for price in types.prices],
-    )
-    worth = [np.min(np.stack([one.total_s for one in part]) / types.layer_s, axis=0) for part in parts]
-    total: FloatArray = usual + other * worth[0] + worth[1] + worth[2]
+    others = [types.layer(price, usual=False) for price in types.prices]
+    worth = np.min(np.stack([one.total_s for one in others]) / types.layer_s, axis=0)
+    total: FloatArray = usual + other * worth + sum(_ends_worth(types))
     return total
 
 

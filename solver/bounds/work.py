@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from solver.bounds.bounded import ROUNDING, BoolArray, Bounds, merged
-from solver.bounds.network_cut import distance_s, heaviest_stage_s, inner_rank_s, least_parameters
+from solver.bounds.exchanged_bytes import least_parameters
+from solver.bounds.network_cut import CrossingDelay, distance_cases, heaviest_stage_s, inner_rank_s, with_distance_s
 from solver.bounds.unequal_layers import unequal_bounds
 from solver.configurations.enumerate import BY_GPU_TYPE, Space
 from solver.configurations.pricing import IntArray, Shares, StageCosts, kinds, least_of, rank_cost
@@ -127,19 +128,21 @@ def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares) -> Bounds
     whole = price.of(*kinds(context, 0, context.job.num_layers), embedding=1.0, logits=1.0)
     average = columns.num_microbatches * whole.total_s / columns.pp
     one_there_and_back = whole.forward_s + whole.input_grad_s
-    parts = [_Part(average), _Part(one_there_and_back, 2.0 * columns.vpp.astype(np.float64))]
+    passes = 2.0 * columns.vpp.astype(np.float64)
+    parts = [_Part(average), _Part(one_there_and_back, passes, passes - 2.0)]
     for (rank, cost), capacity in zip(ends, capacities, strict=True):
         parts.append(_rank_s(price, shares, rank, cost))
         parts.append(_memory_seconds_s(price, shares, rank, capacity))
     parts.append(_round_trips_s(space, ends[0][1], whole, capacities[0]))
     tail = _tail_s(prices, shares)
 
-    def pipeline_s(delay_s: FloatArray) -> FloatArray:
-        longest: FloatArray = np.maximum.reduce([one.with_delay(delay_s) for one in parts]) + tail.exposed_s
+    def pipeline_s(delay: CrossingDelay) -> FloatArray:
+        longest: FloatArray = np.maximum.reduce([one.with_delay(delay) for one in parts]) + tail.exposed_s
         return longest
 
-    bound_s = pipeline_s(np.zeros(len(columns)))
-    bound_s = np.maximum(bound_s, distance_s(price, shares, tail.overlap_s, pipeline_s))
+    nothing = np.zeros(len(columns))
+    bound_s = pipeline_s(CrossingDelay(nothing, nothing > 0))
+    bound_s = with_distance_s(bound_s, distance_cases(price, shares, tail.overlap_s), pipeline_s)
     bound_s = bound_s + tail.update_s
     return Bounds(
         iteration_s=bound_s,
@@ -185,14 +188,15 @@ def _capacity_bytes(prices: list[StageCosts], shares: Shares, rank: IntArray, co
 
 @dataclass(frozen=True)
 class _Part:
-    """A bound without distance, and the delays in it where a replica crosses on every pass through its ranks."""
+    """A bound without distance, and the passes in it, and ways home, where a replica crosses on every one of them."""
 
     seconds: FloatArray
-    num_delays: FloatArray | float = 0.0
+    num_passes: FloatArray | float = 0.0
+    num_ways_home: FloatArray | float = 0.0
 
-    def with_delay(self, delay_s: FloatArray) -> FloatArray:
-        """The bound where every crossing takes so long."""
-        return self.seconds + self.num_delays * delay_s
+    def with_delay(self, delay: CrossingDelay) -> FloatArray:
+        """The bound with these delays."""
+        return self.seconds + self.num_passes * delay.pass_s + self.num_ways_home * delay.home_s
 
 
 def _rank_s(price: StageCosts, shares: Shares, rank: IntArray, cost: StageCost) -> _Part:

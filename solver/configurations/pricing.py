@@ -21,7 +21,7 @@ from solver.cost.stage import StageCost, stage_cost
 IntArray = npt.NDArray[np.int64]
 Layers = npt.NDArray[np.int64] | npt.NDArray[np.float64] | float | int
 Units = tuple[StageCost, StageCost, StageCost, StageCost]
-V_FAMILY = 2
+LOOP_FAMILY, V_FAMILY = 1, 2
 MOST_KNOWN = 4_096  # units of single configurations that are remembered
 
 
@@ -149,6 +149,14 @@ def kinds(context: Context, start: Layers, stop: Layers) -> tuple[Layers, Layers
     low, high = np.asarray(start, dtype=np.int64), np.asarray(stop, dtype=np.int64)
     num_moe = moe[high] - moe[low]
     return (high - low) - num_moe, num_moe
+
+
+def moe_among(context: Context) -> tuple[IntArray, IntArray]:
+    """Fewest and most MoE layers among 0, 1, 2 ... consecutive layers, wherever these are."""
+    architecture = context.job.architecture
+    upto = np.cumsum([0, *(architecture.is_moe_layer(layer) for layer in range(architecture.num_layers))])
+    among = [upto[count:] - upto[: len(upto) - count] for count in range(len(upto))]
+    return np.array([one.min() for one in among]), np.array([one.max() for one in among])
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,66 @@
+"""The fewest bytes that exchanges of gradients send out of every place: of stages, of ranks, of the whole model.
+
+Owns the smallest stage and the largest rank, wherever dense and MoE layers lie. Never sees a link.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from solver.configurations.pricing import Shares, StageCosts, kinds, moe_among, rank_cost
+from solver.cost.columns import FloatArray, IntArray
+from solver.cost.data_parallel import crossing_bytes, group_parameters
+
+
+@dataclass(frozen=True)
+class ExchangedBytes:
+    """Bytes that exchanges send out of every place: of the smallest stage, the largest rank and the whole model."""
+
+    smallest: FloatArray
+    largest: FloatArray
+    whole: FloatArray
+
+    @classmethod
+    def of(cls, price: StageCosts, shares: Shares, num_places: IntArray, *, known_shares: bool) -> ExchangedBytes:
+        """Without known shares one rank may have it all."""
+        job, columns = price.context.job, price.columns
+
+        def sent(parameters: FloatArray, experts: FloatArray) -> FloatArray:
+            everything = group_parameters(parameters, experts, columns)
+            sizes = {"gradient_bytes": job.optimizer.gradient_bytes_per_parameter, "weight_bytes": job.value_bytes}
+            bytes_sent: FloatArray = crossing_bytes(everything, columns, num_places, **sizes)
+            return bytes_sent
+
+        all_of_it = price.of(*kinds(price.context, 0, job.num_layers), embedding=1.0, logits=1.0)
+        whole = sent(all_of_it.parameters, all_of_it.expert_parameters)
+        largest = sent(*_most_parameters(price, shares)) if known_shares else whole
+        return cls(sent(*least_parameters(price, shares)), largest, whole)
+
+    def least_s(self, stages: IntArray, kept: IntArray, rate: FloatArray, steps_s: FloatArray) -> FloatArray:
+        """Exchanges of so many stages one after another, with so many ranks whole in a group."""
+        others = np.maximum(self.whole - kept * self.largest, stages * self.smallest)
+        one_after_another: FloatArray = others / rate + stages * steps_s
+        return one_after_another
+
+
+def least_parameters(price: StageCosts, shares: Shares) -> tuple[FloatArray, FloatArray]:
+    """Dense and expert parameters on one GPU of the stage with the fewest layers, wherever these layers are."""
+    split = shares.split
+    inner = np.where(price.columns.pp * price.columns.vpp > 2, split.middle, split.first)
+    layers = np.minimum.reduce([split.first, split.last, inner])
+    fewest, most = (number[layers] for number in moe_among(price.context))
+    one, other = price.of(layers - fewest, fewest), price.of(layers - most, most)
+    return np.minimum(one.parameters, other.parameters), np.minimum(one.expert_parameters, other.expert_parameters)
+
+
+def _most_parameters(price: StageCosts, shares: Shares) -> tuple[FloatArray, FloatArray]:
+    """Dense and expert parameters on one GPU of the rank with the most: one of the ends, or the heaviest between."""
+    pp = price.columns.pp
+    ends = [rank_cost(price, shares, rank) for rank in (np.zeros_like(pp), pp - 1)]
+    heavy, layers = shares.inner_ranks()[1], price.layer_of_each_kind()
+    between = np.where(pp > 2, heavy, 0)
+    dense = np.maximum.reduce([between * one.parameters for one in layers] + [one.parameters for one in ends])
+    experts = [between * one.expert_parameters for one in layers] + [one.expert_parameters for one in ends]
+    return dense, np.maximum.reduce(experts)
