@@ -1,0 +1,118 @@
+"""Whole numbers of layers by rank, and what exchanges send: against every share, and stage by stage."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from models.request import PlanRequest
+from solver.bounds.exchanged_bytes import ExchangedBytes
+from solver.bounds.unequal_layers import Types, slowest_rank_s, whole_layers_s
+from solver.configurations.enumerate import Space, enumerate_space
+from solver.configurations.pricing import Shares, StageCosts, moe_among
+from solver.configurations.stages import pool_stages
+from solver.context import Context
+from solver.cost.data_parallel import crossing_bytes, group_parameters
+from solver.evaluation.candidate import configuration_of
+from tests.build_job import ARCHITECTURE, context_of
+
+MIXED = {
+    "name": "mixed",
+    "num_layers": 12,
+    "hidden_size": 2048,
+    "ffn_hidden_size": 8192,
+    "attention": {"kind": "gqa", "num_heads": 16, "num_kv_heads": 8, "head_dim": 128},
+    "vocab_size": 32000,
+    "moe": {"num_experts": 8, "experts_per_token": 2, "expert_ffn_hidden_size": 4096},
+}
+GPUS = ("H100-SXM-80G", "H200-SXM-141G", "B200-SXM")
+
+
+def context_with(architecture: dict[str, object], **allowed: list[object]) -> Context:
+    """Sixteen GPUs each of three types in three buildings."""
+    places = [{"id": name, "level": "building"} for name in "abc"]
+    pools = [
+        {"id": f"p{place}", "place": place, "gpu": gpu, "num_hosts": 2, "nic_bytes_per_s": 5e10}
+        for place, gpu in zip("abc", GPUS, strict=True)
+    ]
+    links = [
+        {"id": f"{a}{b}", "from_place": a, "to_place": b, "capacity_bytes_per_s": 1e12, "latency_s": 1e-4}
+        for a, b in ("ab", "bc")
+    ]
+    request = {
+        "workload": {"architecture": architecture, "sequence_length": 4096, "global_batch_sequences": 64},
+        "cluster": {"name": "types", "places": places, "pools": pools, "links": links},
+        "constraints": {"allowed": {"cp": [1], **allowed}},
+    }
+    return context_of(PlanRequest.model_validate(request))
+
+
+def every_share_s(types: Types, space: Space, row: int) -> Iterator[float]:
+    """The slowest rank's work, for every order of types and every share of the layers."""
+    num_ranks, num_layers = int(space.columns.pp[row]), types.context.job.num_layers
+    layer_s = types.layer_s[:, row]
+    first_s, last_s = (
+        [float(price.of(0, 0, **{end: 1.0}).total_s[row]) for price in types.prices] for end in ("embedding", "logits")
+    )
+    for order in itertools.product(range(len(layer_s)), repeat=num_ranks):
+        if any(order.count(kind) > most for kind, most in enumerate(types.held[:, row])):
+            continue
+        ends_s = np.zeros(num_ranks)
+        ends_s[0] += first_s[order[0]]
+        ends_s[-1] += last_s[order[-1]]
+        for cuts in itertools.combinations(range(1, num_layers), num_ranks - 1):
+            layers = np.diff([0, *cuts, num_layers])
+            yield float(space.columns.num_microbatches[row]) * float((layer_s[list(order)] * layers + ends_s).max())
+
+
+def test_no_share_of_whole_layers_is_faster_than_their_bound() -> None:
+    context = context_with(ARCHITECTURE, tp=[2], pp=[4], vpp=[2], layer_split=["by_gpu_type"])
+    space = enumerate_space(context.request)
+    space = space.take(np.arange(0, len(space), max(len(space) // 6, 1)))
+    types = Types.of(context, space)
+    found_s = whole_layers_s(types, space, slowest_rank_s(types, space))
+    least_s = np.array([min(every_share_s(types, space, row)) for row in range(len(space))])
+    assert (found_s <= least_s * (1.0 + 1e-9)).all()
+    assert np.median(found_s / least_s) > 0.9
+
+
+@pytest.fixture(scope="module")
+def mixed() -> tuple[Context, Space]:
+    """A model that begins with dense layers, and configurations with even shares of any kind."""
+    architecture = MIXED | {"moe": MIXED["moe"] | {"first_moe_layer": 3}}  # type: ignore[operator]
+    context = context_with(architecture, layer_split=["even"], sharding=["zero1", "ddp"], micro_batch_sequences=[1])
+    space = enumerate_space(context.request)
+    return context, space.take(np.arange(0, len(space), max(len(space) // 40, 1)))
+
+
+def sent_bytes(context: Context, space: Space, row: int, stages: list[int]) -> float:
+    """What exchanges of these stages of a configuration send out of each of two places."""
+    cost = pool_stages(context, context.pools[0], configuration_of(context, space, row)).cost
+    dense, experts = (float(getattr(cost, name)[stages].sum()) for name in ("parameters", "expert_parameters"))
+    columns = space.columns.take(np.array([row]))
+    everything = group_parameters(np.array([dense]), np.array([experts]), columns)
+    sizes = {"gradient_bytes": context.job.optimizer.gradient_bytes_per_parameter, "weight_bytes": 2.0}
+    return float(crossing_bytes(everything, columns, 2, **sizes)[0])
+
+
+def test_exchanges_lie_between_the_smallest_stage_and_the_largest_rank(mixed: tuple[Context, Space]) -> None:
+    context, space = mixed
+    price = StageCosts(context, next(iter(context.gpu_classes.values())), space.columns)
+    two = np.full(len(space), 2)
+    found = ExchangedBytes.of(price, Shares.of(price, space.family), two, known_shares=True)
+    for row in range(len(space)):
+        one = configuration_of(context, space, row)
+        by_stage = [sent_bytes(context, space, row, [stage]) for stage in range(one.degrees.num_stages)]
+        by_rank = [sent_bytes(context, space, row, list(one.stages_of_rank(rank))) for rank in range(one.degrees.pp)]
+        assert found.smallest[row] <= min(by_stage) * (1.0 + 1e-9)
+        assert found.largest[row] >= max(by_rank) * (1.0 - 1e-9)
+        assert found.whole[row] == pytest.approx(sum(by_stage))
+
+
+def test_layers_in_a_row_have_as_few_experts_as_the_model_allows(mixed: tuple[Context, Space]) -> None:
+    fewest, most = moe_among(mixed[0])
+    assert fewest.tolist() == [0, 0, 0, 0, *range(1, 10)]
+    assert most.tolist() == [*range(10), 9, 9, 9]
