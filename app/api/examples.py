@@ -55,223 +55,184 @@ def about(name: str) -> str:
     return f"{architecture} on up to {num_gpus(name):,} GPUs of cluster {cluster}."
 
 
+def body(summary: str, **value: Any) -> Example:
+    """A body under the heading it has in the description of the interface."""
+    return Example(summary=summary, value=value)
+
+
 # From small to large: the first is the one that a page offers.
 REQUEST_EXAMPLES: dict[str, Example] = {
     name: Example(summary=title(name), description=about(name), value=named_entry("examples", name))
     for name in sorted(entry_names("examples"), key=lambda name: (num_gpus(name), name))
 }
-REPLAN_EXAMPLES: dict[str, Example] = {
-    "building-lost": Example(summary="A building is lost: move out of it", value={"lost_places": ["west"]}),
-    "fewer-gpus": Example(
-        summary="Fewer GPUs may be used", value={"patch": {"constraints": {"max_gpus": 8192}}, "lost_places": []}
+REPLAN_EXAMPLES = {
+    "building-lost": body("A building is lost: move out of it", lost_places=["west"]),
+    "fewer-gpus": body("Fewer GPUs may be used", patch={"constraints": {"max_gpus": 8192}}, lost_places=[]),
+}
+RESUME_EXAMPLES = {
+    "ten-more-minutes": body("Give it ten more minutes", time_limit_s=600),
+    "as-long-again": body("As long again, for a smaller gap", relative_gap=0.005),
+}
+HOSTS = "east-pool=e[001-128]\nwest-pool=w[001-128]"
+HOSTS_EXAMPLES = {"by-pool": body("Hosts of two pools, as patterns", hosts=HOSTS)}
+BUNDLE_EXAMPLES = {
+    "megatron-on-slurm": body(
+        "Megatron-LM on Slurm, with the site's words",
+        trainer="megatron-core",
+        scheduler="slurm",
+        hosts=HOSTS,
+        time_limit_minutes=1440,
+        partition="gpu",
     ),
 }
-RESUME_EXAMPLES: dict[str, Example] = {
-    "ten-more-minutes": Example(summary="Give it ten more minutes", value={"time_limit_s": 600}),
-    "as-long-again": Example(summary="As long again, for a smaller gap", value={"relative_gap": 0.005}),
-}
-HOSTS_EXAMPLES: dict[str, Example] = {
-    "by-pool": Example(
-        summary="Hosts of two pools, as patterns", value={"hosts": "east-pool=e[001-128]\nwest-pool=w[001-128]"}
+TWO_BUILDINGS = named_entry("examples", "llama-405b-two-buildings")
+ONE_BUILDING = named_entry("examples", "llama-8b-single-building")
+STUDY_EXAMPLES = {
+    "batch-by-gpus": body(
+        "Two batch sizes on two numbers of GPUs: four plans",
+        name="batch by GPUs",
+        base=ONE_BUILDING,
+        axes={"/workload/global_batch_sequences": [512, 1024], "/constraints/max_gpus": [1024, 2048]},
+    ),
+    "what-may-cross": body(
+        "What it costs when pipelines, or replicas, may not cross buildings: two plans",
+        name="what may cross",
+        base=TWO_BUILDINGS,
+        patches=[
+            {"constraints": {"pipeline_may_cross_buildings": False}},
+            {"constraints": {"data_parallel_may_cross_buildings": False}},
+        ],
+        webhook={"url": "https://hooks.example.org/isthmus"},
     ),
 }
-BUNDLE_EXAMPLES: dict[str, Example] = {
-    "megatron-on-slurm": Example(
-        summary="Megatron-LM on Slurm, with the site's words",
-        value={
-            "trainer": "megatron-core",
-            "scheduler": "slurm",
-            "hosts": "east-pool=e[001-128]\nwest-pool=w[001-128]",
-            "time_limit_minutes": 1440,
-            "partition": "gpu",
-        },
+IMPORT_EXAMPLES = {
+    "links": body(
+        "Two sites from a table of links, with their GPUs",
+        kind="links-csv",
+        files=[{"name": "links.csv", "text": "from_place,to_place,capacity_bytes_per_s,latency_s\n"
+                "east,west,6.4e12,5e-4\n"}],
+        overlay={"name": "overlay.yaml", "text": "levels: [{level: site, place: building}]\npools:\n"
+                 "  - {id: e, place: east, gpu: H100-SXM-80G, num_hosts: 64, nic_bytes_per_s: 5e10}\n"
+                 "  - {id: w, place: west, gpu: H100-SXM-80G, num_hosts: 64, nic_bytes_per_s: 5e10}\n"},
     ),
-}
-STUDY_EXAMPLES: dict[str, Example] = {
-    "batch-by-gpus": Example(
-        summary="Two batch sizes on two numbers of GPUs: four plans",
-        value={
-            "name": "batch by GPUs",
-            "base": named_entry("examples", "llama-8b-single-building"),
-            "axes": {"/workload/global_batch_sequences": [512, 1024], "/constraints/max_gpus": [1024, 2048]},
-        },
-    ),
-    "what-may-cross": Example(
-        summary="What it costs when pipelines, or replicas, may not cross buildings: two plans",
-        value={
-            "name": "what may cross",
-            "base": named_entry("examples", "llama-405b-two-buildings"),
-            "patches": [
-                {"constraints": {"pipeline_may_cross_buildings": False}},
-                {"constraints": {"data_parallel_may_cross_buildings": False}},
-            ],
-            "webhook": {"url": "https://hooks.example.org/isthmus"},
-        },
-    ),
-}
-IMPORT_EXAMPLES: dict[str, Example] = {
-    "links": Example(
-        summary="Two sites from a table of links, with their GPUs",
-        value={
-            "kind": "links-csv",
-            "files": [{"name": "links.csv", "text": "from_place,to_place,capacity_bytes_per_s,latency_s\n"
-                       "east,west,6.4e12,5e-4\n"}],
-            "overlay": {"name": "overlay.yaml", "text": "levels: [{level: site, place: building}]\npools:\n"
-                        "  - {id: e, place: east, gpu: H100-SXM-80G, num_hosts: 64, nic_bytes_per_s: 5e10}\n"
-                        "  - {id: w, place: west, gpu: H100-SXM-80G, num_hosts: 64, nic_bytes_per_s: 5e10}\n"},
-        },
-    ),
-    "model": Example(
-        summary="A model from its config.json",
-        value={
-            "kind": "huggingface",
-            "name": "llama-3.1-8b",
-            "files": [{"name": "config.json", "text": '{"model_type": "llama", "hidden_size": 4096, '
-                       '"intermediate_size": 14336, "num_attention_heads": 32, "num_hidden_layers": 32, '
-                       '"num_key_value_heads": 8, "tie_word_embeddings": false, "vocab_size": 128256}'}],
-        },
+    "model": body(
+        "A model from its config.json",
+        kind="huggingface",
+        name="llama-3.1-8b",
+        files=[{"name": "config.json", "text": '{"model_type": "llama", "hidden_size": 4096, '
+                '"intermediate_size": 14336, "num_attention_heads": 32, "num_hidden_layers": 32, '
+                '"num_key_value_heads": 8, "tie_word_embeddings": false, "vocab_size": 128256}'}],
     ),
 }  # fmt: skip
 
 
 LINK = "/cluster/links/east-west"
-QUESTION_EXAMPLES: dict[str, Example] = {
-    "why-not": Example(
-        summary="Why is there no plan with tp 2 and at most 2 pipeline ranks?",
-        value={
-            "ask": "why_not",
-            "request": {
-                "workload": {
-                    "architecture": "llama-3.1-70b",
-                    "sequence_length": 8192,
-                    "global_batch_sequences": 256,
-                },
-                "cluster": "single-building",
-                "constraints": {"max_gpus": 64, "allowed": {"tp": [2], "pp": [1, 2], "sharding": ["zero1"]}},
+QUESTION_EXAMPLES = {
+    "why-not": body(
+        "Why is there no plan with tp 2 and at most 2 pipeline ranks?",
+        ask="why_not",
+        request={
+            "workload": {"architecture": "llama-3.1-70b", "sequence_length": 8192, "global_batch_sequences": 256},
+            "cluster": "single-building",
+            "constraints": {"max_gpus": 64, "allowed": {"tp": [2], "pp": [1, 2], "sharding": ["zero1"]}},
+        },
+        options={"time_limit_s": 60},
+    ),
+    "what-if": body(
+        "What would half of the link, 20 ms of delay, and 141 GB of memory be worth?",
+        ask="what_if",
+        request=TWO_BUILDINGS,
+        variants=[
+            {
+                "name": "half of the link",
+                "changes": [{"pointer": f"{LINK}/capacity_bytes_per_s", "op": "multiply", "value": 0.5}],
             },
-            "options": {"time_limit_s": 60},
-        },
+            {"name": "20 ms", "changes": [{"pointer": f"{LINK}/latency_s", "value": 0.02}]},
+            {"name": "141 GB", "changes": [{"pointer": "/cluster/pools/*/gpu/memory_bytes", "value": 1.41e11}]},
+        ],
+        options={"time_limit_s": 60},
     ),
-    "what-if": Example(
-        summary="What would half of the link, 20 ms of delay, and 141 GB of memory be worth?",
-        value={
-            "ask": "what_if",
-            "request": named_entry("examples", "llama-405b-two-buildings"),
-            "variants": [
-                {
-                    "name": "half of the link",
-                    "changes": [{"pointer": f"{LINK}/capacity_bytes_per_s", "op": "multiply", "value": 0.5}],
-                },
-                {"name": "20 ms", "changes": [{"pointer": f"{LINK}/latency_s", "value": 0.02}]},
-                {
-                    "name": "141 GB",
-                    "changes": [{"pointer": "/cluster/pools/*/gpu/memory_bytes", "value": 1.41e11}],
-                },
-            ],
-            "options": {"time_limit_s": 60},
-        },
+    "what-now": body(
+        "The western building is gone: what can stay, what has to move?",
+        ask="what_now",
+        request=TWO_BUILDINGS,
+        lost=["west"],
+        time_tolerance=0.1,
+        options={"time_limit_s": 60},
     ),
-}
-QUESTION_EXAMPLES |= {
-    "what-now": Example(
-        summary="The western building is gone: what can stay, what has to move?",
-        value={
-            "ask": "what_now",
-            "request": named_entry("examples", "llama-405b-two-buildings"),
-            "lost": ["west"],
-            "time_tolerance": 0.1,
-            "options": {"time_limit_s": 60},
-        },
+    "robust": body(
+        "Which plan is best whether the link is as it should be, busy at night, or the western pool straggles?",
+        ask="robust",
+        request=TWO_BUILDINGS,
+        scenarios=[
+            {
+                "name": "night",
+                "changes": [{"pointer": f"{LINK}/background_bytes_per_s", "value": 2e11}],
+                "weight": 0.3,
+            },
+            {"name": "slow west", "slow_pools": [{"pool": "west-z1-h100", "times": 1.1}], "weight": 0.1},
+        ],
+        measure="expected",
+        options={"time_limit_s": 120},
     ),
-    "robust": Example(
-        summary="Which plan is best whether the link is as it should be, busy at night, or the western pool straggles?",
-        value={
-            "ask": "robust",
-            "request": named_entry("examples", "llama-405b-two-buildings"),
-            "scenarios": [
-                {
-                    "name": "night",
-                    "changes": [{"pointer": f"{LINK}/background_bytes_per_s", "value": 2e11}],
-                    "weight": 0.3,
-                },
-                {"name": "slow west", "slow_pools": [{"pool": "west-z1-h100", "times": 1.1}], "weight": 0.1},
-            ],
-            "measure": "expected",
-            "options": {"time_limit_s": 120},
-        },
+    "what-if-lost": body(
+        "Answers for the loss of any building or link, prepared",
+        ask="what_if_lost",
+        request=TWO_BUILDINGS,
+        kinds=["building", "link"],
+        options={"time_limit_s": 120},
     ),
-    "what-if-lost": Example(
-        summary="Answers for the loss of any building or link, prepared",
-        value={
-            "ask": "what_if_lost",
-            "request": named_entry("examples", "llama-405b-two-buildings"),
-            "kinds": ["building", "link"],
-            "options": {"time_limit_s": 120},
-        },
+    "worth": body(
+        "Which link is worth more fibre, and what does distance cost?",
+        ask="worth",
+        request=named_entry("examples", "mixtral-five-zones"),
+        of=["links", "distance"],
+        options={"time_limit_s": 120},
     ),
-}
-
-
-QUESTION_EXAMPLES |= {
-    "worth": Example(
-        summary="Which link is worth more fibre, and what does distance cost?",
-        value={
-            "ask": "worth",
-            "request": named_entry("examples", "mixtral-five-zones"),
-            "of": ["links", "distance"],
-            "options": {"time_limit_s": 120},
-        },
+    "curves": body(
+        "Iteration time over bandwidth and latency",
+        ask="curves",
+        request=named_entry("examples", "nemotron-340b-two-sites-1000km"),
+        over=["bandwidth", "latency"],
+        options={"time_limit_s": 120},
     ),
-    "curves": Example(
-        summary="Iteration time over bandwidth and latency",
-        value={
-            "ask": "curves",
-            "request": named_entry("examples", "nemotron-340b-two-sites-1000km"),
-            "over": ["bandwidth", "latency"],
-            "options": {"time_limit_s": 120},
-        },
+    "least": body(
+        "The fewest GPUs and the least fibre for a trillion tokens in June",
+        ask="least",
+        request=named_entry("examples", "llama-8b-cloud-zones"),
+        target={"tokens": 1e12, "begins_at": "2026-06-01T00:00:00Z", "ends_at": "2026-07-01T00:00:00Z"},
+        of=["gpus", "fibre"],
+        options={"time_limit_s": 60},
     ),
-    "least": Example(
-        summary="The fewest GPUs and the least fibre for a trillion tokens in June",
-        value={
-            "ask": "least",
-            "request": named_entry("examples", "llama-8b-cloud-zones"),
-            "target": {"tokens": 1e12, "begins_at": "2026-06-01T00:00:00Z", "ends_at": "2026-07-01T00:00:00Z"},
-            "of": ["gpus", "fibre"],
-            "options": {"time_limit_s": 60},
-        },
-    ),
-    "frontier": Example(
-        summary="Iteration time against GPUs and energy",
-        value={
-            "ask": "frontier",
-            "request": named_entry("examples", "llama-8b-single-building"),
-            "against": ["gpus", "energy"],
-            "options": {"time_limit_s": 120},
-        },
+    "frontier": body(
+        "Iteration time against GPUs and energy",
+        ask="frontier",
+        request=ONE_BUILDING,
+        against=["gpus", "energy"],
+        options={"time_limit_s": 120},
     ),
 }
 
 
-def _pipeline(num_stages: int, **changes: Any) -> dict[str, Any]:
+def _pipeline(summary: str, num_stages: int, **changes: Any) -> Example:
     """A problem of equal stages: 20 ms forward, 22 ms for the input gradient, 16 ms for the weight gradient."""
     stage = {"forward_s": 0.02, "input_grad_s": 0.022, "weight_grad_s": 0.016, "activation_bytes": 1e9}
-    body = {"num_microbatches": 8, "stages": [stage] * num_stages, "options": {"time_limit_s": 5}}
-    return {**body, **changes}
+    stages = [stage] * num_stages
+    return body(summary, num_microbatches=8, stages=stages, options={"time_limit_s": 5}, **changes)
 
 
-SCHEDULE_EXAMPLES: dict[str, Example] = {
-    "two-buildings": Example(
-        summary="Four ranks, the middle hop between two buildings 60 ms apart",
-        value=_pipeline(
-            4,
-            ranks=[{}] * 4,
-            hops=[{"from_stage": 1, "to_stage": 2, "latency_s": 0.06, "transfer_s": 0.005, "link": "east-west"}],
-        ),
+SCHEDULE_EXAMPLES = {
+    "two-buildings": _pipeline(
+        "Four ranks, the middle hop between two buildings 60 ms apart",
+        4,
+        ranks=[{}] * 4,
+        hops=[{"from_stage": 1, "to_stage": 2, "latency_s": 0.06, "transfer_s": 0.005, "link": "east-west"}],
     ),
-    "v-shaped-little-memory": Example(
-        summary="Four ranks with two chunks each, folded as a V, and memory for six chunks in flight",
-        value=_pipeline(8, ranks=[{"activation_budget_bytes": 6e9}] * 4, layout="v"),
+    "v-shaped-little-memory": _pipeline(
+        "Four ranks with two chunks each, folded as a V, and memory for six chunks in flight",
+        8,
+        ranks=[{"activation_budget_bytes": 6e9}] * 4,
+        layout="v",
     ),
 }
 
@@ -290,21 +251,17 @@ GPT-28.3B,62,6144,48,1024,A100-80G,32,1,32,1,128,fp16,none,interleaved-1F1B (1 l
 GPT-1.5B,22,2304,24,1024,A100-80G,8,1,8,6,192,fp16,none,ZB-1p,Megatron-LM,1.791
 GPT-6.2B,30,4096,32,1024,A100-80G,8,1,8,3,72,fp16,none,ZB-1p,Megatron-LM,2.3196
 """
-CALIBRATION_EXAMPLES: dict[str, Example] = {
-    "one-constant": Example(
-        summary="Four measured runs of one stack, one constant freed",
-        value={
-            "name": "our-cluster",
-            "constants": ["gemm_efficiency"],
-            "rows": list(csv.DictReader(MEASURED_RUNS_CSV.splitlines()))[:4],
-        },
+CALIBRATION_EXAMPLES = {
+    "one-constant": body(
+        "Four measured runs of one stack, one constant freed",
+        name="our-cluster",
+        constants=["gemm_efficiency"],
+        rows=list(csv.DictReader(MEASURED_RUNS_CSV.splitlines()))[:4],
     )
 }
 _EVALUATION: dict[str, Any] = json.loads((resources.files(__package__) / "evaluation.json").read_text(encoding="utf-8"))
-EVALUATION_EXAMPLES: dict[str, Example] = {
-    "two-small-buildings": Example(
-        summary="A pipeline over two buildings of 16 GPUs each, with its request", value=_EVALUATION
-    )
+EVALUATION_EXAMPLES = {
+    "two-small-buildings": body("A pipeline over two buildings of 16 GPUs each, with its request", **_EVALUATION)
 }
 
 
