@@ -68,16 +68,15 @@ def page(title: str) -> HTMLResponse:
     return HTMLResponse(FRAME.substitute(title=escape(title)), headers={"Content-Security-Policy": POLICY})
 
 
-@router.get("/")
-async def first_page() -> HTMLResponse:
-    """What this is, and a plan within seconds."""
-    return page("Isthmus")
+def _add(path: str, title: str) -> None:
+    @router.get(path)
+    async def at_path() -> HTMLResponse:
+        return page(title)
 
 
-@router.get("/plans")
-async def list_page() -> HTMLResponse:
-    """Plans: filter, sort, compare."""
-    return page("Plans")
+for _path, _title in {"/": "Isthmus", "/plans": "Plans", "/new": "New plan", "/compare": "Compare",
+                      "/studies": "Studies", "/accuracy": "Accuracy"}.items():  # fmt: skip
+    _add(_path, _title)
 
 
 @router.get("/plans/{plan_id}")
@@ -86,31 +85,7 @@ async def plan_page(plan_id: PlanId) -> HTMLResponse:
     return page(f"Plan {plan_id}")
 
 
-@router.get("/new")
-async def new_page() -> HTMLResponse:
-    """A request, checked while it is written."""
-    return page("New plan")
-
-
-@router.get("/compare")
-async def compare_page() -> HTMLResponse:
-    """Two plans side by side."""
-    return page("Compare")
-
-
-@router.get("/studies")
-async def studies_page() -> HTMLResponse:
-    """Grids of plans."""
-    return page("Studies")
-
-
 @router.get("/studies/{study_id}")
 async def study_page(study_id: PlanId) -> HTMLResponse:
     """One grid: heat maps, curves, Pareto fronts."""
     return page(f"Study {study_id}")
-
-
-@router.get("/accuracy")
-async def accuracy_page() -> HTMLResponse:
-    """How far to believe the figures."""
-    return page("Accuracy")
