@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import anyio
 from anyio.to_thread import run_sync
@@ -23,7 +23,7 @@ from app.api.problems import Rejected, documented, not_found
 from app.api.shortcut import together
 from app.api.strict import StrictRoute
 from app.api.tags import PlanSubmission, next_page, wanted_plans
-from app.jobs.access import USUAL_URGENCY, Caller
+from app.jobs.access import Caller
 from app.jobs.response_cache import CachedResponse
 from app.jobs.service import PlanService
 from app.jobs.submission import Submitted
@@ -40,16 +40,17 @@ AGAIN = {"Retry-After": "1"}  # for a status that will change
 RAW_AGAIN = ((b"retry-after", b"1"),)
 
 
+def queues_a_plan(*more: int) -> dict[str, Any]:
+    """What a route declares that queues a plan; `more` are statuses that not all of them answer."""
+    whole = {"model": PlanEnvelope, "description": "Ended within the time of `Prefer: wait`: the whole plan.",
+             "content": PLAN_CONTENT}  # fmt: skip
+    responses = {200: whole, **documented(400, 408, 409, 413, 415, 422, 429, 503, *more)}
+    return {"status_code": 202, "response_model": PlanStatus, "responses": responses}
+
+
 @router.post(
-    "",
-    status_code=202,
-    response_model=PlanStatus,
-    response_description="Queued; the plan will be at `Location`.",
-    responses={200: {"model": PlanEnvelope, "description": "Ended within the time of `Prefer: wait`: the whole plan.",
-                     "content": PLAN_CONTENT},
-               **documented(400, 408, 409, 413, 415, 422, 429, 503)},
-    summary="Ask for a plan",
-)  # fmt: skip
+    "", **queues_a_plan(), response_description="Queued; the plan will be at `Location`.", summary="Ask for a plan"
+)
 async def submit_plan(
     body: Annotated[PlanSubmission, Body(openapi_examples=REQUEST_EXAMPLES)],
     service: Service,
@@ -59,9 +60,8 @@ async def submit_plan(
     urgency: Urgency = None,
 ) -> Response:
     """Queue the request and answer 202 with its `Location`; with `Prefer: wait=N`, 200 if it ends in time."""
-    chosen = USUAL_URGENCY if urgency is None else urgency
     with service.holding_key(key, caller.owner):
-        submit = partial(service.submit, body.request, key, caller=caller, urgency=chosen, tag=body.tag)
+        submit = partial(service.submit, body.request, key, caller=caller, urgency=urgency, tag=body.tag)
         return await answer_of(service, submit, wait_s)
 
 

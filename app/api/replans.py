@@ -17,21 +17,21 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from app.api.answers import question_envelope
-from app.api.examples import PLAN_CONTENT, REPLAN_EXAMPLES
+from app.api.examples import REPLAN_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency, WaitS
-from app.api.plans import PlanId, answer_of, found, gone
+from app.api.plans import PlanId, answer_of, found, gone, queues_a_plan
 from app.api.problems import Rejected, documented, not_found
 from app.api.strict import StrictRoute
 from app.api.tags import Tagged
 from app.compared import PlanComparison, PlanSummary
 from app.documents import read_model, read_plan
 from app.faults import Fault
-from app.jobs.access import USUAL_URGENCY
 from app.jobs.comparison import comparison, differences, predicted, summary
 from app.jobs.moves import moves_between
 from app.jobs.patches import changed_request
 from app.storage.plans import PlanRow
-from app.wire import Answer, MoveReport, PlanEnvelope, PlanStatus, QuestionStatus
+from app.wire import Answer, MoveReport, QuestionStatus
+from models.plan import Plan
 from models.request import PlanRequest
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"], route_class=StrictRoute)
@@ -53,10 +53,7 @@ class Replan(Tagged, Answer):
     )
 
 
-@router.post("/{plan_id}:replan", status_code=202, response_model=PlanStatus,
-             responses={200: {"model": PlanEnvelope, "description": "Ended within the time of `Prefer: wait`.",
-                              "content": PLAN_CONTENT},
-                        **documented(400, 404, 408, 409, 413, 415, 422, 429, 503)},
+@router.post("/{plan_id}:replan", **queues_a_plan(404),
              response_description="The new plan is queued; it will be at `Location`.",
              summary="Plan again with something changed")  # fmt: skip
 async def replan(
@@ -69,24 +66,18 @@ async def replan(
     urgency: Urgency = None,
 ) -> Response:
     """A new plan from an old one's request: a lost building, another capacity; the old plan stays as it is."""
-    chosen = USUAL_URGENCY if urgency is None else urgency
     with service.holding_key(key, caller.owner):
         text = await run_sync(partial(service.plans.request, plan_id, owner=caller.sees))
         if text is None:
             raise gone(plan_id)
         request = await run_sync(_changed, text, body)
-        submit = partial(service.submit, request, key, caller=caller, urgency=chosen, parent_id=plan_id, tag=body.tag)
+        submit = partial(service.submit, request, key, caller=caller, urgency=urgency, parent_id=plan_id, tag=body.tag)
         return await answer_of(service, submit, wait_s)
 
 
-@router.get(
-    "/{plan_id}/moves",
-    name="read_plan_moves",
-    response_model=MoveReport,
-    responses=documented(400, 404, 409, 503),
-    response_description="How many stage groups change place, from where to where.",
-    summary="Read what moved against the parent",
-)
+@router.get("/{plan_id}/moves", name="read_plan_moves", response_model=MoveReport,
+            responses=documented(400, 404, 409, 503), summary="Read what moved against the parent",
+            response_description="How many stage groups change place, from where to where.")  # fmt: skip
 def read_moves(plan_id: PlanId, service: Service, caller: Asking) -> MoveReport:
     """The least number of stage groups that change place between a plan of `:replan` and the plan it was made from."""
     row = found(service, plan_id, caller)
@@ -95,48 +86,29 @@ def read_moves(plan_id: PlanId, service: Service, caller: Asking) -> MoveReport:
     parent = service.plans.get(row.parent_id, owner=caller.sees)
     if parent is None:
         raise _nothing_to_compare(f"the plan that {plan_id} was made from has been removed")
-    for one in (parent, row):
-        if not _has_plan(one):
-            raise _nothing_to_compare(f"plan {one.id} ({one.state}) holds no placement")
-    report = moves_between(read_plan(parent.outcome or b""), read_plan(row.outcome or b""))
+    report = moves_between(_plan_of(parent), _plan_of(row))
     return MoveReport(parent_id=parent.id, **dataclasses.asdict(report))
 
 
-@router.get(
-    "/{plan_id}/comparison",
-    name="read_plan_comparison",
-    response_model=PlanComparison,
-    responses=documented(400, 404, 409, 503),
-    response_description="Figures, times, bytes, money, choices and requests of both.",
-    summary="Compare two plans",
-)
+@router.get("/{plan_id}/comparison", name="read_plan_comparison", response_model=PlanComparison,
+            responses=documented(400, 404, 409, 503), summary="Compare two plans",
+            response_description="Figures, times, bytes, money, choices and requests of both.")  # fmt: skip
 def read_comparison(plan_id: PlanId, service: Service, caller: Asking, other: OtherId) -> PlanComparison:
     """This plan (a) beside another (b): what was asked, what was chosen, what it takes, and what would move."""
     rows = found(service, plan_id, caller), found(service, other, caller)
-    for one in rows:
-        if not _has_plan(one):
-            raise _nothing_to_compare(f"plan {one.id} ({one.state}) holds no plan")
-    first, second = (read_plan(one.outcome or b"") for one in rows)
+    first, second = (_plan_of(one) for one in rows)
     asked = [json.loads(service.plans.request(one.id, owner=caller.sees) or b"{}") for one in rows]
     same_job = asked[0].get("workload") == asked[1].get("workload")
     bars = predicted(first, second, same_job=same_job)
     return PlanComparison(other_id=other, request=differences(*asked), predicted=bars, **comparison(first, second))
 
 
-@router.get(
-    "/{plan_id}/summary",
-    name="read_plan_summary",
-    response_model=PlanSummary,
-    responses=documented(400, 404, 409, 503),
-    response_description="Figures, time by cause, error bars, loads of links, memory.",
-    summary="Read a plan in short",
-)
+@router.get("/{plan_id}/summary", name="read_plan_summary", response_model=PlanSummary,
+            responses=documented(400, 404, 409, 503), summary="Read a plan in short",
+            response_description="Figures, time by cause, error bars, loads of links, memory.")  # fmt: skip
 def read_summary(plan_id: PlanId, service: Service, caller: Asking) -> PlanSummary:
     """The plan without its timelines; of a running search, its best plan so far."""
-    row = found(service, plan_id, caller)
-    if not _has_plan(row):
-        raise _nothing_to_compare(f"plan {row.id} ({row.state}) holds no plan")
-    return PlanSummary(**summary(read_plan(row.outcome or b"")))
+    return PlanSummary(**summary(_plan_of(found(service, plan_id, caller))))
 
 
 @router.get("/{plan_id}/losses", name="read_plan_losses", response_model=QuestionStatus,
@@ -156,8 +128,10 @@ def _changed(text: bytes, body: Replan) -> PlanRequest:
     return read_model(PlanRequest, changed_request(json.loads(text), body.patch, body.lost_places))
 
 
-def _has_plan(row: PlanRow) -> bool:
-    return row.outcome is not None and json.loads(row.outcome)["status"] == "planned"
+def _plan_of(row: PlanRow) -> Plan:
+    if row.outcome is None or json.loads(row.outcome)["status"] != "planned":
+        raise _nothing_to_compare(f"plan {row.id} ({row.state}) holds no plan")
+    return read_plan(row.outcome)
 
 
 def _nothing_to_compare(what: str) -> Rejected:

@@ -14,20 +14,20 @@ from fastapi import APIRouter, Body
 from fastapi.responses import Response
 from pydantic import Field
 
-from app.api.examples import PLAN_CONTENT, RESUME_EXAMPLES
+from app.api.examples import RESUME_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency, WaitS
-from app.api.plans import PlanId, answer_of, found
-from app.api.problems import Rejected, documented
+from app.api.plans import PlanId, answer_of, found, queues_a_plan
+from app.api.problems import Rejected
 from app.api.strict import StrictRoute
 from app.api.tags import Tagged
 from app.documents import read_model
 from app.faults import Fault
-from app.jobs.access import USUAL_URGENCY, Caller
+from app.jobs.access import Caller
 from app.jobs.resuming import begins_with
 from app.jobs.service import PlanService
 from app.storage.plans import PlanRow
 from app.storage.searches import KeptSearch
-from app.wire import Answer, PlanEnvelope, PlanStatus
+from app.wire import Answer
 from models.base import Fraction
 from models.request import PlanRequest
 
@@ -45,10 +45,7 @@ class Resume(Tagged, Answer):
     )
 
 
-@router.post("/{plan_id}:resume", status_code=202, response_model=PlanStatus,
-             responses={200: {"model": PlanEnvelope, "description": "Ended within the time of `Prefer: wait`.",
-                              "content": PLAN_CONTENT},
-                        **documented(400, 404, 408, 409, 413, 415, 422, 429, 503)},
+@router.post("/{plan_id}:resume", **queues_a_plan(404),
              response_description="The new plan is queued; it will be at `Location`.",
              summary="Search on where a search has ended")  # fmt: skip
 async def resume(
@@ -65,10 +62,9 @@ async def resume(
     It is never worse than the old plan, which stays as it is, and its `notes` say where it began. The state of a search
     is kept for a while and holds for the program version that wrote it; without it the plan alone is begun with.
     """
-    chosen = USUAL_URGENCY if urgency is None else urgency
     with service.holding_key(key, caller.owner):
         request, kept = await run_sync(_to_go_on, service, plan_id, body, caller)
-        submit = partial(service.submit, request, key, caller=caller, urgency=chosen, parent_id=plan_id, tag=body.tag,
+        submit = partial(service.submit, request, key, caller=caller, urgency=urgency, parent_id=plan_id, tag=body.tag,
                          begins_with=kept)  # fmt: skip
         return await answer_of(service, submit, wait_s)
 

@@ -113,12 +113,13 @@ class PlanService:
         key: str | None = None,
         *,
         caller: Caller = ANYBODY,
-        urgency: int = USUAL_URGENCY,
+        urgency: int | None = None,
         parent_id: str | None = None,
         tag: Tag = Tag(),
         begins_with: KeptSearch | None = None,
     ) -> Submitted:
-        """Queue a request, or find the plan that the same key already made."""
+        """Queue a request, or find the plan that the same key already made; without an urgency it is the usual one."""
+        urgency = USUAL_URGENCY if urgency is None else urgency
         check_urgency(caller, urgency)
         check_webhook(tag.webhook, self.settings)
         request = self.with_profile(request, caller)
