@@ -1,8 +1,8 @@
-"""What each published way of planning fixes in advance, as a filter on the space and a choice of schedules.
+"""Published ways of planning, as restrictions of the search: configurations, placement and pipeline schedules of each.
 
-Owns the documented assumptions. Of the five only Sailor plans for GPUs of different types: its stages name a type each,
-and its dynamic programme shares out the layers. The others are given the even split alone. A new baseline is one entry
-in `POLICIES`. Never times anything: that is `run.py`.
+Of the five only Sailor plans for GPUs of different types: it names the type of each stage, and a dynamic programme
+shares out the layers over them. The others split layers evenly. A new baseline is one entry in `POLICIES`; `run.py`
+times them, with the same evaluation as our plans.
 """
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ POLICIES: tuple[Policy, ...] = (
     Policy(
         name="crosspipe-like",
         assumptions="The pipeline crosses buildings (PP-out), data parallelism never does; ZeRO-1; its delay-aware "
-        "greedy, whole blocks and sub-blocks, one-way or V (arXiv 2507.00217). Its solver-made orders are not tried.",
+        "greedy in both settings, one-way or V (arXiv 2507.00217). Its solver-made orders are not tried.",
         considers=lambda space: _zero1_evenly(space, ONE_WAY, V),
         pattern="ranks_whole",
-        generators=("cross_greedy", "cross_greedy_sub"),
+        generators=("cross_pipe", "cross_pipe_interleaved"),
     ),
     Policy(
         name="atlas-like",

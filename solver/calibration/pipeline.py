@@ -28,7 +28,7 @@ GENERATORS: Mapping[str, tuple[str, tuple[str, ...] | None]] = {
     "1F1B": ("fused", ("one_f_one_b",)),
     "ZBH1": ("one_way", ("zb_h1",)),
     "ZBV": ("v", ("zbv",)),
-    "CrossUDSub": ("one_way", ("cross_greedy_sub",)),
+    "CrossUDSub": ("one_way", ("cross_pipe", "cross_pipe_interleaved")),  # its greedy, of both settings the better
     "CrossUD": ("one_way", None),
     "CrossWave": ("v", None),
 }
