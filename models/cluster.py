@@ -63,6 +63,9 @@ class GpuType(Frozen):
         description="Units that output tiles of matrix products are dealt to in waves; null: waves are not counted.",
         examples=[132],
     )
+    board_power_w: Annotated[float, Field(gt=0, le=1e5, json_schema_extra={"unit": "W"})] | None = Field(
+        None, description="Highest power of the board by its data sheet; null if unknown.", examples=[700.0]
+    )
     usd_per_gpu_hour: Usd | None = Field(None, description="Price of one GPU-hour; null if unknown.", examples=[2.5])
     source: str = Field(
         "", max_length=400, description="Where these numbers were published.", examples=["vendor datasheet"]

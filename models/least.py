@@ -126,7 +126,7 @@ class Frontier(QuestionBase):
     )
     watts_of_gpu: Annotated[dict[Name, Watts], Field(max_length=100)] = Field(
         default_factory=dict,
-        description="Power of a GPU by the name of its type; left out: the board power of the catalogue's types.",
+        description="Power of a GPU by the name of its type; left out: the board power that the type states.",
         examples=[{}],
     )
 

@@ -31,10 +31,6 @@ from solver.questions.wishes import put
 HOUR_S, MILLION, KILO = 3600.0, 1e6, 1e3
 CLOSE = 1e-9  # relative: amounts are sums of floats
 LEAST_BYTES = 1 / 64  # of the fastest plan's bytes: the last limit before none at all
-WATTS = {  # of a board, from the vendors' data sheets; of GB and GH types the GPU's share of the module
-    "A100-SXM-40G": 400.0, "A100-SXM-80G": 400.0, "H100-SXM-80G": 700.0, "H200-SXM-141G": 700.0, "B200-SXM": 1000.0,
-    "B300-SXM": 1400.0, "GB200": 1200.0, "GB300": 1400.0, "GH200-96G": 900.0, "MI300X": 750.0, "MI325X": 1000.0,
-}  # fmt: skip
 Tell = Callable[[FrontierAnswer], None]
 
 
@@ -197,7 +193,9 @@ def frontier(
     searches = SearchRuns.of(question, world)
     searches.base = changed(searches.base, (put("/objective", {"kind": "iteration_time"}),))
     compared = SideComparison(searches, SharedGoal.of([searches.base]), started_s)
-    asked = _Asked(question, compared, {**WATTS, **question.watts_of_gpu})
+    gpus = (pool.gpu for pool in searches.base.cluster.pools)
+    watts = {gpu.name: gpu.board_power_w for gpu in gpus if gpu.board_power_w is not None}
+    asked = _Asked(question, compared, watts | question.watts_of_gpu)
     num_points = len(question.against) * question.max_points
     compared.plan_base(2.0 * limit_s / (num_points + 1))
     found(asked.answer())

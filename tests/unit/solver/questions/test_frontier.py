@@ -120,6 +120,20 @@ def test_a_power_that_is_not_known_is_asked_for() -> None:
     assert "test-gpu" in found.detail
 
 
+@pytest.mark.parametrize(("stated", "asked", "watts"), [(500.0, {}, 500.0), (500.0, WATTS, 700.0)])
+def test_the_power_is_that_of_the_type_unless_the_question_states_one(
+    stated: float, asked: dict[str, float], watts: float
+) -> None:
+    request = small_request()
+    request["cluster"]["pools"][0]["gpu"]["board_power_w"] = stated
+    (found,) = _asked(request, 3.0, ["energy"], watts_of_gpu=asked, max_points=2).frontiers
+    tokens = build_request(**request).workload.tokens_per_iteration
+    for one in found.points:
+        kwh = one.num_gpus * one.iteration_s / 3600.0 * watts / 1e3 / tokens * 1e6
+        assert one.kwh_per_million_tokens == pytest.approx(kwh)
+    assert found.points
+
+
 def test_a_question_that_is_stopped_keeps_what_it_has() -> None:
     heard: list[FrontierAnswer] = []
     question = Frontier.model_validate({"request": small_request(), "against": ["gpus"], "watts_of_gpu": WATTS})
