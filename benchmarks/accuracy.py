@@ -15,11 +15,11 @@ from pathlib import Path
 
 from benchmarks import accuracy_page, accuracy_runs, cross_site
 from benchmarks.leave_one_out import table as left_out_table
+from benchmarks.training_tables import accuracy_tables
 from models.schedule import PipelineProblem, PipelineSchedule
 from solver.calibration.network import validate_network
 from solver.calibration.pipeline import PipelineReport, validate_pipeline
 from solver.calibration.report import ErrorSummary, ValidationReport
-from solver.calibration.training import accuracy_tables
 from solver.pipeline.solve import solve_pipeline
 
 SEARCH_S = 20.0
@@ -31,7 +31,7 @@ row. Other rows of the same columns: `isthmus accuracy training|network|pipeline
 """
 LEFT_OUT_NOTE = """What to expect of runs of a kind that nobody measured: every family is predicted by constants fitted
 to the others, and its 10 to 90 % interval has the spread that the others showed. Facts about software that move a prior
-(`solver/calibration/priors.py`) stay.
+(`benchmarks/fit/shifts.py`) stay.
 """
 PIPELINE_NOTE = (
     """Two sites, 8 pipeline ranks, delays emulated on one cluster. One stage profile for all rows, from

@@ -14,13 +14,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.fit.deck import Deck
+from benchmarks.fit.hierarchy import Hierarchy
+from benchmarks.fit.software import cells_to_package, packaged
 from benchmarks.left_out import left_out_runs, readable, report_of, spreads
+from benchmarks.training_tables import training_table
 from models.stack import Constant, StackProfile
-from solver.calibration.deck import Deck
-from solver.calibration.hierarchy import Hierarchy
 from solver.calibration.priors import PRIORS
-from solver.calibration.software import cells_to_package, packaged
-from solver.calibration.training import training_table
 
 OUTPUT = Path(__file__).resolve().parent.parent / "models" / "catalogue" / "stacks"
 

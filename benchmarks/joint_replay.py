@@ -11,15 +11,17 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+
+import numpy as np
 
 from models.outcome import Planned
 from models.plan import Plan
 from models.request import PlanRequest
-from solver.pipeline.problem import PipelineOrder, shape_of
-from solver.pipeline.simulate import parse_order, replay_shape
+from solver.pipeline.problem import Ints, PipelineOrder, PipelineShape, shape_of
+from solver.pipeline.simulate import replay_shape
 from solver.planner import plan
 from solver.verify.case import Case
 from solver.verify.joint_replay import joint_replay, replay_case
@@ -112,15 +114,21 @@ def pipelines_alone(found: Plan) -> Callable[[], None]:
             stage.model_copy(update={"gradient_sync_s": 0.0, "gradient_sync_link": None})
             for stage in one.problem.stages
         )
-        problem = one.problem.model_copy(update={"stages": silent})
-        order: PipelineOrder = parse_order(problem, [rank.operations for rank in one.schedule.ranks], lines)
-        work.append((shape_of(problem), order))
+        shape = shape_of(one.problem.model_copy(update={"stages": silent}))
+        channels = [lines.get((name, way), ()) for name in shape.link_names for way in ("up", "down")]
+        ranks = [rank.operations for rank in one.schedule.ranks]
+        work.append((shape, PipelineOrder(*(_ids(shape, some) for some in (ranks, channels)))))
 
     def run() -> None:
         for shape, order in work:
             replay_shape(shape, order)
 
     return run
+
+
+def _ids(shape: PipelineShape, lists: Iterable[Iterable[str]]) -> tuple[Ints, ...]:
+    """Ids of operations, and of the messages of these operations, from their texts."""
+    return tuple(np.array([shape.parse(text) for text in one], dtype=np.int64) for one in lists)
 
 
 def least_s(task: Callable[[], object], repeat: int) -> float:

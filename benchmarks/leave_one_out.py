@@ -13,11 +13,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.fit.deck import Deck
+from benchmarks.fit.hierarchy import Hierarchy
 from benchmarks.left_out import left_out_runs, readable, report_of
-from solver.calibration.deck import Deck
-from solver.calibration.hierarchy import Hierarchy
+from benchmarks.training_tables import training_table
 from solver.calibration.priors import PRIORS
-from solver.calibration.training import training_table
 
 Rows = Sequence[Mapping[str, str]]
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solver.calibration.hierarchy import Fit, Hierarchy
+from benchmarks.fit.hierarchy import Fit, Hierarchy
+from benchmarks.fit.software import SOFTWARE
 from solver.calibration.report import ReportBuilder, ValidationReport
 from solver.calibration.rows import Run, SkipRow, run_of
-from solver.calibration.software import SOFTWARE
 from solver.cost.uncertainty import total_spread
 
 SUSPICIOUS = "suspicious"

@@ -14,7 +14,6 @@ import yaml
 from app.faults import Fault, Refused
 
 GPU_RESOURCE = "nvidia.com/gpu"
-MAX_CHARACTERS = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)

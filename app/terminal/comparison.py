@@ -6,14 +6,11 @@ Owns their layout. Never computes a figure.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-
-from app.jobs.moves import Moves
 
 
 def print_comparison(console: Console, found: Mapping[str, Any]) -> None:
@@ -35,11 +32,6 @@ def print_comparison(console: Console, found: Mapping[str, Any]) -> None:
     if not found["configuration"]:
         console.print("The configurations are the same.")
     _moves(console, found["moves"])
-
-
-def print_moves(console: Console, moves: Moves) -> None:
-    """How many stage groups change place, from where to where."""
-    _moves(console, asdict(moves))
 
 
 def _moves(console: Console, moves: Mapping[str, Any]) -> None:

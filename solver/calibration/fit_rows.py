@@ -5,17 +5,18 @@ Owns the reading of the rows for a fit and which constants they can speak about.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from models.errors import InvalidRequest
-from models.stack import StackProfile, Uncertainty
+from models.stack import Evidence, StackProfile, Uncertainty, generation_of
 from solver.calibration.fit import BOUNDS, Calibration, TooFewRows, calibrate
 from solver.calibration.predict import predict
 from solver.calibration.rows import Run, SkipRow, run_of, with_stack
-from solver.calibration.software import evidence_from
 from solver.calibration.training import packaged_stacks
 from solver.cost.columns import FloatArray
 
@@ -67,6 +68,22 @@ def _with_error_bars(fitted: Calibration, runs: Sequence[Run]) -> Calibration:
     bars = Uncertainty(family_spread_dense=spread, family_spread_moe=spread, run_spread=LEAST_SPREAD)
     update = {"evidence": evidence_from(runs, runs[0].stack.name), "uncertainty": bars}
     return replace(fitted, profile=fitted.profile.model_copy(update=update))
+
+
+def evidence_from(runs: Sequence[Run], software: str) -> tuple[Evidence, ...]:
+    """How many runs there are of each class, and how many of them of one software."""
+    classes = Counter(class_of(run) for run in runs)
+    own = Counter(class_of(run) for run in runs if run.stack.name == software)
+    return tuple(
+        Evidence(generation=of[0], kind=of[1], precision=of[2], rows=rows, own_rows=own[of])
+        for of, rows in sorted(classes.items())
+    )
+
+
+def class_of(run: Run) -> tuple[str, Any, str]:
+    """GPU generation, dense or moe, precision: what must be alike for one run to speak for another."""
+    kind = "moe" if run.workload.architecture.moe is not None else "dense"
+    return generation_of(run.gpu.name), kind, run.workload.precision
 
 
 def _readable(rows: Sequence[Mapping[str, str]], stacks: Sequence[StackProfile]) -> list[Run]:

@@ -34,16 +34,6 @@ def chunk_loss_probability(packet_loss_probability: float, num_packets: int) -> 
     return -expm1(num_packets * log1p(-packet_loss_probability))
 
 
-def go_back_n_efficiency(loss_probability: float, window_packets: float) -> float:
-    """Share of the rate that survives when every loss resends the window: (1-p) / (1 + p(W-1)).
-
-    Source: the classical ARQ result (Bertsekas & Gallager, Data Networks, 2.4).
-    >>> round(go_back_n_efficiency(1e-5, 50e9 * 5.179e-3 / 4096), 3)
-    0.613
-    """
-    return (1.0 - loss_probability) / (1.0 + loss_probability * (max(1.0, window_packets) - 1.0))
-
-
 @dataclass(frozen=True)
 class Path:
     """What a reliability scheme sees: rate, round trip, loss per packet, and the unit that is resent."""

@@ -5,7 +5,7 @@ Owns point-to-point formulas on plain numbers. Never knows who sends or which co
 
 from __future__ import annotations
 
-from math import ceil, sqrt
+from math import sqrt
 
 
 def transfer_s(size_bytes: float, latency_s: float, rate_bytes_per_s: float, efficiency: float = 1.0) -> float:
@@ -35,15 +35,6 @@ def bandwidth_delay_product_bytes(rate_bytes_per_s: float, round_trip_s: float) 
     500000000.0
     """
     return rate_bytes_per_s * round_trip_s
-
-
-def num_queue_pairs_to_fill(rate_bytes_per_s: float, round_trip_s: float, window_bytes: float) -> int:
-    """Queue pairs whose windows together cover the bandwidth-delay product: ceil(BDP / window).
-
-    >>> num_queue_pairs_to_fill(5e10, 5.179e-3, 4 * 2**20)
-    62
-    """
-    return max(1, ceil(bandwidth_delay_product_bytes(rate_bytes_per_s, round_trip_s) / window_bytes))
 
 
 def windowed_rate_bytes_per_s(line_bytes_per_s: float, in_flight_bytes: float, round_trip_s: float) -> float:

@@ -6,7 +6,6 @@ the order alone, since a rank runs one operation at a time. Never searches and n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -107,30 +106,6 @@ def peak_memory_bytes(shape: PipelineShape, operations: Ints) -> float:
     F adds at its start and the others change at their end, so the sum after each operation is the largest it reaches.
     """
     return float(np.cumsum(memory_changes(shape, operations)).max(initial=0.0))
-
-
-def parse_order(
-    problem: PipelineProblem, ranks: Sequence[Sequence[str]], channels: Mapping[tuple[str, str], Sequence[str]]
-) -> PipelineOrder:
-    """An order from its text form; `channels` maps (link, "up" or "down") to the texts of producing operations."""
-    shape = shape_of(problem)
-    rank_ops = tuple(np.array([shape.parse(text) for text in one], dtype=np.int64) for one in ranks)
-    lists: list[Ints] = []
-    for name in shape.link_names:
-        for direction in ("up", "down"):
-            texts = channels.get((name, direction), ())
-            lists.append(np.array([parse_message(shape, text) for text in texts], dtype=np.int64))
-    return PipelineOrder(rank_ops, tuple(lists))
-
-
-def parse_message(shape: PipelineShape, text: str) -> int:
-    """Message id of `3F1` (activation out of stage 3), `3B1` (gradient out of it) or `3SYNC`."""
-    if not text.endswith("SYNC"):
-        return shape.parse(text)
-    stage = text.removesuffix("SYNC")
-    if not stage.isdecimal() or int(stage) >= shape.num_stages:
-        raise ValueError(f"{text!r} names no stage: write 0SYNC to {shape.num_stages - 1}SYNC")
-    return shape.num_operations + int(stage)
 
 
 def channel_messages(shape: PipelineShape) -> tuple[Ints, ...]:

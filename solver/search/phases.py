@@ -32,11 +32,6 @@ class Phases:
         return self.deadline(self.params.last_share)
 
     @property
-    def last_step_s(self) -> float:
-        """Seconds that the last step took."""
-        return self._steps_s[-1]
-
-    @property
     def longest_step_s(self) -> float:
         """The longest of the last steps, which the next one may take."""
         return max(self._steps_s)

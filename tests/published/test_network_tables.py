@@ -46,31 +46,10 @@ def test_meta_saw_more_than_20_percent_imbalance():
     assert balancing.collision_slowdown(1000, 16) > 1.2
 
 
-@pytest.mark.parametrize(
-    ("kilometres", "efficiencies"),
-    [
-        (10, (0.999, 0.985, 0.870)),
-        (100, (0.986, 0.879, 0.420)),
-        (500, (0.941, 0.613, 0.137)),
-        (1000, (0.891, 0.450, 0.076)),
-        (3750, (0.766, 0.247, 0.032)),
-    ],
-)
-def test_go_back_n_table_to_1e_3(kilometres, efficiencies):
-    window = RATE * ROUND_TRIP_S[kilometres] / 4096
-    for loss, efficiency in zip((1e-6, 1e-5, 1e-4), efficiencies, strict=True):
-        assert reliability.go_back_n_efficiency(loss, window) == pytest.approx(efficiency, abs=1e-3)
-
-
 @pytest.mark.parametrize(("kilometres", "pairs"), [(100, 14), (500, 62), (1000, 120), (3750, 299)])
-def test_queue_pairs_to_fill_400_gigabits_are_exact(kilometres, pairs):
-    assert transfer.num_queue_pairs_to_fill(RATE, ROUND_TRIP_S[kilometres], 4 * MIB) == pairs
-
-
-@pytest.mark.parametrize(("kilometres", "pairs"), [(1000, 120), (3750, 299)])
-def test_twice_the_rate_needs_twice_the_queue_pairs(kilometres, pairs):
-    doubled = transfer.num_queue_pairs_to_fill(2 * RATE, ROUND_TRIP_S[kilometres], 4 * MIB)
-    assert 2 * pairs - 1 <= doubled <= 2 * pairs
+def test_so_many_queue_pairs_and_no_fewer_fill_400_gigabits(kilometres, pairs):
+    rate = [transfer.windowed_rate_bytes_per_s(RATE, n * 4 * MIB, ROUND_TRIP_S[kilometres]) for n in (pairs - 1, pairs)]
+    assert rate[0] < RATE == rate[1]
 
 
 def slowdown(size_mib, round_trip_s, loss, timeout, chunk_bytes=4096):

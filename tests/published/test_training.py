@@ -9,14 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from solver.calibration.training import (
-    accuracy_tables,
-    compare,
-    cross_cut,
-    plan_choices,
-    validate_memory,
-    validate_training,
-)
+from benchmarks.training_tables import accuracy_tables, cross_cut, plan_choices, validate_memory
+from solver.calibration.training import compare, validate_training
 
 TEXT = (Path(__file__).parent / "data" / "training.csv").read_text(encoding="utf-8")
 ROWS = list(csv.DictReader(io.StringIO(TEXT)))

@@ -55,13 +55,10 @@ def test_without_loss_every_scheme_costs_injection_and_a_round_trip(size_bytes):
     assert coded == pytest.approx(plain + one.inject_s * -(-one.num_chunks(size_bytes) // 4), rel=1e-9)
 
 
-def test_go_back_n_of_one_window_packet_only_loses_packets():
-    assert reliability.go_back_n_efficiency(0.01, 1) == pytest.approx(0.99)
-
-
 def test_go_back_n_wait_meets_the_efficiency_formula_at_small_loss():
     one, size = path(1e-8), 1024 * MIB
-    efficiency = reliability.go_back_n_efficiency(1e-8, one.rate_bytes_per_s * one.round_trip_s / one.packet_bytes)
+    window = one.rate_bytes_per_s * one.round_trip_s / one.packet_bytes
+    efficiency = (1.0 - 1e-8) / (1.0 + 1e-8 * (window - 1.0))  # Bertsekas & Gallager, Data Networks, 2.4
     by_efficiency = size / one.rate_bytes_per_s * (1.0 / efficiency - 1.0)
     assert reliability.go_back_n_wait_s(size, one) == pytest.approx(by_efficiency, rel=1e-3)
 

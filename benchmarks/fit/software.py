@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from models.stack import Constant, Evidence, GenerationConstant, StackProfile, Uncertainty, generation_of
-from solver.calibration.hierarchy import Cell, Fit, Hierarchy
+from benchmarks.fit.hierarchy import Cell, Fit, Hierarchy
+from models.stack import Constant, GenerationConstant, StackProfile, Uncertainty, generation_of
+from solver.calibration.fit_rows import evidence_from
 from solver.calibration.priors import PRIORS, TINY
 from solver.calibration.rows import Run
 from solver.cost.columns import FloatArray
@@ -171,22 +172,6 @@ def _profile(
         "uncertainty": Uncertainty(names=names, factors=factors, **spread),
     }
     return StackProfile.model_validate(software.model_copy(update=update).model_dump())
-
-
-def evidence_from(runs: Sequence[Run], software: str) -> tuple[Evidence, ...]:
-    """How many runs there are of each class, and how many of them of one software."""
-    classes = Counter(class_of(run) for run in runs)
-    own = Counter(class_of(run) for run in runs if run.stack.name == software)
-    return tuple(
-        Evidence(generation=of[0], kind=of[1], precision=of[2], rows=rows, own_rows=own[of])
-        for of, rows in sorted(classes.items())
-    )
-
-
-def class_of(run: Run) -> tuple[str, Any, str]:
-    """GPU generation, dense or moe, precision: what must be alike for one run to speak for another."""
-    kind = "moe" if run.workload.architecture.moe is not None else "dense"
-    return generation_of(run.gpu.name), kind, run.workload.precision
 
 
 def _factors(

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
+from benchmarks.fit.deck import Deck
+from benchmarks.fit.hierarchy import Hierarchy
+from benchmarks.fit.shifts import SHIFTS
+from benchmarks.fit.software import SOFTWARE
 from benchmarks.left_out import LeftOut, spreads
-from solver.calibration.deck import Deck
-from solver.calibration.hierarchy import Hierarchy
-from solver.calibration.priors import PRIORS, SHIFTS
+from solver.calibration.priors import PRIORS
 from solver.calibration.rows import run_of
-from solver.calibration.software import SOFTWARE
 
 NAMES = tuple(PRIORS)
 ROW = {

@@ -1,7 +1,7 @@
 """Fits the constants of all software at once: shared values, and deviations only as far as the runs speak for them.
 
 The transformed constant k of a run is  mu[k] + a[software, k] + b[generation, k] + d[software on generation, k]  plus
-the facts of `priors.SHIFTS`; each part has a normal prior. The posterior mode is found by Gauss-Newton steps on
+the facts of `shifts.SHIFTS`; each part has a normal prior. The posterior mode is found by Gauss-Newton steps on
 residuals with Student-t weights; its curvature is the covariance.
 """
 
@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.fit.deck import Deck
+from benchmarks.fit.shifts import SHIFTS
 from models.stack import generation_of
-from solver.calibration.deck import Deck
-from solver.calibration.priors import PRIORS, SHIFTS, TINY, Prior
+from solver.calibration.priors import PRIORS, TINY, Prior
 from solver.cost.columns import FloatArray
 
 RUN_SIGMA = 0.04  # of ln(time): published sweeps of one stack agree to 2-4 %, releases to 6 %
