@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from app.terminal.asking import ask
 from app.terminal.bundling import bundle, check_allocation, check_ranks
+from app.terminal.exits import Failed
 from app.terminal.exporting import export
 from app.terminal.importing import import_command
 from app.terminal.keys import keys
@@ -28,6 +29,7 @@ from app.terminal.planning import check, plan, resume, schedule, settings_of
 from app.terminal.reading import catalogue, compare, examples, show, verify
 from app.terminal.replanning import replan
 from app.terminal.replay import replay
+from app.terminal.screen import Screen
 from app.terminal.study import study
 
 if TYPE_CHECKING:
@@ -139,7 +141,6 @@ def worker(
 def doctor(context: typer.Context, *, as_json: Json = False) -> None:
     """Show what is installed and try every part once."""
     from app.terminal.doctor import run_doctor
-    from app.terminal.screen import Screen
 
     raise typer.Exit(0 if run_doctor(Screen(as_json=as_json), settings_of(context)) else 1)
 
@@ -157,8 +158,6 @@ def openapi() -> None:
 def demo() -> None:
     """Plan Llama-3.1-405B on two buildings over HTTP, and stop everything afterwards."""
     from app.terminal.demo import DemoFailed, run_demo
-    from app.terminal.exits import Failed
-    from app.terminal.screen import Screen
 
     try:
         code = run_demo(Screen().out, [])

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
-from models.errors import PlannerError
-
 if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+    from models.errors import PlannerError
     from models.outcome import Reason
 
 ISSUE_TYPES: Mapping[str, str] = {

@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from app.terminal.exits import ExitCode, Failed
+from app.terminal.inputs import read_source
 from app.terminal.options import Json, KeyFile, OutFile, Quiet, Server
+from app.terminal.outputs import prepare, write
+from app.terminal.place import service
 from app.terminal.planning import settings_of
+from app.terminal.screen import Screen
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from app.client.blocking import Client
     from app.settings import Settings
-    from app.terminal.screen import Screen
     from models.question_parts import Gain
     from models.questions import Question, Reply, WhatIfAnswer, WhyNotAnswer
 
@@ -45,11 +49,6 @@ def ask(
     """Ask why there is no plan, what changes are worth, what to buy, what is the least; Ctrl-C keeps what is known."""
     from app.documents import parse_json
     from app.jobs.questions import check_question, read_question
-    from app.terminal.exits import ExitCode
-    from app.terminal.inputs import read_source
-    from app.terminal.outputs import prepare, write
-    from app.terminal.place import service
-    from app.terminal.screen import Screen
 
     screen, settings = Screen(as_json=as_json, quiet=quiet), settings_of(context)
     asked = _limited(read_question(parse_json(read_source(question))), time_limit)
@@ -67,7 +66,6 @@ def _as_file(reply: Reply, out: Path | None) -> bytes:
     from app.documents import canonical
     from app.exporters.answer_table import answer_table
     from app.exporters.report.answer_picture import answer_picture
-    from app.terminal.exits import Failed
 
     suffix = "" if out is None else out.suffix.lower()
     if suffix not in (".csv", ".svg"):
@@ -107,7 +105,6 @@ def _answered(question: Question, settings: Settings, screen: Screen) -> Reply:
 def _answered_on(client: Client, question: Question, console: Console) -> Reply:
     """The answer of a service once the question has ended."""
     from app.client import calls
-    from app.terminal.exits import Failed
 
     current = client.call(calls.submit_question(question))
     console.print(f"{current.id}: {current.state}", highlight=False)

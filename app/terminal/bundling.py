@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.terminal.exits import ExitCode
+from app.terminal.inputs import hosts_text, read_source
 from app.terminal.options import Hosts, Json, Quiet
+from app.terminal.outputs import write_folder
+from app.terminal.screen import Screen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +23,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from app.exporters.launch.ranks import RankRow
-    from app.terminal.screen import Screen
 
 Bundle = Annotated[Path, typer.Argument(help="The folder that isthmus bundle wrote.")]
 
@@ -47,8 +50,6 @@ def bundle(
     from app.documents import read_plan, read_request
     from app.exporters.launch.bundle import bundle as files_of
     from app.exporters.launch.options import LaunchOptions, scheduler_named, trainer_named
-    from app.terminal.inputs import hosts_text, read_source
-    from app.terminal.outputs import write_folder
 
     options = LaunchOptions(
         trainer=trainer_named(trainer),
@@ -74,8 +75,6 @@ def check_ranks(
 ) -> None:
     """Compare the ranks that a started job printed with the plan; exit code 3 where they differ."""
     from app.exporters.launch.ranks import compared, seen_ranks
-    from app.terminal.inputs import read_source
-    from app.terminal.screen import Screen
 
     seen = seen_ranks(read_source(log).decode(errors="replace"))
     screen = Screen(as_json=as_json, quiet=quiet)
@@ -94,8 +93,6 @@ def check_allocation(
 ) -> None:
     """Compare the hosts that Slurm gave with the plan, and their switches; exit code 3 where they differ."""
     from app.exporters.launch.allocation import compared, read_allocation
-    from app.terminal.inputs import read_source
-    from app.terminal.screen import Screen
 
     switches, are_blocks = (None, False) if topology is None else _switches(topology)
     allocation = read_allocation(read_source(job).decode(errors="replace"))
@@ -105,8 +102,6 @@ def check_allocation(
 
 
 def _say(screen: Screen, problems: Sequence[str], well: str) -> None:
-    from app.terminal.exits import ExitCode
-
     def draw(out: Console) -> None:
         for line in problems or [well]:
             out.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -119,7 +114,6 @@ def _rows(folder: Path, screen: Screen) -> list[RankRow]:
     """The rows of a bundle whose files are as they were written."""
     from app.exporters.launch.bundle import changed_files
     from app.exporters.launch.ranks import read_rows
-    from app.terminal.inputs import read_source
 
     files = {one.name: one.read_bytes() for one in folder.glob("*") if one.is_file()}
     for name in changed_files(files):
@@ -130,7 +124,6 @@ def _rows(folder: Path, screen: Screen) -> list[RankRow]:
 def _switches(topology: str) -> tuple[Mapping[str, Sequence[str]], bool]:
     """The switches above every host, the nearest first, and whether they are blocks."""
     from app.importers.registry import TOPOLOGIES
-    from app.terminal.inputs import read_source
 
     data = read_source(topology)
     fabric = TOPOLOGIES["slurm-conf" if b"=" in data else "slurm-yaml"]([(topology, data)])

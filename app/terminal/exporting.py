@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.faults import Fault, Refused
+from app.terminal.inputs import hosts_text, read_source
 from app.terminal.options import Hosts, Json, KeyFile, Quiet, RequestFile, Server
+from app.terminal.outputs import write
+from app.terminal.place import service
+from app.terminal.screen import Screen
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from app.client.blocking import Client
-    from app.terminal.screen import Screen
 
 
 def _kinds(incomplete: str) -> list[str]:
@@ -47,10 +51,6 @@ def export(
     quiet: Quiet = False,
 ) -> None:
     """Write a plan in the form of another tool."""
-    from app.terminal.outputs import write
-    from app.terminal.place import service
-    from app.terminal.screen import Screen
-
     screen = Screen(as_json=as_json, quiet=quiet)
     if listing:
         _show_forms(screen)
@@ -73,7 +73,6 @@ def export(
 
 def _check(plan_source: str | None, kind: str | None, *, every: bool, out: Path | None) -> None:
     from app.exporters.registry import exporter_named
-    from app.faults import Fault, Refused
 
     if plan_source is None:
         raise Refused((Fault("missing-field", "no plan is named", where="PLAN", allowed="a file, or an id on --server",
@@ -99,7 +98,6 @@ def _renderer(
     from app.documents import read_plan, read_request
     from app.exporters.binding import bind
     from app.exporters.registry import exporter_named
-    from app.terminal.inputs import hosts_text, read_source
 
     given, spare = hosts_text(hosts), []
     if client is not None and plan_source != "-" and not Path(plan_source).exists():
@@ -119,8 +117,6 @@ def _write_all(folder: Path, stem: str, render: Render, screen: Screen) -> None:
     """Every form that can be made, and for each of the others why not."""
     from app.client.errors import ServiceError
     from app.exporters.registry import EXPORTERS
-    from app.faults import Refused
-    from app.terminal.outputs import write
 
     written: dict[str, str] = {}
     refused: dict[str, str] = {}

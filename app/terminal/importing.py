@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.terminal.inputs import read_source
 from app.terminal.options import Quiet
+from app.terminal.outputs import write
 
 if TYPE_CHECKING:
     from app.importers.registry import File
@@ -31,7 +33,6 @@ def import_command(
     """Turn a topology with its overlay, or a Hugging Face config.json, into our document."""
     from app.importers.registry import MODEL_KIND, check_kind, import_cluster, import_model
     from app.jobs.importing import check_options, cluster_notes, model_notes
-    from app.terminal.outputs import write
 
     check_kind(kind)
     check_options(kind, len(files), has_overlay=overlay is not None, ignore=ignore or ())
@@ -52,6 +53,4 @@ def import_command(
 
 
 def _read(source: str) -> File:
-    from app.terminal.inputs import read_source
-
     return ("standard input" if source == "-" else source, read_source(source))

@@ -9,21 +9,23 @@ import csv
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.markup import escape
-
-from app.documents import parse_json, read_model
 from app.faults import Fault, Refused
-from models.catalogue import entry_names, named_entry
-from models.outcome import Infeasible, NotFound, Outcome, Planned
-from models.plan import Plan
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from models.outcome import Outcome
+    from models.plan import Plan
 
 MAX_BYTES = 256 * 1024 * 1024
 
 
 def read_source(source: str) -> bytes:
     """The bytes of a file, of standard input (`-`) or of an example request by name."""
+    from models.catalogue import entry_names, named_entry
+
     if source == "-":
         return sys.stdin.buffer.read(MAX_BYTES)
     path = Path(source)
@@ -41,6 +43,10 @@ def read_source(source: str) -> bytes:
 
 def read_outcome(data: bytes) -> Outcome | Plan:
     """A bare plan, or an outcome, alone or inside an answer of the service."""
+    from app.documents import parse_json, read_model
+    from models.outcome import Infeasible, NotFound, Planned
+    from models.plan import Plan
+
     document = parse_json(data)
     if isinstance(document, dict) and isinstance(document.get("outcome"), dict):
         document = document["outcome"]
@@ -82,6 +88,8 @@ def _fault(source: str, what: str, remedy: str) -> Fault:
 
 def print_faults(console: Console, refused: Refused) -> None:
     """Every fault with its pointer, what is allowed and what to do."""
+    from rich.markup import escape
+
     for fault in refused.faults:
         values = fault.to_dict()
         console.print(f"[bold red]{values['code']}[/] at [bold]{escape(str(values['where']))}[/]", highlight=False)

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.faults import Fault, Refused
 from app.terminal.options import Json
+from app.terminal.screen import Screen
 
 if TYPE_CHECKING:
     from app.storage.keys import KeyRow, KeyStore
@@ -46,8 +48,6 @@ def list_keys(context: typer.Context, *, database: Database = None, as_json: Jso
     """Show every key, never its secret."""
     from rich.table import Table
 
-    from app.terminal.screen import Screen
-
     table = Table("id", "owner", "scopes", "active plans", "per minute", "created", "revoked")
     with _store(context, database) as store:
         rows = store.all()
@@ -59,8 +59,6 @@ def list_keys(context: typer.Context, *, database: Database = None, as_json: Jso
 @keys.command()
 def revoke(context: typer.Context, key_id: str, database: Database = None) -> None:
     """End a key at once."""
-    from app.faults import Fault, Refused
-
     with _store(context, database) as store:
         if not store.revoke(key_id):
             raise Refused((Fault("not-found", f"there is no living key {key_id!r}", "", "ids of `isthmus keys list`",
@@ -85,7 +83,6 @@ def _store(context: typer.Context, database: str | None) -> Iterator[KeyStore]:
 
 
 def _check(owner: str, scopes: frozenset[str]) -> None:
-    from app.faults import Fault, Refused
     from app.storage.keys import OWNER, SCOPES, unknown_scopes
 
     if not OWNER.fullmatch(owner):

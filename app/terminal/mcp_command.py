@@ -9,6 +9,7 @@ from importlib.util import find_spec
 
 import typer
 
+from app.terminal.exits import Failed
 from app.terminal.options import KeyFile, Server
 from app.terminal.planning import settings_of
 
@@ -17,7 +18,6 @@ def mcp(context: typer.Context, *, server: Server = None, key_file: KeyFile = No
     """Offer planning as MCP tools over standard input and output; plans on --server, else on host and port."""
     from app.client.awaiting import AsyncClient
     from app.settings import Remote
-    from app.terminal.exits import Failed
     from app.terminal.remote import key_of
 
     if find_spec("mcp") is None:

@@ -10,16 +10,18 @@ from typing import Annotated
 
 import typer
 
+from app.terminal.inputs import read_rows
 from app.terminal.options import File, Json, KeyFile, OutFile, Quiet, Server
+from app.terminal.outputs import prepare, write
+from app.terminal.place import service
+from app.terminal.screen import Screen
 
 Subject = Annotated[str, typer.Argument(help="training, network or pipeline")]
 
 
 def accuracy(subject: Subject, rows: File, *, as_json: Json = False) -> None:
     """Compare predictions with measured rows; nothing is refitted."""
-    from app.terminal.inputs import read_rows
     from app.terminal.measured import print_report, validation_report
-    from app.terminal.screen import Screen
 
     report = validation_report(subject, read_rows(rows))
     Screen(as_json=as_json).show(report, lambda console: print_report(console, report))
@@ -46,11 +48,7 @@ def calibrate(
     """Fit a software-stack profile to your own measured runs; --out writes the profile. A --server keeps it."""
     from app.client import calls
     from app.jobs.calibration import calibration
-    from app.terminal.inputs import read_rows
     from app.terminal.measured import print_calibration
-    from app.terminal.outputs import prepare, write
-    from app.terminal.place import service
-    from app.terminal.screen import Screen
 
     screen = Screen(as_json=as_json, quiet=quiet)
     prepare(out)

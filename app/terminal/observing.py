@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.faults import Fault, Refused
+from app.terminal.exits import ExitCode
+from app.terminal.inputs import read_rows, read_source
 from app.terminal.options import Json, KeyFile, PlanSource, Quiet, RequestFile, Server
+from app.terminal.outputs import write
+from app.terminal.place import service
+from app.terminal.screen import Screen
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,14 +49,9 @@ def observe(
     quiet: Quiet = False,
 ) -> None:
     """Lay a run beside its plan, cause by cause; exit code 3 when its time is off by more than the tolerance."""
-    from app.faults import Fault, Refused
     from app.observations.beside import observation
     from app.observations.files import read_measured
     from app.observations.rows import calibration_row
-    from app.terminal.exits import ExitCode
-    from app.terminal.inputs import read_source
-    from app.terminal.place import service
-    from app.terminal.screen import Screen
 
     screen = Screen(as_json=as_json, quiet=quiet)
     with service(server, key_file) as client:
@@ -74,7 +75,6 @@ def observe(
 def _planned(source: str, request: str | None, client: Client | None) -> tuple[Plan, PlanRequest | None]:
     """The plan, and its request where that is known: named, or kept by the service."""
     from app.documents import read_plan, read_request
-    from app.terminal.inputs import read_source
 
     asked = None if request is None else read_request(read_source(request))
     if client is None or Path(source).exists():
@@ -88,8 +88,6 @@ def _planned(source: str, request: str | None, client: Client | None) -> tuple[P
 def _add_row(path: Path, row: dict[str, str] | str, *, quiet: bool) -> None:
     """The row joins those that the file has, for a fit wants several runs; or why there is none."""
     from app.observations.rows import as_csv
-    from app.terminal.inputs import read_rows
-    from app.terminal.outputs import write
 
     if isinstance(row, str):
         typer.echo(f"no row: {row}", err=True)

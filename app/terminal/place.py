@@ -9,14 +9,14 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.settings import Remote
-
 if TYPE_CHECKING:
     from app.client.blocking import Client
 
 
 def service(server: str | None, key_file: Path | None) -> AbstractContextManager[Client | None]:
     """A client of the service that --server or ISTHMUS_SERVER names; None: the work is done here."""
+    from app.settings import Remote
+
     named = Remote.from_environment()
     address = named.server if server is None else server
     if not address:

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from app.faults import Fault, Refused
+from app.terminal.exits import EXIT_OF_STATUS, ExitCode
+from app.terminal.inputs import read_source
 from app.terminal.options import (
     File,
     Json,
@@ -22,12 +25,14 @@ from app.terminal.options import (
     Source,
     TimeLimit,
 )
+from app.terminal.outputs import prepare, write
+from app.terminal.place import service
+from app.terminal.screen import Screen
 
 if TYPE_CHECKING:
     from app.client.blocking import Client
     from app.settings import Settings
     from app.storage.searches import KeptSearch
-    from app.terminal.screen import Screen
     from models.outcome import Outcome
 
 check = typer.Typer(
@@ -57,10 +62,6 @@ def plan(
 ) -> None:
     """Plan a job: placement, timing, transport and proof."""
     from app.documents import parse_json
-    from app.terminal.inputs import read_source
-    from app.terminal.outputs import prepare
-    from app.terminal.place import service
-    from app.terminal.screen import Screen
 
     screen = Screen(as_json=as_json, quiet=quiet)
     document = _limited(parse_json(read_source(request)), time_limit)
@@ -89,11 +90,8 @@ def resume(
 ) -> None:
     """Search on where a search has ended, and keep that in its file, unless --save-search names another."""
     from app.client import calls
-    from app.terminal.outputs import prepare
-    from app.terminal.place import service
     from app.terminal.remote import follow
     from app.terminal.saving import read_search
-    from app.terminal.screen import Screen
 
     screen = Screen(as_json=as_json, quiet=quiet)
     prepare(out)
@@ -111,8 +109,6 @@ def resume(
 
 def _show(outcome: Outcome, screen: Screen, out: Path | None, *, quiet: bool) -> None:
     from app.documents import canonical
-    from app.terminal.exits import EXIT_OF_STATUS
-    from app.terminal.outputs import write
     from app.terminal.summary import print_outcome
 
     screen.show(outcome, lambda console: print_outcome(console, outcome))
@@ -150,8 +146,6 @@ def _outcome(
 
 
 def _check_saving(client: Client | None, save_search: Path | None) -> None:
-    from app.faults import Fault, Refused
-
     if client is not None and save_search is not None:
         raise Refused((Fault("invalid-parameter", "a service keeps its searches itself", where="--save-search",
                              remedy="Leave it out: isthmus resume takes the id of the plan."),))  # fmt: skip
@@ -176,10 +170,6 @@ def schedule(
 ) -> None:
     """Time a placed pipeline: the order and start of every operation."""
     from app.documents import canonical, parse_json, read_model
-    from app.terminal.inputs import read_source
-    from app.terminal.outputs import prepare, write
-    from app.terminal.place import service
-    from app.terminal.screen import Screen
     from app.terminal.summary import print_schedule
     from models.schedule import PipelineProblem, PipelineSchedule
 
@@ -213,10 +203,6 @@ def check_request(
 ) -> None:
     """Look for contradictions in a request by arithmetic, without search; exit code 3 when no plan can exist."""
     from app.documents import canonical, parse_json, read_model
-    from app.terminal.exits import ExitCode
-    from app.terminal.inputs import read_source
-    from app.terminal.place import service
-    from app.terminal.screen import Screen
     from app.terminal.summary import print_check
     from models.request import PlanRequest
 

@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.faults import Fault, Refused
+from app.terminal.exits import ExitCode
+from app.terminal.inputs import read_outcome, read_source
 from app.terminal.options import Json, KeyFile, PlanSource, Quiet, Server, Source
+from app.terminal.place import service
 from app.terminal.planning import settings_of
+from app.terminal.screen import Screen
 
 if TYPE_CHECKING:
     from app.client.blocking import Client
@@ -25,7 +30,6 @@ def _outcome(source: str, client: Client | None) -> Outcome | Plan:
     """A document of a file; with a service a plan of it, unless there is such a file."""
     from pathlib import Path
 
-    from app.terminal.inputs import read_outcome, read_source
     from app.terminal.remote import outcome_on
 
     if client is not None and source != "-" and not Path(source).exists():
@@ -35,8 +39,6 @@ def _outcome(source: str, client: Client | None) -> Outcome | Plan:
 
 def show(plan_source: PlanSource, *, server: Server = None, key_file: KeyFile = None, as_json: Json = False) -> None:
     """Print a plan, or why there is none, as isthmus plan did."""
-    from app.terminal.place import service
-    from app.terminal.screen import Screen
     from app.terminal.summary import print_outcome, print_plan
     from models.plan import Plan
 
@@ -58,9 +60,7 @@ def compare(
     """Lay two plans side by side: figures, causes of time, configuration, and what would move from A to B."""
     from app.jobs.comparison import comparison, predicted
     from app.terminal.comparison import print_comparison
-    from app.terminal.place import service
     from app.terminal.remote import plan_of
-    from app.terminal.screen import Screen
 
     with service(server, key_file) as client:
         one, other = plan_of(_outcome(first, client)), plan_of(_outcome(second, client))
@@ -87,10 +87,6 @@ def verify(
     """Judge a plan, whoever made it; exit code 3 when the judge rejects it."""
     from app.client import calls
     from app.documents import canonical, read_plan, read_request
-    from app.terminal.exits import ExitCode
-    from app.terminal.inputs import read_source
-    from app.terminal.place import service
-    from app.terminal.screen import Screen
     from app.terminal.summary import print_verdict
     from models.verdict import Verdict
 
@@ -124,10 +120,6 @@ def catalogue(
     """List GPU types, models, clusters and profiles that a request may name, or print one."""
     import json
 
-    from app.faults import Fault, Refused
-    from app.terminal.place import service
-    from app.terminal.screen import Screen
-
     allowed = ", ".join(KINDS)
     if kind is not None and kind not in KINDS:
         raise Refused((Fault("not-an-option", f"the catalogue has no kind {kind!r}", allowed=allowed,
@@ -150,7 +142,6 @@ def _names(client: Client | None, kind: str) -> list[str]:
 
 
 def _entry(client: Client | None, kind: str, name: str) -> object:
-    from app.faults import Fault, Refused
     from models.catalogue import named_entry
 
     known = _names(client, kind)

@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from app.faults import Fault, Refused
+from app.terminal.exits import ExitCode, Failed
+from app.terminal.inputs import read_outcome, read_source
 from app.terminal.options import Json, KeyFile, OutFile, PlanSource, Quiet, RequestFile, Server
+from app.terminal.outputs import prepare as prepare_file
+from app.terminal.outputs import write
+from app.terminal.place import service
 from app.terminal.planning import settings_of
+from app.terminal.screen import Screen
 
 if TYPE_CHECKING:
     from app.client.blocking import Client
@@ -48,11 +55,6 @@ def replan(
     """Plan again after a loss or a change, and move as little as can be. Needs --request, unless on a --server."""
     from app.documents import canonical
     from app.terminal.asking import answered, print_reply
-    from app.terminal.exits import ExitCode
-    from app.terminal.outputs import prepare as prepare_file
-    from app.terminal.outputs import write
-    from app.terminal.place import service
-    from app.terminal.screen import Screen
 
     screen, settings = Screen(as_json=as_json, quiet=quiet), settings_of(context)
     prepare_file(out)
@@ -79,7 +81,6 @@ def _question(
 ) -> Question:
     from app.documents import parse_json
     from app.jobs.questions import read_question
-    from app.terminal.inputs import read_source
 
     given = {
         "lost": lost, "time_tolerance": tolerance,
@@ -98,8 +99,6 @@ def _check(question: Question, settings: Settings) -> None:
 def _asked_about(plan_source: str, request: str | None, client: Client | None) -> dict[str, Any]:
     """The plan with its request, or its name on the service."""
     from app.documents import parse_json
-    from app.faults import Fault, Refused
-    from app.terminal.inputs import read_outcome, read_source
     from app.terminal.remote import plan_of
 
     if client is not None:
@@ -115,8 +114,6 @@ def _losses(source: str, client: Client | None) -> WhatIfLostAnswer:
     """What was prepared for a plan of a service, or in a file."""
     from app.client import calls
     from app.documents import parse_json, read_model
-    from app.terminal.exits import Failed
-    from app.terminal.inputs import read_source
     from models.what_now import WhatIfLostAnswer
 
     if client is None:
@@ -129,8 +126,6 @@ def _losses(source: str, client: Client | None) -> WhatIfLostAnswer:
 
 def _prepared(found: WhatIfLostAnswer, lost: list[str]) -> WhatNowAnswer:
     """The answer for one loss. Raises Refused for another one."""
-    from app.faults import Fault, Refused
-
     by_name: dict[str, PreparedLoss] = {one.name: one for one in found.losses}
     chosen = by_name.get(lost[0]) if len(lost) == 1 else None
     if chosen is None or chosen.answer is None:

@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from app.faults import Fault, Refused
+from app.terminal.exits import Failed
+from app.terminal.inputs import read_source
+
 if TYPE_CHECKING:
     from app.exporters.replay_case import ReplayCase
     from app.replay.launch import Measured
@@ -46,7 +50,6 @@ def replay(
     """Execute a bundle or a schedule in PyTorch's pipeline runtime and compare it with its prediction."""
     from app.replay.job import ReplayJob
     from app.replay.launch import ReplayFailed, check_torch, execute
-    from app.terminal.exits import Failed
 
     check_torch()
     case = _case(document, problem, planned_messages=planned_messages).taking(operation_ms / 1e3)
@@ -79,8 +82,6 @@ def _case_of_bundle(folder: Path) -> ReplayCase:
     from app.documents import parse_json, read_model
     from app.exporters.launch.bundle import changed_files
     from app.exporters.replay_case import CASE_FILE, ReplayCase
-    from app.faults import Fault, Refused
-    from app.terminal.inputs import read_source
 
     changed = changed_files({one.name: one.read_bytes() for one in folder.iterdir() if one.is_file()})
     if changed or not (folder / CASE_FILE).exists():
@@ -94,8 +95,6 @@ def _read(document: str, problem: str | None) -> tuple[str, PipelineProblem, Pip
     """The name of what is executed, its problem and its schedule."""
     from app.documents import parse_json, read_model, read_plan
     from app.exporters.torch_schedule_csv import main_timeline
-    from app.faults import Fault, Refused
-    from app.terminal.inputs import read_source
     from models.schedule import PipelineProblem, PipelineSchedule
 
     data = read_source(document)

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
-from pydantic import BaseModel
-from rich.console import Console
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 PLAIN_WIDTH = 120  # of tables that go to a file or a pipe, which have no width of their own
 
@@ -29,7 +30,7 @@ class Screen:
         """A result: its JSON where that is asked for, and else as `draw` draws it for people."""
         if not self.as_json:
             draw(self.out)
-        elif isinstance(document, BaseModel):
+        elif hasattr(document, "model_dump_json"):
             typer.echo(document.model_dump_json(indent=2))
         else:
             typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
@@ -37,5 +38,7 @@ class Screen:
 
 def console(*, stderr: bool, quiet: bool = False) -> Console:
     """A console of one of the streams."""
+    from rich.console import Console  # only a command that runs draws anything
+
     is_terminal = (sys.stderr if stderr else sys.stdout).isatty()
     return Console(stderr=stderr, quiet=quiet, width=None if is_terminal else PLAIN_WIDTH)

@@ -13,8 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from app.terminal.exits import ExitCode
+from app.terminal.inputs import read_source
 from app.terminal.options import Json, KeyFile, OutFile, Quiet, Server
+from app.terminal.outputs import prepare, write
 from app.terminal.planning import settings_of
+from app.terminal.screen import Screen
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,11 +43,7 @@ def study(
     """Plan a grid of requests on a running service; Ctrl-C stops it and keeps what was found."""
     from app.documents import parse_json
     from app.settings import Remote
-    from app.terminal.exits import ExitCode
-    from app.terminal.inputs import read_source
-    from app.terminal.outputs import prepare, write
     from app.terminal.remote import client_of
-    from app.terminal.screen import Screen
 
     screen = Screen(as_json=as_json, quiet=quiet)
     settings, named = settings_of(context), Remote.from_environment()
