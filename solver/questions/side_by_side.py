@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import ceil
+from typing import Any
 
 from models.errors import InvalidRequest
 from models.outcome import Infeasible, NotFound, Outcome, Planned, Reason
@@ -118,6 +119,20 @@ class SideComparison:
     def elapsed_s(self) -> float:
         """Time since the question began."""
         return max(self.searches.world.clock() - self.started_s, 0.0)
+
+    def base_figures(self) -> dict[str, Any]:
+        """Fields of an answer that say what is known of the base, in which unit, and when."""
+        base = self.base
+        return {
+            "outcome": base.outcome.status if base.outcome else "not_found",
+            "unit": self.measure.unit,
+            "stack_profile": stack_for(self.searches.base).name,
+            "value": base.value,
+            "lower_bound": base.bound,
+            "plan": base.witness,
+            "reasons": base.reasons,
+            "elapsed_s": self.elapsed_s,
+        }
 
     def gain(self, name: str, direction: Direction) -> Gain:
         """What a world gains over the base, as far as it is known."""

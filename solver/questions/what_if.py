@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from models.questions import Variant, WhatIf, WhatIfAnswer
 from models.request import PlanRequest
 from solver.clock import Clock
-from solver.context import stack_for
 from solver.questions.more import direction
 from solver.questions.searches import RunHooks, SearchRuns, changed
 from solver.questions.side_by_side import SharedGoal, SideComparison
@@ -27,20 +26,13 @@ class _Asked:
 
     def answer(self) -> WhatIfAnswer:
         """What is known."""
-        compared, base = self.compared, self.compared.base
         return WhatIfAnswer(
-            outcome=base.outcome.status if base.outcome else "not_found",
-            unit=compared.measure.unit,
-            stack_profile=stack_for(compared.searches.base).name,
-            value=base.value,
-            lower_bound=base.bound,
-            plan=base.witness,
-            reasons=base.reasons,
+            **self.compared.base_figures(),
             gains=tuple(
-                compared.gain(one.name, direction(compared.searches.base, request)) for one, request in self.requests
+                self.compared.gain(one.name, direction(self.compared.searches.base, request))
+                for one, request in self.requests
             ),
-            complete=all(one.name in compared.sides for one, _ in self.requests),
-            elapsed_s=compared.elapsed_s,
+            complete=all(one.name in self.compared.sides for one, _ in self.requests),
         )
 
 

@@ -66,20 +66,12 @@ class _Asked:
 
     def answer(self) -> WorthAnswer:
         """What is known."""
-        compared, base = self.compared, self.compared.base
         wanted = [one.useful for one in self.items] + ([] if self.near is None else [self.near])
         return WorthAnswer(
-            outcome=base.outcome.status if base.outcome else "not_found",
-            unit=compared.measure.unit,
-            stack_profile=stack_for(compared.searches.base).name,
-            value=base.value,
-            lower_bound=base.bound,
-            plan=base.witness,
-            reasons=base.reasons,
+            **self.compared.base_figures(),
             values=tuple(value for _, value in self.ranked()),
             in_one_building=None if self.near is None else self._gain(self.near),
             complete=all(self._is_known(one) for one in wanted),
-            elapsed_s=compared.elapsed_s,
         )
 
     def ranked(self) -> list[tuple[_Item, Value]]:
