@@ -57,7 +57,7 @@ class _Asked:
             reasons=base.reasons,
             curves=tuple(self._curve(over, points) for over, points in self.lines.items()),
             complete=all(self._side(one).outcome is not None for one in self.open_points()),
-            elapsed_s=compared.elapsed_s,
+            elapsed_s=compared.searches.hooks.elapsed_s,
         )
 
     def open_points(self) -> Iterator[_Point]:
@@ -99,14 +99,13 @@ def curves(
 
     Raises InvalidRequest for a pointer that leads nowhere, or to no number.
     """
-    started_s = clock()
     limit_s = question.options.time_limit_s
-    hooks = RunHooks(clock, cancelled, started_s + limit_s)
+    hooks = RunHooks.of(question, cancelled, clock)
     searches = SearchRuns.of(question, hooks)
     factors = sorted({1.0, *question.factors})
     lines = {over: [_point(searches.base, over, one) for one in factors] for over in dict.fromkeys(question.over)}
     requests = [one.request for line in lines.values() for one in line if one.request is not None]
-    compared = SideComparison(searches, SharedGoal.of(requests), started_s)
+    compared = SideComparison(searches, SharedGoal.of(requests))
     asked = _Asked(compared, lines)
     compared.plan_base(2.0 * limit_s / (len(requests) + 1))
     found(asked.answer())

@@ -74,7 +74,7 @@ class _Asked:
             reasons=base.reasons,
             frontiers=tuple(self._frontier(one) for one in self.question.against),
             complete=tried and (bool(self.limited) or base.outcome is not None),
-            elapsed_s=self.compared.elapsed_s,
+            elapsed_s=self.compared.searches.hooks.elapsed_s,
         )
 
     def begin(self, against: Spent) -> None:
@@ -101,10 +101,10 @@ class _Asked:
             self.details[against] = f"the power of {names} is not known: state it in watts_of_gpu"
             return
         times = np.geomspace(fastest_s, fastest_s * self.question.slowest_times, self.question.max_points).tolist()
-        own = SearchRuns(priced, self.compared.searches.world)
+        own = SearchRuns(priced, self.compared.searches.hooks)
         worlds = [changed(priced, (put("/objective", {"kind": "cost_per_token", "target_iteration_s": one}),))
                   for one in times]  # fmt: skip
-        side = SideComparison(own, SharedGoal.of(worlds), self.compared.started_s)
+        side = SideComparison(own, SharedGoal.of(worlds))
         side.base = Side(self.compared.base.outcome)
         self.comparisons[against] = side
         self.limited[against] = [_Limited(against, limit, one) for limit, one in zip(times, worlds, strict=True)]
@@ -187,12 +187,11 @@ def frontier(
 
     Raises InvalidRequest for changes that do not fit.
     """
-    started_s = clock()
     limit_s = question.options.time_limit_s
-    world = RunHooks(clock, cancelled, started_s + limit_s)
-    searches = SearchRuns.of(question, world)
+    hooks = RunHooks.of(question, cancelled, clock)
+    searches = SearchRuns.of(question, hooks)
     searches.base = changed(searches.base, (put("/objective", {"kind": "iteration_time"}),))
-    compared = SideComparison(searches, SharedGoal.of([searches.base]), started_s)
+    compared = SideComparison(searches, SharedGoal.of([searches.base]))
     gpus = (pool.gpu for pool in searches.base.cluster.pools)
     watts = {gpu.name: gpu.board_power_w for gpu in gpus if gpu.board_power_w is not None}
     asked = _Asked(question, compared, watts | question.watts_of_gpu)
@@ -204,10 +203,10 @@ def frontier(
             asked.begin(against)
     waiting = [one for some in asked.limited.values() for one in some]
     for number, one in enumerate(waiting):
-        if world.stopped():
+        if hooks.stopped():
             break
         comparison = asked.comparisons[one.against]
-        comparison.plan_world(one.name, one.request, world.left_s / (len(waiting) - number))
+        comparison.plan_world(one.name, one.request, hooks.left_s / (len(waiting) - number))
         found(asked.answer())
     return asked.answer()
 

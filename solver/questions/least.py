@@ -26,7 +26,7 @@ from solver.questions.curves import changes_over
 from solver.questions.least_bound import least_bound_s
 from solver.questions.resources import GBIT, GIB
 from solver.questions.searches import RunHooks, SearchRuns, changed, witness_of
-from solver.questions.side_by_side import SharedGoal, is_late
+from solver.questions.side_by_side import SharedGoal
 from solver.questions.warm_start import carried_over
 from solver.questions.wishes import put
 
@@ -66,7 +66,6 @@ class _Asked:
     question: Sizing
     searches: SearchRuns
     target_s: float
-    started_s: float
     first: Outcome | None = None
     least: dict[str, LeastAnswer] = field(default_factory=dict)
 
@@ -83,7 +82,7 @@ class _Asked:
             least=tuple(self.least[one] for one in self.question.of),
             complete=isinstance(first, Infeasible)
             or all(self.least[one].status != "not_tried" for one in self.question.of),
-            elapsed_s=max(self.searches.world.clock() - self.started_s, 0.0),
+            elapsed_s=self.searches.hooks.elapsed_s,
         )
 
     def begin(self, limit_s: float) -> None:
@@ -97,12 +96,12 @@ class _Asked:
                 lower_bound=None,
                 there=_there(one, self.searches.base),
             )
-        base, world = self.searches.base, self.searches.world
+        base, hooks = self.searches.base, self.searches.hooks
         known = self.searches.known
         if known is not None and known.plan.metrics.iteration_s <= self.target_s:
             self.first = known
             return
-        self.first = self.reached(base, world.clock() + limit_s)
+        self.first = self.reached(base, hooks.clock() + limit_s)
         if not isinstance(self.first, Planned):
             for name, one_of in self.least.items():
                 self.least[name] = one_of.model_copy(
@@ -111,7 +110,7 @@ class _Asked:
 
     def reached(self, request: PlanRequest, until_s: float, begin: Plan | None = None) -> Outcome:
         """Any plan of a request within the target; infeasible where none can be."""
-        whole_s = max(request.options.time_limit_s, until_s - self.searches.world.clock())
+        whole_s = max(request.options.time_limit_s, until_s - self.searches.hooks.clock())
         request = request.model_copy(update={"options": request.options.model_copy(update={"relative_gap": 0.0})})
         found = self.searches.searched(request, whole_s, until_s=until_s, enough=self.is_enough, begin=begin)
         if isinstance(found, Planned) and not self.is_enough(found):
@@ -139,7 +138,7 @@ class _Asked:
         request = changed(self.searches.base, changes)
         measure = SharedGoal.of([request])
         whole_s = max(request.options.time_limit_s, limit_s)
-        until_s = self.searches.world.clock() + limit_s
+        until_s = self.searches.hooks.clock() + limit_s
         begin = self.first.plan if isinstance(self.first, Planned) else None
         found = self.searches.searched(request, whole_s, until_s=until_s, begin=begin)
         bound = measure.bound(request, found)
@@ -156,7 +155,7 @@ class _Asked:
     def by_factor(self, of: str, limit_s: float, tell: Callable[[], None]) -> None:
         """The least fibre or memory: factors by halves of their logarithm, until what is not enough is near."""
         assert isinstance(self.first, Planned)
-        narrowed = _Narrowed(self, of, self.first, self.searches.world.clock() + limit_s)
+        narrowed = _Narrowed(self, of, self.first, self.searches.hooks.clock() + limit_s)
         for found in narrowed.run(self.searches.base, limit_s / PROBES):
             self.least[of] = found
             tell()
@@ -177,17 +176,17 @@ class _Narrowed:
 
     def run(self, base: PlanRequest, probe_s: float) -> Iterator[LeastAnswer]:
         """What is known after each factor."""
-        world = self.asked.searches.world
+        hooks = self.asked.searches.hooks
         if self.of == "fibre" and self._has_none(base):
             yield self._told(base)
             return
         yield self._told(base)
-        if self.of == "fibre" and self._fits_one_building(base, world.clock() + probe_s):
+        if self.of == "fibre" and self._fits_one_building(base, hooks.clock() + probe_s):
             yield self._told(base)
             return
-        while not world.stopped() and world.clock() < self.ends_s and not self._is_close():
+        while not hooks.stopped() and hooks.clock() < self.ends_s and not self._is_close():
             factor = self.enough / STEP if self.low == 0.0 else (self.low * self.enough) ** 0.5
-            self._try(base, factor, min(world.clock() + probe_s, self.ends_s))
+            self._try(base, factor, min(hooks.clock() + probe_s, self.ends_s))
             yield self._told(base)
 
     def _is_close(self) -> bool:
@@ -205,17 +204,17 @@ class _Narrowed:
 
     def _try(self, base: PlanRequest, factor: float, until_s: float) -> None:
         """Settle a factor if it can be: by the plan so far, by a bound, or by a search."""
-        asked, world = self.asked, self.asked.searches.world
+        asked, hooks = self.asked, self.asked.searches.hooks
         try:
             request = changed(base, self.changes(base, factor))
         except ValueError:  # of pydantic: so little there may not be, as beside the traffic of others
             self.low = factor
             return
-        found: Outcome | None = carried_over(request, self.best.plan, world.clock, partial(is_late, world, until_s))
+        found: Outcome | None = carried_over(request, self.best.plan, hooks.clock, partial(hooks.is_late, until_s))
         if not isinstance(found, Planned) or not asked.is_enough(found):
-            bound_until_s = world.clock() + BOUND_SHARE * max(until_s - world.clock(), 0.0)
+            bound_until_s = hooks.clock() + BOUND_SHARE * max(until_s - hooks.clock(), 0.0)
             cutoff_s = asked.target_s * (1.0 + PRECISION)
-            bound_s = least_bound_s(request, cutoff_s, partial(is_late, world, bound_until_s))
+            bound_s = least_bound_s(request, cutoff_s, partial(hooks.is_late, bound_until_s))
             if bound_s > asked.target_s:
                 self.low = self.proven = factor
                 return
@@ -254,13 +253,12 @@ def least(
 
     Raises InvalidRequest for changes that do not fit.
     """
-    started_s = clock()
     limit_s = question.options.time_limit_s
-    world = RunHooks(clock, cancelled, started_s + limit_s)
-    searches = SearchRuns.of(question, world)
+    hooks = RunHooks.of(question, cancelled, clock)
+    searches = SearchRuns.of(question, hooks)
     free = put("/objective", {"kind": "iteration_time"})
     searches.base = changed(searches.base, (free,))
-    asked = _Asked(question, searches, target_seconds(question.target, searches.base), started_s)
+    asked = _Asked(question, searches, target_seconds(question.target, searches.base))
 
     def tell() -> None:
         found(asked.answer())
@@ -268,9 +266,9 @@ def least(
     asked.begin(FIRST_SHARE * limit_s)
     tell()
     for number, of in enumerate(question.of):
-        if world.stopped() or not isinstance(asked.first, Planned):
+        if hooks.stopped() or not isinstance(asked.first, Planned):
             break
-        share_s = world.left_s / (len(question.of) - number)
+        share_s = hooks.left_s / (len(question.of) - number)
         if of in ("gpus", "cost"):
             asked.by_objective(of, share_s)
         else:

@@ -100,7 +100,7 @@ class ReplanSearch:
         self.context = Context(self.request, stack_for(self.request))
         self.standing: Standing = standing_of(self.plan, self.before, self.context)
         self._known: dict[tuple[object, ...], tuple[MoveProblem, list[MinimumMoves]]] = {}
-        quick = Schedulers(self.context, self.searches.world.clock, self.stopped).quick
+        quick = Schedulers(self.context, self.searches.hooks.clock, self.stopped).quick
         self._scheduler = or_same_order(timings_of(self.plan), quick)
 
     def keep_degrees(self, stopped: Callable[[], bool]) -> Iterator[ReplanSolution]:
@@ -150,7 +150,7 @@ class ReplanSearch:
         key = (configuration.degrees, bundle_of(configuration), configuration.layers_per_stage, configuration.family)
         if key not in self._known:
             problem = move_problem(self.context, configuration, self.standing)
-            limit_s = min(MOST_S, MODEL_SHARE * max(self.searches.world.left_s, 1.0))
+            limit_s = min(MOST_S, MODEL_SHARE * max(self.searches.hooks.left_s, 1.0))
             first = least_moves(problem, limit_s=limit_s)
             found = [] if first is None else [first]
             if first is not None and first.num_moved:

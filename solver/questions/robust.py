@@ -90,7 +90,6 @@ class _Asked:
 
     question: Robust
     hooks: RunHooks
-    started_s: float
     worlds: tuple[_World, ...]
     outcomes: list[Outcome | None]
     best: _Compared | None = None
@@ -157,7 +156,7 @@ class _Asked:
             plan=best.witness if best else None,
             num_compared=self.num_compared,
             complete=self.complete,
-            elapsed_s=max(self.hooks.clock() - self.started_s, 0.0),
+            elapsed_s=self.hooks.elapsed_s,
         )
 
     @property
@@ -212,11 +211,10 @@ def robust(
 
     Raises InvalidRequest for changes that do not fit.
     """
-    started_s = clock()
-    hooks = RunHooks(clock, cancelled, started_s + question.options.time_limit_s)
+    hooks = RunHooks.of(question, cancelled, clock)
     base = with_profile(timed_only(changed(question.asked, question.changes)))
     worlds = tuple(_World.of(one, hooks) for one in worlds_of(question, base))
-    asked = _Asked(question, hooks, started_s, worlds, [None] * len(worlds))
+    asked = _Asked(question, hooks, worlds, [None] * len(worlds))
     for _ in _plan_each(asked, ALONE_SHARE * question.options.time_limit_s):
         found(asked.answer())
     for _ in _explore(asked):

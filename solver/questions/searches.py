@@ -1,6 +1,6 @@
-"""SearchRuns that a question makes: changed requests, planned within what is left of the question's time.
+"""Searches that a question makes: changed requests, planned within what is left of the question's time.
 
-Owns the one software profile under them all, and the shares of time. Never compares what comes out.
+One software profile is under them all.
 """
 
 from __future__ import annotations
@@ -24,11 +24,23 @@ LEAST_S = 0.3  # a search of less would end before it has looked at anything
 
 @dataclass(frozen=True)
 class RunHooks:
-    """Who hears of what is found, when to stop, and what counts as time."""
+    """When a question was asked, when it has to stop, and what counts as time."""
 
     clock: Clock
     cancelled: Callable[[], bool]
+    started_s: float
     ends_s: float
+
+    @classmethod
+    def of(cls, question: QuestionBase, cancelled: Callable[[], bool], clock: Clock) -> RunHooks:
+        """Those of a question that is asked now."""
+        started_s = clock()
+        return cls(clock, cancelled, started_s, started_s + question.options.time_limit_s)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since the question was asked."""
+        return max(self.clock() - self.started_s, 0.0)
 
     @property
     def left_s(self) -> float:
@@ -39,19 +51,23 @@ class RunHooks:
         """No further search begins."""
         return self.cancelled() or self.left_s < LEAST_S
 
+    def is_late(self, until_s: float) -> bool:
+        """Whether it is past a time on the clock, or the question is over."""
+        return self.stopped() or self.clock() >= until_s
+
 
 @dataclass
 class SearchRuns:
     """Makes and counts the searches of one question."""
 
     base: PlanRequest
-    world: RunHooks
+    hooks: RunHooks
     num_searches: int = 0
     known: Planned | None = None
 
     @classmethod
-    def of(cls, question: QuestionBase, world: RunHooks) -> SearchRuns:
-        """SearchRuns around a request, its changes made and its software profile settled once for all of them.
+    def of(cls, question: QuestionBase, hooks: RunHooks) -> SearchRuns:
+        """Searches around a request, its changes made and its software profile settled once for all of them.
 
         A plan that the question brings is `known` where the judge accepts it for that request.
         """
@@ -59,8 +75,8 @@ class SearchRuns:
         plan_there = question.plan
         fits = plan_there is not None and not question.changes and plan_there.stack_profile == stack_for(base).name
         if plan_there is None or not fits or not judge(base, plan_there).accepted:
-            return cls(base, world)
-        return cls(base, world, known=Planned(plan=plan_there, complete=True, elapsed_s=0.0))
+            return cls(base, hooks)
+        return cls(base, hooks, known=Planned(plan=plan_there, complete=True, elapsed_s=0.0))
 
     def base_outcome(self, limit_s: float, *, first: bool = False) -> Outcome:
         """The plan that is known of the request as it is, or what a search of it ends with."""
@@ -81,24 +97,24 @@ class SearchRuns:
         `first`: any plan will do; `enough`: a plan will do of which it is true; `until_s` on the clock it is stopped.
         It may `begin` with the plan of another request.
         """
-        ends_s = min(until_s, self.world.ends_s)
-        limit_s = limit_s if until_s < float("inf") else min(limit_s, self.world.left_s)
-        if self.world.stopped():
+        ends_s = min(until_s, self.hooks.ends_s)
+        limit_s = limit_s if until_s < float("inf") else min(limit_s, self.hooks.left_s)
+        if self.hooks.stopped():
             return NotFound(lower_bound_s=0.0, detail="no time was left", elapsed_s=0.0)
         self.num_searches += 1
         there_is_one: list[Planned] = []
         options = request.options.model_copy(update={"time_limit_s": limit_s})
 
         def over() -> bool:
-            late = self.world.clock() >= ends_s
+            late = self.hooks.clock() >= ends_s
             does = bool(there_is_one) and (first or enough(there_is_one[-1]))
-            return late or self.world.cancelled() or does
+            return late or self.hooks.cancelled() or does
 
         outcome = plan(
             request.model_copy(update={"options": options}),
             incumbent=there_is_one.append,
             cancelled=over,
-            clock=self.world.clock,
+            clock=self.hooks.clock,
             begin_with=WarmStart(begin),
         )
         return there_is_one[-1] if there_is_one and not isinstance(outcome, Planned) else outcome

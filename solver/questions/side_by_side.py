@@ -22,7 +22,7 @@ from solver.context import Context, stack_for
 from solver.objective import Goal
 from solver.questions.least_bound import least_bound_s
 from solver.questions.more import Direction
-from solver.questions.searches import RunHooks, SearchRuns, witness_of
+from solver.questions.searches import SearchRuns, witness_of
 from solver.questions.warm_start import carried_over
 
 BASE_SHARE = 0.5  # of the question's time at most goes to the base, which every gain is measured against
@@ -111,14 +111,8 @@ class SideComparison:
 
     searches: SearchRuns
     measure: SharedGoal
-    started_s: float
     base: Side = Side()
     sides: dict[str, Side] = field(default_factory=dict)
-
-    @property
-    def elapsed_s(self) -> float:
-        """Time since the question began."""
-        return max(self.searches.world.clock() - self.started_s, 0.0)
 
     def base_figures(self) -> dict[str, Any]:
         """Fields of an answer that say what is known of the base, in which unit, and when."""
@@ -131,7 +125,7 @@ class SideComparison:
             "lower_bound": base.bound,
             "plan": base.witness,
             "reasons": base.reasons,
-            "elapsed_s": self.elapsed_s,
+            "elapsed_s": self.searches.hooks.elapsed_s,
         }
 
     def gain(self, name: str, direction: Direction) -> Gain:
@@ -146,11 +140,11 @@ class SideComparison:
 
     def bound_of(self, request: PlanRequest, until_s: float) -> float | None:
         """What no plan of a request falls below, as far as it matters beside the base's plan."""
-        world, base = self.searches.world, self.base.outcome
+        hooks, base = self.searches.hooks, self.base.outcome
         if self.measure.kind == "iteration_time" and isinstance(base, Planned):
-            late = partial(is_late, world, until_s)
+            late = partial(hooks.is_late, until_s)
             return self.measure.of_seconds(request, least_bound_s(request, base.plan.metrics.iteration_s, late))
-        limit_s = max(request.options.time_limit_s, until_s - world.clock())
+        limit_s = max(request.options.time_limit_s, until_s - hooks.clock())
         return self.measure.bound(request, self.searches.searched(request, limit_s, until_s=until_s))
 
     def plan_base(self, limit_s: float) -> None:
@@ -159,7 +153,7 @@ class SideComparison:
         limit_s = min(request.options.time_limit_s, BASE_SHARE * limit_s)
         self.base = self._side(request, self.searches.base_outcome(limit_s))
         # What carrying over improves without any change is no gain of a change.
-        ends_s = self.searches.world.clock() + CARRIED_SHARE * limit_s
+        ends_s = self.searches.hooks.clock() + CARRIED_SHARE * limit_s
         self.base = _better(self.base, self.carried(request, ends_s))
 
     def plan_world(self, name: str, request: PlanRequest, limit_s: float) -> None:
@@ -167,7 +161,7 @@ class SideComparison:
 
         Where time is short a search would spend it on plans no better than the one carried over: bounds come first.
         """
-        clock, base = self.searches.world.clock, self.base.outcome
+        clock, base = self.searches.hooks.clock, self.base.outcome
         until_s = clock() + limit_s
         if limit_s >= SEARCHED_FROM_S or self.measure.kind != "iteration_time":
             whole_s, begin = (
@@ -190,15 +184,15 @@ class SideComparison:
 
     def _bounded(self, request: PlanRequest, side: Side, until_s: float) -> Side:
         assert isinstance(side.outcome, Planned)
-        world, best_s = self.searches.world, side.outcome.plan.metrics.iteration_s
-        least_s = least_bound_s(request, best_s, partial(is_late, world, until_s))
+        hooks, best_s = self.searches.hooks, side.outcome.plan.metrics.iteration_s
+        least_s = least_bound_s(request, best_s, partial(hooks.is_late, until_s))
         return replace(side, bound=max(side.bound or 0.0, self.measure.of_seconds(request, least_s)))
 
     def carried(self, request: PlanRequest, until_s: float) -> Side:
         """The base's configuration in the changed world; of it no bound is known."""
-        world, found = self.searches.world, None
+        hooks, found = self.searches.hooks, None
         if isinstance(self.base.outcome, Planned):
-            found = carried_over(request, self.base.outcome.plan, world.clock, partial(is_late, world, until_s))
+            found = carried_over(request, self.base.outcome.plan, hooks.clock, partial(hooks.is_late, until_s))
         return Side() if found is None else Side(found, self.measure.value(request, found.plan), None)
 
     def _side(self, request: PlanRequest, outcome: Outcome) -> Side:
@@ -254,11 +248,6 @@ def _better(side: Side, warm: Side) -> Side:
     if warm.value is None or (side.value is not None and side.value <= warm.value):
         return replace(side, outcome=side.outcome or warm.outcome, bound=bound)
     return Side(warm.outcome, warm.value, None if bound is None else min(bound, warm.value))
-
-
-def is_late(world: RunHooks, until_s: float) -> bool:
-    """Whether it is past a time on the clock, or the question is over."""
-    return world.stopped() or world.clock() >= until_s
 
 
 def _tokens(request: PlanRequest) -> float:

@@ -47,19 +47,18 @@ def what_if(
 
     Raises InvalidRequest for changes that do not fit, and where values cannot be compared.
     """
-    started_s = clock()
     limit_s = question.options.time_limit_s
-    searches = SearchRuns.of(question, RunHooks(clock, cancelled, started_s + limit_s))
+    searches = SearchRuns.of(question, RunHooks.of(question, cancelled, clock))
     requests = variants_of(question, searches.base)
     measure = SharedGoal.of([searches.base, *(request for _, request in requests)])
-    compared = SideComparison(searches, measure, started_s)
+    compared = SideComparison(searches, measure)
     asked = _Asked(compared, requests)
     compared.plan_base(limit_s)
     found(asked.answer())
     for number, (variant, request) in enumerate(requests):
-        if searches.world.stopped():
+        if searches.hooks.stopped():
             break
-        compared.plan_world(variant.name, request, searches.world.left_s / (len(requests) - number))
+        compared.plan_world(variant.name, request, searches.hooks.left_s / (len(requests) - number))
         found(asked.answer())
     return asked.answer()
 

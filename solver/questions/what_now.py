@@ -34,8 +34,7 @@ class _Asked:
     """One question under way."""
 
     question: WhatNow
-    world: RunHooks
-    started_s: float
+    hooks: RunHooks
     plan: Plan | None
     replanning: ReplanSearch | None = None
     complete: bool = False
@@ -59,7 +58,7 @@ class _Asked:
             lower_bound_s=found.least_s(10**9, found.fastest_s) if found and points else 0.0,
             reasons=infeasible.reasons if infeasible and not points else (),
             complete=self.complete,
-            elapsed_s=max(self.world.clock() - self.started_s, 0.0),
+            elapsed_s=self.hooks.elapsed_s,
             plan=chosen.plan if chosen and self.complete else None,
         )
 
@@ -75,26 +74,25 @@ def what_now(
 
     Raises InvalidRequest for changes that do not fit, and for a plan of another cluster.
     """
-    started_s = clock()
-    world = RunHooks(clock, cancelled, started_s + question.options.time_limit_s)
+    hooks = RunHooks.of(question, cancelled, clock)
     before = with_profile(timed_only(question.asked))
     after = changed(changed(before, question.changes), changes_of(before, question.lost), "/lost")
-    asked = _Asked(question, world, started_s, _plan_before(question.plan, before, world))
+    asked = _Asked(question, hooks, _plan_before(question.plan, before, hooks))
     if asked.plan is not None:
-        asked.replanning = ReplanSearch(asked.plan, Context(before, stack_for(before)), SearchRuns(after, world),
-                                      world.stopped)  # fmt: skip
+        asked.replanning = ReplanSearch(asked.plan, Context(before, stack_for(before)), SearchRuns(after, hooks),
+                                      hooks.stopped)  # fmt: skip
         found(asked.answer())
-        for _ in _steps(asked.replanning, world, question.time_tolerance):
+        for _ in _steps(asked.replanning, hooks, question.time_tolerance):
             found(asked.answer())
-    asked.complete = asked.plan is not None and not world.cancelled()
+    asked.complete = asked.plan is not None and not hooks.cancelled()
     return asked.answer()
 
 
-def _plan_before(given: Plan | None, before: PlanRequest, world: RunHooks) -> Plan | None:
+def _plan_before(given: Plan | None, before: PlanRequest, hooks: RunHooks) -> Plan | None:
     """The plan that is given, or what a search finds. Raises InvalidRequest for a plan of another cluster."""
     if given is None:
-        limit_s = min(before.options.time_limit_s, BASE_SHARE * world.left_s)
-        outcome = SearchRuns(before, world).searched(before, limit_s)
+        limit_s = min(before.options.time_limit_s, BASE_SHARE * hooks.left_s)
+        outcome = SearchRuns(before, hooks).searched(before, limit_s)
         return outcome.plan if isinstance(outcome, Planned) else None
     pools = {pool.id for pool in Context(before, stack_for(before)).pools}
     strange = sorted({pool for route in given.placement.routes for pool in route.pools} - pools)
@@ -107,33 +105,33 @@ def _plan_before(given: Plan | None, before: PlanRequest, world: RunHooks) -> Pl
     return given
 
 
-def _steps(replanning: ReplanSearch, world: RunHooks, tolerance: float) -> Iterator[None]:
+def _steps(replanning: ReplanSearch, hooks: RunHooks, tolerance: float) -> Iterator[None]:
     """Each step, and a moment to tell what is known after it."""
-    limit_s, began_s = world.left_s, world.clock()
+    limit_s, began_s = hooks.left_s, hooks.clock()
 
     def until(share: float) -> Callable[[], bool]:
-        return lambda: world.stopped() or world.clock() >= began_s + share * limit_s
+        return lambda: hooks.stopped() or hooks.clock() >= began_s + share * limit_s
 
     searched = limit_s >= SEARCHED_FROM_S
     for _ in replanning.keep_degrees(until(KEEP_SHARE if searched else QUICK_SHARE)):
         yield
-    if searched and not world.stopped():
+    if searched and not hooks.stopped():
         for _ in replanning.search_degrees((DEGREES_SHARE - KEEP_SHARE) * limit_s):
             yield
-    if not world.stopped() and (searched or not replanning.ways.points):
-        replanning.search(began_s + SEARCH_SHARE * limit_s - world.clock(), first=not searched)
+    if not hooks.stopped() and (searched or not replanning.ways.points):
+        replanning.search(began_s + SEARCH_SHARE * limit_s - hooks.clock(), first=not searched)
         yield
-    yield from _proven(replanning, world, tolerance)
+    yield from _proven(replanning, hooks, tolerance)
 
 
-def _proven(replanning: ReplanSearch, world: RunHooks, tolerance: float) -> Iterator[None]:
+def _proven(replanning: ReplanSearch, hooks: RunHooks, tolerance: float) -> Iterator[None]:
     """What else could move so few, or be so fast: first for the plan that is recommended."""
     chosen = _chosen(replanning, tolerance)
     if chosen is not None and chosen.num_moved:
-        replanning.prove(chosen.num_moved, chosen.iteration_s, world.stopped)
+        replanning.prove(chosen.num_moved, chosen.iteration_s, hooks.stopped)
         yield
     for one in replanning.ways.points:
-        replanning.prove(one.num_moved + 1, one.iteration_s, world.stopped)
+        replanning.prove(one.num_moved + 1, one.iteration_s, hooks.stopped)
         yield
 
 
@@ -179,10 +177,9 @@ def what_if_lost(
     clock: Clock = time.monotonic,
 ) -> WhatIfLostAnswer:
     """Prepared answers for each loss, each with an equal part of what is left of the time."""
-    started_s = clock()
-    world = RunHooks(clock, cancelled, started_s + question.options.time_limit_s)
+    hooks = RunHooks.of(question, cancelled, clock)
     before = with_profile(timed_only(changed(question.asked, question.changes)))
-    plan = _plan_before(question.plan, before, world)
+    plan = _plan_before(question.plan, before, hooks)
     losses = list(possible_losses(before, plan, question.kinds)) if plan else []
     answer = WhatIfLostAnswer(
         stack_profile=stack_for(before).name,
@@ -196,21 +193,19 @@ def what_if_lost(
     for number, (_, name) in enumerate(losses):
         if alike[number] in known:
             same = known[alike[number]].model_copy(update={"lost": (name,)})
-            answer = _with(answer, number, same, max(clock() - started_s, 0.0))
+            answer = _with(answer, number, same, hooks.elapsed_s)
             continue
-        if world.stopped():
+        if hooks.stopped():
             break
-        limit_s = world.left_s / len(set(alike[number:]) - set(known))
+        limit_s = hooks.left_s / len(set(alike[number:]) - set(known))
         one = WhatNow(request=before, plan=plan, lost=(name,), time_tolerance=question.time_tolerance)
         one = one.model_copy(update={"options": question.options.model_copy(update={"time_limit_s": limit_s})})
         prepared = what_now(one, cancelled=cancelled, clock=clock).model_copy(update={"plan": None})
         known[alike[number]] = prepared
-        answer = _with(answer, number, prepared, max(clock() - started_s, 0.0))
+        answer = _with(answer, number, prepared, hooks.elapsed_s)
         found(answer)
     tried = all(one.answer is not None for one in answer.losses)
-    return answer.model_copy(
-        update={"complete": plan is not None and tried, "elapsed_s": max(clock() - started_s, 0.0)}
-    )
+    return answer.model_copy(update={"complete": plan is not None and tried, "elapsed_s": hooks.elapsed_s})
 
 
 def _with(answer: WhatIfLostAnswer, number: int, prepared: WhatNowAnswer, elapsed_s: float) -> WhatIfLostAnswer:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from models.outcome import Infeasible, Outcome, Planned, Reason
 from models.question_parts import Status
@@ -31,7 +32,6 @@ class _Asked:
     """One question under way: what is known so far can be told at any moment."""
 
     searches: SearchRuns
-    started_s: float
     outcome: Outcome
     reasons: dict[Names, tuple[Reason, ...]] = field(default_factory=dict)
     plans: dict[Names, Planned] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class _Asked:
 
     def search(self, request: PlanRequest) -> Outcome:
         """Any plan of a request, or a proof that it has none."""
-        limit_s = SEARCH_SHARE * max(self.searches.world.left_s, 0.0)
+        limit_s = SEARCH_SHARE * max(self.searches.hooks.left_s, 0.0)
         return self.searches.searched(request, max(limit_s, 1.0), first=True)
 
     def answer(self) -> WhyNotAnswer:
@@ -73,7 +73,7 @@ class _Asked:
             undecided=tuple(tuple(sorted(one)) for one in self.conflicts.undecided),
             complete=self.conflicts.complete or outcome.status == "planned",
             num_searches=self.searches.num_searches,
-            elapsed_s=max(self.searches.world.clock() - self.started_s, 0.0),
+            elapsed_s=self.searches.hooks.elapsed_s,
             plan=witness_of(outcome.plan) if isinstance(outcome, Planned) else None,
         )
 
@@ -99,12 +99,11 @@ def why_not(
 
     A request that has one is answered with it. Raises InvalidRequest for changes that do not fit.
     """
-    started_s = clock()
     limit_s = question.options.time_limit_s
-    world = RunHooks(clock, cancelled, started_s + limit_s)
-    searches = SearchRuns.of(question, world)
+    hooks = RunHooks.of(question, cancelled, clock)
+    searches = SearchRuns.of(question, hooks)
     outcome = searches.base_outcome(CONFLICTS_SHARE / 2 * limit_s, first=True)
-    asked = _Asked(searches, started_s, outcome)
+    asked = _Asked(searches, outcome)
 
     def tell() -> None:
         found(asked.answer())
@@ -112,7 +111,7 @@ def why_not(
     tell()
     if isinstance(outcome, Infeasible):
         asked.reasons[frozenset(asked.wishes)] = outcome.reasons
-        _explain(asked, tell, started_s + CONFLICTS_SHARE * limit_s)
+        _explain(asked, tell, hooks.started_s + CONFLICTS_SHARE * limit_s)
     if not isinstance(outcome, Planned):
         _relax(asked, tell)
     return asked.answer()
@@ -120,21 +119,18 @@ def why_not(
 
 def _explain(asked: _Asked, tell: Callable[[], None], until_s: float) -> None:
     """The conflicts, and what of the hardware each clashes with."""
-    world = asked.searches.world
+    hooks = asked.searches.hooks
 
     def keep(conflicts: Conflicts) -> None:
         asked.conflicts = conflicts
         tell()
 
-    def stopped() -> bool:
-        return world.stopped() or world.clock() >= until_s
-
-    keep(enumerate_conflicts(list(asked.wishes), asked.decide, stopped=stopped, found=keep))
+    keep(enumerate_conflicts(list(asked.wishes), asked.decide, stopped=partial(hooks.is_late, until_s), found=keep))
     for core in asked.conflicts.cores:
         alone = asked.without(frozenset(asked.wishes) - core.names)
         named = []
         for group in hardware_of(alone):
-            if world.stopped():
+            if hooks.stopped():
                 return
             if asked.search(changed(alone, group.changes)).status == "planned":
                 named.append(group.name)
@@ -144,9 +140,9 @@ def _explain(asked: _Asked, tell: Callable[[], None], until_s: float) -> None:
 
 def _relax(asked: _Asked, tell: Callable[[], None]) -> None:
     """The ways out: each minimal correction, as small as it can be, then what could be bought."""
-    relaxations = Relaxations(asked.searches.base, asked.search, asked.searches.world.stopped)
+    relaxations = Relaxations(asked.searches.base, asked.search, asked.searches.hooks.stopped)
     for names in _corrections(asked):
-        if asked.searches.world.stopped():
+        if asked.searches.hooks.stopped():
             return
         outcome = asked.plans.get(names) or asked.search(asked.without(names))
         if isinstance(outcome, Planned):

@@ -107,7 +107,7 @@ class _Asked:
 
     def bound_kinds(self, ends_s: float, tell: Callable[[], None]) -> None:
         """One bound for all resources of a kind, increased together: no one of them alone leads below it."""
-        clock = self.compared.searches.world.clock
+        clock = self.compared.searches.hooks.clock
         for largest, number in self._in_time([one for one in self._largest() if one.useful.more], ends_s):
             bound = self.compared.bound_of(largest.useful.request, clock() + (ends_s - clock()) / number)
             self._bound_alike(largest, bound)
@@ -131,7 +131,7 @@ class _Asked:
 
         What is proven to gain nothing is left out. The useful steps come before the small ones.
         """
-        clock = self.compared.searches.world.clock
+        clock = self.compared.searches.hooks.clock
         first, promising = self._largest(), self._promising()
         items = [one for one in promising if one in first] + [one for one in promising if one not in first]
         worlds = [one.useful for one in items] + [one.small for one in items if one.small is not None]
@@ -141,7 +141,7 @@ class _Asked:
 
     def search(self, ends_s: float, tell: Callable[[], None]) -> None:
         """Searches of the most valuable steps, for as long as there is time for whole ones."""
-        promising, hooks = self._promising(), self.compared.searches.world
+        promising, hooks = self._promising(), self.compared.searches.hooks
         items = [item for item, _ in self.ranked() if item in promising]
         largest = self._largest()
         for (item, world), number in self._in_time([(one, world) for one in items for world in one.worlds], ends_s):
@@ -159,7 +159,7 @@ class _Asked:
 
     def _in_time(self, things: Sequence[Thing], ends_s: float) -> Iterator[tuple[Thing, int]]:
         """Each thing, with how many share the time from then on, until time is over."""
-        hooks = self.compared.searches.world
+        hooks = self.compared.searches.hooks
         for number, thing in enumerate(things):
             if hooks.stopped() or hooks.clock() >= ends_s:
                 return
@@ -177,11 +177,10 @@ def worth(
 
     Raises InvalidRequest for changes that do not fit.
     """
-    started_s = clock()
     limit_s = question.options.time_limit_s
-    hooks = RunHooks(clock, cancelled, started_s + limit_s)
+    hooks = RunHooks.of(question, cancelled, clock)
     searches = SearchRuns.of(question, hooks)
-    compared = SideComparison(searches, SharedGoal.of([searches.base]), started_s)
+    compared = SideComparison(searches, SharedGoal.of([searches.base]))
     near = _in_one_building(searches.base) if "distance" in question.of else None
     items = [_item(question, searches.base, one) for one in resources_of(searches.base, question.of)]
     asked = _Asked(question, compared, items, near)
