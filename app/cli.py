@@ -1,8 +1,7 @@
 """The command line: a door to the same planner, judge and exporters as the HTTP service.
 
-Owns the table of commands and the way a command ends. The commands are in `app/terminal`, which makes its heavy imports
-when a command runs, so that help is instant. Exit codes: 0 planned, 1 defect, 2 bad input, 3 infeasible, 4 nothing
-found in time.
+The commands are in `app/terminal`, which makes its heavy imports when a command runs, so that help is instant. Exit
+codes: 0 planned, 1 defect, 2 bad input, 3 infeasible, 4 nothing found in time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Plans in short and side by side, as their routes answer with them.
-
-Owns their fields. Computes nothing.
-"""
+"""Plans in short and side by side, as their routes answer with them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Reads JSON documents as strictly as the API promises: bytes in, frozen models or faults out.
 
 Owns what counts as a JSON document (depth, size, NaN, repeated keys, trailing text) and the limits on what a request
-may describe. Reading costs time in proportion to the text, whatever is in it. Never opens a file.
+may describe. Reading costs time in proportion to the text, whatever is in it.
 """
 
 from __future__ import annotations

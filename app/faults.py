@@ -1,7 +1,4 @@
-"""What a user did wrong, said the same way by the API and the command line: what, where, allowed, what to do.
-
-Owns the published catalogue of codes and the translation of validation errors. Never knows HTTP.
-"""
+"""What a user did wrong, said the same way by the API and the command line: what, where, allowed, what to do."""
 
 from __future__ import annotations
 

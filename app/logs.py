@@ -1,6 +1,6 @@
 """Structured logs: one JSON object per line on standard error, with the plan id where there is one.
 
-Owns the format. JSON escapes control characters, so nothing from a request can forge a line.
+JSON escapes control characters, so nothing from a request can forge a line.
 """
 
 from __future__ import annotations

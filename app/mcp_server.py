@@ -1,7 +1,6 @@
 """An MCP server over the client: tools with which a program that talks can plan, ask again, explain and export.
 
-Owns the tools, their schemas and hints. Every tool is one or two calls of the service; nothing is planned here. Needs
-the extra `mcp`.
+Every tool is one or two calls of the service; nothing is planned here. Needs the extra `mcp`.
 """
 
 from __future__ import annotations

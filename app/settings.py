@@ -1,7 +1,6 @@
 """How this process is set up: every setting with its unit, its default and its environment variable.
 
-The only reader of the environment (`ISTHMUS_<FIELD>`, and whether OTEL_EXPORTER_OTLP_ENDPOINT is set). Never opens a
-file, a socket or a database.
+The only reader of the environment (`ISTHMUS_<FIELD>`, and whether OTEL_EXPORTER_OTLP_ENDPOINT is set).
 """
 
 from __future__ import annotations

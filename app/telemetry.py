@@ -1,6 +1,6 @@
 """Traces for OpenTelemetry, where the extra `otel` is installed and the settings ask for them.
 
-Owns the set-up of the exporter. Whoever has something to trace takes TRACER, which does nothing without it.
+Whoever has something to trace takes TRACER, which does nothing without it.
 """
 
 from __future__ import annotations

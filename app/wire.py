@@ -1,6 +1,6 @@
 """The documents that the service answers with, as its routes write them and its clients read them.
 
-Owns their fields. Knows neither HTTP nor how an answer is stored or made.
+Knows neither HTTP nor how an answer is stored or made.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where the job may run: the place tree, the GPU pools in it and the links between its places.
 
-Owns the description of the hardware and its consistency (ids, tree, ends of links). Never computes a path or a time.
+Owns the description of the hardware and its consistency (ids, tree, ends of links).
 """
 
 from __future__ import annotations

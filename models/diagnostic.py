@@ -1,7 +1,4 @@
-"""What the linter says of a request: how grave, where, what, and what to do.
-
-Owns the shape of one remark. Never finds one.
-"""
+"""What the linter says of a request: how grave, where, what, and what to do."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Figures of a plan that need no other part of it: time and memory by cause, course of the search, assumptions.
-
-Owns their shapes. Nothing here computes.
-"""
+"""Figures of a plan that need no other part of it: time and memory by cause, course of the search, assumptions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a study shows: which of its points are best, which may be, and where differences are below the gaps.
-
-Owns the shape. Nothing here computes.
-"""
+"""What a study shows: which of its points are best, which may be, and where differences are below the gaps."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What is the least that reaches a target, and what is the frontier of time against what is spent?
-
-Owns the two questions and their answers. Nothing here computes.
-"""
+"""What is the least that reaches a target, and what is the frontier of time against what is spent?"""
 
 from __future__ import annotations
 

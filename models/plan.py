@@ -1,6 +1,6 @@
 """The answer: configuration, placement, timelines, transport, memory, time, proof and assumptions.
 
-Owns the shape of a plan. Everything in it can be checked from the request and the plan alone; nothing here computes.
+Everything in it can be checked from the request and the plan alone; nothing here computes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What a figure of a plan may turn out to be when it is measured, and what stands behind it.
-
-Owns that shape. Nothing here computes.
-"""
+"""What a figure of a plan may turn out to be when it is measured, and what stands behind it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What questions and answers share: a change at a JSON Pointer, whose request it is made to, a plan in short, a gain.
 
-Owns the one grammar. The kinds of questions are in `questions` and beside it. Nothing here computes.
+The kinds of questions are in `questions` and beside it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A planning request: the job, the cluster, what is fixed, what is wanted and how long to look.
 
-Owns the shape of the question and the checks that need no arithmetic. Capacity and memory are the solver's lint.
+Capacity and memory are the solver's lint.
 """
 
 from __future__ import annotations

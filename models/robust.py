@@ -1,7 +1,4 @@
-"""What if we are wrong? A plan for several worlds at once: the one whose worst, or expected, iteration is the shortest.
-
-Owns the shape of the question and its answer. Nothing here computes.
-"""
+"""What if we are wrong? A plan for several worlds: the one whose worst, or expected, iteration is the shortest."""
 
 from __future__ import annotations
 

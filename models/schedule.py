@@ -1,7 +1,6 @@
 """A pipeline to be timed (`PipelineProblem`) and its answer (`PipelineSchedule`), with the text form of one operation.
 
-Owns the wire contract of `/v1/schedules` and every rule that makes a problem well-formed. Never decides an order or a
-time, and never rounds.
+Owns the wire contract of `/v1/schedules` and every rule that makes a problem well-formed.
 """
 
 from __future__ import annotations

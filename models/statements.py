@@ -1,6 +1,6 @@
 """Sentences that every plan states word for word: what its model assumes, and what its bound covers.
 
-The planner writes them and the judge knows them, so that none can be left out or softened. Nothing here computes.
+The planner writes them and the judge knows them, so that none can be left out or softened.
 """
 
 from __future__ import annotations

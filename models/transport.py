@@ -1,7 +1,4 @@
-"""How the traffic travels: flows, the choice made for every communicator, and what each link then carries.
-
-Owns the transport part of a plan. Never computes a rate.
-"""
+"""How the traffic travels: flows, the choice made for every communicator, and what each link then carries."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What the judge says of a plan: broken rules, and the fields that it does not judge.
-
-Owns that shape. Nothing here computes.
-"""
+"""What the judge says of a plan: broken rules, and the fields that it does not judge."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What now? A plan after a loss or a change: what can stay, what has to move, and prepared answers for every loss.
-
-Owns the shape of these questions and answers. Nothing here computes.
-"""
+"""What now? A plan after a loss or a change: what can stay, what has to move, and prepared answers for every loss."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What is to be trained: the architecture, the batch, the precision and, where known, measured layer times.
 
-Owns the description of the job. Never says where or how it runs: that is the plan.
+Never says where or how it runs: that is the plan.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What is it worth? A little and much more of everything that a request has so much of, and all of it in one building.
 
-Owns the question and its answer; intervals are those of `question_parts`. Nothing here computes.
+Intervals are those of `question_parts`.
 """
 
 from __future__ import annotations

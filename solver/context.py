@@ -1,7 +1,6 @@
 """What every step of the recipe derives from a request, computed once.
 
-Owns the list of usable pools, GPU types with their fabrics, the job's arithmetic, the topology and the memory limits.
-Never decides anything.
+The list of usable pools, GPU types with their fabrics, the job's arithmetic, the topology and the memory limits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Contradictions that arithmetic alone can show, before any search.
 
-Owns typed reasons with the numbers that clash and the cheapest remedies. Never looks at a time; memory needs the cost
-model and is explained by `explain/infeasible.py`.
+Never looks at a time; memory needs the cost model and is explained by `explain/infeasible.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The recipe: lint, space, bounds, best first; place, time, judge; keep the incumbent; stop when the bound says so.
 
-Owns the order of the steps and the kinds of outcome. Data in, data out: the clock, the progress and
-the cancellation are arguments.
+Data in, data out: the clock, the progress and the cancellation are arguments.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Makes the documents that plan routes answer with from stored rows.
 
-Owns the wire form of a plan resource. Stored JSON text is put in as it is: it was validated when it was made.
+Stored JSON text is put in as it is: it was validated when it was made.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Who comes in: reads the API key of a request before anything else of it, its body included.
-
-Owns the ASGI middleware that names the caller, and which paths are open. Never knows what a route does.
-"""
+"""Who comes in: reads the API key of a request before anything else of it, its body included."""
 
 from __future__ import annotations
 

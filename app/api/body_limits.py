@@ -1,7 +1,4 @@
-"""What a request body must be before anything looks into it: small, in time, of a known type and coding.
-
-Owns the ASGI middleware that reads bodies. Never knows what a body describes.
-"""
+"""What a request body must be before anything looks into it: small, in time, of a known type and coding."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Content codings: bodies that come compressed, and answers that leave so.
-
-Owns which codings there are and the limit on what a body becomes. Never knows what is compressed.
-"""
+"""Content codings: bodies that come compressed, and answers that leave so."""
 
 from __future__ import annotations
 

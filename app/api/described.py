@@ -1,6 +1,6 @@
 """The OpenAPI document of a running service: made once, beside the event loop, and sent as it was made.
 
-Owns when it is made and how it is sent. What it says is in `openapi`.
+What it says is in `openapi`.
 """
 
 from __future__ import annotations

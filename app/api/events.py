@@ -1,6 +1,6 @@
 """The event stream of a plan: server-sent events, numbered, resumable, ending when the plan has ended.
 
-Owns the stream. The numbers are those of the stored events, so any process can go on where another stopped.
+The numbers are those of the stored events, so any process can go on where another stopped.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Bodies that are ready to send, and typical problems, as the OpenAPI document and the example routes show them.
 
-Owns these documents and their titles; whole plan requests are catalogue entries. Tests send every one of them.
+Whole plan requests are catalogue entries. Tests send every one of them.
 """
 
 from __future__ import annotations

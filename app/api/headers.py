@@ -1,7 +1,4 @@
-"""Request headers with a meaning of their own: Prefer, Idempotency-Key, If-None-Match, Last-Event-ID.
-
-Owns their grammar. Never acts on them.
-"""
+"""Request headers with a meaning of their own: Prefer, Idempotency-Key, If-None-Match, Last-Event-ID."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """HEAD for everything that answers GET: the same head, and no body.
 
-Owns that one method. Where it arrives, every route behind it sees a GET.
+Where it arrives, every route behind it sees a GET.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Whether this process lives, whether the service can take work, and its figures for Prometheus.
 
-Owns the probes and the metrics of the service as a whole. Live never touches the database; ready does.
+Live never touches the database; ready does.
 """
 
 from __future__ import annotations

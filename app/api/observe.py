@@ -1,6 +1,6 @@
 """Counts and times every request, and puts the security headers on every response.
 
-Owns the outermost middleware. Labels are route templates, never paths: a path is the client's text.
+Labels are route templates, never paths: a path is the client's text.
 """
 
 from __future__ import annotations

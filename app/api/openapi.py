@@ -1,7 +1,4 @@
-"""The OpenAPI document: what the framework derives from the routes, made fit for a person and for code generators.
-
-Owns the words about the service as a whole and the corrections of what is derived. Never decides what a route does.
-"""
+"""The OpenAPI document: what the framework derives from the routes, made fit for a person and for code generators."""
 
 from __future__ import annotations
 

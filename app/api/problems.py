@@ -1,6 +1,6 @@
 """Errors on the wire: RFC 9457 problem documents, one media type, published codes, a status per code.
 
-Owns the mapping from faults and exceptions to responses. Nothing else in the program chooses a status code of an error.
+Nothing else in the program chooses a status code of an error.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The shortest way to a plan, its status or a list: what is kept is sent before the framework looks for the route.
 
-Owns that one way. Whatever is not cached, or not fresh, goes on to the route, which keeps it.
+Whatever is not cached, or not fresh, goes on to the route, which keeps it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Routes that take what they declare and nothing else: query parameters by name, a body as a model.
 
-Owns the way from bytes to a model, outside the event loop. The framework would parse and validate on the event loop,
-where one large body holds up everybody, and would write down every error before the first is told.
+The framework would parse and validate on the event loop, where one large body holds up everybody, and would write down
+every error before the first is told.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Spans of the requests that the service answers, where the extra `otel` is installed and the settings ask for them.
 
-Owns which requests are traced. Where spans go is set up in `app.telemetry`.
+Where spans go is set up in `app.telemetry`.
 """
 
 from __future__ import annotations

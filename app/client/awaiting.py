@@ -1,6 +1,6 @@
 """`isthmus.AsyncClient`: one service, asked by a program that goes on while it waits.
 
-Owns its connection. What can be asked is in `calls`; when a call is made again is in `connection`.
+What can be asked is in `calls`; when a call is made again is in `connection`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`isthmus.Client`: one service, asked by a program that waits for its answers.
 
-Owns its connection. What can be asked is in `calls`; when a call is made again is in `connection`.
+What can be asked is in `calls`; when a call is made again is in `connection`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Everything that the service can be asked, each as a value: method, path, body, and how its answer is read.
 
-Owns the client's side of the wire. Opens no connection: `client.call(calls.moves(plan_id))` does.
+Opens no connection: `client.call(calls.moves(plan_id))` does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What both clients do around a call: the options of their connection, the repetitions, the reading of an answer.
 
-Owns the translation between calls and httpx2. Follows no redirection: it talks to the one address it is given.
+Follows no redirection: it talks to the one address it is given.
 """
 
 from __future__ import annotations

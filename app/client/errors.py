@@ -1,7 +1,4 @@
-"""What can go wrong between a client and the service, with what the service said about it.
-
-Owns the two exceptions. Never decides whether to try again.
-"""
+"""What can go wrong between a client and the service, with what the service said about it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""One event of the stream of a plan, as a client gets it.
-
-Owns its reading. Never holds a connection.
-"""
+"""One event of the stream of a plan, as a client gets it."""
 
 from __future__ import annotations
 

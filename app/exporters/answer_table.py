@@ -1,6 +1,6 @@
 """Answers that are points, frontiers, curves and values, as CSV: one line each.
 
-Owns the columns. Numbers are written in full, so that nothing is lost to the reader.
+Numbers are written in full, so that nothing is lost to the reader.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What a plan needs of Kubernetes, whoever schedules it: groups of pods with their place, in rank order.
 
-Owns the groups, their names and labels. Names of places come from users and may not be labels: then a safe form stands
-for them, and the comment tells which.
+Names of places come from users and may not be labels: then a safe form stands for them, and the comment tells which.
 """
 
 from __future__ import annotations

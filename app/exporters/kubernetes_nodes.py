@@ -1,6 +1,6 @@
 """The nodes that `kubectl get nodes -o json` (or yaml) prints: names, label values, GPUs.
 
-Nodes that take no pods or are not ready are left out. Owns that reading alone.
+Nodes that take no pods or are not ready are left out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """A JobSet whose pod sets ask Kueue for their building: one replicated job per range of ranks, in rank order.
 
-Owns the annotations of Kueue's topology-aware scheduling. Source: Kueue v0.14 to v0.20, podset-required-topology and
-podset-slice annotations; JobSet v1alpha2.
+Source: Kueue v0.14 to v0.20, podset-required-topology and podset-slice annotations; JobSet v1alpha2.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """NCCL settings per communicator for Megatron-LM: the YAML of --nccl-communicator-config-path.
 
 A group of Megatron takes its settings from the widest tier that the plan's choice for that dimension crosses. Channels
-keep the window of that choice in flight: NCCL has about one buffer per channel under way. Owns that mapping.
-Source: get_nccl_options in megatron/core/parallel_state.py, August 2026; NCCL 2.30 user guide, NCCL_BUFFSIZE.
+keep the window of that choice in flight: NCCL has about one buffer per channel under way. Source: get_nccl_options in
+megatron/core/parallel_state.py, August 2026; NCCL 2.30 user guide, NCCL_BUFFSIZE.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The NCCL environment that a plan implies, as shell exports: one file for mainline NCCL, one for its cross-DC branch.
 
 The two must not be mixed: the third field of NCCL_IB_HCA is a rail in mainline from 2.30 on and a fabric id in the
-branch, and NCCL_ALLNET_* exists in the branch alone. So the flavour is chosen by the name of the export.
-Source: NCCL 2.30 user guide, environment variables; branch cross-dc of NCCL (2.26.2). Owns the mapping, per process.
+branch, and NCCL_ALLNET_* exists in the branch alone. So the flavour is chosen by the name of the export. Source: NCCL
+2.30 user guide, environment variables; branch cross-dc of NCCL (2.26.2).
 """
 
 from __future__ import annotations

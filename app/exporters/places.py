@@ -1,6 +1,6 @@
 """Which building a place lies in, as far as the documents at hand say.
 
-Owns that look-up for the exporters. Never checks the tree: the request has done that.
+Never checks the tree: the request has done that.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where every range of global ranks runs, as CSV.
 
-Owns the columns. A cell that a spreadsheet would take for a formula gets a leading apostrophe: names come from users.
+A cell that a spreadsheet would take for a formula gets a leading apostrophe: names come from users.
 """
 
 from __future__ import annotations

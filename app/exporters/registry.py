@@ -1,7 +1,4 @@
-"""The exports on offer. A new one is a file, a name in `ArtifactKind` and a line in `EXPORTERS`.
-
-Owns the table, and the export that lists what each of the others is for and what it loses. Renders nothing else.
-"""
+"""The exports on offer. A new one is a file, a name in `ArtifactKind` and a line in `EXPORTERS`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """What every process of an executed iteration needs to know: orders, times, messages, as one document.
 
-A case is one pipeline, or all replicas of a plan with their exchanges of gradients. Owns its scaling and the reading of
-a plan's hops and exchanges as messages. Never knows PyTorch and never starts anything.
+A case is one pipeline, or all replicas of a plan with their exchanges of gradients.
 """
 
 from __future__ import annotations

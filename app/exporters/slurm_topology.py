@@ -1,7 +1,7 @@
 """The places and hosts of a request as Slurm's tree: topology.yaml, or topology.conf for older versions.
 
 Source: topology.yaml(5) and topology.conf(5) of Slurm 26.11. Every place is a switch; where one has hosts and places
-below, its hosts get a switch of their own, because Slurm gives a switch either. Never needs the plan.
+below, its hosts get a switch of their own, because Slurm gives a switch either.
 """
 
 from __future__ import annotations

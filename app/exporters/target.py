@@ -1,6 +1,6 @@
 """What an export is made for, and the comment that says so at its top.
 
-Owns the wording of versions, needs and losses, and the escape that keeps a name inside its comment.
+The wording of versions, needs and losses, and the escape that keeps a name inside its comment.
 """
 
 from __future__ import annotations

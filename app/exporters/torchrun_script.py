@@ -1,7 +1,7 @@
 """A script for every host: it finds its node rank by the host's name and starts torchrun with it.
 
-The order of nodes realises the placement: torchrun numbers ranks by node rank, then by local rank. Owns the script.
-Source: torchrun (torch.distributed.run), static rendezvous.
+The order of nodes realises the placement: torchrun numbers ranks by node rank, then by local rank. Source: torchrun
+(torch.distributed.run), static rendezvous.
 """
 
 from __future__ import annotations

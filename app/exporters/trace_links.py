@@ -1,7 +1,7 @@
 """How busy every link is over the iteration, as points of a step curve for the trace.
 
 Bytes of the gradient exchanges are spread evenly over their windows, all others over the pipeline's run: the curve
-keeps every byte, its shape inside a window is not known to the plan. Owns that spreading.
+keeps every byte, its shape inside a window is not known to the plan.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a plan says of its transport that a tool has no words for, as lines of a loss report.
 
-Owns those sentences. A tool tells which parts of a choice it carries.
+A tool tells which parts of a choice it carries.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A Volcano job whose tasks are the ranges of ranks, each held in its building by label and by network topology.
 
-Owns the job's networkTopology and partitionPolicy. Source: Volcano 1.16 API, batch.volcano.sh/v1alpha1.
+Source: Volcano 1.16 API, batch.volcano.sh/v1alpha1.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A fabric and an overlay become a cluster: places from levels, pools from hosts, links by pair or by level.
 
-Owns that join and the links. What the result still contradicts, the cluster says itself.
+What the result still contradicts, the cluster says itself.
 """
 
 from __future__ import annotations

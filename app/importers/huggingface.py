@@ -1,7 +1,7 @@
 """A Hugging Face `config.json` as an architecture, for the families whose layers are known here.
 
 Owns the reading: every field is used, known not to matter, or refused; sizes that are absent are never assumed. What
-the fields of a family mean is in `huggingface_families.py`. Never downloads anything.
+the fields of a family mean is in `huggingface_families.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the fields of a Hugging Face configuration mean, family by family; one function and one line for a new family.
 
 Source: the configuration and modelling files of each family in the transformers library, read for names, defaults and
-which layers have experts. Owns the tables of fields that do not change sizes or work.
+which layers have experts.
 """
 
 from __future__ import annotations

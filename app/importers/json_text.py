@@ -1,6 +1,6 @@
 """JSON with lines: repeated keys, NaN, depth and size refused, each with its place in the text.
 
-Owns the reading. The fast parser of the standard library does the work; the text is walked again only for a fault.
+The fast parser of the standard library does the work; the text is walked again only for a fault.
 """
 
 from __future__ import annotations

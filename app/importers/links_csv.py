@@ -1,7 +1,7 @@
 """A CSV of links: a header with the names of our link fields, one link a row; its ends are the sites.
 
-Owns the table. Needs `from_place`, `to_place` and `capacity_bytes_per_s`; an empty cell leaves the field out, and
-`load_balancing` separates its options by `|`.
+Needs `from_place`, `to_place` and `capacity_bytes_per_s`; an empty cell leaves the field out, and `load_balancing`
+separates its options by `|`.
 """
 
 from __future__ import annotations

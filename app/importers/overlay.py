@@ -1,7 +1,4 @@
-"""The overlay: what topology formats do not say. Delay, rate, loss and oversubscription; GPUs of hosts; prices.
-
-Owns the form of that document and which names its patterns mean. Never builds a cluster.
-"""
+"""The overlay: what topology formats do not say. Delay, rate, loss and oversubscription; GPUs of hosts; prices."""
 
 from __future__ import annotations
 

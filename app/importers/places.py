@@ -1,7 +1,6 @@
 """Levels of a fabric become places: which are kept, what lies above them, and what reaches them.
 
-Owns the place tree of an import, with the places that the overlay adds. Every name of the overlay has to mean
-something.
+Every name of the overlay has to mean something.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Slurm's trees and blocks, however they were written: switches with hostlists become units and hosts.
 
-Owns what topology.yaml and topology.conf have in common. Source: topology.conf(5) and topology.yaml(5) of Slurm 26.11.
+Source: topology.conf(5) and topology.yaml(5) of Slurm 26.11.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A text with the way back to it: parsed values, and the line and column at which each of them stands.
-
-Owns what a fault of an import looks like and the limits on what is read. Never opens a file, never follows a reference.
-"""
+"""A text with the way back to it: parsed values, and the line and column at which each of them stands."""
 
 from __future__ import annotations
 

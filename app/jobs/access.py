@@ -1,7 +1,4 @@
-"""Who asks, what they may do and how much: scopes, owners and quotas, the same for every door.
-
-Owns what a caller may see and the counting of what a key has under way. Never knows HTTP.
-"""
+"""Who asks, what they may do and how much: scopes, owners and quotas, the same for every door."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Starts the worker of a service, also while its database cannot be written: the service answers meanwhile.
-
-Owns the trying again. Never takes a plan.
-"""
+"""Starts the worker of a service, also while its database cannot be written: the service answers meanwhile."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Fits a profile to measured rows for any door: the command line and the HTTP service ask the same function.
 
-Owns the form of the answer and what columns that are missing mean. The fit itself is the solver's.
+The fit itself is the solver's.
 """
 
 from __future__ import annotations

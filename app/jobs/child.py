@@ -1,6 +1,5 @@
 """What runs inside a child process: one task, its news and its answer as JSON over one pipe.
 
-Owns the entry point, the resource limits set from inside and the stop signal. Never touches the database or HTTP.
 The parent's end of the pipe closing means that the parent is gone, and ends the child.
 """
 

@@ -1,7 +1,7 @@
 """Starts child processes and stops them for certain: soft limit, SIGTERM, SIGKILL, and what was left behind.
 
 Owns the watch over one child, and how it ended: by what it said last, or else by its exit status and by what this
-process did to it. Being slow is never taken for being killed. Never decides what an ended child means for a plan.
+process did to it. Being slow is never taken for being killed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The worker pool of a search on other machines: the workers of a Dask cluster, which somebody else runs.
 
-Owns which tasks are with the cluster. Dask owns its workers, how they are reached, and who does the task of a lost one.
-Never looks into a task or a result.
+Dask owns its workers, how they are reached, and who does the task of a lost one.
 """
 
 from __future__ import annotations

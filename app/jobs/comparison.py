@@ -1,6 +1,6 @@
 """Two plans side by side, and what moves between them, as plain values.
 
-Owns which figures are compared. Every figure is a field of the plans; only differences are computed here.
+Every figure is a field of the plans; only differences are computed here.
 """
 
 from __future__ import annotations

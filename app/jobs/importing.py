@@ -1,6 +1,6 @@
 """Imports for any door: texts of other tools in, a document of ours and what was left out.
 
-Owns the words about what came in. The reading is in `app/importers`; no file is opened here.
+The reading is in `app/importers`; no file is opened here.
 """
 
 from __future__ import annotations

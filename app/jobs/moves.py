@@ -1,7 +1,4 @@
-"""What moved between two plans: which stage groups stand in another place than before.
-
-Owns the count and its rules. Never asks whether moving was worth it.
-"""
+"""What moved between two plans: which stage groups stand in another place than before."""
 
 from __future__ import annotations
 

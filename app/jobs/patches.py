@@ -1,7 +1,4 @@
-"""Changes to JSON documents: merge patches (RFC 7396) and values put at JSON Pointers (RFC 6901).
-
-Owns the arithmetic of documents. Never validates what comes out.
-"""
+"""Changes to JSON documents: merge patches (RFC 7396) and values put at JSON Pointers (RFC 6901)."""
 
 from __future__ import annotations
 

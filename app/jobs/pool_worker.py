@@ -1,7 +1,6 @@
 """One worker of a worker pool: does the tasks of a search, one after another, in a process of its own.
 
-Owns the entry point and what is said over the pipe. The pipe closing means that the search is gone, and
-ends the worker.
+The pipe closing means that the search is gone, and ends the worker.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Processes of our own: where they come from, and how they end for certain.
-
-Owns the fork server. Never decides what a process does.
-"""
+"""Processes of our own: where they come from, and how they end for certain."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Which program this is: what was proven by another one need not hold.
 
-Owns the digest. Imports nothing of what it digests.
+Imports nothing of what it digests.
 """
 
 from __future__ import annotations

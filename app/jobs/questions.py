@@ -1,7 +1,6 @@
 """Questions at the door: read, checked with every change that they make, and queued behind usual plans.
 
-Owns what is refused before anything is searched. A question is a row of the queue of plans: the same workers, leases,
-quotas and ways of ending.
+A question is a row of the queue of plans: the same workers, leases, quotas and ways of ending.
 """
 
 from __future__ import annotations

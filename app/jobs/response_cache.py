@@ -1,7 +1,4 @@
-"""Answers kept in memory: plans that have ended change no more but can be removed; statuses and lists count briefly.
-
-Owns how long an answer counts without a look at the database, and how much is kept. Never reads a plan.
-"""
+"""Answers kept in memory: plans that have ended change no more but can be removed; statuses and lists count briefly."""
 
 from __future__ import annotations
 

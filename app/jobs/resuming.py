@@ -1,7 +1,7 @@
 """A search that goes on where an earlier one had ended: what its child is given, and which program has kept it.
 
 Owns when a kept state holds: bounds are only as good as the program that proved them, so another program begins anew
-with the plan alone. Never searches.
+with the plan alone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """One attempt at one plan: a child searches, its news is stored, and its end becomes an honest state.
 
-Owns what each way of ending means. A search goes on while the database does not answer. Never queues and never knows
-how it came to be called.
+A search goes on while the database does not answer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What the doors of the service can ask for: submit, wait, cancel, and small computations answered directly.
-
-Owns admission to the queue and idempotency. Never knows HTTP and never solves in this process.
-"""
+"""What the doors of the service can ask for: submit, wait, cancel, and small computations answered directly."""
 
 from __future__ import annotations
 

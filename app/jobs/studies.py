@@ -1,6 +1,6 @@
 """Studies: many requests made from one, queued together at low priority, looked at as one table.
 
-Owns the fan-out. Each member is a plan like any other, so all workers share the work and each member survives alone.
+Each member is a plan like any other, so all workers share the work and each member survives alone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a worker does besides searching: show that it lives, take over from the silent, remove what is old.
 
-Owns how often. Who is silent is decided by `lease.Silence`. Never searches.
+Who is silent is decided by `lease.Silence`.
 """
 
 from __future__ import annotations

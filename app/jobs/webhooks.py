@@ -1,8 +1,7 @@
 """Tells receivers on other machines that a plan or a study has ended: signed, again after failures, never inwards.
 
-Owns the message, its signature, and where it may go. An address is looked up once, checked, and then connected to as it
-is, so that a name cannot lead elsewhere a moment later; an answer that leads elsewhere is a failure. When to try is
-the business of `storage.webhooks`.
+An address is looked up once, checked, and then connected to as it is, so that a name cannot lead elsewhere a moment
+later; an answer that leads elsewhere is a failure. When to try is the business of `storage.webhooks`.
 """
 
 from __future__ import annotations

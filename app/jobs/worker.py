@@ -1,7 +1,6 @@
 """A worker: takes queued plans while it has places, and searches each in a thread that watches a child process.
 
-Owns its places and what it does about plans that it holds. Who holds what is decided by `storage.lease`; silent workers
-are the business of `supervisor`.
+Who holds what is decided by `storage.lease`; silent workers are the business of `supervisor`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The worker pool of a search: processes of their own that share its work, over one pipe each.
-
-Owns who has which task, and what counts as gone. Never looks into a task or a result.
-"""
+"""The worker pool of a search: processes of their own that share its work, over one pipe each."""
 
 from __future__ import annotations
 

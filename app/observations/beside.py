@@ -1,7 +1,4 @@
-"""Lays what was measured beside what was planned, cause by cause, and says which assumption is off.
-
-Owns that comparison. Never changes a plan and never fits anything.
-"""
+"""Lays what was measured beside what was planned, cause by cause, and says which assumption is off."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Reads the files of a run: finds out what each is, unpacks it, and refuses what tells nothing.
-
-Owns the choice of the reader. Never looks at a plan but for the size of one step.
-"""
+"""Reads the files of a run: finds out what each is, unpacks it, and refuses what tells nothing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Reads the logs of Megatron-LM and torchtitan: step times, and Megatron's timers where they were switched on.
 
-Owns the lines of both. Tolerant: colours, prefixes of ranks, other output between the lines and a torn end are let
-pass. Written after `training_log` and `core/timers.py` of Megatron-LM and `components/metrics.py` of torchtitan.
+Tolerant: colours, prefixes of ranks, other output between the lines and a torn end are let pass. Written after
+`training_log` and `core/timers.py` of Megatron-LM and `components/metrics.py` of torchtitan.
 """
 
 from __future__ import annotations

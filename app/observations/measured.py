@@ -1,7 +1,4 @@
-"""What was measured of a run: the times of its steps, and where one step's time went, as far as the source tells.
-
-Owns that form and the choice of the steps that count. Never knows a format.
-"""
+"""What was measured of a run: the times of its steps, and where one step's time went, as far as the source tells."""
 
 from __future__ import annotations
 

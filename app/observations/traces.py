@@ -1,6 +1,6 @@
 """Reads traces in Chrome's format as PyTorch's profiler (Kineto) writes them: steps, and where the GPU's time went.
 
-Owns the events that count and the rule that gives each moment one cause. A torn file is read as far as it goes.
+A torn file is read as far as it goes.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A message leaves its link at max(sent, link free) + occupancy, in the planned order of the link, and arrives a latency
 later. An exchange of gradients is such a message, sent when the last replica has its gradients. When things were sent
-stands in a table that all processes of one machine share. Owns that arithmetic. Never knows PyTorch.
+stands in a table that all processes of one machine share.
 """
 
 from __future__ import annotations

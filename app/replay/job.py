@@ -1,7 +1,4 @@
-"""The folder through which the launcher and its processes talk: cases in, results out.
-
-Owns its file names. Never knows PyTorch.
-"""
+"""The folder through which the launcher and its processes talk: cases in, results out."""
 
 from __future__ import annotations
 

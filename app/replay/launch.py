@@ -1,6 +1,6 @@
 """Executes schedules: starts the processes, waits for them, and puts their measurements together.
 
-Owns the start, the deadline and the figures of a case. Needs PyTorch to be installed, but never imports it.
+Needs PyTorch to be installed, but never imports it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A stage of PyTorch's pipeline runtime that takes the planned times and receives its messages as late as planned.
 
 The computation is real (a small block in double precision, forward and backward) and runs inside the planned time: what
-is left of that time is slept, so that many processes keep their times on few cores. Owns the subclass and the block.
+is left of that time is slept, so that many processes keep their times on few cores.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Imports PyTorch once and forks one process per pipeline rank and replica; each reads the cases from FOLDER, runs them in
 PyTorch's runtime over gloo, and writes spans and differences to FOLDER. Ends all of them when one fails or the launcher
-is gone. Owns the training step and its reference in one process. Never judges what it measured.
+is gone.
 """
 
 from __future__ import annotations

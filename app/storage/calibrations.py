@@ -1,7 +1,4 @@
-"""Fitted profiles that later requests may name by id.
-
-Owns the rows. Never fits anything.
-"""
+"""Fitted profiles that later requests may name by id."""
 
 from __future__ import annotations
 

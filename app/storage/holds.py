@@ -1,7 +1,6 @@
 """Takes the steps of `lease` on rows of plans, each with its event, inside a transaction of the caller.
 
-Owns the one way in which a row changes hands. A step is decided on what was read and written only where that still
-holds, so two programs never both take one.
+A step is decided on what was read and written only where that still holds, so two programs never both take one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """API keys: who may do what, and how much of it. Only a digest of the secret is kept.
 
-Owns the form of a key, its making, its checking in constant time and its use per minute. Never knows HTTP.
+The form of a key, its making, its checking in constant time and its use per minute.
 """
 
 from __future__ import annotations

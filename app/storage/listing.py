@@ -1,7 +1,4 @@
-"""Which rows of a list are wanted and in what order, as conditions on the tables of plans and studies.
-
-Owns labels as they are stored, and the conditions. Never runs a query.
-"""
+"""Which rows of a list are wanted and in what order, as conditions on the tables of plans and studies."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Plan rows as clients see and change them: submit, read, cancel, delete.
 
-Owns what a plan shows. How it changes hands is in `lease` and `holds`, what workers write in `queue`. Never runs
-anything.
+How it changes hands is in `lease` and `holds`, what workers write in `queue`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The queue as workers see it: take a plan, store its news, end it, give it back, take it from who is silent.
 
-Owns whose turn it is and what a worker may write. The steps are those of `lease`. Never runs anything.
+The steps are those of `lease`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What searches have kept of themselves, so that another search goes on from there: one row per plan, compressed.
-
-Owns these rows. Never looks into a saved search.
-"""
+"""What searches have kept of themselves, so that another search goes on from there: one row per plan, compressed."""
 
 from __future__ import annotations
 

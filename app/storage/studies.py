@@ -1,6 +1,6 @@
 """Studies: a list of members, most of them plans of their own that carry the study's id.
 
-Owns the study rows and the joins to their plans. What a plan is and who may change it is `plans`' business.
+What a plan is and who may change it is `plans`' business.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The tables of the service as the current program version has them, and the engine that reaches them.
 
-Owns the shape of the tables and how a transaction begins. Never changes the shape of a database: `migrations` does.
+Never changes the shape of a database: `migrations` does.
 """
 
 from __future__ import annotations

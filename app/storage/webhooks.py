@@ -1,7 +1,4 @@
-"""Webhooks: one row says whom to tell that a plan or a study has ended, and how far that is.
-
-Owns when a message is due and which worker tries next. Never sends anything.
-"""
+"""Webhooks: one row says whom to tell that a plan or a study has ended, and how far that is."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Which workers live: one row for each run of a worker, with a number that grows while it lives.
 
-Owns the rows. Who is silent is decided by `lease.Silence`, and what that means for plans by `queue`.
+Who is silent is decided by `lease.Silence`, and what that means for plans by `queue`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Answers to questions of worth and of sizing, for people.
 
-Owns how they are printed. Every figure is one of the answer.
+Every figure is one of the answer.
 """
 
 from __future__ import annotations

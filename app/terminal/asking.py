@@ -1,6 +1,6 @@
 """`isthmus ask`: why there is no plan and what changes are worth, here or on a service.
 
-Owns the command's options and how an answer is shown. The questions are answered in `solver/questions`.
+The questions are answered in `solver/questions`.
 """
 
 from __future__ import annotations

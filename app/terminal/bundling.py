@@ -1,6 +1,6 @@
 """`isthmus bundle`, `check ranks` and `check allocation`: the launch folder, and a started job beside it.
 
-Owns their options and output. What is in a bundle and what is compared is the exporters'.
+What is in a bundle and what is compared is the exporters'.
 """
 
 from __future__ import annotations

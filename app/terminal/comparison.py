@@ -1,7 +1,4 @@
-"""Two plans side by side, and what moves between them, as tables on the screen.
-
-Owns their layout. Never computes a figure.
-"""
+"""Two plans side by side, and what moves between them, as tables on the screen."""
 
 from __future__ import annotations
 

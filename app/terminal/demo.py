@@ -1,6 +1,6 @@
 """The demo: a service on a free loopback port, one real job posted over HTTP, its plan shown, everything stopped.
 
-Owns that story. Uses the service only through its public interface.
+Uses the service only through its public interface.
 """
 
 from __future__ import annotations

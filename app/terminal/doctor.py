@@ -1,6 +1,6 @@
 """What is installed and whether it works: versions, cores, memory, the database, each solver once.
 
-Owns the checks. A check that fails is reported, never raised.
+A check that fails is reported, never raised.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`isthmus export`: a plan in the form of another tool, one form or all of them, here or from a service.
 
-Owns the command, the list of forms and the names of the files of --all. The forms are those of `app/exporters`.
+The forms are those of `app/exporters`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a command that failed tells its user, and what it ends with. Messages go to standard error.
 
-Owns the words for exceptions that nobody in a command caught. Imported only when there is one.
+Imported only when there is one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`isthmus import`: files of another tool in, a cluster or a model document out.
 
-Owns the options and what is told to the person; the reading is in `app/importers`. Never fetches anything.
+The reading is in `app/importers`.
 """
 
 from __future__ import annotations

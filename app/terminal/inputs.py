@@ -1,7 +1,4 @@
-"""Reads what a command is given: a file, standard input or the name of an example.
-
-Owns the file system side of the command line's input, and the printing of faults.
-"""
+"""Reads what a command is given: a file, standard input or the name of an example."""
 
 from __future__ import annotations
 

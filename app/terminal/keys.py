@@ -1,6 +1,6 @@
 """API keys from the command line: create, list, revoke.
 
-Owns the commands and their table. The secret is printed once and never stored.
+The secret is printed once and never stored.
 """
 
 from __future__ import annotations

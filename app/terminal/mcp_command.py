@@ -1,6 +1,6 @@
 """`isthmus mcp`: the tools of a running service over standard input and output.
 
-Owns the command. The tools are in `app/mcp_server`, which needs the extra `mcp`.
+The tools are in `app/mcp_server`, which needs the extra `mcp`.
 """
 
 from __future__ import annotations

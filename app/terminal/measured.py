@@ -1,6 +1,6 @@
 """Compares predictions with measured rows, and fits a profile to them, as the command line asks for it.
 
-Owns the choice of the comparison by name and the tables. The comparisons and the fit themselves are the solver's.
+The comparisons and the fit themselves are the solver's.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`isthmus accuracy` and `calibrate`: predictions beside measured rows, and a profile fitted to them.
 
-Owns these commands and their options. `validate` is the former name of `accuracy`, kept for one release.
+`validate` is the former name of `accuracy`, kept for one release.
 """
 
 from __future__ import annotations

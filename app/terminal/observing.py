@@ -1,6 +1,6 @@
 """`isthmus observe`: the logs and traces of a run beside its plan.
 
-Owns the command, its table and the file of rows. The reading and the comparison are in `app/observations`.
+The reading and the comparison are in `app/observations`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The arguments and options that several commands share, so that each is spelled and explained one way.
 
-Owns their names and help. Imports nothing heavy: every command's module imports this one.
+Imports nothing heavy: every command's module imports this one.
 """
 
 from __future__ import annotations

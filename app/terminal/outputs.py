@@ -1,7 +1,6 @@
 """Writes what a command makes to the file that the user named.
 
-Owns the file system side of the command line's output. A file that cannot be written is refused before the work begins,
-because what took minutes to find would be lost.
+A file that cannot be written is refused before the work begins, because what took minutes to find would be lost.
 """
 
 from __future__ import annotations

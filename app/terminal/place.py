@@ -1,6 +1,6 @@
 """Where a command does its work: on this machine, or on the service that the user names.
 
-Owns that choice. Imports the client only when there is a service.
+Imports the client only when there is a service.
 """
 
 from __future__ import annotations

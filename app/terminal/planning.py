@@ -1,6 +1,6 @@
 """`isthmus plan`, `schedule` and `check request`: requests in, outcomes out; here or on a service.
 
-Owns these commands and their options. Heavy imports are made by the command that needs them.
+Heavy imports are made by the command that needs them.
 """
 
 from __future__ import annotations

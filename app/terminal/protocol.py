@@ -1,7 +1,4 @@
-"""One connection of HTTP/1.1: what is not HTTP is answered as a problem, a head has a time, connections have a limit.
-
-Owns what happens before there is a request. Never looks at a path or a body.
-"""
+"""One connection of HTTP/1.1: what is not HTTP is answered as a problem, a head has a time, connections a limit."""
 
 from __future__ import annotations
 

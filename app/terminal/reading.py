@@ -1,7 +1,4 @@
-"""`isthmus show`, `compare`, `verify`, `catalogue` and `examples`: documents as people and scripts read them.
-
-Owns these commands and their options. Never plans anything.
-"""
+"""`isthmus show`, `compare`, `verify`, `catalogue` and `examples`: documents as people and scripts read them."""
 
 from __future__ import annotations
 

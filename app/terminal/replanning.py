@@ -1,6 +1,6 @@
 """`isthmus replan`: what now, after a loss or a change, here or on a service; and answers that were prepared.
 
-Owns the command's options. The question is answered in `solver/questions`, like any other.
+The question is answered in `solver/questions`, like any other.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`isthmus replay`: executes a launch folder, the schedule of a plan, or a schedule with its problem; compares times.
 
-Owns the command's options and its table. The execution is `app/replay`'s; heavy imports are made when it runs.
+The execution is `app/replay`'s; heavy imports are made when it runs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where a command writes: its result to standard output, its news to standard error.
 
-Owns what --json and --quiet mean, and widths where there is no terminal. NO_COLOR is honoured by rich.
+NO_COLOR is honoured by rich.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Runs the service and the worker as long-living programs, until SIGTERM or Ctrl-C.
-
-Owns their signals. Never configures anything but what the settings say.
-"""
+"""Runs the service and the worker as long-living programs, until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 

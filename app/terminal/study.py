@@ -1,6 +1,6 @@
 """`isthmus study`: sends a grid of requests to a running service, waits for it, and shows it as one table.
 
-Owns the command's options and its table. The service makes the grid, judges it and plans it; nothing is planned here.
+The service makes the grid, judges it and plans it; nothing is planned here.
 """
 
 from __future__ import annotations

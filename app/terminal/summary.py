@@ -1,6 +1,6 @@
 """A plan, an infeasibility or a schedule as a person reads it in a terminal.
 
-Owns the layout. Every figure shown is a field of the document; nothing is computed here but sums and shares.
+Every figure shown is a field of the document; nothing is computed here but sums and shares.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Ways on after a loss, and prepared ones, as tables on the screen.
-
-Owns their layout. Never computes a figure.
-"""
+"""Ways on after a loss, and prepared ones, as tables on the screen."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The plan for several worlds, as a table on the screen.
-
-Owns its layout. Never computes a figure.
-"""
+"""The plan for several worlds, as a table on the screen."""
 
 from __future__ import annotations
 

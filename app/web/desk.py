@@ -1,7 +1,4 @@
-"""The desk: pages for planners, in one frame whose script asks the public API alone, so it shows what a key may see.
-
-Owns the frame, its addresses and its policy. Never reads a plan.
-"""
+"""The desk: pages for planners, in one frame whose script asks the public API alone, so it shows what a key may see."""
 
 from __future__ import annotations
 

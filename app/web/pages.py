@@ -1,7 +1,4 @@
-"""Swagger UI from our own assets, the desk, and the files of both.
-
-Owns the HTML of the documentation page. Never names another host.
-"""
+"""Swagger UI from our own assets, the desk, and the files of both."""
 
 from __future__ import annotations
 

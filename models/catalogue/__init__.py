@@ -1,6 +1,6 @@
 """Named GPU types, models, clusters and frameworks that ship with Isthmus, each number with its source.
 
-Owns reading the packaged JSON. Never validates it: the models that use an entry do.
+Never validates it: the models that use an entry do.
 """
 
 from __future__ import annotations

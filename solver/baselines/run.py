@@ -1,6 +1,6 @@
 """Baselines timed: the most promising configurations that each policy considers, placed and scheduled its way.
 
-Owns how many configurations each gets. The evaluations are ordinary candidates, so a search may take them as its own.
+The evaluations are ordinary candidates, so a search may take them as its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What bounding a column of configurations yields.
-
-Owns that record. Never computes a bound.
-"""
+"""What bounding a column of configurations yields."""
 
 from __future__ import annotations
 

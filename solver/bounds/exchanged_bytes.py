@@ -1,7 +1,4 @@
-"""The fewest bytes that exchanges of gradients send out of every place: of stages, of ranks, of the whole model.
-
-Owns the smallest stage and the largest rank, wherever dense and MoE layers lie. Never sees a link.
-"""
+"""The fewest bytes that exchanges of gradients send out of every place: of stages, of ranks, of the whole model."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The least that stage messages take, whatever the placement: from rank to rank, and between GPU types far apart.
-
-Owns those floors and how often a pass over the pipeline pays them. Never chooses a path or a transport.
-"""
+"""The least that stage messages take, whatever the placement: from rank to rank, and between GPU types far apart."""
 
 from __future__ import annotations
 

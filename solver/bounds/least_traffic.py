@@ -1,7 +1,4 @@
-"""The fewest bytes that any plan of a configuration sends between buildings.
-
-Owns that bound, from the parameters and messages that the cost model prices. Never sees a placement or a path.
-"""
+"""The fewest bytes that any plan of a configuration sends between buildings."""
 
 from __future__ import annotations
 

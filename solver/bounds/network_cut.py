@@ -1,7 +1,7 @@
 """What distance costs every placement: gradients that must cross a cut, or messages of the pipelines that do.
 
-Owns that either-or and its parts. It holds for any placement and any paths: it counts only how many groups a rank
-needs, what leaves a group, and its nearest way out. Never places anything.
+It holds for any placement and any paths: it counts only how many groups a rank needs, what leaves a group, and its
+nearest way out.
 
 Proof. A group that g stage groups fit into holds at most floor(g / dp) ranks with all their dp replicas. Let the
 ranks that lie whole be in h groups: no more than fit into the h roomiest. *Exchanges*: each stage of every other

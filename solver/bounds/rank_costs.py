@@ -1,6 +1,6 @@
 """What a pipeline rank with 0, 1, 2 ... layers takes at least on a GPU type, for configurations that are alike.
 
-Owns these tables, whose meaning `stage_partition.py` proves. Never searches.
+Owns these tables, whose meaning `stage_partition.py` proves.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """The sharper bound of a configuration, or of several alike: the pipeline, with every cost at its least over places,
 GPU types and configurations.
-
-Owns that relaxation, and which bounds refine a configuration. Never schedules or places anything.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A bound of an even pipeline for the replica with the most ranks on slower GPU types, wherever these are.
 
-Owns that count and its costs; the search over lines of ranks is `bounds/stage_partition.py`. Never places anything.
+The search over lines of ranks is `bounds/stage_partition.py`.
 """
 
 from __future__ import annotations

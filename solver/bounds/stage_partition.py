@@ -1,7 +1,7 @@
 """A bound of one configuration over every GPU type and every whole number of layers of each of its ranks.
 
-Owns the proof. What a rank with so many layers takes at least on a type is in `rank_costs.py`, the search over
-partitions in `stage_partition_kernel.py`. Never places anything.
+What a rank with so many layers takes at least on a type is in `rank_costs.py`, the search over partitions in
+`stage_partition_kernel.py`.
 
 A time T is possible only if some partition into ranks, a type and layers for each, keeps within all of these, with m
 micro-batches, rank r's work y = f + i + w of one of them, and U the forward of the first chunks before r:

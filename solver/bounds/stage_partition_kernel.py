@@ -1,6 +1,6 @@
 """Compiled search over the GPU type and the layers of every pipeline rank: does some line of ranks keep within a time?
 
-Owns one dynamic programme along the pipeline. What it means and why it bounds is in `stage_partition.py`.
+What it means and why it bounds is in `stage_partition.py`.
 """
 
 from __future__ import annotations

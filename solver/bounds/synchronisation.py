@@ -1,7 +1,4 @@
-"""The least time that the exchange of a stage's gradients takes inside a place, whatever the placement.
-
-Owns that floor for any numbers of parameters at once. Never sees a route or a link.
-"""
+"""The least time that the exchange of a stage's gradients takes inside a place, whatever the placement."""
 
 from __future__ import annotations
 

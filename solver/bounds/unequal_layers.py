@@ -1,7 +1,6 @@
 """A lower bound of the iteration time where layers are shared out by GPU type: it holds for every such share.
 
-Owns bounds over all ways of giving every rank at least one layer and a GPU type of its own. Never shares out a layer:
-that follows the placement.
+Never shares out a layer: that follows the placement.
 """
 
 from __future__ import annotations

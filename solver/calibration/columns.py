@@ -1,6 +1,6 @@
 """The columns of a table of measured training runs: what each of them means, and its unit.
 
-Owns the names. How a cell is read, and what stands in for an empty one, is in `rows.py` and `shapes.py`.
+How a cell is read, and what stands in for an empty one, is in `rows.py` and `shapes.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Fits the constants of a software stack to measured iteration times.
 
-Owns the least-squares problem, its bounds and priors, cross-validation, and when to refuse. Never reads rows: the
-caller says how a profile predicts them.
+The least-squares problem, its bounds and priors, cross-validation, and when to refuse. Never reads rows: the caller
+says how a profile predicts them.
 """
 
 from __future__ import annotations

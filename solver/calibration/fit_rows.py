@@ -1,6 +1,6 @@
 """Fits a software-stack profile to measured rows of a user.
 
-Owns the reading of the rows for a fit and which constants they can speak about. The fit itself is `solver/cost`.
+The fit itself is `solver/cost`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Network physics against published measurements: collectives, line-rate shares, point to point, long-haul lines.
 
-Owns which profile predicts which row. Never fits: the constants are packaged, and no measured value of a row is used in
-its own prediction.
+Never fits: the constants are packaged, and no measured value of a row is used in its own prediction.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Compares pipeline timing with published measurements of schedules across buildings: rows in, figures out.
 
-Owns the reading of rows with the columns of CrossPipe's tables, one stage profile per file taken from the rows without
-delay, the ranking of schedules within a cell, and our own best schedule for each cell. Reads no file and fits nothing
-to a row with delay. Static schedules ran with blocking sends, those that know the delays with asynchronous ones.
+Reads no file and fits nothing to a row with delay. Static schedules ran with blocking sends, those that know the delays
+with asynchronous ones.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Predicts iteration time and memory of measured runs, choosing what a source leaves unstated.
 
-Owns the candidates for unstated knobs: the fastest that fits in memory, as a tuned run would. Never reads rows.
+Owns the candidates for unstated knobs: the fastest that fits in memory, as a tuned run would.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What is known of every constant before any run is seen: value, limits, and how far software and GPUs may differ.
 
-Spreads are standard deviations of the logarithm, for shares of the logit. Never reads a row.
+Spreads are standard deviations of the logarithm, for shares of the logit.
 """
 
 from __future__ import annotations

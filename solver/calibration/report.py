@@ -1,7 +1,4 @@
-"""The figures of a validation run: how far predictions lie from measurements, per family and in total.
-
-Owns the error statistics and their JSON form. Never predicts anything and never reads a file.
-"""
+"""The figures of a validation run: how far predictions lie from measurements, per family and in total."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Turns one row of measured training data into the inputs of the cost model.
 
-Owns the reading of the columns that `columns.py` lists, and the reasons to skip a row. Never predicts.
+Owns the reading of the columns that `columns.py` lists, and the reasons to skip a row.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Published shapes of models that measured rows only name, to fill cells a source leaves empty.
 
-Owns those facts with their sources. Never overrides a cell that is given, and never holds a measured time.
+Never overrides a cell that is given, and never holds a measured time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Compares predicted training iterations with measured ones: the error per family.
 
-Owns the comparison; profiles are chosen by each row's framework and GPU and nothing is fitted. Never reads a file.
+Profiles are chosen by each row's framework and GPU and nothing is fitted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Layers of every stage where each pipeline rank is on a GPU type of its own.
-
-Owns what a layer takes and needs on each type, and the share that makes the slowest rank quickest within memory. Never
-chooses the type of a rank.
-"""
+"""Layers of every stage where each pipeline rank is on a GPU type of its own."""
 
 from __future__ import annotations
 

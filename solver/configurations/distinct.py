@@ -1,7 +1,4 @@
-"""Rows of columns that agree in some names, computed once: one row per combination, and which of them every row has.
-
-Owns the grouping. Never prices anything.
-"""
+"""Rows of columns that agree in some names, computed once: one row per combination, and which of them every row has."""
 
 from __future__ import annotations
 

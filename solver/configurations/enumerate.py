@@ -1,6 +1,6 @@
 """Every configuration that obeys the divisibility rules of a request, as numpy columns.
 
-Owns which values each dimension takes and which combinations exist. Never estimates a time; memory is `bounds/work.py`.
+Never estimates a time; memory is `bounds/work.py`.
 """
 
 from __future__ import annotations

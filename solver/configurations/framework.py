@@ -1,7 +1,6 @@
 """A request narrowed to what its framework can run.
 
-Owns the meeting of allowed values and profile. Schedules are the scheduler's to choose, a fused backward the
-evaluation's.
+Schedules are the scheduler's to choose, a fused backward the evaluation's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """How the transformer layers are shared out over the pipeline stages.
 
 Two deterministic rules: even shares, vectorised over configurations, and shares by what a layer takes where it is.
-Never knows a GPU type or a place.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Prices of stages under whole columns of configurations: costs of one layer of each kind, added up.
-
-Owns the layers of every stage and rank of a configuration in vector form. Never bounds or chooses.
-"""
+"""Prices of stages under whole columns of configurations: costs of one layer of each kind, added up."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What every stage of a configuration costs on every pool, and what its rank keeps in memory.
-
-Owns the walk from layers to stages to ranks. Never knows a route or a link.
-"""
+"""What every stage of a configuration costs on every pool, and what its rank keeps in memory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Time of collectives inside one building, for groups that start on a domain boundary.
 
-Owns how a group maps on scale-up domains and NICs, and its bus bandwidth. Never decides what is sent or what hides it.
 Groups are described by their number of ranks and their stride: ranks of a group lie `stride` GPUs apart, so `stride`
 equal groups share the NICs of each domain (arXiv 2104.04473, 3.3; NCCL rings enter and leave a domain once).
 """

@@ -1,6 +1,6 @@
 """Candidate configurations as equal-length integer arrays: the one input form of every formula.
 
-Owns the codes of the named choices. Never decides which configurations exist: that is the search space.
+Never decides which configurations exist: that is the search space.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Time of the work inside one GPU: matrix products, attention core, memory-bound kernels, host launches.
 
-Owns the roofline of each kind of work. Never communicates and never sums a layer.
+The roofline of each kind of work.
 """
 
 from __future__ import annotations

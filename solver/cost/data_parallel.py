@@ -2,8 +2,7 @@
 
 Sharded state has a domain: `shard_group` replicas hold one copy of it together. HSDP and ZeRO-1 may have several such
 groups, each inside a place; copies are then kept equal by an all-reduce across. A domain of all replicas is one
-communicator over all of them. Owns the volumes by sharding and domain, for dense and expert parameters. Never routes a
-flow and never knows a link.
+communicator over all of them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Closed-form iteration time and peak memory of a job inside one building, for whole columns of configurations.
 
-Owns the 1F1B family's closed form. Never schedules: the replay of a real schedule is the authority on time.
+Never schedules: the replay of a real schedule is the authority on time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The rates and latencies that the GPUs of one pool see, inside a host and between hosts.
 
-Owns the reading of a pool as a two-level network. Never knows links between buildings: those are `solver/network`.
+Never knows links between buildings: those are `solver/network`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Floating-point operations of a training step, by the conventions in use.
 
-Owns the counting (a multiply-add is 2 operations). Never knows a rate or a time.
+The counting (a multiply-add is 2 operations).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The arithmetic of a workload that no configuration changes, computed once.
 
-Owns matrix shapes, parameters and widths per layer kind. Never knows a degree of parallelism or a time.
+Matrix shapes, parameters and widths per layer kind.
 """
 
 from __future__ import annotations

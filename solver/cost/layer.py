@@ -1,6 +1,6 @@
 """Time and bytes of one transformer layer, and of the ends of the model, per micro-batch and GPU.
 
-Owns the sum over matrices, attention, element-wise work and in-layer communication. Never sums a stage or a pipeline.
+The sum over matrices, attention, element-wise work and in-layer communication.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Error bars of a prediction: errors of the constants, carried by the slopes of the cost model, and what none explains.
 
-Owns quantiles and probabilities. The spreads themselves are the profile's.
+The spreads themselves are the profile's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What joins buildings: links and uplinks that were stated, or nothing but defaults.
 
-Owns the rules about missing links. An uplink left at its default is full bisection for free, which only a request that
-says so may rest on.
+An uplink left at its default is full bisection for free, which only a request that says so may rest on.
 """
 
 from __future__ import annotations

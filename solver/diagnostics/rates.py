@@ -1,6 +1,6 @@
 """Rates, delays and losses that no equipment has: most often a wrong unit.
 
-Owns the limits of what is plausible, each with its reason. A limit is wide: what it flags is worth a look.
+The limits of what is plausible, each with its reason. A limit is wide: what it flags is worth a look.
 """
 
 from __future__ import annotations

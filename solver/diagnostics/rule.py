@@ -1,7 +1,4 @@
-"""What a rule of the linter is, and what many of them ask about a cluster.
-
-Owns the shape of a rule and the readings that rules share. Never says what is suspicious.
-"""
+"""What a rule of the linter is, and what many of them ask about a cluster."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """All rules of the linter, and what they say of a request and of a plan for it.
 
-Owns the table. What arithmetic refuses is `solver/lint.py`; of the errors only missing links are a rule of the table.
+What arithmetic refuses is `solver/lint.py`; of the errors only missing links are a rule of the table.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Jobs that are odd for the fleet: batches that do not divide, short sequences, profiles that match nothing.
 
-Owns those rules. Never enumerates configurations: what it says of degrees is arithmetic on two numbers.
+Never enumerates configurations: what it says of degrees is arithmetic on two numbers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The patterns in which a configuration may cross places, and what each byte and message then takes, roughly.
 
 A pattern shares out the capacity groups in blocks (`solver/placement/distances.py`): replicas whole in capacity groups,
-ranks whole in them, or both between groups of capacity groups. Owns how many capacity groups and links each pattern
-uses for every configuration; proves nothing.
+ranks whole in them, or both between groups of capacity groups. Proves nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What usual schedules and crossings make of a configuration: orders the search, proves nothing.
 
-Owns rough closed forms. A wrong guess costs time, never correctness.
+A wrong guess costs time, never correctness.
 """
 
 from __future__ import annotations

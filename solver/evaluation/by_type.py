@@ -1,7 +1,6 @@
 """Placements of configurations that share out layers by GPU type: which ranks are on which type, where, and how long.
 
-Owns the order of the types along the pipeline. Sharing out layers is `solver/configurations/by_type.py`, the
-patterns are `solver/placement/strategies.py`.
+Sharing out layers is `solver/configurations/by_type.py`, the patterns are `solver/placement/strategies.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One row of the space as a configuration, and one placement of it as routes over pools.
 
-Owns the bundle rule: replicas that share an expert-parallel or a sharding group stay together. Never prices anything.
+Owns the bundle rule: replicas that share an expert-parallel or a sharding group stay together.
 """
 
 from __future__ import annotations

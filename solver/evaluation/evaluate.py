@@ -1,6 +1,6 @@
 """A candidate timed end to end: one pipeline problem and schedule per route, then the exchanges and the update.
 
-Owns the iteration time of a candidate. Reporting it as a plan is `report.py`; judging it is `solver/verify`.
+Reporting it as a plan is `report.py`; judging it is `solver/verify`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A good evaluation made better: priced placement, other sharding domains, then portfolio and CP-SAT for schedules.
-
-Owns the order of these steps.
-"""
+"""A good evaluation made better: priced placement, other sharding domains, then portfolio and CP-SAT for schedules."""
 
 from __future__ import annotations
 

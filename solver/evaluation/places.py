@@ -1,7 +1,4 @@
-"""Placements of one configuration: the closed-form patterns at once, the priced integer flow when asked.
-
-Owns the reading of pools, pins and toggles into a placement problem, and of its solution into routes over pools.
-"""
+"""Placements of one configuration: the closed-form patterns at once, the priced integer flow when asked."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A timed candidate written out as a plan: memory and time by cause, headline figures, assumptions.
 
-Owns the attribution of seconds and bytes to causes. Never times anything anew, except the schedule without its hops.
+The attribution of seconds and bytes to causes.
 """
 
 from __future__ import annotations

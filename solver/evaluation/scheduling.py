@@ -1,7 +1,6 @@
 """The schedulers that candidates are timed with, and a timing: an order with its exact replay, not yet written out.
 
-Owns the choice of generators and the cache of problems already timed. Writing a schedule out costs more than finding
-one, so only what becomes a plan is.
+Writing a schedule out costs more than finding one, so only what becomes a plan is.
 """
 
 from __future__ import annotations

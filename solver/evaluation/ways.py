@@ -1,7 +1,7 @@
 """The two ways in which the replicas of a route may send, all at once or in turns, timed; the better one is kept.
 
-Owns that comparison. Turns are scheduled only where the order found for all at once would already end earlier with
-them, shift included. Never decides a delay: `solver/transport/time_division.py` does.
+Turns are scheduled only where the order found for all at once would already end earlier with them, shift included.
+Never decides a delay: `solver/transport/time_division.py` does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What came second: the best evaluation of every kind, those that really differ, and where they lose their time.
-
-Owns what makes two plans different. Never times anything, but for the split of an evaluation's time by cause.
-"""
+"""What came second: the best evaluation of every kind, those that really differ, and where they lose their time."""
 
 from __future__ import annotations
 

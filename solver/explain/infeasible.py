@@ -1,7 +1,6 @@
 """Why nothing fits: the numbers of the configuration that comes closest, and what was checked to help.
 
-Owns the explanation of an empty or too large space. Never searches; a remedy is offered only where the same arithmetic
-finds a configuration that fits once it is applied.
+Never searches; a remedy is offered only where the same arithmetic finds a configuration that fits once it is applied.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Time of every algorithm of a communicator over a two-level network, given what one connection can do.
 
-Owns which algorithms a collective has and how each maps on inside and across, for one connection or for arrays of what
-different ones can do. Never decides between them.
+Which algorithms a collective has and how each maps on inside and across, for one connection or for arrays of what
+different ones can do.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""How evenly flows fill parallel planes: hash collisions under ECMP, more queue pairs, spraying, segment balancing.
-
-Owns the share of a link's capacity that synchronous flows can really use. Never decides which method to take.
-"""
+"""How evenly flows fill parallel planes: hash collisions under ECMP, more queue pairs, spraying, segment balancing."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Switch memory that distance asks for: lossless headroom, congestion buffers, and warnings when a link lacks them.
 
-Owns buffer sizes. Never refuses a plan: shortage is a warning with numbers.
+Never refuses a plan: shortage is a warning with numbers.
 """
 
 from __future__ import annotations

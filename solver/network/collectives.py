@@ -1,7 +1,7 @@
 """Alpha-beta times of collectives: n ranks, S bytes, alpha seconds per step, B bytes per second.
 
-Owns the formulas and the bus-bandwidth factors. Never chooses between algorithms and knows no efficiency curve: callers
-pass the rate that is really there. Delay and rate of the way across may be arrays: one time for each pair of them.
+Never chooses between algorithms and knows no efficiency curve: callers pass the rate that is really there. Delay and
+rate of the way across may be arrays: one time for each pair of them.
 """
 
 from __future__ import annotations

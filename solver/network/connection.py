@@ -1,7 +1,6 @@
 """One connection on one path: its rate and the delay of a step, by windows, load balancing, headers and recovery.
 
-Owns how queue pairs, windows, balancing and recovery act on a connection. Never lists what a path
-offers, and never knows a collective.
+How queue pairs, windows, balancing and recovery act on a connection.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Packaged constants of the efficiency curves, one profile per kind of fabric, each fitted once.
 
-Owns numbers and where they come from. Never fitted to a single row: `benchmarks/fit_fabrics.py` refits them and prints
-fit and hold-out errors.
+Never fitted to a single row: `benchmarks/fit_fabrics.py` refits them and prints fit and hold-out errors.
 """
 
 from __future__ import annotations

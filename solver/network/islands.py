@@ -1,7 +1,4 @@
-"""Which places can reach each other. A plan lives on one island of the link graph.
-
-Owns that one question. Never looks at a rate.
-"""
+"""Which places can reach each other. A plan lives on one island of the link graph."""
 
 from __future__ import annotations
 

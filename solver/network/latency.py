@@ -1,6 +1,6 @@
 """Time for an empty message: fibre, long-haul equipment and the switches of each tier.
 
-Owns every latency constant of the network. Never looks at bandwidth.
+Every latency constant of the network.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How much of a path's rate any allowed transport reaches: an upper limit over balancing, windows and streams.
 
-Owns that limit. Never chooses a transport: `solver/transport/choices.py` does, and stays below it.
+Never chooses a transport: `solver/transport/choices.py` does, and stays below it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What loss costs: go-back-N, selective repeat and erasure coding on one path.
 
-Owns expected completion times under independent loss. Never knows which scheme a network card offers.
+Expected completion times under independent loss.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Bytes that travel from place to place split over several paths: what each edge carries, and all paths as one.
-
-Owns that reading. Never finds a path or a split.
-"""
+"""Bytes that travel from place to place split over several paths: what each edge carries, and all paths as one."""
 
 from __future__ import annotations
 

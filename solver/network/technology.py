@@ -1,6 +1,6 @@
 """What each link technology allows: balancing methods, loss recovery, windows and software overhead.
 
-Owns the compatibility rules. Never ranks the options; `solver/transport/choices.py` does.
+Never ranks the options; `solver/transport/choices.py` does.
 """
 
 from __future__ import annotations

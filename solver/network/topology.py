@@ -1,6 +1,6 @@
 """The directed link graph of a cluster: uplinks of the place tree and explicit links, both directions, as indices.
 
-Owns places and edges by index, tiers, and least-latency paths. Never routes load: `solver/transport/routing.py` does.
+Never routes load: `solver/transport/routing.py` does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Time of one message on one path: T(S) = alpha + S / (rate * eta(S)), windows and the bandwidth-delay product.
-
-Owns point-to-point formulas on plain numbers. Never knows who sends or which collective it is.
-"""
+"""Time of one message on one path: T(S) = alpha + S / (rate * eta(S)), windows and the bandwidth-delay product."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """From an order to the answer: replayed exactly, then written in the words of the contract.
 
-Owns the form of the answer. Never searches; times come from the replay, totals too.
+Never searches; times come from the replay, totals too.
 """
 
 from __future__ import annotations

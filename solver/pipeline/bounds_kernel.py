@@ -1,7 +1,6 @@
 """Compiled parts of the lower bounds: heads, tails and the preemptive one-machine bound.
 
-Owns longest paths over the relaxed precedence graph and Jackson's rule on one machine. Why they bound is
-said in `bounds`. Never sees a schedule.
+Why they bound is said in `bounds`. Never sees a schedule.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""All generators and policies on one problem: the best order that memory allows, without search.
-
-Owns the first answer and the peers that the search must never be worse than. Never proves more than the bounds do.
-"""
+"""All generators and policies on one problem: the best order that memory allows, without search."""
 
 from __future__ import annotations
 

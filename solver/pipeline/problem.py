@@ -2,7 +2,7 @@
 
 Owns the numbering: operation id = (kind * stages + stage) * micro-batches + micro-batch with kind 0 F, 1 B or BW, 2 W;
 a message has the id of the operation that produces it, the gradient exchange of a stage comes after all operations;
-channel = 2 * link + direction (0 up, towards the higher rank; 1 down). Never decides an order and never rounds.
+channel = 2 * link + direction (0 up, towards the higher rank; 1 down).
 """
 
 from __future__ import annotations

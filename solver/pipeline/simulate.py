@@ -1,7 +1,7 @@
 """The exact replay of a pipeline order: earliest start of everything, in continuous time.
 
-Owns the reported times. The order of operations on ranks and of messages on channels is given; memory is a property of
-the order alone, since a rank runs one operation at a time. Never searches and never rounds.
+The order of operations on ranks and of messages on channels is given; memory is a property of the order alone, since a
+rank runs one operation at a time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The compiled replay of a pipeline order: earliest start of every operation and message.
 
-Owns one worklist loop over ranks and channels whose next entry may have become ready; every operation and message is
-touched once, so the time is linear. Never chooses an order, never checks a budget.
+Every operation and message is touched once, so the time is linear.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """A pipeline schedule read into columns for the judge: what is stated, what is missing, what is stated twice.
 
-Owns the reading of text forms and the objections that reading alone gives. Never times anything: every number here is
-the schedule's own.
+Never times anything: every number here is the schedule's own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a request leaves to place on: usable pools, buildings of places, capacity groups by building and GPU type.
 
-Owns the reading of pins, forbidden places and reserved GPUs. Never chooses a place.
+The reading of pins, forbidden places and reserved GPUs.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A block holds consecutive ranks, with the replicas of each of them in its capacity groups: one block of everything is
 DP-out, a block per capacity group PP-out, a block per region or GPU type what lies between. Messages go from block to
-block, exchanges around the places of each. Owns the facts of these ways, by how much is in use. Never places anything.
+block, exchanges around the places of each.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Exchanges between buildings that no placement saves, whatever its routes: counted before any programme is built.
-
-Owns that bound and its proof. Never solves or places anything.
-"""
+"""Exchanges between buildings that no placement saves, whatever its routes: counted before any programme is built."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The placement question in index form: how many replicas put which pipeline rank into which capacity group.
 
-A capacity group is the free capacity of one GPU type in one building. Owns the definition of the loss that a placement
-is priced by; no solver and no request vocabulary. Suffixes: p pipeline rank, u capacity group, b building.
+A capacity group is the free capacity of one GPU type in one building. No solver and no request vocabulary. Suffixes: p
+pipeline rank, u capacity group, b building.
 """
 
 from __future__ import annotations

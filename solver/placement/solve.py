@@ -1,7 +1,7 @@
 """Solve a placement: a programme of rank blocks per tier and crossings, cheapest first, until none can be better.
 
 Every programme is relaxed first and, where that leaves a gap, its choices are made (HiGHS) and its counts made whole
-(CP-SAT). Owns the order of the programmes and the bound over all of them. Never prices anything.
+(CP-SAT).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The one door to all questions: a question goes in, its answer as far as it is comes out again and again.
-
-Owns which file answers which kind. Never answers itself.
-"""
+"""The one door to all questions: a question goes in, its answer as far as it is comes out again and again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Every minimal conflict among a small set of named constraints, and every minimal set whose removal helps.
 
-Owns the enumeration. What a subset is worth is an argument: a function that answers planned, infeasible or not_found,
-and is monotone, since fewer constraints never take a plan away. Knows no request.
+What a subset is worth is an argument: a function that answers planned, infeasible or not_found, and is monotone, since
+fewer constraints never take a plan away.
 
 A conflict is a set of constraints that nothing meets; a correction is a set without which something meets the rest.
 Minimal corrections are the minimal hitting sets of the minimal conflicts (Reiter 1987); a hitting set whose complement

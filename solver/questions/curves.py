@@ -1,7 +1,7 @@
 """How does the best plan change with the bandwidth, the latency, the memory, or any number of a request?
 
-Owns the points of the curves. Where more of a quantity never hurts, a plan holds wherever there is more, and a bound
-wherever there is less: each point takes the best of its neighbours'.
+Where more of a quantity never hurts, a plan holds wherever there is more, and a bound wherever there is less: each
+point takes the best of its neighbours'.
 """
 
 from __future__ import annotations

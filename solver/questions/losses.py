@@ -1,7 +1,4 @@
-"""Something that is lost, named by its id, as changes of the request; and what a plan could lose.
-
-Owns what a lost place, pool, link or host means for a request.
-"""
+"""Something that is lost, named by its id, as changes of the request; and what a plan could lose."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Whether one request has nothing but more than another: then its best plan is as good at least.
 
-Owns the fields of which more, or less, never hurts; the law `more_never_hurts` of tests/laws tries every one of them.
+The law `more_never_hurts` of tests/laws tries every one of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What every configuration of a changed world has to move at least, beside the time that no plan of it is below.
 
 Moves of a configuration >= sum over its ranks of max(0, dp - groups still there that hold the rank's layers), however
-it is placed. Owns that sum for all configurations at once.
+it is placed.
 """
 
 from __future__ import annotations

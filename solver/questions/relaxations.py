@@ -1,6 +1,6 @@
 """How little has to give: a wish relaxed, or hardware added, just so far that there is a plan.
 
-Owns the steps of each kind of wish and the bisection over them. Every relaxation told is one that a plan was found for.
+Every relaxation told is one that a plan was found for.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A plan adapted to a changed world: few moves first, then the fastest plan there is, and what bounds say of both.
 
-Owns the Pareto set of moves and iteration time, and its proof. The moves of a configuration are least over all its
-placements (`least_moves.py`); no configuration that takes no longer than a time has fewer moves than the least among
-those whose bound is not above it.
+The moves of a configuration are least over all its placements (`least_moves.py`); no configuration that takes no longer
+than a time has fewer moves than the least among those whose bound is not above it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What a planner could buy more of, or insist on less: links, uplinks, hosts, network cards, memory, stated limits.
-
-Owns which there are in a request, and the changes that make one of them larger by a fraction.
-"""
+"""What a planner could buy more of, or insist on less: links, uplinks, hosts, network cards, memory, stated limits."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What no plan beats over several worlds: one configuration has to do in all of them.
 
 value >= min over configurations of max (or weighted sum) over worlds of the bound there: at least as much as the max
-(or sum) of the worlds' own bounds, since a plan has one configuration. Owns the configurations of all worlds side by
-side. A configuration that a world does not list claims nothing there.
+(or sum) of the worlds' own bounds, since a plan has one configuration. A configuration that a world does not list
+claims nothing there.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Bounds of all configurations of a request at once, refined only where an answer hangs on them.
 
-A configuration is a row of the space. Owns which rows are priced and refined next. Knows no question.
+A configuration is a row of the space.
 """
 
 from __future__ import annotations

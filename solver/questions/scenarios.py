@@ -1,7 +1,4 @@
-"""The worlds of a question about robustness, as requests: scenarios, corners of ranges, and pools that straggle.
-
-Owns what each means for a request.
-"""
+"""The worlds of a question about robustness, as requests: scenarios, corners of ranges, and pools that straggle."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A plan carried over into a changed request without a search: its configuration placed and timed anew, and judged.
 
-Owns the first plan of a what-if, which costs a few evaluations. Proves no bound.
+Proves no bound.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What would changes be worth? Each planned beside the same base, its gain an interval that both sides' bounds prove.
 
-Owns the order and the shares of time; what is compared, and how, is in `side_by_side`.
+What is compared, and how, is in `side_by_side`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The named constraints of a request: what its writer wishes for, and what the hardware sets.
 
-Owns which there are and the changes that take each away. A wish can be given up. The hardware is changed only to see
-whether it stands in the way, or as something to buy; never the distance that light has to travel.
+A wish can be given up. The hardware is changed only to see whether it stands in the way, or as something to buy; never
+the distance that light has to travel.
 """
 
 from __future__ import annotations

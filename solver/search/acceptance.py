@@ -1,7 +1,4 @@
-"""Which evaluations become the incumbent: those better by enough to be worth the judge's time, if it accepts them.
-
-Owns that criterion and what follows from an acceptance. Never looks for an evaluation.
-"""
+"""Which evaluations become the incumbent: those better by enough to be worth the judge's time, if it accepts them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Which tasks are worth doing next: functions from the state of the search to tasks.
-
-Owns the choice. Never does a task, and marks nothing as begun.
-"""
+"""Which tasks are worth doing next: functions from the state of the search to tasks."""
 
 from __future__ import annotations
 

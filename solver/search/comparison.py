@@ -1,7 +1,4 @@
-"""The baselines of one search: what was found of each, and what is true of those that have no plan.
-
-Owns that account. Never places or times anything.
-"""
+"""The baselines of one search: what was found of each, and what is true of those that have no plan."""
 
 from __future__ import annotations
 

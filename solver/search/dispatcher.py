@@ -1,7 +1,4 @@
-"""Runs tasks of one search, here and in its worker pool, and says what comes of them: one stream of events.
-
-Owns who has which task. Never decides what to do next and never looks into a result.
-"""
+"""Runs tasks of one search, here and in its worker pool, and says what comes of them: one stream of events."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The open configurations of a search: priced when their turn comes, ordered by priority, bounded from below.
-
-Owns the order of exploration and the least open bound, in the unit of the objective. Never places or times anything.
-"""
+"""The open configurations of a search: priced when their turn comes, ordered by priority, bounded from below."""
 
 from __future__ import annotations
 

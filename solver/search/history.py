@@ -1,7 +1,4 @@
-"""How incumbent and bound went over a search, thinned to what a chart can show.
-
-Owns the points. Never computes a bound.
-"""
+"""How incumbent and bound went over a search, thinned to what a chart can show."""
 
 from __future__ import annotations
 

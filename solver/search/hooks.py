@@ -1,7 +1,4 @@
-"""The world as a search sees it: whom to tell, when to stop, and what counts as time.
-
-Owns the exchange of the wall clock for counted work in reproducible mode. Never decides what the time is spent on.
-"""
+"""The world as a search sees it: whom to tell, when to stop, and what counts as time."""
 
 from __future__ import annotations
 

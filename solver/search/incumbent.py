@@ -1,6 +1,6 @@
 """The best judged plan so far, and the proof that goes with it.
 
-Owns what an evaluation is worth, whether the judge takes it, and the gap. Never looks for an evaluation.
+What an evaluation is worth, whether the judge takes it, and the gap.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""When the phases of a search end, and whether another step still ends in time.
-
-Owns the clock of the search against its time limit. Never decides what a phase does.
-"""
+"""When the phases of a search end, and whether another step still ends in time."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a search can say at any moment: the incumbent with its proof, its baselines and its rivals, and progress.
-
-Owns what users hear of a search. Never looks for an evaluation.
-"""
+"""What a search can say at any moment: the incumbent with its proof, its baselines and its rivals, and progress."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Has tasks done, here and by other processes, and takes in what comes of them: the one place where results land.
-
-Owns the queue of wanted tasks and the marks of what is begun. Never decides when a phase ends.
-"""
+"""Has tasks done, here and by other processes, and takes in what comes of them: the one place where results land."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What a search knows of its configurations, kept so that a later search of the same request goes on from there.
 
-Owns which of it is kept and its form as bytes. Holds what was proven and tried, never a plan: that is a document.
+Holds what was proven and tried, never a plan: that is a document.
 """
 
 from __future__ import annotations

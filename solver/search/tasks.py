@@ -1,6 +1,6 @@
 """Parts of a search's work that any process can do, and what they bring back.
 
-Owns how each is done. Never decides which are worth doing, and never judges: the search does.
+Never decides which are worth doing, and never judges: the search does.
 """
 
 from __future__ import annotations

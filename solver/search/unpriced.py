@@ -1,6 +1,6 @@
 """The configurations of a search that are not priced yet, and which of them are next.
 
-Screening gives each a cheap bound and a guess. Owns the order of pricing; never prices anything.
+Screening gives each a cheap bound and a guess.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Where a search begins that is not the first: an earlier plan, timed anew, and what was known beside it.
-
-Owns how a plan becomes an evaluation again, in its own world or in a changed one, and what of an earlier search holds.
-"""
+"""Where a search begins that is not the first: an earlier plan, timed anew, and what was known beside it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Other processes that share the work of one search, as the search sees them.
 
-Owns what a search may ask of them. Starting, watching and ending processes is left to whoever owns processes: a search
-that is given none works alone.
+Starting, watching and ending processes is left to whoever owns processes: a search that is given none works alone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The transport choice of every communicator of a placement, on the widest tier that it crosses.
 
-Owns which communicators exist, how large their messages are and how many use a path at once; the options are weighed in
-`choices.py`.
+The options are weighed in `choices.py`.
 """
 
 from __future__ import annotations

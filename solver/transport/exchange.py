@@ -1,8 +1,7 @@
 """The gradient exchange of every stage: inside places, across them, and when each takes the shared links.
 
 Inside a place the GPUs' own NICs work; across places one copy per place travels a ring of places, on the paths of least
-latency or, where that is faster, split over several. A few chunks are pipelined over both. Owns these times and bytes;
-never schedules an operation of the pipeline.
+latency or, where that is faster, split over several. A few chunks are pipelined over both.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Demands and routings over the link graph, and the independent check that a routing ships what was asked.
-
-Owns what a routing is and when it is right. Never finds one and knows no solver.
-"""
+"""Demands and routings over the link graph, and the independent check that a routing ships what was asked."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a stage-to-stage message costs on each route, when all replicas that share a link get equal shares of it.
 
 Owns the reserved share: every replica keeps capacity / sharers of each link for the whole iteration, so a plan stays
-true whatever order the others send in. Never schedules a message.
+true whatever order the others send in.
 """
 
 from __future__ import annotations

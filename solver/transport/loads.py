@@ -1,7 +1,4 @@
-"""What every directed link carries in an iteration, by cause, and how busy that makes it.
-
-Owns the bytes per edge. Never decides a path or a rate.
-"""
+"""What every directed link carries in an iteration, by cause, and how busy that makes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The paths of stage messages between places: those of least latency, or split over several.
 
-Owns which path takes which part of a message. Never times one: `hops.py` does, and the evaluation keeps the faster of
-both.
+Never times one: `hops.py` does, and the evaluation keeps the faster of both.
 """
 
 from __future__ import annotations

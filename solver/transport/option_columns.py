@@ -1,7 +1,6 @@
 """All options of a path at once, as columns: what rate and step delay each gives.
 
-Owns the same formulas as `solver/network/connection.py`, for arrays; tests hold the two together. Never knows a
-collective.
+Owns the same formulas as `solver/network/connection.py`, for arrays; tests hold the two together.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The discrete transport options of one path: every combination of what its technology supports.
 
-Owns the list. What a combination gives is `solver/network/connection.py`; `choices.py` combines them with algorithms.
+What a combination gives is `solver/network/connection.py`; `choices.py` combines them with algorithms.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One phase as a path flow: ship every commodity so that the fullest edge finishes as early as possible.
 
-Owns the linear programme (PuLP with HiGHS), column generation and the bound that its duals prove. Never knows phases
-or causes. Index suffixes: k commodity (everything with the same ends), e edge.
+The linear programme (PuLP with HiGHS), column generation and the bound that its duals prove. Index suffixes: k
+commodity (everything with the same ends), e edge.
 
     min T + tiny * detours    sum_path x[k, path] = 1,    sum_k,path size[k] x[k, path] [e in path] <= T capacity[e]
 

@@ -1,7 +1,4 @@
-"""Shortest paths over the link graph under any edge weights, for many sources at once.
-
-Owns the one shortest-path engine of the transport package. Never knows demands or capacities.
-"""
+"""Shortest paths over the link graph under any edge weights, for many sources at once."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The transport between places in the words of the contract: every way of messages, every ring of exchanges.
 
-Owns the wording. Never chooses or times anything: `hops.py`, `time_division.py` and `exchange.py` did.
+Never chooses or times anything: `hops.py`, `time_division.py` and `exchange.py` did.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The stated operations of one pipeline rank over time: read once, and the activations that they hold.
 
-Owns the running sum. Never knows a budget and never reads the bytes that a plan states.
+Never knows a budget and never reads the bytes that a plan states.
 """
 
 from __future__ import annotations

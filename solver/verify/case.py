@@ -1,7 +1,4 @@
-"""The case before the judge: a request, a plan, and everything that rules derive from them more than once.
-
-Owns what a rule is, what it finds, and how close two numbers must be. Never judges.
-"""
+"""The case before the judge: a request, a plan, and everything that rules derive from them more than once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """What the cost model says of the stages of a plan, as the judge derives it from the request and the configuration.
 
-Owns the reading of a configuration into stage costs, static memory and traffic, per pool. Never reads a time or a byte
-count of the plan.
+Never reads a time or a byte count of the plan.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Why a training framework does not run a configuration, or the schedules of a plan, as they are.
-
-Owns the reading of a framework's profile. Never times anything.
-"""
+"""Why a training framework does not run a configuration, or the schedules of a plan, as they are."""
 
 from __future__ import annotations
 

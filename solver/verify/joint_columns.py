@@ -1,7 +1,7 @@
 """All routes of a plan as flat columns: operations with what each one releases, messages as flows over edges.
 
 Owns the numbering over routes: operations, ranks and channels of one route follow those of the one before. Gradient
-exchanges inside a pipeline problem are left out: `Plan.exchanges` has them. Never times anything.
+exchanges inside a pipeline problem are left out: `Plan.exchanges` has them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The judge of plans: every rule, from the request and the plan alone.
 
-Owns the list of rules and the verdict. Shares physics (`solver.cost`, `solver.network`) with the search and nothing
-else: no generator, no solver, no discretisation. Never repairs a plan and never believes one of its figures.
+Shares physics (`solver.cost`, `solver.network`) with the search and nothing else: no generator, no solver, no
+discretisation. Never repairs a plan and never believes one of its figures.
 """
 
 from __future__ import annotations

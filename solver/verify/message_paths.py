@@ -1,6 +1,6 @@
 """The paths of stage messages as a plan states them: that of least latency, or the parts of a split.
 
-Owns their reading. Never judges one: `rules/paths.py` does.
+Never judges one: `rules/paths.py` does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A request and a plan as the judge reads them: operations, messages and memory by route, each read once.
-
-Owns what is read off the plan's timelines. Never judges.
-"""
+"""A request and a plan as the judge reads them: operations, messages and memory by route, each read once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Messages between stages as rates over time between places: what shares the links with what.
-
-Owns the reading of stated transfers into rates. Never judges.
-"""
+"""Messages between stages as rates over time between places: what shares the links with what."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What the judge neither derives nor checks, field by field, with the reason.
 
-Owns the list. It is as short as honesty allows: a rule that derives a field takes it off.
+It is as short as honesty allows: a rule that derives a field takes it off.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The job of NeMo's trainer, Megatron-Bridge: a model provider and the settings of its configuration, as a script.
 
 The fields are those of Megatron-Core's configuration classes under Megatron-Bridge's names. Source: gpt_provider.py,
-mla_provider.py and training/config.py of Megatron-Bridge 0.7, August 2026. Owns that mapping.
+mla_provider.py and training/config.py of Megatron-Bridge 0.7, August 2026.
 """
 
 from __future__ import annotations

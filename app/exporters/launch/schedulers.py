@@ -1,6 +1,6 @@
 """What a scheduler gets in a bundle: the files that start every rank on its planned host, and the commands in order.
 
-A new scheduler is a line in `SCHEDULERS`. Owns the table, the pods' start and the list of commands.
+A new scheduler is a line in `SCHEDULERS`.
 """
 
 from __future__ import annotations

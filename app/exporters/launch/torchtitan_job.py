@@ -1,7 +1,7 @@
 """The config function of torchtitan for a plan: a model of its registry, stages by module names, recomputation.
 
-Owns the table of torchtitan's models with the sizes that it gives them; a plan of another model is refused.
-Source: torchtitan/models/*/__init__.py and config_registry.py, b5bcd76 of August 2026.
+A plan of another model is refused. Source: torchtitan/models/*/__init__.py and config_registry.py, b5bcd76 of August
+2026.
 """
 
 from __future__ import annotations

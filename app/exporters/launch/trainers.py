@@ -1,6 +1,6 @@
 """What a trainer gets in a bundle: its files, the command that every rank becomes, and what it cannot be told.
 
-A new trainer is a line in `TRAINERS`. Owns the table; what is in the files is the exporters'.
+A new trainer is a line in `TRAINERS`. What is in the files is the exporters'.
 """
 
 from __future__ import annotations

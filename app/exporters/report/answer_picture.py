@@ -1,6 +1,6 @@
 """Frontiers and curves as one picture: plans as points, and how far below them the bound lies.
 
-Owns the panels. The picture stands alone: its colours are in it.
+The picture stands alone: its colours are in it.
 """
 
 from __future__ import annotations

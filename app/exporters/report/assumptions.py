@@ -1,7 +1,4 @@
-"""What the numbers rest on, by kind of evidence, weakest first.
-
-Owns the order and the table.
-"""
+"""What the numbers rest on, by kind of evidence, weakest first."""
 
 from __future__ import annotations
 

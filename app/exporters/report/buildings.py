@@ -1,6 +1,6 @@
 """The map of buildings: who sits where, and what flows between them by cause.
 
-Owns the drawing and its tables. Links are numbered on the map; the table says what each carries.
+Links are numbered on the map; the table says what each carries.
 """
 
 from __future__ import annotations

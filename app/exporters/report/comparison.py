@@ -1,7 +1,4 @@
-"""The plan beside other ways of planning the same job, and beside the next best plans.
-
-Owns bars and tables of both.
-"""
+"""The plan beside other ways of planning the same job, and beside the next best plans."""
 
 from __future__ import annotations
 

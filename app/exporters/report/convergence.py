@@ -1,7 +1,4 @@
-"""The course of the search: the best plan found and the bound, over time.
-
-Owns the curve and its table.
-"""
+"""The course of the search: the best plan found and the bound, over time."""
 
 from __future__ import annotations
 

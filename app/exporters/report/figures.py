@@ -1,7 +1,4 @@
-"""The frame around every drawing: heading, drawing with a text in its place, caption, and the same as a table.
-
-Owns sections, figures, tables and legends. Never computes what they show.
-"""
+"""The frame around every drawing: heading, drawing with a text in its place, caption, and the same as a table."""
 
 from __future__ import annotations
 

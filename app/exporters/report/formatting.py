@@ -1,6 +1,6 @@
 """Quantities and configurations as a person reads them.
 
-Owns rounding for the eye. Each shown number carries the exact one of the plan beside it, in a `data` element.
+Each shown number carries the exact one of the plan beside it, in a `data` element.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The pipeline over time: ranks as rows, F, B and W as colours, transfers between buildings as lanes, memory below.
 
-Owns the drawing of one window. What is idle stays visible as the empty ground of a row.
+What is idle stays visible as the empty ground of a row.
 """
 
 from __future__ import annotations

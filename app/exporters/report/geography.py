@@ -1,7 +1,4 @@
-"""Buildings as nodes and what flows between them, both directions.
-
-Owns the folding of links and uplinks into pairs of nodes, and where nodes lie on the map. Never makes markup.
-"""
+"""Buildings as nodes and what flows between them, both directions."""
 
 from __future__ import annotations
 

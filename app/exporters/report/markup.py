@@ -1,7 +1,7 @@
 """HTML and SVG that cannot be broken out of: plain text is escaped wherever it is put, markup is made here alone.
 
-Owns escaping. Names in a plan come from users: control characters and those that turn the direction of the text
-around are shown by their code, never passed on.
+Names in a plan come from users: control characters and those that turn the direction of the text around are shown by
+their code, never passed on.
 """
 
 from __future__ import annotations

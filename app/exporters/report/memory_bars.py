@@ -1,6 +1,6 @@
 """Memory of one GPU of every pipeline rank against its limit, by cause.
 
-Owns the drawing and the table. Peaks only: the course over time is under the pipeline.
+Peaks only: the course over time is under the pipeline.
 """
 
 from __future__ import annotations

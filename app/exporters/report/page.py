@@ -1,7 +1,4 @@
-"""Puts the report together: one HTML file that loads nothing and runs nothing but its own script.
-
-Owns the frame of the page and its policy. Sections come from the other files.
-"""
+"""Puts the report together: one HTML file that loads nothing and runs nothing but its own script."""
 
 from __future__ import annotations
 

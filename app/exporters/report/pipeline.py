@@ -1,7 +1,4 @@
-"""The section on the pipeline: every timing drawn, what is cut told, the same as tables, and the data to zoom in.
-
-Owns the account around the drawings.
-"""
+"""The section on the pipeline: every timing drawn, what is cut told, the same as tables, and the data to zoom in."""
 
 from __future__ import annotations
 

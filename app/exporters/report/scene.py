@@ -1,7 +1,4 @@
-"""A plan and, where it is at hand, its request: what every section of the report looks at.
-
-Owns look-ups that several sections need. Never makes markup.
-"""
+"""A plan and, where it is at hand, its request: what every section of the report looks at."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The head of the report: the figures, the configuration in words, warnings, and what the proof covers.
 
-Owns the wording. Every figure is a field of the plan.
+Every figure is a field of the plan.
 """
 
 from __future__ import annotations

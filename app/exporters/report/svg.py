@@ -1,6 +1,6 @@
 """Shapes and scales of the drawings.
 
-Owns the arithmetic between quantities and positions. Colours are classes: the style sheet knows the themes.
+Colours are classes: the style sheet knows the themes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The timelines of a plan as bars and lanes: routes that run alike are one timing, slowest first.
-
-Owns what is to be drawn of a pipeline and when. Never makes markup and never computes a time that the plan lacks.
-"""
+"""The timelines of a plan as bars and lanes: routes that run alike are one timing, slowest first."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""How traffic travels: the choice for every communicator with its reason, and what every link carries.
-
-Owns the two tables.
-"""
+"""How traffic travels: the choice for every communicator with its reason, and what every link carries."""
 
 from __future__ import annotations
 

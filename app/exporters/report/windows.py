@@ -1,7 +1,4 @@
-"""Which parts of a long timeline are drawn: all of it, or its fill, a window of its steady state and its drain.
-
-Owns the choice and the account of what is cut. Never makes markup.
-"""
+"""Which parts of a long timeline are drawn: all of it, or its fill, a window of its steady state and its drain."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""One CP-SAT run over one instance: model, hint, limits in; order and bound out.
-
-Owns the solver parameters and the reading of all five statuses. Never measures a schedule in seconds.
-"""
+"""One CP-SAT run over one instance: model, hint, limits in; order and bound out."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Horizon search: is there a schedule of value at most T? Asked from below until bound and value meet.
 
-Owns the choice of T. With a horizon T close to the optimum the windows of all starts are tight: below it presolve
-refutes T at once, at it the search finds an order quickly, where plain minimisation wanders (decision 0102). Times are
-rounded down, so every refuted T is a valid bound; every order found is replayed exactly.
+With a horizon T close to the optimum the windows of all starts are tight: below it presolve refutes T at once, at it
+the search finds an order quickly, where plain minimisation wanders (decision 0102). Times are rounded down, so every
+refuted T is a valid bound; every order found is replayed exactly.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """What one stage alone on its rank must have released before each forward may start: numbers only.
 
-Owns the counting argument. When F[i] starts with x inputs and w weights done, (i + 1 - x) a + (x - w) c <= budget.
-For each x: either B[x] is done too, or at least `needed(x)` weights are. B[i] is never done before F[i], so x = i gives
-a plain wait; an x for which no number of weights is enough gives a plain wait for B[x]; every other x is a choice.
-Never touches a model.
+When F[i] starts with x inputs and w weights done, (i + 1 - x) a + (x - w) c <= budget. For each x: either B[x] is done
+too, or at least `needed(x)` weights are. B[i] is never done before F[i], so x = i gives a plain wait; an x for which no
+number of weights is enough gives a plain wait for B[x]; every other x is a choice.
 """
 
 from __future__ import annotations

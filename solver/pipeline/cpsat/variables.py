@@ -1,7 +1,6 @@
 """The variables of the pipeline model, created in one place with the tightest domains that are proven.
 
-Index suffixes: k kind, s stage, j i x micro-batch; messages are keyed like the operation that produces them. Owns the
-domains, [head, horizon - tail - duration] from the longest paths of the bounds. Never adds a constraint.
+Index suffixes: k kind, s stage, j i x micro-batch; messages are keyed like the operation that produces them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Depth-first search over the orders of pairs of jobs on one machine: compiled, resumable.
 
-Owns which pair is decided next and the way back. A pair is the i-th job of one stream and the x-th of another: either
-the one goes first or the other. Never decides when to stop.
+A pair is the i-th job of one stream and the x-th of another: either the one goes first or the other.
 """
 
 from __future__ import annotations

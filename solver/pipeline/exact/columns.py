@@ -1,8 +1,7 @@
 """A pipeline as machines of up to three streams and waits between their jobs, in the form that compiled code takes.
 
-Owns the translation from a shape in whole ticks. A stream is one kind of one stage (or the messages of one hop and
-direction); its jobs go in micro-batch order (argument in `pipeline.bounds`), so what a machine has done is three
-counters. Never searches.
+A stream is one kind of one stage (or the messages of one hop and direction); its jobs go in micro-batch order (argument
+in `pipeline.bounds`), so what a machine has done is three counters.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Is there a schedule of at most T? A bound by propagation over the states alone, or a search of so much work.
 
-Owns the state of one question and the order that answers it. Same question, same work, same answer. Never replays.
+Same question, same work, same answer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The horizons of the state_space: bound by propagation, then questions with ever more work until bound and value meet.
 
-Owns which horizon is asked with how much work. One prober looks for orders, another refutes; they go on side by side
-where two workers are allowed, by steps of fixed work, so that the same answers come in the same turn. Orders found are
-replayed exactly. Never builds a CP-SAT model.
+One prober looks for orders, another refutes; they go on side by side where two workers are allowed, by steps of fixed
+work, so that the same answers come in the same turn. Orders found are replayed exactly.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Owns one pass over the state space of counters (x, y, z): how many jobs of each 
 which a state can be reached and the latest at which it may be left, over all orders that keep the windows, the decided
 orders and memory, give every job the tightest window and every pair of streams the tightest order that this machine
 alone can prove: memory and what comes next depend on the counters only, and earlier is never worse. A row is the states
-of one (y, z), x runs along it. Never looks at another machine.
+of one (y, z), x runs along it.
 """
 
 from __future__ import annotations

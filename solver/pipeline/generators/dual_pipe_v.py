@@ -1,7 +1,7 @@
 """DualPipeV: the V-shaped half of DualPipe, as eight steps per rank. Source: DeepSeek-AI, DualPipe (cut in half).
 
-Owns the order; forwards and backwards that DualPipe overlaps in one kernel run one after the other here, so its overlap
-gain is not modelled. Needs a V layout and at least two micro-batches per rank.
+Forwards and backwards that DualPipe overlaps in one kernel run one after the other here, so its overlap gain is not
+modelled. Needs a V layout and at least two micro-batches per rank.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Delay-aware greedy schedules for any layout: CrossPipe's own, ours in its manner, and an eager one with look-ahead.
 
-Owns the choice of policies. CrossPipe (Chen et al., ATC 2025) starts what has arrived: F or B, W where neither has, and
-W first where only W makes room for an F. Its one knob says which of F and B goes first: B, or F unless the last
-operation was an F. What `cross_greedy` adds is a look-ahead: a W waits unless a share of it fits before the next known
-arrival, as CrossPipe's later sub-blocks of W do, which are merged afterwards.
+CrossPipe (Chen et al., ATC 2025) starts what has arrived: F or B, W where neither has, and W first where only W makes
+room for an F. Its one knob says which of F and B goes first: B, or F unless the last operation was an F. What
+`cross_greedy` adds is a look-ahead: a W waits unless a share of it fits before the next known arrival, as CrossPipe's
+later sub-blocks of W do, which are merged afterwards.
 """
 
 from __future__ import annotations

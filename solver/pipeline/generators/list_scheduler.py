@@ -1,7 +1,6 @@
 """The list scheduler as a function: columns and a policy in, an order out.
 
-Owns the policy values that the portfolio tries and the setting up of the compiled simulation. The way messages of a
-given rank order take turns on shared links is planned here too (`with_messages`).
+The way messages of a given rank order take turns on shared links is planned here too (`with_messages`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """What an idle rank does next: the policy of the list scheduler, compiled.
 
-Owns the choice between F, B, W and waiting at one rank and instant, from what has arrived, what is known to arrive, and
-the memory. Never moves time.
-
 Policy entries: 0 preference (0 B first, 1 F first, 2 alternate, 3 a given order of F and B, 4 least `guide`, 5 F first
 unless the last operation was one), 1 share of W that must fit before the next known arrival, 2 share of F within which
 an arriving B is waited for, 3 W first when memory blocks F (1: an F that has arrived; 2: CrossPipe's rule, any F that

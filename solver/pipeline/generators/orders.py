@@ -1,7 +1,4 @@
-"""Small words that static generators are written in: sequences of (kind, stage, micro-batch) per rank.
-
-Owns the turning of such sequences into an order of this shape. Never times anything.
-"""
+"""Small words that static generators are written in: sequences of (kind, stage, micro-batch) per rank."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Owns the reservation table (a rank or channel, time modulo the length of the round) and the rule that places one
 operation at the earliest time at which the rest of its rank still fits. A round of u micro-batches is repeated for
-ever, so what is held in memory at a time is a count of rounds. Never unrolls a round and never decides how long it is.
+ever, so what is held in memory at a time is a count of rounds.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """From a steady state to schedules: the round repeated with fill and drain, and the generator of that name.
 
-Owns the two ways to do it. Either the order of the round is kept throughout, and only the times of fill and drain move
-together; or the times of the rounds guide the list scheduler, which then fills and drains without idling. The first
-keeps the period, the second has the shorter ends. Never times anything: the replay says which is better.
+Either the order of the round is kept throughout, and only the times of fill and drain move together; or the times of
+the rounds guide the list scheduler, which then fills and drains without idling. The first keeps the period, the second
+has the shorter ends. Never times anything: the replay says which is better.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The ends of a repeated V block: passes of fill and drain move to earlier idle units. Source: Qi et al. 2024.
 
-Owns the moving. Every pass takes one unit; W stands in the idle units after its B. In the fill (until rank 0 has its
-first last backward) and in the drain (after the last forward of rank 0) each pass, in the order of time, goes to the
-first idle unit of its rank after what it waits for, as long as the rank holds no more than the block does. Never knows
-real times.
+Every pass takes one unit; W stands in the idle units after its B. In the fill (until rank 0 has its first last
+backward) and in the drain (after the last forward of rank 0) each pass, in the order of time, goes to the first idle
+unit of its rank after what it waits for, as long as the rank holds no more than the block does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ZB-H1 and ZB-H2: 1F1B whose W fills bubbles. Source: Qi et al. 2023, "Zero Bubble Pipeline Parallelism".
 
-Owns the handcrafted orders of a one-way layout. With F = B = W and enough micro-batches ZB-H1 idles
-(ranks - 1)(F + B - W) at 1F1B's memory, ZB-H2 (ranks - 1)(F + B - 2 W) per rank at 2 ranks - 1 activations.
+With F = B = W and enough micro-batches ZB-H1 idles (ranks - 1)(F + B - W) at 1F1B's memory, ZB-H2 (ranks - 1)(F + B - 2
+W) per rank at 2 ranks - 1 activations.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Tabu search over the order of a running search: the quickest way to a better schedule, on two threads where allowed.
 
-Owns how long a slice lasts and what it counts as work. The searches of a slice start from the best order, each with its
-own seed, and go on side by side by chunks of fixed work, so that the same work gives the same answer. The kernel's
-value is the makespan; for the span its orders are taken where their span is better too. Never proves anything.
+The searches of a slice start from the best order, each with its own seed, and go on side by side by chunks of fixed
+work, so that the same work gives the same answer. The kernel's value is the makespan; for the span its orders are taken
+where their span is better too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Hill climbing over list-scheduling policies and in-flight limits: many quick simulations instead of one rule.
 
-Owns the moves. A limit per stage keeps forwards from taking memory that later micro-batches need, and which limits are
-good depends on the delays; so both are tuned against the exact replay. Same seed, same number of tries, same result.
-Never proves anything.
+A limit per stage keeps forwards from taking memory that later micro-batches need, and which limits are good depends on
+the delays; so both are tuned against the exact replay. Same seed, same number of tries, same result.
 """
 
 from __future__ import annotations

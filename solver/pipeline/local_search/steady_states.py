@@ -1,6 +1,6 @@
 """Steady states on a running search: rounds are found, unrolled and offered like any other order.
 
-Owns how long that may take and what a placing counts as work. Never improves an unrolled order: tabu search does.
+Never improves an unrolled order: tabu search does.
 """
 
 from __future__ import annotations

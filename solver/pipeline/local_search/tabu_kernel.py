@@ -1,7 +1,7 @@
 """Compiled parts of the tabu search over orders: longest paths, critical blocks, moves and their estimated values.
 
 Owns the graph of an order (nodes are operations, then messages of channels) and what one iteration does. An order
-within stage and kind is never changed, memory is respected by every move. Never decides when to stop.
+within stage and kind is never changed, memory is respected by every move.
 """
 
 from __future__ import annotations

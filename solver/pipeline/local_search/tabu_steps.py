@@ -1,8 +1,7 @@
 """One chunk of tabu search: many iterations of the best allowed move on a longest path, compiled.
 
-Owns the choice of moves, what is forbidden for how long, and the kicks after long idling. The neighbourhood is that of
-job shops: a node of a critical block goes to another place of its block (Nowicki and Smutnicki 1996, Balas and
-Vazacopoulos 1998). Never evaluates by anything but `tabu_kernel`.
+The neighbourhood is that of job shops: a node of a critical block goes to another place of its block (Nowicki and
+Smutnicki 1996, Balas and Vazacopoulos 1998). Never evaluates by anything but `tabu_kernel`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 It times the baselines and alternatives again, as plain 1F1B on the configuration and the routes that they state, bounds
 them from below, times random configurations of the space, and bounds the whole space. A bound that one of its own
-pipelines beats is refuted. Owns these comparisons; what is left is named with what could be confirmed.
+pipelines beats is refuted. What is left is named with what could be confirmed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Bounds and pipelines of the judge's own over the whole space of a request, without any of the search.
-
-Owns a bound that holds for every configuration, and random configurations that are certainly plans.
-"""
+"""Bounds and pipelines of the judge's own over the whole space of a request, without any of the search."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Rules on the configuration alone: degrees, batch, layers, sharding, and what the request allows.
 
-Owns arithmetic between the numbers of a configuration and the request. Never looks at places or times.
+Never looks at places or times.
 """
 
 from __future__ import annotations

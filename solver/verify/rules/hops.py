@@ -1,6 +1,6 @@
 """Rules on the way between stages: no hop is faster than the path, the network cards or the links that it shares.
 
-Owns latencies and transfer times of the timed problems. What links carry over an iteration is `links.py`.
+What links carry over an iteration is `links.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rules on where: routes, replicas, pools, forbidden places, pins and what may cross buildings.
 
-Owns the counts of a placement. Never looks at global ranks (`rank_map`) or times.
+Never looks at global ranks (`rank_map`) or times.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rules on the error bars of a plan: they follow from the profile, the configuration and the GPUs in use.
 
-Owns their derivation. Whether the profile's spreads are right no judge can tell: they come from measured runs.
+Whether the profile's spreads are right no judge can tell: they come from measured runs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rules on what the scheduler was told and what a schedule says of itself: budgets, exchanges, options, lines, order.
 
-Owns every field of a timeline that no other rule derives. How an order was found cannot be derived.
+How an order was found cannot be derived.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rules on what a plan says of training frameworks: each is named once, and runs what its profile has.
 
-Owns that statement. Times of other frameworks' schedules are not judged: those schedules are not stated.
+Times of other frameworks' schedules are not judged: those schedules are not stated.
 """
 
 from __future__ import annotations

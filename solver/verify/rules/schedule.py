@@ -1,6 +1,6 @@
 """Rules on the schedule of every route: what `check_schedule` objects to, under one name per kind of objection.
 
-Owns the names. The checks themselves are those of the pipeline judge, which knows one pipeline and no plan.
+The checks themselves are those of the pipeline judge, which knows one pipeline and no plan.
 """
 
 from __future__ import annotations

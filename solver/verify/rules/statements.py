@@ -1,6 +1,6 @@
 """Rules on what a plan says in words, on where its time goes, and on the counts and the claim of its proof.
 
-Owns assumptions, warnings, the idle parts of the breakdown, and what of the proof and of the rivals can be derived.
+Assumptions, warnings, the idle parts of the breakdown, and what of the proof and of the rivals can be derived.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rules on the timed problem of every route: it is this configuration, on these GPUs, at what the cost model says.
 
-Owns what was scheduled. How it was scheduled is `schedule.py`, what travels between stages is `hops.py`.
+How it was scheduled is `schedule.py`, what travels between stages is `hops.py`.
 """
 
 from __future__ import annotations

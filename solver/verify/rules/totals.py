@@ -1,6 +1,6 @@
 """Rules on the headline: iteration time and its parts, throughput, utilisation, cost, bound and gap.
 
-Owns the arithmetic between the figures of a plan. The times they start from are judged by the rules on timelines.
+The times they start from are judged by the rules on timelines.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rules on the figures of every transport choice: they are those of a communicator that the plan really has.
 
 Between places it is that of some stage message or ring, with the transport stated there; inside places, that of the
-first route's first pool. The list has one choice per dimension, collective and tier. Owns every figure of it.
+first route's first pool. The list has one choice per dimension, collective and tier.
 """
 
 from __future__ import annotations
