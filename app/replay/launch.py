@@ -131,12 +131,12 @@ def _run_processes(folder: Path, num_ranks: int, limit_s: float) -> None:
         raise ReplayFailed(f"a process failed\n{_last_words(logs)}")
 
 
-def _last_words(logs: Sequence[Path], num_lines: int = 15) -> str:
+def _last_words(logs: Sequence[Path]) -> str:
     """The end of the log that holds an error and was written first: the others lost their partner after that."""
     written = sorted((log for log in logs if log.exists()), key=lambda log: log.stat().st_mtime_ns)
     texts = [log.read_text(errors="replace") for log in written]
     telling = [text for text in texts if "Error" in text] or [text for text in texts if text] or [""]
-    return "\n".join(telling[0].splitlines()[-num_lines:])
+    return "\n".join(telling[0].splitlines()[-15:])
 
 
 def _measured(case: ReplayCase, by_rank: Sequence[dict[str, Any]]) -> Measured:

@@ -133,9 +133,9 @@ def model_flops_per_token(
     return (1.0 + BACKWARD_OVER_FORWARD) * forward
 
 
-def model_flops_per_iteration(workload: Workload, *, convention: FlopConvention = "causal") -> float:
+def model_flops_per_iteration(workload: Workload) -> float:
     """Training FLOPs of one optimizer step, recomputation not counted."""
-    per_token = model_flops_per_token(workload.architecture, workload.sequence_length, convention=convention)
+    per_token = model_flops_per_token(workload.architecture, workload.sequence_length)
     return per_token * workload.tokens_per_iteration
 
 

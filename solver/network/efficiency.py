@@ -111,9 +111,7 @@ class FabricProfile:
             participants=participants,
         )
 
-    def line_fraction(
-        self, collective: Collective, size_bytes: float, num_ranks: int, *, num_nodes: int = 1, algorithm: str = ""
-    ) -> float:
+    def line_fraction(self, collective: Collective, size_bytes: float, num_ranks: int, *, num_nodes: int = 1) -> float:
         """Bus bandwidth over line rate for one operation."""
-        seconds = self.collective_s(collective, size_bytes, num_ranks, num_nodes=num_nodes, algorithm=algorithm)
+        seconds = self.collective_s(collective, size_bytes, num_ranks, num_nodes=num_nodes)
         return bus_factor(collective, num_ranks) * size_bytes / (seconds * self.line_bytes_per_s)

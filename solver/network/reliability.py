@@ -17,6 +17,7 @@ FloatArray = NDArray[np.floating[Any]]
 
 TIMER_ROUND_TRIPS = 3.0
 NACK_ROUND_TRIPS = 1.0
+DATA_CHUNKS, PARITY_CHUNKS = 32, 8  # of a submessage under an erasure code (SDR-RDMA, arXiv 2505.05366)
 ERASURE_FALLBACK_ROUND_TRIPS = 0.5  # beta: how late the receiver finds out that decoding failed
 _GRID_POINTS = 512
 _NEGLIGIBLE = 1e-10
@@ -175,15 +176,7 @@ def erasure_submessage_failure_probability(loss: float, num_data: int, num_parit
     return max(0.0, 1.0 - survives)
 
 
-def erasure_code_s(
-    size_bytes: float,
-    path: Path,
-    *,
-    num_data: int = 32,
-    num_parity: int = 8,
-    timeout_round_trips: float = TIMER_ROUND_TRIPS,
-    num_parallel: int = 1,
-) -> float:
+def erasure_code_s(size_bytes: float, path: Path, *, num_parallel: int = 1) -> float:
     """Expected message time under an erasure code (k, m) with selective repeat as fallback, slowest of `num_parallel`.
 
     (M + ceil(M/R)) T + RTT + P_fb ((1 + beta) RTT + T_SR of the failed submessages), R = k/m, P_fb = 1 - P_EC^L,
@@ -192,13 +185,13 @@ def erasure_code_s(
     28.355
     """
     chunks = path.num_chunks(size_bytes)
-    injected = chunks + ceil(chunks * num_parity / num_data)
-    failure = erasure_submessage_failure_probability(path.chunk_loss, num_data, num_parity)
-    submessages = ceil(chunks / num_data)
+    injected = chunks + ceil(chunks * PARITY_CHUNKS / DATA_CHUNKS)
+    failure = erasure_submessage_failure_probability(path.chunk_loss, DATA_CHUNKS, PARITY_CHUNKS)
+    submessages = ceil(chunks / DATA_CHUNKS)
     fallback = -expm1(num_parallel * submessages * log1p(-min(failure, 1.0 - 1e-15)))
     direct = injected * path.inject_s + path.round_trip_s
     if fallback < _NEGLIGIBLE:
         return direct
-    resent = max(1.0, submessages * failure / fallback) * num_data * path.chunk_bytes
-    repeat = selective_repeat_s(resent, path, timeout_round_trips=timeout_round_trips)
+    resent = max(1.0, submessages * failure / fallback) * DATA_CHUNKS * path.chunk_bytes
+    repeat = selective_repeat_s(resent, path)
     return direct + fallback * (ERASURE_FALLBACK_ROUND_TRIPS * path.round_trip_s + repeat)

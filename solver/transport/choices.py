@@ -48,15 +48,9 @@ class Candidate:
 
 
 @lru_cache(maxsize=4096)
-def choose_transport(
-    communicator: Communicator, path: PathFacts, *, shared_bytes_per_s: float | None = None
-) -> TransportChoice:
-    """The fastest combination on this path; among those within 0.2 % the plainest.
-
-    `shared_bytes_per_s` is the capacity for all its connections together, by default the path's narrowest edge.
-    """
-    shared = path.capacity_bytes_per_s if shared_bytes_per_s is None else shared_bytes_per_s
-    wire = Wire(path, communicator.member_bytes_per_s, communicator.num_connections, shared)
+def choose_transport(communicator: Communicator, path: PathFacts) -> TransportChoice:
+    """The fastest combination on this path, whose narrowest edge its connections share; within 0.2 % the plainest."""
+    wire = Wire(path, communicator.member_bytes_per_s, communicator.num_connections, path.capacity_bytes_per_s)
     best = best_candidate(communicator, wire)
     return TransportChoice(
         dimension=communicator.dimension,
@@ -158,11 +152,9 @@ def _of_option(communicator: Communicator, wire: Wire, option: Option, rate: flo
         yield Candidate(option, algorithm, slices, algorithm_s(algorithm, communicator, crossing, slices), rate)
 
 
-def choose_scale_up(
-    communicator: Communicator, *, scale_up_bytes_per_s: float, full_mesh: bool = False
-) -> TransportChoice:
+def choose_scale_up(communicator: Communicator, *, scale_up_bytes_per_s: float) -> TransportChoice:
     """The transport inside a scale-up domain, from the measured curve of its generation; the fabric has no options."""
-    profile = fabrics.scale_up_profile(scale_up_bytes_per_s, full_mesh=full_mesh)
+    profile = fabrics.scale_up_profile(scale_up_bytes_per_s)
     size, ranks = communicator.message_bytes, communicator.num_ranks
     seconds = profile.collective_s(communicator.collective, size, ranks, line_rate=scale_up_bytes_per_s)
     factor = bus_factor(communicator.collective, ranks) if ranks > 1 else 0.0

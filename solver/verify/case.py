@@ -62,10 +62,10 @@ def differs(stated: float, derived: float, *, tolerance: float = RELATIVE_TOLERA
     return abs(stated - derived) > tolerance * max(abs(stated), abs(derived))
 
 
-def exceeds(value: float, limit: float, *, tolerance: float = RELATIVE_TOLERANCE) -> bool:
+def exceeds(value: float, limit: float) -> bool:
     """Whether a number is above its limit by more than rounding explains.
 
     >>> exceeds(1.0 + 1e-9, 1.0), exceeds(1.001, 1.0), exceeds(0.0, 0.0)
     (False, True, False)
     """
-    return value - limit > tolerance * max(abs(value), abs(limit))
+    return value - limit > RELATIVE_TOLERANCE * max(abs(value), abs(limit))
