@@ -99,6 +99,12 @@ class Side:
         """The plan in short."""
         return witness_of(self.outcome.plan) if isinstance(self.outcome, Planned) else None
 
+    def is_closed(self, request: PlanRequest) -> bool:
+        """Whether nothing is left to search: no plan exists, or its gap is the one that was asked for."""
+        if self.value is None or self.bound is None:
+            return isinstance(self.outcome, Infeasible)
+        return self.value - self.bound <= request.options.relative_gap * self.value
+
     @property
     def reasons(self) -> tuple[Reason, ...]:
         """Why there is no plan, if that is proven."""
@@ -159,24 +165,30 @@ class SideComparison:
     def plan_world(self, name: str, request: PlanRequest, limit_s: float) -> None:
         """Another world: the base's configuration in the changed world, then every configuration, then better plans.
 
-        Where time is short a search would spend it on plans no better than the one carried over: bounds come first.
+        Where time is short a search would spend it on plans no better than the one carried over: bounds come first,
+        and a search has what they leave.
         """
-        clock, base = self.searches.hooks.clock, self.base.outcome
-        until_s = clock() + limit_s
-        if limit_s >= SEARCHED_FROM_S or self.measure.kind != "iteration_time":
-            whole_s, begin = (
+        until_s = self.searches.hooks.clock() + limit_s
+        searched_first = limit_s >= SEARCHED_FROM_S or self.measure.kind != "iteration_time"
+        side = Side() if searched_first else self._carried_and_bounded(request, until_s)
+        if searched_first or not side.is_closed(request):
+            begin = side.outcome or self.base.outcome
+            outcome = self.searches.searched(
+                request,
                 max(request.options.time_limit_s, limit_s),
-                base.plan if isinstance(base, Planned) else None,
+                until_s=until_s,
+                begin=begin.plan if isinstance(begin, Planned) else None,
             )
-            side = self._side(request, self.searches.searched(request, whole_s, until_s=until_s, begin=begin))
-        else:
-            side = self.carried(request, until_s)
-            if side.value is None or (self.base.value and side.value > WORSE * self.base.value):
-                first = self.searches.searched(request, request.options.time_limit_s, first=True, until_s=until_s)
-                side = _better(self._side(request, first), side)
-            if isinstance(side.outcome, Planned):
-                side = self._bounded(request, side, until_s)
+            side = _better(self._side(request, outcome), side)
         self.add(name, side)
+
+    def _carried_and_bounded(self, request: PlanRequest, until_s: float) -> Side:
+        """The base's plan carried over, or any plan where that is none or a bad one, with the bound of the world."""
+        side = self.carried(request, until_s)
+        if side.value is None or (self.base.value and side.value > WORSE * self.base.value):
+            first = self.searches.searched(request, request.options.time_limit_s, first=True, until_s=until_s)
+            side = _better(self._side(request, first), side)
+        return self._bounded(request, side, until_s) if isinstance(side.outcome, Planned) else side
 
     def add(self, name: str, side: Side) -> None:
         """What has become known of a world, beside what was known of it."""
