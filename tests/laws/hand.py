@@ -74,20 +74,31 @@ def peak_flops_per_s(request: PlanRequest, plan: Plan) -> float:
     return group * float(sum(rates))
 
 
+def building_of(request: PlanRequest, place: str) -> str:
+    """The building that a place is or lies in; the place itself where it lies in none."""
+    places = {one.id: one for one in request.cluster.places}
+    here = places[place]
+    while here.level != "building" and here.parent is not None:
+        here = places[here.parent]
+    return here.id if here.level == "building" else place
+
+
+def may_leave_and_come_back(request: PlanRequest) -> bool:
+    """Whether links join a building with others at two places of it: between those the way may lead outside."""
+    doors = {(building_of(request, here), here)
+             for link in request.cluster.links
+             for here, there in ((link.from_place, link.to_place), (link.to_place, link.from_place))
+             if building_of(request, here) != building_of(request, there)}  # fmt: skip
+    return len(doors) > len({building for building, _ in doors})
+
+
 def stage_message_bytes(request: PlanRequest, plan: Plan) -> float:
     """Bytes of activations and their gradients over all boundaries between buildings, once each way."""
     one, job = plan.configuration, request.workload
-    parent = {place.id: place for place in request.cluster.places}
-
-    def building(place: str) -> str:
-        here = parent[place]
-        while here.level != "building" and here.parent is not None:
-            here = parent[here.parent]
-        return here.id if here.level == "building" else place
-
     crossings = 0
     for route in plan.placement.routes:
-        at = [building(route.places[one.rank_of_stage(stage)]) for stage in range(one.degrees.num_stages)]
+        ranks = [one.rank_of_stage(stage) for stage in range(one.degrees.num_stages)]
+        at = [building_of(request, route.places[rank]) for rank in ranks]
         crossings += route.num_replicas * sum(here != there for here, there in pairwise(at))
     tokens = one.micro_batch_sequences * job.sequence_length * one.num_microbatches
     each = 4.0 if job.precision == "fp32" else 2.0

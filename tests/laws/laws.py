@@ -183,9 +183,10 @@ def figures_are_what_a_hand_computes(trial: Trial) -> Iterator[Breach]:
     }
     sent, messages = metrics.cross_building_bytes, hand.stage_message_bytes(request, plan)
     direct = len({place.id for place in request.cluster.places if place.level == "building"}) == 2
-    if plan.placement.crossing == "none":
+    detours = hand.may_leave_and_come_back(request)
+    if plan.placement.crossing == "none" and not detours:
         derived["bytes of one building"] = (sent, 0.0)
-    elif plan.placement.crossing == "pp_out" and direct:
+    elif plan.placement.crossing == "pp_out" and direct and not detours:
         derived["bytes of stage messages"] = (sent, messages)
     elif sent < messages * (1.0 - CLOSE):
         yield Breach("bytes below messages", f"{sent:.9g} B between buildings, messages alone are {messages:.9g} B")

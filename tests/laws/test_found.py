@@ -12,7 +12,7 @@ from models.outcome import Infeasible, NotFound, Planned
 from models.request import PlanRequest
 from solver.planner import plan
 from solver.verify.judge import judge
-from tests.laws.laws import the_judge_takes_random_evaluations
+from tests.laws.laws import figures_are_what_a_hand_computes, the_judge_takes_random_evaluations
 from tests.laws.trial import Trial
 
 FOUND = sorted((Path(__file__).parent / "found").glob("*.json"))
@@ -34,3 +34,12 @@ def test_random_evaluations_that_were_rejected_once_are_plans(path: Path) -> Non
     trial = Trial(json.loads(path.read_text()), "601/122")
     assert list(the_judge_takes_random_evaluations(trial)) == []
     assert trial.counts["plans judged"] > 0
+
+
+def test_an_exchange_inside_a_building_may_send_bytes_through_another() -> None:
+    path = Path(__file__).parent / "found" / "exchange-outside-its-building.json"
+    trial = Trial(json.loads(path.read_text()), "7101/98")
+    assert trial.plan is not None
+    assert trial.plan.placement.crossing == "none"
+    assert trial.plan.metrics.cross_building_bytes > 0.0
+    assert list(figures_are_what_a_hand_computes(trial)) == []
