@@ -181,6 +181,7 @@ def create_engine(database_url: str) -> sa.Engine:
         _create_privately(Path(url.database))
     engine = sa.create_engine(url, pool_size=20, connect_args={"check_same_thread": False})
     event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "handle_error", _give_up_read_only)
     return engine
 
 
@@ -250,6 +251,12 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
     for pragma in ("busy_timeout=30000", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
     _use_write_ahead_log(connection)
+
+
+def _give_up_read_only(context: sa.engine.ExceptionContext) -> None:
+    """SQLite opens a file that it may only read without a word, and keeps to that when it may write again."""
+    if "readonly database" in str(context.original_exception):
+        context.is_disconnect = True
 
 
 def _use_write_ahead_log(connection: Any) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -21,6 +22,7 @@ from tests.soak.disk import Disk, small_disk
 from tests.soak.fleet import SETTINGS, Fleet, fleet
 from tests.soak.load import PATIENCE_S, Load
 from tests.unit.app.postgres import Postgres, postgres
+from tests.unit.app.programs import ROOT
 
 SETTLE_S = 120.0
 
@@ -41,7 +43,8 @@ def main() -> int:
             server = stack.enter_context(small_disk(folder))
             url = f"sqlite:///{(server.folder if server else folder) / 'soak.sqlite'}"
         log = stack.enter_context(Path(options.log or folder / "programs.log").open("wb"))
-        ships = stack.enter_context(fleet(url, dice, server, folder, log))
+        roots = [ROOT, *(_version(one, folder) for one in options.beside)]
+        ships = stack.enter_context(fleet(url, dice, server, folder, log, roots))
         load = Load(ships.ports, options.seed, options.clients)
         _wait(lambda: all(one.is_up for one in ships.members), 120.0)
         load.start()
@@ -76,8 +79,18 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--plans", type=int, default=500)
     parser.add_argument("--clients", type=int, default=10)
     parser.add_argument("--log", help="keep what the programs write on standard error in this file")
+    parser.add_argument("--beside", action="append", default=[], help="a git revision that runs on the same database")
     parser.add_argument("--database", choices=("postgres", "sqlite"), default="postgres")
     return parser.parse_args()
+
+
+def _version(revision: str, folder: Path) -> Path:
+    """The code of a revision, in a folder of its own."""
+    root = folder / f"version-{revision}"
+    root.mkdir()
+    packed = subprocess.run(["git", "archive", revision], cwd=ROOT, check=True, capture_output=True)
+    subprocess.run(["tar", "-x"], cwd=root, check=True, input=packed.stdout)
+    return root
 
 
 def _wait(condition: Callable[[], bool], limit_s: float, *, meanwhile: Callable[[], None] = lambda: None) -> None:
@@ -97,6 +110,7 @@ def _kill_at_random(ships: Fleet, load: Load, num_kills: int, num_plans: int) ->
 
 def _report(ships: Fleet, load: Load, found: Audit, leftovers: int, seconds: float) -> None:
     _say(f"killed: {', '.join(f'{kind} {number}' for kind, number in sorted(ships.kills.items()))}")
+    _say(f"started, by program version: {', '.join(str(ships.starts[one]) for one in sorted(ships.starts))}")
     _say(f"plans: {len(load.promises)} submitted; requests repeated: {load.num_repeated}; {seconds:.0f} s")
     _say(f"ends: {', '.join(f'{end} {number}' for end, number in sorted(found.ends.items()))}")
     _say(f"most attempts of one plan: {found.max_attempt}; plans still held: {leftovers}")

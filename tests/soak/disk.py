@@ -1,13 +1,18 @@
-"""A small disk of its own for the database, which can be filled: as root, where the system lets one be mounted."""
+"""A small disk of its own for the database, which can be filled or closed to writing.
+
+As root, where the system lets one be mounted.
+"""
 
 from __future__ import annotations
 
+import stat
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 SIZE = "64m"  # the database of a thousand plans with its logs needs a third of it
+WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
 class Disk:
@@ -26,6 +31,16 @@ class Disk:
     def empty(self) -> None:
         """Give the room back."""
         self._filler.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Let nothing be opened for writing any more, and no file be made: what is open stays so."""
+        for one in (*self.folder.iterdir(), self.folder):
+            one.chmod(one.stat().st_mode & ~WRITABLE)
+
+    def open(self) -> None:
+        """Let its owner write again."""
+        for one in (self.folder, *self.folder.iterdir()):
+            one.chmod(one.stat().st_mode | stat.S_IWUSR)
 
 
 @contextmanager

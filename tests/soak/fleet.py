@@ -10,7 +10,7 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,7 @@ from tests.soak.disk import Disk
 from tests.soak.nursery import Nursery, Program
 from tests.unit.app.http_client import Client
 from tests.unit.app.postgres import Postgres
-from tests.unit.app.programs import HOST, free_port
+from tests.unit.app.programs import HOST, ROOT, free_port
 
 SETTINGS: dict[str, Any] = {
     "num_concurrent_solves": 2,
@@ -57,16 +57,17 @@ class Member:
 
 @dataclass
 class Fleet:
-    """Two services and two workers over one database."""
+    """Two services and two workers over one database; every start is one of the program versions at hand."""
 
     database_url: str
     dice: random.Random
     server: Postgres | None
     disk: Disk | None
     clock: Clock
-    nursery: Nursery
+    nurseries: Sequence[Nursery]
     members: list[Member] = field(default_factory=list)
     kills: Counter[str] = field(default_factory=Counter)
+    starts: Counter[int] = field(default_factory=Counter)
     killed_searches: set[int] = field(default_factory=set)
     _num_names: int = 0
 
@@ -108,6 +109,7 @@ class Fleet:
             "worker told to stop": (3, self._drain_worker),
             "database": (3 if self.server else 0, self._kill_database),
             "disk full": (4 if self.disk else 0, self._fill_disk),
+            "disk read-only": (4 if self.disk else 0, self._close_disk),
             "clock jump": (12, self._jump_clock),
         }
         (kind,) = self.dice.choices(list(kinds), [weight for weight, _ in kinds.values()])
@@ -125,7 +127,10 @@ class Fleet:
                 one.process = self._start(one.role, one.port, one.name)
 
     def _start(self, role: str, port: int, name: str) -> Program:
-        return self.nursery.start((role, str(port), self.database_url, name, json.dumps(SETTINGS)))
+        first = self.starts.total()  # each version is there from the start
+        number = first if first < len(self.nurseries) else self.dice.randrange(len(self.nurseries))
+        self.starts[number] += 1
+        return self.nurseries[number].start((role, str(port), self.database_url, name, json.dumps(SETTINGS)))
 
     def _new_name(self, role: str) -> str:
         self._num_names += 1
@@ -199,6 +204,16 @@ class Fleet:
         self.disk.empty()
         return True
 
+    def _close_disk(self) -> bool:
+        """A folder that nobody may write to for a while: programs that start then find it so."""
+        assert self.disk is not None
+        self.disk.close()
+        self._kill_member(self.dice.choice(("api", "work")))
+        self.restart_the_dead()
+        time.sleep(self.dice.uniform(0.5, 4.0))
+        self.disk.open()
+        return True
+
     def _jump_clock(self) -> bool:
         """Some machines' clocks go wrong by up to a day, and right again at another jump."""
         self.clock.jump(self.dice.choice([0.0, 1.0, -1.0]) * self.dice.uniform(1.0, 86_400.0))
@@ -229,18 +244,27 @@ def _forks(member: Member) -> list[psutil.Process]:
 
 @contextmanager
 def fleet(
-    database_url: str, dice: random.Random, server: Postgres | Disk | None, folder: Path, log: IO[bytes]
+    database_url: str,
+    dice: random.Random,
+    server: Postgres | Disk | None,
+    folder: Path,
+    log: IO[bytes],
+    roots: Sequence[Path] = (ROOT,),
 ) -> Iterator[Fleet]:
-    """A started fleet that is gone at the end; `server` is what its database lies on, if that can fail."""
+    """A started fleet that is gone at the end; `server` is what its database lies on, if that can fail.
+
+    `roots` are the folders of the program versions that run side by side.
+    """
     clock_file = folder / "clock"
     clock = Clock(clock_file)
-    nursery = Nursery(log, clock_file)
+    nurseries = [Nursery(log, clock_file, root) for root in roots]
     postgres = server if isinstance(server, Postgres) else None
     disk = server if isinstance(server, Disk) else None
-    made = Fleet(database_url, dice, postgres, disk, clock, nursery)
+    made = Fleet(database_url, dice, postgres, disk, clock, nurseries)
     try:
         made.start()
         yield made
     finally:
         made.stop()
-        nursery.close()
+        for one in nurseries:
+            one.close()

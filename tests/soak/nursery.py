@@ -49,13 +49,14 @@ class Program:
 
 
 class Nursery:
-    """Starts programs by forking a process that is warm."""
+    """Starts programs by forking a process that is warm, of the code below `root`."""
 
-    def __init__(self, log: IO[bytes], clock_file: Path) -> None:
-        command = [sys.executable, "-m", "tests.soak.nursery"]
-        environment = {**os.environ, clock.VARIABLE: str(clock_file)}
+    def __init__(self, log: IO[bytes], clock_file: Path, root: Path = ROOT) -> None:
+        plain = ["setpriv", "--bounding-set", "-dac_override"] if os.getuid() == 0 else []  # modes of files bind it
+        command = [*plain, sys.executable, "-m", "tests.soak.nursery"]
+        environment = {**os.environ, clock.VARIABLE: str(clock_file), "PYTHONPATH": str(root)}
         self._process = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=environment
+            command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env=environment
         )
 
     def start(self, arguments: Sequence[str]) -> Program:
