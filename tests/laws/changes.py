@@ -48,7 +48,13 @@ def restricted_to(document: Json, configuration: Configuration) -> Json:
     return changed
 
 
-# Changes that only add: nobody is worse off.
+# Changes that only add: nobody is worse off, for more GPUs need not all be used.
+
+
+def leaving_some(document: Json) -> Json:
+    """The same, without the wish that all GPUs be used."""
+    document.get("constraints", {}).pop("use_all_gpus", None)
+    return document
 
 
 def joined(document: Json | None) -> Json | None:
@@ -60,7 +66,7 @@ def joined(document: Json | None) -> Json | None:
 
 def another_pool(dice: Dice, document: Json) -> Json | None:
     """A copy of a pool beside it, in the same place."""
-    changed = copy.deepcopy(document)
+    changed = leaving_some(copy.deepcopy(document))
     twin = {**dice.pick(changed["cluster"]["pools"]), "id": FREE}
     twin.pop("host_names", None)
     changed["cluster"]["pools"].append(twin)
@@ -80,7 +86,7 @@ def older_pool(dice: Dice, document: Json) -> Json:
 
 def another_building(dice: Dice, document: Json) -> Json | None:
     """A building with a copy of a pool, linked to a place."""
-    changed = copy.deepcopy(document)
+    changed = leaving_some(copy.deepcopy(document))
     hardware = changed["cluster"]
     twin = {**dice.pick(hardware["pools"]), "id": FREE, "place": FREE}
     twin.pop("host_names", None)
@@ -94,7 +100,7 @@ def another_building(dice: Dice, document: Json) -> Json | None:
 
 def another_host(dice: Dice, document: Json) -> Json | None:
     """One host more in a pool."""
-    changed = copy.deepcopy(document)
+    changed = leaving_some(copy.deepcopy(document))
     pool = dice.pick(changed["cluster"]["pools"])
     pool["num_hosts"] += 1
     pool.pop("host_names", None)
@@ -176,7 +182,7 @@ def more_memory(dice: Dice, document: Json) -> Json | None:
 
 def nothing_forbidden(_: Dice, document: Json) -> Json | None:
     """Places, crossings and traffic that were forbidden are not."""
-    changed = copy.deepcopy(document)
+    changed = leaving_some(copy.deepcopy(document))
     names = (
         "forbidden_places",
         "pins",

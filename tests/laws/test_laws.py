@@ -11,8 +11,9 @@ from pydantic import BaseModel
 from models.cluster import GpuType, Link, Place, Pool, Uplink
 from models.request import AllowedDegrees, Constraints, Objective, Options, PlanRequest
 from models.workload import Architecture, LayerProfile, MixtureOfExperts, Optimizer, Workload
-from tests.laws import laws
+from tests.laws import changes, laws
 from tests.laws.campaign import RAISES, Campaign
+from tests.laws.dice import Dice
 from tests.laws.requests import random_request
 from tests.laws.shrink import shrunk
 from tests.laws.trial import Trial, is_valid
@@ -108,3 +109,12 @@ def test_shrinking_keeps_what_fails_and_drops_the_rest() -> None:
     least = shrunk(document, lambda one: is_valid(one) and len(one["cluster"]["pools"]) >= 1, goes_on=lambda: True)
     assert len(least["cluster"]["pools"]) == len(least["cluster"]["places"]) == 1
     assert "constraints" not in least
+
+
+def test_what_only_adds_does_not_ask_that_all_of_it_be_used() -> None:
+    document = {**random_request("1/1"), "constraints": {"use_all_gpus": True, "forbidden_places": []}}
+    adding = (changes.another_pool, changes.another_building, changes.another_host, changes.nothing_forbidden)
+    for change in adding:
+        other = change(Dice("1/1"), document)
+        assert other is not None
+        assert "use_all_gpus" not in other["constraints"]
