@@ -133,7 +133,7 @@ class Reasons:
         """What a plan says of its end and is not so."""
         end = (row.state, str(row.stop_reason))
         last = max((number for number, _, _, data in events if data.get("state") == "running"), default=0)
-        named = {number: int(data["message"].split()[1]) for number, kind, _, data in events
+        named = {number: int(data["message"].split()[1].rstrip(",")) for number, kind, _, data in events
                  if kind == "progress" and str(data.get("message", "")).startswith("process ")}  # fmt: skip
         self._seen |= set(named.values())
         processes = sorted({process for number, process in named.items() if number > last})
