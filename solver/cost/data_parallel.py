@@ -34,12 +34,12 @@ def replica_groups(columns: Columns, fabric: Fabric, stack: StackProfile) -> Rep
     shard, copies = shard_and_copies(columns)
     dense = shard * columns.cp
     expert = np.maximum(dense // columns.ep, 1)
-    across = columns.tp * columns.cp * shard
+    replicate = group_of(copies, columns.tp * columns.cp * shard, fabric, stack)
     return ReplicaGroups(
         dense_shard=group_of(dense, columns.tp, fabric, stack),
-        dense_replicate=group_of(copies, across, fabric, stack),
+        dense_replicate=replicate,
         expert_shard=group_of(expert, columns.tp * columns.ep, fabric, stack),
-        expert_replicate=group_of(copies, across, fabric, stack),
+        expert_replicate=replicate,
     )
 
 
@@ -78,13 +78,14 @@ def step_traffic(
     FSDP moves everything with its layers instead, see `layer_traffic`.
     """
     groups = replica_groups(columns, fabric, stack)
-    reduce_time = np.zeros(len(columns))
-    gather_time = np.zeros(len(columns))
+    reduce_time = gather_time = _zeros(columns, dense_parameters, expert_parameters)
     for parameters, group, copies in (
         (dense_parameters, groups.dense_shard, groups.dense_replicate),
         (expert_parameters, groups.expert_shard, groups.expert_replicate),
     ):
         used = parameters > 0
+        if not np.any(used):
+            continue
         gradients = gradient_bytes * parameters
         summed = all_reduce_s(gradients, group, fabric, stack)
         scattered = gather_s(gradients, group, fabric, stack)
@@ -95,6 +96,10 @@ def step_traffic(
         gathered = gather_s(weight_bytes * parameters, group, fabric, stack)
         gather_time = gather_time + np.where(used & (mode == ZERO1), gathered, 0.0)
     return StepTraffic(reduce_time, gather_time)
+
+
+def _zeros(columns: Columns, *parameters: FloatArray) -> FloatArray:
+    return np.zeros(np.broadcast_shapes((len(columns),), *(np.shape(one) for one in parameters)))
 
 
 @dataclass(frozen=True)
@@ -116,12 +121,15 @@ def layer_traffic(
     weight_bytes: float = WEIGHT_BYTES,
 ) -> LayerTraffic:
     """FSDP and HSDP gather the weights of every layer forward and again backward, and scatter its gradients."""
-    groups = replica_groups(columns, fabric, stack)
     sharded = columns.sharding >= FSDP
-    gather_time = np.zeros(len(columns))
-    scatter_time = np.zeros(len(columns))
+    gather_time = scatter_time = _zeros(columns, dense_parameters, expert_parameters)
+    if not np.any(sharded):
+        return LayerTraffic(gather_time, scatter_time)
+    groups = replica_groups(columns, fabric, stack)
     for parameters, group in ((dense_parameters, groups.dense_shard), (expert_parameters, groups.expert_shard)):
         used = sharded & (parameters > 0)
+        if not np.any(used):
+            continue
         gather_time = gather_time + np.where(used, gather_s(weight_bytes * parameters, group, fabric, stack), 0.0)
         scatter_time = scatter_time + np.where(used, gather_s(gradient_bytes * parameters, group, fabric, stack), 0.0)
     return LayerTraffic(gather_time, scatter_time)

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from models.prediction import Prediction
+from solver.cost.fabric import fabric_of
+from solver.cost.uncertainty import prediction
 from solver.verify.exchange_ways import ExchangeWays
 from solver.verify.message_hops import MessageHops
 from solver.verify.message_ways import MessageWays
@@ -35,6 +38,20 @@ class Case(Reading):
     def hops(self) -> MessageHops:
         """Hops of the routes, at once or in time slots."""
         return MessageHops(self.messages)
+
+    @cached_property
+    def prediction(self) -> Prediction:
+        """The error bars that follow from the rest of the plan."""
+        pools = {pool.id: pool for used in self.pools_by_route.values() for pool in used}
+        kept = 1.0 - self.request.constraints.memory_headroom_fraction
+        return prediction(
+            self.derived.job,
+            self.derived.stack,
+            self.derived.columns,
+            [(pool.gpu, fabric_of(pool)) for pool in pools.values()],
+            iteration_s=self.plan.metrics.iteration_s,
+            memory=[(one.total_bytes, one.limit_bytes / kept) for one in self.plan.memory],
+        )
 
     @cached_property
     def exchanging(self) -> ExchangeWays:

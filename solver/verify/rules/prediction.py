@@ -7,33 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from models.prediction import Interval, Prediction
+from models.prediction import Interval
 from solver.cost.columns import columns_of
 from solver.cost.fabric import fabric_of
-from solver.cost.uncertainty import prediction, probability_faster, shared_errors
+from solver.cost.uncertainty import probability_faster, shared_errors
 from solver.verify.case import Case, Finding, Rule, differs
 
 ZERO = 1e-12  # an error factor below is rounding
 ROUNDED = 1e-6  # of a probability
 
 
-def derived_prediction(case: Case) -> Prediction:
-    """The error bars that follow from the rest of the plan."""
-    pools = {pool.id: pool for used in case.pools_by_route.values() for pool in used}
-    kept = 1.0 - case.request.constraints.memory_headroom_fraction
-    return prediction(
-        case.derived.job,
-        case.derived.stack,
-        case.derived.columns,
-        [(pool.gpu, fabric_of(pool)) for pool in pools.values()],
-        iteration_s=case.plan.metrics.iteration_s,
-        memory=[(one.total_bytes, one.limit_bytes / kept) for one in case.plan.memory],
-    )
-
-
 def error_bars(case: Case) -> Iterator[Finding]:
     """Quantiles, probability that it fits, evidence and shared errors are those of the profile on the plan's GPUs."""
-    stated, derived = case.plan.prediction, derived_prediction(case)
+    stated, derived = case.plan.prediction, case.prediction
     if stated is None:
         yield Finding("prediction", "is not stated")
         return
@@ -52,7 +38,7 @@ def error_bars(case: Case) -> Iterator[Finding]:
 
 def alternative_odds(case: Case) -> Iterator[Finding]:
     """The probability that an alternative is slower than the plan follows from both times and the shared errors."""
-    ours, pools = derived_prediction(case), {pool.id: pool for pool in case.request.cluster.pools}
+    ours, pools = case.prediction, {pool.id: pool for pool in case.request.cluster.pools}
     for index, one in enumerate(case.plan.alternatives):
         if one.configuration is None or one.slower_probability is None:
             continue

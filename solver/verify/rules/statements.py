@@ -14,7 +14,6 @@ from solver.cost.uncertainty import evidence_warnings
 from solver.diagnostics.table import plan_diagnostics
 from solver.verify.case import RELATIVE_TOLERANCE, Case, Finding, Rule, differs, exceeds
 from solver.verify.joint_columns import end_without_hops
-from solver.verify.rules.prediction import derived_prediction
 from solver.verify.rules.totals import brings_rates, rank_work, usable_light_s
 
 EXACT = 1e-9
@@ -43,7 +42,7 @@ def warnings_stated(case: Case) -> Iterator[Finding]:
         case.network.topology,
         used_links={load.link for load in case.plan.link_loads},
         used_pools={pool.id for *_, pool in case.groups},
-    ) + evidence_warnings(case.derived.stack, derived_prediction(case).evidence)
+    ) + evidence_warnings(case.derived.stack, case.prediction.evidence)
     stated = case.plan.warnings
     if stated and all(one.rule == FROM_TEXT for one in stated):
         wanted = tuple(one for one in wanted if one.rule == "switch-buffer")
