@@ -91,7 +91,7 @@ otel: setup ## install the extra `otel`: traces of requests and searches
 test-service: otel tools ## traces in memory; a generated Python client against a running service; the SBOM; hadolint
 	$(BIN)/pytest -q tests/service_tools
 
-test-contract: setup tools ## 5,000 and more generated requests against the running service, stateful too (EXAMPLES=N for more of each)
+test-contract: setup tools ## 20,000 and more generated requests against the running service, stateful too (EXAMPLES=N for more of each)
 	FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -q -s tests/fuzz
 
 sbom: setup tools ## write sbom.json: what is installed in the environment, as CycloneDX
