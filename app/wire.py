@@ -6,7 +6,7 @@ Knows neither HTTP nor how an answer is stored or made.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -208,11 +208,15 @@ class Comparison(Answer):
     )
 
 
+# Without the limit on what a plan may state: the plan that is judged may be any.
+ReplayedSeconds = Annotated[float, Field(ge=0, json_schema_extra={"unit": "s"})]
+
+
 class Evaluation(Answer):
     """What the judge says, how long it takes, and how that compares with ours."""
 
     verdict: Verdict = Field(description="Rules checked and broken.")
-    replayed_iteration_s: Seconds | None = Field(
+    replayed_iteration_s: ReplayedSeconds | None = Field(
         description="Iteration time by our replay of the plan, links shared fairly; null when it cannot be replayed.",
         examples=[6.41],
     )

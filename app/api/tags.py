@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import Query
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from app.jobs.service import Tag
 from app.jobs.webhooks import SECRET_PREFIX
@@ -102,7 +102,20 @@ LabelQuery = Annotated[
         description="Only those with this label: `key=value`, or `key` with any value.",
     ),
 ]
-SinceQuery = Annotated[datetime | None, Query(description="Only those submitted at this time or later.")]
+
+
+def _is_written_out(value: Any) -> Any:
+    """A number is no time here, though it could be read as seconds or milliseconds since 1970."""
+    if isinstance(value, str) and value.strip().lstrip("+-").replace(".", "", 1).isdigit():
+        raise ValueError("a time has to be written out, such as 2026-01-31T12:00:00Z")
+    return value
+
+
+SinceQuery = Annotated[
+    datetime | None,
+    BeforeValidator(_is_written_out),
+    Query(description="Only those submitted at this time or later."),
+]
 
 
 def wanted_plans(
