@@ -177,7 +177,8 @@ def _evaluate(
     if any(one.way.stagger_s for one in timed):
         hops = [one.way.delays for one in timed]
         reserved = reserved_bytes_per_s(routes, hops, message_bytes)
-        costs = exchange_costs(context, configuration, routes, stages, reserved=reserved)
+        # On the same rings: the orders were made for them, and a plan states one for each stage.
+        costs = exchange_costs(context, configuration, routes, stages, reserved=reserved, chosen=costs)
     last_s = np.maximum.reduce([one.timing.last_weight_gradients_s() + one.way.stagger_s for one in timed])
     exchanges = run_exchanges(costs, last_s.tolist())
     return Evaluation(candidate, stages, hops, costs, timed, exchanges, update, message_bytes, paths)

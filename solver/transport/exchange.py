@@ -103,10 +103,11 @@ def exchange_costs(
     stages: dict[int, PoolStages],
     *,
     reserved: dict[int, float],
+    chosen: tuple[ExchangeCost, ...] | None = None,
 ) -> tuple[ExchangeCost, ...]:
     """Costs of the exchange of every stage; `stages` maps pool index to its stage costs.
 
-    `reserved` is what stage messages keep of each edge (B/s).
+    `reserved` is what stage messages keep of each edge (B/s). Rings are those of `chosen` costs, if there are any.
     """
     capacity = np.array(context.topology.capacity_bytes_per_s)
     for edge, rate in reserved.items():
@@ -117,7 +118,8 @@ def exchange_costs(
         counts = rank_replicas(routes, configuration.rank_of_stage(stage))
         key = (tuple(counts.items()), *(_signature(stages[pool], stage) for pool in counts))
         if key not in known:
-            known[key] = _exchange(context, configuration, counts, stages, stage, capacity=capacity)
+            ring = None if chosen is None else chosen[stage].site_ring
+            known[key] = _exchange(context, configuration, counts, stages, stage, capacity=capacity, chosen=ring)
         costs.append(known[key])
     return tuple(costs)
 
@@ -153,6 +155,7 @@ def _exchange(
     stage: int,
     *,
     capacity: FloatArray,
+    chosen: InterSiteRing | None,
 ) -> ExchangeCost:
     columns = columns_of(configuration)
     overlap_s = max(_overlap_s(context, columns, one, stage) for one in _distinct(stages, counts))
@@ -163,7 +166,10 @@ def _exchange(
         return ExchangeCost(overlap_s, private_s, 0.0, {})
     sent_bytes = _sent_bytes(context, columns, len(plain.steps), _stage_parameters(columns, one, stage))
     senders = _Senders(context, configuration, counts, _largest_local_bytes(context, one))
-    site_ring = _faster_ring(senders, plain, sent_bytes, capacity)
+    if chosen is not None and all(capacity[edge] > 0.0 for edge in chosen.ring.load):
+        site_ring = _site_ring(senders, chosen.ring, sent_bytes, capacity)
+    else:
+        site_ring = _faster_ring(senders, plain, sent_bytes, capacity)
     return ExchangeCost(overlap_s, private_s, site_ring.shared_s, site_ring.edge_bytes, site_ring.choices, site_ring)
 
 
