@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
+from models.cluster import Uplink
 from models.errors import InvalidRequest
 from models.plan import Plan
 from models.question_parts import Change
@@ -33,7 +34,19 @@ def changes_of(request: PlanRequest, lost: Sequence[str]) -> tuple[Change, ...]:
             changes.append(_without(request, kind, name))
     for pool_id, names in hosts.items():
         changes += _without_hosts(request, pool_id, names)
-    return tuple(changes)
+    return (*changes, *_cut_off(request, set(lost)))
+
+
+def _cut_off(request: PlanRequest, lost: Collection[str]) -> Iterator[Change]:
+    """Buildings whose last link is lost leave their region: an uplink that nobody stated is not there to take over."""
+    cluster, buildings = request.cluster, buildings_of(request.cluster)
+    before, after = (
+        {buildings[end] for link in cluster.links if link.id not in gone for end in (link.from_place, link.to_place)}
+        for gone in ((), lost)
+    )
+    for place in cluster.places:
+        if cluster.fabric != "one" and place.id in before - after and place.uplink == Uplink():
+            yield Change(pointer=f"/cluster/places/{_escaped(place.id)}/parent", value=None)
 
 
 def _kinds(request: PlanRequest, name: str) -> list[str]:

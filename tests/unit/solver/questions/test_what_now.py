@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
-from itertools import combinations_with_replacement, product
+from itertools import combinations, combinations_with_replacement, product
 from typing import Any
 
 import pytest
@@ -20,6 +20,7 @@ from solver.context import Context, stack_for
 from solver.evaluation.candidate import Candidate, configuration_of
 from solver.evaluation.evaluate import evaluate
 from solver.evaluation.scheduling import Schedulers
+from solver.network.topology import build_topology
 from solver.placement.capacity_groups import groups_of
 from solver.placement.fill import PooledRoute
 from solver.planner import plan
@@ -130,6 +131,18 @@ def _gpus(one: Plan) -> set[tuple[str, int, int]]:
         for ranks in one.placement.rank_map
         for offset in range(ranks.num_ranks)
     }
+
+
+@pytest.mark.parametrize("fabric", ["linked", "one", "separate"])
+def test_no_lost_link_leaves_a_path_that_was_not_there(fabric: str) -> None:
+    named = cluster() | {"fabric": fabric}
+    links = [one["id"] for one in named["links"]]
+    request = _request(cluster=named)
+    before = build_topology(request.cluster)
+    for count in range(1, len(links) + 1):
+        for lost in combinations(links, count):
+            after = build_topology(changed(request, changes_of(request, lost)).cluster)
+            assert {(one.id, one.reverse) for one in after.edges} <= {(one.id, one.reverse) for one in before.edges}
 
 
 def test_groups_on_a_lost_host_move_and_only_they() -> None:
