@@ -46,6 +46,7 @@ class Resource:
         """Seconds that a fraction more saves while the plan stays as it is, by its dual prices; None without any.
 
         A flow of B bytes with a price of p seconds per byte takes p B; on a link 1 + f times as wide, p B / (1 + f).
+        What other work hides takes nothing, so no more is saved than transfers of the plan are exposed.
         """
         if not self.links:
             return None
@@ -55,7 +56,7 @@ class Resource:
             if load.link in self.links
             for flow in load.flows
         )
-        return spent_s * fraction / (1.0 + fraction)
+        return min(spent_s * fraction / (1.0 + fraction), plan.time.pipeline_s + plan.time.data_parallel_s)
 
 
 def resources_of(request: PlanRequest, kinds: Sequence[str]) -> tuple[Resource, ...]:

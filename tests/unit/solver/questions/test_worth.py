@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from models.worth import Value, Worth, WorthAnswer
-from solver.questions.resources import resources_of
+from solver.questions.resources import Resource, resources_of
 from solver.questions.searches import changed
 from solver.questions.worth import worth
+from tests.build_report import build_report_plan
 from tests.build_request import build_request, cluster
 from tests.unit.solver.questions.intervals import CLOSE, agree
 
@@ -68,6 +69,25 @@ def test_the_links_that_bind_come_first_and_their_gain_is_proven() -> None:
     assert (first.name, first.together, first.useful.verdict) == ("all links", True, "gains")
     assert first.plan_held_s is not None and first.plan_held_s > 0  # noqa: PT018
     _is_ranked(answer.values)
+
+
+@pytest.mark.parametrize("fraction", [0.1, 1.0, 99.0])
+@pytest.mark.parametrize("price_s_per_gb", [0.0, 1e-6, 6.25e-4, 10.0])
+def test_a_wider_link_saves_no_more_than_transfers_are_exposed(price_s_per_gb: float, fraction: float) -> None:
+    plan = build_report_plan()
+    loads = tuple(
+        load.model_copy(
+            update={"flows": tuple(one.model_copy(update={"price_s_per_gb": price_s_per_gb}) for one in load.flows)}
+        )
+        for load in plan.link_loads
+    )
+    links = tuple(load.link for load in loads)
+    saved_s = Resource("link", "all", "", None, links=links).saved_s(
+        plan.model_copy(update={"link_loads": loads}), fraction
+    )
+    assert saved_s is not None
+    assert 0.0 <= saved_s <= plan.time.pipeline_s + plan.time.data_parallel_s
+    assert (saved_s > 0.0) == (price_s_per_gb > 0.0)
 
 
 def test_hosts_that_save_a_building_are_worth_more_than_links() -> None:
