@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.desk_service import serving, submitted
+from tests.browser.desk_service import chromium, serving, submitted
 from tests.unit.app.fake_solver import FINDS, INFEASIBLE, NOT_FOUND
 
 expect.set_options(timeout=30_000)  # ms: what appears late on a busy machine appears
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 @dataclass
@@ -29,14 +27,9 @@ class Watched:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """The browser of the system."""
-    program = next((found for name in NAMES if (found := shutil.which(name))), None)
-    assert program is not None, "no Chromium on the path: make browser installs one"
-    with sync_playwright() as playwright:
-        # containers run tests as root, where the sandbox of Chromium cannot start
-        started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+    """The one browser of all tests."""
+    with chromium() as started:
         yield started
-        started.close()
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
-"""The service that browsers are pointed at, pages that may not complain, and what axe finds grave."""
+"""The browser, the service that it is pointed at, pages that may not complain, and what axe finds grave."""
 
 from __future__ import annotations
 
+import shutil
 import socket
 import threading
 import time
@@ -13,12 +14,25 @@ from typing import Any
 import httpx2
 import uvicorn
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from app.main import create_app
 from tests.unit.app.service_fixture import request_for, settings_for
 
 SERIOUS = ("serious", "critical")
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """The Chromium of the system, headless."""
+    program = next((found for name in NAMES if (found := shutil.which(name))), None)
+    assert program is not None, "no Chromium on the path: make browser installs one"
+    with sync_playwright() as playwright:
+        # containers run tests as root, where the sandbox of Chromium cannot start
+        started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield started
+        started.close()
 
 
 @contextmanager

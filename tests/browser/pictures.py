@@ -5,16 +5,15 @@ They are for readers, not compared by tests: the plans are real, and searches ta
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import httpx2
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
-from tests.browser.conftest import NAMES
+from tests.browser.desk_service import chromium
 
 FOLDER = Path(__file__).parents[2] / "docs" / "desk"
 QUALITY = 60  # of a JPEG: text stays legible, a picture stays below 150 kB
@@ -96,10 +95,8 @@ def shoot(page: Page, name: str, theme: str) -> None:
 
 def main(service: str) -> None:
     """Every page in both themes, and a search while it runs."""
-    program = next((found for name in NAMES if (found := shutil.which(name))), None)
     pages, asked = addresses(service), ""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+    with chromium() as browser:
         for theme in ("light", "dark"):
             page = browser.new_context(color_scheme=theme, viewport=SIZE).new_page()
             for name, (path, ready) in pages.items():
@@ -115,7 +112,6 @@ def main(service: str) -> None:
             page.wait_for_timeout(8000)
             shoot(page, "search", theme)
             page.get_by_role("button", name="Stop").click()
-        browser.close()
 
 
 if __name__ == "__main__":

@@ -83,19 +83,19 @@ globalThis.showPipeline = () => {
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
   const height = () => timing.ranks.length * rowHeight() + timing.lanes.length * LANE + MEMORY + AXIS + 16;
   const rowHeight = () => Math.max(4, Math.min(ROW, 640 / timing.ranks.length));
-  const widthOf = () => canvas.clientWidth;
-  const x = (at) => LEFT + (at - low) / (high - low) * (widthOf() - LEFT);
-  const back = (px) => low + (px - LEFT) / (widthOf() - LEFT) * (high - low);
+  let width = 0; // of the canvas, read once per picture: asking for it after a change lays the whole page out anew
+  const x = (at) => LEFT + (at - low) / (high - low) * (width - LEFT);
+  const back = (px) => low + (px - LEFT) / (width - LEFT) * (high - low);
 
   const drawRow = (rank, index, inks) => {
     const size = rowHeight(), top = index * size;
     pen.fillStyle = inks.idle;
-    pen.fillRect(LEFT, top, widthOf() - LEFT, size - 1);
+    pen.fillRect(LEFT, top, width - LEFT, size - 1);
     let drawn = -1, last = "";
     for (let i = firstAfter(rank.ends, low); i < rank.starts.length && rank.starts[i] < high; i++) {
       const from = Math.max(LEFT, x(rank.starts[i])), to = x(rank.ends[i]), kind = KIND[rank.kinds[i]];
       if (to - drawn < 0.35 && kind === last) continue;
-      const wide = Math.max(0.35, Math.min(to, widthOf()) - from);
+      const wide = Math.max(0.35, Math.min(to, width) - from);
       pen.fillStyle = inks[kind];
       pen.fillRect(from, top, wide > 3 ? wide - 0.7 : wide, size - 1);
       drawn = to; last = kind;
@@ -115,11 +115,11 @@ globalThis.showPipeline = () => {
     pen.fillStyle = inks.ink;
     pen.fillText(lane.name.slice(0, 19), 2, top + 9);
     pen.fillStyle = inks.idle;
-    pen.fillRect(LEFT, top, widthOf() - LEFT, LANE - 2);
+    pen.fillRect(LEFT, top, width - LEFT, LANE - 2);
     for (let i = firstAfter(lane.starts, low - lane.longest - 1); i < lane.starts.length && lane.starts[i] < high; i++) {
       const [long, late] = lane.times[i], from = lane.starts[i];
       const clipped = (a, b, y, tall) => {
-        const left = Math.max(LEFT, x(a)), right = Math.min(widthOf(), x(b));
+        const left = Math.max(LEFT, x(a)), right = Math.min(width, x(b));
         if (right >= left) pen.fillRect(left, y, Math.max(0.7, right - left), tall);
       };
       pen.fillStyle = inks.delay;
@@ -146,18 +146,18 @@ globalThis.showPipeline = () => {
       height = memory.held[i];
       pen.lineTo(x(memory.at[i]), y(height));
     }
-    pen.lineTo(widthOf(), y(height));
+    pen.lineTo(width, y(height));
     pen.stroke();
     if (budget !== null) {
       pen.strokeStyle = inks.limit;
       pen.setLineDash([6, 3]);
-      pen.beginPath(); pen.moveTo(LEFT, y(budget)); pen.lineTo(widthOf(), y(budget)); pen.stroke();
+      pen.beginPath(); pen.moveTo(LEFT, y(budget)); pen.lineTo(width, y(budget)); pen.stroke();
       pen.setLineDash([]);
     }
     drawAxis(bottom, inks);
   };
   const drawAxis = (bottom, inks) => {
-    const about = Math.max(1, Math.min(7, Math.floor((widthOf() - LEFT) / 75)));
+    const about = Math.max(1, Math.min(7, Math.floor((width - LEFT) / 75)));
     const raw = (high - low) * data.tick / about, power = 10 ** Math.floor(Math.log10(raw));
     const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= raw);
     for (let n = Math.ceil(low * data.tick / step); n * step <= high * data.tick; n++) {
@@ -165,17 +165,19 @@ globalThis.showPipeline = () => {
       pen.fillStyle = inks.rule;
       pen.fillRect(at, timing.ranks.length * rowHeight(), 0.8, bottom + 4 - timing.ranks.length * rowHeight());
       pen.fillStyle = inks.soft;
-      if (at + 3 + 7 * text.length < widthOf()) pen.fillText(text, at + 3, bottom + 14);
+      if (at + 3 + 7 * text.length < width) pen.fillText(text, at + 3, bottom + 14);
     }
   };
   const paint = () => {
     queued = false;
     if (!canvas.isConnected) return;
     const ratio = window.devicePixelRatio || 1;
-    canvas.style.height = height() + "px";
-    canvas.width = Math.round(widthOf() * ratio);
-    canvas.height = Math.round(height() * ratio);
-    pen.scale(ratio, ratio);
+    width = canvas.clientWidth;
+    const wide = Math.round(width * ratio), tall = Math.round(height() * ratio);
+    if (canvas.width !== wide || canvas.height !== tall) Object.assign(canvas, { width: wide, height: tall });
+    if (canvas.style.height !== height() + "px") canvas.style.height = height() + "px";
+    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    pen.clearRect(0, 0, width, height());
     pen.font = "11px system-ui, 'DejaVu Sans', sans-serif";
     const names = ["idle", "F", "B", "W", "BW", "on-F", "on-B", "on-W", "on-BW", "ink", "soft", "rule", "message", "delay", "limit"];
     const inks = Object.fromEntries(names.map((name) => [name, colour(name)]));
@@ -230,7 +232,7 @@ globalThis.showPipeline = () => {
   canvas.addEventListener("pointercancel", () => { pointer = null; });
   canvas.addEventListener("pointermove", (event) => {
     if (!pointer) { tell(event); return; }
-    const moved = (event.clientX - pointer.at) / (widthOf() - LEFT) * (pointer.high - pointer.low);
+    const moved = (event.clientX - pointer.at) / (width - LEFT) * (pointer.high - pointer.low);
     show(pointer.low - moved, pointer.high - moved);
   });
   routes.addEventListener("change", chooseTiming);

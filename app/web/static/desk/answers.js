@@ -2,7 +2,7 @@
 import { badge, bytes, count, datum, make, number, percent, seconds, span, table } from "./dom.js";
 import { curveOver } from "./charts.js";
 import { inUnit, intervals } from "./intervals.js";
-import { frontiersPart, leastPart, lossesPart, waysPart } from "./spent.js";
+import { frontiersPart, leastPart, lossesPart, waysPart, worldsPart } from "./spent.js";
 
 const VERDICTS = { gains: "proven to gain", loses: "proven to lose", "changes nothing": "proven to change nothing", "not decided yet": "not decided yet", "no plan": "no plan" };
 const KINDS = { gains: "succeeded", loses: "failed", "changes nothing": "queued", "not decided yet": "not_found", "no plan": "infeasible" };
@@ -16,7 +16,7 @@ export const behind = (plan) => (plan ? make("details", {}, make("summary", {}, 
   .filter(Boolean).map((words) => make("li", {}, words)))) : "–");
 
 const tiles = (facts) => make("dl", { className: "tiles" }, ...facts.filter(([, value]) => value !== null && value !== "–").map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
-const reasonsOf = (reasons) => make("ul", { className: "warnings" }, ...reasons.map((one) => make("li", {}, make("strong", {}, one.code.replaceAll("-", " ")), ": " + one.detail, one.remedies?.length ? " Remedy: " + one.remedies.join("; or ") : "")));
+const reasonsOf = (reasons) => make("ul", { className: "warnings" }, ...reasons.map((one) => make("li", {}, make("strong", {}, one.code.replaceAll("-", " ")), ": " + one.detail, one.remedies?.length ? ". Remedy: " + one.remedies.join("; or ") : "")));
 
 /* gains: {name, gain, changes, note, estimate}. */
 const gainsPart = (title, rows, answer, { planIt }) => {
@@ -59,18 +59,19 @@ const rest = (name, rows) => {
   const fields = [...new Set(rows.flatMap((one) => Object.keys(one)))];
   return table(name.replaceAll("_", " "), fields.map((field) => [field.replaceAll("_", " "), rows.some((one) => typeof one[field] === "number")]), rows.slice(0, 200).map((one) => fields.map((field) => shown(field, one[field]))));
 };
-const TOLD = new Set(["gains", "values", "in_one_building", "wishes", "conflicts", "relaxations", "undecided", "curves", "frontiers", "least", "losses", "points", "reasons", "plan", "ask"]);
+const TOLD = new Set(["gains", "values", "in_one_building", "wishes", "conflicts", "relaxations", "undecided", "curves", "frontiers", "least", "losses", "points", "figures", "reasons", "plan", "ask"]);
 
 export const answerOf = (answer, context) => {
   const show = inUnit(answer.unit || "s/iteration"), parts = [];
   const estimates = context.estimates || {}, changesOf = context.changesOf || (() => null);
-  const facts = [["As asked, best plan found", known(answer.value) ? show(answer.value) : null], ["No plan is below", known(answer.lower_bound) ? show(answer.lower_bound) : known(answer.lower_bound_s) ? seconds(answer.lower_bound_s) : null],
+  const facts = [["Target", known(answer.target_iteration_s) ? seconds(answer.target_iteration_s) : null], ["With all there is", answer.fastest ? seconds(answer.fastest.iteration_s) : null], ["No plan is faster than", known(answer.fastest_lower_bound_s) ? seconds(answer.fastest_lower_bound_s) : null], ["Worst case, one plan", known(answer.value_s) ? seconds(answer.value_s) : null],
+    ["As asked, best plan found", known(answer.value) ? show(answer.value) : null], ["No plan is below", known(answer.lower_bound) ? show(answer.lower_bound) : known(answer.lower_bound_s) ? seconds(answer.lower_bound_s) : null],
     ["Before", known(answer.before_s) ? seconds(answer.before_s) : null], ["Searches", known(answer.num_searches) ? count(answer.num_searches) : null], ["Time spent", span(answer.elapsed_s)], ["Complete", answer.complete ? "yes" : "not yet"]];
   parts.push(tiles(facts));
   if (answer.reasons?.length) parts.push(reasonsOf(answer.reasons));
   if (answer.conflicts) parts.push(...whyPart(answer, context));
   if (answer.gains) parts.push(...gainsPart("What each change gains", answer.gains.map((gain) => ({ name: gain.name, gain, changes: changesOf(gain.name), estimate: estimates[gain.name] })), answer, context));
-  if (answer.values) parts.push(...gainsPart("What more of each is worth", [...answer.values.map((one) => ({ name: one.name, gain: one.useful, changes: one.useful_changes, note: one.there, estimate: one.plan_held_s })),
+  if (answer.values) parts.push(...gainsPart("What more of each is worth", [...answer.values.map((one) => ({ name: one.name.replace("constraints.", "").replaceAll("_", " "), gain: one.useful, changes: one.useful_changes, note: one.there, estimate: one.plan_held_s })),
     ...(answer.in_one_building ? [{ name: "all in one building", gain: answer.in_one_building }] : [])], answer, context));
   if (answer.curves) parts.push(...answer.curves.map((one) => curveOver("Best plan over " + one.over, one.points.map((point) => ({ at: point.factor, value: point.value, bound: point.lower_bound, name: "× " + point.factor })), { show, along: one.over + ", times what is there", logarithmic: true })),
     ...answer.curves.map((one) => table("Points over " + one.over, [["factor", true], ["best plan found", true], ["no plan below", true], ["gap", true], ["plan behind it"]], one.points.map((point) => [datum(point.factor, "× " + point.factor), datum(point.value, show(point.value)), datum(point.lower_bound, show(point.lower_bound)), datum(point.relative_gap, percent(point.relative_gap)), point.detail || behind(point.plan)]))));
@@ -78,6 +79,7 @@ export const answerOf = (answer, context) => {
   if (answer.least) parts.push(...leastPart(answer, context));
   if (answer.losses) parts.push(...lossesPart(answer));
   if (answer.ask === "what_now") parts.push(...waysPart(answer));
+  if (answer.ask === "robust") parts.push(...worldsPart(answer));
   for (const [name, value] of Object.entries(answer)) if (!TOLD.has(name) && Array.isArray(value) && value.some((one) => one && typeof one === "object")) parts.push(rest(name, value));
   return make("div", { className: "answer" }, ...parts);
 };

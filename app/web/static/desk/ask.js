@@ -63,14 +63,15 @@ const whatIf = (plan, request, ask) => {
   const shown = instant(plan, request);
   let found = null;
   const limit = make("input", { value: "60 s", className: "quantity", "aria-label": "Time for the proof" });
+  const variantsOf = (parts) => [{ name: parts.length > 1 ? "all together" : parts[0][1].words, changes: parts.flatMap(([name, one]) => settingsOf(request, name, one)) }, ...(parts.length > 1 ? parts.map(([name, one]) => ({ name: one.words, changes: settingsOf(request, name, one) })) : [])];
   const prove = make("button", { type: "button", className: "main", disabled: true, onclick: () => {
-    const settings = panel.values(), parts = Object.entries(settings), all = parts.flatMap(([name, one]) => settingsOf(request, name, one));
-    const variants = [{ name: parts.length > 1 ? "all together" : parts[0][1].words, changes: all }, ...(parts.length > 1 ? parts.map(([name, one]) => ({ name: one.words, changes: settingsOf(request, name, one) })) : [])];
+    const settings = panel.values(), parts = Object.entries(settings), variants = variantsOf(parts);
     const alone = Object.fromEntries(parts.map(([name, one]) => [one.words, estimate(plan, request, { [name]: one }).gain_s]));
     ask({ ask: "what_if", variants }, limit.value, { title: "What it would change", estimates: { ...alone, [variants[0].name]: found?.gain_s }, changesOf: (name) => variants.find((one) => one.name === name)?.changes });
   } }, "Prove it by a search");
-  const panel = sliders(plan, request, () => { const settings = panel.values(); found = shown.show(settings); prove.disabled = !Object.keys(settings).length; });
-  return make("div", {}, make("h3", {}, "What if …"), panel.element, shown.element, make("p", { className: "actions" }, prove, make("label", { className: "with-unit" }, "in at most ", limit)));
+  const robust = make("button", { type: "button", disabled: true, onclick: () => ask({ ask: "robust", scenarios: variantsOf(Object.entries(panel.values())) }, limit.value, { title: TITLES.robust }) }, "Find one plan for every case");
+  const panel = sliders(plan, request, () => { const settings = panel.values(); found = shown.show(settings); prove.disabled = robust.disabled = !Object.keys(settings).length; });
+  return make("div", {}, make("h3", {}, "What if …"), panel.element, shown.element, make("p", { className: "actions" }, prove, robust, make("label", { className: "with-unit" }, "in at most ", limit)));
 };
 
 const whyNot = (ask) => {
@@ -89,7 +90,7 @@ const whyNot = (ask) => {
 const MORE = [
   ["worth", "What is more of everything worth, and what does distance cost?", () => ({})], ["frontier", "How much time for how many GPUs, bytes and money?", (request) => ({ against: request.cluster.pools.every((one) => one.gpu.usd_per_gpu_hour !== null) ? ["gpus", "bytes", "money"] : ["gpus", "bytes"] })],
   ["curves", "How does it change with rate, delay and memory?", () => ({})], ["what_if_lost", "What if a building, a pool or a link were lost?", () => ({})]];
-const TITLES = { what_if: "What it would change", why_not: "Why not", least: "The least that reaches the target", what_now: "What now?", ...Object.fromEntries(MORE.map(([kind, words]) => [kind, words])) };
+const TITLES = { what_if: "What it would change", why_not: "Why not", least: "The least that reaches the target", what_now: "What now?", robust: "One plan for every case: as requested, and as set", ...Object.fromEntries(MORE.map(([kind, words]) => [kind, words])) };
 const described = () => {
   let document = null;
   return async (signal) => {

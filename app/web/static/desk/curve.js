@@ -7,7 +7,7 @@ export const ticks = (low, high, about) => {
   const raw = (high - low) / about, power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 2.5, 5, 10].map((one) => one * power).find((one) => one >= raw * 0.999);
   const found = [];
-  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + 1e-9 * step; n++) found.push(n * step);
+  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + 1e-9 * step; n++) found.push(n * step + 0); // + 0: never a −0
   return found;
 };
 const label = (x, y, text, anchor) => { const words = shape("text", { x, y, class: "tick", "text-anchor": anchor }); words.textContent = text; return words; };

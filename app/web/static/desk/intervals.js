@@ -1,4 +1,4 @@
-/* Intervals on one axis: what is proven as a bar, what was found as a dot, what a formula says as an open diamond. */
+/* Intervals on one axis: what is proven as a bar, what was found as a dot, another plan as a ring, what a formula says as an open diamond. */
 import { bytes, drawn, number, seconds, shape } from "./dom.js";
 import { ticks } from "./curve.js";
 
@@ -6,9 +6,9 @@ const WIDTH = 760, LEFT = 200, RIGHT = WIDTH - 24, TOP = 10, ROW = 30;
 export const inUnit = (unit) => (value) => (unit === "B" ? bytes(value) : unit.startsWith("s/") || unit === "s" ? seconds(value) : number(value));
 const text = (x, y, words, kind, anchor) => { const element = shape("text", { x, y, class: kind, "text-anchor": anchor }); element.textContent = words; return element; };
 
-/* rows: {name, least, most, kind, dot, estimate}; an end that is null is open. */
+/* rows: {name, least, most, kind, dot, other, estimate, limit}; an end that is null is open. */
 export const intervals = (title, rows, unit, { zero = true } = {}) => {
-  const values = [...(zero ? [0] : []), ...rows.flatMap((one) => [one.least, one.most, one.dot, one.estimate, one.limit])].filter((one) => typeof one === "number");
+  const values = [...(zero ? [0] : []), ...rows.flatMap((one) => [one.least, one.most, one.dot, one.other, one.estimate, one.limit])].filter((one) => typeof one === "number");
   let low = Math.min(...values), high = Math.max(...values);
   const margin = 0.08 * (high - low) || 1;
   low -= margin; high += margin;
@@ -21,9 +21,10 @@ export const intervals = (title, rows, unit, { zero = true } = {}) => {
   }
   rows.forEach((one, index) => {
     const y = TOP + index * ROW + ROW / 2, from = one.least ?? low, to = one.most ?? high;
-    drawing.append(text(LEFT - 10, y + 4, one.name.length > 30 ? one.name.slice(0, 29) + "…" : one.name, "label", "end"));
+    drawing.append(text(LEFT - 10, y + 4, one.name.length > 27 ? one.name.slice(0, 26) + "…" : one.name, "label", "end"));
     if (one.least !== null || one.most !== null) drawing.append(shape("rect", { x: x(from), y: y - 7, width: Math.max(2.5, x(to) - x(from)), height: 14, rx: 3, class: "interval " + one.kind }));
     if (typeof one.limit === "number") drawing.append(shape("line", { x1: x(one.limit), y1: y - 13, x2: x(one.limit), y2: y + 13, class: "limit" }));
+    if (typeof one.other === "number") drawing.append(shape("circle", { cx: x(one.other), cy: y, r: 5, class: "point beaten" }));
     if (typeof one.dot === "number") drawing.append(shape("circle", { cx: x(one.dot), cy: y, r: 4, class: "found" }));
     if (typeof one.estimate === "number") drawing.append(shape("path", { d: "M" + x(one.estimate) + " " + (y - 8) + "l8 8l-8 8l-8 -8Z", class: "estimate" }));
   });

@@ -1,7 +1,8 @@
-/* Answers about what is spent and what moves: the least for a target, frontiers, and ways on after a loss. */
+/* Answers about what is spent, what moves and what is not known: the least for a target, frontiers, losses, several worlds. */
 import { pareto } from "./charts.js";
 import { behind } from "./answers.js";
 import { badge, bytes, count, datum, make, number, percent, seconds, table } from "./dom.js";
+import { intervals } from "./intervals.js";
 
 const SPENT = { gpus: ["GPUs in use", (one) => one.num_gpus, count], money: ["USD per million tokens", (one) => one.usd_per_million_tokens, number], bytes: ["bytes between buildings per iteration", (one) => one.cross_building_bytes, bytes], energy: ["kWh per million tokens", (one) => one.kwh_per_million_tokens, number] };
 const planButton = (changes, words, planIt) => (changes?.length ? make("button", { type: "button", "aria-label": "Plan " + words, onclick: () => planIt(changes, words) }, "Plan it") : "");
@@ -16,8 +17,9 @@ export const frontiersPart = (answer, { planIt }) => answer.frontiers.flatMap(({
       datum(one.lower_bound, limited === "iteration_s" ? show(one.lower_bound) : seconds(one.lower_bound)), datum(one.relative_gap, percent(one.relative_gap)), behind(one.plan), planButton(again(one), along + " " + show(figure(one)), planIt)])) : null].filter(Boolean);
 });
 
-export const leastPart = (answer, { planIt }) => [table("The least that reaches the target", [["of"], ["enough", true], ["proven not to be enough", true], ["there is", true], ["unit"], ["plan behind it"], [""]], answer.least.map((one) => [one.of, one.value === null ? badge(one.status.replace("_", " "), one.status) : datum(one.value, number(one.value)),
-  datum(one.lower_bound, number(one.lower_bound)), datum(one.there, number(one.there)), one.unit, one.detail || behind(one.plan), planButton(one.changes, "with the least " + one.of, planIt)]))];
+const OF = { gpus: "GPUs", cost: "cost", fibre: "fibre between buildings", memory: "memory of a GPU" };
+export const leastPart = (answer, { planIt }) => [table("The least of each", [["of"], ["enough", true], ["proven: no less than", true], ["there is", true], ["unit"], ["plan behind it"], [""]], answer.least.map((one) => [OF[one.of] || one.of, one.value === null ? badge(one.status.replace("_", " "), one.status) : datum(one.value, number(one.value)),
+  datum(one.lower_bound, number(one.lower_bound)), datum(one.there, number(one.there)), one.unit, make("span", {}, one.plan ? behind(one.plan) : "", one.detail), planButton(one.changes, "with the least " + (OF[one.of] || one.of), planIt)]))];
 
 const way = (one, chosen) => [chosen ? make("strong", {}, "recommended") : "", datum(one.num_moved, count(one.num_moved) + " of " + count(one.num_groups)), datum(one.least_moved, count(one.least_moved)), datum(one.iteration_s, seconds(one.iteration_s)), datum(one.lower_bound_s, seconds(one.lower_bound_s)),
   datum(one.state_bytes, bytes(one.state_bytes)), datum(one.checkpoint_bytes, bytes(one.checkpoint_bytes)), datum(one.transfer_s, seconds(one.transfer_s)), behind(one.plan)];
@@ -30,3 +32,16 @@ export const lossesPart = (answer) => [table("If it were lost", [["what"], ["out
   return [kind + " " + name, then ? badge(then.outcome === "planned" ? "there is a way on" : then.outcome.replace("_", " "), then.outcome === "planned" ? "succeeded" : then.outcome) : badge("not tried", "queued"), datum(answer.before_s, seconds(answer.before_s)), datum(one?.iteration_s, seconds(one?.iteration_s)),
     datum(one?.num_moved, one ? count(one.num_moved) + " of " + count(one.num_groups) : ""), datum(one?.state_bytes, bytes(one?.state_bytes)), datum(one?.transfer_s, seconds(one?.transfer_s)), one ? behind(one.plan) : "–"];
 }))];
+
+/* One plan in every world, beside what each world alone would allow and what the plan of the request comes to there. */
+export const worldsPart = ({ figures, plan, value_s: value, lower_bound_s: bound, request_plan_value_s: other, least_price_s: least, most_price_s: most }) => {
+  const alone = figures.filter((one) => one.best_s !== null);
+  return [value === null ? null : make("p", {}, "This one plan takes at most ", make("strong", {}, seconds(value)), " per iteration in any of the worlds; no plan can promise less than ", datum(bound, seconds(bound)), ". ",
+    other === null ? "The plan that is best as requested does not run in every world. " : ["The plan that is best as requested takes up to ", make("strong", {}, seconds(other)), ". "],
+    least === null ? "" : "Where all is as requested, it costs " + (most - least < 5e-5 * value ? seconds(least) : seconds(least) + " to " + seconds(most)) + " more per iteration than the best plan there."),
+  alone.length ? make("figure", {}, make("ul", { className: "legend" }, ...[["interval gap", "best plan of this world alone, from bound to found"], ["found", "the one plan for all"], ["beaten-key", "plan that is best as requested"]].map(([kind, words]) => make("li", {}, make("span", { className: "key " + kind }), words))),
+    intervals("Iteration time in every world", alone.map((one) => ({ name: one.name, least: one.lower_bound_s, most: one.best_s, dot: one.iteration_s, other: one.request_plan_s, kind: "gap" })), "s", { zero: false })) : null,
+  table("World by world", [["world"], ["the one plan", true], ["plan best as requested", true], ["best plan of this world", true], ["no plan below", true], ["outcome"]], figures.map((one) => [one.name, datum(one.iteration_s, seconds(one.iteration_s)), datum(one.request_plan_s, seconds(one.request_plan_s)),
+    datum(one.best_s, seconds(one.best_s)), datum(one.lower_bound_s, seconds(one.lower_bound_s)), one.reasons.length ? one.reasons.map(({ detail }) => detail).join(" ") : badge(one.status === "planned" ? "planned" : one.status.replace("_", " "), one.status === "planned" ? "succeeded" : one.status)])),
+  plan ? make("div", {}, "The one plan: ", behind(plan)) : null].filter(Boolean);
+};
