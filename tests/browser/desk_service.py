@@ -87,3 +87,23 @@ def grave(page: Page) -> list[str]:
     """What axe finds serious."""
     found = Axe().run(page).response["violations"]
     return [f"{one['id']}: {one['nodes'][0]['target']}" for one in found if one["impact"] in SERIOUS]
+
+
+# Words of a drawing that lie over each other or outside it.
+OVERLAPS = """() => {
+  const found = [];
+  for (const svg of document.querySelectorAll(".drawing > svg")) {
+    if (!svg.checkVisibility()) continue;
+    const texts = [...svg.querySelectorAll("text")].map((one) => [one.textContent, one.getBoundingClientRect()]);
+    const frame = svg.getBoundingClientRect();
+    texts.forEach(([words, box], index) => {
+      if (box.left < frame.left - 1 || box.right > frame.right + 1) found.push("outside: " + words);
+      for (const [other, there] of texts.slice(index + 1)) {
+        const wide = Math.min(box.right, there.right) - Math.max(box.left, there.left);
+        const tall = Math.min(box.bottom, there.bottom) - Math.max(box.top, there.top);
+        if (wide > 1 && tall > 4) found.push(words + " | " + other);
+      }
+    });
+  }
+  return found.slice(0, 10);
+}"""

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
@@ -166,11 +165,10 @@ def _point(num_gpus: int, iteration_s: float) -> dict[str, Any]:
 FRONTIER = {"ask": "frontier", "outcome": "planned", "reasons": [], "complete": True, "elapsed_s": 1.0,
             "frontiers": [{"against": "gpus", "limited": "gpus", "num_dominated": 0, "detail": "",
                            "points": [_point(64, 2.0), _point(32, 3.0)]}]}  # fmt: skip
-UNHEARD_OF = {"ask": "tides", "complete": False, "elapsed_s": 1.0, "moons": [{"name": "io", "pull_s": 0.25}]}
 
 
 def _answered_with(page: Page, where: str, answer: dict[str, Any]) -> None:
-    """A question of the address whose answer is this one, whether or not the service knows the kind."""
+    """A question of the address whose answer is this one."""
     body = {"id": "q", "state": "succeeded", "answer": answer, "fault": None, "elapsed_s": 1.0}
     page.route("**/v1/questions/*", lambda route: route.fulfill(json=body))
     page.goto(f"{where}?question=question_{'0' * 30}#ask")
@@ -186,25 +184,3 @@ def test_a_point_of_a_frontier_leads_to_its_request(answering: str, browser: Bro
         page.get_by_label("GPUs in use: 32, 3 s").click()
         expect(page.get_by_role("heading", name="Replan with a change")).to_be_visible()
         assert json.loads(page.input_value("#json"))["constraints"]["max_gpus"] == 32
-
-
-def test_a_kind_of_question_that_is_new_to_the_page_is_told_in_full(answering: str, browser: Browser) -> None:
-    plan = submitted(answering, FINDS, "new kind")
-    with watched(browser, answering) as page:
-        _answered_with(page, f"{answering}/plans/{plan}", UNHEARD_OF)
-        expect(page.get_by_role("heading", name="tides")).to_be_visible()
-        expect(page.get_by_role("row", name="io 250 ms")).to_be_visible()
-
-
-def test_only_questions_that_the_service_knows_are_offered(answering: str, browser: Browser) -> None:
-    plan = submitted(answering, FINDS, "offers")
-    schemas = httpx2.get(f"{answering}/openapi.json", timeout=60).json()["components"]["schemas"]
-    kinds = set(schemas["AnyQuestion"]["discriminator"]["mapping"])
-    with watched(browser, answering) as page:
-        page.goto(f"{answering}/plans/{plan}#ask")
-        page.get_by_text("More questions").click()
-        offered = page.locator("#ask details").last
-        expect(offered.get_by_role("button").or_(offered.get_by_text("knows no other")).first).to_be_visible()
-        words = {"worth": "what does distance cost", "frontier": "How much time", "what_now": "What now, without"}
-        for kind, text in words.items():
-            assert offered.get_by_role("button", name=text).count() == (kind in kinds)

@@ -13,11 +13,11 @@ from playwright.sync_api import Page
 from app.documents import read_plan, read_request
 from app.exporters.report.page import report_html
 from app.terminal.inputs import read_source
+from tests.browser.desk_service import OVERLAPS, SERIOUS
 from tests.build_report import build_report_plan, build_report_request
 
 DATA = Path(__file__).parent / "data"
 MAX_BYTES = 3_000_000
-SERIOUS = ("serious", "critical")
 CASES = ("region", "many-micro-batches", "hostile")
 THEMES = ("light", "dark")
 
@@ -84,24 +84,6 @@ def test_nothing_sticks_out_sideways(name: str, width: int, reports: dict[str, P
 def test_no_words_of_a_drawing_overlap(name: str, width: int, reports: dict[str, Path], open_file: Any) -> None:
     page = open_file(reports[name], width=width).page
     assert page.evaluate(OVERLAPS) == []
-
-
-OVERLAPS = """() => {
-  const found = [];
-  for (const svg of document.querySelectorAll(".drawing > svg")) {
-    const texts = [...svg.querySelectorAll("text")].map((one) => [one.textContent, one.getBoundingClientRect()]);
-    const frame = svg.getBoundingClientRect();
-    texts.forEach(([words, box], index) => {
-      if (box.left < frame.left - 1 || box.right > frame.right + 1) found.push("outside: " + words);
-      for (const [other, there] of texts.slice(index + 1)) {
-        const wide = Math.min(box.right, there.right) - Math.max(box.left, there.left);
-        const tall = Math.min(box.bottom, there.bottom) - Math.max(box.top, there.top);
-        if (wide > 1 && tall > 4) found.push(words + " | " + other);
-      }
-    });
-  }
-  return found.slice(0, 10);
-}"""
 
 
 def _moved(page: Page, before: str) -> str:

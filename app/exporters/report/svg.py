@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from app.exporters.report.markup import Markup, pixels, tag
 
+TICK_WIDTH = 7.4  # of a character of a tick at most, in DejaVu Sans of 11.5 px
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -90,4 +92,6 @@ def time_axis(scale: Scale, y: float, top: float) -> Iterator[Markup]:
     for value in ticks(scale.low, scale.high, 8):
         x = scale(value)
         yield line(x, top, x, y, "grid")
-        yield words(x, y + 13, f"{value:g} s", "tick", "middle")
+        text = f"{value:g} s"
+        sticks_out = x + 0.5 * TICK_WIDTH * len(text) > scale.end
+        yield words(scale.end if sticks_out else x, y + 13, text, "tick", "end" if sticks_out else "middle")

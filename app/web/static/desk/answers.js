@@ -1,5 +1,5 @@
-/* Answers of any question: intervals, what is decided, the plans behind them, and what else stands in them as tables. */
-import { badge, bytes, count, datum, make, number, percent, seconds, span, table } from "./dom.js";
+/* Answers of any question: intervals, what is decided, and the plans behind them. */
+import { badge, count, datum, make, number, percent, seconds, span, table } from "./dom.js";
 import { curveOver } from "./charts.js";
 import { inUnit, intervals } from "./intervals.js";
 import { frontiersPart, leastPart, lossesPart, waysPart, worldsPart } from "./spent.js";
@@ -46,21 +46,6 @@ const whyPart = (answer, { planIt }) => {
   return parts;
 };
 
-const UNITS = [[/_s$/, seconds], [/_bytes$/, bytes], [/fraction$|gap$|tolerance$/, percent]];
-const shown = (name, value) => {
-  if (!known(value)) return "–";
-  if (typeof value === "number") return datum(value, (UNITS.find(([pattern]) => pattern.test(name)) || [null, number])[1](value));
-  if (typeof value === "boolean") return value ? "yes" : "no";
-  if (Array.isArray(value)) return value.every((one) => typeof one !== "object") ? value.join(", ") || "–" : count(value.length);
-  return value.configuration && value.routes ? behind(value) : typeof value === "object" ? JSON.stringify(value).slice(0, 80) : value;
-};
-/* Whatever a kind of answer has beside, as a table: a kind that is new here is still told in full. */
-const rest = (name, rows) => {
-  const fields = [...new Set(rows.flatMap((one) => Object.keys(one)))];
-  return table(name.replaceAll("_", " "), fields.map((field) => [field.replaceAll("_", " "), rows.some((one) => typeof one[field] === "number")]), rows.slice(0, 200).map((one) => fields.map((field) => shown(field, one[field]))));
-};
-const TOLD = new Set(["gains", "values", "in_one_building", "wishes", "conflicts", "relaxations", "undecided", "curves", "frontiers", "least", "losses", "points", "figures", "reasons", "plan", "ask"]);
-
 export const answerOf = (answer, context) => {
   const show = inUnit(answer.unit || "s/iteration"), parts = [];
   const estimates = context.estimates || {}, changesOf = context.changesOf || (() => null);
@@ -80,6 +65,5 @@ export const answerOf = (answer, context) => {
   if (answer.losses) parts.push(...lossesPart(answer));
   if (answer.ask === "what_now") parts.push(...waysPart(answer));
   if (answer.ask === "robust") parts.push(...worldsPart(answer));
-  for (const [name, value] of Object.entries(answer)) if (!TOLD.has(name) && Array.isArray(value) && value.some((one) => one && typeof one === "object")) parts.push(rest(name, value));
   return make("div", { className: "answer" }, ...parts);
 };

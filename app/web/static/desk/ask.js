@@ -62,16 +62,15 @@ const instant = (plan, request) => {
 const whatIf = (plan, request, ask) => {
   const shown = instant(plan, request);
   let found = null;
-  const limit = make("input", { value: "60 s", className: "quantity", "aria-label": "Time for the proof" });
   const variantsOf = (parts) => [{ name: parts.length > 1 ? "all together" : parts[0][1].words, changes: parts.flatMap(([name, one]) => settingsOf(request, name, one)) }, ...(parts.length > 1 ? parts.map(([name, one]) => ({ name: one.words, changes: settingsOf(request, name, one) })) : [])];
   const prove = make("button", { type: "button", className: "main", disabled: true, onclick: () => {
     const settings = panel.values(), parts = Object.entries(settings), variants = variantsOf(parts);
     const alone = Object.fromEntries(parts.map(([name, one]) => [one.words, estimate(plan, request, { [name]: one }).gain_s]));
-    ask({ ask: "what_if", variants }, limit.value, { title: "What it would change", estimates: { ...alone, [variants[0].name]: found?.gain_s }, changesOf: (name) => variants.find((one) => one.name === name)?.changes });
+    ask({ ask: "what_if", variants }, { title: "What it would change", estimates: { ...alone, [variants[0].name]: found?.gain_s }, changesOf: (name) => variants.find((one) => one.name === name)?.changes });
   } }, "Prove it by a search");
-  const robust = make("button", { type: "button", disabled: true, onclick: () => ask({ ask: "robust", scenarios: variantsOf(Object.entries(panel.values())) }, limit.value, { title: TITLES.robust }) }, "Find one plan for every case");
+  const robust = make("button", { type: "button", disabled: true, onclick: () => ask({ ask: "robust", scenarios: variantsOf(Object.entries(panel.values())) }, { title: TITLES.robust }) }, "Find one plan for every case");
   const panel = sliders(plan, request, () => { const settings = panel.values(); found = shown.show(settings); prove.disabled = robust.disabled = !Object.keys(settings).length; });
-  return make("div", {}, make("h3", {}, "What if …"), panel.element, shown.element, make("p", { className: "actions" }, prove, robust, make("label", { className: "with-unit" }, "in at most ", limit)));
+  return make("div", {}, make("h3", {}, "What if …"), panel.element, shown.element, make("p", { className: "actions" }, prove, robust));
 };
 
 const whyNot = (ask) => {
@@ -81,35 +80,27 @@ const whyNot = (ask) => {
     const [name, pointer, kind, isList] = WISHES[Number(which.value)], read = parse(kind, value.value);
     said.textContent = read.fault || (read.value === undefined ? "Say which value." : "");
     if (said.textContent) return;
-    ask({ ask: "why_not", changes: [{ pointer, value: isList ? [read.value] : read.value }] }, "60 s", { title: "Why not " + name + " " + value.value + "?" });
+    ask({ ask: "why_not", changes: [{ pointer, value: isList ? [read.value] : read.value }] }, { title: "Why not " + name + " " + value.value + "?" });
   };
   return make("div", {}, make("h3", {}, "Why not …"), make("p", { className: "actions" }, which, value, make("button", { type: "button", onclick: send }, "Ask"), said));
 };
 
-/* Questions of one click, where the service knows them: its description says which. */
+/* Questions of one click. */
 const MORE = [
   ["worth", "What is more of everything worth, and what does distance cost?", () => ({})], ["frontier", "How much time for how many GPUs, bytes and money?", (request) => ({ against: request.cluster.pools.every((one) => one.gpu.usd_per_gpu_hour !== null) ? ["gpus", "bytes", "money"] : ["gpus", "bytes"] })],
   ["curves", "How does it change with rate, delay and memory?", () => ({})], ["what_if_lost", "What if a building, a pool or a link were lost?", () => ({})]];
 const TITLES = { what_if: "What it would change", why_not: "Why not", least: "The least that reaches the target", what_now: "What now?", robust: "One plan for every case: as requested, and as set", ...Object.fromEntries(MORE.map(([kind, words]) => [kind, words])) };
-const described = () => {
-  let document = null;
-  return async (signal) => {
-    document ??= (await read("/openapi.json", signal)).components.schemas;
-    return { kinds: new Set(Object.keys(document.AnyQuestion.discriminator.mapping)), byPlan: "plan_id" in document.WhatIf.properties };
-  };
-};
-const more = (request, ask, known, { signal, attempt }) => {
-  const place = make("div"), target = make("input", { className: "quantity", "aria-label": "Iteration time to reach", placeholder: "5 s" }), lost = make("select", { "aria-label": "What is lost" }, ...["places", "pools", "links"].flatMap((kind) => request.cluster[kind].slice(0, 100).map((one) => make("option", { value: one.id }, one.id))));
+const more = (request, ask, attempt) => {
+  const target = make("input", { className: "quantity", "aria-label": "Iteration time to reach", placeholder: "5 s" }), lost = make("select", { "aria-label": "What is lost" }, ...["places", "pools", "links"].flatMap((kind) => request.cluster[kind].filter((one) => one.level !== "region").slice(0, 100).map((one) => make("option", { value: one.id }, one.id))));
   const button = (words, act) => make("button", { type: "button", onclick: act }, words);
-  const fill = async () => {
-    const { kinds } = await known(signal), offers = MORE.filter(([kind]) => kinds.has(kind)).map(([kind, words, parts]) => button(words, () => ask({ ask: kind, ...parts(request) }, "120 s", { title: words })));
-    if (kinds.has("least")) offers.push(make("span", { className: "with-unit" }, button("What is the least for an iteration of", () => { const { value } = parse("time", target.value); target.toggleAttribute("aria-invalid", !value); if (value) ask({ ask: "least", target: { iteration_s: value } }, "120 s", { title: "The least for " + target.value }); }), target));
-    if (kinds.has("what_now")) offers.push(make("span", { className: "with-unit" }, button("What now, without", () => ask({ ask: "what_now", lost: [lost.value] }, "120 s", { title: "What now, without " + lost.value + "?" })), lost));
-    place.replaceChildren(offers.length ? make("p", { className: "actions" }, ...offers) : make("p", { className: "note" }, "This service knows no other questions."));
-  };
-  const element = make("details", {}, make("summary", {}, "More questions"), place);
-  element.addEventListener("toggle", () => { if (element.open && !place.children.length) attempt(fill); });
-  return element;
+  return make("details", {}, make("summary", {}, "More questions"), make("p", { className: "actions" }, ...MORE.map(([kind, words, parts]) => button(words, () => ask({ ask: kind, ...parts(request) }, { title: words }))),
+    make("span", { className: "with-unit" }, button("What is the least for an iteration of", () => attempt(() => {
+      const { value, fault } = parse("time", target.value);
+      target.toggleAttribute("aria-invalid", !value);
+      if (!value) throw new Error("Iteration time to reach: " + (fault || "say which, like 5 s"));
+      return ask({ ask: "least", target: { iteration_s: value } }, { title: "The least for an iteration of " + target.value });
+    })), target),
+    make("span", { className: "with-unit" }, button("What now, without", () => ask({ ask: "what_now", lost: [lost.value] }, { title: "What now, without " + lost.value + "?" })), lost)));
 };
 
 /* The section of a plan's page. `plan` is its summary, null where the request has no plan. */
@@ -117,18 +108,19 @@ export const askSection = (id, plan, request, { signal, attempt, tell, go }) => 
   const proof = make("div", { className: "proof", hidden: true, role: "region", "aria-label": "Answer", "aria-live": "polite" });
   const follow = following(proof, { signal, attempt, tell });
   const planIt = (changes, name) => { handOver({ ...applied(request, changes), name }); go("/new?from=" + id); };
-  const known = described();
   const address = (question) => { const url = new URL(location.href); url.searchParams.set("question", question); history.replaceState(null, "", url.pathname + url.search + "#ask"); };
-  const ask = (question, limit, context) => attempt(async () => {
-    const { value: time_limit_s = 60 } = parse("search", limit);
-    const { byPlan } = await known(signal); // a plan that the service has need not be searched again
-    const made = await submit("/v1/questions", { ...question, ...(byPlan && plan ? { plan_id: id } : { request }), options: { time_limit_s } }, signal);
+  const limit = make("input", { value: "60 s", className: "quantity", "aria-label": "Time for an answer" });
+  const ask = (question, context) => attempt(async () => {
+    const { value: time_limit_s = 60, fault } = parse("search", limit.value);
+    limit.toggleAttribute("aria-invalid", Boolean(fault));
+    if (fault) throw new Error("Time for an answer: " + fault);
+    const made = await submit("/v1/questions", { ...question, ...(plan ? { plan_id: id } : { request }), options: { time_limit_s } }, signal);
     address(made.id);
     proof.scrollIntoView({ block: "nearest" });
     await follow(made.id, { ...context, planIt });
   });
   const asked = new URLSearchParams(location.search).get("question");
   if (asked) attempt(() => follow(asked, { planIt }));
-  return section("ask", "Ask", ...(plan ? [whatIf(plan, request, ask), whyNot(ask), more(request, ask, known, { signal, attempt })] : [make("p", {}, "The search finds every set of wishes that clash, and the least that has to give, with a plan for each way out."),
-    make("p", { className: "actions" }, make("button", { type: "button", className: "main", onclick: () => ask({ ask: "why_not" }, "60 s", { title: "Why there is no plan" }) }, "Find every conflict and every way out"))]), proof);
+  return section("ask", "Ask", make("p", {}, make("label", { className: "with-unit" }, "An answer takes at most ", limit)), ...(plan ? [whatIf(plan, request, ask), whyNot(ask), more(request, ask, attempt)] : [make("p", {}, "The search finds every set of wishes that clash, and the least that has to give, with a plan for each way out."),
+    make("p", { className: "actions" }, make("button", { type: "button", className: "main", onclick: () => ask({ ask: "why_not" }, { title: "Why there is no plan" }) }, "Find every conflict and every way out"))]), proof);
 };

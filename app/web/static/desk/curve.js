@@ -1,7 +1,7 @@
 /* The course of a search that still runs; when it has ended, the report's own drawing of it takes this one's place. */
 import { drawn, seconds, shape, span } from "./dom.js";
 
-const WIDTH = 920, LEFT = 78, RIGHT = WIDTH - 12, TOP = 14, BOTTOM = 150;
+const WIDTH = 920, LEFT = 78, RIGHT = WIDTH - 26, TOP = 14, BOTTOM = 150;
 const steps = (points, x, y) => points.map(([at, value], index) => (index ? "H" + x(at).toFixed(1) + "V" + y(value).toFixed(1) : "M" + x(at).toFixed(1) + " " + y(value).toFixed(1))).join("");
 export const ticks = (low, high, about) => {
   const raw = (high - low) / about, power = 10 ** Math.floor(Math.log10(raw));
