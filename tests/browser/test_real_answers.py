@@ -12,6 +12,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from app.settings import Solvers
 from models.questions import Question
+from models.request import PlanRequest
+from solver.questions.losses import changes_of
+from solver.questions.searches import changed
 from tests.browser.desk_service import OVERLAPS, grave, serving, watched
 from tests.build_request import build_request
 
@@ -126,3 +129,16 @@ def test_a_question_is_asked_by_its_button_and_answered_in_full(
         assert grave(page) == []
         page.set_viewport_size({"width": 400, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth") <= 400
+
+
+@pytest.mark.parametrize("lost", ["west", "east-pool", "east-west"])
+def test_a_loss_is_planned_with_what_is_left(lost: str, real: str, plan: str, browser: Browser) -> None:
+    request = httpx2.get(f"{real}/v1/plans/{plan}/request", timeout=30).json()
+    with watched(browser, real) as page:
+        page.goto(f"{real}/accuracy")
+        script = """([request, lost]) => import('/static/desk/changes.js').then((one) =>
+            one.applied(request, one.lossOf(request, lost)))"""
+        made = PlanRequest.model_validate(page.evaluate(script, [request, lost]))
+    base = PlanRequest.model_validate(request)
+    wanted = changed(base, changes_of(base, [lost]))
+    assert made == wanted

@@ -62,8 +62,8 @@ export const answerOf = (answer, context) => {
     ...answer.curves.map((one) => table("Points over " + one.over, [["factor", true], ["best plan found", true], ["no plan below", true], ["gap", true], ["plan behind it"]], one.points.map((point) => [datum(point.factor, "× " + point.factor), datum(point.value, show(point.value)), datum(point.lower_bound, show(point.lower_bound)), datum(point.relative_gap, percent(point.relative_gap)), point.detail || behind(point.plan)]))));
   if (answer.frontiers) parts.push(...frontiersPart(answer, context));
   if (answer.least) parts.push(...leastPart(answer, context));
-  if (answer.losses) parts.push(...lossesPart(answer));
-  if (answer.ask === "what_now") parts.push(...waysPart(answer));
+  if (answer.losses) parts.push(...lossesPart(answer, context));
+  if (answer.ask === "what_now") parts.push(...waysPart(answer, context));
   if (answer.ask === "robust") parts.push(...worldsPart(answer));
   return make("div", { className: "answer" }, ...parts);
 };

@@ -1,7 +1,7 @@
 /* Questions about a plan: a formula answers at once, a search proves afterwards, and the two never look alike. */
 import { post, pause, read, submit } from "./api.js";
 import { answerOf } from "./answers.js";
-import { applied, settingsOf, sliders } from "./changes.js";
+import { applied, lossOf, settingsOf, sliders } from "./changes.js";
 import { make, percent, seconds, section, span } from "./dom.js";
 import { estimate } from "./estimate.js";
 import { handOver } from "./new.js";
@@ -107,7 +107,7 @@ const more = (request, ask, attempt) => {
 export const askSection = (id, plan, request, { signal, attempt, tell, go }) => {
   const proof = make("div", { className: "proof", hidden: true, role: "region", "aria-label": "Answer", "aria-live": "polite" });
   const follow = following(proof, { signal, attempt, tell });
-  const planIt = (changes, name) => { handOver({ ...applied(request, changes), name }); go("/new?from=" + id); };
+  const acts = { lossOf: (name) => lossOf(request, name), planIt: (changes, name) => { handOver({ ...applied(request, changes), name }); go("/new?from=" + id); } };
   const address = (question) => { const url = new URL(location.href); url.searchParams.set("question", question); history.replaceState(null, "", url.pathname + url.search + "#ask"); };
   const limit = make("input", { value: "60 s", className: "quantity", "aria-label": "Time for an answer" });
   const ask = (question, context) => attempt(async () => {
@@ -117,10 +117,10 @@ export const askSection = (id, plan, request, { signal, attempt, tell, go }) => 
     const made = await submit("/v1/questions", { ...question, ...(plan ? { plan_id: id } : { request }), options: { time_limit_s } }, signal);
     address(made.id);
     proof.scrollIntoView({ block: "nearest" });
-    await follow(made.id, { ...context, planIt });
+    await follow(made.id, { ...context, ...acts });
   });
   const asked = new URLSearchParams(location.search).get("question");
-  if (asked) attempt(() => follow(asked, { planIt }));
+  if (asked) attempt(() => follow(asked, acts));
   return section("ask", "Ask", make("p", {}, make("label", { className: "with-unit" }, "An answer takes at most ", limit)), ...(plan ? [whatIf(plan, request, ask), whyNot(ask), more(request, ask, attempt)] : [make("p", {}, "The search finds every set of wishes that clash, and the least that has to give, with a plan for each way out."),
     make("p", { className: "actions" }, make("button", { type: "button", className: "main", onclick: () => ask({ ask: "why_not" }, { title: "Why there is no plan" }) }, "Find every conflict and every way out"))]), proof);
 };

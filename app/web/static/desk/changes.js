@@ -21,6 +21,13 @@ export const applied = (request, changes) => {
   return made;
 };
 
+/* Something that is lost, as changes: a place is forbidden, a link goes, a pool is out of service. */
+export const lossOf = ({ cluster }, name) => {
+  const pool = cluster.pools.find((one) => one.id === name), at = name.replaceAll("~", "~0").replaceAll("/", "~1");
+  if (pool) return [{ pointer: "/cluster/pools/" + at + "/num_unhealthy_gpus", value: pool.num_hosts * pool.gpus_per_host - pool.num_reserved_gpus }];
+  return [cluster.links.some((one) => one.id === name) ? { pointer: "/cluster/links/" + at, op: "remove" } : { pointer: "/constraints/forbidden_places", op: "add", value: name }];
+};
+
 const TIMES = [1 / 8, 1 / 6, 1 / 4, 1 / 3, 1 / 2, 2 / 3, 0.8, 1, 1.25, 1.5, 2, 3, 4, 6, 8];
 const ADDED_S = [0, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 3e-2, 5e-2, 0.1];
 const GPUS = [1 / 8, 1 / 4, 1 / 2, 0.75, 1, 1.5, 2, 3, 4];

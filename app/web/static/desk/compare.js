@@ -4,13 +4,14 @@ import { bytes, count, datum, make, number, odds, percent, seconds, section, tab
 import { titleOf } from "./rows.js";
 import { intervals } from "./intervals.js";
 import { takeable } from "./take.js";
+import { written } from "./units.js";
 
 const NAMES = {
   iteration_s: "iteration time", lower_bound_s: "no plan is faster than", relative_gap: "gap", tokens_per_s: "tokens per second",
   tokens_per_s_per_gpu: "tokens per second and GPU", model_flops_utilisation: "model FLOPs utilisation", num_gpus: "GPUs in use",
   cross_building_bytes: "between buildings, per iteration", usd_per_million_tokens: "USD per million tokens", fullest_gpu_bytes: "memory of the fullest GPU",
   compute_s: "compute", tensor_parallel_s: "tensor parallel", context_parallel_s: "context parallel", expert_parallel_s: "expert parallel", bubble_s: "bubble",
-  pipeline_s: "pipeline transfers", data_parallel_s: "gradient exchange", optimizer_s: "optimizer",
+  pipeline_s: "pipeline transfers", data_parallel_s: "gradient exchange", optimizer_s: "optimizer", overhead_s: "step overhead",
 };
 const CAUSES = { pp: "pipeline", dp: "data parallel", ep: "expert parallel", cp: "context parallel", tp: "tensor parallel" };
 const SHARES = new Set(["relative_gap", "model_flops_utilisation"]);
@@ -22,14 +23,17 @@ const change = (one, name = "") => (SHARES.has(name) && one.a !== null && one.b 
 const HEADS = [["what"], ["A", true], ["B", true], ["B against A", true]];
 const besides = (caption, values, name = (key) => NAMES[key] || key, show = shown) => table(caption, HEADS,
   Object.entries(values).filter(([, one]) => one.a || one.b).map(([key, one]) => [name(key), show(key, one.a), show(key, one.b), change(one, key)]), { unseen: true });
-const brief = (value) => {
+const UNITS = [[/bytes_per_s$/, "rate"], [/bytes$/, "bytes"], [/_s$/, "time"], [/_km$/, "distance"], [/fraction$|gap$|probability$/, "share"]];
+const brief = (name, value) => {
   if (value === null || value === undefined) return "–";
+  const [, unit] = UNITS.find(([pattern]) => pattern.test(name)) || [null, "ratio"];
+  if (typeof value === "number") return datum(value, Number.isInteger(value) && unit === "ratio" ? count(value) : written(unit, Number(value.toPrecision(6))));
   const text = typeof value === "string" ? value : JSON.stringify(value);
   return text.length > 90 ? make("span", { title: text.slice(0, 2000) }, text.slice(0, 87) + "…") : text;
 };
 const differing = (caption, values) => {
   const rows = Object.entries(values);
-  return rows.length ? table(caption, [["what"], ["A"], ["B"]], rows.map(([name, one]) => [name, brief(one.a), brief(one.b)]), { unseen: true }) : make("p", { className: "note" }, caption + ": none.");
+  return rows.length ? table(caption, [["what"], ["A"], ["B"]], rows.map(([name, one]) => [name, brief(name, one.a), brief(name, one.b)]), { unseen: true }) : make("p", { className: "note" }, caption + ": none.");
 };
 const moved = (moves) => {
   if (!moves.comparable) return make("p", {}, "Other tensor, context or pipeline degrees: all " + count(moves.num_stage_groups) + " stage groups are other ones.");
