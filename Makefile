@@ -14,7 +14,7 @@ MINUTES ?= 10
 EXAMPLES ?= 3
 CHECKED := $(PACKAGES) tests $(wildcard benchmarks)
 
-.PHONY: help setup demo serve test test-all soak test-torch test-browser browser torch slurm test-slurm tools otel pins test-service test-contract sbom postgres lint fmt type arch golden golden-update bench bench-scale bench-headline gaps bench-schedules ablation fuzz validate openapi image clean mcp test-mcp cluster test-cluster accuracy
+.PHONY: help setup demo serve test test-all soak test-torch test-browser browser torch slurm test-slurm tools otel pins test-service test-contract sbom postgres lint fmt type arch golden golden-update bench bench-desk bench-scale bench-headline gaps bench-schedules ablation fuzz validate openapi image clean mcp test-mcp cluster test-cluster accuracy
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -134,6 +134,9 @@ bench: setup ## every model on every cluster of the catalogue: a judged plan or 
 	$(BIN)/python -m benchmarks.service
 	$(BIN)/python -m benchmarks.durable_submit
 	$(BIN)/python -m benchmarks.start
+
+bench-desk: browser ## processor time, long tasks and bytes of large plans' pages in Chromium (about 2 minutes)
+	$(BIN)/python -m benchmarks.desk_pages
 
 bench-scale: setup ## 16,384 to 1,048,576 GPUs: first judged plan, gap and memory against their targets (about 10 minutes)
 	$(BIN)/python -m benchmarks.scale

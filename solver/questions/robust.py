@@ -92,6 +92,7 @@ class _Asked:
     hooks: RunHooks
     worlds: tuple[_World, ...]
     outcomes: list[Outcome | None]
+    known: Planned | None = None
     best: _Compared | None = None
     of_request: _Compared | None = None
     bounds: RobustBounds | None = None
@@ -214,7 +215,9 @@ def robust(
     hooks = RunHooks.of(question, cancelled, clock)
     base = with_profile(timed_only(changed(question.asked, question.changes)))
     worlds = tuple(_World.of(one, hooks) for one in worlds_of(question, base))
-    asked = _Asked(question, hooks, worlds, [None] * len(worlds))
+    there = SearchRuns.of(question, hooks)
+    known = there.known if there.base == base else None  # its bound is one of time where time was the objective
+    asked = _Asked(question, hooks, worlds, [None] * len(worlds), known)
     for _ in _plan_each(asked, ALONE_SHARE * question.options.time_limit_s):
         found(asked.answer())
     for _ in _explore(asked):
@@ -230,7 +233,8 @@ def _plan_each(asked: _Asked, limit_s: float) -> Iterator[None]:
         if asked.hooks.stopped():
             return
         left_s = max(ends_s - asked.hooks.clock(), 0.1 * limit_s) / (len(asked.worlds) - number)
-        outcome = SearchRuns(world.world.request, asked.hooks).searched(world.world.request, left_s)
+        outcome = asked.known if number == 0 and asked.known else SearchRuns(
+            world.world.request, asked.hooks).searched(world.world.request, left_s)  # fmt: skip
         asked.outcomes[number] = outcome
         if isinstance(outcome, Planned):
             asked.compare(_candidate(outcome.plan, world), world, timings_of(outcome.plan))

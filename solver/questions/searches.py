@@ -69,12 +69,12 @@ class SearchRuns:
     def of(cls, question: QuestionBase, hooks: RunHooks) -> SearchRuns:
         """Searches around a request, its changes made and its software profile settled once for all of them.
 
-        A plan that the question brings is `known` where the judge accepts it for that request.
+        A plan that the question brings is `known` where the judge accepts it for its request as that was stated.
         """
         base = with_profile(changed(question.asked, question.changes))
         plan_there = question.plan
         fits = plan_there is not None and not question.changes and plan_there.stack_profile == stack_for(base).name
-        if plan_there is None or not fits or not judge(base, plan_there).accepted:
+        if plan_there is None or not fits or not judge(question.asked, plan_there).accepted:
             return cls(base, hooks)
         return cls(base, hooks, known=Planned(plan=plan_there, complete=True, elapsed_s=0.0))
 

@@ -20,7 +20,7 @@ const FORMULAS = {
   latency(plan, { cluster }, { by_s: by }) {
     const passes = crossings(plan, cluster), buildings = buildingsOf(plan, cluster), rings = plan.crossing.startsWith("dp") && plan.time.data_parallel_s > 0 ? 2 * (buildings - 1) : 0;
     const added = Math.max((2 * passes + rings) * by, -plan.time.pipeline_s - plan.time.data_parallel_s);
-    return [added, passes || rings ? "the first micro-batch comes " + passes + " times to another building on its way forward and as often on its way back" + (rings ? ", the gradient ring takes " + rings + " more steps" : "")
+    return [added, passes || rings ? [passes && "the first micro-batch comes " + passes + (passes === 1 ? " time" : " times") + " to another building on its way forward and as often on its way back", rings && "the gradient ring passes between buildings " + rings + " times"].filter(Boolean).join(", ")
       + ": " + (2 * passes + rings) + " × " + seconds(by) : "nothing of this plan crosses a link"];
   },
   bandwidth(plan, { cluster }, { times }) {

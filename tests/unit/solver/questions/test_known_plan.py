@@ -1,0 +1,51 @@
+"""A plan that a question brings is what is known of its request: it is not searched again, nor is it forgotten."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from models.outcome import NotFound, Planned
+from models.plan import Plan
+from models.questions import Robust, WhatIf
+from models.request import PlanRequest
+from solver.planner import plan
+from solver.questions.robust import robust
+from solver.questions.searches import SearchRuns
+from solver.questions.what_if import what_if
+from tests.build_request import build_request
+
+FAR = {"name": "far", "changes": [{"pointer": "/cluster/links/*/latency_s", "value": 0.05}]}
+FEW = {"tp": [4], "pp": [2], "vpp": [1], "micro_batch_sequences": [1], "sharding": ["zero1"], "recompute": ["none"]}
+
+
+@pytest.fixture(scope="module")
+def stored() -> tuple[PlanRequest, Plan]:
+    """A request that leaves the software profile open, as most do, and its plan."""
+    request = build_request(constraints={"allowed": FEW}, options={"time_limit_s": 3.0, "workers": 1})
+    outcome = plan(request, clock=time.process_time)
+    assert isinstance(outcome, Planned)
+    return request, outcome.plan
+
+
+def _robust(parts: dict[str, Any]) -> float | None:
+    return robust(Robust.model_validate({**parts, "scenarios": [FAR]})).figures[0].best_s
+
+
+def _what_if(parts: dict[str, Any]) -> float | None:
+    return what_if(WhatIf.model_validate({**parts, "variants": [FAR]})).value
+
+
+@pytest.mark.parametrize("ask", [_robust, _what_if])
+def test_a_stored_plan_is_known_without_a_search(
+    ask: Callable[[dict[str, Any]], float | None], stored: tuple[PlanRequest, Plan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request, before = stored
+    nothing = NotFound(lower_bound_s=0.0, detail="no search in this test", elapsed_s=0.0)
+    monkeypatch.setattr(SearchRuns, "searched", lambda *_, **__: nothing)
+    found_s = ask({"request": request, "plan": before, "options": {"time_limit_s": 2.0}})
+    assert found_s is not None
+    assert found_s <= before.metrics.iteration_s
