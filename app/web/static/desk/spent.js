@@ -26,7 +26,7 @@ const way = (one, chosen) => [chosen ? make("strong", {}, "recommended") : "", d
 export const waysPart = (answer, { lossOf, planIt }) => [make("p", {}, count(answer.num_groups_lost) + " of " + count(answer.num_groups_before) + " stage groups stood on what is gone."),
   pareto("Iteration time against stage groups that move", answer.points.map((one) => ({ x: one.num_moved, y: one.iteration_s, bound: one.lower_bound_s, name: "moves" })), { showX: count, showY: seconds, along: "stage groups that move", up: "iteration time" }),
   table("Ways on", [[""], ["stage groups that move", true], ["none moves fewer than", true], ["iteration", true], ["no plan that moves so few is below", true], ["state to fetch", true], ["of it from a checkpoint", true], ["longest fetch", true], ["plan behind it"]], answer.points.map((one, index) => way(one, index === answer.chosen))),
-  answer.lost.length ? make("p", { className: "actions" }, planButton(answer.lost.flatMap(lossOf), "without " + answer.lost.join(", "), planIt)) : null].filter(Boolean);
+  answer.lost.length ? make("p", { className: "actions" }, make("button", { type: "button", onclick: () => planIt(answer.lost.flatMap(lossOf), "without " + answer.lost.join(", ")) }, "Plan without " + answer.lost.join(", "))) : null].filter(Boolean);
 
 export const lossesPart = (answer, { lossOf, planIt }) => [table("If it were lost", [["what"], ["outcome"], ["before", true], ["then", true], ["stage groups that move", true], ["state to fetch", true], ["longest fetch", true], ["plan behind it"], [""]], answer.losses.map(({ kind, name, answer: then }) => {
   const one = then && then.chosen !== null ? then.points[then.chosen] : null;
