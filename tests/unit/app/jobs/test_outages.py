@@ -70,10 +70,11 @@ def test_a_search_goes_on_without_the_database_and_keeps_its_news(
 
 
 def test_a_defect_is_no_outage(engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    queue = PlanQueue(engine)
+    store, queue = PlanStore(engine), PlanQueue(engine)
+    store.insert(NewPlan(_text(fake_solver.FINDS), "d", None))
+    claim = take(engine, "w")  # of a plan that nobody wants the child might be stopped before it says anything
     wrong = sa.exc.ProgrammingError("any statement", {}, Exception("no such column"))
     monkeypatch.setattr(queue, "record", lambda *_args, **_kwargs: (_ for _ in ()).throw(wrong))
-    claim = Claim("plan_1", 1, 1, _text(fake_solver.FINDS))
     with pytest.raises(sa.exc.ProgrammingError):
         search(queue, settings_for(tmp_path), claim, leaving=lambda: False)
 
