@@ -16,7 +16,7 @@ from app.jobs.search import search
 from app.jobs.worker import Worker
 from app.storage.migrations import create_tables
 from app.storage.plans import NewPlan, PlanStore
-from app.storage.queue import Claim, PlanQueue
+from app.storage.queue import PlanQueue
 from app.storage.tables import create_engine
 from models.request import PlanRequest
 from tests.unit.app import fake_solver
