@@ -83,8 +83,8 @@ ORDERING: dict[str, Patches] = {
 }
 BOUNDING: dict[str, Patches] = {
     "bound: network cut": {
-        "solver.bounds.work.distance_s": _of_no_seconds,
-        "solver.bounds.unequal_layers.distance_s": _of_no_seconds,
+        "solver.bounds.work.distance_cases": _answering(()),
+        "solver.bounds.unequal_layers.distance_cases": _answering(()),
     },
     "bound: connections": {"solver.bounds.network_cut.connection_limits": NO_LIMITS},
     "bound: memory seconds of a rank": {"solver.bounds.work._memory_seconds_s": _of_no_seconds},
@@ -94,7 +94,7 @@ BOUNDING: dict[str, Patches] = {
     "bound: unequal layers (columns)": {"solver.bounds.work.unequal_bounds": _of_no_seconds},
     "bound: synchronisation inside a place": {
         "solver.bounds.relaxation.least_exchange_s": _of_no_seconds,
-        "solver.bounds.stage_partition.least_exchange_s": _of_no_seconds,
+        "solver.bounds.rank_costs.least_exchange_s": _of_no_seconds,
     },
     "bound: slower ranks (pigeonhole)": {"solver.bounds.relaxation.slower_ranks_s": NO_SECONDS},
     "bound: stage partition": {"solver.bounds.relaxation.line_bound_s": NO_SECONDS},

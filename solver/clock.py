@@ -14,6 +14,7 @@ WORK_PER_OPERATION_S = 6e-6  # to order and to replay one operation, twice what 
 WORK_PER_ROW_S = 4e-6  # to enumerate one configuration and to look it over
 WORK_PER_PRICED_ROW_S = 2e-5  # to price one configuration, per GPU class; about what it takes on a core of 2020
 WORK_PER_REFINED_BOUND_S = WORK_PER_EVALUATION_S / 16  # 6 to 15 ms on a core of 2020, with all kinds of layouts
+WORK_PER_ALIKE_BOUND = 0.1  # of that for each further configuration that is bounded with the first: a row of its tables
 WORK_PER_PLAN_S = 0.8  # to write out and judge one plan, beside its operations
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from models.diagnostic import Diagnostic
 from models.outcome import Infeasible, NotFound, Outcome, Planned, Progress, Reason, RequestCheck
 from models.request import PlanRequest
-from solver.bounds.work import speed_of_light_s
+from solver.bounds.work import light_bound_s
 from solver.configurations.enumerate import enumerate_space, with_every_degree
 from solver.configurations.framework import framework_reasons, within_framework
 from solver.context import Context, stack_for
@@ -90,7 +90,7 @@ def _for_every_degree(
         return usual
     elapsed_s = hooks.clock() - hooks.started_s
     if hooks.cancelled() or elapsed_s >= request.options.time_limit_s:
-        least_s = speed_of_light_s(Context(every, stack_for(every)))
+        least_s = light_bound_s(Context(every, stack_for(every)))
         detail = "none of the usual degrees can be planned, and no time was left to try the others"
         return NotFound(lower_bound_s=least_s, detail=detail, elapsed_s=elapsed_s)
     other = _searched(every, hooks, NoWorkerPool(), params, begin_with)

@@ -3,6 +3,8 @@
 `screening`: work of the whole model over the best rates of as many GPUs as are used. Needs one layer of each shape.
 `work`: work of ranks, fill and drain, memory-limited round trips, head and tail of a pipeline. Needs stage prices.
 `network_cut`: bytes and delays over a cut, of gradients or else of messages. Needs a cut and stage prices.
+`gradient_exchange`: bytes that exchanges send out of a place, of the smallest stage and of all. Needs stage prices.
+`rank_costs`: what a rank with so many layers takes at least on a type, for `stage_partition`. Needs layer prices.
 `connections`: the most that one connection carries, whatever its transport and path. Needs the link graph.
 `least_hops`: messages that every pass pays, from rank to rank and between GPU types. Needs the link graph.
 `synchronisation`: exchange among the even share of replicas inside a place. Needs stage prices.

@@ -26,7 +26,7 @@ import numpy as np
 
 from solver.bounds.bounded import BoolArray
 from solver.bounds.connections import ConnectionLimits, connection_limits
-from solver.bounds.exchanged_bytes import ExchangedBytes, least_parameters
+from solver.bounds.gradient_exchange import GradientExchange, least_parameters
 from solver.configurations.distinct import distinct_rows
 from solver.configurations.pricing import LOOP_FAMILY, Shares, StageCosts, kinds, rank_cost
 from solver.context import Context
@@ -116,7 +116,7 @@ def distance_cases(
     some = columns.take(first)
     capacities = [groups_by_row(context.pools, cut.group_of_pool, some.tp, some.cp) for cut in found]
     num_places = np.maximum(-(-some.dp // np.maximum(capacities[0].max(axis=1), 1)), 2)[row_of]
-    exchanged = ExchangedBytes.of(price, shares, num_places, known_shares=known_shares)
+    exchanged = GradientExchange.of(price, shares, num_places, known_shares=known_shares)
     group = (columns.tp * columns.cp).astype(np.float64)
     senders = np.maximum(columns.dp // num_places, 1) * group
     message_bytes = columns.num_microbatches * price.of(1, 1).boundary_bytes

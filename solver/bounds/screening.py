@@ -12,8 +12,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from models.stack import StackProfile
-from solver.bounds.work import speed_of_light_s
+from solver.bounds.work import light_bound_s
 from solver.configurations.distinct import distinct_rows
 from solver.configurations.enumerate import BY_GPU_TYPE, Space
 from solver.configurations.pricing import StageCosts, kinds
@@ -75,7 +74,7 @@ def _block(
     times_s = [np.stack([unit.total_s for unit in price.units]) for price in prices]
     num_gpu_batches = (columns.dp * columns.num_microbatches * columns.tp * columns.cp).astype(np.float64)
     rate, slowest, limit = _best_gpus(columns, [one[row_of] for one in _ratios(times_s[0], times_s)], capacity, limits)
-    bound_s: FloatArray = np.maximum(num_gpu_batches * whole.total_s[row_of] / rate, _light_s(context))
+    bound_s: FloatArray = np.maximum(num_gpu_batches * whole.total_s[row_of] / rate, light_bound_s(context))
     if len(prices) > 1:
         worth = _even_worth(_num_parts(context), times_s)
         even_rate = _best_gpus(columns, [one[row_of] for one in _ratios(worth, times_s)], capacity, limits)[0]
@@ -90,13 +89,6 @@ def _block(
     guess_s = bound_s * pace * _fill(columns) * _tightness(prices[0], space, row_of, limit)
     guess_s = guess_s * _gathering(prices[0], columns, taken)
     return ScreeningBounds(bound_s, crossed_s(context, space, taken, inside_s=guess_s))
-
-
-def _light_s(context: Context) -> float:
-    """The speed of light; zero where the caller measured layers or states constants, which may exceed any peak."""
-    request = context.request
-    measured = request.workload.layer_profiles or isinstance(request.options.stack_profile, StackProfile)
-    return 0.0 if measured else speed_of_light_s(context)
 
 
 def _distinct(columns: Columns) -> tuple[Columns, IntArray]:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from models.stack import StackProfile
 from solver.bounds.bounded import ROUNDING, BoolArray, Bounds, merged
-from solver.bounds.exchanged_bytes import least_parameters
+from solver.bounds.gradient_exchange import least_parameters
 from solver.bounds.network_cut import CrossingDelay, distance_cases, heaviest_stage_s, inner_rank_s, with_distance_s
 from solver.bounds.unequal_layers import unequal_bounds
 from solver.configurations.enumerate import BY_GPU_TYPE, Space
@@ -37,6 +38,13 @@ def speed_of_light_s(context: Context) -> float:
         rate += min(left, count) * peak
         left -= min(left, count)
     return context.job.model_flops / rate
+
+
+def light_bound_s(context: Context) -> float:
+    """The speed of light as a bound; zero where the caller measured layers or states constants, which may exceed it."""
+    request = context.request
+    measured = request.workload.layer_profiles or isinstance(request.options.stack_profile, StackProfile)
+    return 0.0 if measured else speed_of_light_s(context)
 
 
 def lower_bounds(context: Context, space: Space) -> Bounds:

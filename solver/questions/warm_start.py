@@ -11,7 +11,7 @@ from models.outcome import Planned
 from models.plan import Plan, Proof
 from models.request import PlanRequest
 from models.statements import PROVEN
-from solver.bounds.work import speed_of_light_s
+from solver.bounds.work import light_bound_s, speed_of_light_s
 from solver.clock import Clock
 from solver.configurations.framework import within_framework
 from solver.context import Context, stack_for
@@ -39,7 +39,7 @@ def carried_over(
 
 def unproven(context: Context, found: Evaluation) -> Proof:
     """What is known without a search: the speed of light."""
-    least_s = min(speed_of_light_s(context), found.iteration_s)
+    least_s = min(light_bound_s(context), found.iteration_s)
     return Proof(
         lower_bound_s=least_s,
         relative_gap=1.0 - least_s / found.iteration_s,

@@ -17,7 +17,14 @@ from models.stack import StackProfile
 from solver.baselines.policies import POLICIES
 from solver.baselines.run import BaselineResult, Effort, try_policy
 from solver.bounds.relaxation import refined_bound_s
-from solver.clock import WORK_PER_EVALUATION_S, WORK_PER_PLACING_S, WORK_PER_REFINED_BOUND_S, Clock, charge
+from solver.clock import (
+    WORK_PER_ALIKE_BOUND,
+    WORK_PER_EVALUATION_S,
+    WORK_PER_PLACING_S,
+    WORK_PER_REFINED_BOUND_S,
+    Clock,
+    charge,
+)
 from solver.configurations.enumerate import Space
 from solver.context import Context
 from solver.evaluation.by_type import typed_placements
@@ -61,7 +68,8 @@ class TaskContext:
 
     def refined(self, refinement: AlikeConfigurations) -> Bounded:
         """The bound of some configurations' own pipeline, which need not go much beyond the target."""
-        charge(self.clock, WORK_PER_REFINED_BOUND_S * (1.0 + len(refinement.indices)) / 2.0)
+        others = len(refinement.indices) - 1
+        charge(self.clock, WORK_PER_REFINED_BOUND_S * (1.0 + WORK_PER_ALIKE_BOUND * others))
         bound_s = refined_bound_s(self.context, refinement.configurations, refinement.target_bound_s)
         return Bounded(refinement.indices, bound_s)
 

@@ -85,7 +85,7 @@ def test_the_generator_reaches_what_broke_before(documents: list[dict[str, Any]]
 
 
 def test_a_false_bound_is_convicted_and_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(laws, "speed_of_light_s", lambda _: 1e9)
+    monkeypatch.setattr(laws, "light_bound_s", lambda _: 1e9)
     law = laws.no_bound_is_above_an_evaluation_of_its_configuration
     number = next(n for n in range(NUM_GENERATED) if Trial(random_request(f"{SEED}/{n}"), f"{SEED}/{n}").drawn)
     ours = Campaign(SEED, shrink_s=3.0)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from models.request import PlanRequest
-from solver.bounds.exchanged_bytes import ExchangedBytes
+from solver.bounds.gradient_exchange import GradientExchange
 from solver.bounds.unequal_layers import Types, slowest_rank_s, whole_layers_s
 from solver.configurations.enumerate import Space, enumerate_space
 from solver.configurations.pricing import Shares, StageCosts, moe_among
@@ -102,7 +102,7 @@ def test_exchanges_lie_between_the_smallest_stage_and_the_largest_rank(mixed: tu
     context, space = mixed
     price = StageCosts(context, next(iter(context.gpu_classes.values())), space.columns)
     two = np.full(len(space), 2)
-    found = ExchangedBytes.of(price, Shares.of(price, space.family), two, known_shares=True)
+    found = GradientExchange.of(price, Shares.of(price, space.family), two, known_shares=True)
     for row in range(len(space)):
         one = configuration_of(context, space, row)
         by_stage = [sent_bytes(context, space, row, [stage]) for stage in range(one.degrees.num_stages)]

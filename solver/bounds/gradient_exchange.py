@@ -12,7 +12,7 @@ from solver.cost.data_parallel import crossing_bytes, group_parameters
 
 
 @dataclass(frozen=True)
-class ExchangedBytes:
+class GradientExchange:
     """Bytes that exchanges send out of every place: of the smallest stage, the largest rank and the whole model."""
 
     smallest: FloatArray
@@ -20,7 +20,7 @@ class ExchangedBytes:
     whole: FloatArray
 
     @classmethod
-    def of(cls, price: StageCosts, shares: Shares, num_places: IntArray, *, known_shares: bool) -> ExchangedBytes:
+    def of(cls, price: StageCosts, shares: Shares, num_places: IntArray, *, known_shares: bool) -> GradientExchange:
         """Without known shares one rank may have it all."""
         job, columns = price.context.job, price.columns
 
