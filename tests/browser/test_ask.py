@@ -167,9 +167,9 @@ FRONTIER = {"ask": "frontier", "outcome": "planned", "reasons": [], "complete": 
                            "points": [_point(64, 2.0), _point(32, 3.0)]}]}  # fmt: skip
 
 
-def _answered_with(page: Page, where: str, answer: dict[str, Any]) -> None:
+def _answered_with(page: Page, where: str, answer: dict[str, Any], fault: dict[str, str] | None = None) -> None:
     """A question of the address whose answer is this one."""
-    body = {"id": "q", "state": "succeeded", "answer": answer, "fault": None, "elapsed_s": 1.0}
+    body = {"id": "q", "state": "succeeded", "answer": answer, "fault": fault, "elapsed_s": 1.0}
     page.route("**/v1/questions/*", lambda route: route.fulfill(json=body))
     page.goto(f"{where}?question=question_{'0' * 30}#ask")
     expect(page.locator(".proof .answer")).to_be_visible()
@@ -184,3 +184,12 @@ def test_a_point_of_a_frontier_leads_to_its_request(answering: str, browser: Bro
         page.get_by_label("GPUs in use: 32, 3 s").click()
         expect(page.get_by_role("heading", name="Replan with a change")).to_be_visible()
         assert json.loads(page.input_value("#json"))["constraints"]["max_gpus"] == 32
+
+
+def test_an_answer_that_was_cut_off_is_shown_beside_its_fault(answering: str, browser: Browser) -> None:
+    plan = submitted(answering, FINDS, "cut off")
+    fault = {"what": "The search was ended from outside.", "remedy": "Ask again."}
+    with watched(browser, answering) as page:
+        _answered_with(page, f"{answering}/plans/{plan}", FRONTIER, fault)
+        expect(page.get_by_text(fault["what"])).to_be_visible()
+        expect(page.locator(".proof line.gap-bar")).to_have_count(2)

@@ -31,12 +31,14 @@ const following = (place, { signal, attempt, tell }) => {
       const found = await read(questionPath(id), mine.signal), ended = ENDED.has(found.state);
       head.replaceChildren(make("span", { className: "state " + (ended ? "badge-succeeded" : "badge-running") }, ended ? (found.answer?.complete ? "answered" : found.state === "failed" ? "failed" : "as far as it was searched") : found.state === "queued" ? "waiting for a worker" : "searching, " + span(found.elapsed_s)),
         ended ? "" : make("button", { type: "button", onclick: () => attempt(() => post(questionPath(id, ":cancel"))) }, "Stop, keep what is known"));
-      if (found.fault) body.replaceChildren(make("p", { className: "alert" }, found.fault.what), make("p", {}, found.fault.remedy));
-      else if (found.answer && JSON.stringify(found.answer) !== last) {
-        last = JSON.stringify(found.answer);
-        if (!context.title) title.textContent = TITLES[found.answer.ask] || found.answer.ask.replaceAll("_", " ");
-        body.replaceChildren(answerOf(found.answer, context));
-        takeable(body);
+      if (found.fault || found.answer) {
+        const text = JSON.stringify([found.fault, found.answer]);
+        if (text !== last) { // a search that was ended from outside has a fault, and what it knew before
+          last = text;
+          if (!context.title && found.answer) title.textContent = TITLES[found.answer.ask];
+          body.replaceChildren(...(found.fault ? [make("p", { className: "alert" }, found.fault.what), make("p", {}, found.fault.remedy)] : []), ...(found.answer ? [answerOf(found.answer, context)] : []));
+          takeable(body);
+        }
       }
       if (ended) { tell("The question is answered"); return; }
       await pause(POLL_MS, mine.signal);
