@@ -49,7 +49,7 @@ def request(hosts: list[int]) -> PlanRequest:
                 "links": [link | far] if len(hosts) > 1 else [],
             },
             "constraints": {"allowed": SHAPE},
-            "options": {"time_limit_s": 20, "relative_gap": 0.0, "workers": 1},
+            "options": {"time_limit_s": 20, "relative_gap": 0.0, "reproducible": True},
         }
     )
 
