@@ -67,3 +67,23 @@ def job(
 def context_of(request: PlanRequest) -> Context:
     """The context that the planner would make."""
     return Context(request, stack_for(request))
+
+
+def three_types(architecture: dict[str, Any], *, hosts: int, batch: int, allowed: dict[str, list[Any]]) -> Context:
+    """Three buildings, each with so many hosts of a GPU type of its own, in a chain of links."""
+    gpus = ("H100-SXM-80G", "H200-SXM-141G", "B200-SXM")
+    places = [{"id": name, "level": "building"} for name in "abc"]
+    pools = [
+        {"id": f"p{place}", "place": place, "gpu": gpu, "num_hosts": hosts, "nic_bytes_per_s": 5e10}
+        for place, gpu in zip("abc", gpus, strict=True)
+    ]
+    links = [
+        {"id": f"{a}{b}", "from_place": a, "to_place": b, "capacity_bytes_per_s": 1e12, "latency_s": 1e-4}
+        for a, b in ("ab", "bc")
+    ]
+    request = {
+        "workload": {"architecture": architecture, "sequence_length": 4096, "global_batch_sequences": batch},
+        "cluster": {"name": "types", "places": places, "pools": pools, "links": links},
+        "constraints": {"allowed": {"cp": [1], **allowed}},
+    }
+    return context_of(PlanRequest.model_validate(request))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from solver.configurations.pricing import Shares, StageCosts, kinds, moe_among, rank_cost
+from solver.configurations.pricing import Shares, StageCosts, kinds, moe_among
 from solver.cost.columns import FloatArray, IntArray
 from solver.cost.data_parallel import crossing_bytes, group_parameters
+from solver.cost.stage import StageCost
 
 
 @dataclass(frozen=True)
@@ -20,8 +22,8 @@ class GradientExchange:
     whole: FloatArray
 
     @classmethod
-    def of(cls, price: StageCosts, shares: Shares, num_places: IntArray, *, known_shares: bool) -> GradientExchange:
-        """Without known shares one rank may have it all."""
+    def of(cls, price: StageCosts, shares: Shares, num_places: IntArray, ends: Sequence[StageCost]) -> GradientExchange:
+        """`ends` are the first and the last rank; without them shares are not known, and one rank may have it all."""
         job, columns = price.context.job, price.columns
 
         def sent(parameters: FloatArray, experts: FloatArray) -> FloatArray:
@@ -32,7 +34,7 @@ class GradientExchange:
 
         all_of_it = price.of(*kinds(price.context, 0, job.num_layers), embedding=1.0, logits=1.0)
         whole = sent(all_of_it.parameters, all_of_it.expert_parameters)
-        largest = sent(*_most_parameters(price, shares)) if known_shares else whole
+        largest = sent(*_most_parameters(price, shares, ends)) if ends else whole
         return cls(sent(*least_parameters(price, shares)), largest, whole)
 
     def least_s(self, stages: IntArray, kept: IntArray, rate: FloatArray, steps_s: FloatArray) -> FloatArray:
@@ -52,12 +54,10 @@ def least_parameters(price: StageCosts, shares: Shares) -> tuple[FloatArray, Flo
     return np.minimum(one.parameters, other.parameters), np.minimum(one.expert_parameters, other.expert_parameters)
 
 
-def _most_parameters(price: StageCosts, shares: Shares) -> tuple[FloatArray, FloatArray]:
+def _most_parameters(price: StageCosts, shares: Shares, ends: Sequence[StageCost]) -> tuple[FloatArray, FloatArray]:
     """Dense and expert parameters on one GPU of the rank with the most: one of the ends, or the heaviest between."""
-    pp = price.columns.pp
-    ends = [rank_cost(price, shares, rank) for rank in (np.zeros_like(pp), pp - 1)]
-    heavy, layers = shares.inner_ranks()[1], price.layer_of_each_kind()
-    between = np.where(pp > 2, heavy, 0)
+    layers = price.layer_of_each_kind()
+    between = np.where(price.columns.pp > 2, shares.inner_ranks()[1], 0)
     dense = np.maximum.reduce([between * one.parameters for one in layers] + [one.parameters for one in ends])
     experts = [between * one.expert_parameters for one in layers] + [one.expert_parameters for one in ends]
     return dense, np.maximum.reduce(experts)

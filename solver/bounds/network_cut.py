@@ -19,7 +19,7 @@ rank that lies whole in a place exchange there, the last of its stages not befor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,10 +28,11 @@ from solver.bounds.bounded import BoolArray
 from solver.bounds.connections import ConnectionLimits, connection_limits
 from solver.bounds.gradient_exchange import GradientExchange, least_parameters
 from solver.configurations.distinct import distinct_rows
-from solver.configurations.pricing import LOOP_FAMILY, Shares, StageCosts, kinds, rank_cost
+from solver.configurations.pricing import LOOP_FAMILY, Shares, StageCosts, kinds
 from solver.context import Context
 from solver.cost.columns import Columns, FloatArray, IntArray
 from solver.cost.data_parallel import step_traffic
+from solver.cost.stage import StageCost
 from solver.network.topology import Edge
 from solver.placement.capacity_groups import groups_by_row
 
@@ -64,6 +65,11 @@ class CrossingDelay:
     nearest_s: FloatArray
     looped: BoolArray
     num_groups: int = 2
+
+    @classmethod
+    def none(cls, num_rows: int) -> CrossingDelay:
+        """Nothing crosses."""
+        return cls(np.zeros(num_rows), np.zeros(num_rows, dtype=np.bool_))
 
     @property
     def pass_s(self) -> FloatArray:
@@ -99,34 +105,34 @@ def with_distance_s(
 
 
 def distance_cases(
-    price: StageCosts, shares: Shares, overlap_s: FloatArray, *, known_shares: bool = True
+    price: StageCosts, shares: Shares, overlap_s: FloatArray, ends: Sequence[StageCost] = ()
 ) -> Iterator[list[Case]]:
     """The cases of every cut: the ranks that lie whole in a group are in h of them, h = 0, 1, 2 ...
 
-    The top of this file has the proof. Where shares are not known, `shares` has stages at their smallest, and no rank
-    is known to be smaller than the model.
+    The top of this file has the proof. `ends` are the costs of the first and the last rank; without them shares are not
+    known: then `shares` has stages at their smallest, all work may overlap, and one rank may be the model.
     """
     context, columns = price.context, price.columns
     found = list(cuts(context))
     if not found:
         return
     begin = np.maximum(columns.num_microbatches * _lightest_stage_s(price, shares) - overlap_s, 0.0)
-    inside = _Inside.of(price, shares, overlap_s)
+    inside = _Inside.of(price, shares, overlap_s, ends)
     first, row_of = distinct_rows(columns, ("tp", "cp", "dp", "pp"))
     some = columns.take(first)
     capacities = [groups_by_row(context.pools, cut.group_of_pool, some.tp, some.cp) for cut in found]
     num_places = np.maximum(-(-some.dp // np.maximum(capacities[0].max(axis=1), 1)), 2)[row_of]
-    exchanged = GradientExchange.of(price, shares, num_places, known_shares=known_shares)
+    exchanged = GradientExchange.of(price, shares, num_places, ends)
     group = (columns.tp * columns.cp).astype(np.float64)
     senders = np.maximum(columns.dp // num_places, 1) * group
     message_bytes = columns.num_microbatches * price.of(1, 1).boundary_bytes
-    looped, nothing = shares.family == LOOP_FAMILY, np.zeros(len(columns))
+    looped = shares.family == LOOP_FAMILY
     for cut, held in zip(found, capacities, strict=True):
         rate = np.minimum(cut.second_rate, senders * cut.limits.exchange_bytes_per_s)
         steps_s = 2.0 * (num_places - 1) * cut.nearest_s
         in_turn_s = message_bytes * columns.vpp / (group * cut.limits.message_bytes_per_s)
         none_whole = begin + exchanged.least_s(columns.pp * columns.vpp, np.zeros_like(columns.pp), rate, steps_s)
-        cases = [Case(columns.dp > 1, none_whole, CrossingDelay(nothing, looped))]
+        cases = [Case(columns.dp > 1, none_whole, CrossingDelay.none(len(columns)))]
         whole = np.cumsum(-np.sort(-(held // some.dp[:, None]), axis=1), axis=1)
         for h in range(1, min(held.shape[1], int(columns.pp.max(initial=1))) + 1):
             kept = np.minimum(whole[:, h - 1], some.pp)[row_of]
@@ -162,7 +168,7 @@ class _Inside:
     exposed_s: FloatArray
 
     @classmethod
-    def of(cls, price: StageCosts, shares: Shares, overlap_s: FloatArray) -> _Inside:
+    def of(cls, price: StageCosts, shares: Shares, overlap_s: FloatArray, ends: Sequence[StageCost]) -> _Inside:
         """The lightest rank and the smallest stage; nothing where everything may overlap."""
         context, columns = price.context, price.columns
         if not np.isfinite(overlap_s).any():
@@ -182,15 +188,13 @@ class _Inside:
             for gpu_class in context.gpu_classes.values()
         ]
         exchange_s = np.minimum.reduce([one.reduce_s + one.gather_s for one in traffic])
-        work_s = columns.num_microbatches * _lightest_rank_s(price, shares)
+        work_s = columns.num_microbatches * lightest_rank_s(price, shares, ends)
         return cls(work_s, np.maximum(exchange_s - overlap_s, 0.0))
 
 
-def _lightest_rank_s(price: StageCosts, shares: Shares) -> FloatArray:
-    """Work of one micro-batch on the lightest rank."""
-    pp = price.columns.pp
-    ends = [rank_cost(price, shares, rank).total_s for rank in (np.zeros_like(pp), pp - 1)]
-    lightest: FloatArray = np.minimum.reduce([inner_rank_s(price, shares), *ends])
+def lightest_rank_s(price: StageCosts, shares: Shares, ends: Sequence[StageCost]) -> FloatArray:
+    """Work of one micro-batch on the lightest rank, of which `ends` are the first and the last."""
+    lightest: FloatArray = np.minimum.reduce([inner_rank_s(price, shares), *(cost.total_s for cost in ends)])
     return lightest
 
 

@@ -188,9 +188,9 @@ class RankCosts:
         """0, 1, 2 ... up to all usual layers."""
         return layer_numbers(self.context)
 
-    def usual_in(self, layers: FloatArray) -> IntArray:
+    def usual_in(self, layers: FloatArray) -> FloatArray:
         """Fewest usual layers among so many consecutive ones."""
-        return self.kind.usual_among[layers.astype(np.int64)]
+        return self.kind.usual_among[layers.astype(np.int64)].astype(np.float64)
 
     @cached_property
     def chunks(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -213,14 +213,14 @@ class RankCosts:
         stack, job, ends = self.context.stack, self.context.job, self.kind.ends[self.at]
         updates = [
             optimizer_s(
-                *self._parameters(price, cost),
+                *parameters,
                 price.columns,
                 gpu=price.gpu_class.gpu,
                 stack=stack,
                 optimizer=job.optimizer,
                 weight_bytes=job.value_bytes,
             ).min(axis=0)
-            for price, cost in zip(self.kind.prices, ends, strict=True)
+            for price, parameters in zip(self.kind.prices, self.parameters, strict=True)
         ]
         ends_s = max(float(cost.total_s.max()) for cost in ends)
         overlap = stack.data_parallel_overlap.value * (self.layers * self.kind.dearest_s + ends_s)
@@ -229,19 +229,22 @@ class RankCosts:
         fewest = np.minimum.reduce([*self.chunks[:2], np.floor(self.layers / self.vpp)])
         return least[np.maximum(fewest, min(1, len(least) - 1)).astype(np.int64)], np.minimum.reduce(updates)
 
-    def _parameters(self, price: StageCosts, ends: StageCost) -> tuple[FloatArray, FloatArray]:
-        """Dense and expert parameters by layers."""
-        layer = usual_layer(price.units, self.context)
-        dense: FloatArray = self.layers * layer.parameters + ends.parameters
-        experts: FloatArray = self.layers * layer.expert_parameters + ends.expert_parameters
-        return dense, experts
+    @cached_property
+    def parameters(self) -> list[tuple[FloatArray, FloatArray]]:
+        """Dense and expert parameters by layers, by fabric."""
+        found = []
+        for price, ends in zip(self.kind.prices, self.kind.ends[self.at], strict=True):
+            layer = usual_layer(price.units, self.context)
+            dense = self.layers * layer.parameters + ends.parameters
+            found.append((dense, self.layers * layer.expert_parameters + ends.expert_parameters))
+        return found
 
     @property
     def capacity_bytes(self) -> FloatArray:
         """Most memory that is left for activations."""
         capacities = []
-        for price, ends in zip(self.kind.prices, self.kind.ends[self.at], strict=True):
-            static = price.static_bytes(*self._parameters(price, ends), has_logits=float(self.at[1]))
+        for price, parameters in zip(self.kind.prices, self.parameters, strict=True):
+            static = price.static_bytes(*parameters, has_logits=float(self.at[1]))
             capacities.append(self.context.memory_limit_bytes(price.gpu_class.gpu) - static.min(axis=0))
         capacity: FloatArray = np.maximum.reduce(capacities)
         return capacity
@@ -255,7 +258,7 @@ class RankCosts:
         both = both + ends.forward_s + ends.input_grad_s
         work = n * layer.total_s + ends.total_s
         begin, end, most = self.chunks
-        end = self.usual_in(end).astype(np.float64) if v > 1 else end
+        end = self.usual_in(end) if v > 1 else end
         in_last = ends.forward_s - (first.forward_s if v > 1 else 0.0)
         last_forward = end * layer.forward_s + in_last
         last_both = end * (layer.forward_s + layer.input_grad_s) + in_last
@@ -299,8 +302,7 @@ class RankCosts:
             keeps = bool(layer.weight_grad_context_bytes[0] >= layer.activation_bytes[0])
             own = (trips - 1.0) * weights_s * keeps
             return {"weighted": 0.0 * n, "trips": trips, "held_own": own, "held_per_s": 0.0 * n}
-        fewest = np.minimum.reduce([*self.chunks[:2], np.floor(n / v)])
-        fewest = self.usual_in(fewest).astype(np.float64)
+        fewest = self.usual_in(np.minimum.reduce([*self.chunks[:2], np.floor(n / v)]))
         per_byte = m / capacity
         own = layer.activation_bytes * n * (layer.forward_s + layer.input_grad_s)
         own = own + np.minimum(layer.weight_grad_context_bytes, layer.activation_bytes) * weights_s

@@ -70,11 +70,10 @@ def unequal_bounds(context: Context, space: Space) -> Bounds:
         bound: FloatArray = whole.forward_s + whole.input_grad_s + 2.0 * passes_s
         return bound
 
-    nothing = np.zeros(len(columns))
     ones = np.ones_like(columns.pp)
     smallest = replace(Shares.of(price, space.family), split=LayerSplit(ones, ones, ones, np.zeros_like(ones)))
-    cases = distance_cases(price, smallest, np.full(len(columns), np.inf), known_shares=False)
-    near_s = np.maximum(work_s, there_and_back_s(CrossingDelay(nothing, nothing > 0)))
+    cases = distance_cases(price, smallest, np.full(len(columns), np.inf))
+    near_s = np.maximum(work_s, there_and_back_s(CrossingDelay.none(len(columns))))
     bound_s = with_distance_s(near_s, cases, there_and_back_s) + _update_s(types, space)
     lacking = _lacking_bytes(types, space, whole)
     limit = max(context.memory_limit_bytes(gpu_class.gpu) for gpu_class in context.gpu_classes.values())

@@ -14,7 +14,14 @@ import numpy as np
 from models.stack import StackProfile
 from solver.bounds.bounded import ROUNDING, BoolArray, Bounds, merged
 from solver.bounds.gradient_exchange import least_parameters
-from solver.bounds.network_cut import CrossingDelay, distance_cases, heaviest_stage_s, inner_rank_s, with_distance_s
+from solver.bounds.network_cut import (
+    CrossingDelay,
+    distance_cases,
+    heaviest_stage_s,
+    inner_rank_s,
+    lightest_rank_s,
+    with_distance_s,
+)
 from solver.bounds.unequal_layers import unequal_bounds
 from solver.configurations.enumerate import BY_GPU_TYPE, Space
 from solver.configurations.pricing import IntArray, Shares, StageCosts, kinds, least_of, rank_cost
@@ -148,15 +155,14 @@ def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares) -> Bounds
         longest: FloatArray = np.maximum.reduce([one.with_delay(delay) for one in parts]) + tail.exposed_s
         return longest
 
-    nothing = np.zeros(len(columns))
-    bound_s = pipeline_s(CrossingDelay(nothing, nothing > 0))
-    bound_s = with_distance_s(bound_s, distance_cases(price, shares, tail.overlap_s), pipeline_s)
+    costs = [cost for _, cost in ends]
+    bound_s = pipeline_s(CrossingDelay.none(len(columns)))
+    bound_s = with_distance_s(bound_s, distance_cases(price, shares, tail.overlap_s, costs), pipeline_s)
     bound_s = bound_s + tail.update_s
     return Bounds(
         iteration_s=bound_s,
         guess_s=guess_s(context, space, ends[0][1], whole, bound_s=bound_s, capacity=capacities[0]),
-        lightest_s=columns.num_microbatches
-        * np.minimum.reduce([inner_rank_s(price, shares), *(cost.total_s for _, cost in ends)]),
+        lightest_s=columns.num_microbatches * lightest_rank_s(price, shares, costs),
         fits=memory.fits,
         least_memory_bytes=memory.need_bytes,
     )

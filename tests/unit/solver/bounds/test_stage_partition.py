@@ -10,14 +10,13 @@ import pytest
 
 import solver.bounds.stage_partition
 from models.plan import Configuration
-from models.request import PlanRequest
 from solver.bounds.stage_partition import least_time_s, line_bound_s
 from solver.bounds.stage_partition_kernel import NEEDS, Options
 from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import BY_GPU_TYPE, enumerate_space
 from solver.context import Context
 from solver.evaluation.candidate import configuration_of
-from tests.build_job import ARCHITECTURE, context_of
+from tests.build_job import ARCHITECTURE, three_types
 
 LAYER_S, NUM_MICROBATCHES, NUM_RANKS, NUM_LAYERS = (1.0, 2.5), 8.0, 3, 7
 BACK, EMBEDDING_S, THROUGH_SHARE = 1.5, 0.2, 0.9
@@ -85,22 +84,8 @@ def test_there_is_no_line_where_the_types_hold_too_few_ranks() -> None:
 @pytest.fixture(scope="module")
 def context() -> Context:
     """Eight GPUs each of three types in three buildings."""
-    places = [{"id": name, "level": "building"} for name in "abc"]
-    gpus = ("H100-SXM-80G", "H200-SXM-141G", "B200-SXM")
-    pools = [
-        {"id": f"p{place}", "place": place, "gpu": gpu, "num_hosts": 1, "nic_bytes_per_s": 5e10}
-        for place, gpu in zip("abc", gpus, strict=True)
-    ]
-    links = [
-        {"id": f"{a}{b}", "from_place": a, "to_place": b, "capacity_bytes_per_s": 1e12, "latency_s": 1e-4}
-        for a, b in ("ab", "bc")
-    ]
-    request = {
-        "workload": {"architecture": ARCHITECTURE, "sequence_length": 4096, "global_batch_sequences": 32},
-        "cluster": {"name": "types", "places": places, "pools": pools, "links": links},
-        "constraints": {"allowed": {"tp": [2], "cp": [1], "pp": [4, 8], "layer_split": ["by_gpu_type"]}},
-    }
-    return context_of(PlanRequest.model_validate(request))
+    allowed = {"tp": [2], "pp": [4, 8], "layer_split": ["by_gpu_type"]}
+    return three_types(ARCHITECTURE, hosts=1, batch=32, allowed=allowed)
 
 
 @pytest.fixture(scope="module")

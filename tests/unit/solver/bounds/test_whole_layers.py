@@ -8,16 +8,15 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from models.request import PlanRequest
 from solver.bounds.gradient_exchange import GradientExchange
 from solver.bounds.unequal_layers import Types, slowest_rank_s, whole_layers_s
 from solver.configurations.enumerate import Space, enumerate_space
-from solver.configurations.pricing import Shares, StageCosts, moe_among
+from solver.configurations.pricing import Shares, StageCosts, moe_among, rank_cost
 from solver.configurations.stages import pool_stages
 from solver.context import Context
 from solver.cost.data_parallel import crossing_bytes, group_parameters
 from solver.evaluation.candidate import configuration_of
-from tests.build_job import ARCHITECTURE, context_of
+from tests.build_job import ARCHITECTURE, three_types
 
 MIXED = {
     "name": "mixed",
@@ -28,26 +27,6 @@ MIXED = {
     "vocab_size": 32000,
     "moe": {"num_experts": 8, "experts_per_token": 2, "expert_ffn_hidden_size": 4096},
 }
-GPUS = ("H100-SXM-80G", "H200-SXM-141G", "B200-SXM")
-
-
-def context_with(architecture: dict[str, object], **allowed: list[object]) -> Context:
-    """Sixteen GPUs each of three types in three buildings."""
-    places = [{"id": name, "level": "building"} for name in "abc"]
-    pools = [
-        {"id": f"p{place}", "place": place, "gpu": gpu, "num_hosts": 2, "nic_bytes_per_s": 5e10}
-        for place, gpu in zip("abc", GPUS, strict=True)
-    ]
-    links = [
-        {"id": f"{a}{b}", "from_place": a, "to_place": b, "capacity_bytes_per_s": 1e12, "latency_s": 1e-4}
-        for a, b in ("ab", "bc")
-    ]
-    request = {
-        "workload": {"architecture": architecture, "sequence_length": 4096, "global_batch_sequences": 64},
-        "cluster": {"name": "types", "places": places, "pools": pools, "links": links},
-        "constraints": {"allowed": {"cp": [1], **allowed}},
-    }
-    return context_of(PlanRequest.model_validate(request))
 
 
 def every_share_s(types: Types, space: Space, row: int) -> Iterator[float]:
@@ -69,7 +48,9 @@ def every_share_s(types: Types, space: Space, row: int) -> Iterator[float]:
 
 
 def test_no_share_of_whole_layers_is_faster_than_their_bound() -> None:
-    context = context_with(ARCHITECTURE, tp=[2], pp=[4], vpp=[2], layer_split=["by_gpu_type"])
+    context = three_types(
+        ARCHITECTURE, hosts=2, batch=64, allowed={"tp": [2], "pp": [4], "vpp": [2], "layer_split": ["by_gpu_type"]}
+    )
     space = enumerate_space(context.request)
     space = space.take(np.arange(0, len(space), max(len(space) // 6, 1)))
     types = Types.of(context, space)
@@ -83,7 +64,8 @@ def test_no_share_of_whole_layers_is_faster_than_their_bound() -> None:
 def mixed() -> tuple[Context, Space]:
     """A model that begins with dense layers, and configurations with even shares of any kind."""
     architecture = MIXED | {"moe": MIXED["moe"] | {"first_moe_layer": 3}}  # type: ignore[operator]
-    context = context_with(architecture, layer_split=["even"], sharding=["zero1", "ddp"], micro_batch_sequences=[1])
+    allowed = {"layer_split": ["even"], "sharding": ["zero1", "ddp"], "micro_batch_sequences": [1]}
+    context = three_types(architecture, hosts=2, batch=64, allowed=allowed)
     space = enumerate_space(context.request)
     return context, space.take(np.arange(0, len(space), max(len(space) // 40, 1)))
 
@@ -102,7 +84,9 @@ def test_exchanges_lie_between_the_smallest_stage_and_the_largest_rank(mixed: tu
     context, space = mixed
     price = StageCosts(context, next(iter(context.gpu_classes.values())), space.columns)
     two = np.full(len(space), 2)
-    found = GradientExchange.of(price, Shares.of(price, space.family), two, known_shares=True)
+    shares, last = Shares.of(price, space.family), space.columns.pp - 1
+    ends = [rank_cost(price, shares, rank) for rank in (np.zeros_like(last), last)]
+    found = GradientExchange.of(price, shares, two, ends)
     for row in range(len(space)):
         one = configuration_of(context, space, row)
         by_stage = [sent_bytes(context, space, row, [stage]) for stage in range(one.degrees.num_stages)]
