@@ -19,9 +19,15 @@ from solver.search.tasks import BaselineTask, BreakTieTask, EvaluateTask, Improv
 
 
 def next_evaluation(frontier: Frontier, best: Incumbent) -> EvaluateTask | None:
-    """Evaluate the most promising configuration; None when each is explored or ruled out."""
-    cutoff = best.cutoff
-    index = frontier.next(cutoff, planned=best.plan is not None)
+    """Evaluate the most promising configuration; None when each is explored or ruled out.
+
+    Every few times that is the one with the least refined bound instead of the one with the best guess: it holds the
+    bound of the search, and guesses err.
+    """
+    cutoff, planned = best.cutoff, best.plan is not None
+    turn = planned and len(frontier.explored) % frontier.params.least_bound_every == 0
+    index = frontier.least_refined(cutoff) if turn else None
+    index = frontier.next(cutoff, planned=planned) if index is None else index
     if index is None:
         return None
     until_s = None if index in frontier.refined else target_bound_s(frontier, index, cutoff)

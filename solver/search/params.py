@@ -60,6 +60,8 @@ class SearchParams:
     repeat_penalty
         Relative, for each more promising configuration of the same pipeline shape: guesses of a shape err together
         (`benchmarks/guesses.py` shows by how much).
+    least_bound_every
+        Every so many evaluations, one is that of the least refined bound rather than of the best guess.
     unplanned
         Times the least time priced: bounds need go no higher before there is a plan.
     refined_per_step
@@ -119,6 +121,7 @@ class SearchParams:
     portions_at_once: int = 4
 
     repeat_penalty: float = 0.02
+    least_bound_every: int = 3
     unplanned: float = 4.0
     refined_per_step: int = 2
     refined_together: int = 32
