@@ -1,29 +1,100 @@
-"""The most that one connection carries between groups of places, whatever path, transport and placement is chosen.
+"""The most that one connection carries between groups of places, and the least that a message takes between them,
+whatever path, transport and placement is chosen.
 
-Owns that upper limit: the fastest card, the planes that one connection may use, and the widest window over the nearest
-way. Never chooses a transport: `solver/transport` does, and stays below it.
+Owns these limits: the fastest card, the planes that one connection may use, the widest window over the nearest way, and
+the wait for what is lost. Never chooses a transport: `solver/transport` does, and stays within them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from solver.context import Context
+from solver.cost.columns import FloatArray, IntArray
+from solver.network.connection import ERASURE_DATA, ERASURE_PARITY
 from solver.network.reach import connection_limit_bytes_per_s
 from solver.network.technology import TECHNOLOGIES, load_balancing_options, payload_fraction
 from solver.network.topology import Edge, PathFacts
 
+GRID = 1.0 - 1.0 / 512.0  # the expected wait under selective repeat is an integral over so many points a round trip
+
+
+@dataclass(frozen=True)
+class MessageLoss:
+    """What the edges between groups lose at least of stage messages, and what that delays.
+
+    No message is lost where the least of the edges loses none, or where one of TCP may be on the way. `num_edges` lead
+    out of all groups but the one with the most; every hop between two groups takes one of them there or back.
+    """
+
+    probability: float
+    round_trip_s: float
+    mtu_bytes: int
+    selective: bool
+    num_edges: int
+
+    def wait_s(self, transfer_s: FloatArray, message_bytes: FloatArray, num_sharing: FloatArray) -> FloatArray:
+        """Least wait of a message of a replica, whose bytes take `transfer_s` or more, where so many replicas share an
+        edge.
+
+        Proof. The slowest of all that is sent at once waits: with P = 1 - exp(-n p) or more some of its n packets are
+        lost.
+        Under go-back-N the expected largest number of losses is at least P, each a round trip. Under selective repeat
+        the loss ends a round trip after the packet was sent at the earliest, so the message takes max(x, R) then, with
+        x for its bytes: P (R - x) more. A code adds its parity.
+        """
+        packets = num_sharing * message_bytes / self.mtu_bytes
+        lost = -np.expm1(-packets * self.probability)
+        if not self.selective:
+            return np.asarray(lost * self.round_trip_s)
+        part = 1.0 + self.mtu_bytes / message_bytes  # the last packet may be a part of one
+        again: FloatArray = GRID * lost / part * np.maximum(self.round_trip_s - part * transfer_s, 0.0)
+        return np.minimum(again, ERASURE_PARITY / ERASURE_DATA * transfer_s)
+
+    def each_s(
+        self, transfer_s: FloatArray, message_bytes: FloatArray, num_replicas: IntArray, num_crossings: FloatArray
+    ) -> FloatArray:
+        """Least wait on each of the crossings of a replica, one after another, where so many replicas cross.
+
+        Proof. Of N replicas on E edges one takes edges alone that N / E or more share: the others of less are on fewer
+        than N of them. Or these go in k turns, each a transfer after the one before: k times fewer share an edge, and
+        the last turn is k - 1 transfers late. Of k from a power of two to the next the former counts for what is late,
+        the latter for what shares.
+        """
+        if not self.probability:
+            return np.zeros(len(num_replicas))
+        crossings = np.maximum(num_crossings, 1.0)
+        most = num_replicas / self.num_edges
+        found, turns = np.full(len(num_replicas), np.inf), 1.0
+        while turns <= max(float(most.max(initial=1.0)), 1.0):
+            sharing = np.maximum(most / (2.0 * turns), 1.0) if turns > 1.0 else np.maximum(most, 1.0)
+            late_s = (turns - 1.0) * transfer_s / crossings
+            found = np.minimum(found, late_s + self.wait_s(transfer_s, message_bytes, sharing))
+            turns *= 2.0
+        return found
+
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """Bytes per second of one GPU's connection in an exchange and for a stage message."""
+    """Bytes per second of one GPU's connection in an exchange and for a stage message, and what of the latter is lost.
+
+    `step_s` is what software takes on every message.
+    """
 
     exchange_bytes_per_s: float
     message_bytes_per_s: float
+    step_s: float
+    loss: MessageLoss
 
 
-def connection_limits(context: Context, crossing: tuple[Edge, ...], nearest_s: float) -> ConnectionLimits:
+def connection_limits(
+    context: Context, crossing: tuple[Edge, ...], nearest_s: float, num_edges: int
+) -> ConnectionLimits:
     """Limits of connections that take one of these edges there and one back, each of `nearest_s` or more.
+
+    `num_edges` are those out of all groups but one.
 
     Proof. A connection has no more than its card; than Q C / L, with Q flows on the L planes of the narrowest edge of
     its path, of which each carries C / L (a split path adds up C and L of its parts, so its quotient is no larger than
@@ -37,6 +108,20 @@ def connection_limits(context: Context, crossing: tuple[Edge, ...], nearest_s: f
     return ConnectionLimits(
         exchange_bytes_per_s=min(card * stack.scale_out_efficiency.value, wire),
         message_bytes_per_s=min(card * stack.point_to_point_efficiency.value, wire),
+        step_s=stack.collective_latency_s.value + min((TECHNOLOGIES[e.technology].step_s for e in crossing), default=0),
+        loss=_message_loss(context, crossing, nearest_s, num_edges),
+    )
+
+
+def _message_loss(context: Context, crossing: tuple[Edge, ...], nearest_s: float, num_edges: int) -> MessageLoss:
+    streams = any(edge.technology == "tcp" for edge in context.topology.edges)
+    probability = 0.0 if streams else min((edge.loss_probability for edge in crossing), default=0.0)
+    return MessageLoss(
+        probability=probability,
+        round_trip_s=2.0 * nearest_s,
+        mtu_bytes=max((edge.mtu_bytes for edge in crossing), default=1),
+        selective=any(edge.out_of_order_receivers for edge in crossing),
+        num_edges=num_edges,
     )
 
 

@@ -9,11 +9,12 @@ from itertools import pairwise, product
 import numpy as np
 
 from models.plan import Configuration
+from solver.bounds.network_cut import CrossingMessages, cuts
 from solver.configurations.enumerate import ranks_by_type
 from solver.configurations.pricing import StageCosts
 from solver.context import Context
 from solver.cost.collectives import boundary_message_s
-from solver.cost.columns import columns_of, columns_of_all
+from solver.cost.columns import columns_of_all
 from solver.cost.fabric import fabric_of
 
 
@@ -25,7 +26,7 @@ class MessageDelays:
     types: round and round, every cycle over the ranks leaves a type and comes back, so v cycles without the last way
     home cross 2 v - 1 times and v - 1 cycles 2 (v - 1) times. There and back over the ranks, both halves cross once.
     One way crosses once. All other hops of the way take h. `held_s` is the sum over chunks of what lies between a
-    chunk's forward and its input gradient.
+    chunk's forward and its input gradient, of so many messages that being late once by taking turns is nothing.
     """
 
     ahead_s: float = 0.0
@@ -38,12 +39,16 @@ class MessageDelays:
         one = configurations[0]
         if one.degrees.pp == 1:
             return cls()
-        hop_s, apart_s = least_hop_s(context, configurations), between_types_s(context, one)
-        more_s, pp, v = max(apart_s - hop_s, 0.0), one.degrees.pp, one.degrees.vpp
+        pp, v = one.degrees.pp, one.degrees.vpp
+        crossings = 2.0 * {"loop": 2 * v - 1, "v": 2}.get(one.family, 1)
+        hop_s = least_hop_s(context, configurations)
+        more_s, more_of_all_s = (
+            max(between_types_s(context, configurations, number) - hop_s, 0.0) for number in (crossings, float("inf"))
+        )
         turn_hops = sum(here != there for here, there in pairwise(map(one.rank_of_stage, range(pp * v))))
         if one.family == "loop":
-            cycle_s = pp * hop_s + 2 * more_s
-            return cls((v - 1) * cycle_s, turn_hops * hop_s + (2 * v - 1) * more_s, v * (v - 1) * cycle_s)
+            ahead_s, held_s = ((v - 1) * (pp * hop_s + 2 * more) for more in (more_s, more_of_all_s))
+            return cls(ahead_s, turn_hops * hop_s + (2 * v - 1) * more_s, v * held_s)
         if one.family == "v":
             return cls((pp - 1) * hop_s + more_s, turn_hops * hop_s + 2 * more_s)
         return cls(0.0, turn_hops * hop_s + more_s)
@@ -65,15 +70,16 @@ def least_hop_s(context: Context, configurations: Sequence[Configuration]) -> fl
     return float(np.minimum.reduce(found).min())
 
 
-def between_types_s(context: Context, configuration: Configuration) -> float:
-    """Least latency of a message between ranks on different GPU types, zero where no pipeline needs two of them.
+def between_types_s(context: Context, configurations: Sequence[Configuration], num_crossings: float) -> float:
+    """Least time of each of so many messages of a replica, there and back, between ranks on different GPU types.
 
-    Every rank of a pipeline with layers by GPU type is on one type with all its replicas. Where no type holds all of
-    the ranks, each replica has ranks on two types, and its messages go between places of different types.
+    Zero where no pipeline needs two types. Every rank of a pipeline with layers by GPU type is on one type with all its
+    replicas. Where no type holds all of the ranks, each replica has ranks on two types, and its messages go between
+    places of different types.
     """
-    columns = columns_of(configuration)
+    columns, one = columns_of_all(configurations), configurations[0]
     held = ranks_by_type(context.pools, columns.tp, columns.cp, columns.dp)
-    if configuration.layer_split != "by_gpu_type" or max(int(count[0]) for count in held.values()) >= columns.pp[0]:
+    if one.layer_split != "by_gpu_type" or max(int(count[0]) for count in held.values()) >= one.degrees.pp:
         return 0.0
     topology = context.topology
     ways = {
@@ -83,4 +89,11 @@ def between_types_s(context: Context, configuration: Configuration) -> float:
     }
     if any(one == other for one, other in ways):
         return 0.0
-    return min((topology.path_facts(*way).latency_s for way in ways if topology.connected(*way)), default=0.0)
+    latency_s = min((topology.path_facts(*way).latency_s for way in ways if topology.connected(*way)), default=0.0)
+    cut = next((cut for cut in cuts(context) if cut.of_places), None)
+    if cut is None:
+        return latency_s
+    gpu_class = next(iter(context.gpu_classes.values()))
+    size = StageCosts(context, gpu_class, columns).of(1, 1).boundary_bytes
+    each_s = CrossingMessages.of(cut, columns, size).each_s(columns.dp, np.full(len(columns), num_crossings))
+    return float(each_s.min()) + max(latency_s - cut.nearest_s, 0.0)

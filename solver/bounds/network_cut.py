@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from solver.bounds.bounded import BoolArray
-from solver.bounds.connections import ConnectionLimits, connection_limits
+from solver.bounds.connections import ConnectionLimits, MessageLoss, connection_limits
 from solver.bounds.gradient_exchange import GradientExchange, least_parameters
 from solver.configurations.distinct import distinct_rows
 from solver.configurations.pricing import LOOP_FAMILY, Shares, StageCosts, kinds
@@ -59,27 +59,48 @@ class NetworkCut:
 
 
 @dataclass(frozen=True)
-class CrossingDelay:
-    """Groups that every pass through the ranks visits, `nearest_s` apart or more; zero where none crosses."""
+class CrossingMessages:
+    """Stage messages between groups of a cut: bytes of one, and what one takes at least that loses nothing."""
 
-    nearest_s: FloatArray
+    message_bytes: FloatArray
+    transfer_s: FloatArray
+    latency_s: float
+    loss: MessageLoss
+
+    @classmethod
+    def of(cls, cut: NetworkCut, columns: Columns, message_bytes: FloatArray) -> CrossingMessages:
+        """Each GPU of a stage sends its part over a connection of its own."""
+        transfer_s = message_bytes / (columns.tp * columns.cp * cut.limits.message_bytes_per_s)
+        return cls(message_bytes, transfer_s, cut.nearest_s + cut.limits.step_s, cut.limits.loss)
+
+    def each_s(self, num_replicas: IntArray, num_crossings: FloatArray) -> FloatArray:
+        """Least time of each of the crossings of a replica, one after another, where so many replicas cross."""
+        wait_s = self.loss.each_s(self.transfer_s, self.message_bytes, num_replicas, num_crossings)
+        return self.latency_s + self.transfer_s + wait_s
+
+
+@dataclass(frozen=True)
+class CrossingDelay:
+    """Groups that every pass through the ranks of so many replicas visits, and the messages between them."""
+
+    num_replicas: IntArray
     looped: BoolArray
     num_groups: int = 2
+    messages: CrossingMessages | None = None
 
     @classmethod
     def none(cls, num_rows: int) -> CrossingDelay:
         """Nothing crosses."""
-        return cls(np.zeros(num_rows), np.zeros(num_rows, dtype=np.bool_))
+        return cls(np.zeros(num_rows, dtype=np.int64), np.zeros(num_rows, dtype=np.bool_))
 
-    @property
-    def pass_s(self) -> FloatArray:
-        """Of one pass."""
-        return (self.num_groups - 1) * self.nearest_s
-
-    @property
-    def home_s(self) -> FloatArray:
-        """Of the way home after it in a loop."""
-        return np.where(self.looped, self.nearest_s, 0.0)
+    def passes_s(
+        self, num_passes: IntArray | FloatArray | float, num_ways_home: IntArray | FloatArray | float
+    ) -> FloatArray:
+        """Of so many passes and, in a loop, ways home between them; zero where no replica crosses."""
+        if self.messages is None:
+            return np.zeros(len(self.num_replicas))
+        crossings = (self.num_groups - 1) * np.asarray(num_passes) + np.where(self.looped, num_ways_home, 0.0)
+        return np.where(self.num_replicas > 0, crossings * self.messages.each_s(self.num_replicas, crossings), 0.0)
 
 
 @dataclass(frozen=True)
@@ -125,7 +146,8 @@ def distance_cases(
     exchanged = GradientExchange.of(price, shares, num_places, ends)
     group = (columns.tp * columns.cp).astype(np.float64)
     senders = np.maximum(columns.dp // num_places, 1) * group
-    message_bytes = columns.num_microbatches * price.of(1, 1).boundary_bytes
+    boundary_bytes = price.of(1, 1).boundary_bytes
+    message_bytes = columns.num_microbatches * boundary_bytes
     looped = shares.family == LOOP_FAMILY
     for cut, held in zip(found, capacities, strict=True):
         rate = np.minimum(cut.second_rate, senders * cut.limits.exchange_bytes_per_s)
@@ -138,13 +160,14 @@ def distance_cases(
             kept = np.minimum(whole[:, h - 1], some.pp)[row_of]
             by_rate = _leaving_by_rate(cut, held, some, h)[row_of]
             spanning = (columns.pp - kept) * columns.vpp
-            nearest_s = np.where(by_rate > 0, cut.nearest_s, 0.0)
+            crossing = _num_crossing(held, some, h)[row_of]
             exchanges = np.where(spanning > 0, begin + exchanged.least_s(spanning, kept, rate, steps_s), 0.0)
             leaving = message_bytes * _times_left(columns.vpp, looped, h) * by_rate
             parts = [exchanges, np.maximum(leaving, np.where(by_rate > 0, in_turn_s, 0.0))]
             if cut.of_places:
                 parts.append(inside.work_s + inside.exposed_s)
-            cases.append(Case(kept > 0, np.maximum.reduce(parts), CrossingDelay(nearest_s, looped, max(h, 2))))
+            delay = CrossingDelay(crossing, looped, max(h, 2), CrossingMessages.of(cut, columns, boundary_bytes))
+            cases.append(Case(kept > 0, np.maximum.reduce(parts), delay))
         yield cases
 
 
@@ -222,6 +245,14 @@ def _leaving_by_rate(cut: NetworkCut, held: IntArray, columns: Columns, num_grou
     return visiting
 
 
+def _num_crossing(held: IntArray, columns: Columns, num_groups: int) -> IntArray:
+    """Fewest replicas that leave a group where ranks lie whole in so many: all of them where these are several."""
+    if num_groups > 1:
+        return columns.dp
+    fewest = _leaving(held, columns.dp, columns.pp).min(axis=1)
+    return np.where(np.isfinite(fewest), fewest, 0.0).astype(np.int64)
+
+
 def _leaving(held: IntArray, dp: IntArray, pp: IntArray) -> FloatArray:
     """Replicas that do not stay in a group which holds one of their ranks whole: dp - floor((g - dp) / (pp - 1)).
 
@@ -245,15 +276,17 @@ def cuts(context: Context) -> Iterator[NetworkCut]:
         if len(numbers) < 2 or group_of_pool in known or any(_nested(context, name, numbers) for name in numbers):
             continue  # a ring between a place and one inside it leaves neither
         known.add(group_of_pool)
-        rate_g, crossing = np.zeros(len(numbers)), list[Edge]()
+        rate_g, crossing, leaving_g = np.zeros(len(numbers)), list[Edge](), np.zeros(len(numbers), dtype=np.int64)
         for edge in topology.edges:
             left = set(topology.ancestors(edge.from_place)) - set(topology.ancestors(edge.to_place))
             for name in numbers.keys() & left:
                 rate_g[numbers[name]] += edge.capacity_bytes_per_s
+                leaving_g[numbers[name]] += 1
                 crossing.append(edge)
         nearest_s = min((edge.latency_s for edge in crossing), default=0.0)
         whole = level == "place" or all(name != pool.place for name, pool in zip(names, context.pools, strict=True))
-        limits = connection_limits(context, tuple(crossing) if whole else (), nearest_s)
+        num_edges = max(int(leaving_g.sum() - leaving_g.max()), 1)
+        limits = connection_limits(context, tuple(crossing) if whole else (), nearest_s, num_edges)
         yield NetworkCut(group_of_pool, rate_g, nearest_s, limits, of_places=level == "place")
 
 

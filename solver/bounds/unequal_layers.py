@@ -66,8 +66,8 @@ def unequal_bounds(context: Context, space: Space) -> Bounds:
     work_s = whole_layers_s(types, space, slowest_rank_s(types, space))
 
     def there_and_back_s(delay: CrossingDelay) -> FloatArray:
-        passes_s = columns.vpp * delay.pass_s + (columns.vpp - 1) * delay.home_s
-        bound: FloatArray = whole.forward_s + whole.input_grad_s + 2.0 * passes_s
+        passes = 2 * columns.vpp
+        bound: FloatArray = whole.forward_s + whole.input_grad_s + delay.passes_s(passes, passes - 2)
         return bound
 
     ones = np.ones_like(columns.pp)

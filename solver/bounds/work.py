@@ -210,7 +210,7 @@ class _Part:
 
     def with_delay(self, delay: CrossingDelay) -> FloatArray:
         """The bound with these delays."""
-        return self.seconds + self.num_passes * delay.pass_s + self.num_ways_home * delay.home_s
+        return self.seconds + delay.passes_s(self.num_passes, self.num_ways_home)
 
 
 def _rank_s(price: StageCosts, shares: Shares, rank: IntArray, cost: StageCost) -> _Part:

@@ -1,0 +1,62 @@
+"""Limits of connections hold for every transport: no option of any path makes a message wait less."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from solver.bounds.connections import MessageLoss
+from solver.network.connection import Wire, connection_rate_bytes_per_s, step_s
+from solver.network.topology import PathFacts
+from solver.transport.options import options
+
+ONE_WAY_S, CARD_BYTES_PER_S, GPUS = 5e-3, 5e10, 8
+
+
+def path(loss: float, *, reorders: bool) -> PathFacts:
+    """A thousand kilometres of wide fibre."""
+    return PathFacts(
+        edges=(0,),
+        latency_s=ONE_WAY_S,
+        round_trip_s=2.0 * ONE_WAY_S,
+        capacity_bytes_per_s=1e15,
+        loss_probability=loss,
+        planes=1,
+        technology="roce",
+        load_balancing=("ecmp", "spray"),
+        out_of_order_receivers=reorders,
+        mtu_bytes=4096,
+    )
+
+
+@pytest.mark.parametrize("reorders", [False, True])
+@pytest.mark.parametrize("loss", [1e-6, 1e-4])
+@pytest.mark.parametrize("message_bytes", [2e6, 2e8])
+@pytest.mark.parametrize("sharing", [1, 512])
+def test_no_option_waits_less_than_its_bound(reorders: bool, loss: float, message_bytes: float, sharing: int) -> None:
+    facts, own_bytes = path(loss, reorders=reorders), message_bytes / GPUS
+    wire = Wire(facts, CARD_BYTES_PER_S, sharing * GPUS, 1e15)
+    plain = Wire(path(0.0, reorders=reorders), CARD_BYTES_PER_S, sharing * GPUS, 1e15)
+    bound = MessageLoss(loss, facts.round_trip_s, 4096, reorders, 1)
+    transfer_s, size = np.array([message_bytes / (GPUS * CARD_BYTES_PER_S)]), np.array([message_bytes])
+    least_s = float((transfer_s + bound.wait_s(transfer_s, size, np.array([float(sharing)])))[0])
+    taken = []
+    for option in options(facts)[::11]:
+        rate = connection_rate_bytes_per_s(option, wire)
+        taken.append(step_s(option, wire, own_bytes) - step_s(option, plain, own_bytes) + own_bytes / rate)
+    assert least_s <= min(taken)
+    assert least_s > transfer_s
+
+
+def test_more_replicas_wait_longer_and_turns_cost_their_shift() -> None:
+    bound = MessageLoss(1e-5, 1e-2, 4096, selective=False, num_edges=1)
+    transfer_s, size = np.full(4, 1e-4), np.full(4, 2e7)
+    once, often = (bound.each_s(transfer_s, size, np.array([1, 16, 256, 4096]), np.full(4, n)) for n in (1.0, 50.0))
+    assert (np.diff(once) >= 0).all()
+    assert once[-1] > 2.0 * once[0]
+    assert (often <= once).all()
+
+
+def test_links_that_lose_nothing_make_nobody_wait() -> None:
+    bound = MessageLoss(0.0, 1e-2, 4096, selective=False, num_edges=1)
+    assert not bound.each_s(np.ones(2), np.ones(2), np.array([1, 9]), np.ones(2)).any()
