@@ -94,7 +94,7 @@ BOUNDING: dict[str, Patches] = {
     "bound: unequal layers (columns)": {"solver.bounds.work.unequal_bounds": _of_no_seconds},
     "bound: synchronisation inside a place": {
         "solver.bounds.relaxation.least_exchange_s": _of_no_seconds,
-        "solver.bounds.rank_costs.least_exchange_s": _of_no_seconds,
+        "solver.bounds.kind_costs.least_exchange_s": _of_no_seconds,
     },
     "bound: slower ranks (pigeonhole)": {"solver.bounds.relaxation.slower_ranks_s": NO_SECONDS},
     "bound: stage partition": {"solver.bounds.relaxation.line_bound_s": NO_SECONDS},

@@ -4,8 +4,10 @@
 `work`: work of ranks, fill and drain, memory-limited round trips, head and tail of a pipeline. Needs stage prices.
 `network_cut`: bytes and delays over a cut, of gradients or else of messages. Needs a cut and stage prices.
 `gradient_exchange`: bytes that exchanges send out of a place, of the smallest stage and of all. Needs stage prices.
-`rank_costs`: what a rank with so many layers takes at least on a type, for `stage_partition`. Needs layer prices.
-`connections`: the most that one connection carries, whatever its transport and path. Needs the link graph.
+`kind_costs`: what so many layers in a row take at least on a type. Needs layer prices.
+`rank_costs`: what a rank with so many layers takes at least on a type, for `stage_partition`. Needs `kind_costs`.
+`layer_windows`: dense layers that lie beside so many MoE layers, or the other way. Needs the architecture.
+`connections`: the most that one connection carries, and the least that a message waits. Needs the link graph.
 `least_hops`: messages that every pass pays, from rank to rank and between GPU types. Needs the link graph.
 `synchronisation`: exchange among the even share of replicas inside a place. Needs stage prices.
 `unequal_layers`: layers shared out by GPU type, any share of them. Needs layer prices of every type.

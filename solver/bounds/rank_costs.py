@@ -5,178 +5,34 @@ Owns these tables, whose meaning `stage_partition.py` proves.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from solver.bounds.bounded import ROUNDING
-from solver.bounds.synchronisation import least_exchange_s
-from solver.configurations.pricing import IntArray, StageCosts, Units, kinds, least_of, moe_among
-from solver.context import Context, GpuClass
-from solver.cost.columns import Columns, FloatArray
+from solver.bounds.kind_costs import Ends, Kind, layer_numbers, window_sizes
+from solver.bounds.layer_windows import fewest_others
+from solver.configurations.pricing import IntArray, StageCosts
+from solver.context import Context
+from solver.cost.columns import FloatArray
 from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost
-
-Ends = tuple[bool, bool]  # whether a rank has the embedding and the logits
-
-
-@dataclass(frozen=True)
-class AlikeCosts:
-    """Configurations that are alike on one GPU type and fabric: a row each in whatever `price` yields, layers across.
-
-    `columns` are the same configurations as plain columns.
-    """
-
-    columns: Columns
-    price: StageCosts
-
-    @classmethod
-    def of(cls, context: Context, gpu_class: GpuClass, alike: Sequence[Columns]) -> AlikeCosts:
-        """From configurations of one row each, whose units are remembered."""
-        columns = Columns(**{f.name: np.concatenate([getattr(one, f.name) for one in alike]) for f in fields(Columns)})
-        priced = [StageCosts(context, gpu_class, one).units for one in alike]
-        units = tuple(_stacked(same) for same in zip(*priced, strict=True))
-        down = Columns(**{f.name: getattr(columns, f.name)[:, None] for f in fields(Columns)})
-        return cls(columns, StageCosts(context, gpu_class, down, units))
-
-
-def _stacked(costs: Sequence[StageCost]) -> StageCost:
-    return StageCost(
-        **{f.name: np.concatenate([getattr(one, f.name) for one in costs])[:, None] for f in fields(StageCost)}
-    )
-
-
-@dataclass(frozen=True)
-class Kind:
-    """One GPU type, or several as one: costs by fabric, and the ranks that it can hold."""
-
-    costs: tuple[AlikeCosts, ...]
-    held: int
-
-    @property
-    def context(self) -> Context:
-        """The request."""
-        return self.costs[0].price.context
-
-    @cached_property
-    def prices(self) -> tuple[StageCosts, ...]:
-        """By fabric."""
-        return tuple(one.price for one in self.costs)
-
-    @cached_property
-    def least(self) -> StageCosts:
-        """Every unit at its least over fabrics and configurations."""
-        over_fabrics = least_of(self.prices)
-        first = replace(over_fabrics, columns=self.costs[0].columns.take(np.array([0])))
-        return replace(first, least=tuple(_least_row(one) for one in over_fabrics.units))
-
-    @cached_property
-    def layer(self) -> StageCost:
-        """A usual layer at its least."""
-        return usual_layer(self.least.units, self.context)
-
-    @property
-    def layer_both_s(self) -> float:
-        """Forward and input gradient of a usual layer."""
-        return float(self.layer.forward_s[0] + self.layer.input_grad_s[0])
-
-    @property
-    def back(self) -> float:
-        """Least quotient of a layer's input gradient and forward."""
-        return float(self.layer.input_grad_s[0] / self.layer.forward_s[0])
-
-    @cached_property
-    def ends(self) -> dict[Ends, tuple[StageCost, ...]]:
-        """The embedding, the logits, both or neither, by fabric."""
-        return {ends: tuple(_ends(price, ends) for price in self.prices) for ends in EVERY_END}
-
-    @cached_property
-    def least_ends(self) -> dict[Ends, StageCost]:
-        """The same at their least."""
-        return {ends: _ends(self.least, ends) for ends in EVERY_END}
-
-    @cached_property
-    def worth(self) -> tuple[float, float]:
-        """Whole layers that the embedding and the logits take as long as, on any fabric."""
-        num_layers = self.context.job.num_layers
-        worth = [0.0, 0.0]
-        for number, ends in enumerate(((True, False), (False, True))):
-            for price, cost in zip(self.prices, self.ends[ends], strict=True):
-                layer_s = price.of(*kinds(self.context, 0, num_layers)).total_s / num_layers
-                worth[number] = max(worth[number], float(np.floor(cost.total_s / layer_s).max()))
-        return worth[0], worth[1]
-
-    @cached_property
-    def usual_among(self) -> IntArray:
-        """Fewest usual layers among 0, 1, 2 ... consecutive layers."""
-        numbers = layer_numbers(self.context).astype(np.int64)
-        return moe_among(self.context)[0][numbers] if self.context.job.num_moe_layers else numbers
-
-    @cached_property
-    def chunk_forward_s(self) -> FloatArray:
-        """Least forward of 0, 1, 2 ... consecutive layers."""
-        return self._least_of_chunk(self.layer.forward_s, self.least.units[0].forward_s)
-
-    def _least_of_chunk(self, usual: FloatArray, other: FloatArray) -> FloatArray:
-        """Least sum over so many consecutive layers: all of them usual, or as few as may be."""
-        numbers, fewest = layer_numbers(self.context), self.usual_among
-        least: FloatArray = np.minimum(usual * numbers, usual * fewest + other * (numbers - fewest))
-        return least
-
-    @cached_property
-    def exchange_s(self) -> FloatArray:
-        """Least exchange inside a place of a stage with 0, 1, 2 ... layers."""
-        context, found = self.context, []
-        names = {one.gpu_class.gpu.name for one in self.prices}
-        places = {pool.place for pool in context.pools if pool.gpu.name in names}
-        for one in self.costs:
-            usual, fabric = usual_layer(one.price.units, context), one.price.gpu_class.fabric
-            dense = self._least_of_chunk(usual.parameters, one.price.units[0].parameters)
-            experts = usual.expert_parameters * self.usual_among
-            found.append(
-                least_exchange_s(context, one.columns, fabric, dense=dense, experts=experts, num_places=len(places))
-            )
-        least: FloatArray = np.minimum.reduce(found)
-        return least
-
-    @cached_property
-    def dearest_s(self) -> float:
-        """Work of a layer of the slower kind on the slowest fabric."""
-        return max(float(unit.total_s.max()) for price in self.prices for unit in price.units[:2])
-
-
-EVERY_END: tuple[Ends, ...] = ((False, False), (True, False), (False, True), (True, True))
-
-
-def _least_row(cost: StageCost) -> StageCost:
-    return StageCost(**{f.name: getattr(cost, f.name).min(axis=0) for f in fields(StageCost)})
-
-
-def _ends(price: StageCosts, ends: Ends) -> StageCost:
-    return price.of(0, 0, embedding=float(ends[0]), logits=float(ends[1]))
-
-
-def usual_layer(units: Units, context: Context) -> StageCost:
-    """A layer of the kind that counts as one layer, MoE where there are any."""
-    return units[1 if context.job.num_moe_layers else 0]
-
-
-def layer_numbers(context: Context) -> FloatArray:
-    """0, 1, 2 ... up to all layers of the kind that counts as one layer."""
-    job = context.job
-    return np.arange((job.num_moe_layers or job.num_dense_layers) + 1, dtype=np.float64)
 
 
 @dataclass(frozen=True)
 class RankCosts:
-    """A pipeline rank by its ends, on one GPU type, with 0, 1, 2 ... usual layers."""
+    """A pipeline rank by its ends, on one GPU type, with 0, 1, 2 ... usual layers and the fewest others beside them.
+
+    `other_s` are forward, and forward and input gradient, of a layer of the other kind on the quickest type.
+    """
 
     kind: Kind
     at: Ends
     num_microbatches: int
     vpp: int
+    few_others: bool
+    other_s: tuple[float, float]
 
     @property
     def context(self) -> Context:
@@ -188,29 +44,61 @@ class RankCosts:
         """0, 1, 2 ... up to all usual layers."""
         return layer_numbers(self.context)
 
-    def usual_in(self, layers: FloatArray) -> FloatArray:
-        """Fewest usual layers among so many consecutive ones."""
-        return self.kind.usual_among[layers.astype(np.int64)].astype(np.float64)
+    @cached_property
+    def others(self) -> FloatArray:
+        """Fewest other layers in chunks with so many usual ones."""
+        return fewest_others(self.context.job.architecture, self.vpp).astype(np.float64)
+
+    def counted(self, price: StageCosts, ends: Ends) -> StageCost:
+        """These layers, and ends."""
+        counts = (self.others, self.layers) if self.context.job.num_moe_layers else (self.layers, self.others)
+        return price.of(*counts, embedding=float(ends[0]), logits=float(ends[1]))
 
     @cached_property
-    def chunks(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Fewest layers of the first and of the last chunk, and the most of the last."""
-        n, v, (has_first, has_last) = self.layers, self.vpp, self.at
-        if v == 1:
-            return n, n, n
+    def inner(self) -> StageCost:
+        """The layers at their least."""
+        return self.counted(self.kind.least, (False, False))
+
+    @cached_property
+    def cost(self) -> StageCost:
+        """The layers and ends at their least."""
+        return self.counted(self.kind.least, self.at)
+
+    @cached_property
+    def chunks(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Fewest layers of the first, of the last and of any chunk."""
+        n, v, (has_first, has_last) = self.layers + self.others, self.vpp, self.at
         first, last = (worth * here for worth, here in zip(self.kind.worth, self.at, strict=True))
-        even = np.floor((n + first + last) / v)
-        begin = np.maximum(even - first, 1.0) if has_first else np.floor(n / v)
-        end = np.maximum(even - last, 1.0) if has_last else np.floor(n / v)
+        even, any_chunk = np.floor((n + first + last) / v), np.floor(n / v)
+        begin = np.maximum(even - first, 1.0) if has_first else any_chunk
+        end = np.maximum(even - last, 1.0) if has_last else any_chunk
         if has_first and has_last:
             begin, end = np.minimum(begin, n - 1), np.minimum(end, n - 1)
-        most = np.ceil(n / v) if has_last and not has_first else np.ceil((n + first + last) / v)
-        return np.maximum(begin, 0.0), np.maximum(end, 0.0), np.minimum(most, n)
+        begin, end = np.maximum(begin, 0.0).astype(np.int64), np.maximum(end, 0.0).astype(np.int64)
+        return begin, end, np.minimum.reduce([begin, end, any_chunk.astype(np.int64)])
 
     @cached_property
-    def after_work_s(self) -> tuple[FloatArray, FloatArray]:
-        """Least exchange of a stage beyond what overlaps, and least update."""
-        stack, job, ends = self.context.stack, self.context.job, self.kind.ends[self.at]
+    def before_last_s(self) -> FloatArray:
+        """Least forward of all chunks but the last.
+
+        Where others count as `few_others`, usual layers alone are counted, and as if others took no place in a chunk.
+        """
+        if self.vpp == 1:
+            return 0.0 * self.layers
+        first_s, n, v = self.kind.least_ends[self.at[0], False].forward_s, self.layers, self.vpp
+        if not self.few_others:
+            each_s = self.kind.chunk_forward_s[
+                np.minimum(self.chunks[0], np.floor((n + self.others) / v).astype(np.int64))
+            ]
+            return (v - 1) * each_s + first_s
+        worth = sum(worth * here for worth, here in zip(self.kind.worth, self.at, strict=True))
+        most = np.ceil(n / v) if self.at == (False, True) else np.ceil((n + worth) / v)
+        return np.maximum(n - most, 0.0) * self.kind.layer.forward_s + first_s
+
+    @cached_property
+    def update_s(self) -> FloatArray:
+        """Least update."""
+        stack, job = self.context.stack, self.context.job
         updates = [
             optimizer_s(
                 *parameters,
@@ -222,22 +110,23 @@ class RankCosts:
             ).min(axis=0)
             for price, parameters in zip(self.kind.prices, self.parameters, strict=True)
         ]
-        ends_s = max(float(cost.total_s.max()) for cost in ends)
-        overlap = stack.data_parallel_overlap.value * (self.layers * self.kind.dearest_s + ends_s)
-        exposed = np.maximum(self.kind.exchange_s - overlap, 0.0)
+        least: FloatArray = np.minimum.reduce(updates)
+        return least
+
+    def _exposed_s(self, exchange_s: FloatArray) -> FloatArray:
+        """Least exchange of a stage beyond what overlaps, from that of a stage with 0, 1, 2 ... layers."""
+        ends_s = max(float(cost.total_s.max()) for cost in self.kind.ends[self.at])
+        overlap = window_sizes(self.context) * self.kind.dearest_s + ends_s
+        exposed = np.maximum(exchange_s - self.context.stack.data_parallel_overlap.value * overlap, 0.0)
         least = np.minimum.accumulate(exposed[::-1])[::-1]  # a stage may have more layers than the fewest
-        fewest = np.minimum.reduce([*self.chunks[:2], np.floor(self.layers / self.vpp)])
-        return least[np.maximum(fewest, min(1, len(least) - 1)).astype(np.int64)], np.minimum.reduce(updates)
+        exposed_s: FloatArray = least[np.maximum(self.chunks[2], min(1, len(least) - 1))]
+        return exposed_s
 
     @cached_property
     def parameters(self) -> list[tuple[FloatArray, FloatArray]]:
         """Dense and expert parameters by layers, by fabric."""
-        found = []
-        for price, ends in zip(self.kind.prices, self.kind.ends[self.at], strict=True):
-            layer = usual_layer(price.units, self.context)
-            dense = self.layers * layer.parameters + ends.parameters
-            found.append((dense, self.layers * layer.expert_parameters + ends.expert_parameters))
-        return found
+        found = (self.counted(price, self.at) for price in self.kind.prices)
+        return [(one.parameters, one.expert_parameters) for one in found]
 
     @property
     def capacity_bytes(self) -> FloatArray:
@@ -251,64 +140,111 @@ class RankCosts:
 
     def needs(self) -> dict[str, FloatArray]:
         """The tables of `Options` for this rank and type, by layers."""
-        m, v = float(self.num_microbatches), self.vpp
-        n, layer, ends = self.layers, self.kind.layer, self.kind.least_ends[self.at]
-        first = self.kind.least_ends[self.at[0], False]
-        forward, both = n * layer.forward_s + ends.forward_s, n * (layer.forward_s + layer.input_grad_s)
-        both = both + ends.forward_s + ends.input_grad_s
-        work = n * layer.total_s + ends.total_s
-        begin, end, most = self.chunks
-        end = self.usual_in(end) if v > 1 else end
-        in_last = ends.forward_s - (first.forward_s if v > 1 else 0.0)
-        last_forward = end * layer.forward_s + in_last
-        last_both = end * (layer.forward_s + layer.input_grad_s) + in_last
-        exchange, update = self.after_work_s
-        held = layer.activation_bytes * n + ends.activation_bytes
-        capacity = self.capacity_bytes
-        fits = held <= capacity * (1.0 + ROUNDING)
+        m, v, cost = float(self.num_microbatches), self.vpp, self.cost
+        ends, first = self.kind.least_ends[self.at], self.kind.least_ends[self.at[0], False]
+        begin, end, _ = self.chunks
+        last_forward, last_both = cost.forward_s, self.inner.forward_s + self.inner.input_grad_s + ends.forward_s
+        if v > 1:
+            in_last = ends.forward_s - first.forward_s
+            last_forward, last_both = self.kind.chunk_forward_s[end] + in_last, self.kind.chunk_both_s[end] + in_last
+        both, update, capacity = cost.forward_s + cost.input_grad_s, self.update_s, self.capacity_bytes
+        fits = cost.activation_bytes <= capacity * (1.0 + ROUNDING)
         safe = np.where(fits & (capacity > 0), capacity, 1.0)
         first_s, last_s = self._outside_s(safe)
+        work, usual = cost.total_s, self.usual
+        late = work - cost.forward_s + last_forward
+        usual_late = (
+            usual.input_grad_s + usual.weight_grad_s + self.kind.usual_among[0][end] * self.kind.layer.forward_s
+        )
         needs = {
-            "work": np.where(fits, m * work + exchange + update, np.inf),
-            "late": m * (work - forward + last_forward) + exchange + update,
-            "through": m * work - last_s + update,
-            "early": m * work - first_s + exchange + update,
-            "early_back": m * work - first_s - last_s + update,
+            "work": np.where(fits, self._exchanged_s(m * work, m * usual.total_s) + update, np.inf),
+            "late": self._exchanged_s(m * late, m * usual_late) + update,
+            "through": m * cost.total_s - last_s + update,
+            "early": self._exchanged_s(m * work - first_s, m * usual.total_s - first_s) + update,
+            "early_back": m * cost.total_s - first_s - last_s + update,
             "last": m * last_both + update,
-            "between": m * (both - forward + last_forward) + update,
-            "first_chunk": self.kind.chunk_forward_s[begin.astype(np.int64)] + first.forward_s if v > 1 else forward,
-            "before_last": (n - most) * layer.forward_s + first.forward_s if v > 1 else 0.0 * n,
-            "forward": forward,
-            "both": both,
+            "between": m * (both - cost.forward_s + last_forward) + update,
+            "first_chunk": self.kind.chunk_forward_s[begin] + first.forward_s if v > 1 else cost.forward_s,
+            "before_last": self.before_last_s,
+            "own_both": both,
+            "home": self._home_s() + update,
+            "forward": cost.forward_s - self.others * self.other_s[0],
+            "both": both - self.others * self.other_s[1],
         }
         return needs | self._memory_needs(safe)
 
+    def _exchanged_s(self, all_s: FloatArray, usual_s: FloatArray) -> FloatArray:
+        """Up to the end of the last exchange: of all stages, or of those with a usual layer, the last to end its work.
+
+        `all_s` is the work of all of them until then, `usual_s` of usual layers and the ends in their stages.
+        """
+        exchange, of_usual = (self._exposed_s(one) for one in (self.kind.exchange_s, self.kind.usual_exchange_s))
+        ends_s: FloatArray = np.maximum(all_s + exchange, np.where(self.layers > 0, usual_s + of_usual, 0.0))
+        return ends_s
+
+    @cached_property
+    def usual(self) -> StageCost:
+        """The usual layers at their least, and the ends that are in a stage with one."""
+        counts = (0.0, self.layers) if self.context.job.num_moe_layers else (self.layers, 0.0)
+        first, last = self._beside_usual
+        return self.kind.least.of(*counts, embedding=float(first), logits=float(last))
+
+    def _home_s(self) -> FloatArray:
+        """The first stage's weight gradient and exchange."""
+        if not self.at[0]:
+            return 0.0 * self.layers
+        chunk_s = self.inner.weight_grad_s if self.vpp == 1 else self.kind.chunk_weight_grad_s[self.chunks[0]]
+        return chunk_s + self.kind.least_ends[True, False].weight_grad_s + self._exposed_s(self.kind.exchange_s)
+
+    @property
+    def _beside_usual(self) -> Ends:
+        """The ends of the rank whose stage has a usual layer in any case."""
+        job, moe = self.context.job, bool(self.context.job.num_moe_layers)
+        first, last = (job.architecture.is_moe_layer(layer) == moe for layer in (0, job.num_layers - 1))
+        return self.at[0] and first, self.at[1] and last
+
     def _outside_s(self, capacity: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Most forwards before the first gradient, and most weight gradients after the last input gradient."""
-        m, n, layer = float(self.num_microbatches), self.layers, self.kind.layer
-        ends = self.kind.least_ends[self.at]
-        forwards = np.minimum(m * n, capacity / np.maximum(layer.activation_bytes, 1e-9))
-        weights = np.minimum(m * n, capacity / np.maximum(layer.weight_grad_context_bytes, 1e-9))
-        return forwards * layer.forward_s + m * ends.forward_s, weights * layer.weight_grad_s + m * ends.weight_grad_s
+        """Most forwards before the first gradient, and most weight gradients after the last input gradient.
+
+        Of what is counted, and of what memory holds with layers of either kind alone.
+        """
+        m, ends, inner = float(self.num_microbatches), self.kind.least_ends[self.at], self.inner
+        most = []
+        for seconds, held in (("forward_s", "activation_bytes"), ("weight_grad_s", "weight_grad_context_bytes")):
+            per_byte = max(
+                float((getattr(one, seconds) / np.maximum(getattr(one, held), 1e-9)).max())
+                for one in (self.kind.layer, self.kind.other)
+            )
+            inside_s = np.minimum(m * getattr(inner, seconds), capacity * per_byte)
+            most.append(inside_s + m * getattr(ends, seconds))
+        return most[0], most[1]
 
     def _memory_needs(self, capacity: FloatArray) -> dict[str, FloatArray]:
         """What memory for few micro-batches costs."""
-        m, v = float(self.num_microbatches), self.vpp
-        n, layer = self.layers, self.kind.layer
-        weights_s = n * layer.weight_grad_s
+        m, v, n, inner = float(self.num_microbatches), self.vpp, self.layers, self.inner
+        kinds_of_layer = [one for one in (self.kind.layer, self.kind.other) if one.activation_bytes[0] > 0]
         if v == 1:
-            slots = np.maximum(np.floor(capacity / np.maximum(n * layer.activation_bytes, 1.0) * (1.0 + ROUNDING)), 1.0)
-            trips = np.where(n > 0, np.ceil(m / slots), 1.0)
-            keeps = bool(layer.weight_grad_context_bytes[0] >= layer.activation_bytes[0])
-            own = (trips - 1.0) * weights_s * keeps
+            slots = np.floor(capacity / np.maximum(inner.activation_bytes, 1.0) * (1.0 + ROUNDING))
+            trips = np.where(n > 0, np.ceil(m / np.maximum(slots, 1.0)), 1.0)
+            keeps = all(bool(one.weight_grad_context_bytes[0] >= one.activation_bytes[0]) for one in kinds_of_layer)
+            own = (trips - 1.0) * inner.weight_grad_s * keeps
             return {"weighted": 0.0 * n, "trips": trips, "held_own": own, "held_per_s": 0.0 * n}
-        fewest = self.usual_in(np.minimum.reduce([*self.chunks[:2], np.floor(n / v)]))
-        per_byte = m / capacity
-        own = layer.activation_bytes * n * (layer.forward_s + layer.input_grad_s)
-        own = own + np.minimum(layer.weight_grad_context_bytes, layer.activation_bytes) * weights_s
+        fewest, per_byte = self.chunks[2], m / capacity
+        both_per_byte = min(
+            (float((one.forward_s + one.input_grad_s)[0] / one.activation_bytes[0]) for one in kinds_of_layer),
+            default=0.0,
+        )
+        weights_per_byte = min(
+            (float(one.weight_grad_s[0] / one.activation_bytes[0]) for one in kinds_of_layer), default=0.0
+        )
+        kept = min(
+            (float(min(one.weight_grad_context_bytes[0] / one.activation_bytes[0], 1.0)) for one in kinds_of_layer),
+            default=0.0,
+        )
+        own = per_byte * inner.activation_bytes**2 / v * (both_per_byte + kept * weights_per_byte)
         return {
-            "weighted": (layer.forward_s + layer.input_grad_s) * fewest * v * (v - 1) / 2.0,
+            "weighted": self.kind.chunk_both_s[fewest] * v * (v - 1) / 2.0,
             "trips": np.ones(len(n)),
-            "held_own": per_byte * own * n / v,
-            "held_per_s": per_byte * layer.activation_bytes * fewest,
+            "held_own": own,
+            "held_per_s": per_byte * self.kind.chunk_activation_bytes[fewest],
         }

@@ -86,6 +86,8 @@ def _options(
         ahead_delay_s=0.0,
         turn_delay_s=0.0,
         held_delay_s=0.0,
+        others_forward_s=0.0,
+        others_both_s=0.0,
         layer_both_c=np.zeros(2),
         after_r=np.append(np.cumsum(both[::-1])[::-1][1:], 0.0),
         after_last_r=np.append(np.cumsum(last[::-1])[::-1][1:], 0.0) * (configuration.family != "v"),
@@ -110,10 +112,12 @@ def _needs(
     both, fits = forward + gradient, held.sum() <= capacity + ROUNDING * abs(capacity)
     last = float(forward[-1] + gradient.sum())
     total = m * float((both + weights).sum())
+    exchanged = max(m * float((both + weights)[exposed_s[own] >= one].sum()) + float(one) for one in exposed_s[own])
+    home = float(weights[0] + exposed_s[0]) if rank == 0 else 0.0
     early = min(m * float(forward.sum()), max(capacity, 0.0) * float(np.max(forward / np.maximum(held, 1e-9))))
     late = min(m * float(weights.sum()), max(capacity, 0.0) * float(np.max(weights / np.maximum(context_bytes, 1e-9))))
     needs = {
-        "work": total + after if fits else np.inf,
+        "work": exchanged + update if fits else np.inf,
         "early": total - early + after,
         "early_back": total - early - late + update,
         "last_gradient": float(gradient[-1]),
@@ -125,6 +129,8 @@ def _needs(
         "first_chunk": float(forward[0]),
         "before_last": float(forward[:-1].sum()),
         "both": float(both.sum()),
+        "own_both": float(both.sum()),
+        "home": home + update,
         "weighted": float((np.arange(len(own)) * both).sum()),
         "trips": 1.0,
         "held_own": 0.0,

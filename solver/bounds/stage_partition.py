@@ -16,6 +16,8 @@ micro-batches, rank r's work y = f + i + w of one of them, and U the forward of 
 - *early*: no gradient is there before the forward of all stages and the input gradients of the last chunks behind it.
   Until then it has done forwards alone, no more than memory holds. After its last input gradient it has only weight
   gradients left, no more of them than memory holds, and that input gradient goes back through U.
+- *home*: the last input gradient of the first stage ends all passes of a micro-batch; its weight gradient and exchange
+  follow.
 - *trips*, one chunk: with memory for K micro-batches F waits for the input gradient K micro-batches before:
   ceil(m / K) times its own forward and input gradient and those of all ranks behind it, and the weight gradient where
   what it keeps is as large.
@@ -26,8 +28,9 @@ Forwards that wait for all ranks, or for all cycles but the last, wait for their
 Each sum over other ranks is the least of all partitions within T, so they may belong to different ones. Chunks of
 a rank take equally long but for one layer, as `by_type.shared_layers` has it: with e layers' worth of an end in it a
 chunk counts e layers more, rounded down, and no chunk has fewer than (layers + e) / v rounded down, less its own e, nor
-more than that rounded up. Where there are dense and MoE layers only the latter are counted: of the layers of a chunk as
-few as of any so many in a row. `slack_s`, all others, may be in the place of those before the last chunks.
+more than that rounded up. Where there are dense and MoE layers lines share out the latter; a rank has as many of the
+others as any chunks with so many MoE layers have at least (`layer_windows.py`), and a chunk the fewest of each kind
+that are in a row. Where others are few, `slack_s`, all of them, may be in the place of those before the last chunks.
 """
 
 from __future__ import annotations
@@ -39,8 +42,9 @@ import numpy as np
 
 from models.plan import Configuration
 from solver.bounds.bounded import ROUNDING
+from solver.bounds.kind_costs import AlikeCosts, Kind
 from solver.bounds.least_hops import MessageDelays
-from solver.bounds.rank_costs import AlikeCosts, Kind, RankCosts
+from solver.bounds.rank_costs import RankCosts
 from solver.bounds.stage_partition_kernel import (
     BEFORE_LAST,
     BOTH,
@@ -90,7 +94,8 @@ def _keeps(options: Options, states: PartitionStates, limit_s: float) -> bool:
     known = np.zeros(NUM_SUMS)
     for _ in range(NUM_PASSES):
         found = least_sums(options, states, known, limit_s / SAFETY)
-        if found[BOTH] + 2.0 * options.turn_delay_s + options.update_s > limit_s / SAFETY:
+        there_and_back_s = found[BOTH] + options.others_both_s + 2.0 * options.turn_delay_s
+        if there_and_back_s + options.update_s > limit_s / SAFETY:
             return False
         found[BEFORE_LAST] = max(found[BEFORE_LAST] - options.slack_s, 0.0)
         if (found <= known).all():
@@ -133,21 +138,29 @@ def _options(configuration: Configuration, gpus: Sequence[Kind], delays: Message
     context = gpus[0].context
     pp, vpp, folded = configuration.degrees.pp, configuration.degrees.vpp, configuration.family == "v"
     ends = [(True, folded), (False, False), (False, not folded)]
-    ranks = [[RankCosts(gpu, one, configuration.num_microbatches, vpp) for gpu in gpus] for one in ends]
+    num_usual = context.job.num_moe_layers or context.job.num_dense_layers
+    others = context.job.num_layers - num_usual
+    few, other = others <= pp, [gpu.other for gpu in gpus]
+    other_s = (
+        min(float(one.forward_s[0]) for one in other),
+        min(float(one.forward_s[0] + one.input_grad_s[0]) for one in other),
+    )
+    shape = configuration.num_microbatches, vpp
+    ranks = [[RankCosts(gpu, one, *shape, few_others=few, other_s=other_s) for gpu in gpus] for one in ends]
     needs = [[one.needs() for one in row] for row in ranks]
-    layers = [gpu.layer for gpu in gpus]
-    others = context.job.num_layers - (len(ranks[0][0].layers) - 1)
     return Options(
         kind_r=np.array([0] + [1] * (pp - 2) + [2]),
         held_c=np.array([gpu.held for gpu in gpus]),
-        num_layers=len(ranks[0][0].layers) - 1,
+        num_layers=num_usual,
         least_n=0 if others else vpp,
         num_chunks=vpp,
         looped=configuration.family == "loop",
         back=min(gpu.back for gpu in gpus),
         embedding_s=max(float(gpu.least.units[2].forward_s[0]) for gpu in gpus),
-        slack_s=others * max(float(one.forward_s[0]) for one in layers) if vpp > 1 else 0.0,
-        update_s=float(min(one.after_work_s[1][-(-(len(one.layers) - 1) // pp)] for one in ranks[1])),
+        slack_s=others * max(float(gpu.layer.forward_s[0]) for gpu in gpus) if vpp > 1 and few else 0.0,
+        update_s=float(min(one.update_s[-(-num_usual // pp)] for one in ranks[1])),
+        others_forward_s=others * other_s[0],
+        others_both_s=others * other_s[1],
         ahead_delay_s=delays.ahead_s,
         turn_delay_s=delays.turn_s,
         held_delay_s=delays.held_s,

@@ -25,13 +25,17 @@ NEEDS = (
     "trips",
     "held_own",
     "held_per_s",
+    "own_both",
+    "home",
     "first_chunk",
     "before_last",
     "forward",
     "both",
     "weighted",
 )
-WORK, LATE, THROUGH, LAST, BETWEEN, EARLY, EARLY_BACK, TRIPS, HELD_OWN, HELD_PER_S, FIRST_SUM = range(11)
+WORK, LATE, THROUGH, LAST, BETWEEN, EARLY, EARLY_BACK, TRIPS, HELD_OWN, HELD_PER_S, OWN_BOTH, HOME, FIRST_SUM = range(
+    13
+)
 NUM_SUMS = len(NEEDS) - FIRST_SUM
 BEFORE_LAST, FORWARD, BOTH, WEIGHTED = range(1, NUM_SUMS)
 
@@ -40,6 +44,8 @@ class Options(NamedTuple):
     """What a rank takes at least, and what the ranks have in common.
 
     `after_r` and `after_last_r` are both passes and input gradients behind a rank that do not depend on the line.
+    `others_forward_s` and `others_both_s` are passes of all layers of the other kind on the quickest type: the sums
+    have what those that are counted take beyond that.
     `needs` has the rows of `NEEDS` by kind of rank, GPU type and layers; the last of them are summed up along a line.
     """
 
@@ -53,6 +59,8 @@ class Options(NamedTuple):
     embedding_s: float
     slack_s: float
     update_s: float
+    others_forward_s: float
+    others_both_s: float
     ahead_delay_s: float
     turn_delay_s: float
     held_delay_s: float
@@ -182,12 +190,14 @@ def _need_s(
     ahead_s, back_s = ahead_s + options.ahead_delay_s, back_s + options.ahead_delay_s  # messages go back, too
     need_s = max(need_s, ahead_s + needs[LATE, kind, gpu, n], ahead_s + back_s + needs[LAST, kind, gpu, n])
     need_s = max(need_s, ahead_s + lead_back_s + needs[BETWEEN, kind, gpu, n])
-    turn_s = known[FORWARD] + options.turn_delay_s + last_s
+    turn_s = known[FORWARD] + options.others_forward_s + options.turn_delay_s + last_s
     need_s = max(need_s, turn_s + needs[EARLY, kind, gpu, n])
     need_s = max(need_s, turn_s + lead_back_s + needs[EARLY_BACK, kind, gpu, n])
+    there_and_back_s = known[BOTH] + options.others_both_s + 2.0 * options.turn_delay_s
+    need_s = max(need_s, there_and_back_s + needs[HOME, kind, gpu, n])
     own_s = needs[HELD_OWN, kind, gpu, n] + options.update_s
     if needs[TRIPS, kind, gpu, n] > 1:
-        life_s = needs[FIRST_SUM + BOTH, kind, gpu, n] + behind_s
+        life_s = needs[OWN_BOTH, kind, gpu, n] + behind_s
         need_s = max(need_s, lead_s + lead_back_s + needs[TRIPS, kind, gpu, n] * life_s + own_s)
     if needs[HELD_PER_S, kind, gpu, n] > 0:
         life_s = known[WEIGHTED] + options.held_delay_s + (behind_s if options.looped else 0.0)

@@ -29,9 +29,9 @@ SLACK = 1 + 1e-9
 SHORT: dict[str, Any] = {**ARCHITECTURE, "num_layers": 12}
 
 
-def campus(pools: list[dict[str, Any]], *, oversubscription: float, latency_s: float) -> dict[str, Any]:
+def campus(pools: list[dict[str, Any]], *, oversubscription: float, latency_s: float, **more: Any) -> dict[str, Any]:
     """Two zones in each of two buildings of a region, with a pool in each zone."""
-    uplink = {"oversubscription": oversubscription, "latency_s": latency_s}
+    uplink = {"oversubscription": oversubscription, "latency_s": latency_s, **more}
     places: list[dict[str, Any]] = [{"id": "region", "level": "region"}]
     for building in "ab":
         places.append({"id": building, "level": "building", "parent": "region", "uplink": uplink})

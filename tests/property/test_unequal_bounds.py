@@ -29,6 +29,15 @@ EXPERTS: dict[str, Any] = {
     "num_layers": 10,
     "moe": {"num_experts": 8, "experts_per_token": 2, "expert_ffn_hidden_size": 2048, "first_moe_layer": 2},
 }
+EVERY_OTHER: dict[str, Any] = {
+    **EXPERTS,
+    "num_layers": 14,
+    "moe": {**EXPERTS["moe"], "first_moe_layer": 1, "moe_layer_stride": 2},
+}
+EVERY_THIRD: dict[str, Any] = {
+    **EVERY_OTHER,
+    "moe": {**EXPERTS["moe"], "expert_ffn_hidden_size": 512, "first_moe_layer": 0, "moe_layer_stride": 3},
+}
 CASES = {
     "three types": test_plan_bounds.CASES["three types"],
     "little memory": test_plan_bounds.CASES["little memory"],
@@ -46,6 +55,25 @@ CASES = {
             [hosts("H100-SXM-80G", 1), hosts("A100-SXM-80G", 1), hosts("A100-SXM-80G", 1), hosts("H100-SXM-80G", 1)],
             oversubscription=32.0,
             latency_s=5e-3,
+        ),
+    ),
+    "experts in every other layer, far and lossy": (
+        EVERY_OTHER,
+        campus(
+            [hosts("H100-SXM-80G", 1), hosts("H100-SXM-80G", 1), hosts("A100-SXM-80G", 1), hosts("A100-SXM-80G", 1)],
+            oversubscription=1.0,
+            latency_s=5e-3,
+            loss_probability=1e-5,
+        ),
+    ),
+    "light experts in every third layer, lossy and thin": (
+        EVERY_THIRD,
+        campus(
+            [hosts("B200-SXM", 1), hosts("H100-SXM-80G", 2), hosts("B200-SXM", 1), hosts("H100-SXM-80G", 1)],
+            oversubscription=16.0,
+            latency_s=1e-3,
+            loss_probability=1e-4,
+            load_balancing=["spray", "ecmp"],
         ),
     ),
 }

@@ -44,6 +44,8 @@ def options(held: tuple[int, int]) -> Options:
         embedding_s=EMBEDDING_S,
         slack_s=0.0,
         update_s=0.0,
+        others_forward_s=0.0,
+        others_both_s=0.0,
         ahead_delay_s=0.0,
         turn_delay_s=0.0,
         held_delay_s=0.0,

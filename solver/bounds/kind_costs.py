@@ -1,0 +1,210 @@
+"""What layers take at least on a GPU type, for configurations that are alike: one by one, and so many in a row.
+
+Several types may count as one. What a rank makes of them is in `rank_costs.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+
+import numpy as np
+
+from solver.bounds.synchronisation import least_exchange_s
+from solver.configurations.pricing import IntArray, StageCosts, Units, kinds, least_of, moe_among
+from solver.context import Context, GpuClass
+from solver.cost.columns import Columns, FloatArray
+from solver.cost.stage import StageCost
+
+Ends = tuple[bool, bool]  # whether a rank has the embedding and the logits
+
+
+@dataclass(frozen=True)
+class AlikeCosts:
+    """Configurations that are alike on one GPU type and fabric: a row each in whatever `price` yields, layers across.
+
+    `columns` are the same configurations as plain columns.
+    """
+
+    columns: Columns
+    price: StageCosts
+
+    @classmethod
+    def of(cls, context: Context, gpu_class: GpuClass, alike: Sequence[Columns]) -> AlikeCosts:
+        """From configurations of one row each, whose units are remembered."""
+        columns = Columns(**{f.name: np.concatenate([getattr(one, f.name) for one in alike]) for f in fields(Columns)})
+        priced = [StageCosts(context, gpu_class, one).units for one in alike]
+        units = tuple(_stacked(same) for same in zip(*priced, strict=True))
+        down = Columns(**{f.name: getattr(columns, f.name)[:, None] for f in fields(Columns)})
+        return cls(columns, StageCosts(context, gpu_class, down, units))
+
+
+def _stacked(costs: Sequence[StageCost]) -> StageCost:
+    return StageCost(
+        **{f.name: np.concatenate([getattr(one, f.name) for one in costs])[:, None] for f in fields(StageCost)}
+    )
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One GPU type, or several as one: costs by fabric, and the ranks that it can hold."""
+
+    costs: tuple[AlikeCosts, ...]
+    held: int
+
+    @property
+    def context(self) -> Context:
+        """The request."""
+        return self.costs[0].price.context
+
+    @cached_property
+    def prices(self) -> tuple[StageCosts, ...]:
+        """By fabric."""
+        return tuple(one.price for one in self.costs)
+
+    @cached_property
+    def least(self) -> StageCosts:
+        """Every unit at its least over fabrics and configurations."""
+        over_fabrics = least_of(self.prices)
+        first = replace(over_fabrics, columns=self.costs[0].columns.take(np.array([0])))
+        return replace(first, least=tuple(_least_row(one) for one in over_fabrics.units))
+
+    @cached_property
+    def layer(self) -> StageCost:
+        """A usual layer at its least."""
+        return usual_layer(self.least.units, self.context)
+
+    @property
+    def layer_both_s(self) -> float:
+        """Forward and input gradient of a usual layer."""
+        return float(self.layer.forward_s[0] + self.layer.input_grad_s[0])
+
+    @property
+    def back(self) -> float:
+        """Least quotient of a layer's input gradient and forward."""
+        return float(self.layer.input_grad_s[0] / self.layer.forward_s[0])
+
+    @cached_property
+    def ends(self) -> dict[Ends, tuple[StageCost, ...]]:
+        """The embedding, the logits, both or neither, by fabric."""
+        return {ends: tuple(_ends(price, ends) for price in self.prices) for ends in EVERY_END}
+
+    @cached_property
+    def least_ends(self) -> dict[Ends, StageCost]:
+        """The same at their least."""
+        return {ends: _ends(self.least, ends) for ends in EVERY_END}
+
+    @cached_property
+    def worth(self) -> tuple[float, float]:
+        """Whole layers that the embedding and the logits take as long as, on any fabric."""
+        num_layers = self.context.job.num_layers
+        worth = [0.0, 0.0]
+        for number, ends in enumerate(((True, False), (False, True))):
+            for price, cost in zip(self.prices, self.ends[ends], strict=True):
+                layer_s = price.of(*kinds(self.context, 0, num_layers)).total_s / num_layers
+                worth[number] = max(worth[number], float(np.floor(cost.total_s / layer_s).max()))
+        return worth[0], worth[1]
+
+    @cached_property
+    def other(self) -> StageCost:
+        """A layer of the other kind at its least; it costs nothing where the model has none."""
+        return self.least.units[0] if self.context.job.num_moe_layers else self.least.units[1]
+
+    @cached_property
+    def usual_among(self) -> tuple[IntArray, IntArray]:
+        """Fewest and most usual layers among 0, 1, 2 ... consecutive layers."""
+        numbers = window_sizes(self.context)
+        return moe_among(self.context) if self.context.job.num_moe_layers else (numbers, numbers)
+
+    @cached_property
+    def chunk_forward_s(self) -> FloatArray:
+        """Least forward of 0, 1, 2 ... consecutive layers."""
+        return self._least_of_chunk(self.layer.forward_s, self.other.forward_s)
+
+    @cached_property
+    def chunk_both_s(self) -> FloatArray:
+        """Least forward and input gradient of 0, 1, 2 ... consecutive layers."""
+        layer, other = self.layer, self.other
+        return self._least_of_chunk(layer.forward_s + layer.input_grad_s, other.forward_s + other.input_grad_s)
+
+    @cached_property
+    def chunk_weight_grad_s(self) -> FloatArray:
+        """Least weight gradient of 0, 1, 2 ... consecutive layers."""
+        return self._least_of_chunk(self.layer.weight_grad_s, self.other.weight_grad_s)
+
+    @cached_property
+    def chunk_activation_bytes(self) -> FloatArray:
+        """Least activation of 0, 1, 2 ... consecutive layers."""
+        return self._least_of_chunk(self.layer.activation_bytes, self.other.activation_bytes)
+
+    @cached_property
+    def some_usual_among(self) -> IntArray:
+        """Fewest usual layers among 0, 1, 2 ... consecutive layers of which at least one is usual."""
+        fewest: IntArray = np.minimum(np.maximum(self.usual_among[0], 1), window_sizes(self.context))
+        return fewest
+
+    def _least_of_chunk(self, usual: FloatArray, other: FloatArray, fewest: IntArray | None = None) -> FloatArray:
+        """Least sum over so many consecutive layers: with as many usual ones as there may be, or as few."""
+        numbers, fewest = window_sizes(self.context), self.usual_among[0] if fewest is None else fewest
+        each = (usual * number + other * (numbers - number) for number in (fewest, self.usual_among[1]))
+        least: FloatArray = np.minimum.reduce(list(each))
+        return least
+
+    @cached_property
+    def exchange_s(self) -> FloatArray:
+        """Least exchange inside a place of a stage with 0, 1, 2 ... layers."""
+        return self._exchange_s(self.usual_among[0])
+
+    @cached_property
+    def usual_exchange_s(self) -> FloatArray:
+        """The same of a stage with a usual layer."""
+        return self._exchange_s(self.some_usual_among)
+
+    def _exchange_s(self, fewest: IntArray) -> FloatArray:
+        """Of 0, 1, 2 ... layers at least so many are usual."""
+        context, found = self.context, []
+        names = {one.gpu_class.gpu.name for one in self.prices}
+        places = {pool.place for pool in context.pools if pool.gpu.name in names}
+        for one in self.costs:
+            usual, fabric = usual_layer(one.price.units, context), one.price.gpu_class.fabric
+            other = one.price.units[0 if context.job.num_moe_layers else 1]
+            dense = self._least_of_chunk(usual.parameters, other.parameters, fewest)
+            experts = usual.expert_parameters * fewest
+            found.append(
+                least_exchange_s(context, one.columns, fabric, dense=dense, experts=experts, num_places=len(places))
+            )
+        least: FloatArray = np.minimum.reduce(found)
+        return least
+
+    @cached_property
+    def dearest_s(self) -> float:
+        """Work of a layer of the slower kind on the slowest fabric."""
+        return max(float(unit.total_s.max()) for price in self.prices for unit in price.units[:2])
+
+
+EVERY_END: tuple[Ends, ...] = ((False, False), (True, False), (False, True), (True, True))
+
+
+def _least_row(cost: StageCost) -> StageCost:
+    return StageCost(**{f.name: getattr(cost, f.name).min(axis=0) for f in fields(StageCost)})
+
+
+def _ends(price: StageCosts, ends: Ends) -> StageCost:
+    return price.of(0, 0, embedding=float(ends[0]), logits=float(ends[1]))
+
+
+def usual_layer(units: Units, context: Context) -> StageCost:
+    """A layer of the kind that counts as one layer, MoE where there are any."""
+    return units[1 if context.job.num_moe_layers else 0]
+
+
+def layer_numbers(context: Context) -> FloatArray:
+    """0, 1, 2 ... up to all layers of the kind that counts as one layer."""
+    job = context.job
+    return np.arange((job.num_moe_layers or job.num_dense_layers) + 1, dtype=np.float64)
+
+
+def window_sizes(context: Context) -> IntArray:
+    """0, 1, 2 ... up to all layers."""
+    return np.arange(context.job.num_layers + 1)

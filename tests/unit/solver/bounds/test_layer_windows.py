@@ -1,0 +1,44 @@
+"""The other layers beside so many usual ones: against every choice of windows."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from models.workload import Architecture
+from solver.bounds.layer_windows import fewest_others
+from tests.build_job import ARCHITECTURE
+
+EXPERTS = {"num_experts": 8, "experts_per_token": 2, "expert_ffn_hidden_size": 4096}
+
+
+def architecture(num_layers: int, first: int, stride: int) -> Architecture:
+    """A model whose layers have experts from the first on, each so many layers."""
+    moe = {**EXPERTS, "first_moe_layer": first, "moe_layer_stride": stride}
+    return Architecture.model_validate({**ARCHITECTURE, "num_layers": num_layers, "moe": moe})
+
+
+def by_trying_all(model: Architecture, num_windows: int) -> dict[int, int]:
+    """Fewest other layers by usual ones, over all windows that do not overlap."""
+    found: dict[int, int] = {}
+    for ends in itertools.combinations_with_replacement(range(model.num_layers + 1), 2 * num_windows):
+        inside = [layer for begin, end in zip(ends[::2], ends[1::2], strict=True) for layer in range(begin, end)]
+        usual = sum(model.is_moe_layer(layer) for layer in inside)
+        found[usual] = min(found.get(usual, model.num_layers), len(inside) - usual)
+    return found
+
+
+@pytest.mark.parametrize(("first", "stride"), [(0, 1), (3, 1), (0, 2), (1, 2), (1, 3), (4, 3)])
+@pytest.mark.parametrize("num_windows", [1, 2, 3])
+def test_no_windows_have_fewer_other_layers(first: int, stride: int, num_windows: int) -> None:
+    model = architecture(9, first, stride)
+    bound = fewest_others(model, num_windows)
+    found = by_trying_all(model, num_windows)
+    assert all(bound[usual] <= others for usual, others in found.items())
+    assert sum(bound[usual] for usual in found) >= 0.7 * sum(found.values()) - num_windows
+
+
+def test_a_single_window_is_exact() -> None:
+    model = architecture(12, 1, 2)
+    assert fewest_others(model, 1).tolist() == [by_trying_all(model, 1)[usual] for usual in range(7)]
