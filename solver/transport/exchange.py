@@ -107,7 +107,8 @@ def exchange_costs(
 ) -> tuple[ExchangeCost, ...]:
     """Costs of the exchange of every stage; `stages` maps pool index to its stage costs.
 
-    `reserved` is what stage messages keep of each edge (B/s). Rings are those of `chosen` costs, if there are any.
+    `reserved` is what stage messages keep of each edge (B/s). Rings are those of `chosen` costs, if there are any: of
+    replicas that send all at once, whose messages keep no less of any edge than those in turns, so a ring has room.
     """
     capacity = np.array(context.topology.capacity_bytes_per_s)
     for edge, rate in reserved.items():
@@ -166,10 +167,10 @@ def _exchange(
         return ExchangeCost(overlap_s, private_s, 0.0, {})
     sent_bytes = _sent_bytes(context, columns, len(plain.steps), _stage_parameters(columns, one, stage))
     senders = _Senders(context, configuration, counts, _largest_local_bytes(context, one))
-    if chosen is not None and all(capacity[edge] > 0.0 for edge in chosen.ring.load):
-        site_ring = _site_ring(senders, chosen.ring, sent_bytes, capacity)
-    else:
+    if chosen is None:
         site_ring = _faster_ring(senders, plain, sent_bytes, capacity)
+    else:
+        site_ring = _site_ring(senders, chosen.ring, sent_bytes, capacity)
     return ExchangeCost(overlap_s, private_s, site_ring.shared_s, site_ring.edge_bytes, site_ring.choices, site_ring)
 
 

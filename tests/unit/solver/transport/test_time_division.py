@@ -12,6 +12,7 @@ from models.request import PlanRequest
 from models.schedule import Operation
 from solver.evaluation import evaluate
 from solver.planner import plan
+from solver.transport.exchange import exchange_costs
 from solver.verify.case import Case
 from solver.verify.joint_replay import joint_replay
 from solver.verify.judge import LIMITS, judge
@@ -20,8 +21,10 @@ from tests.build_costs import Forgery, Routes
 from tests.build_job import FIXED, job
 from tests.build_plan import build_plan
 from tests.build_request import build_request, cluster, link
+from tests.unit.solver.transport.meshes import PARALLEL, meshed
 
 ONE_ROUTE: Routes = (("across", ("east", "west"), 4),)
+TWO_BY_TWO = {**FIXED, "pp": [4], "dp": [8]}
 PIPELINES_ONLY = {"data_parallel_may_cross_buildings": False, "use_all_gpus": True}
 
 
@@ -54,6 +57,27 @@ def test_turns_end_earlier_on_narrow_links_and_the_reason_says_so(monkeypatch):
     assert all(one.stagger_s > 0 for one in found.timelines)
     assert "Replicas take 8 turns" in message_reasons(found)
     assert "all at once at" in message_reasons(found)
+
+
+@pytest.mark.parametrize(
+    "shared_links", [line(2e10), meshed(2, PARALLEL, batch=96, allowed=TWO_BY_TWO, constraints=PIPELINES_ONLY)]
+)
+def test_turns_keep_no_more_of_a_link_than_all_at_once(shared_links, monkeypatch):
+    """So an exchange that has room beside messages sent at once has room on the same ring beside turns."""
+    at_once: list[dict[int, float]] = []
+    compared = []
+
+    def noted(*args, reserved, chosen=None):
+        if chosen is None:
+            at_once[:] = [reserved]
+        else:
+            compared.extend(rate <= at_once[0][edge] * (1 + 1e-9) for edge, rate in reserved.items())
+        return exchange_costs(*args, reserved=reserved, chosen=chosen)
+
+    monkeypatch.setattr(evaluate, "exchange_costs", noted)
+    planned(shared_links)
+    assert compared
+    assert all(compared)
 
 
 def test_wide_links_are_not_shared_in_turns():
