@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Literal
 
 from models.catalogue import named_entry
 from models.request import PlanRequest
-from models.schedule import PipelineHop, PipelineOptions, PipelineProblem, PipelineRank, PipelineStage
+from models.schedule import Layout, PipelineHop, PipelineOptions, PipelineProblem, PipelineRank, PipelineStage
 from solver.clock import WorkClock
 from solver.pipeline.cpsat.window_graph import graph_of
 from solver.pipeline.quantise import coarse_tick_s, quantise
@@ -30,17 +31,19 @@ OPTIONS = {"time_limit_s": PATIENCE_S, "relative_gap": 0.99, "workers": 1, "repr
 
 def warm_up(*, clock: Callable[[], float] = time.monotonic) -> None:
     """Time small pipelines of several kinds, and plan examples up to their first judged plans."""
-    for microbatches, objective in ((6, "makespan"), (6, "span"), (40, "makespan")):
-        found = search_pipeline(_pipeline(microbatches, objective), clock=WorkClock(clock, PATIENCE_S))
+    for small in (_pipeline(6), _pipeline(6, objective="span"), _pipeline(40), _pipeline(6, layout="v")):
+        found = search_pipeline(small, clock=WorkClock(clock, PATIENCE_S))
         finish(found)
         assert found.order is not None, "a finished search has an order"
         graph_of(quantise(found.shape, coarse_tick_s(found.shape, WINDOW_TICKS), "up").shape, found.order)
     for name, allowed in EXAMPLES.items():
-        small = {**named_entry("examples", name), "constraints": {"allowed": allowed}, "options": OPTIONS}
-        plan(PlanRequest.model_validate(small))
+        example = {**named_entry("examples", name), "constraints": {"allowed": allowed}, "options": OPTIONS}
+        plan(PlanRequest.model_validate(example))
 
 
-def _pipeline(num_microbatches: int, objective: str) -> PipelineProblem:
+def _pipeline(
+    num_microbatches: int, *, objective: Literal["makespan", "span"] = "makespan", layout: Layout = "one_way"
+) -> PipelineProblem:
     """Unequal stages, cuts that share a link, little memory: nothing that a bound settles at once."""
     stages = tuple(
         PipelineStage(
@@ -58,8 +61,9 @@ def _pipeline(num_microbatches: int, objective: str) -> PipelineProblem:
     )
     return PipelineProblem(
         num_microbatches=num_microbatches,
-        ranks=(PipelineRank(activation_budget_bytes=4.0),) * len(stages),
+        ranks=(PipelineRank(activation_budget_bytes=4.0),) * (len(stages) if layout == "one_way" else len(stages) // 2),
         stages=stages,
+        layout=layout,
         hops=hops,
         objective=objective,
         options=PipelineOptions(time_limit_s=WORK_S, workers=1),

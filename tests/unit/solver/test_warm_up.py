@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[3]
 LISTING = """
 import sys
 from numba.core.dispatcher import Dispatcher
-from benchmarks.pipeline_cases import random_case
+from benchmarks.pipeline_cases import random_case, random_loop_case, random_v_case
 from models.catalogue import entry_names, named_entry
 from models.request import PlanRequest
 from solver.pipeline.solve import solve_pipeline
@@ -29,7 +29,8 @@ before = compiled()
 assert before
 for ranks, microbatches in ((8, 16), (4, 48)):
     for number in range(4):
-        solve_pipeline(random_case(ranks, microbatches, number, 2.0))
+        for drawn in (random_case, random_v_case, random_loop_case):
+            solve_pipeline(drawn(ranks, microbatches, number, 2.0))
 for name in entry_names("examples"):
     plan(PlanRequest.model_validate({**named_entry("examples", name), "options": {"time_limit_s": 5}}))
 print(*sorted(compiled() - before), sep="\\n")
