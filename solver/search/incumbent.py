@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from models.plan import Plan, Proof
 from models.verdict import Verdict
+from solver.bounds.bounded import ROUNDING
 from solver.context import Context
 from solver.evaluation.evaluate import Evaluation
 from solver.evaluation.report import doubt, evaluation_cross_building_bytes, exceeds_traffic_limit, extra_usd, plan_of
@@ -93,12 +94,17 @@ class Incumbent:
     @property
     def is_good_enough(self) -> bool:
         """The plan is within the gap that was asked for."""
-        return self.plan is not None and self.gap <= self.context.request.options.relative_gap
+        return self.plan is not None and self.gap <= self.asked_gap
 
     @property
     def cutoff(self) -> float:
         """Configurations whose bound is not below this cannot improve the plan by more than the gap."""
-        return self.value * (1.0 - self.context.request.options.relative_gap)
+        return self.value * (1.0 - self.asked_gap)
+
+    @property
+    def asked_gap(self) -> float:
+        """The gap that was asked for; bounds give away as much as rounding may lift them, so none is asked to be 0."""
+        return max(self.context.request.options.relative_gap, ROUNDING)
 
     @property
     def iteration_s(self) -> float:

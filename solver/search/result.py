@@ -75,7 +75,7 @@ class SearchResult:
         return Proof(
             lower_bound_s=found.iteration_s * (1.0 - gap),
             relative_gap=gap,
-            status="optimal" if gap <= self.context.request.options.relative_gap else "feasible",
+            status="optimal" if gap <= self.best.asked_gap else "feasible",
             speed_of_light_s=speed_of_light_s(self.context),
             num_configurations=len(self.frontier.space),
             num_pruned=self.frontier.num_ruled_out(self.best.cutoff),

@@ -200,6 +200,14 @@ def test_the_fewest_gpus_reach_the_target() -> None:
     assert found.proof.status == "optimal"
 
 
+def test_a_bound_that_rounding_alone_keeps_from_the_plan_proves_it() -> None:
+    """A bound gives away as much as rounding may lift it, so that no plan is ever below it."""
+    found = plan(job(hosts=(1,), allowed={**FIXED, "tp": [4, 8], "pp": [1, 2, 4]}, options={"relative_gap": 0.0}))
+    assert isinstance(found, Planned)
+    assert found.plan.proof.relative_gap < 1e-9
+    assert (found.plan.proof.status, found.complete) == ("optimal", True)
+
+
 def test_a_target_nobody_reaches_is_a_reason() -> None:
     assert reason(job(objective={"kind": "fewest_gpus", "target_iteration_s": 1e-4})) == "target-out-of-reach"
 
