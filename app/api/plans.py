@@ -83,13 +83,14 @@ async def answer_of(service: PlanService, submit: Callable[[], Submitted], wait_
         body = b"" if row is None else await run_sync(lambda: _compact(_status(service, row)))
     if row is None:
         raise gone(submitted.plan_id)
-    headers = {"Location": f"/v1/plans/{row.id}", "ETag": etag(row.id, row.revision)}
+    headers = {"Location": f"/v1/plans/{row.id}"}
     if wait_s is not None:
         headers["Preference-Applied"] = f"wait={wait_s:g}"
     if not submitted.is_new:
         headers["Idempotency-Replayed"] = "true"
     if row.is_terminal and wait_s is not None:
-        return Response(envelope(row), media_type=JSON, headers=headers)
+        return Response(envelope(row), media_type=JSON, headers={**headers, "ETag": etag(row.id, row.revision)})
+    # A status has no tag: the plan's names the whole plan, and packed answers are kept by their tags.
     return Response(body, status_code=202, headers={**headers, "Retry-After": "1"}, media_type=JSON)
 
 

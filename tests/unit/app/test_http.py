@@ -72,6 +72,17 @@ def test_a_tag_of_a_packed_answer_is_weak_and_still_known(client: TestClient, pl
         assert client.get(plan, headers={**PACKED, "If-None-Match": tag}).status_code == 304
 
 
+def test_the_answer_to_a_submission_is_never_taken_for_the_plan(client: TestClient) -> None:
+    """Packed answers are kept by their tag: a status, long by its labels, has none of the plan's."""
+    body = {**request_for(fake_solver.UNTIL_STOPPED), "labels": {f"label-{n}": "x" * 60 for n in range(16)}}
+    told = client.post("/v1/plans", json=body, headers=PACKED)
+    assert (told.status_code, told.headers["content-encoding"]) == (202, "gzip")
+    path = told.headers["location"]
+    assert "outcome" in client.get(path, headers=PACKED).json()
+    assert "etag" not in told.headers
+    client.delete(path)
+
+
 def test_short_answers_and_streams_are_not_packed(client: TestClient, plan: str) -> None:
     for path in ("/healthz/live", f"{plan}/events"):
         assert "content-encoding" not in client.get(path, headers=PACKED).headers
