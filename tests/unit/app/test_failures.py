@@ -19,7 +19,7 @@ from app.storage.plans import TERMINAL
 from tests.unit.app import fake_solver
 from tests.unit.app.http_client import Client
 from tests.unit.app.programs import HOST, await_, free_port, program, ready, searching, sqlite, started, state_of
-from tests.unit.app.service_fixture import request_for, submit
+from tests.unit.app.service_fixture import request_for, running, settings_for, submit
 
 
 def _post(port: int, case: int, key: str) -> tuple[int, Any, dict[str, str]]:
@@ -67,9 +67,9 @@ def test_a_request_that_kills_its_worker_is_given_up_and_others_go_on(tmp_path: 
         poison = client.post("/v1/plans", request_for(fake_solver.KILLS_WORKER))["id"]
         deaths = 0
         with _worker_that_comes_back(database, **limits) as count:
-            await_(lambda: state_of(client, poison) in ("failed", "incomplete"), "given up")
+            await_(lambda: state_of(client, poison) in ("failed", "incomplete"), "given up", pause_s=0.1)
             other = client.post("/v1/plans", request_for(fake_solver.FINDS))["id"]
-            await_(lambda: state_of(client, other) == "succeeded", "succeeded")
+            await_(lambda: state_of(client, other) == "succeeded", "succeeded", pause_s=0.1)
             deaths = count[0]
         ended = json.loads(client.get(f"/v1/plans/{poison}"))
     assert (ended["stop_reason"], ended["attempt"], deaths) == ("attempts", 3, 2)
@@ -153,8 +153,15 @@ def _numbers(port: int, plan_id: str, last: int) -> list[int]:
     return numbers
 
 
-def test_a_cancel_that_races_the_end_is_answered_truly(client: TestClient) -> None:
-    seen = set()
+@pytest.fixture
+def patient(tmp_path: Path) -> Iterator[TestClient]:
+    """A service that kills no search, however late a busy machine lets it answer."""
+    with running(settings_for(tmp_path, soft_grace_s=60.0, kill_grace_s=60.0, cancel_grace_s=60.0)) as client:
+        yield client
+
+
+def test_a_cancel_that_races_the_end_is_answered_truly(patient: TestClient) -> None:
+    client, seen = patient, set()
     for number in range(12):
         location = submit(client, fake_solver.TAKES_ITS_TIME, time_limit_s=0.05 + 0.02 * number).headers["location"]
         await_(lambda location=location: client.get(f"{location}/status").json()["state"] != "queued", "begun")
