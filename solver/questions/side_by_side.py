@@ -30,7 +30,7 @@ CARRIED_SHARE = 0.1  # of the base's time, for its own plan carried over into it
 SEARCHED_FROM_S = 5.0  # of a variant's time: below it a search seldom beats the base's plan carried over
 WORSE = 1.2  # times the base's value: a plan carried over that is worse may have become the wrong one
 MILLION = 1e6
-ROUNDING = 1e-9  # relative: a bound on a whole number is rounded up, unless it is one but for its last digits
+ROUNDING = 1e-9  # relative: what bounds give away, and how near to a whole number a bound on one is that number
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Side:
         """Whether nothing is left to search: no plan exists, or its gap is the one that was asked for."""
         if self.value is None or self.bound is None:
             return isinstance(self.outcome, Infeasible)
-        return self.value - self.bound <= request.options.relative_gap * self.value
+        return self.value - self.bound <= max(request.options.relative_gap, ROUNDING) * self.value
 
     @property
     def reasons(self) -> tuple[Reason, ...]:

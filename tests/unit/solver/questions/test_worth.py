@@ -11,6 +11,7 @@ import pytest
 from models.worth import Value, Worth, WorthAnswer
 from solver.questions.resources import Resource, resources_of
 from solver.questions.searches import changed
+from solver.questions.side_by_side import Side
 from solver.questions.worth import worth
 from tests.build_report import build_report_plan
 from tests.build_request import build_request, cluster
@@ -147,3 +148,9 @@ def test_a_question_that_is_stopped_keeps_what_it_has() -> None:
     assert answer.value is not None
     assert not answer.complete
     assert {value.useful.status for value in answer.values} == {"not_tried"}
+
+
+def test_rounding_alone_leaves_no_world_open() -> None:
+    exact = build_request(options={"relative_gap": 0.0})
+    assert Side(value=1.0, bound=1.0 - 1e-12).is_closed(exact)
+    assert not Side(value=1.0, bound=0.999).is_closed(exact)
