@@ -23,7 +23,7 @@ from app.terminal.keys import keys
 from app.terminal.mcp_command import mcp
 from app.terminal.measuring import accuracy, calibrate, validate
 from app.terminal.observing import observe
-from app.terminal.options import Json
+from app.terminal.options import Json, Quiet
 from app.terminal.planning import check, plan, resume, schedule, settings_of
 from app.terminal.reading import catalogue, compare, examples, show, verify
 from app.terminal.replanning import replan
@@ -137,11 +137,11 @@ def worker(
 
 
 @cli.command(rich_help_panel=HELP)
-def doctor(context: typer.Context, *, as_json: Json = False) -> None:
+def doctor(context: typer.Context, *, as_json: Json = False, quiet: Quiet = False) -> None:
     """Show what is installed and try every part once."""
     from app.terminal.doctor import run_doctor
 
-    raise typer.Exit(0 if run_doctor(Screen(as_json=as_json), settings_of(context)) else 1)
+    raise typer.Exit(0 if run_doctor(Screen(as_json=as_json, quiet=quiet), settings_of(context)) else 1)
 
 
 @cli.command(rich_help_panel=HELP)
@@ -154,12 +154,12 @@ def openapi() -> None:
 
 
 @cli.command(rich_help_panel=HELP)
-def demo() -> None:
+def demo(*, as_json: Json = False, quiet: Quiet = False) -> None:
     """Plan Llama-3.1-405B on two buildings over HTTP, and stop everything afterwards."""
     from app.terminal.demo import DemoFailed, run_demo
 
     try:
-        code = run_demo(Screen().out, [])
+        code = run_demo(Screen(as_json=as_json, quiet=quiet))
     except DemoFailed as failure:
         raise Failed(str(failure)) from None
     raise typer.Exit(code)

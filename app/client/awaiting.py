@@ -6,8 +6,9 @@ What can be asked is in `calls`; when a call is made again is in `connection`.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import httpx2
@@ -23,7 +24,7 @@ from models.schedule import PipelineProblem, PipelineSchedule
 Answered = TypeVar("Answered")
 
 
-class AsyncClient:
+class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
     """A service by its address, with an API key where it wants one. Use it in an `async with` block.
 
     Calls that fail in passing are made again for up to `patience_s` seconds; a submission counts once all the same.
@@ -40,9 +41,6 @@ class AsyncClient:
     ) -> None:
         self._http = httpx2.AsyncClient(transport=transport, **connection.options(address, api_key))
         self._service = connection.Service(str(self._http.base_url), patience_s)
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
@@ -120,6 +118,10 @@ class AsyncClient:
     ) -> PlanStatus:
         """Plan again with a merge patch of the request, and without places that are gone."""
         return await self.call(calls.replan(plan_id, patch=patch, lost_places=lost_places))
+
+    async def resume(self, plan_id: str, *, time_limit_s: float | None = None) -> PlanStatus:
+        """Search on where the search of a plan has ended; the new plan is never worse."""
+        return await self.call(calls.resume(plan_id, time_limit_s=time_limit_s))
 
     async def export(self, plan_id: str, kind: str, hosts: str | None = None) -> bytes:
         """A plan in the form of another tool; `hosts` is the text of a hosts file."""

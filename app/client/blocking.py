@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import httpx2
 
@@ -23,7 +24,7 @@ from models.schedule import PipelineProblem, PipelineSchedule
 Answered = TypeVar("Answered")
 
 
-class Client:
+class Client(AbstractContextManager["Client"]):
     """A service by its address, with an API key where it wants one. Use it in a `with` block.
 
     Calls that fail in passing are made again for up to `patience_s` seconds; a submission counts once all the same.
@@ -40,9 +41,6 @@ class Client:
     ) -> None:
         self._http = httpx2.Client(transport=transport, **connection.options(address, api_key))
         self._service = connection.Service(str(self._http.base_url), patience_s)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
@@ -118,6 +116,10 @@ class Client:
     ) -> PlanStatus:
         """Plan again with a merge patch of the request, and without places that are gone."""
         return self.call(calls.replan(plan_id, patch=patch, lost_places=lost_places))
+
+    def resume(self, plan_id: str, *, time_limit_s: float | None = None) -> PlanStatus:
+        """Search on where the search of a plan has ended; the new plan is never worse."""
+        return self.call(calls.resume(plan_id, time_limit_s=time_limit_s))
 
     def export(self, plan_id: str, kind: str, hosts: str | None = None) -> bytes:
         """A plan in the form of another tool; `hosts` is the text of a hosts file."""

@@ -104,6 +104,11 @@ def export(plan_id: str, kind: str, hosts: str | None = None) -> Call[bytes]:
     return Call("GET", path, bytes) if hosts is None else Call("POST", path, bytes, _json({"hosts": hosts}))
 
 
+def bundle(plan_id: str, launch: Mapping[str, Any]) -> Call[bytes]:
+    """The folder that starts a plan, as a zip; the body is that of POST /v1/plans/{plan_id}/bundle."""
+    return Call("POST", _of(plan_id, "/bundle"), bytes, _json(dict(launch)))
+
+
 def replan(
     plan_id: str,
     *,

@@ -34,14 +34,6 @@ class Bound:
     request: PlanRequest
     spare: Mapping[str, tuple[str, ...]]
 
-    def notes(self) -> list[str]:
-        """A line for every pool with hosts that the plan does not need."""
-        return [
-            f"pool {pool}: {len(hosts)} hosts are not needed: {shown(hosts)}"
-            for pool, hosts in self.spare.items()
-            if hosts
-        ]
-
 
 def bind(plan: Plan, request: PlanRequest | None, text: str) -> Bound:
     """The plan on the hosts that `text` names; refused where hosts are missing, unknown or named twice.
@@ -71,6 +63,11 @@ def hosts_needed(plan: Plan, pools: Mapping[str, Pool]) -> dict[str, int]:
         last = (one.first_gpu + one.num_ranks - 1) // pools[one.pool].gpus_per_host + 1
         needed[one.pool] = max(needed.get(one.pool, 0), last)
     return needed
+
+
+def spare_notes(spare: Mapping[str, Sequence[str]]) -> list[str]:
+    """A line for every pool with hosts that the plan does not need."""
+    return [f"pool {pool}: {len(hosts)} hosts are not needed: {shown(hosts)}" for pool, hosts in spare.items() if hosts]
 
 
 def shown(hosts: Sequence[str]) -> str:

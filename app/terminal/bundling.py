@@ -5,16 +5,20 @@ What is in a bundle and what is compared is the exporters'.
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.exporters.launch.options import LaunchOptions, SchedulerName, TrainerName
 from app.terminal.exits import ExitCode
 from app.terminal.inputs import hosts_text, read_source
-from app.terminal.options import Hosts, Json, Quiet
+from app.terminal.options import Hosts, Json, KeyFile, PlanSource, Quiet, RequestFile, Server
 from app.terminal.outputs import write_folder
+from app.terminal.place import service
 from app.terminal.screen import Screen
 
 if TYPE_CHECKING:
@@ -22,18 +26,19 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from app.client.blocking import Client
     from app.exporters.launch.ranks import RankRow
 
 Bundle = Annotated[Path, typer.Argument(help="The folder that isthmus bundle wrote.")]
 
 
 def bundle(
-    plan_file: Annotated[str, typer.Argument(metavar="PLAN", help="A plan, as isthmus plan --out writes it.")],
+    plan_source: PlanSource,
     *,
-    request: Annotated[str, typer.Option(help="The request of the plan.")],
+    request: RequestFile = None,
     out: Annotated[Path, typer.Option(help="Folder to write; it must be new or empty.")],
-    trainer: Annotated[str, typer.Option("--for", help="megatron-core, torchtitan, nemo or pytorch")] = "megatron-core",
-    scheduler: Annotated[str, typer.Option("--on", help="slurm, kubernetes, ssh or local")] = "slurm",
+    trainer: Annotated[TrainerName, typer.Option("--for", help="The trainer.")] = "megatron-core",
+    scheduler: Annotated[SchedulerName, typer.Option("--on", help="What starts the processes.")] = "slurm",
     hosts: Hosts = None,
     name: Annotated[str, typer.Option(help="Name of the job.")] = "isthmus",
     time_limit_minutes: Annotated[int | None, typer.Option(help="Time limit of the job.")] = None,
@@ -44,16 +49,15 @@ def bundle(
     ] = False,
     queue: Annotated[str, typer.Option(help="Kueue's queue.")] = "training",
     image: Annotated[str, typer.Option(help="Image of the pods.")] = "registry.example/trainer:latest",
+    server: Server = None,
+    key_file: KeyFile = None,
+    as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Write everything that starts a plan: scripts, arguments, ranks, a preflight and a README."""
-    from app.documents import read_plan, read_request
-    from app.exporters.launch.bundle import bundle as files_of
-    from app.exporters.launch.options import LaunchOptions, scheduler_named, trainer_named
-
     options = LaunchOptions(
-        trainer=trainer_named(trainer),
-        scheduler=scheduler_named(scheduler),
+        trainer=trainer,
+        scheduler=scheduler,
         name=name,
         time_limit_minutes=time_limit_minutes,
         partition=partition,
@@ -62,8 +66,32 @@ def bundle(
         queue=queue,
         image=image,
     )
-    asked, found = read_request(read_source(request)), read_plan(read_source(plan_file))
-    write_folder(out, files_of(found, asked, hosts_text(hosts), options), quiet=quiet)
+    from app.exporters.binding import spare_notes
+
+    with service(server, key_file) as client:
+        files = _files(plan_source, request, hosts_text(hosts), options, client)
+    write_folder(out, files, quiet=quiet)
+    screen, manifest = Screen(as_json=as_json, quiet=quiet), json.loads(files["manifest.json"])
+    for line in spare_notes(manifest["spare_hosts"]):
+        screen.news.print(line, highlight=False, markup=False, soft_wrap=True)
+    told = {one: manifest[one] for one in ("not_expressed", "spare_hosts")}
+    screen.show({"folder": str(out), "files": sorted(files), **told}, lambda _: None)
+
+
+def _files(
+    plan_source: str, request: str | None, hosts: str | None, options: LaunchOptions, client: Client | None
+) -> Mapping[str, str]:
+    """The files by name, made here or by the service that has the plan."""
+    if client is not None and plan_source != "-" and not Path(plan_source).exists():
+        from app.client import calls
+        from app.exporters.launch.bundle import unzipped
+
+        return unzipped(client.call(calls.bundle(plan_source, {**asdict(options), "hosts": hosts})))
+    from app.documents import read_plan, read_request
+    from app.exporters.launch.bundle import bundle as files_of
+
+    asked = None if request is None else read_request(read_source(request))
+    return files_of(read_plan(read_source(plan_source)), asked, hosts, options)
 
 
 def check_ranks(

@@ -22,6 +22,7 @@ from app.client.errors import ClientError
 from app.documents import canonical
 from app.terminal.exits import EXIT_OF_STATUS, ExitCode
 from app.terminal.progress import ProgressLine
+from app.terminal.screen import Screen
 from app.terminal.summary import print_outcome
 from models.outcome import Outcome
 
@@ -36,10 +37,11 @@ class DemoFailed(Exception):
     """The demo could not go on; the message says where to look."""
 
 
-def run_demo(console: Console, solver_options: list[str]) -> ExitCode:
+def run_demo(screen: Screen) -> ExitCode:
     """Plan the example over HTTP; the plan and its trace stay in `var/demo`."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    with _service(console, solver_options) as client:
+    console = screen.out
+    with _service(console) as client:
         body = client.catalogue("examples", EXAMPLE)
         body["options"] = {**body.get("options", {}), "time_limit_s": TIME_LIMIT_S}
         started = time.monotonic()
@@ -52,11 +54,12 @@ def run_demo(console: Console, solver_options: list[str]) -> ExitCode:
         elapsed_s = time.monotonic() - started
         if envelope.outcome is None:
             raise DemoFailed(f"the search ended as {envelope.state}: {envelope.fault}")
-        return _show(client, envelope.id, envelope.outcome, console, elapsed_s)
+        return _show(client, envelope.id, envelope.outcome, screen, elapsed_s)
 
 
-def _show(client: Client, plan_id: str, outcome: Outcome, console: Console, elapsed_s: float) -> ExitCode:
-    print_outcome(console, outcome)
+def _show(client: Client, plan_id: str, outcome: Outcome, screen: Screen, elapsed_s: float) -> ExitCode:
+    console = screen.out
+    screen.show(outcome, lambda out: print_outcome(out, outcome))
     if outcome.status == "planned":
         (FOLDER / "plan.json").write_bytes(canonical(outcome))
         (FOLDER / "trace.json").write_bytes(client.export(plan_id, "chrome-trace"))
@@ -66,13 +69,13 @@ def _show(client: Client, plan_id: str, outcome: Outcome, console: Console, elap
 
 
 @contextmanager
-def _service(console: Console, solver_options: list[str]) -> Iterator[Client]:
+def _service(console: Console) -> Iterator[Client]:
     port = _free_port()
     database = f"sqlite:///{FOLDER / 'isthmus.sqlite'}"
     log_path = FOLDER / "service.log"
     command = [sys.executable, "-m", "app.cli", "serve", "--host", HOST, "--port", str(port), "--database", database]
     with log_path.open("wb") as log:
-        process = subprocess.Popen([*command, *solver_options], stdout=log, stderr=log)
+        process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         address = f"http://{HOST}:{port}"
         _await_ready(address, process, log_path)

@@ -64,11 +64,12 @@ def export(
             return
         data = render(str(kind))
     if out is None:
-        typer.echo(data, nl=False)
+        screen.show({"format": kind, "text": data.decode()}, lambda _: typer.echo(data, nl=False))
         return
     write(out, data, quiet=quiet)
     for line in notes(str(kind)):
         screen.news.print(line, highlight=False, markup=False, soft_wrap=True)
+    screen.show({"written": {str(kind): str(out)}, "refused": {}}, lambda _: None)
 
 
 def _check(plan_source: str | None, kind: str | None, *, every: bool, out: Path | None) -> None:
@@ -96,7 +97,7 @@ def _renderer(
 ) -> tuple[Render, Notes]:
     """How a form is made of the plan, and what a person should know of it."""
     from app.documents import read_plan, read_request
-    from app.exporters.binding import bind
+    from app.exporters.binding import bind, spare_notes
     from app.exporters.registry import exporter_named
 
     given, spare = hosts_text(hosts), []
@@ -106,7 +107,7 @@ def _renderer(
     found = read_plan(read_source(plan_source))
     if given is not None:
         bound = bind(found, asked, given)
-        found, asked, spare = bound.plan, bound.request, bound.notes()
+        found, asked, spare = bound.plan, bound.request, spare_notes(bound.spare)
     return (
         lambda kind: exporter_named(kind).export(found, asked).encode(),
         lambda kind: [*exporter_named(kind).notes(found, asked), *spare],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.terminal.inputs import read_source
-from app.terminal.options import Quiet
+from app.terminal.options import Json, Quiet
 from app.terminal.outputs import write
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def import_command(
     out: Annotated[Path | None, typer.Option("--out", help="Write the document to this file.")] = None,
     name: Annotated[str, typer.Option(help="Name of the document; else what the input says.")] = "",
     ignore: Annotated[list[str] | None, typer.Option(help="Field of a config.json to let pass; repeatable.")] = None,
+    as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Turn a topology with its overlay, or a Hugging Face config.json, into our document."""
@@ -46,10 +47,9 @@ def import_command(
         text, notes = cluster.model_dump_json(indent=2, exclude_defaults=True), cluster_notes(made)
     for note in () if quiet else notes:
         typer.echo(note, err=True)
-    if out is None:
+    if out is None or as_json:
         typer.echo(text)
-    else:
-        write(out, (text + "\n").encode(), quiet=quiet)
+    write(out, (text + "\n").encode(), quiet=quiet)
 
 
 def _read(source: str) -> File:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.faults import Fault, Refused
-from app.terminal.options import Json
+from app.terminal.options import Json, Quiet
 from app.terminal.screen import Screen
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ def create(
     max_active_plans: Annotated[int | None, typer.Option(min=1, help="Queued and running plans at once.")] = None,
     max_per_minute: Annotated[int | None, typer.Option(min=1, help="Submissions in a minute.")] = None,
     database: Database = None,
+    *,
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Make a key and print it; it is shown this once."""
     from app.storage.keys import NewKey
@@ -39,12 +42,15 @@ def create(
     _check(owner, names)
     with _store(context, database) as store:
         row, token = store.create(NewKey(owner, names, max_active_plans, max_per_minute))
-    typer.echo(f"key {row.id} of {row.owner}: {', '.join(sorted(row.scopes))}", err=True)
-    typer.echo(token)
+    if not quiet:
+        typer.echo(f"key {row.id} of {row.owner}: {', '.join(sorted(row.scopes))}", err=True)
+    Screen(as_json=as_json).show(_plain(row) | {"key": token}, lambda _: typer.echo(token))
 
 
 @keys.command("list")
-def list_keys(context: typer.Context, *, database: Database = None, as_json: Json = False) -> None:
+def list_keys(
+    context: typer.Context, *, database: Database = None, as_json: Json = False, quiet: Quiet = False
+) -> None:
     """Show every key, never its secret."""
     from rich.table import Table
 
@@ -53,17 +59,21 @@ def list_keys(context: typer.Context, *, database: Database = None, as_json: Jso
         rows = store.all()
     for row in rows:
         table.add_row(*_cells(row))
-    Screen(as_json=as_json).show([_plain(row) for row in rows], lambda console: console.print(table))
+    Screen(as_json=as_json, quiet=quiet).show([_plain(row) for row in rows], lambda console: console.print(table))
 
 
 @keys.command()
-def revoke(context: typer.Context, key_id: str, database: Database = None) -> None:
+def revoke(
+    context: typer.Context, key_id: str, database: Database = None, *, as_json: Json = False, quiet: Quiet = False
+) -> None:
     """End a key at once."""
     with _store(context, database) as store:
         if not store.revoke(key_id):
             raise Refused((Fault("not-found", f"there is no living key {key_id!r}", "", "ids of `isthmus keys list`",
                                  "Correct the id.", "first argument"),))  # fmt: skip
-    typer.echo(f"revoked: {key_id}", err=True)
+    screen = Screen(as_json=as_json, quiet=quiet)
+    screen.news.print(f"revoked: {key_id}", markup=False, highlight=False)
+    screen.show({"revoked": key_id}, lambda _: None)
 
 
 @contextmanager

@@ -19,18 +19,18 @@ from app.terminal.screen import Screen
 Subject = Annotated[str, typer.Argument(help="training, network or pipeline")]
 
 
-def accuracy(subject: Subject, rows: File, *, as_json: Json = False) -> None:
+def accuracy(subject: Subject, rows: File, *, as_json: Json = False, quiet: Quiet = False) -> None:
     """Compare predictions with measured rows; nothing is refitted."""
     from app.terminal.measured import print_report, validation_report
 
     report = validation_report(subject, read_rows(rows))
-    Screen(as_json=as_json).show(report, lambda console: print_report(console, report))
+    Screen(as_json=as_json, quiet=quiet).show(report, lambda console: print_report(console, report))
 
 
-def validate(subject: Subject, rows: File, *, as_json: Json = False) -> None:
+def validate(subject: Subject, rows: File, *, as_json: Json = False, quiet: Quiet = False) -> None:
     """The former name of `isthmus accuracy`."""
     typer.echo("`isthmus validate` is now `isthmus accuracy`; this name goes with the next release", err=True)
-    accuracy(subject, rows, as_json=as_json)
+    accuracy(subject, rows, as_json=as_json, quiet=quiet)
 
 
 def calibrate(

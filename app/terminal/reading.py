@@ -34,14 +34,21 @@ def _outcome(source: str, client: Client | None) -> Outcome | Plan:
     return read_outcome(read_source(source))
 
 
-def show(plan_source: PlanSource, *, server: Server = None, key_file: KeyFile = None, as_json: Json = False) -> None:
+def show(
+    plan_source: PlanSource,
+    *,
+    server: Server = None,
+    key_file: KeyFile = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
     """Print a plan, or why there is none, as isthmus plan did."""
     from app.terminal.summary import print_outcome, print_plan
     from models.plan import Plan
 
     with service(server, key_file) as client:
         found = _outcome(plan_source, client)
-    Screen(as_json=as_json).show(
+    Screen(as_json=as_json, quiet=quiet).show(
         found, lambda console: print_plan(console, found) if isinstance(found, Plan) else print_outcome(console, found)
     )
 
@@ -53,6 +60,7 @@ def compare(
     server: Server = None,
     key_file: KeyFile = None,
     as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Lay two plans side by side: figures, causes of time, configuration, and what would move from A to B."""
     from app.jobs.comparison import comparison, predicted
@@ -64,7 +72,7 @@ def compare(
     tokens = [plan.metrics.tokens_per_s * plan.metrics.iteration_s for plan in (one, other)]
     bars = predicted(one, other, same_job=math.isclose(*tokens, rel_tol=1e-6))
     found = {**comparison(one, other), "b_faster_probability": bars and bars["b_faster_probability"]}
-    Screen(as_json=as_json).show(found, lambda console: print_comparison(console, found))
+    Screen(as_json=as_json, quiet=quiet).show(found, lambda console: print_comparison(console, found))
 
 
 def verify(
@@ -113,21 +121,23 @@ def catalogue(
     server: Server = None,
     key_file: KeyFile = None,
     as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """List GPU types, models, clusters and profiles that a request may name, or print one."""
-    import json
-
     allowed = ", ".join(KINDS)
     if kind is not None and kind not in KINDS:
         raise Refused((Fault("not-an-option", f"the catalogue has no kind {kind!r}", allowed=allowed,
                              remedy=f"Use one of {allowed}.", where="KIND"),))  # fmt: skip
     with service(server, key_file) as client:
         if kind is not None and name is not None:
-            typer.echo(json.dumps(_entry(client, kind, name), indent=2, ensure_ascii=False))
+            Screen(as_json=as_json or not quiet).show(_entry(client, kind, name), lambda _: None)
             return
         names = {one: _names(client, one) for one in (KINDS if kind is None else (kind,))}
     lines = names[kind] if kind is not None else [f"{one}: {', '.join(of)}" for one, of in names.items()]
-    Screen(as_json=as_json).show(names if kind is None else names[kind], lambda _: typer.echo("\n".join(lines)))
+    Screen(as_json=as_json, quiet=quiet).show(
+        names if kind is None else names[kind],
+        lambda console: console.print("\n".join(lines), soft_wrap=True, markup=False, highlight=False),
+    )
 
 
 def _names(client: Client | None, kind: str) -> list[str]:
@@ -157,6 +167,7 @@ def examples(
     server: Server = None,
     key_file: KeyFile = None,
     as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """List the example requests, or print one."""
-    catalogue("examples", name, server=server, key_file=key_file, as_json=as_json)
+    catalogue("examples", name, server=server, key_file=key_file, as_json=as_json, quiet=quiet)

@@ -5,8 +5,6 @@ The execution is `app/replay`'s; heavy imports are made when it runs.
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -16,14 +14,17 @@ import typer
 from app.faults import Fault, Refused
 from app.terminal.exits import Failed
 from app.terminal.inputs import read_source
+from app.terminal.options import Json, Quiet
+from app.terminal.screen import Screen
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from app.exporters.replay_case import ReplayCase
     from app.replay.launch import Measured
     from models.schedule import PipelineProblem, PipelineSchedule
 
 TOLERANCE = 0.10  # of measured over predicted; what `make test-torch` asks of five schedules at three delays
-PLAIN_WIDTH = 120
 EXIT_DIFFERENT = 3
 
 
@@ -45,7 +46,8 @@ def replay(
     planned_messages: Annotated[
         bool, typer.Option("--planned-messages", help="Load the export with communication.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Execute a bundle or a schedule in PyTorch's pipeline runtime and compare it with its prediction."""
     from app.replay.job import ReplayJob
@@ -54,15 +56,13 @@ def replay(
     check_torch()
     case = _case(document, problem, planned_messages=planned_messages).taking(operation_ms / 1e3)
     job = ReplayJob(cases=(case,), num_repetitions=repetitions)
-    typer.echo(f"{runtime}: {case.num_processes} processes, about {job.expected_s:.0f} s and their start", err=True)
+    screen = Screen(as_json=as_json, quiet=quiet)
+    screen.news.print(f"{runtime}: {case.num_processes} processes, about {job.expected_s:.0f} s and their start")
     try:
         (found,) = execute(job)
     except ReplayFailed as failure:
         raise Failed(str(failure)) from None
-    if as_json:
-        typer.echo(json.dumps(found.model_dump(mode="json"), indent=2))
-    else:
-        _print((found,))
+    screen.show(found, lambda console: _print(console, (found,)))
     agrees = found.same_order and found.same_result and abs(found.ratio - 1) <= TOLERANCE
     raise typer.Exit(0 if agrees else EXIT_DIFFERENT)
 
@@ -110,8 +110,7 @@ def _read(document: str, problem: str | None) -> tuple[str, PipelineProblem, Pip
     return f"route {timeline.route}", timeline.problem, timeline.schedule
 
 
-def _print(found: Sequence[Measured]) -> None:
-    from rich.console import Console
+def _print(console: Console, found: Sequence[Measured]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
@@ -128,4 +127,4 @@ def _print(found: Sequence[Measured]) -> None:
             "as exported" if one.same_order else "[red]other[/]",
             "as in one process" if one.same_result else f"[red]differ by {one.gradient_difference:.2g}[/]",
         )
-    Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH).print(table)
+    console.print(table)

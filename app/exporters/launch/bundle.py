@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from math import ceil
 
-from app.exporters.binding import Bound, bind
+from app.exporters.binding import Bound, bind, spare_notes
 from app.exporters.hosts import pools_of
 from app.exporters.launch.options import LaunchOptions
 from app.exporters.launch.ranks import RankRow, rank_rows, written
@@ -66,6 +66,12 @@ def zipped(files: Mapping[str, str], folder: str) -> bytes:
         for name in sorted(files):
             archive.writestr(zipfile.ZipInfo(f"{folder}/{name}", FIRST_DATE), files[name], zipfile.ZIP_DEFLATED)
     return target.getvalue()
+
+
+def unzipped(data: bytes) -> dict[str, str]:
+    """The files of such a zip by name, without their folder."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return {name.rpartition("/")[2]: archive.read(name).decode() for name in archive.namelist()}
 
 
 def changed_files(files: Mapping[str, bytes]) -> list[str]:
@@ -127,7 +133,7 @@ def _readme(bound: Bound, options: LaunchOptions, lost: Sequence[str], names: Se
         degrees=configuration.degrees,
         iteration_s=bound.plan.metrics.iteration_s,
         num_hosts=len({host for one in bound.plan.placement.rank_map for host in one.hosts}),
-        spare=bound.notes(),
+        spare=spare_notes(bound.spare),
         lost=lost,
         names=names,
         about=ABOUT,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
-from typing import Literal, cast, get_args
+from typing import Literal
 
 from app.faults import Fault, Refused
 
@@ -47,23 +47,6 @@ class LaunchOptions:
             what = f"{self.trainer} is not started by {self.scheduler}: pytorch runs on this machine alone, with local"
             raise Refused((Fault("not-an-option", what, "/scheduler", "--for pytorch --on local, or neither of both",
                                  "Change one of them.", "--on"),))  # fmt: skip
-
-
-def trainer_named(name: str) -> TrainerName:
-    """The trainer of that name, or a fault that lists them all."""
-    return cast(TrainerName, _one_of(name, get_args(TrainerName), "trainer", "--for"))
-
-
-def scheduler_named(name: str) -> SchedulerName:
-    """The scheduler of that name, or a fault that lists them all."""
-    return cast(SchedulerName, _one_of(name, get_args(SchedulerName), "scheduler", "--on"))
-
-
-def _one_of(name: str, names: tuple[str, ...], what: str, where: str) -> str:
-    if name not in names:
-        raise Refused((Fault("not-an-option", f"there is no {what} {name[:60]!r}", allowed=", ".join(names),
-                             remedy="Give one of these names.", where=where),))  # fmt: skip
-    return name
 
 
 def _refused(option: str, value: str, allowed: str) -> Refused:

@@ -76,6 +76,14 @@ def test_a_plan_is_replanned_exported_moved_and_removed(client: isthmus.Client) 
     assert (gone.value.status, gone.value.code) == (404, "not-found")
 
 
+def test_a_search_goes_on_where_it_ended(client: isthmus.Client) -> None:
+    before = client.plan(request_for(fake_solver.FINDS))
+    after = client.resume(before.id, time_limit_s=7.0)
+    list(client.events(after.id))
+    assert client.get(after.id).state == "succeeded"
+    assert client.call(calls.request_of(after.id)).options.time_limit_s == 7.0
+
+
 def test_the_catalogue_and_a_schedule_are_read(client: isthmus.Client) -> None:
     assert client.catalogue("gpus") == list(entry_names("gpus"))
     assert "workload" in client.catalogue("examples", client.catalogue("examples")[0])
@@ -99,6 +107,8 @@ def test_the_asynchronous_client_does_the_same(server: str) -> None:
             heard = [event async for event in client.events(found.id)]
             assert heard[-1].kind == "done"
             assert (await client.validate(request_for(fake_solver.INFEASIBLE))).feasible is False
+            longer = await client.resume(found.id, time_limit_s=7.0)
+            assert [event async for event in client.events(longer.id)][-1].kind == "done"
             with pytest.raises(isthmus.ServiceError):
                 await client.get("plan_none")
 

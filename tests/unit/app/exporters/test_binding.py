@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.exporters.binding import bind
+from app.exporters.binding import bind, spare_notes
 from app.exporters.registry import EXPORTERS
 from app.exporters.slurm_hostfile import slurm_hostfile
 from app.exporters.slurm_topology import slurm_topology_conf
@@ -54,7 +54,7 @@ def test_hosts_of_pools_take_the_places_of_their_pool(text: str) -> None:
     assert [one.hosts for one in sorted(bound.plan.placement.rank_map, key=lambda one: one.first_rank)] == [
         ("e1",), ("w1",), ("e2",), ("w2",),
     ]  # fmt: skip
-    assert bound.notes() == []
+    assert spare_notes(bound.spare) == []
 
 
 @pytest.mark.parametrize("written", [json.dumps, yaml.safe_dump])
@@ -93,7 +93,7 @@ def _without_hosts(plan: Plan) -> dict[str, Any]:
 
 def test_surplus_hosts_are_named() -> None:
     bound = bind(*nameless(), "east-pool=e[1-3]\nwest-pool=w[1-2]")
-    assert bound.notes() == ["pool east-pool: 1 hosts are not needed: e3"]
+    assert spare_notes(bound.spare) == ["pool east-pool: 1 hosts are not needed: e3"]
 
 
 def test_missing_hosts_are_named_where_the_request_knows_them_and_counted_where_not() -> None:
