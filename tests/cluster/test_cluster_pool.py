@@ -58,7 +58,7 @@ class FailTask:
 
 
 def local(**others: Any) -> LocalCluster:
-    return LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50, **others)
+    return LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50, **others)
 
 
 @pytest.fixture(scope="module")
