@@ -12,9 +12,10 @@ from typing import Any
 from models.plan import Degrees, Plan, RankRange, Route
 from models.request import PlanRequest
 from tests.build_plan import build_plan
-from tests.build_request import build_request, cluster, pool
+from tests.build_request import build_request, cluster, pool, workload
 
 GPUS_PER_HOST = 8
+NUM_MICROBATCHES = 4  # of the plan of `build_plan`
 
 
 def whole_host_request(names: dict[str, str] | None = None) -> PlanRequest:
@@ -24,7 +25,7 @@ def whole_host_request(names: dict[str, str] | None = None) -> PlanRequest:
     body["places"] = [{"id": names[one], "level": "building"} for one in ("east", "west")]
     body["pools"] = [pool(one, 4, place=names[one]) for one in ("east", "west")]
     body["links"] = []
-    return build_request(cluster=body)
+    return build_request(cluster=body, workload=workload(2 * NUM_MICROBATCHES))
 
 
 def whole_host_plan(crossing: str, names: dict[str, str] | None = None, **configuration: Any) -> Plan:
@@ -81,9 +82,9 @@ def wide_plan(hosts_per_building: int, gpus_per_host: int = 2) -> tuple[Plan, Pl
     for one in body["pools"]:
         one.pop("host_names")
     body["links"] = []
-    request = build_request(cluster=body)
     groups = hosts_per_building // 4  # of one stage in one building
     dp = 2 * groups
+    request = build_request(cluster=body, workload=workload(dp * NUM_MICROBATCHES))
     routes = tuple(
         Route(id=one, places=(one, one), pools=(f"{one}-pool",) * 2, num_replicas=groups, first_replica=at * groups)
         for at, one in enumerate(("east", "west"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.exporters.hosts import HOST_NAME, pools_of
 from app.exporters.kubernetes import label_value
@@ -105,7 +105,7 @@ def _unfolded(hostlist: str) -> tuple[str, ...]:
     try:
         return unfold(hostlist)
     except PlannerError as error:
-        raise Refused((from_planner_error(error),)) from None
+        raise Refused((replace(from_planner_error(error), where=HOSTS_WHERE),)) from None
 
 
 def _sorted_out(hosts: tuple[str, ...], pools: Mapping[str, Pool]) -> dict[str, tuple[str, ...]]:

@@ -36,9 +36,23 @@ def pools_of(plan: Plan, request: PlanRequest | None) -> Mapping[str, Pool]:
     pools = {pool.id: pool for pool in request.cluster.pools}
     strange = sorted({ranks.pool for ranks in plan.placement.rank_map} - set(pools))
     if strange:
-        raise Refused((Fault("invalid-plan", f"the request has no pool {strange[0]!r}, which the plan uses",
-                             remedy="Give the request that the plan was made for."),))  # fmt: skip
+        raise _of_another(f"the request has no pool {strange[0]!r}, which the plan uses")
     return pools
+
+
+def check_job(plan: Plan, request: PlanRequest) -> None:
+    """Refused where the plan trains another model or batch than the request states."""
+    one, workload = plan.configuration, request.workload
+    layers, sequences = sum(one.layers_per_stage), one.degrees.dp * one.num_microbatches * one.micro_batch_sequences
+    if layers != workload.architecture.num_layers:
+        raise _of_another(f"the plan has {layers} layers, the request's model {workload.architecture.num_layers}")
+    if sequences != workload.global_batch_sequences:
+        raise _of_another(f"the plan trains {sequences} sequences, the request {workload.global_batch_sequences}")
+
+
+def _of_another(what: str) -> Refused:
+    return Refused((Fault("invalid-plan", what, where="request",
+                          remedy="Give the request that the plan was made for."),))  # fmt: skip
 
 
 def ranges(plan: Plan) -> list[RankRange]:

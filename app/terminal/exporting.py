@@ -98,6 +98,7 @@ def _renderer(
     """How a form is made of the plan, and what a person should know of it."""
     from app.documents import read_plan, read_request
     from app.exporters.binding import bind, spare_notes
+    from app.exporters.hosts import check_job
     from app.exporters.registry import exporter_named
 
     given, spare = hosts_text(hosts), []
@@ -105,6 +106,8 @@ def _renderer(
         return lambda kind: client.export(plan_source, kind, given), lambda _kind: []
     asked = None if request is None else read_request(read_source(request))
     found = read_plan(read_source(plan_source))
+    if asked is not None:
+        check_job(found, asked)
     if given is not None:
         bound = bind(found, asked, given)
         found, asked, spare = bound.plan, bound.request, spare_notes(bound.spare)

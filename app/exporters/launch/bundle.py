@@ -15,7 +15,7 @@ from dataclasses import asdict
 from math import ceil
 
 from app.exporters.binding import Bound, bind, spare_notes
-from app.exporters.hosts import pools_of
+from app.exporters.hosts import check_job, pools_of
 from app.exporters.launch.options import LaunchOptions
 from app.exporters.launch.ranks import RankRow, rank_rows, written
 from app.exporters.launch.schedulers import SCHEDULERS, Scheduler
@@ -35,6 +35,7 @@ def bundle(plan: Plan, request: PlanRequest | None, hosts: str | None, options: 
     """The files by name; `hosts` is the text of a hosts file, None takes the names that the plan has."""
     pools_of(plan, request)
     assert request is not None  # pools_of has refused it
+    check_job(plan, request)
     bound = Bound(plan, request, {}) if hosts is None else bind(plan, request, hosts)
     trainer, scheduler = TRAINERS[options.trainer], SCHEDULERS[options.scheduler]
     files = {

@@ -72,6 +72,22 @@ def test_every_pair_has_a_folder_whose_files_are_complete(trainer: str, schedule
         assert command in files
 
 
+@pytest.mark.parametrize(
+    ("model", "batch", "told"),
+    [
+        ("llama-3.1-70b", 8, "the plan has 32 layers, the request's model 80"),
+        ("llama-3.1-8b", 16, "trains 8 sequences"),
+    ],
+)
+def test_the_request_of_another_job_is_refused(model: str, batch: int, told: str) -> None:
+    plan, request = job("llama-3.1-8b")
+    architecture = Architecture.model_validate(named_entry("models", model))
+    changes = {"architecture": architecture, "global_batch_sequences": batch}
+    other = request.model_copy(update={"workload": request.workload.model_copy(update=changes)})
+    with pytest.raises(Refused, match=told):
+        bundle(plan, other, HOSTS, LaunchOptions("megatron-core", "slurm"))
+
+
 @pytest.mark.parametrize("pair", [("pytorch", "slurm"), ("megatron-core", "local")])
 def test_what_runs_on_this_machine_alone_is_not_started_elsewhere(pair: tuple[str, str]) -> None:
     with pytest.raises(Refused, match="pytorch runs on this machine alone"):

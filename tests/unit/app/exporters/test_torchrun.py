@@ -97,7 +97,7 @@ def test_experts_are_dealt_to_tensor_parallel_ranks_too() -> None:
 
 def test_a_step_has_the_tokens_of_the_request() -> None:
     found = _overrides(whole_host_plan("pp_out"))
-    assert found["num_tokens_per_train_step"] == 16 * 4096
+    assert found["num_tokens_per_train_step"] == 8 * 4096
     assert found["num_pp_microbatches"] == 4
 
 

@@ -88,8 +88,10 @@ def test_a_plan_can_be_verified_and_exported_from_its_file(
     assert _run(settings, "export", out, "--format", "chrome-trace") == 0
     assert json.loads(capsys.readouterr().out)["traceEvents"]
     trace = tmp_path / "trace.json"
-    assert _run(settings, "export", out, "--format", "chrome-trace", "--out", str(trace), "--request", source) == 0
+    assert _run(settings, "export", out, "--format", "chrome-trace", "--out", str(trace)) == 0
     assert json.loads(trace.read_text())["traceEvents"]
+    assert _run(settings, "export", out, "--format", "chrome-trace", "--request", source) == 2
+    assert "the plan has 2 layers, the request's model 32" in capsys.readouterr().err
 
 
 def test_a_plan_that_the_judge_rejects_has_its_own_exit_code(
