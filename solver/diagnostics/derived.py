@@ -62,7 +62,7 @@ def one_fabric(request: PlanRequest) -> Iterator[Found]:
 def defaults_that_matter(request: PlanRequest) -> Iterator[Found]:
     """Defaults that decide time or memory."""
     if request.options.stack_profile == "auto":
-        yield "/options/stack_profile", "auto: the software is chosen by the most common GPU type"
+        yield "/options/stack_profile", "auto: the newest software, whatever the GPUs"
     if request.workload.optimizer == DEFAULT_OPTIMIZER:
         own = DEFAULT_OPTIMIZER
         yield (

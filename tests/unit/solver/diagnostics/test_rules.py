@@ -143,6 +143,11 @@ def test_a_rule_fires_where_it_should(rule: str, pointer: str, change: Change) -
     assert (rule, pointer) in found
 
 
+def test_software_that_nobody_names_is_told_to_be_the_newest() -> None:
+    (told,) = [one.detail for one in diagnostics_of(read(lambda _: None)) if one.pointer == "/options/stack_profile"]
+    assert "newest software, whatever the GPUs" in told
+
+
 def test_every_rule_has_a_case_and_a_name_of_its_own() -> None:
     assert {rule.name for rule in RULES} == {rule for rule, *_ in CASES}
     assert len({rule.name for rule in RULES}) == len(RULES)
