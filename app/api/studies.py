@@ -10,7 +10,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Body, Depends, Path, Query
+from fastapi import APIRouter, Body, Depends, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
@@ -20,7 +20,7 @@ from app.api.headers import Asking, IdempotencyKey, Service, Urgency
 from app.api.problems import Rejected, documented, not_found
 from app.api.questions import FORMS, AnswerForm
 from app.api.strict import StrictRoute
-from app.api.tags import Tagged, wanted_studies
+from app.api.tags import Tagged, next_page, wanted_studies
 from app.exporters.report.answer_picture import study_picture
 from app.jobs.access import STUDY_URGENCY, Caller
 from app.jobs.findings import findings, study_table
@@ -97,6 +97,7 @@ async def submit_a_study(
 def list_studies(
     service: Service,
     caller: Asking,
+    http: Request,
     limit: Annotated[int, Query(ge=1, le=200, description="Studies of a page.")] = 50,
     cursor: Annotated[
         str | None, Query(pattern=r"^study_[0-9a-f]{28}$", description="`next_cursor` of the page before.")
@@ -109,7 +110,9 @@ def list_studies(
     counts = service.studies.counts_of([row.id for row in rows[:limit]])
     items = [_head(row, counts[row.id]) for row in rows[:limit]]
     more = rows[limit - 1].id if len(rows) > limit else None
-    return JSONResponse({"items": items, "next_cursor": more})
+    return JSONResponse(
+        {"items": items, "next_cursor": more}, headers=next_page("/v1/studies", http.query_params, more)
+    )
 
 
 @router.get("/{study_id}", response_model=Study, responses=documented(400, 404, 503), summary="Read a study",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -88,6 +89,29 @@ def grid(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
     """
     for values in itertools.product(*axes.values()):
         yield dict(zip(axes, values, strict=True))
+
+
+def in_words(changes: Any) -> str:
+    """What is changed and to what, by the last parts of the way there; a place of a list with the list's name.
+
+    >>> in_words({"/constraints/max_gpus": 64, "/cluster/links/0/latency_s": 0.005})
+    'max_gpus 64, links 0 latency_s 0.005'
+    >>> in_words({"workload": {"precision": "fp8"}, "constraints": {"max_gpus": None}})
+    'precision fp8, max_gpus null'
+    """
+    return ", ".join(
+        f"{name} {value if isinstance(value, str) else json.dumps(value)}" for name, value in _leaves(changes)
+    )
+
+
+def _leaves(changes: Any, way: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    if isinstance(changes, Mapping) and changes:
+        for key, value in changes.items():
+            parts = str(key)[1:].split("/") if str(key).startswith("/") else [str(key)]
+            yield from _leaves(value, (*way, *parts))
+    elif way:
+        is_listed = len(way) > 2 and way[-2].isdigit()
+        yield " ".join(way[-3:] if is_listed else way[-1:]), changes
 
 
 def _misfit(pointer: str, what: str) -> Refused:

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app.documents import digest, has_more_values, read_model
+from app.exporters.report.formatting import shortened
 from app.faults import Fault, Refused
 from app.jobs.access import Caller, check_urgency
-from app.jobs.patches import grid, merged, with_value
+from app.jobs.patches import grid, in_words, merged, with_value
 from app.jobs.service import PlanService, Tag
 from app.jobs.submission import Submitted, new_plan, submitted_once
 from app.jobs.webhooks import check_webhook
@@ -22,6 +23,8 @@ from app.storage.plans import NewPlan
 from app.storage.studies import StudyRow
 from models.request import PlanRequest
 
+MOST_NAME_CHARACTERS = 120  # as in a request
+MOST_CHANGE_CHARACTERS = 90
 MAX_STUDY_VALUES = 2_000_000  # of the documents of all members: reading them takes half a second
 
 
@@ -165,7 +168,19 @@ def _member(service: PlanService, order: StudyOrder, changes: Any, caller: Calle
         service.check(request)
     except Refused as refusal:
         return _Member(changes, None, refusal.faults[:10])
-    plan = new_plan(request, caller, urgency, name=order.tag.name, labels=order.tag.labels)
+    plan = new_plan(request, caller, urgency, name=_member_name(order.tag.name, changes), labels=order.tag.labels)
     from solver.context import stack_for  # imports numpy, which takes a while
 
     return _Member(changes, plan, stack_profile=stack_for(request).name)
+
+
+def _member_name(study: str, changes: Any) -> str:
+    """The study's name and what the member changes; the study's gives way where both are too long.
+
+    >>> _member_name("Batch by GPUs", {"/workload/global_batch_sequences": 512, "/constraints/max_gpus": 64})
+    'Batch by GPUs: global_batch_sequences 512, max_gpus 64'
+    """
+    words = shortened(in_words(changes), MOST_CHANGE_CHARACTERS)
+    if not study or not words:
+        return study or words
+    return f"{shortened(study, MOST_NAME_CHARACTERS - 2 - len(words))}: {words}"

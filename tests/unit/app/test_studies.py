@@ -41,6 +41,18 @@ def test_a_grid_is_planned_and_told_as_a_table(client: TestClient) -> None:
     assert (plan["study_id"], plan["priority"]) == (body["id"], 6)
 
 
+def test_a_member_is_called_what_it_changes(client: TestClient) -> None:
+    axes = {"/options/seed": [fake_solver.FINDS], "/options/time_limit_s": [5.0, 6.0]}
+    order = _study(name="x" * 100, axes=axes, patches=[{}, {"workload": {"sequence_length": 4096}}])
+    members = client.post("/v1/studies", json=order).json()["members"]
+    names = [client.get(f"/v1/plans/{one['plan_id']}/status").json()["name"] for one in members]
+    assert [one.removeprefix("x" * 90).strip("x…: ") for one in names] == [
+        "seed 0, time_limit_s 5.0", "seed 0, time_limit_s 6.0", "", "sequence_length 4096"]  # fmt: skip
+    assert max(len(one) for one in names) == 120
+    (member,) = client.post("/v1/studies", json=_study(patches=[{"options": {"time_limit_s": 7}}])).json()["members"]
+    assert client.get(f"/v1/plans/{member['plan_id']}/status").json()["name"] == "time_limit_s 7"
+
+
 def test_the_same_key_makes_one_study(client: TestClient) -> None:
     headers = {"Idempotency-Key": "study-once"}
     first, again = (client.post("/v1/studies", json=_study(axes=SEEDS), headers=headers) for _ in range(2))
@@ -89,9 +101,12 @@ def test_a_study_is_cancelled_and_removed_with_its_plans(tmp_path: Path) -> None
 def test_studies_are_listed_newest_first(tmp_path: Path) -> None:
     with running(settings_for(tmp_path, run_worker=False)) as client:
         made = [client.post("/v1/studies", json=_study(name=str(n), axes=SEEDS)).json()["id"] for n in range(3)]
-        page = client.get("/v1/studies?limit=2").json()
-        rest = client.get(f"/v1/studies?limit=2&cursor={page['next_cursor']}").json()
-        assert [one["id"] for one in page["items"] + rest["items"]] == made[::-1]
+        first = client.get("/v1/studies?limit=2")
+        page, link = first.json(), first.headers["link"]
+        assert link == f'</v1/studies?limit=2&cursor={page["next_cursor"]}>; rel="next"'
+        rest = client.get(link.partition(">")[0].removeprefix("<"))
+        assert [one["id"] for one in page["items"] + rest.json()["items"]] == made[::-1]
+        assert "link" not in rest.headers
         assert client.get("/v1/studies?cursor=study_1").status_code == 400
 
 
