@@ -53,6 +53,7 @@ and sent to this service only.</p></form></details>
 </div>
 <main id="page" tabindex="-1"></main>
 <p id="told" role="status"></p>
+<p id="titled" class="unseen" aria-live="polite"></p>
 <noscript><p>These pages need JavaScript; every plan can also be had from the <a href="/docs">API</a>
 and the command line.</p></noscript>
 </body>

@@ -17,6 +17,9 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from app.main import create_app
+from app.storage.keys import KeyStore, NewKey
+from app.storage.migrations import create_tables
+from app.storage.tables import create_engine
 from tests.unit.app.service_fixture import request_for, settings_for
 
 SERIOUS = ("serious", "critical")
@@ -52,6 +55,19 @@ def serving(folder: Path, **changes: Any) -> Iterator[str]:
     thread.join(timeout=20)
 
 
+def secret_of(folder: Path) -> str:
+    """A key that may read and submit, for the service of this folder, which asks for keys from then on."""
+    engine = create_engine(settings_for(folder).database_url)
+    create_tables(engine)
+    return KeyStore(engine).create(NewKey("alice", frozenset({"read", "submit"})))[1]
+
+
+def enter(page: Page, secret: str) -> None:
+    """Give the page its key, as a reader does."""
+    page.get_by_label("Key, if this service asks for one").fill(secret)
+    page.keyboard.press("Enter")
+
+
 def _bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
@@ -78,9 +94,19 @@ def watched(browser: Browser, address: str, *, theme: str = "light", allowed: tu
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
     yield page
-    assert [text for text in complaints if not any(words in text for words in allowed)] == []
-    assert [url for url in asked if not url.startswith((address, "blob:", "data:"))] == []
+    bad = [text for text in complaints if not any(words in text for words in allowed)]
+    assert not bad, bad
+    elsewhere = [url for url in asked if not url.startswith((address, "blob:", "data:"))]
+    assert not elsewhere, elsewhere
     context.close()
+
+
+def until(page: Page, script: str, *, wait_s: float = 30.0) -> None:
+    """Wait for something to be true in a page whose policy lets no text be run as a script."""
+    deadline = time.monotonic() + wait_s
+    while not page.evaluate(script):
+        assert time.monotonic() < deadline, script
+        page.wait_for_timeout(50)
 
 
 def grave(page: Page) -> list[str]:

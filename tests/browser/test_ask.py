@@ -12,15 +12,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from app.storage.keys import KeyStore, NewKey
-from app.storage.migrations import create_tables
-from app.storage.tables import create_engine
 from models.questions import Change
 from models.request import PlanRequest
 from solver.questions.changes import changed_document
-from tests.browser.desk_service import grave, serving, submitted, watched
+from tests.browser.desk_service import enter, grave, secret_of, serving, submitted, watched
 from tests.unit.app.fake_solver import FINDS, INFEASIBLE, tiny_plan
-from tests.unit.app.service_fixture import FAKE_SOLVERS, settings_for
+from tests.unit.app.service_fixture import FAKE_SOLVERS
 from tests.unit.models.bad_requests import good_request
 
 ANSWERING = FAKE_SOLVERS.model_copy(update={"ask": "tests.browser.fake_answers:ask"})
@@ -111,17 +108,13 @@ def test_why_not_is_asked_with_a_value_and_refused_without(answering: str, brows
 
 
 def test_a_request_without_a_plan_is_asked_for_every_conflict_with_a_key(tmp_path: Path, browser: Browser) -> None:
-    settings = settings_for(tmp_path)
-    engine = create_engine(settings.database_url)
-    create_tables(engine)
-    secret = KeyStore(engine).create(NewKey("alice", frozenset({"read", "submit"})))[1]
+    secret = secret_of(tmp_path)
     with (
         serving(tmp_path, solvers=ANSWERING) as address,
         watched(browser, address, allowed=("401 (Unauthorized)",)) as page,
     ):
         page.goto(f"{address}/plans")
-        page.get_by_label("Key, if this service asks for one").fill(secret)
-        page.keyboard.press("Enter")
+        enter(page, secret)
         plan = submitted(address, INFEASIBLE, "impossible", key=secret)
         page.get_by_role("link", name="impossible").click()
         page.get_by_role("button", name="Find every conflict and every way out").click()

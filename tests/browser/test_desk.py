@@ -12,13 +12,10 @@ import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from app.api.exports import Launch
-from app.storage.keys import KeyStore, NewKey
-from app.storage.migrations import create_tables
-from app.storage.tables import create_engine
-from tests.browser.desk_service import grave, serving, submitted, watched
+from tests.browser.desk_service import grave, secret_of, serving, submitted, watched
 from tests.browser.test_report import DATA, region_report
 from tests.unit.app.fake_solver import FINDS, TAKES_ITS_TIME
-from tests.unit.app.service_fixture import request_for, settings_for
+from tests.unit.app.service_fixture import request_for
 
 THEMES = ("light", "dark")
 MOST_BYTES = 1_000_000
@@ -111,10 +108,7 @@ def test_the_list_filters_and_sorts_and_says_so_in_its_address(
 def test_a_request_is_checked_while_typing_and_planned_with_a_key_that_is_never_stored(
     tmp_path: Path, browser: Browser
 ) -> None:
-    settings = settings_for(tmp_path)
-    engine = create_engine(settings.database_url)
-    create_tables(engine)
-    secret = KeyStore(engine).create(NewKey("alice", frozenset({"read", "submit"})))[1]
+    secret = secret_of(tmp_path)
     refusals = ("401 (Unauthorized)", "422 (Unprocessable")
     with serving(tmp_path) as address, watched(browser, address, allowed=refusals) as page:
         page.goto(f"{address}/new")

@@ -12,13 +12,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from app.storage.keys import KeyStore, NewKey
-from app.storage.migrations import create_tables
-from app.storage.tables import create_engine
-from tests.browser.desk_service import grave, serving, watched
+from tests.browser.desk_service import OVERLAPS, enter, grave, secret_of, serving, watched
 from tests.unit.app.importers import samples
 from tests.unit.app.importers.samples import LLAMA_8B
-from tests.unit.app.service_fixture import FAKE_SOLVERS, settings_for
+from tests.unit.app.service_fixture import FAKE_SOLVERS
 
 REAL_CHECKS = FAKE_SOLVERS.model_copy(update={"lint": "solver.lint:lint", "validate_request": "solver.planner:check"})
 UNITS = "import('/static/desk/units.js')"
@@ -80,17 +77,13 @@ def test_any_quantity_survives_being_written_and_read(linting: str, browser: Bro
 
 
 def test_a_cluster_is_made_by_hand_and_planned_with_a_key(tmp_path: Path, browser: Browser) -> None:
-    settings = settings_for(tmp_path)
-    engine = create_engine(settings.database_url)
-    create_tables(engine)
-    secret = KeyStore(engine).create(NewKey("alice", frozenset({"read", "submit"})))[1]
+    secret = secret_of(tmp_path)
     with (
         serving(tmp_path, solvers=REAL_CHECKS) as address,
         watched(browser, address, allowed=("401 (Unauthorized)", "422 (Unprocessable")) as page,
     ):
         page.goto(f"{address}/new?example=llama-8b-single-building")
-        page.get_by_label("Key, if this service asks for one").fill(secret)
-        page.keyboard.press("Enter")
+        enter(page, secret)
         page.get_by_role("button", name="Begin an empty one").click()
         page.get_by_label("Name of building-1").fill("north")
         page.keyboard.press("Enter")
@@ -182,3 +175,49 @@ def test_the_tables_of_a_large_cluster_stay_on_the_page(linting: str, browser: B
         expect(page.get_by_role("button", name="Add a link")).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert grave(page) == []
+
+
+APART = """() => {
+  const cards = [...document.querySelectorAll(".sketch .card")].map((one) => one.getBoundingClientRect());
+  return cards.flatMap((one, index) => cards.slice(index + 1).filter((other) => one.left < other.right
+    && other.left < one.right && one.top < other.bottom && other.top < one.bottom)).length;
+}"""
+
+
+@pytest.mark.parametrize("number", [1, 2, 5, 8, 9, 24])
+def test_a_drawing_of_many_buildings_with_long_names_can_be_read(linting: str, browser: Browser, number: int) -> None:
+    names = [("Ω" if one % 2 else "名") * 100 + str(one) for one in range(number)]
+    gpus = ["H100-SXM-80G", "A100-SXM-80G", "B200-SXM"]
+    cluster = {
+        "name": "wide",
+        "places": [{"id": one, "level": "building"} for one in names],
+        "pools": [{"id": f"pool-{at}", "place": one, "gpu": gpus[at % 3], "num_hosts": 8, "nic_bytes_per_s": 5e10}
+                  for at, one in enumerate(names)],
+        "links": [{"id": f"link-{at}", "from_place": one, "to_place": names[(at + 1) % number], "distance_km": 20,
+                   "capacity_bytes_per_s": 4e11} for at, one in enumerate(names) if number > 1],
+    }  # fmt: skip
+    with watched(browser, linting, allowed=("422 (Unprocessable",)) as page:
+        page.goto(f"{linting}/new?example=llama-8b-single-building")
+        expect(page.locator(".sketch")).to_be_visible()
+        draft = {**_request(page), "cluster": cluster}
+        page.get_by_label("The request as JSON").fill(json.dumps(draft))
+        expect(page.locator(".sketch .card")).to_have_count(number)
+        assert page.evaluate(APART) == 0
+        assert page.evaluate(OVERLAPS) == []
+        assert grave(page) == []
+
+
+def test_a_name_that_is_taken_joins_nothing_by_mistake(linting: str, browser: Browser) -> None:
+    with watched(browser, linting) as page:
+        page.goto(f"{linting}/new")
+        page.get_by_role("button", name="Begin an empty one").click()
+        before = _request(page)
+        page.get_by_label("Name of building-2").fill("building-1")
+        page.keyboard.press("Enter")
+        expect(page.locator("#verdict")).to_contain_text("“building-1” is taken")
+        expect(page.get_by_role("button", name="Plan", exact=True)).to_be_disabled()
+        assert _request(page) == before
+        page.get_by_label("Name of building-2").fill("south")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("button", name="Plan", exact=True)).to_be_enabled()
+        assert [one["id"] for one in _request(page)["cluster"]["places"]] == ["building-1", "south"]

@@ -12,12 +12,9 @@ import httpx2
 import pytest
 from playwright.sync_api import Browser, expect
 
-from app.storage.keys import KeyStore, NewKey
-from app.storage.migrations import create_tables
-from app.storage.tables import create_engine
-from tests.browser.desk_service import grave, serving, watched
+from tests.browser.desk_service import enter, grave, secret_of, serving, watched
 from tests.unit.app.fake_solver import FINDS
-from tests.unit.app.service_fixture import request_for, settings_for
+from tests.unit.app.service_fixture import request_for
 
 BATCH, GPUS = "/workload/global_batch_sequences", "/constraints/max_gpus"
 PARETO = "import('/static/desk/charts.js').then((charts) => charts.paretoFront(points))"
@@ -64,14 +61,10 @@ def test_one_axis_is_a_curve_and_patches_are_bars(address: str, browser: Browser
 
 
 def test_a_study_is_made_on_the_page_with_a_key_and_followed(tmp_path: Path, browser: Browser) -> None:
-    settings = settings_for(tmp_path)
-    engine = create_engine(settings.database_url)
-    create_tables(engine)
-    secret = KeyStore(engine).create(NewKey("alice", frozenset({"read", "submit"})))[1]
+    secret = secret_of(tmp_path)
     with serving(tmp_path) as address, watched(browser, address, allowed=("401 (Unauthorized)",)) as page:
         page.goto(f"{address}/studies")
-        page.get_by_label("Key, if this service asks for one").fill(secret)
-        page.keyboard.press("Enter")
+        enter(page, secret)
         page.get_by_text("New study").click()
         page.get_by_label("What varies, 2").select_option("rate of the first link")
         page.get_by_label("Starts from").select_option("/v1/examples/llama-405b-two-buildings")

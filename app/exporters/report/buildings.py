@@ -9,13 +9,26 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from app.exporters.report.figures import WIDTH, columns, drawing, figure, folded, legend, paragraph, section, table
-from app.exporters.report.formatting import NOT_STATED, count, number, percent, plural, ranges, shortened, size
-from app.exporters.report.geography import Connection, Flow, Node, Point, connections, mapped, nodes, positions
+from app.exporters.report.formatting import NOT_STATED, count, fitted, number, percent, plural, ranges, size
+from app.exporters.report.geography import (
+    ROW,
+    Connection,
+    Flow,
+    Node,
+    Point,
+    connections,
+    height_of,
+    in_rows,
+    mapped,
+    nodes,
+    positions,
+)
 from app.exporters.report.markup import Child, Markup, joined, tag
 from app.exporters.report.scene import Scene
 from app.exporters.report.svg import line, rect, words
 
 CARD = (172.0, 74.0)
+NARROW = (146.0, 74.0)  # of rows: labels stand between the cards
 CAUSES = {
     "pp": "pipeline",
     "dp": "data parallel",
@@ -37,7 +50,7 @@ def buildings_section(scene: Scene) -> Markup:
     causes = sorted({cause for flow in flows for cause, _ in flow.bytes_of_cause})
     keys = [(f"c-{cause}", CAUSES[cause]) for cause in causes] + [("used", "GPUs in use")]
     left_out = len(found) - len(drawn)
-    rest = f" {left_out} buildings with fewer GPUs in use are in the table only." if left_out else ""
+    rest = f" {left_out} buildings with no more GPUs in use are in the table only." if left_out else ""
     caption = (
         "Lines are as thick as what they carry, one for each direction; the label gives the number in the table and "
         f"the peak use of the busier direction. Thin dashed lines carry nothing.{rest}"
@@ -54,7 +67,7 @@ def buildings_section(scene: Scene) -> Markup:
 
 def building_map(drawn: Sequence[Node], joins: Sequence[Connection]) -> Markup:
     """The drawing."""
-    height = 150.0 if len(drawn) <= 2 else 330.0 if len(drawn) <= 6 else 480.0
+    height = height_of(drawn)
     middle = WIDTH / 2, height / 2
     places = positions(drawn, middle, (WIDTH / 2 - CARD[0] / 2 - 14, height / 2 - CARD[1] / 2 - 8))
     shown = [one for one in joins if one.first in places and one.second in places]
@@ -66,8 +79,8 @@ def building_map(drawn: Sequence[Node], joins: Sequence[Connection]) -> Markup:
         description=f"{len(drawn)} places and {len(shown)} connections; the tables below hold every figure.",
         parts=(
             *(part for one in shown for part in _lines(one, places, widest)),
-            *(part for one in drawn for part in _card(one, places[one.name])),
-            *(part for one in shown for part in _badge(one, places)),
+            *(part for one in drawn for part in _card(one, places[one.name], NARROW if in_rows(drawn) else CARD)),
+            *(part for one in shown for part in _badge(one, drawn, places)),
         ),
     )
 
@@ -111,39 +124,50 @@ def _arrow(ends: tuple[Point, Point], across: Point, shift: float) -> Markup:
     return tag("path", d="M" + "L".join(f"{px:.1f} {py:.1f}" for px, py in corners) + "z", class_="arrow")
 
 
-def _card(one: Node, at: Point) -> Iterator[Markup]:
-    width, height = CARD if one.is_building else (120.0, 26.0)
+def _card(one: Node, at: Point, size: Point) -> Iterator[Markup]:
+    width, height = size if one.is_building else (120.0, 26.0)
     x, y = at[0] - width / 2, at[1] - height / 2
     is_unused = one.is_building and not one.num_used_gpus
     yield rect(x, y, width, height, rx=6.0, class_="card unused" if is_unused else "card")
     if not one.is_building:
-        yield words(at[0], at[1] + 4, shortened(one.name, 15), "label", "middle")
+        yield words(at[0], at[1] + 4, fitted(one.name, width - 12, 12.0), "label", "middle")
         return
-    yield words(x + 10, y + 19, shortened(one.name, 17), "name")
+    yield words(x + 10, y + 19, fitted(one.name, width - 16, 14.0), "name")
     total = one.num_free_gpus if one.num_free_gpus is not None else one.num_used_gpus
     of = f" of {count(total)}" if one.num_free_gpus is not None else ""
     yield words(x + 10, y + 37, f"{count(one.num_used_gpus)}{of} GPUs", "label")
     yield rect(x + 10, y + 43, width - 20, 6, class_="idle")
     yield rect(x + 10, y + 43, (width - 20) * min(1.0, one.num_used_gpus / total) if total else 0.0, 6, class_="used")
-    yield words(x + 10, y + 65, shortened(_ranks_of(one), 24), "tick")
+    yield words(x + 10, y + 65, fitted(_ranks_of(one), width - 16, 11.5), "tick")
 
 
 def _ranks_of(one: Node) -> str:
-    return f"pipeline ranks {ranges(one.ranks)}" if one.ranks else "unused"
+    return f"pipeline {'rank' if len(one.ranks) == 1 else 'ranks'} {ranges(one.ranks)}" if one.ranks else "unused"
 
 
-def _badge(one: Connection, places: Mapping[str, Point]) -> Iterator[Markup]:
+def _badge(one: Connection, drawn: Sequence[Node], places: Mapping[str, Point]) -> Iterator[Markup]:
     flows = [flow for flow in (one.there, one.back) if flow]
     if not flows:
         return
     (x1, y1), (x2, y2) = places[one.first], places[one.second]
     share = 0.5 if one.number % 2 else 0.42  # diagonals that meet in the middle keep their labels apart
+    if in_rows(drawn):
+        share = _beside_a_building(one, drawn, places)
     x, y = x1 + share * (x2 - x1), y1 + share * (y2 - y1)
     peak = max(flow.busiest.peak_utilisation for flow in flows)
     text = f"{one.number}: {percent(peak)}"
     width = 7.0 * len(text) + 10
     yield rect(x - width / 2, y - 10, width, 20, rx=10.0, class_="badge hot" if peak >= 0.9 else "badge")
     yield words(x, y + 4, text, "label", "middle")
+
+
+def _beside_a_building(one: Connection, drawn: Sequence[Node], places: Mapping[str, Point]) -> float:
+    """Where a line leaves the gap around the card that it starts from, as a share of it; at most half way."""
+    (x1, y1), (x2, y2) = places[one.first], places[one.second]
+    gaps = [gap / length for gap, length in ((WIDTH / 8, abs(x2 - x1)), (ROW / 2, abs(y2 - y1))) if length]
+    share = min([0.5, *gaps])
+    starts_at_building = any(node.name == one.first and node.is_building for node in drawn)
+    return share if starts_at_building else 1.0 - share
 
 
 def _pairs(joins: Sequence[Connection], scene: Scene) -> Markup:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from app.exporters.report.figures import Column, columns, drawing, figure, paragraph, section, table
-from app.exporters.report.formatting import number, percent, rounded, seconds, shortened
+from app.exporters.report.formatting import fitted, number, odds, percent, rounded, seconds
 from app.exporters.report.markup import Child, Markup, joined, tag
 from app.exporters.report.scene import Scene
 from app.exporters.report.svg import Scale, rect, time_axis, words
@@ -76,7 +76,7 @@ def _alternative_row(one: Alternative) -> list[Child]:
         one.crossing,
         number(one.iteration_s, seconds(one.iteration_s)),
         number(one.slower_by, percent(one.slower_by)),
-        "" if one.slower_probability is None else number(one.slower_probability, percent(one.slower_probability)),
+        "" if one.slower_probability is None else number(one.slower_probability, odds(one.slower_probability)),
         one.why_second,
     ]
 
@@ -107,6 +107,6 @@ def comparison_bars(name: str, title: str, bars: Sequence[tuple[str, float]]) ->
 def _bars(bars: Sequence[tuple[str, float]], scale: Scale) -> Iterator[Markup]:
     for index, (label, value_s) in enumerate(bars):
         y = 4 + index * ROW
-        yield words(LEFT - 8, y + 16, shortened(label, 24), "label", "end")
+        yield words(LEFT - 8, y + 16, fitted(label, LEFT - 12, 12.0), "label", "end")
         yield rect(LEFT, y + 3, max(scale(value_s) - LEFT, 1.0), ROW - 6, class_="other" if index else "total")
         yield words(scale(value_s) + 6, y + 16, seconds(value_s), "value halo")

@@ -5,7 +5,9 @@ Each shown number carries the exact one of the plan beside it, in a `data` eleme
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from app.exporters.report.markup import Markup, tag, visible
@@ -103,6 +105,17 @@ def percent(share: float) -> str:
     return "0 %" if abs(value) < 1e-6 else f"{rounded(value, 2)} %"
 
 
+def odds(probability: float) -> str:
+    """A probability, never told as certain.
+
+    >>> odds(0.5), odds(0.99999), odds(0.0)
+    ('50.0 %', 'more than 99.9 %', 'less than 0.1 %')
+    """
+    if 0.001 <= probability <= 0.999:
+        return percent(probability)
+    return "more than 99.9 %" if probability > 0.5 else "less than 0.1 %"
+
+
 def count(value: int) -> str:
     """A number of things.
 
@@ -139,6 +152,40 @@ def ranges(values: Iterable[int]) -> str:
         else:
             runs.append([value, value])
     return ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in runs)
+
+
+def fitted(text: str, width: float, size: float) -> str:
+    """The text, or as much of its beginning as a width holds in letters of a size, both in the units of a drawing.
+
+    >>> fitted("building-east", 60.0, 12.0), fitted("iiiiiiiiiiiii", 60.0, 12.0)
+    ('buildin…', 'iiiiiiiiiiiii')
+    """
+    shown, room = visible(text), width / size
+    if sum(map(_em, shown)) <= room:
+        return shown
+    ends = accumulate(map(_em, shown), initial=_em("…"))
+    return shown[: max(0, sum(1 for end in ends if end <= room) - 1)] + "…"
+
+
+def _em(letter: str) -> float:
+    """Width of a letter in its size, no less than in DejaVu Sans."""
+    if unicodedata.east_asian_width(letter) in "WF":
+        return 1.05
+    return 0.37 if letter in "ijltfI.,:;'|!()[]-r " else 0.85 if letter in "mwMW@%" or letter.isupper() else 0.65
+
+
+def told_apart(names: Sequence[str], limit: int) -> dict[str, str]:
+    """Each name in at most so many characters; where the beginnings of two would be alike, their ends are kept.
+
+    >>> told_apart(["east", "us-central1-a"], 8)
+    {'east': 'east', 'us-central1-a': 'us-cent…'}
+    >>> told_apart(["building-00", "building-01"], 6)
+    {'building-00': '…ng-00', 'building-01': '…ng-01'}
+    """
+    begun = {name: shortened(name, limit) for name in names}
+    if len(set(begun.values())) == len(begun):
+        return begun
+    return {name: end if len(end) <= limit else "…" + end[1 - limit :] for name in names for end in [visible(name)]}
 
 
 def shortened(text: str, limit: int) -> str:

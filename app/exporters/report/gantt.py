@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from app.exporters.report.figures import WIDTH, drawing
-from app.exporters.report.formatting import seconds, shortened, size
+from app.exporters.report.formatting import fitted, seconds, size
 from app.exporters.report.markup import Markup, tag
 from app.exporters.report.scene import Scene
 from app.exporters.report.svg import Scale, boxes, line, rect, steps, time_axis, words
-from app.exporters.report.timings import Bar, Lane, Timing
+from app.exporters.report.timings import Bar, Lane, Timing, lane_labels
 from app.exporters.report.windows import Window
 
 LABELS_WIDTH = 132.0
@@ -88,7 +88,8 @@ def _rows(timing: Timing, frame: Frame) -> Iterator[Markup]:
     every = max(1, round(11.0 / frame.row_height + 0.4))
     for rank in range(0, frame.num_rows, every):
         y = TOP + (rank + 0.5) * frame.row_height + 3.5
-        yield words(LABELS_WIDTH - 6, y, f"{rank} {shortened(timing.buildings[rank], 14)}".rstrip(), "label", "end")
+        label = fitted(f"{rank} {timing.buildings[rank]}".rstrip(), LABELS_WIDTH - 10, 12.0)
+        yield words(LABELS_WIDTH - 6, y, label, "label", "end")
     yield boxes(
         ((LABELS_WIDTH, TOP + rank * frame.row_height, RIGHT - LABELS_WIDTH, frame.row_height - 1)
          for rank in range(frame.num_rows)), "idle"
@@ -123,9 +124,8 @@ def _numbers(timing: Timing, frame: Frame) -> Iterator[Markup]:
 
 
 def _lanes(lanes: Sequence[Lane], frame: Frame) -> Iterator[Markup]:
-    for index, lane in enumerate(lanes):
+    for index, (lane, label) in enumerate(zip(lanes, lane_labels(lanes, 7), strict=True)):
         top = frame.lanes_top + index * LANE_HEIGHT
-        label = f"{shortened(lane.source, 7)} → {shortened(lane.target, 7)}"
         shown = [bar for bar in lane.bars if frame.shows(Bar(bar.start_s, bar.end_s + bar.latency_s, bar.operation))]
         yield words(LABELS_WIDTH - 6, top + 8.5, label, "label", "end")
         yield rect(LABELS_WIDTH, top, RIGHT - LABELS_WIDTH, LANE_HEIGHT - 2, class_="idle")

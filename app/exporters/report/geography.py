@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from app.exporters.report.scene import Scene
 from models.transport import LinkLoad
 
-MAX_NODES = 12
+MAX_NODES = 24
+ROUND = 8  # so many stand on an ellipse, more in rows
+ABREAST = 4
+ROW = 120.0
 Point = tuple[float, float]
 
 
@@ -74,6 +77,15 @@ def mapped(found: Sequence[Node]) -> list[Node]:
     return [one for one in found if not one.is_building or one.name in chosen]
 
 
+def in_rows(drawn: Sequence[Node]) -> bool:
+    """Whether there are too many for an ellipse.
+
+    >>> in_rows([Node("a", True, 0, None, ())] * 9)
+    True
+    """
+    return len(drawn) > ROUND
+
+
 def _flows(scene: Scene) -> dict[tuple[str, str], list[LinkLoad]]:
     """Loads by the nodes they join, in the direction of the traffic; what stays inside a node is left out."""
     found: dict[tuple[str, str], list[LinkLoad]] = defaultdict(list)
@@ -120,12 +132,14 @@ def _flow(loads: Sequence[LinkLoad]) -> Flow | None:
 
 
 def positions(drawn: Sequence[Node], middle: Point, radii: Point) -> dict[str, Point]:
-    """Buildings on an ellipse, two side by side; a single region in the middle.
+    """Buildings on an ellipse, two side by side; a single region in the middle. Many stand in rows.
 
     >>> a, b = (Node(name, True, 0, None, ()) for name in "ab")
     >>> positions([a, b], (10.0, 5.0), (8.0, 4.0))
     {'a': (2.0, 5.0), 'b': (18.0, 5.0)}
     """
+    if in_rows(drawn):
+        return _rows(drawn, 2 * middle[0])
     regions = [one.name for one in drawn if not one.is_building]
     central = regions[0] if len(regions) == 1 and len(drawn) > 2 else None
     outer = [one.name for one in drawn if one.name != central]
@@ -138,3 +152,34 @@ def positions(drawn: Sequence[Node], middle: Point, radii: Point) -> dict[str, P
         x, y = middle[0] + radii[0] * math.cos(angle), middle[1] - radii[1] * math.sin(angle)
         found[name] = round(x, 3), round(y, 3)
     return found
+
+
+def _rows(drawn: Sequence[Node], width: float) -> dict[str, Point]:
+    """Along the pipeline there and back row by row, so that neighbours are beside or below each other; a single region
+    stands between the rows."""
+    regions = [one.name for one in drawn if not one.is_building]
+    central = regions[0] if len(regions) == 1 else None
+    outer = sorted((one for one in drawn if one.name != central), key=lambda one: min(one.ranks, default=math.inf))
+    num_rows = -(-len(outer) // ABREAST)
+    found = {}
+    for index, one in enumerate(outer):
+        row, place = divmod(index, ABREAST)
+        column = ABREAST - 1 - place if row % 2 else place
+        below = 0.5 if central is not None and row >= num_rows / 2 else 0.0
+        found[one.name] = width * (column + 0.5) / ABREAST, ROW * (row + 0.5 + below)
+    if central is not None:
+        found[central] = width / 2, ROW * ((num_rows + 1) // 2 + 0.25)
+    return found
+
+
+def height_of(drawn: Sequence[Node]) -> float:
+    """How high the map is.
+
+    >>> height_of([Node("a", True, 0, None, ())] * 24)
+    720.0
+    """
+    if in_rows(drawn):
+        regions = sum(not one.is_building for one in drawn)
+        num_rows = -(-(len(drawn) - (regions == 1)) // ABREAST)
+        return ROW * (num_rows + (0.5 if regions == 1 else 0.0))
+    return 150.0 if len(drawn) <= 2 else 330.0 if len(drawn) <= 6 else 480.0

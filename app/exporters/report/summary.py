@@ -5,6 +5,7 @@ Every figure is a field of the plan.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from app.exporters.report.figures import columns, folded, paragraph, section, table
@@ -42,6 +43,8 @@ RECOMPUTES = {
     "selective": "attention is recomputed",
     "full": "every layer is recomputed",
 }
+QUOTED = re.compile(r"'[^']*'|\d+")
+MOST_ALIKE = 2
 FAMILIES = {"one_way": "one chunk each", "loop": "chunks in loops", "v": "chunks folded in a V"}
 
 
@@ -151,9 +154,19 @@ def _warnings(plan: Plan) -> Markup:
     told += [("note", text, "", ()) for text in plan.notes]
     if not told:
         return paragraph("None.")
-    return tag(
-        "ul", *(_remark(*one) for one in sorted(told, key=lambda one: SEVERITIES.index(one[0]))), class_="warnings"
-    )
+    alike: dict[tuple[str, str], list[Markup]] = {}
+    for one in sorted(told, key=lambda one: SEVERITIES.index(one[0])):
+        alike.setdefault((one[0], QUOTED.sub("", one[1])), []).append(_remark(*one))
+    return tag("ul", *(item for items in alike.values() for item in _few(items)), class_="warnings")
+
+
+def _few(items: Sequence[Markup]) -> Iterator[Markup]:
+    """Remarks that differ by names alone: beyond the second they are folded."""
+    if len(items) <= MOST_ALIKE:
+        yield from items
+        return
+    yield items[0]
+    yield tag("li", folded(f"{count(len(items) - 1)} more like this", tag("ul", *items[1:], class_="warnings")))
 
 
 def _remark(severity: Severity, detail: str, pointer: str, remedies: Sequence[str]) -> Markup:

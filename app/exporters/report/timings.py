@@ -9,6 +9,7 @@ from functools import cached_property
 from statistics import median
 
 from app.exporters.chrome_trace import memory_over_time
+from app.exporters.report.formatting import told_apart
 from app.exporters.report.scene import Scene
 from models.plan import RouteTimeline
 from models.schedule import LinkTimeline, Operation
@@ -139,3 +140,13 @@ def _messages(
         if pair[0] != pair[1]:
             latency_s = latency_of.get(operation.stage if forward else receiver, 0.0)
             yield pair, Bar(start_s, end_s, operation, latency_s)
+
+
+def lane_labels(lanes: Sequence[Lane], limit: int) -> list[str]:
+    """From where to where, each end in at most so many characters.
+
+    >>> lane_labels([Lane("building-00", "building-01", ()), Lane("building-01", "building-00", ())], 7)
+    ['…ing-00 → …ing-01', '…ing-01 → …ing-00']
+    """
+    names = told_apart(list(dict.fromkeys(end for lane in lanes for end in (lane.source, lane.target))), limit)
+    return [f"{names[lane.source]} → {names[lane.target]}" for lane in lanes]

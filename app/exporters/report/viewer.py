@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from app.exporters.report.markup import visible
-from app.exporters.report.timings import Bar, Lane, Timing
+from app.exporters.report.timings import Bar, Lane, Timing, lane_labels
 
+LANE_CHARACTERS = 8  # of each end of a link; the script shows 19 of a row
 MAX_OPERATIONS = 120_000  # about 1.3 MB of data
 NUM_TICKS = 10_000_000  # of the longest timeline; finer than a pixel at any zoom that is useful
 KIND_CODES = {"F": "F", "B": "B", "W": "W", "BW": "X"}
@@ -46,7 +47,10 @@ def _timing(timing: Timing, label: str, tick_s: float) -> dict[str, Any]:
             for one in problem.stages
         ],
         "ranks": [_rank(timing, rank, tick_s) for rank in range(len(timing.rows))],
-        "lanes": [_lane(lane, tick_s) for lane in timing.lanes],
+        "lanes": [
+            _lane(lane, label, tick_s)
+            for lane, label in zip(timing.lanes, lane_labels(timing.lanes, LANE_CHARACTERS), strict=True)
+        ],
         "fullest": timing.fullest_rank,
     }
 
@@ -65,12 +69,12 @@ def _rank(timing: Timing, rank: int, tick_s: float) -> dict[str, Any]:
     }
 
 
-def _lane(lane: Lane, tick_s: float) -> dict[str, Any]:
+def _lane(lane: Lane, label: str, tick_s: float) -> dict[str, Any]:
     def whole(bar: Bar) -> list[int]:
         return [round((bar.end_s - bar.start_s) / tick_s), round(bar.latency_s / tick_s)]
 
     return {
-        "name": visible(f"{lane.source} → {lane.target}"),
+        "name": label,
         "starts": _differences(round(bar.start_s / tick_s) for bar in lane.bars),
         "times": [whole(bar) for bar in lane.bars],
     }

@@ -13,7 +13,8 @@ globalThis.showPipeline = () => {
     for (const rank of timing.ranks) {
       rank.starts = sums(rank.starts);
       rank.stageOf = rank.stages.length === 1 ? () => rank.stages[0] : (index) => rank.stages[index];
-      rank.ends = rank.starts.map((start, index) => start + timing.stages[rank.stageOf(index)][rank.kinds[index]]);
+      // whole ticks: an operation ends where the next begins, so that no memory is counted twice between them
+      rank.ends = rank.starts.map((start, index) => Math.min(start + timing.stages[rank.stageOf(index)][rank.kinds[index]], rank.starts[index + 1] ?? Infinity));
     }
     for (const lane of timing.lanes) {
       lane.starts = sums(lane.starts);

@@ -56,9 +56,7 @@ export const pause = (ms, signal) => new Promise((resolve) => {
   const timer = setTimeout(resolve, ms);
   signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); }, { once: true });
 });
-const once = async function* (path, last, signal) {
-  const answer = await send(path, { headers: last ? { "Last-Event-ID": String(last) } : {}, signal });
-  if (answer.status === 204) { yield { id: last, kind: "done", data: {} }; return; }
+const eventsIn = async function* (answer) {
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   for (;;) {
@@ -70,20 +68,38 @@ const once = async function* (path, last, signal) {
     for (const block of blocks) { const event = parsed(block); if (event) yield event; }
   }
 };
+/* What may be otherwise a second later: no answer, an overloaded service, one that starts again. */
+const passes = (error) => error.status === 0 || error.status === 429 || error.status >= 500;
+/* Asks until there is an answer, and says that it waits: what is followed goes on when the service is back. */
+export const insisting = async (act, signal, tell) => {
+  for (let lost = false; ; lost = true) {
+    try {
+      const found = await act();
+      if (lost) tell("The service answers again");
+      return found;
+    } catch (error) {
+      if (signal.aborted || !passes(error)) throw error;
+      tell(error.status ? "The service answers " + error.status + "; trying again" : "The service does not answer; trying again");
+      await pause(1000, signal);
+    }
+  }
+};
 /* Every event of a plan until it has ended, over broken connections. An EventSource cannot carry a key. */
-export const events = async function* (id, signal) {
+export const events = async function* (id, signal, tell) {
   let last = 0;
   while (!signal.aborted) {
+    const answer = await insisting(() => send(planPath(id, "/events"), { headers: last ? { "Last-Event-ID": String(last) } : {}, signal }), signal, tell);
+    if (answer.status === 204) return; // nothing comes any more
     try {
-      for await (const event of once(planPath(id, "/events"), last, signal)) {
+      for await (const event of eventsIn(answer)) {
         last = event.id;
         yield event;
         if (event.kind === "done") return;
       }
     } catch (error) {
-      if (signal.aborted || (error.status >= 400 && error.status < 500 && error.status !== 429)) throw error;
+      if (signal.aborted) throw error; // otherwise the connection broke: the next one begins behind the last event
     }
     await pause(1000, signal);
   }
 };
-export const every = async (ms, signal, act) => { while (!signal.aborted) { await act(); await pause(typeof ms === "function" ? ms() : ms, signal); } };
+export const every = async (ms, signal, act, tell) => { while (!signal.aborted) { await insisting(act, signal, tell); await pause(typeof ms === "function" ? ms() : ms, signal); } };

@@ -1,5 +1,5 @@
 /* Questions about a plan: a formula answers at once, a search proves afterwards, and the two never look alike. */
-import { post, pause, read, submit } from "./api.js";
+import { insisting, pause, post, read, submit } from "./api.js";
 import { answerOf } from "./answers.js";
 import { applied, lossOf, settingsOf, sliders } from "./changes.js";
 import { make, percent, seconds, section, span } from "./dom.js";
@@ -28,7 +28,7 @@ const following = (place, { signal, attempt, tell }) => {
     place.replaceChildren(title, head, body);
     place.hidden = false;
     for (let last = ""; !mine.signal.aborted;) {
-      const found = await read(questionPath(id), mine.signal), ended = ENDED.has(found.state);
+      const found = await insisting(() => read(questionPath(id), mine.signal), mine.signal, tell), ended = ENDED.has(found.state);
       head.replaceChildren(make("span", { className: "state " + (ended ? "badge-succeeded" : "badge-running") }, ended ? (found.answer?.complete ? "answered" : found.state === "failed" ? "failed" : "as far as it was searched") : found.state === "queued" ? "waiting for a worker" : "searching, " + span(found.elapsed_s)),
         ended ? "" : make("button", { type: "button", onclick: () => attempt(() => post(questionPath(id, ":cancel"))) }, "Stop, keep what is known"));
       if (found.fault || found.answer) {

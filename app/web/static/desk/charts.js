@@ -1,6 +1,6 @@
 /* Pictures of many plans: curves, heat maps and Pareto fronts, each with its gaps; a click on a point opens its plan. */
 import { ticks } from "./curve.js";
-import { drawn, make, shape } from "./dom.js";
+import { drawn, fitted, make, shape } from "./dom.js";
 
 const WIDTH = 760, LEFT = 92, RIGHT = WIDTH - 26, TOP = 16, BOTTOM = 270;
 const text = (x, y, words, kind, anchor = "middle") => { const element = shape("text", { x, y, class: kind, "text-anchor": anchor }); element.textContent = words; return element; };
@@ -47,13 +47,13 @@ export const heatMap = (title, columns, rows, cells, { along, down, lower = true
   const values = finite(cells.map((one) => one.value)), low = Math.min(...values), high = Math.max(...values);
   const left = Math.min(230, 30 + 7.2 * Math.max(...rows.map((one) => one.length))), wide = (RIGHT - left) / columns.length, tall = Math.max(38, Math.min(58, 340 / rows.length)), bottom = TOP + 24 + tall * rows.length;
   const drawing = frame(title, bottom + 26);
-  columns.forEach((name, index) => drawing.append(text(left + wide * (index + 0.5), TOP + 12, name, "label")));
-  rows.forEach((name, index) => drawing.append(text(left - 10, TOP + 24 + tall * (index + 0.5) + 4, name, "label", "end")));
+  columns.forEach((name, index) => drawing.append(text(left + wide * (index + 0.5), TOP + 12, fitted(name, wide - 6), "label")));
+  rows.forEach((name, index) => drawing.append(text(left - 10, TOP + 24 + tall * (index + 0.5) + 4, fitted(name, left - 14), "label", "end")));
   for (const one of cells) {
     const x = left + wide * one.column, y = TOP + 24 + tall * one.row, share = high > low && typeof one.value === "number" ? (lower ? high - one.value : one.value - low) / (high - low) : 0;
     drawing.append(linked(one, columns[one.column] + ", " + rows[one.row] + ": " + one.text + (one.more ? ", " + one.more : ""),
       shape("rect", { x: x + 2, y: y + 2, width: Math.max(2, wide - 4), height: tall - 4, rx: 5, class: typeof one.value === "number" ? "heat" : "heat none", "fill-opacity": (0.06 + 0.5 * share).toFixed(2) }),
-      text(x + wide / 2, y + tall / 2 + (one.more ? -1 : 4), one.text, "value"), ...(one.more ? [text(x + wide / 2, y + tall / 2 + 13, one.more, "tick")] : [])));
+      text(x + wide / 2, y + tall / 2 + (one.more ? -1 : 4), fitted(one.text, wide - 6), "value"), ...(one.more ? [text(x + wide / 2, y + tall / 2 + 13, fitted(one.more, wide - 6, "11.5px"), "tick")] : [])));
   }
   drawing.append(text((left + RIGHT) / 2, bottom + 16, along, "label"));
   return make("figure", {}, drawn(drawing), caption("Across: " + along + ". Down: " + down + ". The stronger the colour, the " + (lower ? "lower" : "higher") + " the value; gaps stand below the values. Click a cell to open its plan."));

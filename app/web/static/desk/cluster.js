@@ -60,9 +60,13 @@ const tables = (draft, entries) => {
   const places = cluster.places.map((one) => one.id);
   const field = (kind, index, name, units, label, options) => quantity(draft, units, ["cluster", kind, index, ...name.split(".")], label + " of " + cluster[kind][index].id, options);
   const name = (kind, index, rename) => make("input", { value: String(cluster[kind][index].id), "aria-label": "Name of " + cluster[kind][index].id, "data-pointer": pointerOf(["cluster", kind, index, "id"]), maxlength: "120", autocomplete: "off",
-    onchange: (event) => rename(event.target.value) });
+    onchange: (event) => {
+      const after = event.target.value.trim(), fault = !after ? "a name is missing" : cluster[kind].some((one, other) => other !== index && one.id === after) ? "“" + after + "” is taken" : "";
+      draft.mark(event.target, fault && "Name of " + cluster[kind][index].id + ": " + fault);
+      if (!fault) rename(after);
+    } });
   const choice = (kind, index, field, label, options, { put = (value) => draft.put(["cluster", kind, index, field], value || undefined), value = cluster[kind][index][field] } = {}) => make("select",
-    { "aria-label": label + " of " + cluster[kind][index].id, "data-pointer": pointerOf(["cluster", kind, index, field]), onchange: (event) => { put(event.target.value); draft.change(() => {}); } },
+    { "aria-label": label + " of " + cluster[kind][index].id, "data-pointer": pointerOf(["cluster", kind, index, field]), title: String(value ?? ""), onchange: (event) => { put(event.target.value); draft.change(() => {}); } },
     ...options.map((one) => make("option", { value: one, selected: one === (value ?? "") }, one || "–")));
   const remove = (label, gone) => make("button", { type: "button", className: "remove", "aria-label": "Remove " + label, title: "Remove " + label, onclick: gone }, "✕");
   const gpuFields = (index) => {
@@ -102,8 +106,9 @@ export const clusterPart = (draft, { entries, entry, attempt }) => {
   const picture = make("figure"), below = make("div");
   const element = make("section", { id: "cluster", "aria-labelledby": "cluster-heading" }, make("h2", { id: "cluster-heading" }, "Cluster"), picture, below);
   const pick = (kind, which) => { const index = kind === "links" ? which : draft.request.cluster.places.findIndex((one) => one.id === which); below.querySelector('[data-pointer="' + pointerOf(["cluster", kind, index, kind === "links" ? "capacity_bytes_per_s" : "id"]) + '"]')?.focus(); };
-  const drawPicture = (cluster, own) => picture.replaceChildren(sketch(cluster, own ? { join: changes(draft).join, pick } : {}),
-    make("figcaption", {}, own ? "Drag from one building to another to join them; click a building or a link to change it below." : "As the catalogue has it."));
+  const join = (from, to) => { changes(draft).join(from, to); pick("links", draft.request.cluster.links.length - 1); };
+  const drawPicture = (cluster, own) => picture.replaceChildren(sketch(cluster, own ? { join, pick } : {}),
+    make("figcaption", {}, own ? "Drag from one building to another to join them, or press Enter on one and then on the other; arrow keys lead from each to the next. Click a building or a link, or press Space on it, to change it below." : "As the catalogue has it."));
   const redraw = () => {
     const cluster = draft.request?.cluster;
     if (typeof cluster === "string" && cluster) {

@@ -1,4 +1,4 @@
-/* Two plans side by side: the service says what differs, the drawings are those of their reports. */
+/* Plans side by side, each against the first: the service says what differs, the drawings are those of their reports. */
 import { planPath, read, readText } from "./api.js";
 import { bytes, count, datum, make, number, odds, percent, seconds, section, table } from "./dom.js";
 import { titleOf } from "./rows.js";
@@ -18,48 +18,61 @@ const SHARES = new Set(["relative_gap", "model_flops_utilisation"]);
 const shown = (name, value) => datum(value, name.endsWith("_s") && !name.startsWith("tokens") ? seconds(value) : name.endsWith("bytes") ? bytes(value)
   : SHARES.has(name) ? percent(value) : name === "num_gpus" ? count(value) : number(value));
 /* A share changes by points: twice a gap of 2 % is no gap of 100 %. */
-const change = (one, name = "") => (SHARES.has(name) && one.a !== null && one.b !== null ? datum(one.b - one.a, percent(one.b - one.a, true).replace("%", "points"))
-  : one.change === null || one.change === undefined ? (one.a === one.b ? "=" : "–") : one.change === 0 ? "=" : datum(one.change, percent(one.change, true)));
-const HEADS = [["what"], ["A", true], ["B", true], ["B against A", true]];
-const besides = (caption, values, name = (key) => NAMES[key] || key, show = shown) => table(caption, HEADS,
-  Object.entries(values).filter(([, one]) => one.a || one.b).map(([key, one]) => [name(key), show(key, one.a), show(key, one.b), change(one, key)]), { unseen: true });
+const change = (a, b, relative, name = "") => (SHARES.has(name) && a !== null && b !== null ? datum(b - a, percent(b - a, true).replace("%", "points"))
+  : relative === null || relative === undefined ? (a === b ? "=" : "–") : relative === 0 ? "=" : datum(relative, percent(relative, true)));
+const markOf = (index) => String.fromCharCode(65 + index);
+/* One row for each key of any comparison with A: A's value and each other plan's. What a comparison leaves out is there as it is in A, unless it tells it in smaller or larger pieces. */
+const rowsOf = (found, part) => [...new Set(found.flatMap((one) => Object.keys(one[part])))].map((key) => {
+  const cells = found.map((one) => one[part][key]), { a } = cells.find(Boolean);
+  const elsewhere = (one) => Object.keys(one[part]).some((other) => other.startsWith(key + "/") || key.startsWith(other + "/"));
+  return { key, values: [a, ...cells.map((one, index) => (one ? one.b : elsewhere(found[index]) ? null : a))], changes: cells.map((one) => (one ? one.change : 0)) };
+});
+const besides = (caption, found, part, name = (key) => NAMES[key] || key, show = shown) => table(caption, [["what"], ...[{}, ...found].map((_, index) => [markOf(index), true]), ...found.map((_, index) => [markOf(index + 1) + " against A", true])],
+  rowsOf(found, part).filter(({ values }) => values.some(Boolean)).map(({ key, values, changes }) => [name(key), ...values.map((one) => show(key, one)), ...changes.map((one, index) => change(values[0], values[index + 1], one, key))]), { unseen: true });
 const UNITS = [[/bytes_per_s$/, "rate"], [/bytes$/, "bytes"], [/_s$/, "time"], [/_km$/, "distance"], [/fraction$|gap$|probability$/, "share"]];
+/* Numbers that repeat, counted: 2, 62 times 1. */
+const runs = (values) => values.reduce((found, one) => { if (found.length && found.at(-1)[0] === one) found.at(-1)[1] += 1; else found.push([one, 1]); return found; }, []).map(([one, times]) => (times > 1 ? times + " × " : "") + count(one)).join(", ") || "none";
 const brief = (name, value) => {
   if (value === null || value === undefined) return "–";
   const [, unit] = UNITS.find(([pattern]) => pattern.test(name)) || [null, "ratio"];
   if (typeof value === "number") return datum(value, Number.isInteger(value) && unit === "ratio" ? count(value) : written(unit, Number(value.toPrecision(6))));
-  const text = typeof value === "string" ? value : JSON.stringify(value);
+  const text = typeof value === "string" ? value : Array.isArray(value) && value.every((one) => typeof one === "number") ? runs(value) : JSON.stringify(value);
   return text.length > 90 ? make("span", { title: text.slice(0, 2000) }, text.slice(0, 87) + "…") : text;
 };
-const differing = (caption, values) => {
-  const rows = Object.entries(values);
-  return rows.length ? table(caption, [["what"], ["A"], ["B"]], rows.map(([name, one]) => [name, brief(name, one.a), brief(name, one.b)]), { unseen: true }) : make("p", { className: "note" }, caption + ": none.");
+const differing = (caption, found, part) => {
+  const rows = rowsOf(found, part);
+  return rows.length ? table(caption, [["what"], ...[{}, ...found].map((_, index) => [markOf(index)])], rows.map(({ key, values }) => [key, ...values.map((one) => brief(key, one))]), { unseen: true }) : make("p", { className: "note" }, caption + ": none.");
 };
-const moved = (moves) => {
-  if (!moves.comparable) return make("p", {}, "Other tensor, context or pipeline degrees: all " + count(moves.num_stage_groups) + " stage groups are other ones.");
-  const words = make("p", {}, count(moves.num_moved) + " of " + count(moves.num_stage_groups) + " stage groups change place from A to B.");
+const moved = ({ moves }, mark) => {
+  if (!moves.comparable) return make("p", {}, "A and " + mark + " have other tensor, context or pipeline degrees: all " + count(moves.num_stage_groups) + " stage groups are other ones.");
+  const words = make("p", {}, count(moves.num_moved) + " of " + count(moves.num_stage_groups) + " stage groups change place from A to " + mark + ".");
   if (!moves.moves.length) return words;
-  return make("div", {}, words, table("Moves", [["pipeline rank", true], ["from"], ["to"], ["stage groups", true]],
+  return make("div", {}, words, table("Moves from A to " + mark, [["pipeline rank", true], ["from"], ["to"], ["stage groups", true]],
     moves.moves.slice(0, 200).map((one) => [count(one.pipeline_rank), one.from_place, one.to_place, datum(one.num_stage_groups, count(one.num_stage_groups))])));
 };
 
 const bar = (name, { p10, p50, p90 }) => ({ name, least: p10, most: p90, dot: p50, kind: "undecided" });
-/* How sure the difference is: error bars of the times, and what bounds and plans prove of the two best plans. */
-const sureness = ({ predicted: bars, best_plans_s: best }) => {
-  const decided = best.least > 0 ? "The best plan of A's request is faster than every plan of B's: proven, in the model." : best.most < 0 ? "The best plan of B's request is faster than every plan of A's: proven, in the model." : "Which request has the faster best plan is not decided: longer searches may turn it over.";
-  const proof = [make("h3", {}, "What the searches prove"), make("p", {}, decided + " The best plan of B takes between ", datum(best.least, seconds(best.least)), " and ", datum(best.most, seconds(best.most)), " more per iteration than that of A."),
-    make("figure", { className: "chart" }, intervals("B's best plan less A's best plan", [{ name: "best plan of B less A's", least: best.least, most: best.most, kind: best.least > 0 ? "loses" : best.most < 0 ? "gains" : "undecided" }], "s"))];
-  if (!bars) return section("sure", "How sure the difference is", make("p", { className: "note" }, "No error bars of the difference: a plan has none, or the software profiles differ."), ...proof);
-  const { a, b, time_ratio: ratio } = bars;
-  return section("sure", "How sure the difference is",
-    make("p", {}, "If both were run, B would be the faster one with a probability of ", make("strong", {}, odds(bars.b_faster_probability)), ". What both plans share (the same software, the same kind of job) cancels, so the ratio is known better than either time."),
-    table("Error bars of both plans", [["what"], ["10 %", true], ["50 %", true], ["90 %", true]], [["iteration time of A", a.iteration_s, seconds], ["iteration time of B", b.iteration_s, seconds], ["B over A", ratio, number], ["tokens per second of A", a.tokens_per_s, number], ["tokens per second of B", b.tokens_per_s, number],
-      ["peak memory of A", a.peak_memory_bytes, bytes], ["peak memory of B", b.peak_memory_bytes, bytes]].map(([name, one, show]) => [name, ...["p10", "p50", "p90"].map((at) => datum(one[at], show(one[at])))])),
-    make("figure", { className: "chart" }, intervals("Iteration times with error bars", [bar("A, 10 to 90 %", a.iteration_s), bar("B, 10 to 90 %", b.iteration_s)], "s", { zero: false }), make("figcaption", {}, "The dots are the predictions. Bars that overlap do not mean that nothing is known: see the ratio.")),
-    ...proof);
+const decided = ({ best_plans_s: best }, mark) => [best.least > 0 ? "The best plan of A's request is faster than every plan of " + mark + "'s: proven, in the model." : best.most < 0 ? "The best plan of " + mark + "'s request is faster than every plan of A's: proven, in the model."
+  : "Which of A and " + mark + " has the faster best plan is not decided: longer searches may turn it over.", " The best plan of " + mark + " takes between ", datum(best.least, seconds(best.least)), " and ", datum(best.most, seconds(best.most)), " more per iteration than that of A."];
+const errorBars = (known) => {
+  const [{ a }] = known.map(({ bars }) => bars), each = [["A", a], ...known.map(({ mark, bars }) => [mark, bars.b])];
+  const rows = [...each.map(([mark, one]) => ["iteration time of " + mark, one.iteration_s, seconds]), ...known.map(({ mark, bars }) => [mark + " over A", bars.time_ratio, number]),
+    ...each.map(([mark, one]) => ["tokens per second of " + mark, one.tokens_per_s, number]), ...each.map(([mark, one]) => ["peak memory of " + mark, one.peak_memory_bytes, bytes])];
+  return [...known.map(({ mark, bars }) => make("p", {}, "If both were run, " + mark + " would be faster than A with a probability of ", make("strong", {}, odds(bars.b_faster_probability)), ".")),
+    make("p", { className: "note" }, "What two plans share (the same software, the same kind of job) cancels, so a ratio is known better than either time."),
+    table("Error bars", [["what"], ["10 %", true], ["50 %", true], ["90 %", true]], rows.map(([name, one, show]) => [name, ...["p10", "p50", "p90"].map((at) => datum(one[at], show(one[at])))])),
+    make("figure", { className: "chart" }, intervals("Iteration times with error bars", each.map(([mark, one]) => bar(mark + ", 10 to 90 %", one.iteration_s)), "s", { zero: false }), make("figcaption", {}, "The dots are the predictions. Bars that overlap do not mean that nothing is known: see the ratio."))];
+};
+/* How sure the differences are: error bars of the times, and what bounds and plans prove of the best plans. */
+const sureness = (found) => {
+  const known = found.map((one, index) => ({ mark: markOf(index + 1), bars: one.predicted })).filter(({ bars }) => bars);
+  const kind = (best) => (best.least > 0 ? "loses" : best.most < 0 ? "gains" : "undecided");
+  return section("sure", "How sure the difference is", ...(known.length < found.length ? [make("p", { className: "note" }, "Where error bars of a difference are missing, a plan has none, or the software profiles differ.")] : []), ...(known.length ? errorBars(known) : []),
+    make("h3", {}, "What the searches prove"), ...found.map((one, index) => make("p", {}, ...decided(one, markOf(index + 1)))),
+    make("figure", { className: "chart" }, intervals("Best plans less A's best plan", found.map(({ best_plans_s: best }, index) => ({ name: "best plan of " + markOf(index + 1) + " less A's", least: best.least, most: best.most, kind: kind(best) })), "s"), make("figcaption", {}, "From what is proven at least to what is proven at most. Wholly right of 0: A's request is the faster one; wholly left: it is not; across 0: not decided.")));
 };
 
-/* Drawings of both reports, side by side; ids get a prefix, since a page may have each but once. */
+/* Drawings of the reports, below each other; ids get a prefix, since a page may have each but once. */
 const drawings = (report, mark, ids) => ids.map((id) => {
   const figure = report.querySelector("#" + id + " > figure");
   if (!figure) return null;
@@ -71,50 +84,50 @@ const drawings = (report, mark, ids) => ids.map((id) => {
   }
   return copy;
 });
-const pictures = async (a, b, signal) => {
-  const reports = await Promise.all([a, b].map(async (one) => new DOMParser().parseFromString(await readText(planPath(one.id, "/artifacts/report-html"), signal), "text/html")));
-  const ids = ["time", "buildings", "memory"];
-  const [left, right] = reports.map((report, index) => drawings(report, "ab"[index] + "-", ids));
-  return ids.map((id, index) => section("drawn-" + id, { time: "Where the time goes", buildings: "What flows between buildings", memory: "Memory per pipeline rank" }[id],
-    make("div", {}, ...[[left, "A"], [right, "B"]].map(([found, mark]) => make("div", {}, make("h3", {}, mark), found[index] || make("p", { className: "note" }, "Nothing to draw."))))));
+const PARTS = { time: "Where the time goes", buildings: "What flows between buildings", memory: "Memory per pipeline rank" };
+const pictures = async (plans, signal) => {
+  const drawnOf = async (one, index) => drawings(new DOMParser().parseFromString(await readText(planPath(one.id, "/artifacts/report-html"), signal), "text/html"), markOf(index).toLowerCase() + "-", Object.keys(PARTS));
+  const found = await Promise.all(plans.map(drawnOf));
+  return Object.entries(PARTS).map(([id, heading], part) => section("drawn-" + id, heading, ...found.map((figures, index) => make("div", {}, make("h3", {}, markOf(index)), figures[part] || make("p", { className: "note" }, "Nothing to draw.")))));
 };
 
-const choose = (plans, a, b, go) => {
-  const select = (name, label, chosen) => make("label", {}, label, make("select", { name, value: chosen }, make("option", { value: "" }, "choose a plan"),
+export const MOST = 6; // plans side by side: more columns than that nobody reads
+export const addressOf = (ids) => "/compare?" + ids.map((id, index) => markOf(index).toLowerCase() + "=" + encodeURIComponent(id)).join("&");
+const choose = (plans, ids, go) => {
+  const select = (chosen, index) => make("label", {}, markOf(index) + " ", make("select", { name: "plan", value: chosen }, make("option", { value: "" }, index < 2 ? "choose a plan" : index < ids.length ? "none" : "one more"),
     ...plans.map((one) => make("option", { value: one.id, selected: one.id === chosen }, titleOf(one) + ": " + seconds(one.figures.iteration_s)))));
-  return make("form", { className: "filters", "aria-label": "The two plans", onchange: (event) => {
-    const values = new FormData(event.currentTarget);
-    go("/compare?a=" + values.get("a") + "&b=" + values.get("b"), { replace: true });
-  } }, select("a", "A ", a), select("b", "B ", b));
+  const shown = [...ids, ""].slice(0, MOST);
+  return make("form", { className: "filters", "aria-label": "The plans", onchange: (event) => go(addressOf(new FormData(event.currentTarget).getAll("plan").filter((id) => id)), { replace: true }) },
+    ...(shown.length < 2 ? ["", ""] : shown).map(select));
 };
 
 export const show = async (page, { query, signal, tell, go }) => {
   document.title = "Compare · Isthmus";
-  const a = query.get("a") || "", b = query.get("b") || "";
-  page.append(make("h1", {}, "Compare two plans"));
-  const known = (await read("/v1/plans?limit=100", signal)).items.filter((one) => one.figures);
-  for (const id of [a, b]) if (id && !known.some((one) => one.id === id)) known.push(await read(planPath(id, "/status"), signal));
+  const ids = [...new Set(Array.from({ length: MOST }, (_, index) => query.get(markOf(index).toLowerCase()) || "").filter((id) => id))];
+  page.append(make("h1", {}, "Compare plans"));
+  const known = (await read("/v1/plans?limit=100", signal)).items;
+  for (const id of ids) if (!known.some((one) => one.id === id)) known.push(await read(planPath(id, "/status"), signal));
   const plans = known.filter((one) => one.figures);
-  page.append(choose(plans, a, b, go));
-  if (!a || !b) { tell(plans.length < 2 ? "There are not yet two plans to compare." : "Choose two plans."); return; }
-  const [first, second] = [a, b].map((id) => plans.find((one) => one.id === id));
-  if (!first || !second) { tell("Only searches that found a plan can be compared."); return; }
+  page.append(choose(plans, ids, go));
+  if (ids.length < 2) { tell(plans.length < 2 ? "There are not yet two plans to compare." : "Choose two plans or more."); return; }
+  const chosen = ids.map((id) => plans.find((one) => one.id === id));
+  if (!chosen.every(Boolean)) { tell("Only searches that found a plan can be compared."); return; }
   tell("Comparing");
-  const found = await read(planPath(a, "/comparison?other=" + encodeURIComponent(b)), signal);
-  const faster = found.figures.iteration_s;
+  const found = await Promise.all(ids.slice(1).map((id) => read(planPath(ids[0], "/comparison?other=" + encodeURIComponent(id)), signal)));
+  const faster = found.map((one, index) => (one.figures.iteration_s.change === 0 ? (found.length > 1 ? markOf(index + 1) + " takes as long as A." : "Both take the same time.")
+    : markOf(index + 1) + " takes " + percent(Math.abs(one.figures.iteration_s.change)) + (one.figures.iteration_s.change < 0 ? " less" : " more") + " time per iteration" + (found.length > 1 ? " than A." : ".")));
   page.append(
-    make("p", { className: "lead" }, "A is ", make("a", { href: "/plans/" + a }, titleOf(first)), ", B is ", make("a", { href: "/plans/" + b }, titleOf(second)), ". ",
-      faster.change === 0 ? "Both take the same time." : "B takes " + percent(Math.abs(faster.change)) + (faster.change < 0 ? " less" : " more") + " time per iteration."),
-    section("figures", "Figures", besides("Figures of both", found.figures)),
-    section("times", "Time by cause", besides("Iteration time by cause", found.time)),
+    make("p", { className: "lead" }, ...chosen.flatMap((one, index) => [index ? ", " : "", markOf(index) + " is ", make("a", { href: "/plans/" + one.id }, titleOf(one))]), ". ", faster.join(" ")),
+    section("figures", "Figures", besides("Figures", found, "figures")),
+    section("times", "Time by cause", besides("Iteration time by cause", found, "time")),
     sureness(found),
-    section("request", "What was asked differently", differing("Differences of the requests", found.request)),
-    section("choices", "What was chosen differently", differing("Differences of the configurations", found.configuration)),
-    section("placement", "Placement", besides("GPUs by pool", found.gpus_of_pool, (key) => key, (_, value) => datum(value, count(value))), moved(found.moves)),
-    section("bytes", "Bytes by link", besides("Bytes per iteration by link and cause", found.bytes_of_link,
+    section("request", "What was asked differently", differing("Differences of the requests", found, "request")),
+    section("choices", "What was chosen differently", differing("Differences of the configurations", found, "configuration")),
+    section("placement", "Placement", besides("GPUs by pool", found, "gpus_of_pool", (key) => key, (_, value) => datum(value, count(value))), ...found.map((one, index) => moved(one, markOf(index + 1)))),
+    section("bytes", "Bytes by link", besides("Bytes per iteration by link and cause", found, "bytes_of_link",
       (key) => key.replace(/ (\w+)$/, (_, cause) => ", " + (CAUSES[cause] || cause)), (_, value) => datum(value, bytes(value)))));
   takeable(page);
-  page.append(...await pictures(first, second, signal));
+  page.append(...await pictures(chosen, signal));
   takeable(page);
   tell("");
 };

@@ -20,6 +20,16 @@ export const shape = (name, attributes = {}, ...children) => {
   return element;
 };
 
+const pen = document.createElement("canvas").getContext("2d");
+/* As much of a text as fits into a width of a drawing, in letters as the style sheet has them. */
+export const fitted = (text, width, font = "12px") => {
+  pen.font = font + ' system-ui, "Segoe UI", "DejaVu Sans", sans-serif';
+  if (pen.measureText(text).width <= width) return text;
+  const letters = [...text];
+  while (letters.length && pen.measureText(letters.join("") + "…").width > width) letters.pop();
+  return letters.join("") + "…";
+};
+
 const NONE = "–";
 const missing = (value) => value === null || value === undefined;
 const rounded = (value, digits = 4) => {
@@ -67,6 +77,13 @@ export const age = (text) => {
 };
 export const datum = (value, text) => (missing(value) ? NONE : make("data", { value: String(value) }, text));
 
+const calledOf = (one) => one.getAttribute("href") || one.getAttribute("aria-label") || one.textContent;
+/* Puts something new in a place; the focus stays with what has the same name there. */
+export const refill = (place, ...children) => {
+  const held = place.contains(document.activeElement) ? calledOf(document.activeElement) : null;
+  place.replaceChildren(...children);
+  if (held !== null) ([...place.querySelectorAll("a, button, input, select, summary")].find((one) => calledOf(one) === held) || document.getElementById("page")).focus({ preventScroll: true });
+};
 /* A table: heads are [text, is a number]; a row is a list of nodes or texts, the first of which is its heading. */
 export const table = (caption, heads, rows, { unseen = false } = {}) => make("div", { className: "scroll", tabindex: "0", role: "region", "aria-label": caption },
   make("table", {}, make("caption", { className: unseen ? "unseen" : "" }, caption),

@@ -1,5 +1,5 @@
 /* Intervals on one axis: what is proven as a bar, what was found as a dot, another plan as a ring, what a formula says as an open diamond. */
-import { bytes, drawn, number, seconds, shape } from "./dom.js";
+import { bytes, drawn, fitted, number, seconds, shape } from "./dom.js";
 import { ticks } from "./curve.js";
 
 const WIDTH = 760, LEFT = 200, RIGHT = WIDTH - 24, TOP = 10, ROW = 30;
@@ -21,7 +21,7 @@ export const intervals = (title, rows, unit, { zero = true } = {}) => {
   }
   rows.forEach((one, index) => {
     const y = TOP + index * ROW + ROW / 2, from = one.least ?? low, to = one.most ?? high;
-    drawing.append(text(LEFT - 10, y + 4, one.name.length > 27 ? one.name.slice(0, 26) + "…" : one.name, "label", "end"));
+    drawing.append(text(LEFT - 10, y + 4, fitted(one.name, LEFT - 16), "label", "end"));
     if (one.least !== null || one.most !== null) drawing.append(shape("rect", { x: x(from), y: y - 7, width: Math.max(2.5, x(to) - x(from)), height: 14, rx: 3, class: "interval " + one.kind }));
     if (typeof one.limit === "number") drawing.append(shape("line", { x1: x(one.limit), y1: y - 13, x2: x(one.limit), y2: y + 13, class: "limit" }));
     if (typeof one.other === "number") drawing.append(shape("circle", { cx: x(one.other), cy: y, r: 5, class: "point beaten" }));

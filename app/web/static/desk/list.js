@@ -1,5 +1,6 @@
 /* The list: filters ask the service, the order is that of what is shown; rows follow running searches. */
 import { every, read } from "./api.js";
+import { MOST, addressOf } from "./compare.js";
 import { make } from "./dom.js";
 import { COLUMNS, WORDS, isActive, planTable } from "./rows.js";
 import { takeable } from "./take.js";
@@ -26,18 +27,20 @@ export const show = async (page, { query, signal, tell, attempt, go }) => {
     field("model", "Model ", make("input", { type: "search", maxlength: "120" })),
     field("label", "Label ", make("input", { type: "search", placeholder: "key or key=value", maxlength: "200" })),
     field("state", "Outcome ", states));
-  let order = NEWEST, items = [], cursor = null, more = [];
+  const ordering = /^(-?)(\w+)$/.exec(query.get("sort") || ""), sorted = ordering ? COLUMNS.findIndex(([name]) => name === ordering[2]) : -1;
+  let order = sorted < 0 ? NEWEST : { column: sorted, falling: ordering[1] === "-" }, items = [], cursor = null, more = [];
   const chosen = new Set();
   const link = make("a", { className: "button", "aria-disabled": "true" }, "Choose two to compare");
-  const choose = (one) => make("input", { type: "checkbox", "aria-label": "Compare " + (one.name || one.id), onchange: (event) => {
+  const choose = (one) => make("input", { type: "checkbox", checked: chosen.has(one.id), "aria-label": "Compare " + (one.name || one.id), onchange: (event) => {
     if (event.target.checked) chosen.add(one.id); else chosen.delete(one.id);
-    const [a, b] = chosen;
-    if (chosen.size === 2) { link.href = "/compare?a=" + a + "&b=" + b; link.removeAttribute("aria-disabled"); } else { link.removeAttribute("href"); link.setAttribute("aria-disabled", "true"); }
-    link.textContent = chosen.size === 2 ? "Compare the two" : chosen.size > 2 ? "Two, not " + chosen.size : "Choose two to compare";
+    const can = chosen.size > 1 && chosen.size <= MOST;
+    if (can) { link.href = addressOf([...chosen]); link.removeAttribute("aria-disabled"); } else { link.removeAttribute("href"); link.setAttribute("aria-disabled", "true"); }
+    link.textContent = can ? "Compare the " + (chosen.size === 2 ? "two" : chosen.size) : chosen.size > MOST ? "At most " + MOST + ", not " + chosen.size : chosen.size ? "Choose one more to compare" : "Choose two to compare";
   } });
   const heads = (column, index) => {
     const button = make("button", { type: "button", onclick: () => {
       order = { column: index, falling: order.column === index ? !order.falling : column[1] };
+      addressed();
       draw();
     } }, column[0]);
     return make("th", { scope: "col", className: column[1] ? "n" : "", "data-column": String(index) }, button);
@@ -63,6 +66,11 @@ export const show = async (page, { query, signal, tell, attempt, go }) => {
     tell(all.length + (cursor ? " plans shown, there are older ones" : all.length === 1 ? " plan" : " plans") + (active ? ", " + active + " being searched" : ""));
   };
   const filters = () => new URLSearchParams([...new FormData(form)].map(([name, text]) => [name, text.trim()]).filter(([, text]) => text));
+  const addressed = () => {
+    const params = filters();
+    if (order.column !== NEWEST.column || !order.falling) params.set("sort", (order.falling ? "-" : "") + COLUMNS[order.column][0]);
+    history.replaceState(null, "", "/plans" + (params.size ? "?" + params : ""));
+  };
   const asked = (after = null) => {
     const params = filters();
     params.set("limit", String(LIMIT));
@@ -83,13 +91,12 @@ export const show = async (page, { query, signal, tell, attempt, go }) => {
   form.addEventListener("input", () => {
     clearTimeout(typing);
     typing = setTimeout(() => attempt(async () => {
-      const params = filters();
-      history.replaceState(null, "", "/plans" + (params.size ? "?" + params : ""));
+      addressed();
       more = [];
       await refresh();
     }), 250);
   });
   page.append(make("h1", {}, "Plans"), form, make("p", { className: "actions" }, link, make("a", { className: "button", href: "/new" }, "New plan")), element, empty, older);
   takeable(page);
-  await every(() => (items.some(isActive) ? FAST_MS : SLOW_MS), signal, refresh);
+  await every(() => (items.some(isActive) ? FAST_MS : SLOW_MS), signal, refresh, tell);
 };

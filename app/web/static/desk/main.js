@@ -15,7 +15,7 @@ const page = document.getElementById("page");
 const told = document.getElementById("told");
 const door = document.getElementById("door");
 const field = document.getElementById("key");
-let leaving = new AbortController();
+let leaving = new AbortController(), rendered = "";
 
 export const tell = (text) => { if (told.textContent !== text) told.textContent = text; };
 const found = (path) => {
@@ -34,6 +34,7 @@ const render = async ({ focus = true } = {}) => {
   leaving.abort();
   leaving = new AbortController();
   const { signal } = leaving;
+  rendered = location.pathname + location.search;
   const [module, id] = found(location.pathname) || [home];
   page.replaceChildren();
   tell("");
@@ -58,7 +59,10 @@ document.addEventListener("click", (event) => {
   event.preventDefault();
   go(address.href);
 });
-window.addEventListener("popstate", (event) => { if (event.state !== undefined && !location.hash) render(); });
+/* A page that comes without a new document says its name to those who do not see it. */
+new MutationObserver(() => { document.getElementById("titled").textContent = document.title; }).observe(document.querySelector("title"), { childList: true });
+/* Back and forward; between the parts of one page there is nothing to draw anew. */
+window.addEventListener("popstate", () => { if (location.pathname + location.search !== rendered) render(); });
 door.querySelector("form").addEventListener("submit", (event) => {
   event.preventDefault();
   useKey(field.value);

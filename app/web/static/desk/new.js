@@ -1,7 +1,7 @@
 /* A request, checked while it is written: fields for what most people choose, its JSON beside them for all of it. */
 import { hasKey, planPath, post, read, submit } from "./api.js";
 import { clusterPart } from "./cluster.js";
-import { make, save } from "./dom.js";
+import { count, make, save } from "./dom.js";
 import { draftOf, keepingFocus, mergePatch, pointerOf, quantity, valueAt } from "./fields.js";
 import { clusterImport, modelImport } from "./imports.js";
 import { OBJECTIVES } from "./rows.js";
@@ -13,6 +13,13 @@ const DEFAULTS = { "/objective/kind": "iteration_time", "/workload/precision": "
 
 const remark = (severity, text, pointer, remedies) => make("li", { className: "severity-" + severity }, make("strong", {}, severity), ": " + text, pointer ? make("span", {}, " (", make("code", {}, pointer), ")") : null,
   remedies.length ? ". Remedy: " + remedies.join("; or ") : null);
+
+/* Remarks that differ by names and numbers alone are folded behind the first of them. */
+const few = (diagnostics) => {
+  const alike = new Map();
+  for (const one of diagnostics) { const key = one.severity + one.detail.replace(/'[^']*'|\d+/g, ""); alike.set(key, [...(alike.get(key) || []), remark(one.severity, one.detail, one.pointer, one.remedies)]); }
+  return [...alike.values()].flatMap((items) => (items.length <= 2 ? items : [items[0], make("li", {}, make("details", {}, make("summary", {}, count(items.length - 1) + " more like this"), make("ul", { className: "warnings" }, ...items.slice(1))))]));
+};
 
 /* label, path, kind of field or its options, hint */
 const fieldsOf = (models, clusters) => [
@@ -61,7 +68,7 @@ const checker = (verdict, signal, point) => {
     try {
       const { name, labels, webhook, ...request } = body;
       const found = await post("/v1/plans:validate", request, asked.signal);
-      const remarks = (kept) => found.diagnostics.filter(kept).map((one) => remark(one.severity, one.detail, one.pointer, one.remedies));
+      const remarks = (kept) => few(found.diagnostics.filter(kept));
       const graver = found.diagnostics.filter((one) => one.severity !== "note");
       say(!found.feasible ? "No plan can obey this request." : graver.length ? "Nothing forbids it, but look at this:" : "Arithmetic finds nothing against it.", found.feasible ? "good" : "alert", remarks((one) => one.severity !== "note"), remarks((one) => one.severity === "note"));
       point(graver.map((one) => one.pointer));
@@ -72,10 +79,12 @@ const checker = (verdict, signal, point) => {
       point((error.errors || []).map((one) => one.pointer));
     }
   };
-  return (draft) => {
+  return (draft, text) => {
     clearTimeout(timer);
     asked.abort();
     timer = setTimeout(() => {
+      if (signal.aborted) return;
+      if (draft.request) keep(draft, text.value);
       const unread = draft.faults();
       if (!draft.request) { say("This is no JSON: correct the text, or begin again with an example.", "alert", []); return; }
       if (unread.length) { say(unread.length === 1 ? "A field cannot be read:" : unread.length + " fields cannot be read:", "alert", unread.map((words) => remark("error", words, "", []))); return; }
@@ -84,15 +93,18 @@ const checker = (verdict, signal, point) => {
   };
 };
 
+/* A draft stays with its place in the history of the browser: going back or reloading finds it. One with a webhook's secret is not kept. */
+const keep = (draft, text) => history.replaceState(draft.request?.webhook?.secret ? null : { draft: text }, "");
+const kept = () => { try { return JSON.parse(history.state?.draft); } catch { return null; } };
 /* A request that another page hands over: a plan's own, with changes made to it. */
 let handed = null;
 export const handOver = (body) => { handed = body; };
 const start = async (query, signal) => {
   const from = query.get("from"), given = handed;
   handed = null;
-  if (!from) return { body: given || await read("/v1/examples/" + (query.get("example") || START), signal), before: null, from };
+  if (!from) return { body: given || kept() || await read("/v1/examples/" + (query.get("example") || START), signal), before: null, from };
   const before = await read(planPath(from, "/request"), signal);
-  return { body: given || structuredClone(before), before, from };
+  return { body: given || kept() || structuredClone(before), before, from };
 };
 
 const curlOf = (text, path) => "curl -s " + location.origin + path + (hasKey() ? ' -H "Authorization: Bearer $ISTHMUS_KEY"' : "") + " -H 'Content-Type: application/json' --data-binary @- <<'EOF'\n" + text + "\nEOF\n";
@@ -108,7 +120,7 @@ export const show = async (page, { query, signal, tell, attempt, go }) => {
   const check = checker(verdict, signal, point);
   const sending = make("button", { type: "button", className: "main" }, from ? "Replan" : "Plan");
   const draft = draftOf(text, {
-    changed: () => { sending.disabled = !draft.request || draft.faults().length > 0; cluster.follow(); check(draft); },
+    changed: () => { sending.disabled = !draft.request || draft.faults().length > 0; cluster.follow(); check(draft, text); },
     redraw: () => { controls.disabled = !draft.request; if (draft.request) { form.redraw(); cluster.redraw(); } },
   });
   const form = formPart(draft, fieldsOf(models, clusters)), cluster = clusterPart(draft, { entries, entry: entry("clusters"), attempt });
@@ -125,7 +137,7 @@ export const show = async (page, { query, signal, tell, attempt, go }) => {
     make("h1", {}, from ? "Replan with a change" : "New plan"),
     make("p", { className: "lead" }, from ? "The request of the plan, as it was understood. Change what is different now; the new plan keeps the link to the old one."
       : "Choose a model and a cluster, or describe your own. Write quantities as you would: 400 Gb/s, 5 ms, 80 GB. The JSON beside has them in SI units and is what will be sent."),
-    from ? null : make("p", {}, pick),
+    ...(from ? [] : [make("p", {}, pick)]),
     make("div", { className: "pair drafting" }, controls, make("div", { className: "beside" }, make("p", { className: "actions" }, sending), verdict, text, make("p", { className: "take" },
       make("button", { type: "button", onclick: () => save(text.value, "request.json", "application/json") }, "Save request.json"), copy("Copy JSON", () => text.value), copy("Copy as curl", () => curlOf(text.value, "/v1/plans"))),
       make("details", {}, make("summary", {}, "The same from a terminal"), make("pre", { tabindex: "0", "aria-label": "Command" }, curlOf("(the JSON above)", "/v1/plans"))))));

@@ -1,6 +1,6 @@
 /* One plan: what the report says of it, in place; live while it is searched; reasons and remedies where there is none. */
-import { events, pause, planPath, post, read, readBlob, readText, submit } from "./api.js";
-import { count, make, moment, percent, save, seconds, section, span } from "./dom.js";
+import { events, insisting, pause, planPath, post, read, readBlob, readText, submit } from "./api.js";
+import { count, make, moment, percent, refill, save, seconds, section, span } from "./dom.js";
 import { askSection } from "./ask.js";
 import { curve } from "./curve.js";
 import { exportsPart } from "./exports.js";
@@ -12,9 +12,11 @@ import { parse } from "./units.js";
 const REFRESH_MS = 3000; // a report of 100,000 GPUs takes the service about a second
 const AGAIN_MS = 200; // the service answers a status from memory for a tenth of a second
 
+const TOLD_MS = 10000; // a better plan is said aloud no more often
+const kin = (one) => [one.study_id && ["/studies/" + one.study_id, "part of a study"], one.parent_id && ["/plans/" + one.parent_id, "made from another plan"]].filter(Boolean).flatMap(([href, words]) => ["; ", make("a", { href }, words)]);
 const head = (one) => make("p", { className: "subtitle" }, stateBadge(one), " ", [one.model + (one.cluster ? " on " + one.cluster : ""), OBJECTIVES[one.objective]].filter(Boolean).join(", "),
   "; submitted ", make("time", { datetime: one.created_at }, moment(one.created_at)),
-  one.elapsed_s && !isActive(one) ? ", searched " + span(one.elapsed_s) : "", ...Object.entries(one.labels).map(([key, value]) => make("span", { className: "tag" }, value ? key + "=" + value : key)));
+  one.elapsed_s && !isActive(one) ? ", searched " + span(one.elapsed_s) : "", ...kin(one), ...Object.entries(one.labels).map(([key, value]) => make("span", { className: "tag" }, value ? key + "=" + value : key)));
 
 const tiles = (facts) => make("dl", { className: "tiles" }, ...facts.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
 const STOPS = { time: "it reached its limit of time", memory: "it reached its limit of memory", cancelled: "a client stopped it", killed: "it was ended from outside",
@@ -71,8 +73,8 @@ const parts = (page, tell) => {
     place.replaceChildren(...sections);
     nav.replaceChildren(make("ul", {}, ...sections.map((one) => link(one, names))));
     nav.hidden = sections.length < 2;
-    takeable(place);
     globalThis.showPipeline();
+    takeable(place);
     if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
   };
   let latest = 0;
@@ -125,11 +127,11 @@ export const show = async (page, { id, signal, tell, attempt, go }) => {
   const content = parts(page, tell);
   course.element.hidden = true;
   page.append(top, course.element, content.nav, content.place);
-  let one, shown = 0;
+  let one, shown = 0, said = Date.now();
   const refresh = async () => {
-    one = await read(planPath(id, "/status"), signal);
+    one = await insisting(() => read(planPath(id, "/status"), signal), signal, tell);
     document.title = titleOf(one) + " · Isthmus";
-    top.replaceChildren(make("h1", {}, titleOf(one)), head(one), actions(one, attempt, go, refresh));
+    refill(top, make("h1", {}, titleOf(one)), head(one), actions(one, attempt, go, refresh));
     course.element.hidden = !isActive(one);
   };
   await refresh();
@@ -142,10 +144,12 @@ export const show = async (page, { id, signal, tell, attempt, go }) => {
       await refresh();
       await content.showReport(id, attempt, signal);
     };
-    for await (const { kind, data } of events(id, signal)) {
+    for await (const { kind, data } of events(id, signal, tell)) {
       if (kind === "progress" || kind === "incumbent") course.add(data);
       if (kind === "state") { await pause(AGAIN_MS, signal); await refresh(); }
-      if (kind === "incumbent") attempt(later);
+      if (kind !== "incumbent") continue;
+      attempt(later);
+      if (Date.now() - said > TOLD_MS) { said = Date.now(); tell("Best plan so far: " + seconds(data.iteration_s) + " per iteration"); }
     }
     for (await refresh(); isActive(one); await refresh()) await pause(AGAIN_MS, signal);
     tell("The search has ended: " + (one.figures ? seconds(one.figures.iteration_s) + " per iteration" : one.state.replace("_", " ")));

@@ -1,7 +1,7 @@
 /* Studies: grids of plans as heat maps, curves and Pareto fronts, each point with its gap and its plan. */
 import { every, post, read, readBlob, submit } from "./api.js";
 import { curveOver, heatMap, pareto } from "./charts.js";
-import { badge, count, datum, make, moment, number, percent, save, seconds, section, table } from "./dom.js";
+import { badge, count, datum, make, moment, number, percent, refill, save, seconds, section, table } from "./dom.js";
 import { intervals } from "./intervals.js";
 import { WORDS } from "./rows.js";
 import { takeable } from "./take.js";
@@ -54,33 +54,42 @@ const fronts = (members) => {
   const front = (name, along, figure, show) => pareto("Time per million tokens against " + name, planned.map((one) => ({ x: figure(one.figures), y: perToken(one.figures), bound: one.figures.lower_bound_s === null ? null : perToken(one.figures) * one.figures.lower_bound_s / one.figures.iteration_s, name: nameOf(one), href: hrefOf(one) })), { showX: show, showY: seconds, along, up: "time per million tokens" });
   return [planned.some((one) => one.figures.num_gpus !== planned[0].figures.num_gpus) && front("GPUs", "GPUs in use", (one) => one.num_gpus, count), front("money", "USD per million tokens", (one) => one.usd_per_million_tokens, number)].filter(Boolean).map((one) => make("div", { className: "chart" }, one));
 };
+/* What the members say together: which is best per token, which may be, and how much of each axis is proven. */
+const findingsPart = ({ members, findings: { best, may_be_best: others, axes } }) => {
+  if (best === null) return make("p", { className: "note" }, "No member has a plan yet.");
+  const link = (index) => make("a", { href: hrefOf(members[index]) }, nameOf(members[index])), alone = members.filter((one) => one.figures).length === 1;
+  return make("div", {}, make("p", {}, make("strong", {}, link(best)), alone ? " alone has a plan." : others.length ? " takes the least time per token so far. A longer search may find these as fast, so the difference is not proven:" : " takes the least time per token: proven, no longer search of any member changes that."),
+    others.length ? make("ul", {}, ...others.slice(0, 20).map((one) => make("li", {}, link(one))), others.length > 20 ? make("li", {}, count(others.length - 20) + " more") : null) : null,
+    axes.length ? table("What is proven along each axis", [["axis"], ["values"], ["differences proven", true], ["of", true], ["in words"]], axes.map((one) => [pointerWords(one.pointer), one.values.map((value) => valueWords(one.pointer, value)).join("; "), datum(one.num_decided, count(one.num_decided)), datum(one.num_pairs, count(one.num_pairs)), one.says])) : null);
+};
 const memberTable = (members) => table("Members of the study", [["what differs"], ["outcome"], ["iteration", true], ["no plan is faster than", true], ["gap", true], ["tokens per second", true], ["GPUs", true], ["USD per million tokens", true]], members.map((one) => {
   const { iteration_s: time, lower_bound_s: bound, relative_gap: gap, tokens_per_s: tokens, num_gpus: gpus, usd_per_million_tokens: money } = one.figures || {};
   return [one.plan_id ? make("a", { href: hrefOf(one) }, nameOf(one)) : nameOf(one), one.faults.length ? make("details", {}, make("summary", {}, stateOf(one)), ...one.faults.map((fault) => make("p", {}, fault.what + " " + fault.remedy))) : badge(stateOf(one), one.state),
     datum(time, seconds(time)), datum(bound, seconds(bound)), datum(gap, percent(gap)), datum(tokens, number(tokens)), datum(gpus, count(gpus)), datum(money, number(money))];
 }));
 
-const one = async (page, { id, signal, tell, attempt }) => {
-  const top = make("div"), drawn = make("div"), rows = make("div");
-  const measure = make("select", { "aria-label": "What is drawn", onchange: () => draw() }, ...MEASURES.map(([name, words]) => make("option", { value: name }, words)));
+const one = async (page, { id, query, signal, tell, attempt }) => {
+  const top = make("div"), drawn = make("div"), found = make("div"), rows = make("div");
+  const measure = make("select", { "aria-label": "What is drawn", onchange: () => { history.replaceState(null, "", "/studies/" + id + "?show=" + measure.value); draw(); } }, ...MEASURES.map(([name, words]) => make("option", { value: name, selected: name === query.get("show") }, words)));
   let study = null, last = "";
   const draw = () => {
-    drawn.replaceChildren(...pictures(study.members, MEASURES.find(([name]) => name === measure.value)), ...fronts(study.members));
-    rows.replaceChildren(memberTable(study.members));
-    takeable(drawn); takeable(rows);
+    refill(drawn, ...pictures(study.members, MEASURES.find(([name]) => name === measure.value)), ...fronts(study.members));
+    refill(found, findingsPart(study));
+    refill(rows, memberTable(study.members));
+    for (const place of [drawn, found, rows]) takeable(place);
   };
-  page.append(top, section("picture", "At a glance", make("p", { className: "actions" }, make("label", { className: "with-unit" }, "Show ", measure)), drawn), section("members", "Every plan", rows));
+  page.append(top, section("picture", "At a glance", make("p", { className: "actions" }, make("label", { className: "with-unit" }, "Show ", measure)), drawn), section("findings", "What is proven", found), section("members", "Every plan", rows));
   await every(() => (study && study.state === "done" ? SLOW_MS : FAST_MS), signal, async () => {
     if (document.hidden && study) return;
     study = await read(path(id), signal);
     if (JSON.stringify(study) === last) return;
     last = JSON.stringify(study);
     document.title = (study.name || "Study") + " · Isthmus";
-    top.replaceChildren(make("h1", {}, study.name || "Study of " + moment(study.created_at)), make("p", { className: "subtitle" }, badge(study.state === "done" ? "done" : study.state, study.state === "done" ? "succeeded" : "running"), " ", Object.entries(study.counts).map(([state, how]) => count(how) + " " + (WORDS[state] || state)).join(", "), "; submitted ", make("time", { datetime: study.created_at }, moment(study.created_at))),
+    refill(top, make("h1", {}, study.name || "Study of " + moment(study.created_at)), make("p", { className: "subtitle" }, badge(study.state === "done" ? "done" : study.state, study.state === "done" ? "succeeded" : "running"), " ", Object.entries(study.counts).map(([state, how]) => count(how) + " " + (WORDS[state] || state)).join(", "), "; submitted ", make("time", { datetime: study.created_at }, moment(study.created_at))),
       make("p", { className: "actions" }, study.state === "done" ? null : make("button", { type: "button", onclick: () => attempt(() => post(path(id, ":cancel"))) }, "Stop, keep what is found"), make("button", { type: "button", onclick: () => attempt(async () => save(await readBlob(path(id)), id + ".json")) }, "Study as JSON")));
     draw();
     tell(study.state === "done" ? "" : "Searching");
-  });
+  }, tell);
 };
 
 /* A grid over one or two things of an example or of a plan that is there already. */

@@ -64,10 +64,21 @@ const forDrawing = (drawing) => {
     ["SVG", async () => save((await styled(drawing))[0], stem(name) + ".svg", "image/svg+xml")],
     ["PNG", () => asPng(drawing, stem(name) + ".png")]]);
 };
+/* What is drawn anew with every move is taken as it is seen. */
+const forCanvas = (canvas) => controls("the pipeline as it is shown", [["PNG", () => {
+  const copy = make("canvas", { width: canvas.width, height: canvas.height }), pen = copy.getContext("2d");
+  pen.fillStyle = getComputedStyle(canvas).backgroundColor;
+  pen.fillRect(0, 0, copy.width, copy.height);
+  pen.drawImage(canvas, 0, 0);
+  save(copy.toDataURL("image/png"), stem("pipeline") + ".png");
+}]]);
 /* Puts the buttons behind every table and drawing inside an element, once. */
 export const takeable = (inside) => {
   for (const table of inside.querySelectorAll(".scroll > table")) {
     if (!table.parentElement.nextElementSibling?.classList.contains("take")) table.parentElement.after(forTable(table));
+  }
+  for (const canvas of inside.querySelectorAll("#viewer > canvas")) {
+    if (!canvas.parentElement.querySelector(".take")) canvas.parentElement.append(forCanvas(canvas));
   }
   for (const drawing of inside.querySelectorAll(".drawing > svg")) {
     scrolling(drawing.parentElement);
