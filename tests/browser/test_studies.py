@@ -12,8 +12,8 @@ import httpx2
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser.desk_service import enter, grave, secret_of, serving, watched
-from tests.unit.app.fake_solver import FINDS
+from tests.browser.desk_service import OVERLAPS, enter, grave, secret_of, serving, watched
+from tests.unit.app.fake_solver import CRASHES, FINDS, INFEASIBLE, NOT_FOUND
 from tests.unit.app.service_fixture import request_for
 
 BATCH, GPUS = "/workload/global_batch_sequences", "/constraints/max_gpus"
@@ -60,6 +60,22 @@ def test_one_axis_is_a_curve_and_patches_are_bars(address: str, browser: Browser
         expect(page.locator("#picture rect.interval")).to_have_count(2)
 
 
+def test_a_member_that_failed_is_told_and_the_rest_is_judged_without_it(address: str, browser: Browser) -> None:
+    study = _study(address, name="mixed", axes={"/options/seed": [FINDS, CRASHES, INFEASIBLE, NOT_FOUND]})
+    with watched(browser, address) as page:
+        page.goto(f"{address}/studies/{study}?show=gap")
+        for words in ("planned", "failed", "infeasible", "no plan found"):
+            expect(page.locator("#members td .state", has_text=words)).to_have_count(1)
+        expect(page.locator("#findings")).to_contain_text("alone has a plan")
+        expect(page.get_by_label("What is drawn")).to_have_value("gap")
+        page.get_by_label("What is drawn").select_option("tokens")
+        assert page.url.endswith("?show=tokens")
+        assert grave(page) == []
+        page.locator("#members").get_by_role("link", name=f"seed {CRASHES}").click()
+        expect(page.get_by_role("heading", name="The search failed")).to_be_visible()
+        expect(page.get_by_role("heading", name=f"mixed: seed {CRASHES}")).to_be_visible()
+
+
 def test_a_study_is_made_on_the_page_with_a_key_and_followed(tmp_path: Path, browser: Browser) -> None:
     secret = secret_of(tmp_path)
     with serving(tmp_path) as address, watched(browser, address, allowed=("401 (Unauthorized)",)) as page:
@@ -103,5 +119,7 @@ def test_the_runs_behind_a_class_are_shown_and_none_is_told_as_none(address: str
             one for one in rows if [one["generation"], one["kind"], one["precision"]] == ["hopper", "dense", "bf16"]
         ]
         expect(table.locator("tbody tr")).to_have_count(len(wanted))
+        expect(page.locator("#runs circle.point")).to_have_count(len(wanted))
+        assert page.evaluate(OVERLAPS) == []
         page.goto(f"{address}/accuracy?class=rubin-moe-fp4#runs")
         expect(page.get_by_text("No measured run of this class")).to_be_visible()

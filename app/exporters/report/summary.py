@@ -45,6 +45,7 @@ RECOMPUTES = {
 }
 QUOTED = re.compile(r"'[^']*'|\d+")
 MOST_ALIKE = 2
+MOST_PRINTED = 10
 FAMILIES = {"one_way": "one chunk each", "loop": "chunks in loops", "v": "chunks folded in a V"}
 
 
@@ -166,7 +167,14 @@ def _few(items: Sequence[Markup]) -> Iterator[Markup]:
         yield from items
         return
     yield items[0]
-    yield tag("li", folded(f"{count(len(items) - 1)} more like this", tag("ul", *items[1:], class_="warnings")))
+    yield tag(
+        "li",
+        folded(
+            f"{count(len(items) - 1)} more like this",
+            tag("ul", *items[1:], class_="warnings"),
+            printed=len(items) <= MOST_PRINTED,
+        ),
+    )
 
 
 def _remark(severity: Severity, detail: str, pointer: str, remedies: Sequence[str]) -> Markup:

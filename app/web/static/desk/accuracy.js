@@ -1,13 +1,17 @@
 /* How far to believe the figures: predictions beside measurements, and what every software stack's figures rest on. */
 import { read } from "./api.js";
 import { badge, datum, make, percent, seconds, section, table } from "./dom.js";
+import { errorsOver } from "./charts.js";
 import { takeable } from "./take.js";
 
 const NUMBER = /^-?[\d.]+( %)?$/;
 const cell = (text) => (NUMBER.test(text) ? datum(parseFloat(text), text) : text.replaceAll("**", ""));
 /* A family of which no row could be used has no error, not an error of nought. */
 const measured = ({ heading, words, tables }, index) => section("part-" + index, heading, ...words.map((text) => (text.startsWith("- ") ? make("ul", {}, ...text.slice(2).split(" - ").map((one) => make("li", {}, one))) : make("p", {}, text))),
-  ...tables.map(({ heads, rows, counted = heads.indexOf("rows") }) => table(heading, heads.map((head, column) => [head, rows.length > 0 && rows.every((row) => !row[column] || NUMBER.test(row[column]))]), rows.map((row) => row.map((text, column) => (row[counted] === "0" && column !== counted && NUMBER.test(text) ? "–" : cell(text)))), { unseen: true })));
+  ...tables.map(({ heads, rows, counted = heads.indexOf("rows") }) => {
+    const told = heads.map((_, column) => column).filter((column) => rows.some((row) => row[column]));
+    return table(heading, told.map((column) => [heads[column], rows.every((row) => !row[column] || NUMBER.test(row[column]))]), rows.map((row) => told.map((column) => (row[counted] === "0" && column !== counted && NUMBER.test(row[column]) ? "–" : cell(row[column])))), { unseen: true });
+  }));
 
 const constants = (profile) => Object.entries(profile).filter(([, one]) => one && typeof one === "object" && "origin" in one)
   .map(([name, one]) => [name.replaceAll("_", " "), datum(one.value, String(one.value)), badge(one.origin), one.source]);
@@ -19,15 +23,16 @@ const ofStack = (name, profile) => {
 };
 
 /* Every measured run of one class, beside its prediction: what stands behind the error bars of a plan of that class. */
+const BAND = 0.1;
 const classOf = (run) => [run.generation, run.kind, run.precision].join("-");
 const runsPart = (runs, chosen) => {
   const classes = Map.groupBy ? Map.groupBy(runs, classOf) : runs.reduce((found, run) => found.set(classOf(run), [...(found.get(classOf(run)) || []), run]), new Map());
   const place = make("div");
   const draw = (name) => {
     const rows = classes.get(name) || [];
-    const within = rows.filter((run) => Math.abs(Math.log(run.predicted_s / run.measured_s)) <= Math.log(1.1)).length;
-    place.replaceChildren(rows.length ? make("p", {}, within + " of " + rows.length + " predictions lie within 10 % of what was measured.") : make("p", { className: "alert" }, "No measured run of this class stands behind its figures."),
-      ...(rows.length ? [table("Measured runs, " + name.replaceAll("-", ", "), [["model"], ["GPUs"], ["degrees"], ["measured", true], ["predicted", true], ["error", true], ["source"]], rows.map((run) => [run.model, run.gpus, run.degrees, datum(run.measured_s, seconds(run.measured_s)), datum(run.predicted_s, seconds(run.predicted_s)),
+    const within = rows.filter((run) => Math.abs(Math.log(run.predicted_s / run.measured_s)) <= Math.log(1 + BAND)).length;
+    place.replaceChildren(rows.length ? make("p", {}, within + " of " + rows.length + " predictions lie within " + Math.round(100 * BAND) + " % of what was measured.") : make("p", { className: "alert" }, "No measured run of this class stands behind its figures."),
+      ...(rows.length ? [errorsOver("Errors of " + name.replaceAll("-", ", "), rows.map((run) => ({ at: run.measured_s, off: run.predicted_s / run.measured_s - 1, name: run.model + " on " + run.gpus })), BAND, { along: "measured iteration time", show: seconds }), table("Measured runs, " + name.replaceAll("-", ", "), [["model"], ["GPUs"], ["degrees"], ["measured", true], ["predicted", true], ["error", true], ["source"]], rows.map((run) => [run.model, run.gpus, run.degrees, datum(run.measured_s, seconds(run.measured_s)), datum(run.predicted_s, seconds(run.predicted_s)),
         datum(run.predicted_s / run.measured_s - 1, percent(run.predicted_s / run.measured_s - 1, true)), run.source]))] : []));
     takeable(place);
   };

@@ -12,7 +12,7 @@ export class Problem extends Error {
   }
 }
 
-const send = async (path, { method = "GET", body, headers = {}, signal } = {}) => {
+const send = async (path, { method = "GET", body, headers = {}, signal, turns = 5 } = {}) => {
   const all = { ...headers };
   if (key) all.Authorization = "Bearer " + key;
   if (body !== undefined) all["Content-Type"] = "application/json";
@@ -24,6 +24,10 @@ const send = async (path, { method = "GET", body, headers = {}, signal } = {}) =
     throw new Problem(0, { detail: "The service does not answer; is it still running?" });
   }
   if (answer.ok) return answer;
+  if (answer.status === 503 && turns > 1) { // nothing was done, and the service says when to come again
+    await pause(1000 * Math.min(5, Number(answer.headers.get("Retry-After")) || 1), signal);
+    return send(path, { method, body, headers, signal, turns: turns - 1 });
+  }
   let told = {};
   try { told = await answer.json(); } catch { /* not JSON: the status says it */ }
   throw new Problem(answer.status, told);
@@ -54,7 +58,7 @@ const parsed = (block) => {
 };
 export const pause = (ms, signal) => new Promise((resolve) => {
   const timer = setTimeout(resolve, ms);
-  signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); }, { once: true });
+  signal?.addEventListener("abort", () => { clearTimeout(timer); resolve(); }, { once: true });
 });
 const eventsIn = async function* (answer) {
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();

@@ -46,6 +46,7 @@ const following = (place, { signal, attempt, tell }) => {
   };
 };
 
+const SLID = { latency: "delay", bandwidth: "rate", memory: "memory", gpus: "GPUs" };
 const instant = (plan, request) => {
   const element = make("div", { className: "instant", role: "status", hidden: true });
   const show = (settings) => {
@@ -54,7 +55,7 @@ const instant = (plan, request) => {
     const found = estimate(plan, request, settings);
     element.replaceChildren(make("p", {}, make("span", { className: "state badge-guessed" }, "by formula"), " The plan as it stands: ", found.iteration_s === null ? make("strong", {}, "does not fit") : make("strong", {}, seconds(plan.metrics.iteration_s) + " → " + seconds(found.iteration_s)),
       found.iteration_s === null ? "" : " (" + percent(found.iteration_s / plan.metrics.iteration_s - 1, true) + ")"),
-      make("ul", { className: "note" }, ...found.parts.map(({ name, added, why }) => make("li", {}, make("strong", {}, name), ": " + (added === null ? "" : (added > 0 ? "+" : added < 0 ? "−" : "±") + seconds(Math.abs(added)) + ", ") + why + "."))),
+      make("ul", { className: "note" }, ...found.parts.map(({ name, added, why }) => make("li", {}, make("strong", {}, SLID[name]), ": " + (added === null ? "" : (added > 0 ? "+" : added < 0 ? "−" : "±") + seconds(Math.abs(added)) + ", ") + why + "."))),
       make("p", { className: "note" }, "Computed in this page from the plan's own breakdown, its dual prices and its routes. Another plan may be better, and a search alone tells."));
     return found;
   };

@@ -42,6 +42,20 @@ export const curveOver = (title, points, { show, along, logarithmic = false, tel
   return make("figure", {}, legend(["line-found", "best plan found"], ["line-bound", "no plan is below"]), drawn(drawing), caption("Between the two lines lies what is not decided." + (known.some((one) => one.href) ? LEADS : "")));
 };
 
+/* points: {at, off, name}: relative errors over what was measured, on a scale of logarithms, with the band that they are hoped to lie in. */
+export const errorsOver = (title, points, band, { along, show }) => {
+  const log = (value) => Math.log10(value), [left, right] = span(points.map((one) => log(one.at)), 0.04), heights = span([-band, band, ...points.map((one) => one.off)], 0.08), drawing = frame(title, BOTTOM + 44);
+  const x = (value) => LEFT + (log(value) - left) / (right - left) * (RIGHT - LEFT), y = (value) => BOTTOM - (value - heights[0]) / (heights[1] - heights[0]) * (BOTTOM - TOP);
+  const percents = (value) => (value > 0 ? "+" : value < 0 ? "−" : "") + Math.round(Math.abs(100 * value)) + " %";
+  drawing.append(shape("rect", { x: LEFT, y: y(band), width: RIGHT - LEFT, height: y(-band) - y(band), class: "area" }));
+  upright(drawing, y, heights, percents);
+  drawing.append(shape("line", { x1: LEFT, y1: y(0), x2: RIGHT, y2: y(0), class: "axis" }));
+  for (let power = Math.ceil(left); power <= right; power++) drawing.append(shape("line", { x1: x(10 ** power), y1: TOP, x2: x(10 ** power), y2: BOTTOM, class: "grid" }), text(x(10 ** power), BOTTOM + 18, show(10 ** power), "tick"));
+  for (const one of points) drawing.append(linked(one, one.name + ": " + show(one.at) + ", " + percents(one.off), shape("circle", { cx: x(one.at), cy: y(one.off), r: 4, class: "point" })));
+  drawing.append(text((LEFT + RIGHT) / 2, BOTTOM + 38, along, "label"));
+  return make("figure", { className: "chart" }, drawn(drawing), caption("Up: prediction over measurement less 1; above 0 is too slow. Across: " + along + ". The band is ±" + Math.round(100 * band) + " %."));
+};
+
 /* cells: {column, row, value, text, more, href}; darker is better or worse as `lower` says. */
 export const heatMap = (title, columns, rows, cells, { along, down, lower = true }) => {
   const values = finite(cells.map((one) => one.value)), low = Math.min(...values), high = Math.max(...values);

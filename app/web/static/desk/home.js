@@ -28,10 +28,10 @@ export const show = async (page, { signal, tell, attempt, go }) => {
       choice(LARGE, "Then the 405B one", "Llama-3.1-405B on 16,384 H100 in two buildings: the search decides what crosses between them. It ends after 30 s.", false)),
     make("p", {}, "Then bring your own: ", make("a", { href: "/new" }, "a model, and a cluster that you draw, type or import"), "; plan ", make("a", { href: "/studies" }, "many variations at once"), ". How far to believe the figures: ", make("a", { href: "/accuracy" }, "predictions against measurements"), "."),
   );
-  const latest = await read("/v1/plans?limit=5", signal);
-  if (latest.items.length) {
+  const latest = (await read("/v1/plans?limit=100", signal)).items.filter((one) => !one.study_id).slice(0, 5);
+  if (latest.length) {
     const { element, fill } = planTable("Latest plans");
-    fill(latest.items);
+    fill(latest);
     page.append(make("h2", {}, "Latest plans"), element, make("p", {}, make("a", { href: "/plans" }, "All plans")));
   }
 };

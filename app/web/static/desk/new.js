@@ -103,8 +103,8 @@ const start = async (query, signal) => {
   const from = query.get("from"), given = handed;
   handed = null;
   if (!from) return { body: given || kept() || await read("/v1/examples/" + (query.get("example") || START), signal), before: null, from };
-  const before = await read(planPath(from, "/request"), signal);
-  return { body: given || kept() || structuredClone(before), before, from };
+  const [before, { name }] = await Promise.all([read(planPath(from, "/request"), signal), read(planPath(from, "/status"), signal)]);
+  return { body: given || kept() || { name: (name ? name.slice(0, 108) + ", changed" : undefined), ...structuredClone(before) }, before, from };
 };
 
 const curlOf = (text, path) => "curl -s " + location.origin + path + (hasKey() ? ' -H "Authorization: Bearer $ISTHMUS_KEY"' : "") + " -H 'Content-Type: application/json' --data-binary @- <<'EOF'\n" + text + "\nEOF\n";
