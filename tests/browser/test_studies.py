@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.desk_service import OVERLAPS, enter, grave, secret_of, serving, watched
-from tests.unit.app.fake_solver import CRASHES, FINDS, INFEASIBLE, NOT_FOUND
+from tests.unit.app.fake_solver import FINDS, INFEASIBLE, NOT_FOUND, REFUSES
 from tests.unit.app.service_fixture import request_for
 
 BATCH, GPUS = "/workload/global_batch_sequences", "/constraints/max_gpus"
@@ -61,7 +61,7 @@ def test_one_axis_is_a_curve_and_patches_are_bars(address: str, browser: Browser
 
 
 def test_a_member_that_failed_is_told_and_the_rest_is_judged_without_it(address: str, browser: Browser) -> None:
-    study = _study(address, name="mixed", axes={"/options/seed": [FINDS, CRASHES, INFEASIBLE, NOT_FOUND]})
+    study = _study(address, name="mixed", axes={"/options/seed": [FINDS, REFUSES, INFEASIBLE, NOT_FOUND]})
     with watched(browser, address) as page:
         page.goto(f"{address}/studies/{study}?show=gap")
         for words in ("planned", "failed", "infeasible", "no plan found"):
@@ -71,9 +71,9 @@ def test_a_member_that_failed_is_told_and_the_rest_is_judged_without_it(address:
         page.get_by_label("What is drawn").select_option("tokens")
         assert page.url.endswith("?show=tokens")
         assert grave(page) == []
-        page.locator("#members").get_by_role("link", name=f"seed {CRASHES}").click()
+        page.locator("#members").get_by_role("link", name=f"seed {REFUSES}").click()
         expect(page.get_by_role("heading", name="The search failed")).to_be_visible()
-        expect(page.get_by_role("heading", name=f"mixed: seed {CRASHES}")).to_be_visible()
+        expect(page.get_by_role("heading", name=f"mixed: seed {REFUSES}")).to_be_visible()
 
 
 def test_a_study_is_made_on_the_page_with_a_key_and_followed(tmp_path: Path, browser: Browser) -> None:
