@@ -102,6 +102,8 @@ def main(service: str) -> None:
             for name, (path, ready) in pages.items():
                 page.goto(service + path)
                 page.wait_for_selector(ready)
+                if name == "studies":
+                    page.get_by_text("New study").click()
                 shoot(page, name, theme)
             by_hand(page, service, theme)
             ask(page, asked or f"{service}{pages['plan'][0]}", theme)

@@ -11,7 +11,7 @@ from app.exporters.report.scene import Scene
 from app.exporters.report.svg import Scale, rect, time_axis, words
 from models.plan import Alternative, Baseline, Degrees
 
-LEFT, RIGHT = 190.0, 800.0
+LEFT, RIGHT = 250.0, 810.0
 ROW = 24.0
 BASELINE_HEADS: tuple[Column, ...] = columns("rule", "#iteration time", "#our speed-up", "what was assumed of it")
 ALTERNATIVE_HEADS: tuple[Column, ...] = columns(

@@ -59,8 +59,9 @@ export const errorsOver = (title, points, band, { along, show }) => {
 /* cells: {column, row, value, text, more, href}; darker is better or worse as `lower` says. */
 export const heatMap = (title, columns, rows, cells, { along, down, lower = true }) => {
   const values = finite(cells.map((one) => one.value)), low = Math.min(...values), high = Math.max(...values);
-  const left = Math.min(230, 30 + 7.2 * Math.max(...rows.map((one) => one.length))), wide = (RIGHT - left) / columns.length, tall = Math.max(38, Math.min(58, 340 / rows.length)), bottom = TOP + 24 + tall * rows.length;
+  const left = Math.min(230, 30 + 7.2 * Math.max(down.length, ...rows.map((one) => one.length))), wide = (RIGHT - left) / columns.length, tall = Math.max(38, Math.min(58, 340 / rows.length)), bottom = TOP + 24 + tall * rows.length;
   const drawing = frame(title, bottom + 26);
+  drawing.append(text(left - 10, TOP + 12, fitted(down, left - 14), "tick", "end"));
   columns.forEach((name, index) => drawing.append(text(left + wide * (index + 0.5), TOP + 12, fitted(name, wide - 6), "label")));
   rows.forEach((name, index) => drawing.append(text(left - 10, TOP + 24 + tall * (index + 0.5) + 4, fitted(name, left - 14), "label", "end")));
   for (const one of cells) {
