@@ -121,3 +121,19 @@ def test_names_of_any_kind_are_shown_as_they_are_and_break_nothing(
         taken = tmp_path / "pipeline.png"
         download.value.save_as(taken)
         assert taken.read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_address_is_copied_with_and_without_a_clipboard(
+    address: str, plans: dict[str, str], browser: Browser
+) -> None:
+    for script in ("", "Object.defineProperty(navigator, 'clipboard', { value: undefined })"):
+        with watched(browser, address) as page:
+            page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+            page.add_init_script(script)
+            page.goto(f"{address}/plans/{plans['one']}#memory")
+            page.get_by_role("button", name="Copy link").click()
+            expect(page.locator("#told")).to_have_text("Copied")
+            field = page.get_by_label("How much longer to search")
+            field.fill("")
+            field.press("Control+v")
+            expect(field).to_have_value(f"{address}/plans/{plans['one']}#memory")

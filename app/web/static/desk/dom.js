@@ -111,3 +111,15 @@ export const save = (text, name, type = "text/plain") => {
   make("a", { href: address, download: name }).click();
   if (address.startsWith("blob:")) setTimeout(() => URL.revokeObjectURL(address), 60000);
 };
+
+/* Also where a page without TLS is given no clipboard. */
+export const copy = async (text) => {
+  if (navigator.clipboard) { await navigator.clipboard.writeText(text); return; }
+  const held = document.activeElement, field = make("textarea", { value: text, className: "unseen" });
+  document.body.append(field);
+  field.select();
+  const isDone = document.execCommand("copy");
+  field.remove();
+  held?.focus({ preventScroll: true });
+  if (!isDone) throw new Error("This browser lets no page copy: select the text and copy it yourself.");
+};

@@ -1,7 +1,7 @@
 /* A request, checked while it is written: fields for what most people choose, its JSON beside them for all of it. */
 import { hasKey, planPath, post, read, submit } from "./api.js";
 import { clusterPart } from "./cluster.js";
-import { count, make, save } from "./dom.js";
+import { copy, count, make, save } from "./dom.js";
 import { draftOf, keepingFocus, mergePatch, pointerOf, quantity, valueAt } from "./fields.js";
 import { clusterImport, modelImport } from "./imports.js";
 import { OBJECTIVES } from "./rows.js";
@@ -132,14 +132,14 @@ export const show = async (page, { query, signal, tell, attempt, go }) => {
   });
   const pick = make("select", { "aria-label": "Begin with", onchange: (event) => attempt(async () => { if (event.target.value) draft.replace(await read(event.target.value, signal)); }) },
     make("option", { value: "" }, "begin with an example"), ...examples.map((one) => make("option", { value: one.href }, one.title)));
-  const copy = (word, what) => make("button", { type: "button", onclick: () => attempt(async () => { await navigator.clipboard?.writeText(what()); tell("Copied"); }) }, word);
+  const copying = (word, what) => make("button", { type: "button", onclick: () => attempt(async () => { await copy(what()); tell("Copied"); }) }, word);
   page.append(
     make("h1", {}, from ? "Replan with a change" : "New plan"),
     make("p", { className: "lead" }, from ? "The request of the plan, as it was understood. Change what is different now; the new plan keeps the link to the old one."
       : "Choose a model and a cluster, or describe your own. Write quantities as you would: 400 Gb/s, 5 ms, 80 GB. The JSON beside has them in SI units and is what will be sent."),
     ...(from ? [] : [make("p", {}, pick)]),
     make("div", { className: "pair drafting" }, controls, make("div", { className: "beside" }, make("p", { className: "actions" }, sending), verdict, text, make("p", { className: "take" },
-      make("button", { type: "button", onclick: () => save(text.value, "request.json", "application/json") }, "Save request.json"), copy("Copy JSON", () => text.value), copy("Copy as curl", () => curlOf(text.value, "/v1/plans"))),
+      make("button", { type: "button", onclick: () => save(text.value, "request.json", "application/json") }, "Save request.json"), copying("Copy JSON", () => text.value), copying("Copy as curl", () => curlOf(text.value, "/v1/plans"))),
       make("details", {}, make("summary", {}, "The same from a terminal"), make("pre", { tabindex: "0", "aria-label": "Command" }, curlOf("(the JSON above)", "/v1/plans"))))));
   draft.replace(body);
   tell("");

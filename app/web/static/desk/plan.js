@@ -1,6 +1,6 @@
 /* One plan: what the report says of it, in place; live while it is searched; reasons and remedies where there is none. */
 import { events, insisting, pause, planPath, post, read, readBlob, readText, submit } from "./api.js";
-import { count, make, moment, percent, refill, save, seconds, section, span } from "./dom.js";
+import { copy, count, make, moment, percent, refill, save, seconds, section, span } from "./dom.js";
 import { askSection } from "./ask.js";
 import { curve } from "./curve.js";
 import { exportsPart } from "./exports.js";
@@ -111,7 +111,7 @@ const goingOn = (one, attempt, go) => {
   }) }, "Search on for"), limit);
 };
 
-const actions = (one, attempt, go, refresh) => make("p", { className: "actions" },
+const actions = (one, attempt, go, refresh, tell) => make("p", { className: "actions" },
   isActive(one) ? make("button", { type: "button", onclick: () => attempt(async () => { await post(planPath(one.id, ":cancel")); await refresh(); }) }, one.cancel_requested ? "Stopping" : "Stop, keep the best") : null,
   isActive(one) || one.state === "infeasible" ? null : goingOn(one, attempt, go),
   make("a", { className: "button", href: "/new?from=" + one.id }, "Replan with a change"),
@@ -119,7 +119,7 @@ const actions = (one, attempt, go, refresh) => make("p", { className: "actions" 
   make("button", { type: "button", onclick: () => attempt(async () => save(await readBlob(planPath(one.id, "/request")), one.id + ".request.json")) }, "Request as JSON"),
   make("button", { type: "button", onclick: () => attempt(async () => save(await readBlob(planPath(one.id)), one.id + ".json")) }, figure(one) ? "Plan as JSON" : "Outcome as JSON"),
   figure(one) ? make("button", { type: "button", onclick: () => attempt(async () => save(await readBlob(planPath(one.id, "/artifacts/report-html")), one.id + ".report.html")) }, "Report, one HTML file") : null,
-  make("button", { type: "button", className: "quiet", onclick: () => attempt(async () => { await navigator.clipboard?.writeText(location.href); }) }, "Copy link"));
+  make("button", { type: "button", className: "quiet", onclick: () => attempt(async () => { await copy(location.href); tell("Copied"); }) }, "Copy link"));
 const figure = (one) => one.figures !== null;
 
 export const show = async (page, { id, signal, tell, attempt, go }) => {
@@ -131,7 +131,7 @@ export const show = async (page, { id, signal, tell, attempt, go }) => {
   const refresh = async () => {
     one = await insisting(() => read(planPath(id, "/status"), signal), signal, tell);
     document.title = titleOf(one) + " · Isthmus";
-    refill(top, make("h1", {}, titleOf(one)), head(one), actions(one, attempt, go, refresh));
+    refill(top, make("h1", {}, titleOf(one)), head(one), actions(one, attempt, go, refresh, tell));
     course.element.hidden = !isActive(one);
   };
   await refresh();
