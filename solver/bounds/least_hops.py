@@ -11,11 +11,11 @@ import numpy as np
 from models.plan import Configuration
 from solver.bounds.network_cut import CrossingMessages, cuts
 from solver.configurations.enumerate import ranks_by_type
-from solver.configurations.pricing import StageCosts
 from solver.context import Context
 from solver.cost.collectives import boundary_message_s
 from solver.cost.columns import columns_of_all
 from solver.cost.fabric import fabric_of
+from solver.cost.stage import boundary_bytes
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,7 @@ def least_hop_s(context: Context, configurations: Sequence[Configuration]) -> fl
     A message between places pays the same start-up and, over at most the fastest NIC of any pool, its bytes.
     """
     columns, stack = columns_of_all(configurations), context.stack
-    gpu_class = next(iter(context.gpu_classes.values()))
-    size = StageCosts(context, gpu_class, columns).of(1, 1).boundary_bytes
+    size = boundary_bytes(context.job, columns)
     found = []
     for fabric in {fabric_of(pool) for pool in context.pools}:
         found.append(boundary_message_s(size, columns.tp, columns.cp, fabric, stack))
@@ -93,7 +92,6 @@ def between_types_s(context: Context, configurations: Sequence[Configuration], n
     cut = next((cut for cut in cuts(context) if cut.of_places), None)
     if cut is None:
         return latency_s
-    gpu_class = next(iter(context.gpu_classes.values()))
-    size = StageCosts(context, gpu_class, columns).of(1, 1).boundary_bytes
+    size = boundary_bytes(context.job, columns)
     each_s = CrossingMessages.of(cut, columns, size).each_s(columns.dp, np.full(len(columns), num_crossings))
     return float(each_s.min()) + max(latency_s - cut.nearest_s, 0.0)

@@ -32,7 +32,7 @@ from solver.configurations.pricing import LOOP_FAMILY, Shares, StageCosts, kinds
 from solver.context import Context
 from solver.cost.columns import Columns, FloatArray, IntArray
 from solver.cost.data_parallel import step_traffic
-from solver.cost.stage import StageCost
+from solver.cost.stage import StageCost, boundary_bytes
 from solver.network.topology import Edge
 from solver.placement.capacity_groups import groups_by_row
 
@@ -146,8 +146,8 @@ def distance_cases(
     exchanged = GradientExchange.of(price, shares, num_places, ends)
     group = (columns.tp * columns.cp).astype(np.float64)
     senders = np.maximum(columns.dp // num_places, 1) * group
-    boundary_bytes = price.of(1, 1).boundary_bytes
-    message_bytes = columns.num_microbatches * boundary_bytes
+    each_bytes = boundary_bytes(context.job, columns)
+    message_bytes = columns.num_microbatches * each_bytes
     looped = shares.family == LOOP_FAMILY
     for cut, held in zip(found, capacities, strict=True):
         rate = np.minimum(cut.second_rate, senders * cut.limits.exchange_bytes_per_s)
@@ -166,7 +166,7 @@ def distance_cases(
             parts = [exchanges, np.maximum(leaving, np.where(by_rate > 0, in_turn_s, 0.0))]
             if cut.of_places:
                 parts.append(inside.work_s + inside.exposed_s)
-            delay = CrossingDelay(crossing, looped, max(h, 2), CrossingMessages.of(cut, columns, boundary_bytes))
+            delay = CrossingDelay(crossing, looped, max(h, 2), CrossingMessages.of(cut, columns, each_bytes))
             cases.append(Case(kept > 0, np.maximum.reduce(parts), delay))
         yield cases
 

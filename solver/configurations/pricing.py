@@ -19,6 +19,7 @@ IntArray = npt.NDArray[np.int64]
 Layers = npt.NDArray[np.int64] | npt.NDArray[np.float64] | float | int
 Units = tuple[StageCost, StageCost, StageCost, StageCost]
 LOOP_FAMILY, V_FAMILY = 1, 2
+COSTS = tuple(one.name for one in fields(StageCost))
 MOST_KNOWN = 4_096  # units of single configurations that are remembered
 
 
@@ -45,11 +46,11 @@ class StageCosts:
             np.asarray(embedding),
             np.asarray(logits) * (1.0 + job.num_mtp_layers),
         )
-        summed = {
-            f.name: sum((count * getattr(unit, f.name) for count, unit in zip(counts, self.units, strict=True)), 0.0)
-            for f in fields(StageCost)
-        }
-        summed["boundary_bytes"] = np.maximum.reduce([unit.boundary_bytes for unit in self.units])
+        some = [(count, unit) for count, unit in zip(counts, self.units, strict=True) if count.ndim or count] or [
+            (counts[0], self.units[0])
+        ]
+        summed = {name: sum((count * getattr(unit, name) for count, unit in some), 0.0) for name in COSTS}
+        summed["boundary_bytes"] = self._boundary_bytes
         return StageCost(**summed)  # type: ignore[arg-type]
 
     @cached_property
@@ -60,14 +61,17 @@ class StageCosts:
         """
         if self.least is not None:
             return self.least[0], self.least[1], self.least[2], self.least[3]
-        if len(self.columns) > 1:
-            return self._priced()
-        known, key = self.context.known.units, self._key()
-        if key not in known:
-            if len(known) >= MOST_KNOWN:
-                known.clear()
-            known[key] = self._priced()
-        return known[key]
+        return (
+            self.priced_units()
+            if len(self.columns) > 1
+            else units_of_each(self.context, self.gpu_class, [self.columns])[0]
+        )
+
+    @cached_property
+    def _boundary_bytes(self) -> FloatArray:
+        """Of any part: a kind of layer that the model lacks has none."""
+        most: FloatArray = np.maximum.reduce([unit.boundary_bytes for unit in self.units])
+        return most
 
     def layer_of_each_kind(self) -> list[StageCost]:
         """One layer of each kind that the model has, the dense one first."""
@@ -75,15 +79,8 @@ class StageCosts:
         per_kind = ((job.num_dense_layers, self.of(1, 0)), (job.num_moe_layers, self.of(0, 1)))
         return [one for count, one in per_kind if count]
 
-    def _key(self) -> tuple[object, ...]:
-        """What the units of one configuration depend on: replicas enter where they hold parts of the weights."""
-        one = self.columns
-        columns = (one.tp, one.cp, one.ep, one.micro_batch, one.recompute, one.sharding)
-        sharded = (int(one.dp[0]), int(one.shard_group[0])) if one.sharding[0] >= FSDP else ()
-        own = tuple(int(column[0]) for column in columns)
-        return (self.gpu_class.gpu.name, self.gpu_class.fabric, *own, bool(one.pp[0] > 1), *sharded)
-
-    def _priced(self) -> Units:
+    def priced_units(self) -> Units:
+        """The units of all rows, priced anew."""
         job = self.context.job
         return (
             self._unit(1.0 if job.num_dense_layers or not job.num_moe_layers else 0.0, 0.0, 0.0, 0.0),
@@ -126,6 +123,35 @@ class StageCosts:
         job = self.context.job
         layer_s = self.of(*kinds(self.context, 0, job.num_layers)).total_s / job.num_layers
         return self.of(0, 0, embedding=1.0).total_s / layer_s, self.of(0, 0, logits=1.0).total_s / layer_s
+
+
+def units_of_each(context: Context, gpu_class: GpuClass, alike: Sequence[Columns]) -> list[Units]:
+    """The units of configurations of one row each; those that are not remembered are priced together."""
+    known, keys = context.known.units, [_units_key(gpu_class, one) for one in alike]
+    new = {key: one for key, one in zip(keys, alike, strict=True) if key not in known}
+    if new:
+        if len(known) + len(new) > MOST_KNOWN:
+            new = dict(zip(keys, alike, strict=True))
+            known.clear()
+        rows = Columns(
+            **{f.name: np.concatenate([getattr(one, f.name) for one in new.values()]) for f in fields(Columns)}
+        )
+        priced = StageCosts(context, gpu_class, rows).priced_units()
+        for row, key in enumerate(new):
+            known[key] = tuple(_row(unit, row) for unit in priced)  # type: ignore[assignment]
+    return [known[key] for key in keys]
+
+
+def _units_key(gpu_class: GpuClass, one: Columns) -> tuple[object, ...]:
+    """What the units of one configuration depend on: replicas enter where they hold parts of the weights."""
+    columns = (one.tp, one.cp, one.ep, one.micro_batch, one.recompute, one.sharding)
+    sharded = (int(one.dp[0]), int(one.shard_group[0])) if one.sharding[0] >= FSDP else ()
+    own = tuple(int(column[0]) for column in columns)
+    return (gpu_class.gpu.name, gpu_class.fabric, *own, bool(one.pp[0] > 1), *sharded)
+
+
+def _row(cost: StageCost, row: int) -> StageCost:
+    return StageCost(**{name: getattr(cost, name)[row : row + 1] for name in COSTS})
 
 
 def least_of(prices: Sequence[StageCosts]) -> StageCosts:

@@ -145,7 +145,7 @@ def _layer_part(at: Setting, shape: LayerShape) -> StageCost:
         data_parallel_s=gathering.total_s,
         activation_bytes=held,
         weight_grad_context_bytes=context,
-        boundary_bytes=boundary_bytes(at),
+        boundary_bytes=boundary_bytes(at.job, at.columns),
         parameters=dense,
         expert_parameters=expert,
     )
@@ -168,10 +168,10 @@ def _sharded_exposure(at: Setting, times: Times, dense: FloatArray, expert: Floa
     return Times(forward, backward, np.zeros_like(forward))
 
 
-def boundary_bytes(at: Setting) -> FloatArray:
+def boundary_bytes(job: Job, columns: Columns) -> FloatArray:
     """Hidden states of one micro-batch for the whole stage group: 2 b s h, or 4 b s h in 32 bits."""
-    tokens = at.columns.micro_batch.astype(np.float64) * at.job.sequence_length
-    return tokens * (at.job.hidden_size * at.job.value_bytes)
+    tokens = columns.micro_batch.astype(np.float64) * job.sequence_length
+    return tokens * (job.hidden_size * job.value_bytes)
 
 
 def _end_part(at: Setting, times: Times, parameters: float, held: FloatArray) -> StageCost:
@@ -189,7 +189,7 @@ def _end_part(at: Setting, times: Times, parameters: float, held: FloatArray) ->
         data_parallel_s=gathering.total_s,
         activation_bytes=held,
         weight_grad_context_bytes=zero,
-        boundary_bytes=boundary_bytes(at),
+        boundary_bytes=boundary_bytes(at.job, at.columns),
         parameters=dense,
         expert_parameters=zero,
     )
