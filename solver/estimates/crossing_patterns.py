@@ -16,7 +16,7 @@ from solver.context import Context
 from solver.cost.columns import Columns, FloatArray
 from solver.estimates.params import ESTIMATES
 from solver.placement.capacity_groups import groups_by_row
-from solver.placement.distances import ALL, UNITS, Blocks, Ways
+from solver.placement.distances import ALL, EACH, Blocks, Ways
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -58,16 +58,16 @@ class _Capacity:
     def __init__(self, context: Context, columns: Columns) -> None:
         self.context, self.columns = context, columns
         self.group = (columns.tp * columns.cp).astype(np.float64)
-        unit_of = {pool: u for u, unit in enumerate(context.capacity_groups) for pool in unit.pools}
-        unit_of_pool = [unit_of[pool] for pool in range(len(context.pools))]
-        self.held_u = groups_by_row(context.pools, unit_of_pool, columns.tp, columns.cp)
+        group_of = {pool: u for u, group in enumerate(context.capacity_groups) for pool in group.pools}
+        group_of_pool = [group_of[pool] for pool in range(len(context.pools))]
+        self.held_u = groups_by_row(context.pools, group_of_pool, columns.tp, columns.cp)
         nic = min(pool.nic_bytes_per_s_per_gpu for pool in context.pools)
         self.exchange_card = nic * context.stack.scale_out_efficiency.value
         self.message_card = nic * context.stack.point_to_point_efficiency.value
 
     def whole_replicas(self, blocks: Blocks) -> CrossingPattern:
         """One capacity group after another; replicas that none holds whole are stitched from leftovers."""
-        columns, order = self.columns, list(blocks.units_b[0])
+        columns, order = self.columns, list(blocks.groups_b[0])
         held = self.held_u[:, order]
         fit = held // columns.pp[:, None]
         upto = np.cumsum(fit, axis=1)
@@ -75,25 +75,25 @@ class _Capacity:
         missing = np.maximum(columns.dp - upto[:, -1], 0)
         left = held.sum(axis=1) - columns.pp * upto[:, -1]
         way = np.where((used > 1) | (blocks.rings[0].num_places[used] > 1), used, 0)
-        fewest = self._fewest(blocks.units_b[0], columns.pp)
+        fewest = self._fewest(blocks.groups_b[0], columns.pp)
         spanned = np.ceil(columns.pp * len(order) / np.maximum(left, 1))
         chain = np.where(missing > 0, np.clip(spanned, 2, len(order)), 0).astype(np.int64)
-        units = next((one for one in self.context.partitions if one.kind == UNITS), blocks)
+        groups = next((one for one in self.context.partitions if one.kind == EACH), blocks)
         return self._pattern(
             blocks,
             possible=missing * columns.pp <= left,
             ring=way,
             fewest=fewest,
             exchanging=np.ones(len(columns)),
-            chain=np.where(chain < len(units.chains[0].load), chain, 0),
-            through=units,
+            chain=np.where(chain < len(groups.chains[0].load), chain, 0),
+            through=groups,
             crossing=missing.astype(np.float64),
         )
 
     def whole_ranks(self, blocks: Blocks) -> CrossingPattern:
         """Ranks block by block, their replicas whole in it; those held whole nowhere are spread."""
         columns = self.columns
-        held_b = np.stack([self.held_u[:, list(own)].sum(axis=1) for own in blocks.units_b], axis=1)
+        held_b = np.stack([self.held_u[:, list(own)].sum(axis=1) for own in blocks.groups_b], axis=1)
         ranks = held_b // columns.dp[:, None]
         upto = np.cumsum(ranks, axis=1)
         used = np.minimum((upto < columns.pp[:, None]).sum(axis=1), held_b.shape[1] - 1) + 1
@@ -110,7 +110,7 @@ class _Capacity:
             through=blocks,
             crossing=columns.dp.astype(np.float64),
         )
-        if not (spread > 0).any() or blocks.kind != UNITS:
+        if not (spread > 0).any() or blocks.kind != EACH:
             return pattern
         whole = next(one for one in self.context.partitions if one.kind == ALL)
         over = self._pattern(
@@ -119,7 +119,7 @@ class _Capacity:
             ring=np.full(len(columns), len(self.context.capacity_groups)),
             fewest=np.maximum(columns.dp / whole.rings[0].num_places[-1], 1.0),
             exchanging=spread / columns.pp,
-            chain=np.full(len(columns), len(blocks.units_b)),
+            chain=np.full(len(columns), len(blocks.groups_b)),
             through=blocks,
             crossing=columns.dp.astype(np.float64),
         )
@@ -128,19 +128,19 @@ class _Capacity:
     def _fewest_of_blocks(self, blocks: Blocks, ranks_b: IntArray, used: IntArray) -> FloatArray:
         """The fewest replicas that some place in use has of a rank."""
         least = np.full(len(used), np.inf)
-        for number, own in enumerate(blocks.units_b):
+        for number, own in enumerate(blocks.groups_b):
             fewest = self._fewest(own, np.clip(ranks_b[:, number], 1, self.columns.pp))
             least = np.where((number < used) & (ranks_b[:, number] > 0), np.minimum(least, fewest), least)
         return np.where(np.isfinite(least), least, self.columns.dp)
 
-    def _fewest(self, units: Sequence[int], num_ranks: IntArray) -> FloatArray:
+    def _fewest(self, groups: Sequence[int], num_ranks: IntArray) -> FloatArray:
         """The fewest replicas of so many ranks in a place where groups are filled one after another, zone by zone."""
-        fit = self.held_u[:, list(units)] // num_ranks[:, None]
+        fit = self.held_u[:, list(groups)] // num_ranks[:, None]
         dp = self.columns.dp[:, None]
         before = np.minimum(np.cumsum(fit, axis=1) - fit, dp)
         here = np.minimum(fit, dp - before).astype(np.float64)
         zones = np.array(
-            [len({self.context.pools[pool].place for pool in self.context.capacity_groups[u].pools}) for u in units]
+            [len({self.context.pools[pool].place for pool in self.context.capacity_groups[u].pools}) for u in groups]
         )
         in_last = here - np.floor((here - 1.0) * zones / np.maximum(fit, 1)) * fit / zones
         least = np.where(here > 0, in_last, np.inf).min(axis=1)

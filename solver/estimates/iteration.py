@@ -18,7 +18,7 @@ from solver.cost.memory import peak_activations
 from solver.cost.stage import StageCost
 from solver.estimates.crossing_patterns import CrossingPattern, crossing_patterns
 from solver.estimates.params import ESTIMATES
-from solver.placement.distances import TYPES, UNITS
+from solver.placement.distances import EACH, TYPES
 
 LOOP = FAMILY_CODES.index("loop")
 
@@ -59,7 +59,7 @@ def crossed_s(
         time_s = _under(pattern, row_of, job)
         if local:
             time_s = time_s + _private_s(job, pattern.replicas[row_of])
-        suits = True if pattern.kind == UNITS else by_type == pattern.kind.startswith(TYPES)
+        suits = True if pattern.kind == EACH else by_type == pattern.kind.startswith(TYPES)
         best = np.where(pattern.possible[row_of] & suits, np.minimum(best, time_s), best)
     best = np.where(np.isfinite(best), best, ESTIMATES.unlikely * inside_s)
     crosses = by_type | (columns.num_gpus > context.geography.largest_building_gpus)

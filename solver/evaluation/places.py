@@ -93,8 +93,8 @@ def on_fast_types(
     Even shares run at the pace of the slowest type in use.
     """
     capacity: dict[str, int] = {}
-    for unit, available in zip(context.capacity_groups, problem.capacity_u, strict=True):
-        capacity[unit.gpu] = capacity.get(unit.gpu, 0) + available
+    for group, available in zip(context.capacity_groups, problem.capacity_u, strict=True):
+        capacity[group.gpu] = capacity.get(group.gpu, 0) + available
     if len(capacity) > 1:
         costs = type_costs(context, configuration)
         fast, held = set[str](), 0
@@ -104,7 +104,7 @@ def on_fast_types(
                 held += capacity[gpu]
         if len(fast) < len(capacity):
             kept = zip(context.capacity_groups, problem.capacity_u, strict=True)
-            yield replace(problem, capacity_u=tuple(available if unit.gpu in fast else 0 for unit, available in kept))
+            yield replace(problem, capacity_u=tuple(available if group.gpu in fast else 0 for group, available in kept))
     yield problem
 
 
@@ -122,12 +122,12 @@ def placement_problem(context: Context, configuration: Configuration, prices: Pr
     degrees, constraints = configuration.degrees, context.request.constraints
     bundle = bundle_of(configuration)
     capacity = tuple(
-        sum(_bundles(context, pool, configuration) for pool in unit.pools) for unit in context.capacity_groups
+        sum(_bundles(context, pool, configuration) for pool in group.pools) for group in context.capacity_groups
     )
     allowed = [[True] * len(context.capacity_groups) for _ in range(degrees.pp)]
     minimums = []
     for pin in constraints.pins:
-        inside = _units_inside(context, pin.place)
+        inside = _capacity_groups_inside(context, pin.place)
         for rank in range(pin.first_pipeline_rank, min(pin.last_pipeline_rank + 1, degrees.pp)):
             if pin.num_replicas is None:
                 allowed[rank] = [one and u in inside for u, one in enumerate(allowed[rank])]
@@ -151,7 +151,7 @@ def pooled(context: Context, configuration: Configuration, routes: tuple[RouteCo
     """Routes over capacity groups become routes over pools, in replicas and stage groups instead of bundles."""
     bundle = bundle_of(configuration)
     pools_u = [
-        [(pool, _bundles(context, pool, configuration)) for pool in unit.pools] for unit in context.capacity_groups
+        [(pool, _bundles(context, pool, configuration)) for pool in group.pools] for group in context.capacity_groups
     ]
     return tuple(
         replace(
@@ -169,12 +169,12 @@ def _bundles(context: Context, pool: int, configuration: Configuration) -> int:
     return groups_of(context.pools[pool], degrees.tp, degrees.cp) // bundle_of(configuration)
 
 
-def _units_inside(context: Context, place_id: str) -> set[int]:
+def _capacity_groups_inside(context: Context, place_id: str) -> set[int]:
     """Capacity groups whose pools lie inside a place: pins never cut through a capacity group."""
     return {
         index
-        for index, unit in enumerate(context.capacity_groups)
-        if all(place_id in ancestors(context.request.cluster, context.pools[pool].place) for pool in unit.pools)
+        for index, group in enumerate(context.capacity_groups)
+        if all(place_id in ancestors(context.request.cluster, context.pools[pool].place) for pool in group.pools)
     }
 
 

@@ -25,7 +25,7 @@ from solver.placement.problem import Tier
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-ALL, UNITS, TYPES = "all", "units", "types"  # kinds of partitions, beside those of the tiers
+ALL, EACH, TYPES = "all", "each", "types"  # kinds of partitions, beside those of the tiers
 MOST_CONNECTIONS = 1 << 16  # up to which shares of a link are tabled; set by hand
 STEP = 2  # powers of two between the numbers of connections whose shares are known; others are interpolated
 FLOWS = tuple(1 << power for power in range(0, MOST_CONNECTIONS.bit_length(), STEP))
@@ -127,7 +127,7 @@ def _lost_per_byte(path: PathFacts) -> float:
 
 @dataclass(frozen=True)
 class Blocks:
-    """A partition of the capacity groups, `units_b` in the order of use.
+    """A partition of the capacity groups, `groups_b` in the order of use.
 
     `chains` and `loops` are the ways through the first n blocks, the latter back to the first one too; `rings` those
     around each block, and where there is one block only, around its first n capacity groups: on the paths of least
@@ -136,7 +136,7 @@ class Blocks:
     """
 
     kind: str
-    units_b: tuple[tuple[int, ...], ...]
+    groups_b: tuple[tuple[int, ...], ...]
     chains: tuple[Ways, ...]
     loops: tuple[Ways, ...]
     rings: tuple[Ways, ...]
@@ -149,23 +149,23 @@ class Distances:
 
     topology: Topology
     pools: Sequence[Pool]
-    units: Sequence[CapacityGroup]
+    capacity_groups: Sequence[CapacityGroup]
     splits: bool
 
-    def blocks(self, kind: str, units_b: Sequence[Sequence[int]]) -> Blocks:
+    def blocks(self, kind: str, groups_b: Sequence[Sequence[int]]) -> Blocks:
         """A partition with its ways."""
-        chain, loop = self._chains(units_b)
-        if len(units_b) == 1:
-            rings = [self._ring(units_b[0][: n + 1]) for n in range(len(units_b[0]))]
+        chain, loop = self._chains(groups_b)
+        if len(groups_b) == 1:
+            rings = [self._ring(groups_b[0][: n + 1]) for n in range(len(groups_b[0]))]
         else:
-            rings = [self._ring(own) for own in units_b]
+            rings = [self._ring(own) for own in groups_b]
         taken = {edge for one in rings for edge in one.edges}
         shared = any(not taken.isdisjoint(one.edges) for one in chain)
         chains, loops, circles = (
             (Ways.of(ways), Ways.of([one.widened() for one in ways])) if self.splits else (Ways.of(ways),)
             for ways in (chain, loop, rings)
         )
-        return Blocks(kind, tuple(map(tuple, units_b)), chains, loops, circles, shared)
+        return Blocks(kind, tuple(map(tuple, groups_b)), chains, loops, circles, shared)
 
     @cached_property
     def leaving(self) -> dict[str, float]:
@@ -176,20 +176,20 @@ class Distances:
                 rates[name] += edge.capacity_bytes_per_s  # type: ignore[assignment]
         return dict(rates)
 
-    def _place(self, unit: int) -> str:
-        return self.pools[self.units[unit].pools[0]].place
+    def _place(self, group: int) -> str:
+        return self.pools[self.capacity_groups[group].pools[0]].place
 
-    def _chains(self, units_b: Sequence[Sequence[int]]) -> tuple[list[Way], list[Way]]:
+    def _chains(self, groups_b: Sequence[Sequence[int]]) -> tuple[list[Way], list[Way]]:
         """The way through the first n blocks for every n, and the same with the way back from the last to the first."""
         through, around = _Load(self.topology, self.leaving), list[Way]()
         chain = list[Way]()
-        for number, own in enumerate(units_b):
+        for number, own in enumerate(groups_b):
             if number:
-                through.join(self._pairs(units_b[number - 1], own))
+                through.join(self._pairs(groups_b[number - 1], own))
             chain.append(through.way())
             closed = through.copied()
             if number:
-                closed.join(self._pairs(own, units_b[0]))
+                closed.join(self._pairs(own, groups_b[0]))
             around.append(closed.way())
         return chain, around
 
@@ -199,9 +199,9 @@ class Distances:
         pairs = [(one[k * len(one) // most], other[k * len(other) // most]) for k in range(most)]
         return [(self._place(u), self._place(w)) for u, w in pairs]
 
-    def _ring(self, units: Sequence[int]) -> Way:
+    def _ring(self, groups: Sequence[int]) -> Way:
         """Around all places of these capacity groups, building by building."""
-        indices = [pool for unit in sorted(units) for pool in self.units[unit].pools]
+        indices = [pool for group in sorted(groups) for pool in self.capacity_groups[group].pools]
         places = list(dict.fromkeys(self.pools[pool].place for pool in indices))
         load = _Load(self.topology, self.leaving)
         if len(places) > 1:
@@ -221,12 +221,12 @@ def partitions(
     for region, size in zip(region_u, size_u, strict=True):
         region_size[region] += size
     order = sorted(range(len(size_u)), key=lambda u: (-region_size[region_u[u]], region_u[u], -size_u[u], u))
-    found = [distances.blocks(ALL, [order]), distances.blocks(UNITS, [[u] for u in order])]
+    found = [distances.blocks(ALL, [order]), distances.blocks(EACH, [[u] for u in order])]
     for number, tier in enumerate(tiers):
         groups = _grouped(order, tier.group_u)
         if 1 < len(groups) < len(order):
             found.append(distances.blocks(f"tier {number}", groups))
-    types = [unit.gpu for unit in distances.units]
+    types = [group.gpu for group in distances.capacity_groups]
     if len(set(types)) > 1:
         found.append(distances.blocks(TYPES, _grouped(order, types)))
         in_regions = _grouped(order, list(zip(region_u, types, strict=True)))
@@ -237,8 +237,8 @@ def partitions(
 
 def _grouped(order: Sequence[int], keys: Sequence[object]) -> list[list[int]]:
     groups: dict[object, list[int]] = {}
-    for unit in order:
-        groups.setdefault(keys[unit], []).append(unit)
+    for group in order:
+        groups.setdefault(keys[group], []).append(group)
     return list(groups.values())
 
 

@@ -32,10 +32,10 @@ def least_span_s(problem: PlacementProblem, tier: Tier, crossings: int) -> float
 
 
 def _most_whole(capacity_b: list[int], num_ranks: int, num_replicas: int, crossings: int) -> int:
-    """Most ranks that can lie whole in buildings, the roomiest first, where all replicas visit each that holds any.
+    """Most ranks that can lie whole in buildings, the largest first, where all replicas visit each that holds any.
 
-    A building holds floor(capacity / replicas) of them. With up to `crossings` such buildings these are the roomiest
-    ones'. One more leaves no crossing for anything else: every replica is in these buildings alone, in the same order
+    A building holds floor(capacity / replicas) of them. With up to `crossings` such buildings these are the largest
+    ones. One more leaves no crossing for anything else: every replica is in these buildings alone, in the same order
     and once in each. Then on average x_i ranks lie before boundary i, and where x_i is not whole some rank is in both
     buildings: only between whole boundaries do buildings hold the floor of their sum.
 

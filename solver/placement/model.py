@@ -24,7 +24,7 @@ Node = tuple[int, int, int]
 class RankBlock:
     """Ranks first to last-1 in one capacity group, after so many crossings."""
 
-    unit: int
+    capacity_group: int
     first: int
     last: int
     crossings: int
@@ -74,7 +74,7 @@ class RankBlockModel:
 
     def __post_init__(self) -> None:
         for block in self._possible():
-            most = min(self.problem.num_replicas, self.problem.capacity_u[block.unit] // block.length)
+            most = min(self.problem.num_replicas, self.problem.capacity_u[block.capacity_group] // block.length)
             if most:
                 self.blocks[block] = self.programme.column(upper=most)
         self.add_chains()
@@ -87,7 +87,7 @@ class RankBlockModel:
     def _possible(self) -> Iterator[RankBlock]:
         """Blocks in allowed ranks that can belong to a chain: the first starts at rank 0, short ones only whole."""
         last = self.problem.num_ranks
-        for u in range(self.problem.num_units):
+        for u in range(self.problem.num_capacity_groups):
             for first in range(last):
                 for end in range(first + 1, last + 1):
                     if not self.problem.allowed_pu[end - 1][u]:
@@ -98,17 +98,18 @@ class RankBlockModel:
                         if starts and long_enough and (end == last or crossings < self.crossings):
                             yield RankBlock(u, first, end, crossings)
 
-    def _node(self, cut: int, crossings: int, unit: int) -> Node:
-        return cut, crossings, self.tier.group_u[unit]
+    def _node(self, block: RankBlock, cut: int) -> Node:
+        """A cut between ranks where the block begins or ends, with the crossings up to and including it."""
+        return cut, block.crossings + (cut == block.last), self.tier.group_u[block.capacity_group]
 
     def add_chains(self) -> None:
         """Every replica starts once: sum of first blocks = replicas; blocks that end at a cut have a next one."""
         ends: dict[Node, Entries] = {}
         for block, column in self.blocks.items():
             if block.first > 0:
-                ends.setdefault(self._node(block.first, block.crossings, block.unit), []).append((column, -1))
+                ends.setdefault(self._node(block, block.first), []).append((column, -1))
             if block.last < self.problem.num_ranks:
-                ends.setdefault(self._node(block.last, block.crossings + 1, block.unit), []).append((column, 1))
+                ends.setdefault(self._node(block, block.last), []).append((column, 1))
         for entries in ends.values():
             self.programme.exactly(entries, 0)
         first = [(column, 1) for block, column in self.blocks.items() if block.first == 0]
@@ -117,14 +118,16 @@ class RankBlockModel:
     def add_capacity(self) -> None:
         """A capacity group holds what it has: sum of length * blocks <= capacity."""
         for u, capacity in enumerate(self.problem.capacity_u):
-            entries = [(column, block.length) for block, column in self.blocks.items() if block.unit == u]
+            entries = [(column, block.length) for block, column in self.blocks.items() if block.capacity_group == u]
             if entries:
                 self.programme.at_most(entries, capacity)
 
     def add_minimums(self) -> None:
         """Pins: blocks that hold the rank in the named capacity groups >= the replicas asked for."""
         for pin in self.problem.minimums:
-            entries = [(column, -1) for block, column in self._over(pin.rank) if block.unit in pin.units]
+            entries = [
+                (column, -1) for block, column in self._over(pin.rank) if block.capacity_group in pin.capacity_groups
+            ]
             self.programme.at_most(entries, -pin.num_replicas)
 
     def _over(self, rank: int) -> list[tuple[RankBlock, int]]:
@@ -163,7 +166,7 @@ class RankBlockModel:
     def _by_building(self, rank: int) -> dict[int, list[tuple[RankBlock, int]]]:
         found: dict[int, list[tuple[RankBlock, int]]] = {}
         for block, column in self._over(rank):
-            found.setdefault(self.problem.building_u[block.unit], []).append((block, column))
+            found.setdefault(self.problem.building_u[block.capacity_group], []).append((block, column))
         return found
 
     @property
@@ -177,7 +180,7 @@ class RankBlockModel:
         m, work = problem.num_microbatches, seconds_to_ticks(problem.prices.work_s, TICK_S)
         by_building: dict[int, Entries] = {}
         for block, column in self.blocks.items():
-            b = problem.building_u[block.unit]
+            b = problem.building_u[block.capacity_group]
             slot = int(m * problem.prices.slot_b[b] / TICK_S)
             ends = (block.first > 0) + (block.last < problem.num_ranks)
             if slot and ends:

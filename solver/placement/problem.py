@@ -42,10 +42,10 @@ class Prices:
 
 @dataclass(frozen=True)
 class MinimumReplicas:
-    """At least `num_replicas` of rank `rank` sit in one of `units`."""
+    """At least `num_replicas` of rank `rank` sit in one of `capacity_groups`."""
 
     rank: int
-    units: tuple[int, ...]
+    capacity_groups: tuple[int, ...]
     num_replicas: int
 
 
@@ -69,7 +69,7 @@ class PlacementProblem:
     least_block: int = 1
 
     @property
-    def num_units(self) -> int:
+    def num_capacity_groups(self) -> int:
         """Capacity groups that exist."""
         return len(self.capacity_u)
 
@@ -89,9 +89,9 @@ class PlacementProblem:
 
 @dataclass(frozen=True)
 class RouteCount:
-    """`num_replicas` replicas put rank p into units[p]."""
+    """`num_replicas` replicas put rank p into capacity group capacity_groups[p]."""
 
-    units: tuple[int, ...]
+    capacity_groups: tuple[int, ...]
     num_replicas: int
 
 
@@ -112,38 +112,38 @@ def loss_s(problem: PlacementProblem, routes: tuple[RouteCount, ...]) -> float:
     return _crossing_s(problem, routes) + _span_s(problem, routes) + _excess_s(problem, routes)
 
 
-def num_crossings(units: tuple[int, ...]) -> int:
+def num_crossings(groups_p: tuple[int, ...]) -> int:
     """Boundaries at which a route changes its capacity group.
 
     >>> num_crossings((0, 0, 1, 0))
     2
     """
-    return sum(here != there for here, there in itertools.pairwise(units))
+    return sum(here != there for here, there in itertools.pairwise(groups_p))
 
 
-def shortest_block(units: tuple[int, ...]) -> int:
+def shortest_block(groups_p: tuple[int, ...]) -> int:
     """Fewest ranks that stay together in one capacity group; a route that never crosses may be as short as it is.
 
     >>> shortest_block((0, 0, 1, 0)), shortest_block((0,))
     (1, 1)
     """
-    blocks = [len(list(ranks)) for _, ranks in itertools.groupby(units)]
+    blocks = [len(list(ranks)) for _, ranks in itertools.groupby(groups_p)]
     return min(blocks)
 
 
 def _crossing_s(problem: PlacementProblem, routes: tuple[RouteCount, ...]) -> float:
-    pairs = {pair for route in routes for pair in itertools.pairwise(route.units)}
+    pairs = {pair for route in routes for pair in itertools.pairwise(route.capacity_groups)}
     cheapest = next(
         tier for tier in problem.prices.tiers if all(tier.group_u[one] == tier.group_u[other] for one, other in pairs)
     )
-    return cheapest.crossing_s * max(num_crossings(route.units) for route in routes)
+    return cheapest.crossing_s * max(num_crossings(route.capacity_groups) for route in routes)
 
 
 def _span_s(problem: PlacementProblem, routes: tuple[RouteCount, ...]) -> float:
     return sum(
         price
         for p, price in enumerate(problem.prices.span_s)
-        if len({problem.building_u[route.units[p]] for route in routes}) > 1
+        if len({problem.building_u[route.capacity_groups[p]] for route in routes}) > 1
     )
 
 
@@ -151,7 +151,7 @@ def _excess_s(problem: PlacementProblem, routes: tuple[RouteCount, ...]) -> floa
     """One direction of a building's links carries the activations of what leaves and the gradients of what enters."""
     messages: Counter[int] = Counter()
     for route in routes:
-        for here, there in itertools.pairwise(route.units):
+        for here, there in itertools.pairwise(route.capacity_groups):
             if here != there:
                 for building in (problem.building_u[here], problem.building_u[there]):
                     messages[building] += route.num_replicas

@@ -16,14 +16,14 @@ def chained(problem: PlacementProblem, tier: Tier, blocks: dict[RankBlock, int])
         starts = [block for block, count in left.items() if count and block.first == 0]
         if not starts:
             return merged(routes)
-        chain = [max(starts, key=lambda block: (left[block], -block.unit))]
+        chain = [max(starts, key=lambda block: (left[block], -block.capacity_group))]
         while chain[-1].last < problem.num_ranks:
             chain.append(_next(chain[-1], tier, left))
         count = min(left[block] for block in chain)
         for block in chain:
             left[block] -= count
-        units = tuple(block.unit for block in chain for _ in range(block.length))
-        routes.append(RouteCount(units=units, num_replicas=count))
+        groups_p = tuple(block.capacity_group for block in chain for _ in range(block.length))
+        routes.append(RouteCount(capacity_groups=groups_p, num_replicas=count))
 
 
 def _next(block: RankBlock, tier: Tier, left: dict[RankBlock, int]) -> RankBlock:
@@ -34,19 +34,19 @@ def _next(block: RankBlock, tier: Tier, left: dict[RankBlock, int]) -> RankBlock
         if count
         and other.first == block.last
         and other.crossings == block.crossings + 1
-        and tier.group_u[other.unit] == tier.group_u[block.unit]
+        and tier.group_u[other.capacity_group] == tier.group_u[block.capacity_group]
     ]
-    return max(fits, key=lambda other: (left[other], -other.unit))
+    return max(fits, key=lambda other: (left[other], -other.capacity_group))
 
 
 def merged(routes: list[RouteCount]) -> tuple[RouteCount, ...]:
     """Routes over the same capacity groups become one; the largest come first.
 
     >>> merged([RouteCount((0, 1), 2), RouteCount((0, 0), 3), RouteCount((0, 1), 4)])
-    (RouteCount(units=(0, 1), num_replicas=6), RouteCount(units=(0, 0), num_replicas=3))
+    (RouteCount(capacity_groups=(0, 1), num_replicas=6), RouteCount(capacity_groups=(0, 0), num_replicas=3))
     """
     counts: dict[tuple[int, ...], int] = {}
     for route in routes:
-        counts[route.units] = counts.get(route.units, 0) + route.num_replicas
-    found = [RouteCount(units=units, num_replicas=count) for units, count in counts.items()]
-    return tuple(sorted(found, key=lambda route: (-route.num_replicas, route.units)))
+        counts[route.capacity_groups] = counts.get(route.capacity_groups, 0) + route.num_replicas
+    found = [RouteCount(capacity_groups=groups_p, num_replicas=count) for groups_p, count in counts.items()]
+    return tuple(sorted(found, key=lambda route: (-route.num_replicas, route.capacity_groups)))

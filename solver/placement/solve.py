@@ -45,7 +45,7 @@ class _Best:
 
     def offer(self, routes: tuple[RouteCount, ...] | None) -> None:
         """Keep routes that lose less, if their blocks are long enough."""
-        if routes is None or any(shortest_block(route.units) < self.problem.least_block for route in routes):
+        if routes is None or any(shortest_block(route.capacity_groups) < self.problem.least_block for route in routes):
             return
         if (value := loss_s(self.problem, routes)) < self.value_s:
             self.routes, self.value_s = routes, value

@@ -1,7 +1,7 @@
 """Closed-form placements that cost nothing to find: replicas kept whole, ranks kept whole, and what lies between.
 
-Owns these patterns (DP-out, PP-out, PP-out between groups of buildings with DP-out inside them, segments of the
-pipeline on given capacity groups, PP-out with what does not fit spread over leftovers). The rest the flow finds.
+These are DP-out, PP-out, PP-out between groups of buildings with DP-out inside them, segments of the pipeline on given
+capacity groups, and PP-out with the ranks that do not fit whole spread over the capacity that is left.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Routes = tuple[RouteCount, ...]
 
 
 def keep_replicas_whole(problem: PlacementProblem) -> Routes | None:
-    """Whole replicas, one capacity group after another; what is left over is stitched into replicas that cross.
+    """Whole replicas, one capacity group after another; the capacity left over goes to replicas that cross.
 
     None when the pattern does not reach the number of replicas or a rule forbids it.
     """
@@ -27,14 +27,14 @@ def keep_replicas_whole(problem: PlacementProblem) -> Routes | None:
     missing = problem.num_replicas - sum(route.num_replicas for route in routes)
     if missing and not problem.ranks_may_cross:
         return None
-    stitched = _stitch(problem, left, missing)
-    found = [] if stitched is None else [routes + stitched]
+    crossing = _over_several(problem, left, missing)
+    found = [] if crossing is None else [routes + crossing]
     if missing:
-        found += [line for tier in problem.prices.tiers if (line := _in_line(problem, tier)) is not None]
+        found += [filled for tier in problem.prices.tiers if (filled := _filled_in_turn(problem, tier)) is not None]
     return min(found, key=lambda one: loss_s(problem, one), default=None)
 
 
-def _in_line(problem: PlacementProblem, tier: Tier) -> Routes | None:
+def _filled_in_turn(problem: PlacementProblem, tier: Tier) -> Routes | None:
     """Replica after replica into the capacity groups of a tier's group: where one is full, it goes on in the next.
 
     None when capacity groups are closed to some ranks or the groups do not hold all replicas whole.
@@ -53,38 +53,37 @@ def _in_line(problem: PlacementProblem, tier: Tier) -> Routes | None:
 def _laid_out(num_ranks: int, num_replicas: int, capacities: list[tuple[int, int]]) -> Iterator[RouteCount]:
     """So many replicas over capacity groups in their order, each capacity group filled before the next.
 
-    >>> list(_laid_out(4, 3, [(0, 6), (1, 6)]))
-    [RouteCount(units=(0, 0, 0, 0), num_replicas=1), RouteCount(units=(0, 0, 1, 1), num_replicas=1), \
-RouteCount(units=(1, 1, 1, 1), num_replicas=1)]
+    >>> [route.capacity_groups for route in _laid_out(4, 3, [(0, 6), (1, 6)])]
+    [(0, 0, 0, 0), (0, 0, 1, 1), (1, 1, 1, 1)]
     """
     begun: tuple[int, ...] = ()
-    for unit, capacity in capacities:
+    for u, capacity in capacities:
         if begun:
             taken = min(num_ranks - len(begun), capacity)
-            begun, capacity = (*begun, *(unit,) * taken), capacity - taken
+            begun, capacity = (*begun, *(u,) * taken), capacity - taken
             if len(begun) < num_ranks:
                 continue
             yield RouteCount(begun, 1)
             begun, num_replicas = (), num_replicas - 1
         whole = min(capacity // num_ranks, num_replicas)
         if whole:
-            yield RouteCount((unit,) * num_ranks, whole)
+            yield RouteCount((u,) * num_ranks, whole)
         num_replicas, capacity = num_replicas - whole, capacity - whole * num_ranks
-        begun = (unit,) * capacity if num_replicas else ()
+        begun = (u,) * capacity if num_replicas else ()
         if not num_replicas:
             return
 
 
 def keep_ranks_whole(problem: PlacementProblem) -> Routes | None:
-    """One route for all replicas: consecutive ranks share a group; the roomiest next or, if better, the nearest.
+    """One route for all replicas: one capacity group after another, the largest next or, if better, the nearest.
 
     None when the capacity groups cannot hold all replicas of their ranks or a rule forbids it.
     """
     orders = (_whole_ranks(problem, nearest=nearest)[0] for nearest in (False, True))
     routes = [
-        (RouteCount(units=tuple(units), num_replicas=problem.num_replicas),)
-        for units in orders
-        if not problem.minimums and len(units) == problem.num_ranks and _may_cross(problem, units)
+        (RouteCount(capacity_groups=tuple(groups_p), num_replicas=problem.num_replicas),)
+        for groups_p in orders
+        if not problem.minimums and len(groups_p) == problem.num_ranks and _may_cross(problem, groups_p)
     ]
     return min(routes, key=lambda one: loss_s(problem, one), default=None)
 
@@ -105,7 +104,7 @@ def keep_ranks_in_groups(problem: PlacementProblem) -> Routes | None:
 def _in_groups(problem: PlacementProblem, tier: Tier) -> Routes | None:
     """Ranks kept whole by groups of the tier; the ranks of a group are replicas kept whole by its capacity groups."""
     groups = sorted(set(tier.group_u))
-    if not 1 < len(groups) < problem.num_units:
+    if not 1 < len(groups) < problem.num_capacity_groups:
         return None
     capacity = tuple(_inside(problem, tier, group) for group in groups)
     by_group = replace(
@@ -127,7 +126,7 @@ def _in_groups(problem: PlacementProblem, tier: Tier) -> Routes | None:
 
 
 def _part(problem: PlacementProblem, first: int, num_ranks: int, capacity_u: tuple[int, ...]) -> PlacementProblem:
-    """Some consecutive ranks alone, with so much room."""
+    """The problem of some consecutive ranks alone, with capacities of their own."""
     ranks = slice(first, first + num_ranks)
     return replace(
         problem,
@@ -147,27 +146,27 @@ def _inside(problem: PlacementProblem, tier: Tier, group: int) -> tuple[int, ...
 
 def _joined(parts: list[Routes]) -> Iterator[RouteCount]:
     """Routes of consecutive ranks end to end: the first replicas of one part go on as the first of the next."""
-    left = [[(route.units, route.num_replicas) for route in part] for part in parts]
+    left = [[(route.capacity_groups, route.num_replicas) for route in part] for part in parts]
     while all(left):
         count = min(counts[0][1] for counts in left)
         yield RouteCount(tuple(u for counts in left for u in counts[0][0]), count)
         for counts in left:
-            units, replicas = counts.pop(0)
+            groups_p, replicas = counts.pop(0)
             if replicas > count:
-                counts.insert(0, (units, replicas - count))
+                counts.insert(0, (groups_p, replicas - count))
 
 
 def keep_segments_whole(problem: PlacementProblem, segments: tuple[tuple[int, frozenset[int]], ...]) -> Routes | None:
     """Consecutive ranks in given capacity groups, as those of one GPU type are: (ranks, groups) along the pipeline.
 
     Each replica's part of a segment stays in one capacity group as far as possible, and goes on in the nearest capacity
-    group of the next segment. None when some segment's capacity groups have too little room or a rule forbids the
+    group of the next segment. None when some segment's capacity groups have too little capacity or a rule forbids the
     routes.
     """
     chains: Routes = (RouteCount((), problem.num_replicas),)
-    for num_ranks, units in segments:
-        first = len(chains[0].units)
-        capacity = tuple(own if u in units else 0 for u, own in enumerate(problem.capacity_u))
+    for num_ranks, groups_p in segments:
+        first = len(chains[0].capacity_groups)
+        capacity = tuple(own if u in groups_p else 0 for u, own in enumerate(problem.capacity_u))
         part = _part(problem, first, num_ranks, capacity)
         found = keep_replicas_whole(replace(part, minimums=(), replicas_may_cross=True))
         if found is None:
@@ -181,7 +180,7 @@ def _continued(problem: PlacementProblem, chains: Routes, following: Routes) -> 
     """Every replica goes on in a route of the next ranks, the nearest pairs first."""
     left = [chain.num_replicas for chain in chains], [route.num_replicas for route in following]
     pairs = [
-        (_distance_s(problem, chain.units[-1] if chain.units else None, route.units[0]), one, other)
+        (_distance_s(problem, next(reversed(chain.capacity_groups), None), route.capacity_groups[0]), one, other)
         for one, chain in enumerate(chains)
         for other, route in enumerate(following)
     ]
@@ -189,7 +188,7 @@ def _continued(problem: PlacementProblem, chains: Routes, following: Routes) -> 
     for _, one, other in sorted(pairs):
         count = min(left[0][one], left[1][other])
         if count:
-            longer.append(RouteCount((*chains[one].units, *following[other].units), count))
+            longer.append(RouteCount((*chains[one].capacity_groups, *following[other].capacity_groups), count))
             left[0][one] -= count
             left[1][other] -= count
     return tuple(longer)
@@ -197,35 +196,35 @@ def _continued(problem: PlacementProblem, chains: Routes, following: Routes) -> 
 
 def obeys_rules(problem: PlacementProblem, routes: Routes) -> bool:
     """Nothing crosses buildings that may not, and pinned ranks are where they have to be."""
-    if problem.minimums or not all(_may_cross(problem, list(route.units)) for route in routes):
+    if problem.minimums or not all(_may_cross(problem, list(route.capacity_groups)) for route in routes):
         return False
     ranks = range(problem.num_ranks)
-    if not all(problem.allowed_pu[p][route.units[p]] for route in routes for p in ranks):
+    if not all(problem.allowed_pu[p][route.capacity_groups[p]] for route in routes for p in ranks):
         return False
-    buildings = [{problem.building_u[route.units[p]] for route in routes} for p in ranks]
+    buildings = [{problem.building_u[route.capacity_groups[p]] for route in routes} for p in ranks]
     return problem.replicas_may_cross or all(len(one) == 1 for one in buildings)
 
 
 def spread_end_ranks(problem: PlacementProblem) -> Routes | None:
-    """Some ranks kept whole in one or more capacity groups; ranks after them, or before, are stitched elsewhere.
+    """Some ranks kept whole in one or more capacity groups; each rank after them, or before, lies over several others.
 
     Of any number of capacity groups to keep ranks in, inside the groups of any tier, what loses least. None when all
     ranks fit whole, nothing is left for the others or a rule forbids it.
     """
     if problem.minimums or not (problem.replicas_may_cross and problem.ranks_may_cross):
         return None
-    turned = replace(
+    backwards = replace(
         problem,
         allowed_pu=problem.allowed_pu[::-1],
         prices=replace(problem.prices, span_s=problem.prices.span_s[::-1]),
     )
     found = [routes for one in _groups(problem) for routes in _spread(one)]
-    found += [_turned(routes) for one in _groups(turned) for routes in _spread(one)]
+    found += [_reversed(routes) for one in _groups(backwards) for routes in _spread(one)]
     return min(found, key=lambda one: loss_s(problem, one), default=None)
 
 
 def _groups(problem: PlacementProblem) -> list[PlacementProblem]:
-    """The problem in every group of every tier that has room for all replicas, each set of capacity groups once."""
+    """The problem in every group of every tier that can hold all replicas, each set of capacity groups once."""
     need = problem.num_ranks * problem.num_replicas
     capacities = {
         _inside(problem, tier, group): tier for tier in problem.prices.tiers for group in dict.fromkeys(tier.group_u)
@@ -233,19 +232,19 @@ def _groups(problem: PlacementProblem) -> list[PlacementProblem]:
     return [replace(problem, capacity_u=capacity) for capacity in capacities if sum(capacity) >= need]
 
 
-def _turned(routes: Routes) -> Routes:
-    return tuple(RouteCount(route.units[::-1], route.num_replicas) for route in routes)
+def _reversed(routes: Routes) -> Routes:
+    return tuple(RouteCount(route.capacity_groups[::-1], route.num_replicas) for route in routes)
 
 
 def _spread(problem: PlacementProblem) -> Iterator[Routes]:
-    """The first ranks whole in so many capacity groups, the roomiest, for every number of them; the rest stitched."""
-    for most_units in range(1, problem.num_units + 1):
-        units, left = _whole_ranks(problem, nearest=False, most_units=most_units)
-        if len(set(units)) < most_units or len(units) == problem.num_ranks:
+    """The first ranks whole in the n largest capacity groups, for every n; the rest over several groups each."""
+    for most_groups in range(1, problem.num_capacity_groups + 1):
+        groups_p, left = _whole_ranks(problem, nearest=False, most_groups=most_groups)
+        if len(set(groups_p)) < most_groups or len(groups_p) == problem.num_ranks:
             return
-        spread = _stitch(problem, left, problem.num_replicas, first_rank=len(units))
+        spread = _over_several(problem, left, problem.num_replicas, first_rank=len(groups_p))
         if spread is not None:
-            yield merged([RouteCount((*units, *route.units), route.num_replicas) for route in spread])
+            yield merged([RouteCount((*groups_p, *route.capacity_groups), route.num_replicas) for route in spread])
 
 
 PATTERNS: tuple[Callable[[PlacementProblem], Routes | None], ...] = (
@@ -256,25 +255,25 @@ PATTERNS: tuple[Callable[[PlacementProblem], Routes | None], ...] = (
 )
 
 
-def _may_cross(problem: PlacementProblem, units: list[int]) -> bool:
-    return problem.ranks_may_cross or len({problem.building_u[u] for u in units}) == 1
+def _may_cross(problem: PlacementProblem, groups_p: list[int]) -> bool:
+    return problem.ranks_may_cross or len({problem.building_u[u] for u in groups_p}) == 1
 
 
 def _whole_ranks(
-    problem: PlacementProblem, *, nearest: bool, most_units: int | None = None
+    problem: PlacementProblem, *, nearest: bool, most_groups: int | None = None
 ) -> tuple[list[int], list[int]]:
     """Capacity groups of the first ranks, as many as fit with all their replicas, and the groups that stay free."""
-    left, units = list(problem.capacity_u), list[int]()
-    while len(units) < problem.num_ranks:
-        here = units[-1] if units else None
-        allowed = problem.allowed_pu[len(units)]
+    left, groups_p = list(problem.capacity_u), list[int]()
+    while len(groups_p) < problem.num_ranks:
+        here = groups_p[-1] if groups_p else None
+        allowed = problem.allowed_pu[len(groups_p)]
         fits = [u for u, capacity in enumerate(left) if capacity >= problem.num_replicas and allowed[u]]
-        if not fits or (here not in fits and len(set(units)) == most_units):
+        if not fits or (here not in fits and len(set(groups_p)) == most_groups):
             break
         far_s = {u: _distance_s(problem, here, u) if nearest else 0.0 for u in fits}
-        units.append(here if here in fits else min(fits, key=lambda u: (far_s[u], -left[u], u)))
-        left[units[-1]] -= problem.num_replicas
-    return units, left
+        groups_p.append(here if here in fits else min(fits, key=lambda u: (far_s[u], -left[u], u)))
+        left[groups_p[-1]] -= problem.num_replicas
+    return groups_p, left
 
 
 def _distance_s(problem: PlacementProblem, here: int | None, there: int) -> float:
@@ -289,44 +288,44 @@ def _distance_s(problem: PlacementProblem, here: int | None, there: int) -> floa
 def _whole(problem: PlacementProblem) -> tuple[Routes, list[int]]:
     """Routes of replicas inside one capacity group, and the groups that stay free in every capacity group."""
     routes, left, missing = [], list(problem.capacity_u), problem.num_replicas
-    for u in sorted(range(problem.num_units), key=lambda u: -problem.capacity_u[u]):
+    for u in sorted(range(problem.num_capacity_groups), key=lambda u: -problem.capacity_u[u]):
         if all(problem.allowed_pu[p][u] for p in range(problem.num_ranks)):
             count = min(missing, left[u] // problem.num_ranks)
             if count:
-                routes.append(RouteCount(units=(u,) * problem.num_ranks, num_replicas=count))
+                routes.append(RouteCount(capacity_groups=(u,) * problem.num_ranks, num_replicas=count))
                 left[u] -= count * problem.num_ranks
                 missing -= count
     return tuple(routes), left
 
 
-def _stitch(problem: PlacementProblem, left: list[int], missing: int, first_rank: int = 0) -> Routes | None:
-    """Ranks from `first_rank` on over several groups, those with most room left first, so that they cross rarely."""
+def _over_several(problem: PlacementProblem, left: list[int], missing: int, first_rank: int = 0) -> Routes | None:
+    """Ranks from `first_rank` on over several groups, that with most capacity left first, so that they cross rarely."""
     left, routes = list(left), []
     length = problem.num_ranks - first_rank
     while missing:
-        units = _roomiest(problem, left, first_rank)
-        if len(units) < length:
+        groups_p = _most_capacity_first(problem, left, first_rank)
+        if len(groups_p) < length:
             return None
-        need = {u: units.count(u) for u in set(units)}
+        need = {u: groups_p.count(u) for u in set(groups_p)}
         count = min(missing, *(left[u] // groups for u, groups in need.items()))
         for u, groups in need.items():
             left[u] -= groups * count
-        routes.append(RouteCount(units=tuple(units), num_replicas=count))
+        routes.append(RouteCount(capacity_groups=tuple(groups_p), num_replicas=count))
         missing -= count
     return tuple(routes)
 
 
-def _roomiest(problem: PlacementProblem, left: list[int], first_rank: int) -> list[int]:
-    """Groups of one replica's ranks from `first_rank` on, as far as they go: where a rank may be, most room."""
-    left, units = list(left), list[int]()
+def _most_capacity_first(problem: PlacementProblem, left: list[int], first_rank: int) -> list[int]:
+    """Capacity groups of one replica's ranks from `first_rank` on, always that with most capacity left."""
+    left, groups_p = list(left), list[int]()
     for rank in range(first_rank, problem.num_ranks):
         allowed = problem.allowed_pu[rank]
-        if units and left[units[-1]] and allowed[units[-1]]:
-            best = units[-1]
+        if groups_p and left[groups_p[-1]] and allowed[groups_p[-1]]:
+            best = groups_p[-1]
         else:
-            best = max(range(problem.num_units), key=lambda u: (allowed[u] and left[u] > 0, left[u], -u))
+            best = max(range(problem.num_capacity_groups), key=lambda u: (allowed[u] and left[u] > 0, left[u], -u))
             if not (allowed[best] and left[best]):
                 break
-        units.append(best)
+        groups_p.append(best)
         left[best] -= 1
-    return units
+    return groups_p

@@ -65,21 +65,21 @@ def move_problem(context: Context, configuration: Configuration, standing: Stand
     """The groups of a configuration on the pools of the changed world."""
     degrees, bundle = configuration.degrees, bundle_of(configuration)
     problem = placement_problem(context, configuration, nominal_prices(context, configuration))
-    unit_of = {pool: u for u, unit in enumerate(context.capacity_groups) for pool in unit.pools}
-    units = [unit_of[pool] for pool in range(len(context.pools))]
+    group_of = {pool: u for u, group in enumerate(context.capacity_groups) for pool in group.pools}
+    groups = [group_of[pool] for pool in range(len(context.pools))]
     pools = range(len(context.pools))
     return MoveProblem(
         num_replicas=problem.num_replicas,
         bundle=bundle,
         capacity_u=tuple(groups_of(pool, degrees.tp, degrees.cp) // bundle for pool in context.pools),
-        building_u=tuple(problem.building_u[unit] for unit in units),
-        island_u=tuple(context.geography.island_u[unit] for unit in units),
+        building_u=tuple(problem.building_u[group] for group in groups),
+        island_u=tuple(context.geography.island_u[group] for group in groups),
         standing_pu=tuple(
             tuple(standing.count(rank, pool) for pool in pools) for rank in standing.ranks_kept(configuration)
         ),
-        allowed_pu=tuple(tuple(row[unit] for unit in units) for row in problem.allowed_pu),
+        allowed_pu=tuple(tuple(row[group] for group in groups) for row in problem.allowed_pu),
         minimums=tuple(
-            (one.rank, tuple(pool for pool in pools if units[pool] in one.units), one.num_replicas)
+            (one.rank, tuple(pool for pool in pools if groups[pool] in one.capacity_groups), one.num_replicas)
             for one in problem.minimums
         ),
         ranks_may_cross=problem.ranks_may_cross,

@@ -57,7 +57,7 @@ class _Slots:
 def settled(
     context: Context, configuration: Configuration, routes: Sequence[RouteCount], standing: Standing
 ) -> SlotPlacement | None:
-    """Routes (units are pools) with the slots of their groups; None where a pool has too few."""
+    """Routes over pools (in place of capacity groups) with the slots of their groups; None where a pool has too few."""
     degrees = configuration.degrees
     slots = _Slots(
         standing,
@@ -128,13 +128,15 @@ def _whole(routes: Sequence[RouteCount], slots: _Slots) -> list[_Replicas]:
             by_pools.setdefault(tuple(slot.pool for slot in ordered), []).append(ordered)
     found = []
     for route in routes:
-        waiting = by_pools.get(route.units, [])
-        chosen, by_pools[route.units] = waiting[: route.num_replicas], waiting[route.num_replicas :]
+        waiting = by_pools.get(route.capacity_groups, [])
+        chosen, by_pools[route.capacity_groups] = waiting[: route.num_replicas], waiting[route.num_replicas :]
         whole = [tuple(slot.group for slot in stands) for stands in chosen]
         for stands in chosen:
             for slot in stands:
                 slots.free[slot.pool].remove(slot.group)
         rest = [None] * (route.num_replicas - len(whole))
-        rows: list[list[int | None]] = [[one[rank] for one in whole] + rest for rank in range(len(route.units))]
-        found.append(_Replicas(route.units, whole, rows))
+        rows: list[list[int | None]] = [
+            [one[rank] for one in whole] + rest for rank in range(len(route.capacity_groups))
+        ]
+        found.append(_Replicas(route.capacity_groups, whole, rows))
     return found

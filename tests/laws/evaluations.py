@@ -77,14 +77,14 @@ def _candidates(
 
 
 def _anywhere(problem: PlacementProblem, random: np.random.Generator) -> tuple[RouteCount, ...] | None:
-    """Every stage group on a random unit that has room and may hold it; None where that ends in a dead end."""
+    """Every stage group on a random capacity group that may hold it and has capacity; None in a dead end."""
     left = np.array(problem.capacity_u)
     building = np.array(problem.building_u)
     allowed = np.array(problem.allowed_pu)
     home_p = np.full(problem.num_ranks, -1)
     routes = []
     for _ in range(problem.num_replicas):
-        units: list[int] = []
+        groups_p: list[int] = []
         home = -1
         for rank in range(problem.num_ranks):
             may = allowed[rank] & (left > 0)
@@ -96,10 +96,10 @@ def _anywhere(problem: PlacementProblem, random: np.random.Generator) -> tuple[R
             if not len(options):
                 return None
             weights = left[options] / left[options].sum()
-            unit = units[-1] if units and units[-1] in options and random.random() < 0.4 else None
-            unit = int(random.choice(options, p=weights)) if unit is None else unit
-            left[unit] -= 1
-            units.append(unit)
-            home = home_p[rank] = int(building[unit])
-        routes.append(RouteCount(tuple(units), 1))
+            u = groups_p[-1] if groups_p and groups_p[-1] in options and random.random() < 0.4 else None
+            u = int(random.choice(options, p=weights)) if u is None else u
+            left[u] -= 1
+            groups_p.append(u)
+            home = home_p[rank] = int(building[u])
+        routes.append(RouteCount(tuple(groups_p), 1))
     return merged(routes)

@@ -142,9 +142,9 @@ def anywhere(context: Context, configuration: Configuration, random: np.random.G
     for _ in range(problem.num_replicas):
         slots = np.repeat(np.arange(len(left)), left)
         chosen = random.choice(slots, size=problem.num_ranks, replace=False)
-        units = np.sort(chosen) if random.random() < 0.5 else chosen
-        np.subtract.at(left, units, 1)
-        routes.append(RouteCount(tuple(int(u) for u in units), 1))
+        groups_p = np.sort(chosen) if random.random() < 0.5 else chosen
+        np.subtract.at(left, groups_p, 1)
+        routes.append(RouteCount(tuple(int(u) for u in groups_p), 1))
     return Candidate(configuration, pooled(context, configuration, merged(routes)))
 
 

@@ -62,22 +62,22 @@ def anywhere(context: Context, configuration: Configuration, random: np.random.G
     """Every stage group somewhere on an island; one GPU type per rank where layers are shared out by type."""
     found = []
     by_type = configuration.layer_split == "by_gpu_type"
-    gpus = np.array([unit.gpu for unit in context.capacity_groups])
+    gpus = np.array([group.gpu for group in context.capacity_groups])
     for problem in by_island(
         context, placement_problem(context, configuration, nominal_prices(context, configuration))
     ):
         left, ranks, replicas = np.array(problem.capacity_u), problem.num_ranks, problem.num_replicas
-        units = np.zeros((ranks, replicas), dtype=np.int64)
+        groups_p = np.zeros((ranks, replicas), dtype=np.int64)
         for rank in random.permutation(ranks):
             types = [gpu for gpu in sorted(set(gpus.tolist())) if left[gpus == gpu].sum() >= replicas]
             open_u = gpus == random.choice(types) if by_type and types else np.full(len(left), not by_type)
             slots = np.repeat(np.arange(len(left)), np.where(open_u, left, 0))
             if len(slots) < replicas:
                 break
-            units[rank] = random.choice(slots, size=replicas, replace=False)
-            np.subtract.at(left, units[rank], 1)
+            groups_p[rank] = random.choice(slots, size=replicas, replace=False)
+            np.subtract.at(left, groups_p[rank], 1)
         else:
-            columns = np.sort(units, axis=1) if random.random() < 0.5 else units
+            columns = np.sort(groups_p, axis=1) if random.random() < 0.5 else groups_p
             columns = np.sort(columns, axis=0) if random.random() < 0.3 and not by_type else columns
             routes = merged([RouteCount(tuple(one), 1) for one in columns.T.tolist()])
             found.append(Candidate(configuration, pooled(context, configuration, routes)))

@@ -112,7 +112,7 @@ def any_place(context: Context, configuration: Configuration, random: np.random.
     """A GPU type for every rank, and every stage group somewhere on GPUs of it; None when rooms are too small."""
     problem = placement_problem(context, configuration, nominal_prices(context, configuration))
     left = np.array(problem.capacity_u)
-    gpus = np.array([unit.gpu for unit in context.capacity_groups])
+    gpus = np.array([group.gpu for group in context.capacity_groups])
     columns = np.zeros((problem.num_ranks, problem.num_replicas), dtype=np.int64)
     for rank in random.permutation(problem.num_ranks):
         fits = [gpu for gpu in set(gpus.tolist()) if left[gpus == gpu].sum() >= problem.num_replicas]
@@ -121,7 +121,7 @@ def any_place(context: Context, configuration: Configuration, random: np.random.
         slots = np.repeat(np.arange(len(left)), np.where(gpus == random.choice(sorted(fits)), left, 0))
         columns[rank] = random.choice(slots, size=problem.num_replicas, replace=False)
         np.subtract.at(left, columns[rank], 1)
-    routes = [RouteCount(tuple(units), 1) for units in columns.T.tolist()]
+    routes = [RouteCount(tuple(groups_p), 1) for groups_p in columns.T.tolist()]
     return Candidate(configuration, pooled(context, configuration, merged(routes)))
 
 

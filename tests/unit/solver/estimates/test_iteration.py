@@ -19,7 +19,7 @@ from solver.evaluation.candidate import configuration_of
 from solver.evaluation.evaluate import evaluate
 from solver.evaluation.places import placements
 from solver.evaluation.scheduling import portfolio_timing
-from solver.placement.distances import ALL, UNITS, Blocks
+from solver.placement.distances import ALL, EACH, Blocks
 
 
 def zones(**allowed: Any) -> Context:
@@ -39,7 +39,7 @@ def pattern_of(context: Context, kind: str, space: Space) -> CrossingPattern:
 
 def test_units_follow_each_other_region_by_region() -> None:
     context = zones()
-    regions = [context.geography.region_u[own[0]] for own in blocks_of(context, UNITS).units_b]
+    regions = [context.geography.region_u[own[0]] for own in blocks_of(context, EACH).groups_b]
     assert sum(one != other for one, other in itertools.pairwise(regions)) == len(set(regions)) - 1
 
 
@@ -66,7 +66,7 @@ def test_few_flows_reach_little_of_many_planes() -> None:
 def test_where_ranks_lie_whole_in_zones_only_messages_cross() -> None:
     context = zones(tp=[1], cp=[4], ep=[8], pp=[17], dp=[16])
     space = enumerate_space(context.request)
-    pattern = pattern_of(context, UNITS, space)
+    pattern = pattern_of(context, EACH, space)
     assert pattern.possible.all()
     assert not pattern.exchange_s_per_byte.any()
     assert np.all(pattern.message_s_per_byte > 0)

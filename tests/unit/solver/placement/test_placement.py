@@ -27,22 +27,22 @@ from solver.placement.strategies import keep_ranks_in_groups, keep_ranks_whole, 
 
 def problem(capacity: tuple[int, ...], *, ranks: int = 4, replicas: int = 4, **changes: object) -> PlacementProblem:
     """Units in buildings of their own, every crossing 1 s, exchanges 0.1 s per rank that spans buildings."""
-    units = len(capacity)
-    prices = Prices((Tier(1.0, (0,) * units),), span_s=(0.1,) * ranks, slot_b=(0.0,) * units, work_s=1.0)
+    num_groups = len(capacity)
+    prices = Prices((Tier(1.0, (0,) * num_groups),), span_s=(0.1,) * ranks, slot_b=(0.0,) * num_groups, work_s=1.0)
     values = {
         "num_ranks": ranks,
         "num_replicas": replicas,
         "num_microbatches": 8,
         "capacity_u": capacity,
-        "building_u": tuple(range(units)),
-        "allowed_pu": ((True,) * units,) * ranks,
+        "building_u": tuple(range(num_groups)),
+        "allowed_pu": ((True,) * num_groups,) * ranks,
         "prices": prices,
     }
     return PlacementProblem(**{**values, **changes})  # type: ignore[arg-type]
 
 
-def used(routes: tuple[RouteCount, ...], units: int) -> list[int]:
-    return [sum(route.num_replicas * route.units.count(u) for route in routes) for u in range(units)]
+def used(routes: tuple[RouteCount, ...], num_groups: int) -> list[int]:
+    return [sum(route.num_replicas * route.capacity_groups.count(u) for route in routes) for u in range(num_groups)]
 
 
 def solved(one: PlacementProblem) -> tuple[RouteCount, ...]:
@@ -88,7 +88,7 @@ def test_unequal_buildings_of_a_region_share_the_replicas_of_its_ranks() -> None
     routes = keep_ranks_in_groups(in_groups((6, 2, 3, 5), (0, 0, 1, 1)))
     assert routes is not None
     assert used(routes, 4) == [6, 2, 3, 5]
-    assert {tuple(unit // 2 for unit in route.units) for route in routes} == {(0, 0, 1, 1)}
+    assert {tuple(u // 2 for u in route.capacity_groups) for route in routes} == {(0, 0, 1, 1)}
 
 
 def test_without_several_regions_there_is_nothing_between_the_pure_patterns() -> None:
@@ -103,9 +103,9 @@ def test_regions_fill_exactly_what_they_may(capacity: list[int], ranks: int, rep
     routes = keep_ranks_in_groups(in_groups(tuple(capacity), groups, ranks=ranks, replicas=replicas))
     if routes is not None:
         assert sum(route.num_replicas for route in routes) == replicas
-        assert all(len(route.units) == ranks for route in routes)
+        assert all(len(route.capacity_groups) == ranks for route in routes)
         assert all(taken <= capacity for taken, capacity in zip(used(routes, len(capacity)), capacity, strict=True))
-        assert len({tuple(groups[u] for u in route.units) for route in routes}) == 1
+        assert len({tuple(groups[u] for u in route.capacity_groups) for route in routes}) == 1
 
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=4), st.integers(1, 4), st.integers(1, 4))
@@ -115,24 +115,24 @@ def test_every_pattern_fills_exactly_what_it_may(capacity: list[int], ranks: int
     for routes in (keep_replicas_whole(one), keep_ranks_whole(one), spread_end_ranks(one)):
         if routes is not None:
             assert sum(route.num_replicas for route in routes) == replicas
-            assert all(len(route.units) == ranks for route in routes)
+            assert all(len(route.capacity_groups) == ranks for route in routes)
             assert all(taken <= capacity for taken, capacity in zip(used(routes, len(capacity)), capacity, strict=True))
     if keep_replicas_whole(one) is None:
         assert sum(capacity) < ranks * replicas
 
 
-def test_replicas_in_a_line_are_cut_once_where_a_unit_ends() -> None:
+def test_replicas_in_a_line_are_cut_once_where_a_capacity_group_ends() -> None:
     routes = keep_replicas_whole(problem((10, 11, 10, 11), ranks=6, replicas=7))
     assert routes is not None
-    assert max(num_crossings(route.units) for route in routes) == 1
+    assert max(num_crossings(route.capacity_groups) for route in routes) == 1
 
 
 def test_ranks_stay_whole_where_they_fit_and_the_others_spread_in_one_block() -> None:
     one = problem((9, 5, 5, 5), ranks=3, replicas=8)
     routes = spread_end_ranks(one)
     assert routes is not None
-    assert sum(len({route.units[p] for route in routes}) == 1 for p in range(3)) == 1
-    assert max(num_crossings(route.units) for route in routes) <= 2
+    assert sum(len({route.capacity_groups[p] for route in routes}) == 1 for p in range(3)) == 1
+    assert max(num_crossings(route.capacity_groups) for route in routes) <= 2
 
 
 @pytest.mark.parametrize(("crossings", "spans"), [(0, 4), (1, 3), (2, 2), (3, 1)])
@@ -144,7 +144,7 @@ def test_exchanges_that_no_route_saves(crossings: int, spans: int) -> None:
 
 def best_by_hand(one: PlacementProblem) -> float:
     """Least loss over every assignment of every replica, by the definition in `loss_s`."""
-    routes = list(product(range(one.num_units), repeat=one.num_ranks))
+    routes = list(product(range(one.num_capacity_groups), repeat=one.num_ranks))
     fits = [
         chosen
         for chosen in combinations_with_replacement(routes, one.num_replicas)
@@ -172,9 +172,9 @@ def test_the_rank_block_programme_is_as_good_as_brute_force(
     slot_s: float,
     rules: tuple[bool, bool],
 ) -> None:
-    units, (near, far, span) = len(capacity), costs
-    tiers = (Tier(near, tuple(u // 2 for u in range(units))), Tier(far, (0,) * units))
-    prices = Prices(tiers, tuple(span * (p + 1) for p in range(ranks)), slot_b=(slot_s,) * units, work_s=0.1)
+    num_groups, (near, far, span) = len(capacity), costs
+    tiers = (Tier(near, tuple(u // 2 for u in range(num_groups))), Tier(far, (0,) * num_groups))
+    prices = Prices(tiers, tuple(span * (p + 1) for p in range(ranks)), slot_b=(slot_s,) * num_groups, work_s=0.1)
     one = problem(tuple(capacity), ranks=ranks, replicas=replicas, prices=prices)
     one = replace(one, ranks_may_cross=rules[0], replicas_may_cross=rules[1])
     solution, least = place(one, time_limit_s=10), best_by_hand(one)
@@ -194,24 +194,24 @@ def test_the_programme_does_not_grow_with_the_replicas() -> None:
 
 
 def test_buildings_keep_at_least_two_ranks_together_when_asked() -> None:
-    assert any(len(list(block)) < 2 for route in solved(problem((9, 7))) for _, block in groupby(route.units))
+    assert any(len(list(block)) < 2 for route in solved(problem((9, 7))) for _, block in groupby(route.capacity_groups))
     assert place(problem((9, 7), least_block=2), time_limit_s=10) is None
     one = problem((10, 6), least_block=2)
     for route in solved(one):
-        assert all(len(list(block)) >= 2 for _, block in groupby(route.units))
+        assert all(len(list(block)) >= 2 for _, block in groupby(route.capacity_groups))
 
 
 def test_pins_and_minimums_are_obeyed() -> None:
     allowed = ((True, False), *((True, True),) * 3)
-    assert all(route.units[0] == 0 for route in solved(problem((8, 8), allowed_pu=allowed)))
+    assert all(route.capacity_groups[0] == 0 for route in solved(problem((8, 8), allowed_pu=allowed)))
     routes = solved(problem((8, 8), minimums=(MinimumReplicas(3, (1,), 3),)))
-    assert sum(route.num_replicas for route in routes if route.units[3] == 1) >= 3
+    assert sum(route.num_replicas for route in routes if route.capacity_groups[3] == 1) >= 3
 
 
 def test_crossing_can_be_switched_off() -> None:
-    assert all(len(set(route.units)) == 1 for route in solved(problem((8, 8), ranks_may_cross=False)))
+    assert all(len(set(route.capacity_groups)) == 1 for route in solved(problem((8, 8), ranks_may_cross=False)))
     routes = solved(problem((16, 16), replicas_may_cross=False))
-    assert all(len({route.units[p] for route in routes}) == 1 for p in range(4))
+    assert all(len({route.capacity_groups[p] for route in routes}) == 1 for p in range(4))
 
 
 def test_too_little_room_has_no_placement() -> None:

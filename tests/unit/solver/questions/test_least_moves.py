@@ -93,7 +93,7 @@ def test_routes_have_the_counts_and_keep_what_may_not_cross_together(seed: int) 
         whole = [way for way in whole if len({problem.building_u[u] for u in way}) == 1]
     routes = chained_routes(problem, found.counts, whole)
     assert all(route.num_replicas % problem.bundle == 0 for route in routes)
-    single = tuple(route.units for route in routes for _ in range(route.num_replicas // problem.bundle))
+    single = tuple(route.capacity_groups for route in routes for _ in range(route.num_replicas // problem.bundle))
     assert _counts(problem, single) == found.counts
     if not problem.ranks_may_cross:
         assert all(len({problem.building_u[u] for u in way}) == 1 for way in single)

@@ -37,11 +37,11 @@ LINKS = {"near": {}, "far": {"latency_s": 0.02, "capacity_bytes_per_s": 2e10}}
 
 
 def everywhere(context: Context, configuration: Configuration) -> Iterator[tuple[RouteCount, ...]]:
-    """Every way to put the ranks of all replicas into units that have the room."""
+    """Every way to put the ranks of all replicas into capacity groups that have the capacity."""
     problem = placement_problem(context, configuration, nominal_prices(context, configuration))
-    routes = list(itertools.product(range(problem.num_units), repeat=problem.num_ranks))
+    routes = list(itertools.product(range(problem.num_capacity_groups), repeat=problem.num_ranks))
     for chosen in itertools.combinations_with_replacement(routes, problem.num_replicas):
-        taken = [sum(route.count(unit) for route in chosen) for unit in range(problem.num_units)]
+        taken = [sum(route.count(u) for route in chosen) for u in range(problem.num_capacity_groups)]
         if all(need <= room for need, room in zip(taken, problem.capacity_u, strict=True)):
             yield merged([RouteCount(route, 1) for route in chosen])
 
@@ -64,8 +64,8 @@ def shares(context: Context, configuration: Configuration) -> Iterator[Configura
 
 def one_type_each(context: Context, routes: tuple[RouteCount, ...]) -> bool:
     """All replicas of a rank are on one GPU type."""
-    ranks = zip(*(route.units for route in routes), strict=True)
-    return all(len({context.capacity_groups[u].gpu for u in units}) == 1 for units in ranks)
+    ranks = zip(*(route.capacity_groups for route in routes), strict=True)
+    return all(len({context.capacity_groups[u].gpu for u in groups_p}) == 1 for groups_p in ranks)
 
 
 def all_times_s(context: Context) -> Iterator[float]:
