@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from models import pointers
+
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
@@ -282,7 +284,7 @@ def escaped(key: str) -> str:
     'a~1b~0c'
     """
     shown = key if len(key) <= MAX_KEY else key[:MAX_KEY] + "..."
-    return shown.replace("~", "~0").replace("/", "~1")
+    return pointers.escaped(shown)
 
 
 def _has(here: Any, key: str | int) -> bool:
@@ -323,8 +325,7 @@ def resolve(document: Any, pointer: str) -> Any:
     7
     """
     here = document
-    for part in pointer.split("/")[1:]:
-        key = part.replace("~1", "/").replace("~0", "~")
+    for key in pointers.parts_of(pointer) if pointer else ():
         if isinstance(here, Mapping):
             here = here.get(key)
         elif isinstance(here, list) and key.isdigit() and int(key) < len(here):

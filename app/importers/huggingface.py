@@ -16,6 +16,7 @@ from app.faults import Fault, Refused, from_validation
 from app.importers.huggingface_families import FAMILIES, IGNORED, NOTED, Family
 from app.importers.json_text import parse_json
 from app.importers.source import MAX_SHOWN, Document, names_shown
+from models.pointers import pointer_to
 from models.workload import Architecture
 
 MAX_COUNT = 10_000_000
@@ -132,7 +133,7 @@ def _family(document: Document, fields: Mapping[str, Any]) -> Family:
 def _refuse_unknown(document: Document, unknown: list[str]) -> None:
     faults = [
         document.refused(
-            "/" + one.replace("~", "~0").replace("/", "~1"),
+            pointer_to((one,)),
             f"the field {one[:80]!r} is not known: it may change the model",
             code="unknown-field",
             allowed="fields that are used or known not to matter",

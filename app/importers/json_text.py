@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from app.documents import json_depth
 from app.faults import Refused
 from app.importers.source import MAX_DEPTH, Document, Spot, decoded, place_of, refused
+from models.pointers import escaped
 
 MAX_BYTES = 256 * 1024 * 1024
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[\]{}:,]|[^\s\[\]{}:,"]+', re.DOTALL)
@@ -137,4 +138,4 @@ def _element(frame: _Frame, depth: int) -> str:
 
 
 def _inner(frame: _Frame, key: str | None) -> str:
-    return f"{frame.pointer}/{(key or '').replace('~', '~0').replace('/', '~1')}"
+    return f"{frame.pointer}/{escaped(key or '')}"

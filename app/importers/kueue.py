@@ -17,6 +17,7 @@ from app.importers.json_text import parse_json
 from app.importers.source import Document, Here, names_shown, read_at, refused
 from app.importers.yaml_text import parse_yaml
 from models.base import Frozen, Name
+from models.pointers import escaped
 
 HOSTNAME = "kubernetes.io/hostname"
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
@@ -228,7 +229,7 @@ def _count(one: _Object, part: str, resource: str, value: str | int | None) -> i
     text = str(value)
     if not (text.isascii() and text.isdigit() and len(text) <= 4 and int(text) <= 1024):
         raise one.document.refused(
-            f"{one.pointer}/status/{part}/{resource.replace('/', '~1')}",
+            f"{one.pointer}/status/{part}/{escaped(resource)}",
             f"{text[:40]!r} is no number of GPUs",
             code="wrong-type",
             allowed="0 to 1024",

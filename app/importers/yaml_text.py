@@ -16,6 +16,7 @@ import yaml
 
 from app.faults import Refused
 from app.importers.source import MAX_DEPTH, Document, Spot, decoded, place_of, refused
+from models.pointers import escaped
 
 MAX_BYTES = 64 * 1024 * 1024
 MAX_VALUES = 5_000_000  # values in all documents of a file, what aliases repeat included
@@ -105,7 +106,7 @@ class _Builder:
         if not self.stack:
             return ""
         frame = self.stack[-1]
-        part = str(len(frame.value)) if frame.key is None else frame.key.replace("~", "~0").replace("/", "~1")
+        part = str(len(frame.value)) if frame.key is None else escaped(frame.key)
         return f"{frame.pointer}/{part}"
 
     def open(self, event: Any, spot: Spot) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from app.exporters.report.formatting import TIME_PARTS
 from app.jobs.moves import moves_between
 from models.plan import Plan
+from models.pointers import escaped
 
 MAX_DIFFERENCES = 500  # of two requests; more than that is another cluster, and says so by its name
 
@@ -95,8 +96,7 @@ def differences(first: Any, second: Any) -> dict[str, dict[str, Any]]:
 def _differing(first: Any, second: Any, pointer: str) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(first, dict) and isinstance(second, dict):
         for key in dict.fromkeys((*first, *second)):
-            inside = f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}"
-            yield from _differing(first.get(key), second.get(key), inside)
+            yield from _differing(first.get(key), second.get(key), f"{pointer}/{escaped(key)}")
     elif isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
         for index, (one, other) in enumerate(zip(first, second, strict=True)):
             yield from _differing(one, other, f"{pointer}/{index}")

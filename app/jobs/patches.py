@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from app.faults import Fault, Refused
+from models.pointers import parts_of
 
 
 def merged(document: Any, patch: Any) -> Any:
@@ -57,7 +58,7 @@ def with_value(document: Any, pointer: str, value: Any) -> Any:
         return copy.deepcopy(value)
     if not pointer.startswith("/"):
         raise _misfit(pointer, "a JSON Pointer begins with /")
-    parts = [part.replace("~1", "/").replace("~0", "~") for part in pointer[1:].split("/")]
+    parts = parts_of(pointer)
     root = here = copy.copy(document)
     for part in parts[:-1]:
         child = copy.copy(_child(here, part, pointer))

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from models.errors import InvalidRequest
+from models.pointers import parts_of, pointer_to
 from models.question_parts import Change
 from models.request import PlanRequest
 
@@ -35,15 +36,6 @@ def changed_document(request: PlanRequest, changes: Sequence[Change], where: str
     return document
 
 
-def text_of(path: Sequence[str | int]) -> str:
-    """A path as a JSON Pointer.
-
-    >>> text_of(("cluster", "links", 0))
-    '/cluster/links/0'
-    """
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
-
-
 def _order(one: tuple[Path, Change, int]) -> tuple[bool, int]:
     path, change, _ = one
     last = path[-1]
@@ -60,14 +52,14 @@ def _check_apart(
         if path[:shared] == other[:shared] and (before != number or path == other):
             raise InvalidRequest(
                 f"changes {before} ({changes[before].pointer}) and {number} ({changes[number].pointer}) both change "
-                f"{text_of(path if len(path) >= len(other) else other)}",
+                f"{pointer_to(path if len(path) >= len(other) else other)}",
                 pointer=f"{where}/{number}",
                 remedy="make one change of the two, or ask about them as two variants",
             )
 
 
 def _paths(document: Any, pointer: str, where: str, *, adds: bool) -> list[Path]:
-    parts = [part.replace("~1", "/").replace("~0", "~") for part in pointer[1:].split("/")]
+    parts = parts_of(pointer)
     if parts[0] == "options":
         raise InvalidRequest(
             f"{pointer!r} changes how the search is made, not what is planned",
@@ -110,9 +102,9 @@ def _keys(here: Any, part: str, behind: Path, pointer: str, where: str) -> list[
         known = ()
     shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
     raise InvalidRequest(
-        f"{pointer!r} leads nowhere: there is no {part!r} in {text_of(behind) or 'the request'}",
+        f"{pointer!r} leads nowhere: there is no {part!r} in {pointer_to(behind) or 'the request'}",
         pointer=where,
-        remedy=f"use one of {shown}" if shown else f"end the pointer at {text_of(behind)}",
+        remedy=f"use one of {shown}" if shown else f"end the pointer at {pointer_to(behind)}",
     )
 
 

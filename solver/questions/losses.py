@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from models.cluster import Uplink
 from models.errors import InvalidRequest
 from models.plan import Plan
+from models.pointers import escaped
 from models.question_parts import Change
 from models.request import PlanRequest
 from models.what_now import LossKind
@@ -46,7 +47,7 @@ def _cut_off(request: PlanRequest, lost: Collection[str]) -> Iterator[Change]:
     )
     for place in cluster.places:
         if cluster.fabric != "one" and place.id in before - after and place.uplink == Uplink():
-            yield Change(pointer=f"/cluster/places/{_escaped(place.id)}/parent", value=None)
+            yield Change(pointer=f"/cluster/places/{escaped(place.id)}/parent", value=None)
 
 
 def _kinds(request: PlanRequest, name: str) -> list[str]:
@@ -64,7 +65,7 @@ def _without(request: PlanRequest, kind: str, name: str) -> Change:
     if kind == "a place":
         return Change(pointer="/constraints/forbidden_places", op="add", value=name)
     if kind == "a link":
-        return Change(pointer=f"/cluster/links/{_escaped(name)}", op="remove")
+        return Change(pointer=f"/cluster/links/{escaped(name)}", op="remove")
     return _all_unhealthy(request, name)
 
 
@@ -72,7 +73,7 @@ def _all_unhealthy(request: PlanRequest, pool_id: str) -> Change:
     """Every GPU of the pool out of service: the last pool of a cluster cannot be removed, only emptied."""
     pool = next(one for one in request.cluster.pools if one.id == pool_id)
     gone = pool.num_hosts * pool.gpus_per_host - pool.num_reserved_gpus
-    return Change(pointer=f"/cluster/pools/{_escaped(pool_id)}/num_unhealthy_gpus", value=gone)
+    return Change(pointer=f"/cluster/pools/{escaped(pool_id)}/num_unhealthy_gpus", value=gone)
 
 
 def _without_hosts(request: PlanRequest, pool_id: str, names: Sequence[str]) -> list[Change]:
@@ -80,12 +81,8 @@ def _without_hosts(request: PlanRequest, pool_id: str, names: Sequence[str]) -> 
     left = [name for name in pool.host_names if name not in names]
     if not left:
         return [_all_unhealthy(request, pool_id)]
-    at = f"/cluster/pools/{_escaped(pool_id)}"
+    at = f"/cluster/pools/{escaped(pool_id)}"
     return [Change(pointer=f"{at}/host_names", value=left), Change(pointer=f"{at}/num_hosts", value=len(left))]
-
-
-def _escaped(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")
 
 
 def possible_losses(request: PlanRequest, plan: Plan, kinds: Sequence[LossKind]) -> Iterator[tuple[LossKind, str]]:

@@ -1,6 +1,6 @@
 """How little has to give: a wish relaxed, or hardware added, just so far that there is a plan.
 
-Every relaxation told is one that a plan was found for.
+Every relaxation stated is one that a plan was found for.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from models.outcome import Outcome, Planned
 from models.plan import Plan
+from models.pointers import escaped
 from models.question_parts import Change
 from models.questions import Relaxation
 from models.request import PlanRequest
@@ -175,10 +176,10 @@ class Relaxations:
         names = [link.id for link in cluster.links]
         for name in names if len(names) <= MOST_LINKS else ["*"]:
             rate = sum(link.capacity_bytes_per_s for link in cluster.links if name in (link.id, "*")) * 8e-9
-            there = [f"/cluster/links/{_escaped(name)}/capacity_bytes_per_s"]
+            there = [f"/cluster/links/{escaped(name)}/capacity_bytes_per_s"]
             both = any(link.reverse_capacity_bytes_per_s for link in cluster.links if name in (link.id, "*"))
             if both and name != "*":
-                there.append(f"/cluster/links/{_escaped(name)}/reverse_capacity_bytes_per_s")
+                there.append(f"/cluster/links/{escaped(name)}/reverse_capacity_bytes_per_s")
             yield f"link {name}", _bought(there, partial(_more_rate, rate))
 
     def _with_hosts(self, times: float) -> tuple[Change, ...]:
@@ -200,10 +201,6 @@ def _bought(pointers: Sequence[str], words: Callable[[float], str]) -> Scale:
 
 def _more_rate(gb_per_s: float, times: float) -> str:
     return f"{gb_per_s * (times - 1.0):,.4g} Gb/s more"
-
-
-def _escaped(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")
 
 
 def _scale_of(group: Group, request: PlanRequest) -> Scale | None:

@@ -9,6 +9,7 @@ from math import ceil, floor
 
 from models.cluster import Link, Place, Pool
 from models.plan import Plan
+from models.pointers import escaped
 from models.question_parts import Change
 from models.request import PlanRequest
 from models.worth import ResourceKind
@@ -91,11 +92,6 @@ def _all(kind: ResourceKind, members: Sequence[Resource]) -> Resource:
     return Resource(kind, ALL[kind], f"{len(members)} of them", None if kind == "limit" else larger,
                     links=tuple(link for one in members for link in one.links),
                     given_up=tuple(change for one in members for change in one.given_up), together=True)  # fmt: skip
-
-
-def escaped(name: str) -> str:
-    """A name as a part of a JSON Pointer (RFC 6901)."""
-    return name.replace("~", "~0").replace("/", "~1")
 
 
 def _link(link: Link) -> Resource:

@@ -1,0 +1,32 @@
+"""JSON Pointers (RFC 6901): names as their parts, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def escaped(name: str) -> str:
+    """A name as a part of a JSON Pointer.
+
+    >>> escaped("a/b~c")
+    'a~1b~0c'
+    """
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def pointer_to(path: Iterable[str | int]) -> str:
+    """The pointer to a path.
+
+    >>> pointer_to(("cluster", "links", 0))
+    '/cluster/links/0'
+    """
+    return "".join("/" + escaped(str(part)) for part in path)
+
+
+def parts_of(pointer: str) -> list[str]:
+    """Names along a pointer that is not empty.
+
+    >>> parts_of("/a~1b~0c/0")
+    ['a/b~c', '0']
+    """
+    return [part.replace("~1", "/").replace("~0", "~") for part in pointer[1:].split("/")]
