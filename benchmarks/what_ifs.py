@@ -20,7 +20,7 @@ from typing import Any
 from models.question_parts import Gain
 from models.questions import WhatIf, WhatIfAnswer
 from models.request import PlanRequest
-from solver.questions.what_if import what_if
+from solver.questions.ask import ask
 
 CLOSE = 1e-9  # relative: values and bounds are sums of floats
 SHORT_S = 0.35  # per what-if; less than a search looks at
@@ -83,7 +83,7 @@ def answered(base: PlanRequest, variants: Sequence[Any], limit_s: float) -> What
     """All what-ifs of a request within a time."""
     options = base.options.model_copy(update={"time_limit_s": limit_s})
     question = {"request": base.model_copy(update={"options": options}), "variants": variants}
-    return what_if(WhatIf.model_validate({**question, "options": {"time_limit_s": limit_s}}))
+    return ask(WhatIf.model_validate({**question, "options": {"time_limit_s": limit_s}}))
 
 
 def contradictions(one: WhatIfAnswer, other: WhatIfAnswer) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The one door to all questions: a question goes in, its answer as far as it is comes out again and again."""
+"""The answer to any question, told again and again while it grows."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from solver.questions.curves import curves
 from solver.questions.frontier import frontier
 from solver.questions.least import least
 from solver.questions.robust import robust
+from solver.questions.searches import RunHooks
 from solver.questions.what_if import what_if
 from solver.questions.what_now import what_if_lost, what_now
 from solver.questions.why_not import why_not
@@ -38,6 +39,10 @@ def ask(
     cancelled: Callable[[], bool] = lambda: False,
     clock: Clock = time.monotonic,
 ) -> Reply:
-    """The answer to a question within its time limit; stopped, it is what is known by then."""
-    reply: Reply = ANSWERS[question.ask](question, found=found, cancelled=cancelled, clock=clock)
+    """The answer to a question within its time limit; stopped, it is what is known by then.
+
+    `found` is given the answer as far as it is known, again and again. Raises InvalidRequest for changes that do not
+    fit, and for values that cannot be compared.
+    """
+    reply: Reply = ANSWERS[question.ask](question, found, RunHooks.of(question, cancelled, clock))
     return reply

@@ -68,25 +68,25 @@ def enumerate_conflicts(
 ) -> Conflicts:
     """All minimal conflicts and corrections of constraints that are known to be infeasible together.
 
-    `found` is told what is known after each new conflict. Where `stopped` turns true, what is known is returned.
+    `found` is given what is known after each new conflict. Where `stopped` turns true, what is known is returned.
 
     >>> clash = lambda kept: "infeasible" if {"a", "b"} <= kept or "c" in kept else "planned"
-    >>> told = enumerate_conflicts(["a", "b", "c"], clash)
-    >>> [sorted(core.names) for core in told.cores], [sorted(one) for one in told.corrections]
+    >>> known = enumerate_conflicts(["a", "b", "c"], clash)
+    >>> [sorted(core.names) for core in known.cores], [sorted(one) for one in known.corrections]
     ([['c'], ['a', 'b']], [['a', 'c'], ['b', 'c']])
     """
     everything = frozenset(names)
     memory = _Memory(decide, infeasible=[everything])
     cores = [_shrunk(everything, names, memory, stopped)]
     while not stopped():
-        found(_told(names, cores, memory, complete=False))
+        found(_as_found(names, cores, memory, complete=False))
         seed = next((one for one in _complements(everything, cores) if memory.status(one) == "infeasible"), None)
         if seed is None:
             unsure = memory.undecided or any(core.unsure for core in cores)
-            return _told(names, cores, memory, complete=not unsure and not stopped())
+            return _as_found(names, cores, memory, complete=not unsure and not stopped())
         core = _shrunk(seed, names, memory, stopped)
         cores = [core, *(one for one in cores if not core.names <= one.names)]
-    return _told(names, cores, memory, complete=False)
+    return _as_found(names, cores, memory, complete=False)
 
 
 def hitting_sets(sets: Sequence[Names]) -> list[Names]:
@@ -125,7 +125,7 @@ def _shrunk(names: Names, order: Sequence[str], memory: _Memory, stopped: Callab
     return FoundConflict(kept, unsure & kept)
 
 
-def _told(names: Sequence[str], cores: Sequence[FoundConflict], memory: _Memory, *, complete: bool) -> Conflicts:
+def _as_found(names: Sequence[str], cores: Sequence[FoundConflict], memory: _Memory, *, complete: bool) -> Conflicts:
     everything = frozenset(names)
     hits = hitting_sets([core.names for core in cores])
     helpful = [hit for hit in hits if any(everything - hit <= known for known in memory.planned)]

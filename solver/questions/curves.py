@@ -6,23 +6,19 @@ point takes the best of its neighbours'.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from models.errors import InvalidRequest
+from models.pointers import escaped
 from models.question_parts import Change
 from models.request import PlanRequest
 from models.worth import Curve, CurvePoint, Curves, CurvesAnswer
-from solver.clock import Clock
 from solver.context import stack_for
 from solver.questions.more import direction
-from solver.questions.resources import escaped
 from solver.questions.searches import RunHooks, SearchRuns, changed
 from solver.questions.side_by_side import SharedGoal, Side, SideComparison, closed
 from solver.questions.wishes import multiplied, put
-
-Tell = Callable[[CurvesAnswer], None]
 
 
 @dataclass(frozen=True)
@@ -45,7 +41,7 @@ class _Asked:
     """One question under way."""
 
     compared: SideComparison
-    lines: dict[str, list[_Point]]
+    points: dict[str, list[_Point]]
 
     def answer(self) -> CurvesAnswer:
         """What is known."""
@@ -55,14 +51,14 @@ class _Asked:
             unit=compared.measure.unit,
             stack_profile=stack_for(compared.searches.base).name,
             reasons=base.reasons,
-            curves=tuple(self._curve(over, points) for over, points in self.lines.items()),
+            curves=tuple(self._curve(over, points) for over, points in self.points.items()),
             complete=all(self._side(one).outcome is not None for one in self.open_points()),
             elapsed_s=compared.searches.hooks.elapsed_s,
         )
 
     def open_points(self) -> Iterator[_Point]:
         """Points that are to be planned, those next to the request as it is first."""
-        points = [one for line in self.lines.values() for one in line if one.request is not None and one.factor != 1.0]
+        points = [one for some in self.points.values() for one in some if one.request is not None and one.factor != 1.0]
         yield from sorted(points, key=lambda one: max(one.factor, 1.0 / one.factor))
 
     def _side(self, point: _Point) -> Side:
@@ -72,8 +68,8 @@ class _Asked:
         sides, sign = [self._side(one) for one in points], self._sign(points)
         if sign:
             sides = closed(sides[::sign])[::sign]
-        told = (_told(point, side, self._side(point)) for point, side in zip(points, sides, strict=True))
-        return Curve(over=over, monotone=bool(sign), points=tuple(told))
+        shown = (_curve_point(point, side, self._side(point)) for point, side in zip(points, sides, strict=True))
+        return Curve(over=over, monotone=bool(sign), points=tuple(shown))
 
     def _sign(self, points: Sequence[_Point]) -> int:
         """1: a larger number is nothing but more. -1: nothing but less. 0: neither is known."""
@@ -88,25 +84,18 @@ class _Asked:
         return signs.pop() if len(signs) == 1 else 0
 
 
-def curves(
-    question: Curves,
-    *,
-    found: Tell = lambda _: None,
-    cancelled: Callable[[], bool] = lambda: False,
-    clock: Clock = time.monotonic,
-) -> CurvesAnswer:
-    """The best plan over each quantity; `found` is told the answer as far as it is, again and again.
+def curves(question: Curves, found: Callable[[CurvesAnswer], None], hooks: RunHooks) -> CurvesAnswer:
+    """The best plan over each quantity.
 
     Raises InvalidRequest for a pointer that leads nowhere, or to no number.
     """
     limit_s = question.options.time_limit_s
-    hooks = RunHooks.of(question, cancelled, clock)
     searches = SearchRuns.of(question, hooks)
     factors = sorted({1.0, *question.factors})
-    lines = {over: [_point(searches.base, over, one) for one in factors] for over in dict.fromkeys(question.over)}
-    requests = [one.request for line in lines.values() for one in line if one.request is not None]
+    points = {over: [_point(searches.base, over, one) for one in factors] for over in dict.fromkeys(question.over)}
+    requests = [one.request for some in points.values() for one in some if one.request is not None]
     compared = SideComparison(searches, SharedGoal.of(requests))
-    asked = _Asked(compared, lines)
+    asked = _Asked(compared, points)
     compared.plan_base(2.0 * limit_s / (len(requests) + 1))
     found(asked.answer())
     waiting = list(asked.open_points())
@@ -160,7 +149,7 @@ def _point(base: PlanRequest, over: str, factor: float) -> _Point:
         return _Point(over, factor, None, "; ".join(str(one["msg"]) for one in getattr(error, "errors", list)())[:600])
 
 
-def _told(point: _Point, side: Side, own: Side) -> CurvePoint:
+def _curve_point(point: _Point, side: Side, own: Side) -> CurvePoint:
     """A point with what is known of it, its neighbours' plans and bounds included; `own` is its own search."""
     value, bound = side.value, side.bound
     tried = "not_tried" if own.outcome is None else own.outcome.status

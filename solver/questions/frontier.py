@@ -8,7 +8,6 @@ another beats in both is left out.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -19,7 +18,6 @@ from models.outcome import Planned
 from models.plan import Plan
 from models.question_parts import Change
 from models.request import PlanRequest
-from solver.clock import Clock
 from solver.configurations.enumerate import enumerate_space
 from solver.configurations.framework import within_framework
 from solver.context import stack_for
@@ -31,7 +29,6 @@ from solver.questions.wishes import put
 HOUR_S, MILLION, KILO = 3600.0, 1e6, 1e3
 CLOSE = 1e-9  # relative: amounts are sums of floats
 LEAST_BYTES = 1 / 64  # of the fastest plan's bytes: the last limit before none at all
-Tell = Callable[[FrontierAnswer], None]
 
 
 @dataclass(frozen=True)
@@ -176,19 +173,9 @@ class _Asked:
         )
 
 
-def frontier(
-    question: Frontier,
-    *,
-    found: Tell = lambda _: None,
-    cancelled: Callable[[], bool] = lambda: False,
-    clock: Clock = time.monotonic,
-) -> FrontierAnswer:
-    """The frontiers of time against what is spent; `found` is told the answer as far as it is, again and again.
-
-    Raises InvalidRequest for changes that do not fit.
-    """
+def frontier(question: Frontier, found: Callable[[FrontierAnswer], None], hooks: RunHooks) -> FrontierAnswer:
+    """The frontiers of time against what is spent."""
     limit_s = question.options.time_limit_s
-    hooks = RunHooks.of(question, cancelled, clock)
     searches = SearchRuns.of(question, hooks)
     searches.base = changed(searches.base, (put("/objective", {"kind": "iteration_time"}),))
     compared = SideComparison(searches, SharedGoal.of([searches.base]))

@@ -7,7 +7,6 @@ was found for lies the least, since more of them never hurts.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -19,7 +18,6 @@ from models.outcome import Infeasible, NotFound, Outcome, Planned
 from models.plan import Plan
 from models.question_parts import Change
 from models.request import PlanRequest
-from solver.clock import Clock
 from solver.context import Context, stack_for
 from solver.explain.infeasible import target_reasons
 from solver.questions.curves import changes_over
@@ -40,7 +38,6 @@ ALONE = (
     put("/constraints/pipeline_may_cross_buildings", False),
     put("/constraints/data_parallel_may_cross_buildings", False),
 )
-Tell = Callable[[SizingAnswer], None]
 
 
 def target_seconds(target: Target, request: PlanRequest) -> float:
@@ -152,13 +149,13 @@ class _Asked:
             update["detail"] = "not all GPUs state a price: a GPU-hour costs 1, whatever the type"
         self.least[of] = self.least[of].model_copy(update=update)
 
-    def by_factor(self, of: str, limit_s: float, tell: Callable[[], None]) -> None:
+    def by_factor(self, of: str, limit_s: float, publish: Callable[[], None]) -> None:
         """The least fibre or memory: factors by halves of their logarithm, until what is not enough is near."""
         assert isinstance(self.first, Planned)
         narrowed = _Narrowed(self, of, self.first, self.searches.hooks.clock() + limit_s)
         for found in narrowed.run(self.searches.base, limit_s / PROBES):
             self.least[of] = found
-            tell()
+            publish()
 
 
 @dataclass
@@ -178,16 +175,16 @@ class _Narrowed:
         """What is known after each factor."""
         hooks = self.asked.searches.hooks
         if self.of == "fibre" and self._has_none(base):
-            yield self._told(base)
+            yield self._answer(base)
             return
-        yield self._told(base)
+        yield self._answer(base)
         if self.of == "fibre" and self._fits_one_building(base, hooks.clock() + probe_s):
-            yield self._told(base)
+            yield self._answer(base)
             return
         while not hooks.stopped() and hooks.clock() < self.ends_s and not self._is_close():
             factor = self.enough / STEP if self.low == 0.0 else (self.low * self.enough) ** 0.5
             self._try(base, factor, min(hooks.clock() + probe_s, self.ends_s))
-            yield self._told(base)
+            yield self._answer(base)
 
     def _is_close(self) -> bool:
         return self.enough <= LEAST_FACTOR or (self.low > 0.0 and self.enough / self.low <= 1.0 + PRECISION)
@@ -229,7 +226,7 @@ class _Narrowed:
         """What leaves this part of what there is."""
         return changes_over(base, "bandwidth" if self.of == "fibre" else "memory", factor)
 
-    def _told(self, base: PlanRequest) -> LeastAnswer:
+    def _answer(self, base: PlanRequest) -> LeastAnswer:
         known, there = self.asked.least[self.of], _there(self.of, base)
         return known.model_copy(update={
             "status": "planned",
@@ -242,29 +239,19 @@ class _Narrowed:
         })  # fmt: skip
 
 
-def least(
-    question: Sizing,
-    *,
-    found: Tell = lambda _: None,
-    cancelled: Callable[[], bool] = lambda: False,
-    clock: Clock = time.monotonic,
-) -> SizingAnswer:
-    """The least of everything asked for within the target; `found` is told the answer as far as it is.
-
-    Raises InvalidRequest for changes that do not fit.
-    """
+def least(question: Sizing, found: Callable[[SizingAnswer], None], hooks: RunHooks) -> SizingAnswer:
+    """The least of everything asked for within the target."""
     limit_s = question.options.time_limit_s
-    hooks = RunHooks.of(question, cancelled, clock)
     searches = SearchRuns.of(question, hooks)
     free = put("/objective", {"kind": "iteration_time"})
     searches.base = changed(searches.base, (free,))
     asked = _Asked(question, searches, target_seconds(question.target, searches.base))
 
-    def tell() -> None:
+    def publish() -> None:
         found(asked.answer())
 
     asked.begin(FIRST_SHARE * limit_s)
-    tell()
+    publish()
     for number, of in enumerate(question.of):
         if hooks.stopped() or not isinstance(asked.first, Planned):
             break
@@ -272,8 +259,8 @@ def least(
         if of in ("gpus", "cost"):
             asked.by_objective(of, share_s)
         else:
-            asked.by_factor(of, share_s, tell)
-        tell()
+            asked.by_factor(of, share_s, publish)
+        publish()
     return asked.answer()
 
 

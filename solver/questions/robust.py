@@ -8,7 +8,6 @@ until none is left that could be better, or time is up.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -18,7 +17,6 @@ from models.outcome import Infeasible, NotFound, Outcome, Planned
 from models.plan import Configuration, Plan
 from models.question_parts import Witness
 from models.robust import Robust, RobustAnswer, ScenarioFigure
-from solver.clock import Clock
 from solver.configurations.framework import within_framework
 from solver.context import Context, stack_for
 from solver.cost.columns import FloatArray
@@ -201,18 +199,8 @@ def _bound_s(outcome: Outcome | None) -> float:
     return outcome.lower_bound_s if isinstance(outcome, NotFound) else 0.0
 
 
-def robust(
-    question: Robust,
-    *,
-    found: Callable[[RobustAnswer], None] = lambda _: None,
-    cancelled: Callable[[], bool] = lambda: False,
-    clock: Clock = time.monotonic,
-) -> RobustAnswer:
-    """The plan that is best over all worlds; `found` is told the answer as far as it is, again and again.
-
-    Raises InvalidRequest for changes that do not fit.
-    """
-    hooks = RunHooks.of(question, cancelled, clock)
+def robust(question: Robust, found: Callable[[RobustAnswer], None], hooks: RunHooks) -> RobustAnswer:
+    """The plan that is best over all worlds."""
     base = with_profile(timed_only(changed(question.asked, question.changes)))
     worlds = tuple(_World.of(one, hooks) for one in worlds_of(question, base))
     there = SearchRuns.of(question, hooks)

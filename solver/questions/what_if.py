@@ -5,13 +5,11 @@ What is compared, and how, is in `side_by_side`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from models.questions import Variant, WhatIf, WhatIfAnswer
 from models.request import PlanRequest
-from solver.clock import Clock
 from solver.questions.more import direction
 from solver.questions.searches import RunHooks, SearchRuns, changed
 from solver.questions.side_by_side import SharedGoal, SideComparison
@@ -36,19 +34,10 @@ class _Asked:
         )
 
 
-def what_if(
-    question: WhatIf,
-    *,
-    found: Callable[[WhatIfAnswer], None] = lambda _: None,
-    cancelled: Callable[[], bool] = lambda: False,
-    clock: Clock = time.monotonic,
-) -> WhatIfAnswer:
-    """What each variant gains over the base; `found` is told the answer as far as it is, again and again.
-
-    Raises InvalidRequest for changes that do not fit, and where values cannot be compared.
-    """
+def what_if(question: WhatIf, found: Callable[[WhatIfAnswer], None], hooks: RunHooks) -> WhatIfAnswer:
+    """What each variant gains over the base."""
     limit_s = question.options.time_limit_s
-    searches = SearchRuns.of(question, RunHooks.of(question, cancelled, clock))
+    searches = SearchRuns.of(question, hooks)
     requests = variants_of(question, searches.base)
     measure = SharedGoal.of([searches.base, *(request for _, request in requests)])
     compared = SideComparison(searches, measure)

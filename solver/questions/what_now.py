@@ -6,7 +6,6 @@ then better schedules for them; then any plan; then the bounds on what other pla
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -15,7 +14,6 @@ from models.outcome import Infeasible, Planned
 from models.plan import Plan
 from models.request import PlanRequest
 from models.what_now import PreparedLoss, ReplanPoint, StateMove, WhatIfLost, WhatIfLostAnswer, WhatNow, WhatNowAnswer
-from solver.clock import Clock
 from solver.context import Context, stack_for
 from solver.questions.losses import changes_of, possible_losses, what_is_gone
 from solver.questions.replanning import ReplanSearch, ReplanSolution, timed_only
@@ -26,7 +24,6 @@ BASE_SHARE = 0.3  # of the question's time, for the plan before where none is gi
 KEEP_SHARE, DEGREES_SHARE, SEARCH_SHARE = 0.2, 0.3, 0.7  # of what is then left, one after another; the rest proves
 QUICK_SHARE = 0.5  # of a short time
 SEARCHED_FROM_S = 8.0  # with less, a search finds nothing that keeping the degrees does not; bounds take the time
-Tell = Callable[[WhatNowAnswer], None]
 
 
 @dataclass
@@ -63,18 +60,11 @@ class _Asked:
         )
 
 
-def what_now(
-    question: WhatNow,
-    *,
-    found: Tell = lambda _: None,
-    cancelled: Callable[[], bool] = lambda: False,
-    clock: Clock = time.monotonic,
-) -> WhatNowAnswer:
-    """The ways on after a loss or a change; `found` is told the answer as far as it is, again and again.
+def what_now(question: WhatNow, found: Callable[[WhatNowAnswer], None], hooks: RunHooks) -> WhatNowAnswer:
+    """Plans to go on with after a loss or a change.
 
     Raises InvalidRequest for changes that do not fit, and for a plan of another cluster.
     """
-    hooks = RunHooks.of(question, cancelled, clock)
     before = with_profile(timed_only(question.asked))
     after = changed(changed(before, question.changes), changes_of(before, question.lost), "/lost")
     asked = _Asked(question, hooks, _plan_before(question.plan, before, hooks))
@@ -106,7 +96,7 @@ def _plan_before(given: Plan | None, before: PlanRequest, hooks: RunHooks) -> Pl
 
 
 def _steps(replanning: ReplanSearch, hooks: RunHooks, tolerance: float) -> Iterator[None]:
-    """Each step, and a moment to tell what is known after it."""
+    """Each step, and after it a moment to publish what is known."""
     limit_s, began_s = hooks.left_s, hooks.clock()
 
     def until(share: float) -> Callable[[], bool]:
@@ -169,15 +159,8 @@ def _stated(fetch: StateDemand) -> StateMove:
     )
 
 
-def what_if_lost(
-    question: WhatIfLost,
-    *,
-    found: Callable[[WhatIfLostAnswer], None] = lambda _: None,
-    cancelled: Callable[[], bool] = lambda: False,
-    clock: Clock = time.monotonic,
-) -> WhatIfLostAnswer:
+def what_if_lost(question: WhatIfLost, found: Callable[[WhatIfLostAnswer], None], hooks: RunHooks) -> WhatIfLostAnswer:
     """Prepared answers for each loss, each with an equal part of what is left of the time."""
-    hooks = RunHooks.of(question, cancelled, clock)
     before = with_profile(timed_only(changed(question.asked, question.changes)))
     plan = _plan_before(question.plan, before, hooks)
     losses = list(possible_losses(before, plan, question.kinds)) if plan else []
@@ -200,7 +183,8 @@ def what_if_lost(
         limit_s = hooks.left_s / len(set(alike[number:]) - set(known))
         one = WhatNow(request=before, plan=plan, lost=(name,), time_tolerance=question.time_tolerance)
         one = one.model_copy(update={"options": question.options.model_copy(update={"time_limit_s": limit_s})})
-        prepared = what_now(one, cancelled=cancelled, clock=clock).model_copy(update={"plan": None})
+        own = RunHooks.of(one, hooks.cancelled, hooks.clock)
+        prepared = what_now(one, lambda _: None, own).model_copy(update={"plan": None})
         known[alike[number]] = prepared
         answer = _with(answer, number, prepared, hooks.elapsed_s)
         found(answer)

@@ -1,12 +1,11 @@
 """Why is there no plan? Every minimal conflict among the wishes of a request, and the least that has to give.
 
 Owns the order of the search: the request itself, its conflicts, what of the hardware they clash with, and the ways out.
-Each subset of wishes is settled by a plan or by a proof that none exists, or it is told as undecided.
+Each subset of wishes is settled by a plan or by a proof that none exists, or it is stated as undecided.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,7 +14,6 @@ from models.outcome import Infeasible, Outcome, Planned, Reason
 from models.question_parts import Status
 from models.questions import Conflict, Relaxation, WhyNot, WhyNotAnswer, Wish
 from models.request import PlanRequest
-from solver.clock import Clock
 from solver.questions.conflicts import Conflicts, FoundConflict, Names, enumerate_conflicts
 from solver.questions.relaxations import Relaxations
 from solver.questions.searches import RunHooks, SearchRuns, changed, witness_of
@@ -24,12 +22,11 @@ from solver.questions.wishes import hardware_of, wishes_of
 SEARCH_SHARE = 0.15  # of what is left of the time goes to one search at most; most are over at once
 CONFLICTS_SHARE = 0.6  # of the time; the rest is for the ways out
 UNKNOWN = Conflicts((), (), (), complete=False)
-Tell = Callable[[WhyNotAnswer], None]
 
 
 @dataclass
 class _Asked:
-    """One question under way: what is known so far can be told at any moment."""
+    """One question under way."""
 
     searches: SearchRuns
     outcome: Outcome
@@ -88,42 +85,35 @@ class _Asked:
         )
 
 
-def why_not(
-    question: WhyNot,
-    *,
-    found: Tell = lambda _: None,
-    cancelled: Callable[[], bool] = lambda: False,
-    clock: Clock = time.monotonic,
-) -> WhyNotAnswer:
-    """Why a request has no plan; `found` is told the answer as far as it is, again and again.
+def why_not(question: WhyNot, found: Callable[[WhyNotAnswer], None], hooks: RunHooks) -> WhyNotAnswer:
+    """Why a request has no plan.
 
-    A request that has one is answered with it. Raises InvalidRequest for changes that do not fit.
+    A request that has one is answered with it.
     """
     limit_s = question.options.time_limit_s
-    hooks = RunHooks.of(question, cancelled, clock)
     searches = SearchRuns.of(question, hooks)
     outcome = searches.base_outcome(CONFLICTS_SHARE / 2 * limit_s, first=True)
     asked = _Asked(searches, outcome)
 
-    def tell() -> None:
+    def publish() -> None:
         found(asked.answer())
 
-    tell()
+    publish()
     if isinstance(outcome, Infeasible):
         asked.reasons[frozenset(asked.wishes)] = outcome.reasons
-        _explain(asked, tell, hooks.started_s + CONFLICTS_SHARE * limit_s)
+        _explain(asked, publish, hooks.started_s + CONFLICTS_SHARE * limit_s)
     if not isinstance(outcome, Planned):
-        _relax(asked, tell)
+        _relax(asked, publish)
     return asked.answer()
 
 
-def _explain(asked: _Asked, tell: Callable[[], None], until_s: float) -> None:
+def _explain(asked: _Asked, publish: Callable[[], None], until_s: float) -> None:
     """The conflicts, and what of the hardware each clashes with."""
     hooks = asked.searches.hooks
 
     def keep(conflicts: Conflicts) -> None:
         asked.conflicts = conflicts
-        tell()
+        publish()
 
     keep(enumerate_conflicts(list(asked.wishes), asked.decide, stopped=partial(hooks.is_late, until_s), found=keep))
     for core in asked.conflicts.cores:
@@ -135,10 +125,10 @@ def _explain(asked: _Asked, tell: Callable[[], None], until_s: float) -> None:
             if asked.search(changed(alone, group.changes)).status == "planned":
                 named.append(group.name)
         asked.physics[core.names] = tuple(named)
-        tell()
+        publish()
 
 
-def _relax(asked: _Asked, tell: Callable[[], None]) -> None:
+def _relax(asked: _Asked, publish: Callable[[], None]) -> None:
     """The ways out: each minimal correction, as small as it can be, then what could be bought."""
     relaxations = Relaxations(asked.searches.base, asked.search, asked.searches.hooks.stopped)
     for names in _corrections(asked):
@@ -147,10 +137,10 @@ def _relax(asked: _Asked, tell: Callable[[], None]) -> None:
         outcome = asked.plans.get(names) or asked.search(asked.without(names))
         if isinstance(outcome, Planned):
             asked.relaxations.append(relaxations.of_wishes([asked.wishes[one] for one in sorted(names)], outcome.plan))
-            tell()
+            publish()
     for bought in relaxations.of_hardware():
         asked.relaxations.append(bought)
-        tell()
+        publish()
 
 
 def _corrections(asked: _Asked) -> Sequence[Names]:

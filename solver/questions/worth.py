@@ -6,7 +6,6 @@ never hurts; the base's plan carried over into every larger world; then searches
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -15,7 +14,6 @@ from models.outcome import Planned
 from models.question_parts import Change, Gain
 from models.request import PlanRequest
 from models.worth import Value, Worth, WorthAnswer
-from solver.clock import Clock
 from solver.context import Context, stack_for
 from solver.explain.one_building import without_distance
 from solver.questions.resources import Resource, resources_of
@@ -27,7 +25,6 @@ DISTANCE_SHARE = 0.3  # of what is left after the base goes to the search withou
 BOUNDS_SHARE = 0.5  # of what is left then goes to the bounds of kinds
 CARRIED_SHARE = 0.5  # of what is left then goes to plans carried over; the rest searches where they gained most
 NOTICED = 1e-3  # of the base's value: two plans that differ by less are taken for equal when they are ranked
-Tell = Callable[[WorthAnswer], None]
 Thing = TypeVar("Thing")
 
 
@@ -105,13 +102,13 @@ class _Asked:
         side = self.compared.sides.get(world.name, Side())
         return side.outcome is not None or world.request == self.compared.searches.base
 
-    def bound_kinds(self, ends_s: float, tell: Callable[[], None]) -> None:
+    def bound_kinds(self, ends_s: float, publish: Callable[[], None]) -> None:
         """One bound for all resources of a kind, increased together: no one of them alone leads below it."""
         clock = self.compared.searches.hooks.clock
         for largest, number in self._in_time([one for one in self._largest() if one.useful.more], ends_s):
             bound = self.compared.bound_of(largest.useful.request, clock() + (ends_s - clock()) / number)
             self._bound_alike(largest, bound)
-            tell()
+            publish()
 
     def _bound_alike(self, largest: _Item, bound: float | None) -> None:
         """What no plan falls below with more of all of a kind, none does with more of one of them, or of none."""
@@ -126,7 +123,7 @@ class _Asked:
         """Of each kind all together, or the only one."""
         return list({one.resource.kind: one for one in reversed(self.items)}.values())[::-1]
 
-    def carry_over(self, ends_s: float, tell: Callable[[], None]) -> None:
+    def carry_over(self, ends_s: float, publish: Callable[[], None]) -> None:
         """The base's plan in the larger worlds: kinds first, then their members where the duals promise most.
 
         What is proven to gain nothing is left out. The useful steps come before the small ones.
@@ -137,9 +134,9 @@ class _Asked:
         worlds = [one.useful for one in items] + [one.small for one in items if one.small is not None]
         for world, number in self._in_time(worlds, ends_s):
             self.compared.add(world.name, self.compared.carried(world.request, clock() + (ends_s - clock()) / number))
-            tell()
+            publish()
 
-    def search(self, ends_s: float, tell: Callable[[], None]) -> None:
+    def search(self, ends_s: float, publish: Callable[[], None]) -> None:
         """Searches of the most valuable steps, for as long as there is time for whole ones."""
         promising, hooks = self._promising(), self.compared.searches.hooks
         items = [item for item, _ in self.ranked() if item in promising]
@@ -149,7 +146,7 @@ class _Asked:
             self.compared.plan_world(world.name, world.request, min(share_s, hooks.left_s))
             if item in largest and world is item.useful and world.more:
                 self._bound_alike(item, self.compared.sides[world.name].bound)
-            tell()
+            publish()
 
     def _promising(self) -> list[_Item]:
         """What is not proven to gain nothing, those first whose duals promise most."""
@@ -166,36 +163,26 @@ class _Asked:
             yield thing, len(things) - number
 
 
-def worth(
-    question: Worth,
-    *,
-    found: Tell = lambda _: None,
-    cancelled: Callable[[], bool] = lambda: False,
-    clock: Clock = time.monotonic,
-) -> WorthAnswer:
-    """What more of every resource is worth; `found` is told the answer as far as it is, again and again.
-
-    Raises InvalidRequest for changes that do not fit.
-    """
+def worth(question: Worth, found: Callable[[WorthAnswer], None], hooks: RunHooks) -> WorthAnswer:
+    """What more of every resource is worth."""
     limit_s = question.options.time_limit_s
-    hooks = RunHooks.of(question, cancelled, clock)
     searches = SearchRuns.of(question, hooks)
     compared = SideComparison(searches, SharedGoal.of([searches.base]))
     near = _in_one_building(searches.base) if "distance" in question.of else None
     items = [_item(question, searches.base, one) for one in resources_of(searches.base, question.of)]
     asked = _Asked(question, compared, items, near)
 
-    def tell() -> None:
+    def publish() -> None:
         found(asked.answer())
 
     compared.plan_base(limit_s)
-    tell()
+    publish()
     if near is not None and near.request != searches.base and not hooks.stopped():
         compared.plan_world(near.name, near.request, (DISTANCE_SHARE if items else 1.0) * hooks.left_s)
-        tell()
-    asked.bound_kinds(clock() + BOUNDS_SHARE * hooks.left_s, tell)
-    asked.carry_over(clock() + CARRIED_SHARE * hooks.left_s, tell)
-    asked.search(clock() + hooks.left_s, tell)
+        publish()
+    asked.bound_kinds(hooks.clock() + BOUNDS_SHARE * hooks.left_s, publish)
+    asked.carry_over(hooks.clock() + CARRIED_SHARE * hooks.left_s, publish)
+    asked.search(hooks.clock() + hooks.left_s, publish)
     return asked.answer()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from models.errors import InvalidRequest
 from models.worth import Curve, Curves, CurvesAnswer
-from solver.questions.curves import curves
+from solver.questions.ask import ask
 from tests.build_request import build_request, cluster
 from tests.unit.solver.questions.intervals import CLOSE
 
@@ -17,7 +17,7 @@ from tests.unit.solver.questions.intervals import CLOSE
 def _asked(limit_s: float, over: list[str], factors: list[float], **parts: Any) -> CurvesAnswer:
     request = build_request(options={"time_limit_s": limit_s, "workers": 1}, **parts).model_dump(mode="json")
     document = {"request": request, "over": over, "factors": factors, "options": {"time_limit_s": limit_s}}
-    return curves(Curves.model_validate(document), clock=time.process_time)
+    return ask(Curves.model_validate(document), clock=time.process_time)
 
 
 def _crossing() -> dict[str, Any]:
@@ -72,6 +72,6 @@ def test_what_a_cluster_does_not_have_is_refused() -> None:
 def test_a_question_that_is_stopped_keeps_what_it_has() -> None:
     heard: list[CurvesAnswer] = []
     question = Curves.model_validate({"request": build_request(), "over": ["memory"], "factors": [2.0]})
-    answer = curves(question, found=heard.append, cancelled=lambda: len(heard) >= 1)
+    answer = ask(question, found=heard.append, cancelled=lambda: len(heard) >= 1)
     assert [point.status for point in answer.curves[0].points] == ["planned", "not_tried"]
     assert not answer.complete

@@ -16,7 +16,8 @@ from solver.configurations.enumerate import enumerate_space
 from solver.context import Context, stack_for
 from solver.evaluation.candidate import configuration_of
 from solver.planner import plan
-from solver.questions.frontier import frontier, kwh_per_million_tokens, usd_per_million_tokens
+from solver.questions.ask import ask
+from solver.questions.frontier import kwh_per_million_tokens, usd_per_million_tokens
 from solver.questions.searches import changed, with_profile
 from solver.questions.wishes import put
 from tests.build_request import build_request, cluster
@@ -39,7 +40,7 @@ def small_request(**parts: Any) -> dict[str, Any]:
 def _asked(request: dict[str, Any], limit_s: float, against: list[str], **parts: Any) -> FrontierAnswer:
     document = {"request": request, "against": against, "max_points": 12, "watts_of_gpu": WATTS, "slowest_times": 100.0,
                 "options": {"time_limit_s": limit_s}, **parts}  # fmt: skip
-    return frontier(Frontier.model_validate(document), clock=time.process_time)
+    return ask(Frontier.model_validate(document), clock=time.process_time)
 
 
 def enumerated(request: dict[str, Any]) -> list[Plan]:
@@ -137,6 +138,6 @@ def test_the_power_is_that_of_the_type_unless_the_question_states_one(
 def test_a_question_that_is_stopped_keeps_what_it_has() -> None:
     heard: list[FrontierAnswer] = []
     question = Frontier.model_validate({"request": small_request(), "against": ["gpus"], "watts_of_gpu": WATTS})
-    answer = frontier(question, found=heard.append, cancelled=lambda: len(heard) >= 2)
+    answer = ask(question, found=heard.append, cancelled=lambda: len(heard) >= 2)
     assert answer.frontiers[0].points
     assert not answer.complete

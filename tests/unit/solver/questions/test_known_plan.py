@@ -13,9 +13,8 @@ from models.plan import Plan
 from models.questions import Robust, WhatIf
 from models.request import PlanRequest
 from solver.planner import plan
-from solver.questions.robust import robust
+from solver.questions.ask import ask
 from solver.questions.searches import SearchRuns
-from solver.questions.what_if import what_if
 from tests.build_request import build_request
 
 FAR = {"name": "far", "changes": [{"pointer": "/cluster/links/*/latency_s", "value": 0.05}]}
@@ -32,11 +31,11 @@ def stored() -> tuple[PlanRequest, Plan]:
 
 
 def _robust(parts: dict[str, Any]) -> float | None:
-    return robust(Robust.model_validate({**parts, "scenarios": [FAR]})).figures[0].best_s
+    return ask(Robust.model_validate({**parts, "scenarios": [FAR]})).figures[0].best_s
 
 
 def _what_if(parts: dict[str, Any]) -> float | None:
-    return what_if(WhatIf.model_validate({**parts, "variants": [FAR]})).value
+    return ask(WhatIf.model_validate({**parts, "variants": [FAR]})).value
 
 
 @pytest.mark.parametrize("ask", [_robust, _what_if])

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from models.least import Sizing, SizingAnswer, Target
 from models.outcome import Planned
 from solver.planner import plan
-from solver.questions.least import least, target_seconds
+from solver.questions.ask import ask
+from solver.questions.least import target_seconds
 from solver.questions.searches import changed, with_profile
 from tests.build_request import build_request, cluster
 from tests.unit.solver.questions.test_frontier import CLOSE, enumerated, small_request
@@ -19,7 +20,7 @@ from tests.unit.solver.questions.test_frontier import CLOSE, enumerated, small_r
 
 def _asked(request: dict[str, Any], limit_s: float, target: dict[str, Any], *of: str) -> SizingAnswer:
     document = {"request": request, "target": target, "of": of, "options": {"time_limit_s": limit_s}}
-    return least(Sizing.model_validate(document), clock=time.process_time)
+    return ask(Sizing.model_validate(document), clock=time.process_time)
 
 
 def test_the_fewest_gpus_and_the_cheapest_mix_are_those_of_all_configurations() -> None:

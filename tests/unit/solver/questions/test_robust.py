@@ -17,8 +17,8 @@ from solver.evaluation.candidate import configuration_of
 from solver.evaluation.evaluate import evaluate
 from solver.evaluation.scheduling import Schedulers, or_same_order
 from solver.planner import plan
+from solver.questions.ask import ask
 from solver.questions.replanning import no_other
-from solver.questions.robust import robust
 from solver.questions.scenarios import worlds_of
 from solver.questions.searches import changed, with_profile
 from solver.search.tasks import placed
@@ -39,7 +39,7 @@ def _request(**allowed: Any) -> PlanRequest:
 
 
 def _asked(request: PlanRequest, limit_s: float = 8.0, **parts: Any) -> RobustAnswer:
-    return robust(_question(request, limit_s, **parts), clock=time.process_time)
+    return ask(_question(request, limit_s, **parts), clock=time.process_time)
 
 
 def _question(request: PlanRequest, limit_s: float = 8.0, **parts: Any) -> Robust:
@@ -75,7 +75,7 @@ def _brute(question: Robust) -> float:
 @pytest.mark.parametrize("scenarios", [[FAR], [FAR, NARROW], [NARROW]], ids=["far", "far, narrow", "narrow"])
 def test_no_configuration_does_better_in_all_worlds(measure: str, scenarios: list[Any]) -> None:
     question = _question(_request(pp=[1, 2, 4]), measure=measure, scenarios=scenarios)
-    answer, best = robust(question, clock=time.process_time), _brute(question)
+    answer, best = ask(question, clock=time.process_time), _brute(question)
     assert answer.value_s is not None
     assert answer.value_s <= best * (1.0 + CLOSE)
     assert answer.lower_bound_s <= best * (1.0 + CLOSE)
@@ -146,7 +146,7 @@ def test_a_pool_that_does_not_exist_is_refused() -> None:
 
 def test_a_question_that_is_stopped_keeps_what_it_has() -> None:
     heard: list[RobustAnswer] = []
-    answer = robust(_question(_request(), scenarios=[FAR]), found=heard.append, cancelled=lambda: len(heard) >= 1)
+    answer = ask(_question(_request(), scenarios=[FAR]), found=heard.append, cancelled=lambda: len(heard) >= 1)
     assert answer.value_s is not None
     assert not answer.complete
     assert answer.figures[1].status == "not_found"

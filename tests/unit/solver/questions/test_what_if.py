@@ -12,9 +12,9 @@ from models.errors import InvalidRequest
 from models.outcome import Planned
 from models.questions import WhatIf, WhatIfAnswer
 from solver.planner import plan
+from solver.questions.ask import ask
 from solver.questions.searches import changed, with_profile
 from solver.questions.warm_start import carried_over
-from solver.questions.what_if import what_if
 from solver.verify.judge import judge
 from tests.build_request import build_request
 
@@ -22,7 +22,7 @@ from tests.build_request import build_request
 def _asked(variants: list[dict[str, Any]], limit_s: float, **parts: Any) -> WhatIfAnswer:
     options = {"time_limit_s": limit_s, "workers": 1, "relative_gap": 0.0}
     request = build_request(**parts, options=options).model_dump(mode="json")
-    return what_if(WhatIf.model_validate(
+    return ask(WhatIf.model_validate(
         {"request": request, "variants": variants, "options": {"time_limit_s": limit_s}}))  # fmt: skip
 
 
@@ -99,7 +99,7 @@ def test_a_question_that_is_stopped_keeps_what_it_has() -> None:
     heard: list[WhatIfAnswer] = []
     variants = [variant(Random(number), number) for number in range(3)]
     question = WhatIf.model_validate({"request": build_request(), "variants": variants})
-    answer = what_if(question, found=heard.append, cancelled=lambda: len(heard) >= 2)
+    answer = ask(question, found=heard.append, cancelled=lambda: len(heard) >= 2)
     assert answer.value is not None
     assert [one.status == "not_tried" for one in answer.gains] == [False, True, True]
     assert not answer.complete

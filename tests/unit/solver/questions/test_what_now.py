@@ -24,10 +24,10 @@ from solver.network.topology import build_topology
 from solver.placement.capacity_groups import groups_of
 from solver.placement.fill import PooledRoute
 from solver.planner import plan
+from solver.questions.ask import ask
 from solver.questions.losses import changes_of
 from solver.questions.searches import changed, with_profile
 from solver.questions.standing import Standing, standing_of
-from solver.questions.what_now import what_if_lost, what_now
 from solver.verify.judge import judge
 from tests.build_request import build_request, cluster, link, pool, workload
 
@@ -49,7 +49,7 @@ def _planned(request: PlanRequest) -> Plan:
 
 def _asked(request: PlanRequest, before: Plan | None, limit_s: float = 6.0, **parts: Any) -> WhatNowAnswer:
     parts |= {"request": request, "plan": before, "options": {"time_limit_s": limit_s}}
-    return what_now(WhatNow.model_validate(parts), clock=time.process_time)
+    return ask(WhatNow.model_validate(parts), clock=time.process_time)
 
 
 def _every_placement(context: Context, configuration: Configuration) -> Iterator[Candidate]:
@@ -184,7 +184,7 @@ def test_every_loss_of_a_plan_has_a_prepared_answer() -> None:
     request = _request()
     before = _planned(request)
     question = WhatIfLost.model_validate({"request": request, "plan": before, "options": {"time_limit_s": 12.0}})
-    answer = what_if_lost(question, clock=time.process_time)
+    answer = ask(question, clock=time.process_time)
     named = {(one.kind, one.name) for one in answer.losses}
     used = {place for route in before.placement.routes for place in route.places}
     assert {("building", place) for place in used} <= named
@@ -218,6 +218,6 @@ def test_a_replan_that_is_stopped_keeps_what_it_has() -> None:
     before = _planned(request)
     heard: list[WhatNowAnswer] = []
     question = WhatNow.model_validate({"request": request, "plan": before, "lost": ["west"]})
-    answer = what_now(question, found=heard.append, cancelled=lambda: any(one.points for one in heard))
+    answer = ask(question, found=heard.append, cancelled=lambda: any(one.points for one in heard))
     assert answer.points
     assert not answer.complete

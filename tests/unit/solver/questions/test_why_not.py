@@ -11,8 +11,8 @@ from models.outcome import Infeasible, Planned
 from models.questions import WhyNot, WhyNotAnswer
 from models.request import PlanRequest
 from solver.planner import plan
+from solver.questions.ask import ask
 from solver.questions.searches import changed
-from solver.questions.why_not import why_not
 from solver.questions.wishes import Group, wishes_of
 from tests.build_request import build_request
 
@@ -36,7 +36,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 def _asked(case: str) -> tuple[PlanRequest, WhyNotAnswer]:
     request = build_request(**CASES[case], options={"time_limit_s": 10.0, "workers": 1})
-    return request, why_not(WhyNot.model_validate({"request": request, "options": {"time_limit_s": 300.0}}))
+    return request, ask(WhyNot.model_validate({"request": request, "options": {"time_limit_s": 300.0}}))
 
 
 def _has_plan(request: PlanRequest) -> bool:
@@ -91,7 +91,7 @@ def test_a_target_names_the_physics_and_the_least_that_will_do() -> None:
 
 
 def test_a_request_with_a_plan_is_answered_with_it() -> None:
-    answer = why_not(WhyNot.model_validate({"request": build_request(), "options": {"time_limit_s": 60.0}}))
+    answer = ask(WhyNot.model_validate({"request": build_request(), "options": {"time_limit_s": 60.0}}))
     assert (answer.outcome, answer.conflicts, answer.relaxations) == ("planned", (), ())
     assert answer.plan is not None
 
@@ -102,7 +102,7 @@ def test_what_the_hardware_alone_forbids_is_no_wish() -> None:
     for pool in document["cluster"]["pools"]:
         pool["gpu"]["memory_bytes"] = 1e9
     asked = WhyNot.model_validate({"request": document, "options": {"time_limit_s": 120.0}})
-    answer = why_not(asked)
+    answer = ask(asked)
     assert [one.wishes for one in answer.conflicts] == [()]
     assert "memory of the GPUs" in answer.conflicts[0].physics
     bought = [one for one in answer.relaxations if one.kind == "hardware"]
@@ -114,6 +114,6 @@ def test_what_the_hardware_alone_forbids_is_no_wish() -> None:
 def test_a_question_that_is_stopped_keeps_what_it_has() -> None:
     request = build_request(**CASES["pins and degrees"])
     heard: list[WhyNotAnswer] = []
-    answer = why_not(WhyNot.model_validate({"request": request}), found=heard.append, cancelled=lambda: len(heard) > 2)
+    answer = ask(WhyNot.model_validate({"request": request}), found=heard.append, cancelled=lambda: len(heard) > 2)
     assert answer.outcome == "infeasible"
     assert not answer.complete or answer.conflicts

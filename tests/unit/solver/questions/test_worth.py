@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from models.worth import Value, Worth, WorthAnswer
+from solver.questions.ask import ask
 from solver.questions.resources import Resource, resources_of
 from solver.questions.searches import changed
 from solver.questions.side_by_side import Side
-from solver.questions.worth import worth
 from tests.build_report import build_report_plan
 from tests.build_request import build_request, cluster
 from tests.unit.solver.questions.intervals import CLOSE, agree
@@ -27,7 +27,7 @@ def _asked(
     request = build_request(**{"options": options, **parts}).model_dump(mode="json")
     question = Worth.model_validate({"request": request, "of": of, "useful_fraction": useful_fraction,
                                      "options": {"time_limit_s": limit_s}})  # fmt: skip
-    return worth(question, clock=time.process_time)
+    return ask(question, clock=time.process_time)
 
 
 def _narrow(capacity_bytes_per_s: float, only: str | None = None) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def test_every_increase_fits_the_request() -> None:
 def test_a_question_that_is_stopped_keeps_what_it_has() -> None:
     heard: list[WorthAnswer] = []
     question = Worth.model_validate({"request": build_request(), "of": ["links"]})
-    answer = worth(question, found=heard.append, cancelled=lambda: len(heard) >= 1)
+    answer = ask(question, found=heard.append, cancelled=lambda: len(heard) >= 1)
     assert answer.value is not None
     assert not answer.complete
     assert {value.useful.status for value in answer.values} == {"not_tried"}
