@@ -1,4 +1,4 @@
-"""Delay-aware greedy schedules for any layout: CrossPipe's own, ours in its manner, and an eager one with look-ahead.
+"""Delay-aware greedy schedules for any layout: CrossPipe's own, and ours in its manner.
 
 CrossPipe (Chen et al., ATC 2025) starts what has arrived: F or B, W where neither has, and W first where only W makes
 room for an F. Its one knob says which of F and B goes first: B, or F unless the last operation was an F. What
@@ -54,10 +54,4 @@ def cross_look_ahead(shape: PipelineShape) -> PipelineOrder:
     policy = Policy(
         preference=ALTERNATE, weight_share=0.3, backward_wait=0.3, weight_when_blocked=True, message_rule=LONGEST_TAIL
     )
-    return greedy_order(shape, policy)
-
-
-def eager_look_ahead(shape: PipelineShape) -> PipelineOrder:
-    """List scheduling that keeps a rank waiting for a backward or forward known to arrive shortly."""
-    policy = Policy(weight_share=0.6, backward_wait=0.3, weight_when_blocked=True, message_rule=LONGEST_TAIL)
     return greedy_order(shape, policy)

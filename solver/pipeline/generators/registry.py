@@ -14,7 +14,6 @@ from solver.pipeline.generators.greedy import (
     cross_look_ahead,
     cross_pipe,
     cross_pipe_interleaved,
-    eager_look_ahead,
     greedy,
     greedy_depth_first,
 )
@@ -37,7 +36,6 @@ GENERATORS: Mapping[str, Generator] = MappingProxyType(
         "cross_look_ahead": cross_look_ahead,
         "cross_pipe": cross_pipe,
         "cross_pipe_interleaved": cross_pipe_interleaved,
-        "eager_look_ahead": eager_look_ahead,
         "one_f_one_b": one_f_one_b,
         "eager_one_f_one_b": eager_one_f_one_b,
         "zb_auto": zb_auto,
