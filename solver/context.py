@@ -20,8 +20,9 @@ from solver.cost.compute import fp32_peak_flops_per_s
 from solver.cost.fabric import Fabric, fabric_of
 from solver.cost.job import Job, job_of
 from solver.cost.stage import StageCost
+from solver.network.places import usable_pools
 from solver.network.topology import Topology, build_topology
-from solver.placement.capacity_groups import CapacityGroup, capacity_groups_of, usable_gpus, usable_pools
+from solver.placement.capacity_groups import CapacityGroup, capacity_groups_of, usable_gpus
 from solver.placement.distances import Blocks, Distances, partitions
 from solver.placement.geography import Geography
 

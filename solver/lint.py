@@ -13,7 +13,7 @@ from models.request import PlanRequest
 from models.statements import SPACE_LIMITS
 from models.workload import LatentAttention
 from solver.diagnostics.joins import LINKS_MISSING
-from solver.placement.capacity_groups import enclosing, usable_pools
+from solver.network.places import ancestors_of, usable_pools
 
 Check = Callable[[PlanRequest], list[Reason]]
 
@@ -185,7 +185,7 @@ def _fixed_degrees_fit(request: PlanRequest) -> list[Reason]:
 def _pins_hold(request: PlanRequest) -> list[Reason]:
     reasons = []
     free_in: dict[str, int] = {}
-    around = enclosing(request.cluster)
+    around = ancestors_of(request.cluster)
     for pool in usable_pools(request):
         for place in around[pool.place]:
             free_in[place] = free_in.get(place, 0) + pool.num_free_gpus
@@ -233,7 +233,7 @@ def _pinned_ranks_exist(request: PlanRequest) -> list[Reason]:
 
 def _pins_agree(request: PlanRequest) -> list[Reason]:
     """All replicas of a rank cannot be in two places of which neither holds the other."""
-    around = enclosing(request.cluster)
+    around = ancestors_of(request.cluster)
     whole = [(index, pin) for index, pin in enumerate(request.constraints.pins) if pin.num_replicas is None]
     reasons = []
     for (one, first), (other, second) in combinations(whole, 2):

@@ -10,7 +10,6 @@ from solver.context import Context
 from solver.cost.columns import FloatArray
 from solver.cost.data_parallel import crossing_bytes, group_parameters
 from solver.cost.stage import StageCost
-from solver.placement.capacity_groups import ancestors
 
 BLOCK = 1 << 15  # rows that are priced together
 
@@ -52,9 +51,8 @@ def _ways_counted(context: Context) -> float:
 
     What comes down an uplink was counted where it left another building; GPUs right above a building leave none.
     """
-    buildings = {unit.building for unit in context.capacity_groups}
-    cluster = context.request.cluster
-    return 1.0 if any(buildings & set(ancestors(cluster, one)[1:]) for one in buildings) else 2.0
+    buildings = {group.building for group in context.capacity_groups}
+    return 1.0 if any(buildings & set(context.topology.ancestors(one)[1:]) for one in buildings) else 2.0
 
 
 def _of_group(cost: StageCost, price: StageCosts) -> FloatArray:

@@ -19,8 +19,9 @@ from models.statements import SPACE_LIMITS
 from models.workload import LatentAttention, Recompute
 from solver.cost.columns import DDP, FSDP, HSDP, RECOMPUTE_CODES, SHARDING_CODES, ZERO1, Columns
 from solver.network.islands import islands
+from solver.network.places import buildings_of, usable_pools
 from solver.network.topology import build_topology
-from solver.placement.capacity_groups import buildings_of, groups_by_row, groups_of, usable_gpus, usable_pools
+from solver.placement.capacity_groups import groups_by_row, groups_of, usable_gpus
 
 IntArray = npt.NDArray[np.int64]
 FAMILY_CODES = ("one_way", "loop", "v")

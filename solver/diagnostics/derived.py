@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from models.request import PlanRequest
 from models.workload import Optimizer
 from solver.cost.job import job_of
-from solver.diagnostics.rule import Found, Rule, gbit, gpus_by_building, usable_pools
+from solver.diagnostics.rule import Found, Rule, gbit, gpus_by_building
+from solver.network.places import usable_pools
 
 DEFAULT_OPTIMIZER = Optimizer()
 
@@ -32,7 +33,7 @@ def step_work(request: PlanRequest) -> Iterator[Found]:
 def fleet(request: PlanRequest) -> Iterator[Found]:
     """GPUs that a plan may use, by type and building."""
     by_type: dict[str, int] = {}
-    for _, pool in usable_pools(request):
+    for pool in usable_pools(request):
         by_type[pool.gpu.name] = by_type.get(pool.gpu.name, 0) + pool.num_free_gpus
     held = gpus_by_building(request)
     if not held:

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 from models.cluster import GpuType, Link
 from models.request import PlanRequest
-from solver.diagnostics.rule import Found, Rule, buildings_of, gbit
+from solver.diagnostics.rule import Found, Rule, gbit
 from solver.network.latency import FIBRE_S_PER_KM, line_s
+from solver.network.places import buildings_of
 
 # Fastest network card sold for a generation, by the dense 16-bit peak of its GPUs: 200 Gb/s for Volta, 400 Gb/s for
 # Ampere to Hopper and CDNA 3, 800 Gb/s from Blackwell on (vendor data sheets).

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from models.cluster import Cluster, PlaceId, Pool
+from models.cluster import PlaceId
 from models.diagnostic import Diagnostic, Severity
 from models.request import PlanRequest
+from solver.network.places import buildings_of, usable_pools
 
 Found = tuple[str, str]  # JSON Pointer, and what was found with its numbers
 Find = Callable[[PlanRequest], Iterator[Found]]
@@ -40,39 +41,11 @@ class Rule:
             )
 
 
-def ancestors_of(cluster: Cluster) -> dict[PlaceId, tuple[PlaceId, ...]]:
-    """Every place with itself and what encloses it, innermost first."""
-    parents = {place.id: place.parent for place in cluster.places}
-
-    def chain(place: PlaceId) -> tuple[PlaceId, ...]:
-        above = parents[place]
-        return (place,) if above is None else (place, *chain(above))
-
-    return {place: chain(place) for place in parents}
-
-
-def buildings_of(cluster: Cluster) -> dict[PlaceId, PlaceId]:
-    """The building around every place; a place outside any building stands for itself."""
-    levels = {place.id: place.level for place in cluster.places}
-    around = ancestors_of(cluster)
-    return {place: next((one for one in around[place] if levels[one] == "building"), place) for place in levels}
-
-
-def usable_pools(request: PlanRequest) -> list[tuple[int, Pool]]:
-    """Pools with free GPUs outside the forbidden places, with their place in the request."""
-    forbidden, around = set(request.constraints.forbidden_places), ancestors_of(request.cluster)
-    return [
-        (index, pool)
-        for index, pool in enumerate(request.cluster.pools)
-        if pool.num_free_gpus and forbidden.isdisjoint(around[pool.place])
-    ]
-
-
 def gpus_by_building(request: PlanRequest) -> dict[PlaceId, int]:
     """GPUs that a plan may use in every building that has some."""
     held: dict[PlaceId, int] = {}
     buildings = buildings_of(request.cluster)
-    for _, pool in usable_pools(request):
+    for pool in usable_pools(request):
         here = buildings[pool.place]
         held[here] = held.get(here, 0) + pool.num_free_gpus
     return held

@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterator
 from models.diagnostic import SEVERITIES, Diagnostic
 from models.request import PlanRequest
 from solver.diagnostics import derived, joins, rates, workload
-from solver.diagnostics.rule import LONGEST_POINTER, Rule, usable_pools
+from solver.diagnostics.rule import LONGEST_POINTER, Rule
 from solver.network.buffers import buffer_warnings
+from solver.network.places import usable_pools
 from solver.network.topology import Topology
 
 RULES: tuple[Rule, ...] = (*joins.RULES, *rates.RULES, *workload.RULES, *derived.RULES)
@@ -42,12 +43,13 @@ def _short_buffers(request: PlanRequest, topology: Topology, used_links: Collect
 
 
 def _idle_pools(request: PlanRequest, used_pools: Collection[str]) -> Iterator[Diagnostic]:
-    for index, pool in usable_pools(request):
+    index_of = {pool.id: index for index, pool in enumerate(request.cluster.pools)}
+    for pool in usable_pools(request):
         if pool.id not in used_pools:
             yield Diagnostic(
                 rule="pool-unused",
                 severity="note",
-                pointer=f"/cluster/pools/{index}"[:LONGEST_POINTER],
+                pointer=f"/cluster/pools/{index_of[pool.id]}"[:LONGEST_POINTER],
                 detail=f"the plan leaves all {pool.num_free_gpus:,} GPUs of pool {pool.id!r} idle",
                 remedies=IDLE,
             )

@@ -11,7 +11,7 @@ from solver.configurations.by_type import type_costs
 from solver.context import Context
 from solver.evaluation.candidate import Candidate, bundle_of
 from solver.evaluation.crossings import nominal_prices
-from solver.placement.capacity_groups import ancestors, groups_of
+from solver.placement.capacity_groups import groups_of
 from solver.placement.fill import PooledRoute, fill
 from solver.placement.problem import MinimumReplicas, PlacementProblem, Prices, RouteCount
 from solver.placement.solve import place
@@ -174,7 +174,7 @@ def _capacity_groups_inside(context: Context, place_id: str) -> set[int]:
     return {
         index
         for index, group in enumerate(context.capacity_groups)
-        if all(place_id in ancestors(context.request.cluster, context.pools[pool].place) for pool in group.pools)
+        if all(place_id in context.topology.ancestors(context.pools[pool].place) for pool in group.pools)
     }
 
 

@@ -9,7 +9,6 @@ from models.cluster import Pool
 from models.plan import Crossing, Placement, RankRange, Route
 from solver.context import Context
 from solver.evaluation.candidate import Candidate
-from solver.placement.capacity_groups import building_of
 
 
 def placement_of(context: Context, candidate: Candidate) -> Placement:
@@ -34,7 +33,7 @@ def placement_of(context: Context, candidate: Candidate) -> Placement:
 
 def crossing_of(context: Context, candidate: Candidate) -> Crossing:
     """Whether a replica spans buildings, the replicas of one rank do, or both."""
-    building = [building_of(context.request.cluster, pool.place) for pool in context.pools]
+    building = [context.topology.building(pool.place) for pool in context.pools]
     pipeline = any(len({building[pool] for pool in route.pools}) > 1 for route in candidate.routes)
     num_ranks = candidate.configuration.degrees.pp
     data = any(len({building[route.pools[rank]] for route in candidate.routes}) > 1 for rank in range(num_ranks))

@@ -26,6 +26,7 @@ from models.cluster import (
     Uplink,
 )
 from solver.network import latency
+from solver.network.places import ancestors_of, buildings_of
 
 UPLINK_PREFIX = "uplink:"
 UPLINK_MTU_BYTES = 4096  # the largest of InfiniBand and RoCE; requests state that of links only
@@ -130,6 +131,10 @@ class Topology:
     def enclosing(self, place: PlaceId, level: PlaceLevel) -> PlaceId | None:
         """The place of this level that holds `place`, or None."""
         return next((one for one in self.ancestors(place) if self.place(one).level == level), None)
+
+    def building(self, place: PlaceId) -> PlaceId:
+        """The building that holds `place`; a place outside any building stands for itself."""
+        return self.enclosing(place, "building") or place
 
     def tier(self, place_a: PlaceId, place_b: PlaceId) -> Tier:
         """Tier at which GPUs of two places meet; two GPUs of one place meet at its own level."""
@@ -263,45 +268,29 @@ def build_topology(cluster: Cluster) -> Topology:
     uplink left at its default has no uplink: there the region only groups, and the links are the network, unless the
     request says that the buildings of a region are inside one fabric.
     """
-    by_id = {place.id: place for place in cluster.places}
-    nic_rate = _nic_rate_below(cluster, by_id)
+    around, buildings = ancestors_of(cluster), buildings_of(cluster)
+    regions = {place.id for place in cluster.places if place.level == "region"}
+    nic_rate = _nic_rate_below(cluster, around)
     one_fabric = cluster.fabric == "one"
-    linked = {_building_or_self(end, by_id) for link in cluster.links for end in (link.from_place, link.to_place)}
+    linked = {buildings[end] for link in cluster.links for end in (link.from_place, link.to_place)}
     edges: list[Edge] = []
     for place in cluster.places:
         only_grouped = place.level == "building" and place.id in linked and place.uplink == Uplink()
         if place.parent is not None and nic_rate[place.id] > 0 and (one_fabric or not only_grouped):
             edges.extend(_uplink_edges(place, place.parent, nic_rate[place.id]))
     for link in cluster.links:
-        edges.extend(_link_edges(link, cross_region=_crosses_regions(link, by_id)))
+        ends = [regions.intersection(around[end]) for end in (link.from_place, link.to_place)]
+        edges.extend(_link_edges(link, cross_region=ends[0] != ends[1]))
     return Topology(cluster.places, tuple(edges))
 
 
-def _nic_rate_below(cluster: Cluster, by_id: Mapping[PlaceId, Place]) -> dict[PlaceId, float]:
-    rate = dict.fromkeys(by_id, 0.0)
+def _nic_rate_below(cluster: Cluster, around: Mapping[PlaceId, tuple[PlaceId, ...]]) -> dict[PlaceId, float]:
+    """Bytes per second of all network cards in every place."""
+    rate = dict.fromkeys(around, 0.0)
     for pool in cluster.pools:
-        own = pool.num_hosts * pool.gpus_per_host * pool.card_bytes_per_s_per_gpu
-        at: PlaceId | None = pool.place
-        while at is not None:
-            rate[at] += own
-            at = by_id[at].parent
+        for place in around[pool.place]:
+            rate[place] += pool.num_hosts * pool.gpus_per_host * pool.card_bytes_per_s_per_gpu
     return rate
-
-
-def _root_of_level(place: PlaceId, level: PlaceLevel, by_id: Mapping[PlaceId, Place]) -> PlaceId | None:
-    at: PlaceId | None = place
-    while at is not None and by_id[at].level != level:
-        at = by_id[at].parent
-    return at
-
-
-def _building_or_self(place: PlaceId, by_id: Mapping[PlaceId, Place]) -> PlaceId:
-    return _root_of_level(place, "building", by_id) or place
-
-
-def _crosses_regions(link: Link, by_id: Mapping[PlaceId, Place]) -> bool:
-    regions = [_root_of_level(end, "region", by_id) for end in (link.from_place, link.to_place)]
-    return regions[0] != regions[1]
 
 
 def _uplink_edges(place: Place, parent: PlaceId, nic_rate: float) -> tuple[Edge, Edge]:

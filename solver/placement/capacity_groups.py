@@ -1,7 +1,4 @@
-"""What a request leaves to place on: usable pools, buildings of places, capacity groups by building and GPU type.
-
-The reading of pins, forbidden places and reserved GPUs.
-"""
+"""What a request leaves to place on: capacity groups by building, GPU type and pins, and the stage groups they hold."""
 
 from __future__ import annotations
 
@@ -13,6 +10,7 @@ import numpy.typing as npt
 
 from models.cluster import Cluster, Pool
 from models.request import PlanRequest
+from solver.network.places import ancestors_of, buildings_of, usable_pools
 
 IntArray = npt.NDArray[np.int64]
 
@@ -26,64 +24,20 @@ class CapacityGroup:
     pools: tuple[int, ...]
 
 
-def ancestors(cluster: Cluster, place: str) -> tuple[str, ...]:
-    """The place and everything that encloses it, innermost first."""
-    return _chain({one.id: one.parent for one in cluster.places}, place)
-
-
-def _chain(parents: dict[str, str | None], place: str) -> tuple[str, ...]:
-    chain: list[str] = []
-    here: str | None = place
-    while here is not None:
-        chain.append(here)
-        here = parents[here]
-    return tuple(chain)
-
-
-def enclosing(cluster: Cluster) -> dict[str, frozenset[str]]:
-    """For every place, itself and everything that encloses it; one pass, for callers that ask about many places."""
-    parents = {one.id: one.parent for one in cluster.places}
-    return {place: frozenset(_chain(parents, place)) for place in parents}
-
-
-def building_of(cluster: Cluster, place: str) -> str:
-    """The building around a place; a place outside any building stands for itself."""
-    levels = {one.id: one.level for one in cluster.places}
-    return next((one for one in ancestors(cluster, place) if levels[one] == "building"), place)
-
-
-def usable_pools(request: PlanRequest) -> list[Pool]:
-    """Pools with free GPUs outside the forbidden places, in the order of the request."""
-    free = [pool for pool in request.cluster.pools if pool.num_free_gpus]
-    forbidden = set(request.constraints.forbidden_places)
-    if not forbidden:
-        return free
-    around = enclosing(request.cluster)
-    return [pool for pool in free if not forbidden & around[pool.place]]
-
-
 def usable_gpus(request: PlanRequest) -> int:
     """GPUs that a plan may use at most."""
     free = sum(pool.num_free_gpus for pool in usable_pools(request))
     return min(free, request.constraints.max_gpus or free)
 
 
-def buildings_of(cluster: Cluster) -> dict[str, str]:
-    """`building_of` for every place, in one pass."""
-    levels = {one.id: one.level for one in cluster.places}
-    parents = {one.id: one.parent for one in cluster.places}
-    chains = {place: _chain(parents, place) for place in parents}
-    return {place: next((one for one in chain if levels[one] == "building"), place) for place, chain in chains.items()}
-
-
 def capacity_groups_of(
     cluster: Cluster, pools: Sequence[Pool], pinned: Collection[str] = ()
 ) -> tuple[CapacityGroup, ...]:
     """Capacity groups in the order of their first pool; pools inside different `pinned` places are different groups."""
-    around, buildings = enclosing(cluster), buildings_of(cluster)
+    around, buildings = ancestors_of(cluster), buildings_of(cluster)
     grouped: dict[tuple[str, str, frozenset[str]], list[int]] = {}
     for index, pool in enumerate(pools):
-        key = (buildings[pool.place], pool.gpu.name, around[pool.place] & frozenset(pinned))
+        key = (buildings[pool.place], pool.gpu.name, frozenset(pinned).intersection(around[pool.place]))
         grouped.setdefault(key, []).append(index)
     return tuple(CapacityGroup(building, gpu, tuple(members)) for (building, gpu, _), members in grouped.items())
 

@@ -11,8 +11,9 @@ from functools import cached_property
 
 from models.cluster import Cluster, Pool
 from solver.network.islands import islands
+from solver.network.places import buildings_of
 from solver.network.topology import Topology
-from solver.placement.capacity_groups import CapacityGroup, buildings_of
+from solver.placement.capacity_groups import CapacityGroup
 from solver.placement.problem import Tier
 
 

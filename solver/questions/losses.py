@@ -11,7 +11,7 @@ from models.pointers import escaped
 from models.question_parts import Change
 from models.request import PlanRequest
 from models.what_now import LossKind
-from solver.placement.capacity_groups import buildings_of, enclosing
+from solver.network.places import ancestors_of, buildings_of
 
 
 def changes_of(request: PlanRequest, lost: Sequence[str]) -> tuple[Change, ...]:
@@ -101,5 +101,5 @@ def possible_losses(request: PlanRequest, plan: Plan, kinds: Sequence[LossKind])
 
 def what_is_gone(request: PlanRequest, name: str) -> tuple[str, ...]:
     """The pools that go with a place or pool, or the link itself: what losses have in common has the same answer."""
-    around = enclosing(request.cluster)
+    around = ancestors_of(request.cluster)
     return tuple(pool.id for pool in request.cluster.pools if name == pool.id or name in around[pool.place]) or (name,)

@@ -7,7 +7,6 @@ from collections import defaultdict
 from models.transport import Dimension, LinkFlow, LinkLoad
 from solver.context import Context
 from solver.network.topology import UPLINK_PREFIX
-from solver.placement.capacity_groups import building_of
 from solver.transport.hops import reserved_bytes_per_s
 from solver.transport.prices import Prices, Traffic, message_load
 
@@ -71,7 +70,7 @@ def cross_building_bytes(context: Context, loads: tuple[LinkLoad, ...]) -> float
     total = 0.0
     for load in loads:
         edge = edges[index[load.link, load.reverse]]
-        ends = {building_of(context.request.cluster, place) for place in (edge.from_place, edge.to_place)}
+        ends = {context.topology.building(place) for place in (edge.from_place, edge.to_place)}
         arrives = load.reverse and load.link.startswith(UPLINK_PREFIX)
         if len(ends) == 2 and not arrives:
             total += sum(flow.bytes_per_iteration for flow in load.flows)

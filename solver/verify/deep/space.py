@@ -15,6 +15,7 @@ from models.plan import Configuration, Degrees, Route
 from solver.cost.columns import RECOMPUTE_CODES, ZERO1, columns_from
 from solver.cost.fabric import fabric_of
 from solver.cost.stage import stage_cost
+from solver.network.places import usable_pools
 from solver.verify.case import Case
 from solver.verify.deep.trial import Trial
 from solver.verify.rules import configuration as rules
@@ -22,16 +23,6 @@ from solver.verify.rules import configuration as rules
 Drawn = TypeVar("Drawn")
 MOST_MICRO_BATCH = 64
 MOST_GPUS = 1 << 40  # where the request sets no limit
-
-
-def usable_pools(case: Case) -> list[Pool]:
-    """Pools that a plan may use."""
-    forbidden = case.request.constraints.forbidden_places
-    return [
-        pool
-        for pool in case.request.cluster.pools
-        if pool.num_free_gpus and not any(case.is_inside(pool.place, place) for place in forbidden)
-    ]
 
 
 def bound_of_space_s(case: Case) -> float:
@@ -43,7 +34,7 @@ def bound_of_space_s(case: Case) -> float:
     """
     workload, constraints = case.request.workload, case.request.constraints
     architecture, allowed = workload.architecture, constraints.allowed
-    pools = usable_pools(case)
+    pools = usable_pools(case.request)
     num_gpus = min(sum(pool.num_free_gpus for pool in pools), constraints.max_gpus or MOST_GPUS)
     batch = workload.global_batch_sequences
     experts = 1 if architecture.moe is None else architecture.moe.num_experts
@@ -90,7 +81,7 @@ def trials(case: Case, random: Generator, wanted: int) -> Iterator[Trial]:
     constraints = case.request.constraints
     if constraints.pins or constraints.use_all_gpus:
         return
-    pools = usable_pools(case)
+    pools = usable_pools(case.request)
     for _ in range(40 * wanted):
         pool = _one_of(random, pools)
         found = _drawn(case, random, pool)
