@@ -11,15 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from solver.arrays import BoolArray
 from solver.configurations.enumerate import EVEN, Space
 from solver.context import Context
 from solver.cost.columns import FSDP, HSDP, RECOMPUTE_FULL, ZERO1
 from solver.evaluation.places import Pattern
 from solver.evaluation.scheduling import Scheduler, portfolio_timing
 
-Mask = npt.NDArray[np.bool_]
 ONE_WAY, V = 0, 2
 
 
@@ -29,7 +28,7 @@ class Policy:
 
     name: str
     assumptions: str
-    considers: Callable[[Space], Mask]
+    considers: Callable[[Space], BoolArray]
     pattern: Pattern
     generators: tuple[str, ...]
     plain_ecmp: bool = False
@@ -57,20 +56,20 @@ class Policy:
         return lambda problem: portfolio_timing(problem, names, stopped=stopped)
 
 
-def _sharded(space: Space, *codes: int) -> Mask:
+def _sharded(space: Space, *codes: int) -> BoolArray:
     """Whole buildings apart: these shardings, one-way or interleaved, layers split evenly."""
-    kept: Mask = np.isin(space.columns.sharding, codes) & (space.family != V) & (space.layer_split == EVEN)
+    kept: BoolArray = np.isin(space.columns.sharding, codes) & (space.family != V) & (space.layer_split == EVEN)
     return kept
 
 
-def _zero1(space: Space, *families: int) -> Mask:
-    kept: Mask = (space.columns.sharding == ZERO1) & np.isin(space.family, families)
+def _zero1(space: Space, *families: int) -> BoolArray:
+    kept: BoolArray = (space.columns.sharding == ZERO1) & np.isin(space.family, families)
     return kept
 
 
-def _zero1_evenly(space: Space, *families: int) -> Mask:
+def _zero1_evenly(space: Space, *families: int) -> BoolArray:
     """Layers split evenly, as where all GPUs are taken to be alike."""
-    kept: Mask = _zero1(space, *families) & (space.layer_split == EVEN)
+    kept: BoolArray = _zero1(space, *families) & (space.layer_split == EVEN)
     return kept
 
 

@@ -9,17 +9,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from models.cluster import Uplink
 from models.framework import FrameworkProfile
 from models.plan import Baseline, Configuration
 from models.request import PlanRequest
+from solver.arrays import FloatArray, IntArray
 from solver.baselines.policies import Policy
 from solver.clock import WORK_PER_EVALUATION_S, WORK_PER_OPERATION_S, Clock, charge
 from solver.configurations.enumerate import Space
 from solver.context import Context
-from solver.cost.columns import FloatArray
 from solver.cost.data_parallel import crossing_bytes
 from solver.evaluation.by_type import typed_placements
 from solver.evaluation.candidate import Candidate, configuration_of
@@ -143,7 +142,7 @@ def _distinct(context: Context, policy: Policy, space: Space, guess: FloatArray)
     return list(chosen.values())
 
 
-def _exchange_s(context: Context, space: Space, rows: npt.NDArray[np.int64]) -> FloatArray:
+def _exchange_s(context: Context, space: Space, rows: IntArray) -> FloatArray:
     """Gradients, and for FSDP gathered weights, over the worst cut: the guess may count on stage messages instead."""
     job, cut = context.job, context.geography.cut
     size = crossing_bytes(

@@ -9,13 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
-import numpy.typing as npt
 
 from models.plan import Configuration
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
+from solver.arrays import BoolArray as BoolArray
+from solver.arrays import FloatArray as FloatArray
+from solver.arrays import IntArray as IntArray
 
 SHARDING_CODES = ("ddp", "zero1", "fsdp", "hsdp")
 DDP, ZERO1, FSDP, HSDP = range(4)

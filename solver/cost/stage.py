@@ -10,14 +10,14 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from models.cluster import GpuType
 from models.stack import StackProfile
 from models.workload import LayerProfile
+from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.cost import activations
 from solver.cost.collectives import exposed_s
-from solver.cost.columns import RECOMPUTE_CODES, Columns, FloatArray
+from solver.cost.columns import RECOMPUTE_CODES, Columns
 from solver.cost.data_parallel import layer_traffic
 from solver.cost.fabric import Fabric
 from solver.cost.job import Job, LayerShape
@@ -25,7 +25,7 @@ from solver.cost.layer import Setting, Times, embedding_times, layer_cost, logit
 
 PartKind = Literal["dense", "moe", "embedding", "logits"]
 PART_KINDS: tuple[PartKind, ...] = ("dense", "moe", "embedding", "logits")
-Counts = npt.NDArray[np.int64] | npt.NDArray[np.float64] | int | float
+Counts = IntArray | FloatArray | int | float
 
 
 @dataclass(frozen=True)
@@ -218,8 +218,8 @@ def _apply_profiles(part: StageCost, kind: str, at: Setting, profiles: Sequence[
     return part
 
 
-def _matching(profile: LayerProfile, columns: Columns) -> npt.NDArray[np.bool_]:
-    same: npt.NDArray[np.bool_] = (
+def _matching(profile: LayerProfile, columns: Columns) -> BoolArray:
+    same: BoolArray = (
         (columns.micro_batch == profile.micro_batch_sequences)
         & (columns.tp == profile.tp)
         & (columns.cp == profile.cp)
@@ -229,7 +229,7 @@ def _matching(profile: LayerProfile, columns: Columns) -> npt.NDArray[np.bool_]:
     return same
 
 
-def _replace(part: StageCost, rows: npt.NDArray[np.bool_], profile: LayerProfile) -> StageCost:
+def _replace(part: StageCost, rows: BoolArray, profile: LayerProfile) -> StageCost:
     values = {f.name: getattr(part, f.name) for f in fields(StageCost)}
     zero = dict.fromkeys(("tensor_parallel_s", "context_parallel_s", "expert_parallel_s", "data_parallel_s"), 0.0)
     measured = {

@@ -10,16 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.context import Context
-from solver.cost.columns import Columns, FloatArray
+from solver.cost.columns import Columns
 from solver.estimates.params import ESTIMATES
 from solver.placement.capacity_groups import groups_by_row
 from solver.placement.distances import ALL, EACH, Blocks, Ways
-
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.cluster import LoadBalancing
+from solver.arrays import FloatArray
 
 # Above this many flows per plane the skew-corrected normal is within 0.1 % of the exact sum.
 MANY_FLOWS_PER_PLANE = 100
@@ -53,24 +54,22 @@ def _exact_max_load(num_flows: int, num_planes: int) -> float:
     return expected
 
 
-def _probabilities_max_at_most(first: int, end: int, num_flows: int, num_planes: int) -> NDArray[np.float64]:
+def _probabilities_max_at_most(first: int, end: int, num_flows: int, num_planes: int) -> FloatArray:
     """Levin's identity for k from `first` up to `end`."""
     mean = num_flows / num_planes
     counts = np.arange(end)
-    pmf: NDArray[np.float64] = np.exp(counts * log(mean) - mean - _log_factorials(end - 1))
+    pmf: FloatArray = np.exp(counts * log(mean) - mean - _log_factorials(end - 1))
     below = np.cumsum(pmf)[first:]
     if num_flows > MANY_FLOWS:
         hits, poisson = _sum_by_series(pmf, below, num_flows, num_planes), _sum_of_whole_by_series(num_flows)
     else:
         hits = _sum_by_transform(pmf, below, num_flows, num_planes)
         poisson = exp(num_flows * log(num_flows) - num_flows - lgamma(num_flows + 1))
-    most: NDArray[np.float64] = np.minimum(1.0, np.maximum(0.0, hits) * below**num_planes / poisson)
+    most: FloatArray = np.minimum(1.0, np.maximum(0.0, hits) * below**num_planes / poisson)
     return most
 
 
-def _sum_by_transform(
-    pmf: NDArray[np.float64], below: NDArray[np.float64], num_flows: int, num_planes: int
-) -> NDArray[np.float64]:
+def _sum_by_transform(pmf: FloatArray, below: FloatArray, num_flows: int, num_planes: int) -> FloatArray:
     """P(W_k = n) for the last k of `pmf`; the transform is so long that it folds back less than 1e-12."""
     end, first = len(pmf), len(pmf) - len(below)
     counts = np.arange(end)
@@ -79,13 +78,11 @@ def _sum_by_transform(
     spectrum = _power(np.fft.rfft(rows, length), num_planes)
     phase = np.exp(2j * np.pi * np.arange(spectrum.shape[1]) * (num_flows % length) / length)
     phase[1 : (length + 1) // 2] *= 2.0  # each stands for its conjugate too
-    hits: NDArray[np.float64] = (spectrum * phase).real.sum(axis=1) / length
+    hits: FloatArray = (spectrum * phase).real.sum(axis=1) / length
     return hits
 
 
-def _sum_by_series(
-    pmf: NDArray[np.float64], below: NDArray[np.float64], num_flows: int, num_planes: int
-) -> NDArray[np.float64]:
+def _sum_by_series(pmf: FloatArray, below: FloatArray, num_flows: int, num_planes: int) -> FloatArray:
     """P(W_k = n) for the last k of `pmf`, from the first four moments of a Poisson variable that does not exceed k.
 
     With x = (n - m mu) / (sigma sqrt(m)), skewness g1 and excess kurtosis g2 of the sum: density of a standard normal
@@ -100,7 +97,7 @@ def _sum_by_series(
     x = (num_flows - num_planes * m1) / deviation
     he3, he4, he6 = x**3 - 3 * x, x**4 - 6 * x**2 + 3, x**6 - 15 * x**4 + 45 * x**2 - 15
     series = 1.0 + skew * he3 / 6 + excess * he4 / 24 + skew**2 * he6 / 72
-    density: NDArray[np.float64] = np.exp(-(x**2) / 2) / sqrt(2 * np.pi) * series / deviation
+    density: FloatArray = np.exp(-(x**2) / 2) / sqrt(2 * np.pi) * series / deviation
     return density
 
 
@@ -140,7 +137,7 @@ def _smooth(length: int) -> int:
         length += 1
 
 
-def _log_factorials(k: int) -> NDArray[np.float64]:
+def _log_factorials(k: int) -> FloatArray:
     return np.concatenate(([0.0], np.cumsum(np.log(np.arange(1, k + 1)))))
 
 

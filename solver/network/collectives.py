@@ -12,11 +12,10 @@ from math import ceil, log2
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from models.transport import Collective
+from solver.arrays import FloatArray
 
-FloatArray = NDArray[np.float64]
 Amount = TypeVar("Amount", float, FloatArray)
 
 

@@ -1,21 +1,24 @@
 """One connection on one path: its rate and the delay of a step, by windows, load balancing, headers and recovery.
 
-How queue pairs, windows, balancing and recovery act on a connection.
+Written for columns of options, all of one path at once; one option alone is a column of length one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
+import numpy as np
+
 from models.cluster import LoadBalancing
 from models.transport import Connection, Reliability, TransportChoice
+from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.network import reliability
 from solver.network.balancing import balanced_efficiency
 from solver.network.technology import TECHNOLOGIES, payload_fraction
 from solver.network.topology import PathFacts
-from solver.network.transfer import mathis_rate_bytes_per_s, windowed_rate_bytes_per_s
+from solver.network.transfer import mathis_rate_bytes_per_s
 
 QUEUE_PAIR_S = 2e-7  # posting a message on one more queue pair
 ERASURE_DATA, ERASURE_PARITY = 32, 8
@@ -58,51 +61,116 @@ class Wire:
     shared_bytes_per_s: float  # capacity left for all these connections together
 
 
+@dataclass(frozen=True, eq=False)
+class OptionColumns:
+    """Options as columns: those of `options` at `rows`.
+
+    Options of one `spread` share load balancing and queue pairs.
+    """
+
+    options: tuple[Option, ...]
+    rows: IntArray
+    num_queue_pairs: IntArray
+    chunk_bytes: IntArray
+    in_flight_bytes: FloatArray
+    spread: IntArray
+    spreads: tuple[tuple[LoadBalancing, int], ...]
+    codes: BoolArray
+
+    def option(self, row: int) -> Option:
+        """One of them."""
+        return self.options[int(self.rows[row])]
+
+    def take(self, rows: IntArray) -> OptionColumns:
+        """Some of them."""
+        columns = ("rows", "num_queue_pairs", "chunk_bytes", "in_flight_bytes", "spread", "codes")
+        return replace(self, **{name: getattr(self, name)[rows] for name in columns})
+
+
+def option_columns(options: tuple[Option, ...]) -> OptionColumns:
+    """These options as columns."""
+    spreads = {(one.load_balancing, one.num_queue_pairs): None for one in options}
+    number = {key: index for index, key in enumerate(spreads)}
+    return OptionColumns(
+        options=options,
+        rows=np.arange(len(options)),
+        num_queue_pairs=np.array([one.num_queue_pairs for one in options]),
+        chunk_bytes=np.array([one.chunk_bytes for one in options]),
+        in_flight_bytes=np.array([one.in_flight_bytes for one in options]),
+        spread=np.array([number[one.load_balancing, one.num_queue_pairs] for one in options]),
+        spreads=tuple(spreads),
+        codes=np.array([one.reliability == "erasure_code" for one in options]),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _alone(option: Option) -> OptionColumns:
+    return option_columns((option,))
+
+
 def connection_rate_bytes_per_s(option: Option, wire: Wire) -> float:
-    """Payload rate of one of the busy connections: min(card, fair share after collisions, queue pairs times
-    what the path allows one flow, window / RTT), less headers.
+    """Payload rate of one of the busy connections, see `rates_bytes_per_s`."""
+    return float(rates_bytes_per_s(_alone(option), wire)[0])
+
+
+def rates_bytes_per_s(columns: OptionColumns, wire: Wire) -> FloatArray:
+    """Payload rate of one of the busy connections under every option: min(card, fair share after collisions, queue
+    pairs times what the path allows one flow, window / RTT), less headers.
 
     TCP streams are further bound by Mathis' formula, codes by what they add. What is resent costs time, not rate:
-    `step_s` has it.
+    `steps_s` has it.
     """
     path = wire.path
-    spread = balanced_efficiency(
-        option.load_balancing,
-        num_connections=wire.num_connections,
-        queue_pairs=option.num_queue_pairs,
-        num_planes=path.planes,
+    spreads = np.array(
+        [
+            balanced_efficiency(method, num_connections=wire.num_connections, queue_pairs=pairs, num_planes=path.planes)
+            for method, pairs in columns.spreads
+        ]
     )
-    rate = min(wire.member_bytes_per_s, wire.shared_bytes_per_s * spread / max(1, wire.num_connections))
-    rate = min(rate, option.num_queue_pairs * path.flow_bytes_per_s)
-    rate = windowed_rate_bytes_per_s(rate, option.in_flight_bytes, path.round_trip_s)
-    rate *= payload_fraction(path.technology, path.mtu_bytes)
-    return rate * _recovery_share(option, path, rate)
-
-
-def _recovery_share(option: Option, path: PathFacts, rate: float) -> float:
-    """Share of the rate that carries new payload under the scheme."""
-    if option.reliability == "erasure_code":
-        return ERASURE_DATA / (ERASURE_DATA + ERASURE_PARITY)
-    if option.reliability == "tcp":
-        bound = option.num_queue_pairs * mathis_rate_bytes_per_s(
-            path.mtu_bytes, path.round_trip_s, path.loss_probability
-        )
-        return min(1.0, bound / rate)
-    return 1.0 - path.loss_probability
+    fair = wire.shared_bytes_per_s * spreads[columns.spread] / max(1, wire.num_connections)
+    rates: FloatArray = np.minimum(wire.member_bytes_per_s, fair)
+    rates = np.minimum(rates, columns.num_queue_pairs * path.flow_bytes_per_s)
+    if path.round_trip_s > 0:
+        rates = np.minimum(rates, columns.in_flight_bytes / path.round_trip_s)
+    rates = rates * payload_fraction(path.technology, path.mtu_bytes)
+    if path.technology == "tcp":
+        stream = mathis_rate_bytes_per_s(path.mtu_bytes, path.round_trip_s, path.loss_probability)
+        return np.asarray(rates * np.minimum(1.0, columns.num_queue_pairs * stream / rates))
+    share = np.where(columns.codes, ERASURE_DATA / (ERASURE_DATA + ERASURE_PARITY), 1.0 - path.loss_probability)
+    return np.asarray(rates * share)
 
 
 def step_s(option: Option, wire: Wire, message_bytes: float, rate: float | None = None) -> float:
-    """Delay of one dependent step beyond its bytes: path, software, posting, and waiting for what was lost.
+    """Delay of one dependent step beyond its bytes, see `steps_s`; `rate` is the connection's, where it is known."""
+    columns = _alone(option)
+    rates = rates_bytes_per_s(columns, wire) if rate is None else np.array([rate])
+    return float(steps_s(columns, wire, message_bytes, rates)[0])
 
-    `rate` is the connection's, given where it is known already.
+
+def delays_s(columns: OptionColumns, wire: Wire, message_bytes: float) -> FloatArray:
+    """`steps_s` as if nothing was lost: path, software, and posting on every queue pair that the message uses."""
+    used = _used_pairs(columns, message_bytes)
+    technology = TECHNOLOGIES[wire.path.technology]
+    return np.asarray(wire.path.latency_s + technology.step_s + (used - 1) * QUEUE_PAIR_S)
+
+
+def _used_pairs(columns: OptionColumns, message_bytes: float) -> FloatArray:
+    return np.asarray(np.minimum(columns.num_queue_pairs, np.maximum(1, message_bytes // columns.chunk_bytes)))
+
+
+def steps_s(columns: OptionColumns, wire: Wire, message_bytes: float, rates: FloatArray) -> FloatArray:
+    """Delay of one dependent step beyond its bytes under every option, at these rates: `delays_s`, and waiting for
+    what was lost.
     """
-    path = wire.path
-    used_pairs = min(option.num_queue_pairs, max(1, int(message_bytes // option.chunk_bytes)))
-    delay = path.latency_s + TECHNOLOGIES[path.technology].step_s + (used_pairs - 1) * QUEUE_PAIR_S
-    if path.loss_probability == 0 or option.reliability == "tcp":
+    delay = delays_s(columns, wire, message_bytes)
+    if wire.path.loss_probability == 0 or wire.path.technology == "tcp":
         return delay
-    rate = connection_rate_bytes_per_s(option, wire) if rate is None else rate
-    return delay + recovery_wait_s(option.reliability, wire, message_bytes, used_pairs, rate)
+    used = _used_pairs(columns, message_bytes).astype(np.int64)
+    each = zip(columns.rows.tolist(), used.tolist(), rates.tolist(), strict=True)
+    waits = [
+        recovery_wait_s(columns.options[row].reliability, wire, message_bytes, pairs, rate) for row, pairs, rate in each
+    ]
+    return np.asarray(delay + np.array(waits))
 
 
 def recovery_wait_s(scheme: Reliability, wire: Wire, message_bytes: float, used_pairs: int, rate: float) -> float:

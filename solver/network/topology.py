@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from models.cluster import (
     Cluster,
@@ -25,6 +24,7 @@ from models.cluster import (
     Tier,
     Uplink,
 )
+from solver.arrays import FloatArray, IntArray
 from solver.network import latency
 from solver.network.places import ancestors_of, buildings_of
 
@@ -96,22 +96,22 @@ class Topology:
         return {(edge.id, edge.reverse): index for index, edge in enumerate(self.edges)}
 
     @cached_property
-    def tails(self) -> NDArray[np.int64]:
+    def tails(self) -> IntArray:
         """Place index that each edge leaves."""
         return np.array([self.index_of[edge.from_place] for edge in self.edges], dtype=np.int64)
 
     @cached_property
-    def heads(self) -> NDArray[np.int64]:
+    def heads(self) -> IntArray:
         """Place index that each edge enters."""
         return np.array([self.index_of[edge.to_place] for edge in self.edges], dtype=np.int64)
 
     @cached_property
-    def capacity_bytes_per_s(self) -> NDArray[np.float64]:
+    def capacity_bytes_per_s(self) -> FloatArray:
         """Usable rate of each edge."""
         return np.array([edge.capacity_bytes_per_s for edge in self.edges], dtype=np.float64)
 
     @cached_property
-    def latency_s(self) -> NDArray[np.float64]:
+    def latency_s(self) -> FloatArray:
         """One-way delay of each edge."""
         return np.array([edge.latency_s for edge in self.edges], dtype=np.float64)
 

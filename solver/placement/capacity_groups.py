@@ -6,13 +6,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from models.cluster import Cluster, Pool
 from models.request import PlanRequest
+from solver.arrays import IntArray
 from solver.network.places import ancestors_of, buildings_of, usable_pools
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -14,17 +14,15 @@ from functools import cached_property
 from math import log2
 
 import numpy as np
-from numpy.typing import NDArray
 
 from models.cluster import Pool
+from solver.arrays import FloatArray, IntArray
 from solver.network.reach import connection_limit_bytes_per_s, largest_share
 from solver.network.technology import TECHNOLOGIES, payload_fraction
 from solver.network.topology import PathFacts, Topology
 from solver.placement.capacity_groups import CapacityGroup
 from solver.placement.problem import Tier
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 ALL, EACH, TYPES = "all", "each", "types"  # kinds of partitions, beside those of the tiers
 MOST_CONNECTIONS = 1 << 16  # up to which shares of a link are tabled; set by hand
 STEP = 2  # powers of two between the numbers of connections whose shares are known; others are interpolated

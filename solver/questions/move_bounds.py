@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from models.plan import Configuration, Degrees
 from models.request import PlanRequest
+from solver.arrays import IntArray
 from solver.configurations.enumerate import BY_GPU_TYPE, FAMILY_CODES, Space
 from solver.configurations.layers import layers_per_stage
 from solver.configurations.pricing import StageCosts
@@ -21,7 +21,6 @@ from solver.questions.row_bounds import RowBounds
 from solver.questions.standing import Standing
 
 INFINITE = float("inf")
-IntArray = npt.NDArray[np.int64]
 
 
 class MoveBounds:

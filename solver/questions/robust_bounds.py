@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from models.plan import Configuration
+from solver.arrays import FloatArray, IntArray
 from solver.configurations.enumerate import Space
-from solver.cost.columns import FloatArray
 from solver.questions.row_bounds import PRICED, RowBounds
 
-IntArray = npt.NDArray[np.int64]
 NAMES = ("tp", "cp", "ep", "pp", "dp", "vpp", "micro_batch", "num_microbatches", "sharding", "shard_group", "recompute")
 
 

@@ -8,20 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
 from models.plan import Configuration
 from models.request import PlanRequest
+from solver.arrays import BoolArray, FloatArray
 from solver.bounds.relaxation import refined_bound_s
 from solver.bounds.screening import screening_bounds
 from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import Space, enumerate_space
 from solver.configurations.framework import within_framework
 from solver.context import Context, stack_for
-from solver.cost.columns import FloatArray
 from solver.evaluation.candidate import configuration_of
 
-BoolArray = npt.NDArray[np.bool_]
 PORTION = 4_096  # rows priced before the clock is looked at: about a tenth of a second
 SCREENED, PRICED, REFINED = range(3)
 

@@ -12,24 +12,25 @@ from functools import lru_cache, partial
 import numpy as np
 
 from models.transport import Algorithm, Reliability, TransportChoice
+from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.network import fabrics
 from solver.network.algorithms import NUM_SLICES, Communicator, Crossing, algorithm_s, algorithms
 from solver.network.balancing import balanced_efficiency, ecmp_efficiency
 from solver.network.collectives import bus_factor
-from solver.network.connection import Option, Wire, connection_rate_bytes_per_s, step_s
+from solver.network.connection import (
+    Option,
+    OptionColumns,
+    Wire,
+    connection_rate_bytes_per_s,
+    delays_s,
+    rates_bytes_per_s,
+    step_s,
+    steps_s,
+)
 from solver.network.technology import CHUNK_BYTES
 from solver.network.topology import PathFacts
 from solver.network.transfer import bandwidth_delay_product_bytes, windowed_rate_bytes_per_s
-from solver.transport.option_columns import (
-    FloatArray,
-    IntArray,
-    OptionColumns,
-    columns_of,
-    delays_s,
-    rates_bytes_per_s,
-    steps_s,
-)
-from solver.transport.options import options
+from solver.transport.options import options, path_options
 
 # A plainer option (fewer queue pairs, smaller window) is taken when it costs less than this.
 _PLAINNESS = 2e-3
@@ -77,9 +78,9 @@ def best_candidate(communicator: Communicator, wire: Wire) -> Candidate:
     Windows that only add room to a connection that is full already are passed over, and options which would be too slow
     even if nothing was lost: neither can change the result.
     """
-    columns = columns_of(wire.path)
+    columns, least_window = path_options(wire.path)
     rates = rates_bytes_per_s(columns, wire)
-    kept = _without_idle_windows(communicator, columns, rates)
+    kept = _without_idle_windows(communicator, columns, rates, least_window)
     kept = kept[np.argsort(-rates[kept], kind="stable")]
     columns, rates = columns.take(kept), rates[kept]
     time_s = _times_s(communicator, columns, rates, partial(delays_s, columns, wire))
@@ -128,11 +129,13 @@ def _ways(communicator: Communicator) -> list[tuple[Algorithm, int]]:
     ]
 
 
-def _without_idle_windows(communicator: Communicator, columns: OptionColumns, rates: FloatArray) -> IntArray:
+def _without_idle_windows(
+    communicator: Communicator, columns: OptionColumns, rates: FloatArray, least_window: BoolArray
+) -> IntArray:
     """Windows rise within each method, scheme and number of pairs; keep them until rate and slices gain nothing."""
     whole_step = communicator.message_bytes / communicator.num_ranks
     full = (rates[1:] <= rates[:-1] * (1 + 1e-12)) & (columns.in_flight_bytes[:-1] >= whole_step)
-    return np.flatnonzero(np.append(False, ~full) | columns.least_window)
+    return np.flatnonzero(np.append(False, ~full) | least_window)
 
 
 def _plainness(candidate: Candidate) -> tuple[float, int, int, int, float]:
@@ -140,13 +143,8 @@ def _plainness(candidate: Candidate) -> tuple[float, int, int, int, float]:
     return (option.in_flight_bytes, option.num_queue_pairs, candidate.num_slices, option.chunk_bytes, candidate.time_s)
 
 
-def candidates(communicator: Communicator, wire: Wire) -> Iterator[Candidate]:
-    """Every option with every algorithm and, where it has slices, every number of them."""
-    for option in options(wire.path):
-        yield from _of_option(communicator, wire, option, connection_rate_bytes_per_s(option, wire))
-
-
-def _of_option(communicator: Communicator, wire: Wire, option: Option, rate: float) -> Iterator[Candidate]:
+def of_option(communicator: Communicator, wire: Wire, option: Option, rate: float) -> Iterator[Candidate]:
+    """One option with every algorithm and, where it has slices, every number of them."""
     crossing = Crossing(rate, lambda size: step_s(option, wire, size, rate), option.in_flight_bytes)
     for algorithm, slices in _ways(communicator):
         yield Candidate(option, algorithm, slices, algorithm_s(algorithm, communicator, crossing, slices), rate)
@@ -191,7 +189,7 @@ def _reason(communicator: Communicator, wire: Wire, best: Candidate) -> str:
 
 def _algorithm_reason(communicator: Communicator, wire: Wire, best: Candidate) -> str:
     others: dict[Algorithm, float] = {}
-    for one in _of_option(communicator, wire, best.option, best.rate_bytes_per_s):
+    for one in of_option(communicator, wire, best.option, best.rate_bytes_per_s):
         if one.algorithm != best.algorithm:
             others[one.algorithm] = min(one.time_s, others.get(one.algorithm, float("inf")))
     slices = f" in {best.num_slices} slices" if best.num_slices > 1 else ""
@@ -234,9 +232,7 @@ def _window_reason(wire: Wire, best: Candidate) -> str:
 def _recovery_reason(communicator: Communicator, wire: Wire, best: Candidate) -> str:
     if wire.path.loss_probability == 0:
         return ""
-    schemes = {
-        option.reliability for option in options(wire.path) if option.load_balancing == best.option.load_balancing
-    }
+    schemes = {one.reliability for one in options(wire.path) if one.load_balancing == best.option.load_balancing}
     times = {scheme: _time_under(communicator, wire, best, scheme) for scheme in sorted(schemes)}
     chosen = best.option.reliability
     others = ", ".join(f"{name} {time * 1e3:.3g} ms" for name, time in times.items() if name != chosen)
@@ -250,5 +246,5 @@ def _time_under(communicator: Communicator, wire: Wire, best: Candidate, scheme:
     rate = connection_rate_bytes_per_s(option, wire)
     same = (best.algorithm, best.num_slices)
     return next(
-        one.time_s for one in _of_option(communicator, wire, option, rate) if (one.algorithm, one.num_slices) == same
+        one.time_s for one in of_option(communicator, wire, option, rate) if (one.algorithm, one.num_slices) == same
     )

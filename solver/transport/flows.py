@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from models.cluster import PlaceId
 from models.transport import Dimension
+from solver.arrays import FloatArray
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,13 @@ class Routing:
     phases: tuple[Phase, ...]
     demands: tuple[Demand, ...]
     shares: tuple[Share, ...]
-    capacity_bytes_per_s: NDArray[np.float64]
+    capacity_bytes_per_s: FloatArray
     method: str
-    prices_s_per_byte: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    prices_s_per_byte: Mapping[str, FloatArray] = field(default_factory=dict)
     bound_s: float = 0.0
 
     @cached_property
-    def load_bytes(self) -> Mapping[str, NDArray[np.float64]]:
+    def load_bytes(self) -> Mapping[str, FloatArray]:
         """Bytes on each edge, by phase."""
         loads = {phase.name: np.zeros(len(self.capacity_bytes_per_s)) for phase in self.phases}
         for share in self.shares:

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import pairwise
 from math import log2
 from typing import NamedTuple
 
+import numpy as np
+
 from models.cluster import LinkTechnology, LoadBalancing
 from models.transport import Reliability
-from solver.network.connection import Option
+from solver.arrays import BoolArray
+from solver.network.connection import Option, OptionColumns, option_columns
 from solver.network.technology import (
     CHUNK_BYTES,
     MAX_IN_FLIGHT_BYTES,
@@ -46,13 +50,19 @@ def options(path: PathFacts) -> tuple[Option, ...]:
 
     With one plane nothing can collide and with no loss nothing needs recovery: only the plainest is listed then.
     """
-    return options_of(PathFeatures.of(path))
+    return path_options(path)[0].options
+
+
+def path_options(path: PathFacts) -> tuple[OptionColumns, BoolArray]:
+    """The options of a path as columns, and which have the least window: windows rise from there to the next such."""
+    return _columns(PathFeatures.of(path))
 
 
 @lru_cache(maxsize=256)
-def options_of(features: PathFeatures) -> tuple[Option, ...]:
-    """The options of a path with these features."""
-    return tuple(_listed(features))
+def _columns(features: PathFeatures) -> tuple[OptionColumns, BoolArray]:
+    listed = tuple(_listed(features))
+    kinds = [(one.load_balancing, one.reliability, one.num_queue_pairs) for one in listed]
+    return option_columns(listed), np.array([True, *(one != other for one, other in pairwise(kinds))])
 
 
 def _listed(features: PathFeatures) -> Iterator[Option]:

@@ -17,12 +17,11 @@ from functools import cached_property
 
 import numpy as np
 import pulp
-from numpy.typing import NDArray
 
+from solver.arrays import FloatArray
 from solver.network.topology import Topology
 from solver.transport.paths import Paths, least_paths
 
-FloatArray = NDArray[np.float64]
 Path = tuple[int, ...]
 Columns = tuple[dict[Path, None], ...]  # paths of each commodity, in the order found
 

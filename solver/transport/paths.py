@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import dijkstra
 
+from solver.arrays import FloatArray
 from solver.network.topology import Topology
 
 _NO_PREDECESSOR = -9999  # scipy's mark
@@ -20,7 +21,7 @@ class Paths:
     """Distances and least-weight paths from some sources; places and edges are the topology's indices."""
 
     sources: tuple[int, ...]
-    distance: NDArray[np.float64]
+    distance: FloatArray
     predecessor: NDArray[np.int32]
     cheapest_edge: dict[tuple[int, int], int]
 
@@ -47,7 +48,7 @@ class Paths:
         return float(self.distance[self.row_of[source], target])
 
 
-def least_paths(topology: Topology, weight: NDArray[np.float64], sources: tuple[int, ...]) -> Paths:
+def least_paths(topology: Topology, weight: FloatArray, sources: tuple[int, ...]) -> Paths:
     """Dijkstra from every source; of parallel edges only the lightest counts, the first of equals.
 
     Edges of infinite weight do not exist.

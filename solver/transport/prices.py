@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from models.plan import Configuration, StageExchange
 from models.transport import Dimension
+from solver.arrays import FloatArray
 from solver.context import Context
 from solver.placement.fill import PooledRoute
 from solver.transport.exchange import ExchangeCost, InterSiteRing
@@ -25,7 +25,6 @@ from solver.transport.policy import POLICY
 from solver.transport.ring import Ring
 from solver.transport.routing import route
 
-FloatArray = NDArray[np.float64]
 MESSAGES = "messages"
 LEAST_RATE = 1e-6  # of its capacity, what an edge keeps for an exchange whatever messages reserve
 SAME_TIME = 1e-6  # relative difference below which the plan's paths are as fast as the best

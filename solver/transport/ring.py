@@ -9,17 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-from numpy.typing import NDArray
-
 from models.transport import LinkStep, MessagePath, MessageSplit
+from solver.arrays import FloatArray
 from solver.context import Context
 from solver.network.split import Parts, Step, part_by_edge
 from solver.network.topology import Edge, Topology
 from solver.transport.flows import Demand, Phase
 from solver.transport.routing import route
-
-FloatArray = NDArray[np.float64]
 
 PHASE = "exchange"
 STEP_BYTES = 1e9  # the split depends on ratios only

@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from solver.arrays import FloatArray
 from solver.network.topology import Topology
 from solver.transport.flows import Demand, Phase, Routing, Share
 from solver.transport.path_flow import RELATIVE_GAP, Commodities, PathFlow, solve_path_flow
 from solver.transport.shortest_paths import shortest_path_routing
-
-FloatArray = NDArray[np.float64]
 
 
 def route(

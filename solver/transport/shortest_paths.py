@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
+from solver.arrays import FloatArray
 from solver.network.topology import Topology
 from solver.transport.flows import Demand, Phase, Routing, Share
 from solver.transport.paths import least_paths
@@ -17,7 +15,7 @@ def shortest_path_routing(
     demands: Sequence[Demand],
     phases: Sequence[Phase],
     *,
-    capacity_bytes_per_s: NDArray[np.float64] | None = None,
+    capacity_bytes_per_s: FloatArray | None = None,
 ) -> Routing:
     """Every demand on its path of least latency, as ordinary routing would place it."""
     ends = [(topology.index_of[demand.source], topology.index_of[demand.target]) for demand in demands]

@@ -13,7 +13,6 @@ from models.request import PlanRequest
 from solver.network.connection import Option, Wire, connection_rate_bytes_per_s
 from solver.network.topology import build_topology
 from solver.planner import plan
-from solver.transport.option_columns import columns_of, rates_bytes_per_s
 from solver.verify.judge import judge
 from tests.build_job import FIXED, job
 
@@ -54,17 +53,6 @@ def test_the_limit_of_a_flow_takes_nothing_from_the_network_above_the_cards() ->
         return build_topology(PlanRequest.model_validate(request).cluster).capacity_bytes_per_s.tolist()
 
     assert capacity(flow_bytes_per_s=1e9) == capacity()
-
-
-@pytest.mark.parametrize("flow", [None, 1e8, 1e9, 1e10])
-def test_columns_and_single_options_agree_under_a_limit_of_flows(flow: float | None) -> None:
-    request = job(link={"flow_bytes_per_s": flow, "planes": 16, "loss_probability": 1e-6})
-    path = build_topology(request.cluster).path_facts("b0", "b1")
-    wire = Wire(path, 5e10, 8, path.capacity_bytes_per_s)
-    columns = columns_of(path)
-    rates = rates_bytes_per_s(columns, wire)
-    for row in range(0, len(columns.rows), 7):
-        assert rates[row] == pytest.approx(connection_rate_bytes_per_s(columns.option(row), wire), rel=1e-12)
 
 
 def test_more_queue_pairs_are_more_flows() -> None:

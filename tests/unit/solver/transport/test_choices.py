@@ -10,8 +10,7 @@ from solver.network.algorithms import Communicator, algorithms
 from solver.network.collectives import Level
 from solver.network.connection import Option, Wire, connection_rate_bytes_per_s, step_s
 from solver.network.topology import PathFacts
-from solver.transport.choices import best_candidate, candidates, choose_scale_up, choose_transport
-from solver.transport.option_columns import columns_of, rates_bytes_per_s, steps_s
+from solver.transport.choices import best_candidate, choose_scale_up, choose_transport, of_option
 from solver.transport.options import options, window_shapes
 
 MIB = 2**20
@@ -56,25 +55,14 @@ def test_no_candidate_is_faster_than_the_choice(collective, size, latency_s, los
     """What the search passes over could not have won: all candidates are listed here."""
     facts, group = path(latency_s=latency_s, loss=loss), communicator(collective, size=size)
     seen = wire(facts, connections=64)
-    everything = list(candidates(group, seen))
+    rates = [(option, connection_rate_bytes_per_s(option, seen)) for option in options(facts)]
+    everything = [one for option, rate in rates for one in of_option(group, seen, option, rate)]
     fastest = min(one.time_s for one in everything)
     best = best_candidate(group, seen)
     assert fastest <= best.time_s <= fastest * 1.002
     assert choose_transport(group, facts).expected_s == best.time_s
     windows = [one.option.in_flight_bytes for one in everything if one.time_s <= fastest * 1.0019]
     assert best.option.in_flight_bytes <= min(windows)
-
-
-@pytest.mark.parametrize("technology", ["roce", "tcp"])
-@pytest.mark.parametrize("loss", [0.0, 1e-5])
-@pytest.mark.parametrize("latency_s", [0.0, 5e-3])
-def test_columns_of_options_say_what_each_option_says(technology, loss, latency_s):
-    seen = wire(path(latency_s=latency_s, loss=loss, technology=technology))
-    columns = columns_of(seen.path)
-    rates = rates_bytes_per_s(columns, seen)
-    assert rates.tolist() == [connection_rate_bytes_per_s(one, seen) for one in options(seen.path)]
-    for size in (1e4, 3e7):
-        assert steps_s(columns, seen, size, rates).tolist() == [step_s(one, seen, size) for one in options(seen.path)]
 
 
 def test_among_close_options_the_plainest_wins():
