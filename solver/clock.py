@@ -1,6 +1,6 @@
 """A clock that counts work instead of time, so that a search stops at the same point on every machine.
 
-Owns what a second of work is; whoever works charges for it. Without such a clock every charge is lost on purpose.
+This is what a second of work is; whoever works charges for it. Without such a clock every charge is lost on purpose.
 """
 
 from __future__ import annotations

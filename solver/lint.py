@@ -1,6 +1,6 @@
 """Contradictions that arithmetic alone can show, before any search.
 
-Never looks at a time; memory needs the cost model and is explained by `explain/infeasible.py`.
+Memory needs the cost model and is explained by `explain/infeasible.py`.
 """
 
 from __future__ import annotations

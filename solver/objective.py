@@ -1,7 +1,7 @@
 """What is to be least, as one number per candidate: seconds, or cost, GPUs or bytes between buildings within a target.
 
-Owns the translation between iteration time and that number, for whole columns of bounds and for one evaluation, and the
-`size` of a configuration: what of it counts beside time. Without prices the cost is counted in GPU-seconds.
+Iteration time becomes that number and back, for whole columns of bounds and for one evaluation; the `size` of a
+configuration is what of it counts beside time. Without prices the cost is counted in GPU-seconds.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One small piece of every kind of work, so that what is compiled once on a machine is compiled.
 
-Owns the choice of the pieces: together they call every compiled function that a search calls, with arrays of the same
+Together the pieces call every compiled function that a search calls, with arrays of the same
 kind. Its result is what the compiler leaves on disk.
 """
 

@@ -1,7 +1,5 @@
-"""Fits the constants of a software stack to measured iteration times.
-
-The least-squares problem, its bounds and priors, cross-validation, and when to refuse. Never reads rows: the caller
-says how a profile predicts them.
+"""Fits the constants of a software stack to measured iteration times: least squares under priors and limits,
+cross-validation, and when to refuse. The caller says how a profile predicts the rows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Network physics against published measurements: collectives, line-rate shares, point to point, long-haul lines.
 
-Never fits: the constants are packaged, and no measured value of a row is used in its own prediction.
+Nothing is fitted: the constants are packaged, and no measured value of a row is used in its own prediction.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Predicts iteration time and memory of measured runs, choosing what a source leaves unstated.
+"""Predicts iteration time and memory of measured runs.
 
-Owns the candidates for unstated knobs: the fastest that fits in memory, as a tuned run would.
+Where a source leaves a choice unstated, the fastest that fits in memory is taken, as a tuned run would.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Turns one row of measured training data into the inputs of the cost model.
-
-Owns the reading of the columns that `columns.py` lists, and the reasons to skip a row.
+"""Turns one row of measured training data (columns: `columns.py`) into the inputs of the cost model, or skips it with a
+reason.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Published shapes of models that measured rows only name, to fill cells a source leaves empty.
 
-Never overrides a cell that is given, and never holds a measured time.
+A cell that is given stays.
 """
 
 from __future__ import annotations

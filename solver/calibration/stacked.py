@@ -1,7 +1,7 @@
 """Many jobs of one structure as a single job whose sizes are arrays, one entry per row.
 
-Owns the stacking, so that a file of runs is evaluated in a few calls. Never computes a cost: every formula is plain
-arithmetic on a job's sizes and broadcasts over them as it does over configurations.
+So a file of runs is evaluated in a few calls: every formula is plain arithmetic on a job's sizes and broadcasts over
+them as it does over configurations.
 """
 
 from __future__ import annotations

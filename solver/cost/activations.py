@@ -1,7 +1,7 @@
 """Bytes of activations that one layer keeps for its backward, per micro-batch and GPU.
 
-Owns the closed forms (arXiv 2205.05198, extended to gated, grouped-query, latent and expert layers). Never counts
-micro-batches in flight: that is `memory`.
+Closed forms of arXiv 2205.05198, extended to gated, grouped-query, latent and expert layers. How many micro-batches are
+in flight is in `memory`.
 """
 
 from __future__ import annotations

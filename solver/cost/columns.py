@@ -1,6 +1,4 @@
 """Candidate configurations as equal-length integer arrays: the one input form of every formula.
-
-Never decides which configurations exist: that is the search space.
 """
 
 from __future__ import annotations

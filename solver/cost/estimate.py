@@ -1,6 +1,6 @@
 """Closed-form iteration time and peak memory of a job inside one building, for whole columns of configurations.
 
-Never schedules: the replay of a real schedule is the authority on time.
+An estimate: what counts is the replay of a real schedule.
 """
 
 from __future__ import annotations

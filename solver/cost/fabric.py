@@ -1,6 +1,6 @@
 """The rates and latencies that the GPUs of one pool see, inside a host and between hosts.
 
-Never knows links between buildings: those are `solver/network`.
+Links between buildings are in `solver/network`.
 """
 
 from __future__ import annotations

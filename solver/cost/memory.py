@@ -1,7 +1,6 @@
 """Memory of one GPU of a stage: model state, buffers, and activations in flight.
 
-The split of weights, gradients and optimizer state by sharding, and how many micro-batches a rank holds. Never decides
-what fits: the caller knows the limit.
+The split of weights, gradients and optimizer state by sharding, and how many micro-batches a rank holds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Time of the optimizer step. Owns its memory traffic; never its communication."""
+"""Time of the optimizer step: its memory traffic and host work, without communication."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Time and bytes of one pipeline stage per micro-batch and GPU.
 
-The sum over the layers of a stage. Never orders micro-batches: that is the schedule.
+The sum over the layers of a stage.
 """
 
 from __future__ import annotations

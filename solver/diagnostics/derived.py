@@ -1,6 +1,6 @@
 """What follows from a request, told as notes: sizes, work, GPUs, and defaults that decide a figure.
 
-Owns no opinion: a reader compares these with what was meant.
+A reader compares these with what was meant.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Jobs that are odd for the fleet: batches that do not divide, short sequences, profiles that match nothing.
 
-Never enumerates configurations: what it says of degrees is arithmetic on two numbers.
+What it says of degrees is arithmetic on two numbers, without any configuration.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One row of the space as a configuration, and one placement of it as routes over pools.
 
-Owns the bundle rule: replicas that share an expert-parallel or a sharding group stay together.
+Replicas that share an expert-parallel or a sharding group stay together: they are a bundle.
 """
 
 from __future__ import annotations

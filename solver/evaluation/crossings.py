@@ -1,6 +1,6 @@
 """What crossings cost an iteration of a configuration: the prices that the placement trades off.
 
-Owns the translation of latencies, rates and gradients into `Prices`. A price steers; the evaluation decides.
+Latencies, rates and gradients become `Prices`, which steer the placement; what counts is the evaluation.
 """
 
 from __future__ import annotations

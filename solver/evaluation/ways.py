@@ -1,7 +1,7 @@
 """The two ways in which the replicas of a route may send, all at once or in turns, timed; the better one is kept.
 
 Turns are scheduled only where the order found for all at once would already end earlier with them, shift included.
-Never decides a delay: `solver/transport/time_division.py` does.
+The delays are those of `solver/transport/time_division.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The placement of a candidate as a plan states it: routes, rank ranges with hosts, and what crosses buildings.
 
-Global rank = ((pipeline_rank * dp + replica) * cp + c) * tp + t. Owns no time.
+Global rank = ((pipeline_rank * dp + replica) * cp + c) * tp + t.
 """
 
 from __future__ import annotations

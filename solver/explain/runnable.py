@@ -1,6 +1,6 @@
 """Who can run a plan: what every known framework makes of it, and the best that the search has for each of them.
 
-Owns what is timed for a framework: the plan, and the best few of what was kept, with the framework's own schedules,
+For a framework the plan and the best few of what was kept are timed with the framework's own schedules,
 backward and sends. Whether it runs a configuration at all is `solver/verify/frameworks.py`.
 """
 

@@ -1,6 +1,6 @@
 """Alpha-beta times of collectives: n ranks, S bytes, alpha seconds per step, B bytes per second.
 
-Never chooses between algorithms and knows no efficiency curve: callers pass the rate that is really there. Delay and
+Callers choose the algorithm and pass the rate that is really there, efficiency included. Delay and
 rate of the way across may be arrays: one time for each pair of them.
 """
 

@@ -1,7 +1,7 @@
 """Measured-efficiency curves: how close a fabric comes to its line rate, by message size and number of participants.
 
-Owns the shape (latency per step, saturating rate, chunk pipelining, a short-message protocol) and its evaluation.
-Never holds constants: they are in `fabrics.py`, each with its source.
+A curve has a latency per step, a saturating rate, chunk pipelining and a protocol for short messages. The constants
+are in `fabrics.py`, each with its source.
 """
 
 from __future__ import annotations

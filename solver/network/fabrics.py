@@ -1,6 +1,6 @@
 """Packaged constants of the efficiency curves, one profile per kind of fabric, each fitted once.
 
-Never fitted to a single row: `benchmarks/fit_fabrics.py` refits them and prints fit and hold-out errors.
+`benchmarks/fit_fabrics.py` refits them and prints errors on the fitted rows and on rows held out.
 """
 
 from __future__ import annotations

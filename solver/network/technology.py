@@ -1,6 +1,6 @@
 """What each link technology allows: balancing methods, loss recovery, windows and software overhead.
 
-Never ranks the options; `solver/transport/choices.py` does.
+`solver/transport/choices.py` chooses among them.
 """
 
 from __future__ import annotations

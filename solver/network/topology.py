@@ -1,7 +1,4 @@
-"""The directed link graph of a cluster: uplinks of the place tree and explicit links, both directions, as indices.
-
-Never routes load: `solver/transport/routing.py` does.
-"""
+"""The directed link graph of a cluster: uplinks of the place tree and explicit links, both directions, as indices."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""From an order to the answer: replayed exactly, then written in the words of the contract.
-
-Never searches; times come from the replay, totals too.
+"""An order written out as a schedule: all times and totals come from an exact replay.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Lower bounds of a pipeline's makespan or span, each with its proof; valid for every schedule of the problem.
 
-Owns what is proven without search: longest paths, busy ranks, busy channels, exchanges. Stronger ones, by horizons and
-the states of a rank or channel, stand in `exact`: `resource_kernel` (a stage, a channel of up to three hops) and
-`joint_kernel` (a rank of two stages). All bounds rest on one exchange argument: micro-batches are alike, so the k-th
-smallest start of F on a stage can be given to micro-batch k, and the same for every kind and stage. If x_j >= y_j for
-every j then the k-th smallest x is at least the k-th smallest y, so every precedence survives; memory counts
-operations, not names. Hence some best schedule runs micro-batches in order within each stage and kind.
+Proven without search: longest paths, busy ranks, busy channels, exchanges. Stronger bounds, by horizons and the states
+of a rank or channel, stand in `exact`: `resource_kernel` (a stage, a channel of up to three hops) and `joint_kernel` (a
+rank of two stages). All bounds rest on one exchange argument: micro-batches are alike, so the k-th smallest start of F
+on a stage can be given to micro-batch k, and the same for every kind and stage. If x_j >= y_j for every j then the k-th
+smallest x is at least the k-th smallest y, so every precedence survives; memory counts operations, not names. Hence
+some best schedule runs micro-batches in order within each stage and kind.
 
-Never rounds; a relative 1e-12 is given away so that float sums cannot lift a bound over the truth.
+Nothing is rounded; a relative 1e-12 is given away so that float sums cannot lift a bound over the truth.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Compiled parts of the lower bounds: heads, tails and the preemptive one-machine bound.
 
-Why they bound is said in `bounds`. Never sees a schedule.
+Their proofs are in `bounds`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The judge of one pipeline schedule: every rule of the contract, checked on the stated times alone.
 
 It shares with the solver neither an order nor a rounding: problem and answer are read afresh. All objections are
-reported, at most a few per rule and place. Never repairs.
+reported, at most a few per rule and place.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A pipeline problem as flat numpy columns, and an operation order as integer lists.
 
-Owns the numbering: operation id = (kind * stages + stage) * micro-batches + micro-batch with kind 0 F, 1 B or BW, 2 W;
+The numbering: operation id = (kind * stages + stage) * micro-batches + micro-batch with kind 0 F, 1 B or BW, 2 W;
 a message has the id of the operation that produces it, the gradient exchange of a stage comes after all operations;
 channel = 2 * link + direction (0 up, towards the higher rank; 1 down).
 """

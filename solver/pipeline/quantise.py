@@ -1,8 +1,8 @@
-"""The only place that turns seconds into whole ticks.
+"""The only place that turns seconds into whole ticks: how long a tick is, and the direction of rounding.
 
-Owns the choice of a tick and the direction of rounding: `up` is against ourselves, so that a discrete schedule stays
+`up` is against ourselves, so that a discrete schedule stays
 true in continuous time; `down` gives a relaxation, so that a discrete bound stays true; `nearest` serves a search that
-proves nothing. Never decides an order.
+proves nothing.
 """
 
 from __future__ import annotations

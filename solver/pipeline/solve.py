@@ -1,6 +1,6 @@
 """Solve a pipeline: portfolio, then proof and search, then exact replay, then the judge.
 
-Reads as the recipe. Never rounds, never times; no schedule leaves unjudged.
+No schedule leaves unjudged.
 """
 
 from __future__ import annotations

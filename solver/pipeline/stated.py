@@ -1,6 +1,6 @@
 """A pipeline schedule read into columns for the judge: what is stated, what is missing, what is stated twice.
 
-Never times anything: every number here is the schedule's own.
+Every number here is the schedule's own.
 """
 
 from __future__ import annotations

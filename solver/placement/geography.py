@@ -1,6 +1,6 @@
 """Where the capacity groups of a request lie: island, building and region of each, and what joins the buildings.
 
-Owns these numbers, in the order of the capacity groups (u) or of the buildings (b).
+Columns are in the order of the capacity groups (u) or of the buildings (b).
 """
 
 from __future__ import annotations

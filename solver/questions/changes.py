@@ -1,6 +1,6 @@
 """A request with changes made at JSON Pointers, refused where a pointer leads nowhere or two changes meet.
 
-Owns what a pointer means inside a request: RFC 6901, and in a list also the id of an element or * for all of them.
+A pointer is one of RFC 6901; in a list it may also name the id of an element, or * for all of them.
 """
 
 from __future__ import annotations

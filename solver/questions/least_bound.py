@@ -1,6 +1,6 @@
 """What no plan of a request falls below, without looking for one: bounds alone, the least refined first.
 
-Owns the order: price what may hold the least bound, then refine it, until time is up or the cutoff is reached.
+Prices what may hold the least bound, then refines it, until time is up or the cutoff is reached.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Routes over pools put on GPUs so that every stage group that can stay where it stands does.
 
-Owns which slots of a pool a group takes: those where the same layers stand, then free ones.
+A group takes slots of its pool where the same layers stand, then free ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What now? Ways on after a loss or a change, from the fewest moves to the fastest plan, each with its proof.
+"""What now? Plans to go on with after a loss or a change, from the fewest moves to the fastest, each with its proof.
 
-Owns the order of the search and its shares of the time: plans that keep the degrees first, which are there in a moment;
-then better schedules for them; then any plan; then the bounds on what other plans could do.
+Each step has a share of the time: plans that keep the degrees first, which are there in a moment; then better schedules
+for them; then any plan; then the bounds on what other plans could do.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Why is there no plan? Every minimal conflict among the wishes of a request, and the least that has to give.
 
-Owns the order of the search: the request itself, its conflicts, what of the hardware they clash with, and the ways out.
+In this order: the request itself, its conflicts, what of the hardware they clash with, and the relaxations.
 Each subset of wishes is settled by a plan or by a proof that none exists, or it is stated as undecided.
 """
 

@@ -1,6 +1,6 @@
 """What is more of each link, pool and limit worth, and what does distance cost: the geography tax?
 
-Owns the order: the base; one bound for all resources of a kind together, which holds for each of them, since more
+In this order: the base; one bound for all resources of a kind together, which holds for each of them, since more
 never hurts; the base's plan carried over into every larger world; then searches where that gained most.
 """
 

@@ -1,6 +1,6 @@
 """The transport of one communicator on one tier: exact enumeration of what its path supports, and why the winner won.
 
-Never routes: the capacity that a communicator may use is an argument.
+The capacity that a communicator may use is an argument.
 """
 
 from __future__ import annotations

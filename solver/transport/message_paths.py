@@ -1,6 +1,6 @@
 """The paths of stage messages between places: those of least latency, or split over several.
 
-Never times one: `hops.py` does, and the evaluation keeps the faster of both.
+`hops.py` times them, and the evaluation keeps the faster of both.
 """
 
 from __future__ import annotations

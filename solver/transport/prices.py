@@ -1,7 +1,7 @@
 """What one more byte on a link costs in iteration time: the duals of the routing of everything a plan sends.
 
 The routing's duals are the prices where the plan's paths are as fast as the best (they are then dual to these paths as
-well); elsewhere the paths are taken as given, and their fullest edges share the price. Never routes: `routing.py` does.
+well); elsewhere the paths are taken as given, and their fullest edges share the price.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The ring of places that a gradient exchange travels: its steps, and what part of each step takes which path.
 
-Owns paths of the ring: those of least latency, and the fastest split where the graph offers other ways. Never costs an
-exchange: `exchange.py` compares the two.
+The paths are those of least latency, or the fastest split where the graph offers other ways; `exchange.py` compares the
+two.
 """
 
 from __future__ import annotations

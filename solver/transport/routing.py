@@ -1,6 +1,6 @@
 """Routes of all flows at once, for the least time that the flows add to an iteration.
 
-Phases never coincide, so each is a programme of its own (`path_flow.py`). Never checks itself: `flows.py` does.
+Phases never coincide, so each is a programme of its own (`path_flow.py`). `flows.py` checks the result.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The transport between places in the words of the contract: every way of messages, every ring of exchanges.
-
-Never chooses or times anything: `hops.py`, `time_division.py` and `exchange.py` did.
+"""The transport between places as a plan states it: every way of messages, every ring of exchanges.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 All at once, each of n messages takes n S / share. In turns one takes S / share, and the replicas run the same schedule
 shifted by that much, the last (turns - 1) S / share later; the link carries the same bytes in the same time. Idea:
-time-shared WAN transfers in Atlas (arXiv 2411.14458). Never schedules: which of the two ends earlier is an argument.
+time-shared WAN transfers in Atlas (arXiv 2411.14458). Which of the two ends earlier is an argument.
 """
 
 from __future__ import annotations

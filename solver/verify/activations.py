@@ -1,6 +1,6 @@
 """The stated operations of one pipeline rank over time: read once, and the activations that they hold.
 
-Never knows a budget and never reads the bytes that a plan states.
+The bytes that a plan states are not read.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The communicators of a plan on every tier, as the judge derives them, and what a stated choice makes of each.
 
-Inside places the first stage of the first route's first pool stands for all. Never weighs one choice against another.
+Inside places the first stage of the first route's first pool stands for all.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the cost model says of the stages of a plan, as the judge derives it from the request and the configuration.
 
-Never reads a time or a byte count of the plan.
+No time or byte count of the plan is read.
 """
 
 from __future__ import annotations

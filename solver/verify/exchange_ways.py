@@ -1,7 +1,7 @@
 """What the exchanges of gradients take, as the judge derives it from the rings and transports that a plan states.
 
 Inside a place the GPUs' own cards reduce and gather; between places one copy per place travels the stated ring at the
-rate that cards, links less the messages' reserve, and the stated transport allow. Never reads a time of the plan.
+rate that cards, links less the messages' reserve, and the stated transport allow. No time of the plan is read.
 """
 
 from __future__ import annotations

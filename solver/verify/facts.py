@@ -1,7 +1,7 @@
 """A request and a plan, read together: the look-ups that every rule needs, derived from these two documents alone.
 
-Owns names to objects (pools, places, routes, timelines) and the place tree as the judge reads it. Never judges, and
-never trusts a figure of the plan: what is derived here comes from the request and from the plan's decisions.
+Names to objects (pools, places, routes, timelines), and the place tree. No figure of the plan is trusted: what is
+derived here comes from the request and from the plan's decisions.
 """
 
 from __future__ import annotations

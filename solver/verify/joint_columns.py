@@ -1,6 +1,6 @@
 """All routes of a plan as flat columns: operations with what each one releases, messages as flows over edges.
 
-Owns the numbering over routes: operations, ranks and channels of one route follow those of the one before. Gradient
+The numbering over routes: operations, ranks and channels of one route follow those of the one before. Gradient
 exchanges inside a pipeline problem are left out: `Plan.exchanges` has them.
 """
 

@@ -2,7 +2,7 @@
 
 Two things end: operations (and messages without a link), which wait in a heap by their end, and flows on links, whose
 end is known only until the rates change. Time jumps to whichever ends first; rates change when a flow starts or ends,
-or when an exchange takes its part of the edges. Never chooses an order.
+or when an exchange takes its part of the edges.
 
 Arrays are indexed by operation, rank, channel (a link name in one direction), edge (`_e`) or stage (`_s`), as
 `joint_columns` numbers them; a scalar that the loop changes is an array of one.

@@ -4,8 +4,7 @@ Messages travel the plan's paths between the pools' places (that of least latenc
 time per link name and direction, in the plan's order. Every queue keeps the share that its stated transfer time
 reserves, cut where the shares of an edge add up to more than it has; what is left is shared max-min fairly. Exchanges
 take the links in the plan's order and never start later than stated. Staggered replicas keep the pace that they are
-shifted by, as one flow that delivers after its first turn; the last of them ends by the stagger later. Never chooses an
-order and never judges.
+shifted by, as one flow that delivers after its first turn; the last of them ends by the stagger later.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The judge of plans: every rule, from the request and the plan alone.
 
 Shares physics (`solver.cost`, `solver.network`) with the search and nothing else: no generator, no solver, no
-discretisation. Never repairs a plan and never believes one of its figures.
+discretisation. No figure of a plan is believed.
 """
 
 from __future__ import annotations

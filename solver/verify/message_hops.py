@@ -1,6 +1,6 @@
 """Hops as a plan takes them, as the judge derives them: all replicas at once, or in the time slots that it states.
 
-A route whose replicas take turns states a transport for every way that keeps the pace. Never reads a time of the plan.
+A route whose replicas take turns states a transport for every way that keeps the pace. No time of the plan is read.
 """
 
 from __future__ import annotations

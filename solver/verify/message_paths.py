@@ -1,6 +1,6 @@
 """The paths of stage messages as a plan states them: that of least latency, or the parts of a split.
 
-Never judges one: `rules/paths.py` does.
+`rules/paths.py` judges them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What messages between stages take, as the judge derives it from the transports that a plan states and the links.
 
 Every replica keeps an equal share of each link that it uses, less what the plan's policy leaves to the exchange; a
-connection reaches what its load balancing, window and loss recovery make of that. Never reads a time of the plan.
+connection reaches what its load balancing, window and loss recovery make of that. No time of the plan is read.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a plan must move between buildings, and what the link graph can carry, as the judge derives both.
 
-`building_cuts` has the capacities. Never reads a load of the plan.
+`building_cuts` has the capacities. No load of the plan is read.
 """
 
 from __future__ import annotations

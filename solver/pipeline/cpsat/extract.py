@@ -1,6 +1,4 @@
-"""From values of the variables to an order: sorted starts, nothing else.
-
-Owns ties of what takes no time (`instant_rank`). Never reports a time; the replay does.
+"""From values of the variables to an order: operations and messages sorted by start, ties by `instant_rank`.
 """
 
 from __future__ import annotations

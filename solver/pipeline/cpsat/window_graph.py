@@ -1,7 +1,7 @@
 """An order as a graph of waits in ticks: nodes are operations and messages, edges are waits that its times obey.
 
-Owns the edges: data, micro-batch order, memory, and what follows what on a rank or channel; and earliest and latest
-times over them.
+Edges are data, micro-batch order, memory, and what follows what on a rank or channel; over them run earliest and latest
+times.
 """
 
 from __future__ import annotations

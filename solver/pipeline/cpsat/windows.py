@@ -1,6 +1,6 @@
 """Large neighbourhoods: re-solve a window of time with CP-SAT so that all that follows can start earlier.
 
-Owns one window's model: what starts before it stays, what starts in it is free, what starts after it moves left as one
+In the model of a window, what starts before it stays, what starts in it is free, what starts after it moves left as one
 block by `shift`, which is maximised. Every order found is replayed exactly.
 """
 

@@ -1,7 +1,8 @@
-"""The horizons of the state_space: bound by propagation, then questions with ever more work until bound and value meet.
+"""Horizon search over state spaces: a bound by propagation, then questions with ever more work.
 
-One prober looks for orders, another refutes; they go on side by side where two workers are allowed, by steps of fixed
-work, so that the same answers come in the same turn. Orders found are replayed exactly.
+It ends when bound and value meet. One prober looks for orders, another refutes; they go on side by side where two
+workers are allowed, by steps of fixed work, so that the same answers come in the same order. Orders found are replayed
+exactly.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One machine of up to three streams, solved exactly within its windows: compiled.
 
-Owns one pass over the state space of counters (x, y, z): how many jobs of each stream are done. The earliest time at
+One pass goes over the state space of counters (x, y, z): how many jobs of each stream are done. The earliest time at
 which a state can be reached and the latest at which it may be left, over all orders that keep the windows, the decided
 orders and memory, give every job the tightest window and every pair of streams the tightest order that this machine
 alone can prove: memory and what comes next depend on the counters only, and earlier is never worse. A row is the states

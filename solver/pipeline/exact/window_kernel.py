@@ -1,6 +1,6 @@
 """Windows and orders of all machines, made as tight as waits and machines can: compiled, with a trail to undo.
 
-Owns the one vector of everything a search decides (`State.value`) and the propagation to a fixed point. Every change is
+One vector (`State.value`) holds everything that a search decides; propagation runs to a fixed point. Every change is
 a consequence of the windows it starts from, so an empty window refutes them.
 """
 

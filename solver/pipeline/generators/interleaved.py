@@ -1,7 +1,7 @@
 """Interleaved 1F1B over looped chunks, in the flexible form: v chunks, N consecutive micro-batches, in-flight limit.
 
-Owns the DoraPP family of orders: N = ranks is depth-first (Narayanan et al. 2021), N = micro-batches breadth-first
-(Lamy-Poirier 2023), values between are Llama 3's flexible schedule. The number of chunks is that of the layout.
+The DoraPP family of orders: N = ranks is depth-first (Narayanan et al. 2021), N = micro-batches breadth-first (Lamy-
+Poirier 2023), values between are Llama 3's flexible schedule. The number of chunks is that of the layout.
 """
 
 from __future__ import annotations

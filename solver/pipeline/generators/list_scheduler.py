@@ -20,7 +20,7 @@ UNLIMITED = np.int64(2**40)
 
 @dataclass(frozen=True)
 class Policy:
-    """How an idle rank chooses; the fields are explained in `dispatch_choice`."""
+    """How an idle rank chooses; the fields are explained in `list_scheduler_choice`."""
 
     preference: int = 0
     weight_share: float = 0.0

@@ -1,8 +1,7 @@
 """The compiled list scheduler: an event simulation in which idle ranks and links pick their next work by a policy.
 
 Within one stage and kind micro-batches go in order. Memory is respected at every start, with room kept for the later
-stages of the rank, so that no order ever blocks itself (see `_fits`). The rank's choice is in `dispatch_choice`. Never
-improves what it has chosen: that is the search's part.
+stages of the rank, so that no order ever blocks itself (see `_fits`). The rank's choice is in `list_scheduler_choice`.
 """
 
 from __future__ import annotations

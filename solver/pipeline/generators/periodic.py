@@ -1,6 +1,6 @@
 """Steady states: one round of a few micro-batches that repeats for ever, as short as delays and memory let it be.
 
-Owns the search for the length of the round: no round is shorter than the work of the busiest rank or link; from there
+The length of the round is searched for: no round is shorter than the work of the busiest rank or link; from there
 on lengths are tried until every operation finds a place in the reservation table (time modulo the length) and memory
 suffices, then delays are put in by chance to make shorter rounds fit. This is modulo scheduling (Rau 1994) with memory
 as counts of rounds in flight. Same seed, same number of placings, same rounds.

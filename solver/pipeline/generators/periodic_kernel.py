@@ -1,7 +1,7 @@
 """Compiled placing of one round of a periodic schedule: every operation and message of a few micro-batches.
 
-Owns the reservation table (a rank or channel, time modulo the length of the round) and the rule that places one
-operation at the earliest time at which the rest of its rank still fits. A round of u micro-batches is repeated for
+A reservation table (a rank or channel, time modulo the length of the round) is filled by a rule: an operation goes to
+the earliest time at which the rest of its rank still fits. A round of u micro-batches is repeated for
 ever, so what is held in memory at a time is a count of rounds.
 """
 

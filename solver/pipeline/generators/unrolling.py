@@ -2,7 +2,7 @@
 
 Either the order of the round is kept throughout, and only the times of fill and drain move together; or the times of
 the rounds guide the list scheduler, which then fills and drains without idling. The first keeps the period, the second
-has the shorter ends. Never times anything: the replay says which is better.
+has the shorter ends. The replay says which is better.
 """
 
 from __future__ import annotations

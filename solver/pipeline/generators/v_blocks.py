@@ -1,6 +1,6 @@
 """ZBV, V-Half and V-Min: schedules of a V layout from one building block repeated. Source: Qi et al. 2024.
 
-Owns the search for the block: every pass F, B takes one unit and a micro-batch starts every six units, one for each of
+The block is searched for: every pass F, B takes one unit and a micro-batch starts every six units, one for each of
 the two F, B and W of a rank. A block is given by the hops between neighbouring ranks (four offsets) and three turns.
 It is legal when no two passes of a rank meet modulo six; its memory is the time its activations live, divided by six.
 The paper's blocks are the legal ones of least memory (V-Min), of half (V-Half) and of 1F1B's memory (ZBV); of the

@@ -1,7 +1,7 @@
 """ZBV by hand: warm-up, steady state and cool-down of a V layout with no bubble in between. Source: Qi et al. 2024.
 
-Owns the phases for any number of micro-batches: they are laid out for at least 2 ranks - 1 and what lies beyond the
-number is left out. At most 2 ranks chunk activations are held.
+For any number of micro-batches: the phases are laid out for at least 2 ranks - 1, and what lies beyond the number is
+left out. At most 2 ranks chunk activations are held.
 """
 
 from __future__ import annotations

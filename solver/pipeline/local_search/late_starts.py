@@ -1,6 +1,6 @@
 """What an order is worth by the objective; for the span every rank starts as late as its earliest end allows.
 
-Owns the second pass of the replay: last ends stay as early as they can be, starts move right until something waits.
+A second pass of the replay: last ends stay as early as they can be, starts move right until something waits.
 Exact for the order and those ends: no first start can be later without a last end being later.
 """
 

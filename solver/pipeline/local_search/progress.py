@@ -1,7 +1,6 @@
-"""The state of a search over one problem: best order, proven bound, clock, and who wants to know.
+"""The state of a search over one problem: best order, proven bound, clock, and callbacks.
 
-Owns the incumbent and the bound in seconds; they only ever get better. An order is taken only after an exact replay
-within the budgets. Never runs a solver.
+Incumbent and bound (seconds) only ever get better. An order is taken only after an exact replay within the budgets.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class Search:
             self.report(phase)
 
     def report(self, phase: str) -> None:
-        """Tell whoever listens."""
+        """Call back with what is known."""
         if self.order is not None:
             self.found(self)
         if self.progress is not None and np.isfinite(self.value_s):

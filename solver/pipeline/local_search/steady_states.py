@@ -1,6 +1,6 @@
 """Steady states on a running search: rounds are found, unrolled and offered like any other order.
 
-Never improves an unrolled order: tabu search does.
+Tabu search improves what is unrolled.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tabu search over the orders of ranks and channels: quick, any layout, any size, never proves.
 
-Owns the translation between `PipelineOrder` and the kernel's columns, and the restarts. Every order yielded is within
+Translates between `PipelineOrder` and the kernel's columns, and restarts. Every order yielded is within
 memory and better than the one before; its value is the makespan of its earliest times. Same seed and same number of
 iterations, same result.
 """
@@ -51,7 +51,7 @@ def tabu_orders(
 
 
 def _restart(nodes: Nodes, order: Order, best: Ints, restarts: int) -> None:
-    """Back to the best order, kicked a little, then more and more, then a little again."""
+    """Back to the best order with a few random exchanges, then more and more, then few again."""
     load(nodes, order, best)
     kick(nodes, order, 4 + 4 * (restarts % 8), np.zeros(4 * REACH + 4, dtype=np.int64))
 

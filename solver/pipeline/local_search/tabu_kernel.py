@@ -1,6 +1,6 @@
 """Compiled parts of the tabu search over orders: longest paths, critical blocks, moves and their estimated values.
 
-Owns the graph of an order (nodes are operations, then messages of channels) and what one iteration does. An order
+The graph of an order (nodes are operations, then messages of channels), and what one iteration does with it. An order
 within stage and kind is never changed, memory is respected by every move.
 """
 

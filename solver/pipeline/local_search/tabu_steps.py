@@ -1,7 +1,7 @@
 """One chunk of tabu search: many iterations of the best allowed move on a longest path, compiled.
 
 The neighbourhood is that of job shops: a node of a critical block goes to another place of its block (Nowicki and
-Smutnicki 1996, Balas and Vazacopoulos 1998). Never evaluates by anything but `tabu_kernel`.
+Smutnicki 1996, Balas and Vazacopoulos 1998).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A configuration on given routes timed by the judge itself: plain 1F1B, transports picked one by one, no solver.
 
 What it finds is a plan that exists, so no bound on all plans is above it; and what it cannot beat, its own lower bound,
-no plan of that configuration on these routes can. Never compares them with anything.
+no plan of that configuration on these routes can.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
 """Rules on the configuration alone: degrees, batch, layers, sharding, and what the request allows.
-
-Never looks at places or times.
 """
 
 from __future__ import annotations

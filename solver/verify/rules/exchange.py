@@ -1,7 +1,7 @@
 """Rules on the gradient exchange of every stage: complete, ready, no faster than its bytes, in turns on shared links.
 
-Owns `Plan.exchanges`. An exchange inside a place uses the GPUs' own network cards; one between places also the links,
-which the exchanges of all stages take one after another. Never looks at the pipeline's own messages.
+Judges `Plan.exchanges`. An exchange inside a place uses the GPUs' own network cards; one between places also the links,
+which the exchanges of all stages take one after another.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rules on exchanges of gradients between places: rings that lead around, and times and bytes that follow from them.
 
-Owns `Plan.exchange_rings` and the exact times of `Plan.exchanges`. What no exchange could beat is `exchange.py`.
+Judges `Plan.exchange_rings` and the exact times of `Plan.exchanges`. What no exchange could beat is `exchange.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rules on link loads: real links, the bytes that the placement implies, and never more than the capacity.
 
-Owns `Plan.link_loads`. Here the least bytes of exchanges out of every building, that no ring saves; those of the
+Judges `Plan.link_loads`. Here the least bytes of exchanges out of every building, that no ring saves; those of the
 stated rings are judged link by link in `exchange_times.py`, those of messages in `paths.py`.
 """
 

@@ -1,6 +1,6 @@
 """Rules on stage messages between places: stated transports that the links offer, and hops that follow from them.
 
-Owns `Plan.message_transports` and the exact times of hops. What no transport could beat is `hops.py`.
+Judges `Plan.message_transports` and the exact times of hops. What no transport could beat is `hops.py`.
 """
 
 from __future__ import annotations

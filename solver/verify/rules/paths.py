@@ -1,6 +1,6 @@
 """Rules on the paths of stage messages: splits lead where they say, and links carry what the paths put on them.
 
-Owns `Plan.message_splits`, and the pipeline's part of the link loads.
+Judges `Plan.message_splits`, and the pipeline's part of the link loads.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rules on where: routes, replicas, pools, forbidden places, pins and what may cross buildings.
 
-Never looks at global ranks (`rank_map`) or times.
+Global ranks are judged in `rank_map`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rules on what links cost: headroom, peak rate, and prices as a dual certificate of the plan's own traffic.
 
-Owns `headroom_bytes_per_s`, `peak_utilisation` and every `price_s_per_gb`. A price is believed only if it is a dual:
+Judges `headroom_bytes_per_s`, `peak_utilisation` and every `price_s_per_gb`. A price is believed only if it is a dual:
 a phase that delays the iteration is worth one second per second, all of it on the edges that its traffic fills first;
 one that is hidden is worth nothing. Rings of exchanges that span different places may delay together, and which byte is
 whose cannot be read from the loads then; such prices are held to zero, sign and bottleneck only.

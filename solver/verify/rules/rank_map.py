@@ -1,7 +1,7 @@
 """Rules on the rank map: every global rank has one GPU, no GPU has two, and the ranges say what the routes say.
 
-Owns global ranks, GPU offsets inside pools and host lists, by two conventions: global rank = ((pipeline_rank * dp +
-replica) * cp + c) * tp + t; GPU g of a pool is on host g // gpus_per_host. Never counts replicas: that is placement.
+Judges global ranks, GPU offsets inside pools and host lists, by two conventions: global rank = ((pipeline_rank * dp +
+replica) * cp + c) * tp + t; GPU g of a pool is on host g // gpus_per_host.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The rule on the whole plan in continuous time: with links shared max-min fairly it ends no later than it says.
 
-Owns `Metrics.shared_replay_s`. A plan whose routes, timelines or schedules do not belong together is convicted by the
+Judges `Metrics.shared_replay_s`. A plan whose routes, timelines or schedules do not belong together is convicted by the
 rules on these, and cannot be replayed.
 """
 

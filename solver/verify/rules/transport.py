@@ -1,6 +1,6 @@
 """Rules on transport choices: every communicator has one per tier, with a collective, size and rate that it can have.
 
-Owns `Plan.transport`. What the links carry is `links.py`, what messages cost is `hops.py` and `exchange.py`.
+Judges `Plan.transport`. What the links carry is `links.py`, what messages cost is `hops.py` and `exchange.py`.
 """
 
 from __future__ import annotations
