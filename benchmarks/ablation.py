@@ -73,13 +73,12 @@ ORDERING: dict[str, Patches] = {
     "exact: state spaces of one rank": {"solver.pipeline.solve.close_by_state_space": _answering(False)},
     "exact: both stages of a rank": {"solver.pipeline.exact.horizon_search.joint_ranks_of": _answering(None)},
     "steady states that repeat": {"solver.pipeline.solve.repeat": NOTHING},
-    "hill climbing over policies": {"solver.pipeline.solve.tune": NOTHING},
+    "hill climbing over policies (blocking sends)": {"solver.pipeline.solve.tune": NOTHING},
     "tabu search": {
         "solver.pipeline.local_search.descent.tabu_orders": _answering(()),
         "solver.pipeline.exact.horizon_search.tabu_orders": _answering(()),
     },
     "CP-SAT: horizon search": {"solver.pipeline.solve.prove_and_search": NOTHING},
-    "CP-SAT: windows": {"solver.pipeline.cpsat.windows.improve": NOTHING},
 }
 BOUNDING: dict[str, Patches] = {
     "bound: network cut": {

@@ -14,9 +14,7 @@ from models.catalogue import named_entry
 from models.request import PlanRequest
 from models.schedule import Layout, PipelineHop, PipelineOptions, PipelineProblem, PipelineRank, PipelineStage
 from solver.clock import WorkClock
-from solver.pipeline.cpsat.window_graph import graph_of
-from solver.pipeline.quantise import coarse_tick_s, quantise
-from solver.pipeline.solve import WINDOW_TICKS, finish, search_pipeline
+from solver.pipeline.solve import finish, search_pipeline
 from solver.planner import plan
 
 PATIENCE_S = 600.0
@@ -32,10 +30,7 @@ OPTIONS = {"time_limit_s": PATIENCE_S, "relative_gap": 0.99, "workers": 1, "repr
 def warm_up(*, clock: Callable[[], float] = time.monotonic) -> None:
     """Time small pipelines of several kinds, and plan examples up to their first judged plans."""
     for small in (_pipeline(6), _pipeline(6, objective="span"), _pipeline(40), _pipeline(6, layout="v")):
-        found = search_pipeline(small, clock=WorkClock(clock, PATIENCE_S))
-        finish(found)
-        assert found.order is not None, "a finished search has an order"
-        graph_of(quantise(found.shape, coarse_tick_s(found.shape, WINDOW_TICKS), "up").shape, found.order)
+        finish(search_pipeline(small, clock=WorkClock(clock, PATIENCE_S)))
     for name, allowed in EXAMPLES.items():
         example = {**named_entry("examples", name), "constraints": {"allowed": allowed}, "options": OPTIONS}
         plan(PlanRequest.model_validate(example))

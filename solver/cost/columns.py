@@ -1,5 +1,4 @@
-"""Candidate configurations as equal-length integer arrays: the one input form of every formula.
-"""
+"""Candidate configurations as equal-length integer arrays: the one input form of every formula."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""An order written out as a schedule: all times and totals come from an exact replay.
-"""
+"""An order written out as a schedule: all times and totals come from an exact replay."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """The only place that turns seconds into whole ticks: how long a tick is, and the direction of rounding.
 
-`up` is against ourselves, so that a discrete schedule stays
-true in continuous time; `down` gives a relaxation, so that a discrete bound stays true; `nearest` serves a search that
-proves nothing.
+Times of a pipeline are rounded down, which gives a relaxation: what is proven in ticks is true in continuous time.
 """
 
 from __future__ import annotations
@@ -10,13 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import gcd
-from typing import Literal
 
 import numpy as np
 
 from solver.pipeline.problem import Floats, PipelineShape
-
-Direction = Literal["up", "down", "nearest"]
 
 FINEST_DIGITS = 9
 SNAP = 1e-6  # a time this close to a whole tick (in ticks) is that tick: binary fractions of decimal input
@@ -24,38 +19,34 @@ SNAP = 1e-6  # a time this close to a whole tick (in ticks) is that tick: binary
 
 @dataclass(frozen=True, eq=False)
 class TickShape:
-    """A shape whose times are whole numbers of ticks; `exact`: none was rounded; `bounds`: none was rounded up."""
+    """A shape whose times are whole numbers of ticks; `exact`: none was rounded."""
 
     shape: PipelineShape
     tick_s: float
     exact: bool
-    bounds: bool
 
 
-def quantise(shape: PipelineShape, tick_s: float, direction: Direction) -> TickShape:
-    """Every time of the shape in ticks, rounded in one direction; memory stays what it is."""
+def quantise(shape: PipelineShape, tick_s: float) -> TickShape:
+    """Every time of the shape in ticks, rounded down; memory stays what it is."""
     columns = (shape.duration_ks, shape.latency_s, shape.transfer_s, shape.sync_s)
-    ticks = [whole_ticks(column, tick_s, direction) for column in columns]
+    ticks = [whole_ticks(column, tick_s) for column in columns]
     exact = all(
         np.abs(column / tick_s - tick).max(initial=0.0) <= SNAP for column, tick in zip(columns, ticks, strict=True)
     )
     duration, latency, transfer, sync = ticks
     rounded = replace(shape, duration_ks=duration, latency_s=latency, transfer_s=transfer, sync_s=sync)
-    return TickShape(rounded, tick_s, exact, exact or direction == "down")
+    return TickShape(rounded, tick_s, exact)
 
 
-def whole_ticks(seconds: Floats, tick_s: float, direction: Direction) -> Floats:
-    """Seconds as whole ticks, in one direction, except where they are a whole tick already.
+def whole_ticks(seconds: Floats, tick_s: float) -> Floats:
+    """Seconds as whole ticks, rounded down except where they are a whole tick already.
 
-    >>> whole_ticks(np.array([0.3, 0.35]), 0.1, "up").tolist(), whole_ticks(np.array([0.3, 0.35]), 0.1, "down").tolist()
-    ([3.0, 4.0], [3.0, 3.0])
+    >>> whole_ticks(np.array([0.3, 0.35]), 0.1).tolist()
+    [3.0, 3.0]
     """
     ticks = seconds / tick_s
     nearest: Floats = np.round(ticks)
-    if direction == "nearest":
-        return nearest
-    rounded: Floats = np.ceil(ticks) if direction == "up" else np.floor(ticks)
-    return np.where(np.abs(ticks - nearest) <= SNAP, nearest, rounded)
+    return np.where(np.abs(ticks - nearest) <= SNAP, nearest, np.floor(ticks))
 
 
 def exact_tick_s(shape: PipelineShape) -> float | None:
@@ -93,4 +84,4 @@ def seconds_to_ticks(seconds: float, tick_s: float) -> int:
     >>> seconds_to_ticks(0.0101, 0.001), seconds_to_ticks(0.01, 0.001)
     (11, 10)
     """
-    return int(whole_ticks(np.array([seconds]), tick_s, "up")[0])
+    return -int(whole_ticks(np.array([-seconds]), tick_s)[0])

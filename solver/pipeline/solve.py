@@ -19,13 +19,11 @@ from solver.pipeline.local_search.policies import tuned_orders
 from solver.pipeline.local_search.progress import Search
 from solver.pipeline.local_search.steady_states import repeat
 from solver.pipeline.portfolio import candidates
-from solver.pipeline.quantise import coarse_tick_s, fine_tick_s, quantise
+from solver.pipeline.quantise import fine_tick_s, quantise
 
-QUICK_OPERATIONS, STATE_SPACE_OPERATIONS, EXACT_OPERATIONS = 400, 2_000, 8_000
+QUICK_OPERATIONS, STATE_SPACE_OPERATIONS = 400, 2_000
 HORIZON_OPERATIONS = 1_000  # beyond, CP-SAT's questions stay open for the whole time: tabu search has it instead
-WINDOW_TICKS = 50
-TUNING_SHARE, LARGE_TUNING_SHARE = 0.04, 0.2
-DESCENT_SHARE, LONG_DESCENT_SHARE = 0.15, 0.7
+DESCENT_SHARE = 0.15  # of what is left goes to tabu search before CP-SAT is asked
 PUBLISH_SHARE = 0.05  # of the time may go into writing out schedules that are not the last
 STATE_SPACE_SHARE, STEADY_SHARE = 0.8, 0.1
 
@@ -42,8 +40,8 @@ def solve_pipeline(
 
     `incumbent` gets the first schedule as soon as there is one, and better ones while writing them out costs little.
 
-    With blocking sends only generators and list scheduling are tried, and the bound is that of asynchronous sends:
-    waiting for messages only ever makes an order slower.
+    With blocking sends only generators and policies of list scheduling are tried, and the bound is that of asynchronous
+    sends: waiting for messages only ever makes an order slower.
 
     The search stops when value and bound meet, when the gap is at most `relative_gap`, when the time is up, or when
     `cancelled` says so.
@@ -72,15 +70,11 @@ def search_pipeline(
     share = 1.0 if problem.num_operations <= STATE_SPACE_OPERATIONS else STATE_SPACE_SHARE
     exact = close_by_state_space(search, until_s=search.elapsed_s + share * search.left_s)
     repeat(search, STEADY_SHARE * search.left_s)
-    tune(search)
-    asks = not exact and problem.num_operations <= HORIZON_OPERATIONS
-    descend(search, (DESCENT_SHARE if asks or exact else LONG_DESCENT_SHARE) * search.left_s)
-    if asks:
+    if not exact and problem.num_operations <= HORIZON_OPERATIONS:
+        descend(search, DESCENT_SHARE * search.left_s)
         prove_and_search(search)
-    if not search.over and problem.objective == "makespan" and not (search.shape.sync_s > 0).any():
-        from solver.pipeline.cpsat.windows import improve
-
-        improve(search, quantise(search.shape, coarse_tick_s(search.shape, WINDOW_TICKS), "up"))
+    else:
+        descend(search, search.left_s)
     return search
 
 
@@ -104,31 +98,26 @@ class IncumbentPublisher:
 
 
 def tune(search: Search) -> None:
-    """Hill climbing for a short while, longer where nothing exact can follow."""
-    share = TUNING_SHARE if search.problem.num_operations <= EXACT_OPERATIONS else LARGE_TUNING_SHARE
-    until_s = search.elapsed_s + share * search.left_s
+    """Hill climbing over policies of list scheduling, for all the time that is left."""
 
     def stop() -> bool:
         search.worked(1)
-        return search.over or search.elapsed_s >= until_s
+        return search.over
 
     if not stop():
-        orders = tuned_orders(search.shape, search.problem.objective, search.problem.options.seed, stop)
-        for _, order in orders:
+        for _, order in tuned_orders(search.shape, search.problem.objective, search.problem.options.seed, stop):
             search.offer(order, "tuned greedy")
 
 
 def prove_and_search(search: Search) -> None:
-    """Horizon search on the finest useful grid: small problems to the end, larger ones for most of the time."""
+    """Horizon search on the finest useful grid, for all the time that is left."""
     if search.over:
         return
     from solver.pipeline.cpsat.horizon_search import close  # OR-Tools takes longer to import than small problems
 
-    size = search.problem.num_operations / QUICK_OPERATIONS
-    probe_s = 0.3 * max(1.0, size)
-    fine = quantise(search.shape, fine_tick_s(search.shape), "down")
-    until_s = search.left_s if size <= 3 else 0.7 * search.left_s
-    close(search, fine, probe_s=probe_s, until_s=search.elapsed_s + until_s)
+    probe_s = 0.3 * max(1.0, search.problem.num_operations / QUICK_OPERATIONS)
+    fine = quantise(search.shape, fine_tick_s(search.shape))
+    close(search, fine, probe_s=probe_s)
 
 
 def start(search: Search) -> None:

@@ -1,5 +1,4 @@
-"""Counted blocks of ranks chained into routes with counts: no more routes than there are kinds of blocks.
-"""
+"""Counted blocks of ranks chained into routes with counts: no more routes than there are kinds of blocks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The transport between places as a plan states it: every way of messages, every ring of exchanges.
-"""
+"""The transport between places as a plan states it: every way of messages, every ring of exchanges."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ TICK_S = 0.25  # every time of the small pipelines is a whole number of it
 
 def ticks_of(problem: PipelineProblem) -> tuple[PipelineShape, StateSpace, int]:
     """Shape in ticks, its state space and the exact optimum in ticks."""
-    ticks = quantise(shape_of(problem), TICK_S, "down")
+    ticks = quantise(shape_of(problem), TICK_S)
     assert ticks.exact
     return ticks.shape, state_space_of(ticks.shape), round(exact_optima(ticks.shape)[0])
 
@@ -57,7 +57,7 @@ def test_a_pipeline_of_three_cuts_is_solved_like_any_other(link: str | None) -> 
     """Where brute force ends, refutation one tick below an order that replays is the proof."""
     hops = [cut(0, 1.25, 0.75, link), cut(1, 2.0, 0.5, link), cut(2, 0.25, 1.0, link)]
     problem = pipeline(4, 5, hops=hops, ranks=budget(4, 3.5))
-    ticks = quantise(shape_of(problem), TICK_S, "down")
+    ticks = quantise(shape_of(problem), TICK_S)
     state_space = state_space_of(ticks.shape)
     optimum = least_open(state_space, 0, 1_000, lambda: False)[0]
     while FeasibilitySearch(state_space, optimum).go_on(10**9) == REFUTED:

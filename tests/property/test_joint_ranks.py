@@ -25,7 +25,7 @@ TIMES = st.sampled_from([0.25, 0.5, 1.0, 1.75])
 
 def ticks_of(problem: PipelineProblem) -> PipelineShape:
     """The problem in ticks, exactly."""
-    ticks = quantise(shape_of(problem), TICK_S, "down")
+    ticks = quantise(shape_of(problem), TICK_S)
     assert ticks.exact
     return ticks.shape
 
@@ -72,7 +72,7 @@ def test_no_schedule_of_a_v_or_loop_is_refuted(problem: PipelineProblem, number:
 def test_memory_of_both_stages_of_a_rank_counts() -> None:
     """A V short of memory with a delay: what neither stage refutes by itself, both together do."""
     problem = pipeline(4, 8, chunks=2, hops=[cut(1, 2.0), cut(5, 2.0)], ranks=budget(4, 3.0))
-    shape = quantise(shape_of(problem), 0.125, "down").shape
+    shape = quantise(shape_of(problem), 0.125).shape
     alone, together = state_space_of(shape), joint_ranks_of(shape)
     horizon = round(makespan_bound(shape) * 1.03)
     assert FeasibilitySearch(alone, horizon).status == OPEN

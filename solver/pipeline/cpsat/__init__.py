@@ -1,1 +1,1 @@
-"""The exact pipeline model in CP-SAT: variables, one file per constraint family, horizons and windows."""
+"""The exact pipeline model in CP-SAT: variables, one file per constraint family, and the horizon search."""

@@ -1,4 +1,4 @@
-"""One CP-SAT run over one instance: model, hint, limits in; order and bound out."""
+"""One CP-SAT run over one instance: model and limits in; order and bound out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from ortools.sat.python import cp_model
 
 from solver.pipeline.cpsat.extract import extract
 from solver.pipeline.cpsat.families import FAMILIES
-from solver.pipeline.cpsat.hints import add_hint
 from solver.pipeline.cpsat.variables import EmptyDomain, Instance, Vars, create
 from solver.pipeline.problem import PipelineOrder
 
@@ -21,21 +20,18 @@ class Limits:
     """When a run stops and what it may use. A run that `counts_work` takes its limit in CP-SAT's deterministic time."""
 
     time_limit_s: float
-    workers: int = 2
-    seed: int = 0
-    relative_gap: float = 0.0
-    cancelled: Callable[[], bool] | None = None
-    left_s: Callable[[], float] | None = None
-    first_solution: bool = False
-    subsolvers: tuple[str, ...] = ()
-    counts_work: bool = False
-    cap_s: float = 1e9
-    probing: bool = True
+    workers: int
+    seed: int
+    left_s: Callable[[], float]
+    subsolvers: tuple[str, ...]
+    counts_work: bool
+    cap_s: float
+    probing: bool
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The best order seen, if any, its value, and a bound that holds for every order within the horizon."""
+    """An order, if one was found, its value, and a bound that holds for every order within the horizon."""
 
     order: PipelineOrder | None
     value_ticks: int | None
@@ -44,23 +40,8 @@ class Found:
     work_s: float = 0.0
 
 
-class _Stopper(cp_model.CpSolverSolutionCallback):
-    """Keeps the best order and stops when asked."""
-
-    def __init__(self, instance: Instance, v: Vars, cancelled: Callable[[], bool] | None) -> None:
-        super().__init__()
-        self._instance, self._vars, self._cancelled = instance, v, cancelled
-        self.order: PipelineOrder | None = None
-
-    def on_solution_callback(self) -> None:
-        """Called by the solver for every better solution."""
-        self.order = extract(self._instance, self._vars, self.value)
-        if self._cancelled is not None and self._cancelled():
-            self.stop_search()
-
-
-def run(instance: Instance, hint: PipelineOrder | None, limits: Limits) -> Found:
-    """Search for an order of value at most the horizon.
+def run(instance: Instance, limits: Limits) -> Found:
+    """The first order of value at most the horizon that is found.
 
     Nothing found and proven means that the bound is the horizon + 1.
     """
@@ -72,14 +53,11 @@ def run(instance: Instance, hint: PipelineOrder | None, limits: Limits) -> Found
     for family in FAMILIES:
         family(model, instance, v)
     model.minimize(v.value)
-    if hint is not None:
-        add_hint(model, instance, v, hint)
-    if limits.left_s is not None and not limits.counts_work:  # to build a large model takes its time
+    if not limits.counts_work:  # to build a large model takes its time
         limits = replace(limits, time_limit_s=min(limits.time_limit_s, limits.left_s()))
     solver = cp_model.CpSolver()
     set_parameters(solver, limits)
-    stopper = _Stopper(instance, v, limits.cancelled)
-    status = solver.solve(model, stopper)
+    status = solver.solve(model)
     return replace(_read(instance, v, solver, status), work_s=work_of(solver))
 
 
@@ -106,8 +84,7 @@ def set_parameters(solver: cp_model.CpSolver, limits: Limits) -> None:
     if not limits.probing:
         solver.parameters.cp_model_probing_level = 0
     solver.parameters.random_seed = limits.seed
-    solver.parameters.relative_gap_limit = limits.relative_gap
-    solver.parameters.stop_after_first_solution = limits.first_solution
+    solver.parameters.stop_after_first_solution = True
     if limits.workers > 1:
         solver.parameters.subsolvers.extend(limits.subsolvers)
 

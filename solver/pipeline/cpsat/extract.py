@@ -1,5 +1,4 @@
-"""From values of the variables to an order: operations and messages sorted by start, ties by `instant_rank`.
-"""
+"""From values of the variables to an order: operations and messages sorted by start, ties by `instant_rank`."""
 
 from __future__ import annotations
 

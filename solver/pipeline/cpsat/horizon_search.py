@@ -7,7 +7,7 @@ refuted T is a valid bound; every order found is replayed exactly.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import floor
 
 from solver.clock import charge
@@ -34,12 +34,12 @@ class HorizonInterval:
     part: int = 1
 
 
-def close(search: Search, ticks: TickShape, *, probe_s: float, until_s: float) -> None:
-    """Raise the bound by refutation, then look for orders at it and above it, until `until_s` after the start."""
+def close(search: Search, ticks: TickShape, *, probe_s: float) -> None:
+    """Raise the bound by refutation, then look for orders at it and above it, while there is time."""
     horizons = _open(search, ticks)
     _refute(search, horizons, probe_s)
     patience_s = 4 * probe_s
-    while not search.over and search.elapsed_s < until_s and horizons.low < horizons.high:
+    while not search.over and horizons.low < horizons.high:
         _press(search, horizons, patience_s)
         patience_s *= 1.6
 
@@ -98,20 +98,6 @@ def _raise(search: Search, horizons: HorizonInterval, patience_s: float) -> None
     horizons.part = max(horizons.part // 2, 1) if refuted else min(2 * horizons.part, LEAST_PART)
 
 
-def _limits(search: Search, time_limit_s: float, *, first_solution: bool) -> Limits:
-    options = search.problem.options
-    return Limits(
-        min(time_limit_s, search.left_s),
-        options.workers,
-        options.seed,
-        cancelled=search.cancelled,
-        left_s=lambda: search.left_s,
-        first_solution=first_solution,
-        counts_work=search.counts_work,
-        cap_s=search.cap_s,
-    )
-
-
 def _ask(
     search: Search,
     horizons: HorizonInterval,
@@ -123,8 +109,17 @@ def _ask(
 ) -> Found:
     """One question; its answer moves the interval and the search."""
     instance = Instance(horizons.ticks, target, horizons.low, search.problem.objective)
-    limits = replace(_limits(search, time_limit_s, first_solution=True), subsolvers=subsolvers, probing=probing)
-    found = run(instance, None, limits)
+    limits = Limits(
+        min(time_limit_s, search.left_s),
+        search.problem.options.workers,
+        search.problem.options.seed,
+        left_s=lambda: search.left_s,
+        subsolvers=subsolvers,
+        counts_work=search.counts_work,
+        cap_s=search.cap_s,
+        probing=probing,
+    )
+    found = run(instance, limits)
     _learn(search, horizons, found)
     return found
 
@@ -133,8 +128,7 @@ def _learn(search: Search, horizons: HorizonInterval, found: Found) -> None:
     charge(search.clock, found.work_s)
     if found.bound_ticks > horizons.low:
         horizons.low = min(found.bound_ticks, horizons.high)
-        if horizons.ticks.bounds:
-            search.raise_bound(horizons.low * horizons.ticks.tick_s * (1 - 1e-12), "refuted")
+        search.raise_bound(horizons.low * horizons.ticks.tick_s * (1 - 1e-12), "refuted")
     if found.order is not None:
         search.offer(found.order, "cpsat")
         horizons.high = min(horizons.high, found.value_ticks or horizons.high)

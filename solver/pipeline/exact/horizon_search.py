@@ -91,7 +91,7 @@ def close_by_state_space(search: Search, *, until_s: float) -> bool:
     """Raise the bound by propagation, then search until `until_s`; says whether questions have exact answers here."""
     if search.over or search.problem.objective != "makespan":
         return False
-    ticks = quantise(search.shape, state_space_tick_s(search.shape), "down")
+    ticks = quantise(search.shape, state_space_tick_s(search.shape))
     state_space = state_space_of(ticks.shape)
     size = num_states(state_space)
     if size > MOST_STATES:
@@ -250,9 +250,8 @@ def _learn(horizons: HorizonSearch, prober: Prober) -> None:
 
 def _refuted(horizons: HorizonSearch, target: int) -> None:
     horizons.low = max(horizons.low, target + 1)
-    if horizons.ticks.bounds:
-        bound = min(horizons.low, horizons.high)
-        horizons.search.raise_bound(bound * horizons.ticks.tick_s * (1 - 1e-12), "state space")
+    bound = min(horizons.low, horizons.high)
+    horizons.search.raise_bound(bound * horizons.ticks.tick_s * (1 - 1e-12), "state space")
 
 
 def _reached(horizons: HorizonSearch, order: PipelineOrder) -> None:

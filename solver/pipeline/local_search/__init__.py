@@ -1,1 +1,1 @@
-"""Better orders from good ones: tabu search, hill climbing over policies, steady states. Proves nothing."""
+"""Better orders from good ones: tabu search, steady states, and for blocking sends hill climbing over policies."""

@@ -1,5 +1,4 @@
-"""Rules on the configuration alone: degrees, batch, layers, sharding, and what the request allows.
-"""
+"""Rules on the configuration alone: degrees, batch, layers, sharding, and what the request allows."""
 
 from __future__ import annotations
 

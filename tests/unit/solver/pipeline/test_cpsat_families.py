@@ -24,7 +24,7 @@ Family = Callable[[cp_model.CpModel, Instance, Vars], None]
 
 
 def instance_of(problem: PipelineProblem, horizon: int = 60) -> Instance:
-    return Instance(quantise(shape_of(problem), 1.0, "down"), horizon, 0, problem.objective)
+    return Instance(quantise(shape_of(problem), 1.0), horizon, 0, problem.objective)
 
 
 def feasible(family: Family, problem: PipelineProblem, fixed: Mapping[Key, int], messages: Mapping[Key, int]) -> bool:

@@ -12,7 +12,7 @@ from solver.pipeline.simulate import replay_shape
 from tests.pipelines import budget, cut, pipeline
 
 PROBLEM = pipeline(4, 6, hops=[cut(0, 1.0, 0.5, "A"), cut(2, 2.0, 0.5, "A")], ranks=budget(4, 4))
-SHAPE = quantise(shape_of(PROBLEM), 0.5, "down").shape
+SHAPE = quantise(shape_of(PROBLEM), 0.5).shape
 STATES = state_space_of(SHAPE)
 
 
@@ -44,7 +44,7 @@ def test_the_order_keeps_the_horizon_and_memory() -> None:
 def test_a_gradient_exchange_off_the_links_ends_within_the_horizon() -> None:
     """A single rank: F, B, W twice, then the exchange of 2.5 s."""
     stage = {"forward_s": 1, "input_grad_s": 1, "weight_grad_s": 1, "gradient_sync_s": 2.5}
-    state_space = state_space_of(quantise(shape_of(pipeline(1, 2, stages=[stage])), 0.5, "down").shape)
+    state_space = state_space_of(quantise(shape_of(pipeline(1, 2, stages=[stage])), 0.5).shape)
     assert least_open(state_space, 0, 100, lambda: False)[0] == 17
 
 
@@ -54,8 +54,8 @@ def test_stopped_at_once_nothing_is_refuted() -> None:
 
 def test_memory_keeps_the_state_space_small() -> None:
     """Unlimited: x >= y >= z of four jobs are 35 states; one activation at a time: 9 less."""
-    free = num_states(state_space_of(quantise(shape_of(pipeline(1, 4)), 1.0, "down").shape))
-    tight = num_states(state_space_of(quantise(shape_of(pipeline(1, 4, ranks=budget(1, 1))), 1.0, "down").shape))
+    free = num_states(state_space_of(quantise(shape_of(pipeline(1, 4)), 1.0).shape))
+    tight = num_states(state_space_of(quantise(shape_of(pipeline(1, 4, ranks=budget(1, 1))), 1.0).shape))
     assert free == 35
     assert tight == 3 * 4 + 1
 
