@@ -41,7 +41,7 @@ class Goal:
         return cls(context.request.objective, min(known) / SECONDS_PER_HOUR if priced else 1.0, priced)
 
     def sizes(self, context: Context, space: Space) -> FloatArray:
-        """What each configuration has to pay beside time: GPUs, bytes that must leave a building, or least doubt."""
+        """What each configuration has to pay beside time: GPUs, bytes that must leave a building, least uncertainty."""
         if self.counts_bytes:
             return least_crossing_bytes(context, space)
         if self.counts_doubt:

@@ -1,6 +1,6 @@
-"""Baselines timed: the most promising configurations that each policy considers, placed and scheduled its way.
+"""Times the baselines: the configurations of each policy with the least guessed times, placed and scheduled its way.
 
-The evaluations are ordinary candidates, so a search may take them as its own.
+The evaluations are those of ordinary candidates, so a search may take them as its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from models.framework import FrameworkProfile
 from models.plan import Baseline, Configuration
 from models.request import PlanRequest
 from solver.arrays import FloatArray, IntArray
-from solver.baselines.policies import Policy
+from solver.baselines.policies import BaselinePolicy
 from solver.clock import WORK_PER_EVALUATION_S, WORK_PER_OPERATION_S, Clock, charge
 from solver.configurations.enumerate import Space
 from solver.context import Context
@@ -27,15 +27,15 @@ from solver.evaluation.places import Pattern, pure_placements
 from solver.evaluation.where import placement_of
 
 NUM_TRIED, NUM_SHAPES, MOST_ROWS = 24, 200, 20_000
-PATIENCE = 15  # candidates without an evaluation, after which a policy that has had its share gives up
+PATIENCE = 15  # candidates without an evaluation after which a policy whose deadline has passed gives up
 FUSED = FrameworkProfile(name="fused", fused_backward=True)
 
 
 @dataclass(frozen=True)
 class BaselineResult:
-    """A policy's best evaluation, or why it has none. `as_it_is` says that all was used that we may use."""
+    """A policy's best evaluation, or why it has none. `as_it_is`: nothing that we may use was left out."""
 
-    policy: Policy
+    policy: BaselinePolicy
     best: Evaluation | None
     reason: str
     as_it_is: bool = False
@@ -43,7 +43,7 @@ class BaselineResult:
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to try a policy: until `deadline`, and never beyond `ends_s`."""
+    """How long to try a policy, in seconds on `clock`: until `deadline` once it has an evaluation, `ends_s` at most."""
 
     clock: Clock
     cancelled: Callable[[], bool]
@@ -51,22 +51,25 @@ class Effort:
     ends_s: float
 
     def over(self, step_s: float = 0.0) -> bool:
-        """No more of anything, or of what takes so long."""
+        """Whether there is no time for a step of `step_s` seconds."""
         return self.clock() + step_s >= self.ends_s or self.cancelled()
 
 
-def promising(context: Context, policy: Policy, space: Space, guess: FloatArray) -> Space:
-    """What a policy considers, the most promising first; `space` holds only what fits into memory."""
+def promising(context: Context, policy: BaselinePolicy, space: Space, guess: FloatArray) -> Space:
+    """The configurations that a policy tries, those of least guessed time first.
+
+    `space` has n configurations that fit into memory, `guess` their n guessed iteration times (s).
+    """
     return space.take(np.array(_distinct(restricted(context, policy), policy, space, guess), dtype=np.int64))
 
 
-def restricted(context: Context, policy: Policy) -> Context:
-    """The request as the policy sees it: what may cross buildings, its load balancing, its backward."""
+def restricted(context: Context, policy: BaselinePolicy) -> Context:
+    """The request under the policy: what may cross buildings, load balancing and backward."""
     request = without_balancing(context.request) if policy.plain_ecmp else context.request
     rules: dict[str, object] = {}
-    if policy.exchanges:
+    if policy.keeps_replicas_in_buildings:
         rules["pipeline_may_cross_buildings"] = False
-    if policy.keeps_replicas_together:
+    if policy.keeps_ranks_in_buildings:
         rules["data_parallel_may_cross_buildings"] = False
     if policy.fused_backward and request.constraints.framework is None:
         rules["framework"] = FUSED
@@ -94,7 +97,7 @@ def without_balancing(request: PlanRequest) -> PlanRequest:
     return request.model_copy(update={"cluster": cluster.model_copy(update={"links": links, "places": places})})
 
 
-def try_policy(context: Context, policy: Policy, space: Space, effort: Effort) -> BaselineResult:
+def try_policy(context: Context, policy: BaselinePolicy, space: Space, effort: Effort) -> BaselineResult:
     """The policy on one configuration of the space after the other, until it has its share or enough of them."""
     own = restricted(context, policy)
     evaluations: list[Evaluation] = []
@@ -122,16 +125,18 @@ def try_policy(context: Context, policy: Policy, space: Space, effort: Effort) -
 
 
 def _placed(context: Context, configuration: Configuration, pattern: Pattern) -> Iterator[Candidate]:
-    """Candidates of the policy's pattern alone. Layers by GPU type go region by region, or whole ranks by building."""
+    """Candidates of the policy's pattern; layers shared out by GPU type go region by region, or by building."""
     if configuration.layer_split == "by_gpu_type":
         return typed_placements(context, configuration, ("types_in_regions", "ranks_whole"))
     return pure_placements(context, configuration, pattern)
 
 
-def _distinct(context: Context, policy: Policy, space: Space, guess: FloatArray) -> list[int]:
-    """One row per pipeline of so many ranks and micro-batches, the most promising chunks of each, best first."""
-    rows = np.flatnonzero(policy.considers(space))
-    least = guess[rows] + (_exchange_s(context, space, rows) if policy.exchanges else 0.0)
+def _distinct(context: Context, policy: BaselinePolicy, space: Space, guess: FloatArray) -> list[int]:
+    """Rows of the space by guessed time (s), the best of those alike in tp, pp, micro-batches, recomputation, sharding
+    and layer split.
+    """
+    rows = np.flatnonzero(policy.allowed(space))
+    least = guess[rows] + (_exchange_s(context, space, rows) if policy.keeps_replicas_in_buildings else 0.0)
     columns = space.columns
     chosen: dict[tuple[int, ...], int] = {}
     for row in rows[np.argsort(least, kind="stable")][:MOST_ROWS]:
@@ -143,7 +148,7 @@ def _distinct(context: Context, policy: Policy, space: Space, guess: FloatArray)
 
 
 def _exchange_s(context: Context, space: Space, rows: IntArray) -> FloatArray:
-    """Gradients, and for FSDP gathered weights, over the worst cut: the guess may count on stage messages instead."""
+    """Seconds that gradients (and, for FSDP, gathered weights) of these rows take over the worst cut."""
     job, cut = context.job, context.geography.cut
     size = crossing_bytes(
         np.full(len(rows), float(job.total_parameters)),

@@ -120,10 +120,10 @@ def evidence_of(stack: StackProfile, gpus: Sequence[GpuType], job: Job) -> tuple
 
 
 def shared_errors(
-    job: Job, stack: StackProfile, columns: Columns, machines: Sequence[tuple[GpuType, Fabric]]
+    job: Job, stack: StackProfile, columns: Columns, gpu_types: Sequence[tuple[GpuType, Fabric]]
 ) -> tuple[float, ...]:
     """The constants' errors of a plan on GPUs of these types: those on the type whose GPUs alone would be slowest."""
-    gpu, fabric = slowest_alone(job, stack, columns, machines)
+    gpu, fabric = slowest_alone(job, stack, columns, gpu_types)
     return tuple(common_errors(job, gpu, fabric, stack, columns)[0].tolist())
 
 
@@ -131,14 +131,14 @@ def prediction(
     job: Job,
     stack: StackProfile,
     columns: Columns,
-    machines: Sequence[tuple[GpuType, Fabric]],
+    gpu_types: Sequence[tuple[GpuType, Fabric]],
     *,
     iteration_s: float,
     memory: Sequence[tuple[float, float]],
 ) -> Prediction:
     """Error bars of a plan on GPUs of these types; `memory` holds peak and HBM bytes of its pipeline ranks."""
     known = stack.uncertainty
-    errors = shared_errors(job, stack, columns, machines)
+    errors = shared_errors(job, stack, columns, gpu_types)
     family = known.family_spread_moe if job.num_moe_layers else known.family_spread_dense
     spread = total_spread(errors, family, known.run_spread)
     fullest = max(memory, key=lambda one: one[0] / one[1])
@@ -147,7 +147,7 @@ def prediction(
         tokens_per_s=interval(job.tokens_per_iteration / iteration_s, spread),
         peak_memory_bytes=interval(fullest[0], known.memory_spread),
         fits_probability=fits_probability(*fullest, known.memory_spread),
-        evidence=evidence_of(stack, [one for one, _ in machines], job),
+        evidence=evidence_of(stack, [one for one, _ in gpu_types], job),
         common_errors=errors,
         family_spread=family,
         run_spread=known.run_spread,
@@ -155,10 +155,10 @@ def prediction(
 
 
 def slowest_alone(
-    job: Job, stack: StackProfile, columns: Columns, machines: Sequence[tuple[GpuType, Fabric]]
+    job: Job, stack: StackProfile, columns: Columns, gpu_types: Sequence[tuple[GpuType, Fabric]]
 ) -> tuple[GpuType, Fabric]:
     """The GPU type on which alone the first configuration would take longest."""
-    return max(machines, key=lambda one: float(iteration_estimate(job, one[0], one[1], stack, columns).iteration_s[0]))
+    return max(gpu_types, key=lambda one: float(iteration_estimate(job, one[0], one[1], stack, columns).iteration_s[0]))
 
 
 def probability_faster(one: Prediction, other_s: float, other_errors: Sequence[float]) -> float:

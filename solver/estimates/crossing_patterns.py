@@ -63,7 +63,7 @@ class _Capacity:
         self.message_card = nic * context.stack.point_to_point_efficiency.value
 
     def whole_replicas(self, blocks: Blocks) -> CrossingPattern:
-        """One capacity group after another; replicas that none holds whole are stitched from leftovers."""
+        """One capacity group after another; replicas that none holds whole lie over the capacity that is left."""
         columns, order = self.columns, list(blocks.groups_b[0])
         held = self.held_u[:, order]
         fit = held // columns.pp[:, None]

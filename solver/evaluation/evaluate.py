@@ -24,7 +24,7 @@ from solver.configurations.framework import backward_of
 from solver.configurations.stages import PoolStages, pool_stages
 from solver.context import Context
 from solver.evaluation.candidate import Candidate
-from solver.evaluation.scheduling import Scheduler, Timing, sparing
+from solver.evaluation.scheduling import Scheduler, Timing, reusing_orders
 from solver.evaluation.ways import TimedWay, Way, better_way, least_end_s
 from solver.pipeline.bounds import lower_bound
 from solver.placement.fill import PooledRoute
@@ -168,7 +168,7 @@ def _evaluate(
     update = max(float(stages[pool].optimizer_s[rank]) for route in routes for rank, pool in enumerate(route.pools))
     if cutoff_s < float("inf") and any(least_end_s(*both, _bound_s) + update >= cutoff_s for both in set(ways)):
         return None
-    ask = sparing(scheduler, [at_once.problem for at_once, _ in ways])
+    ask = reusing_orders(scheduler, [at_once.problem for at_once, _ in ways])
     wanted = turns or (None,) * len(ways)
     found = [better_way(*both, ask, take_turns=take) for both, take in zip(ways, wanted, strict=True)]
     timed = tuple(one for one in found if one is not None)

@@ -159,7 +159,7 @@ def _error_bars(context: Context, evaluation: Evaluation, memory: tuple[MemoryUs
         context.job,
         context.stack,
         columns_of(evaluation.candidate.configuration),
-        _machines(context, evaluation),
+        _gpu_types(context, evaluation),
         iteration_s=evaluation.iteration_s,
         memory=[(one.total_bytes, one.limit_bytes / kept) for one in memory],
     )
@@ -168,17 +168,17 @@ def _error_bars(context: Context, evaluation: Evaluation, memory: tuple[MemoryUs
 def errors_of(context: Context, evaluation: Evaluation) -> tuple[float, ...]:
     """What the errors of the profile's constants make of the evaluation's time."""
     columns = columns_of(evaluation.candidate.configuration)
-    return shared_errors(context.job, context.stack, columns, _machines(context, evaluation))
+    return shared_errors(context.job, context.stack, columns, _gpu_types(context, evaluation))
 
 
-def doubt(context: Context, evaluation: Evaluation, confidence: float) -> float:
+def quantile(context: Context, evaluation: Evaluation, confidence: float) -> float:
     """The time that a measurement stays below with this probability, over that of the evaluation."""
     columns = columns_of(evaluation.candidate.configuration)
-    gpu, fabric = slowest_alone(context.job, context.stack, columns, _machines(context, evaluation))
+    gpu, fabric = slowest_alone(context.job, context.stack, columns, _gpu_types(context, evaluation))
     return float(time_factor(context.job, gpu, fabric, context.stack, columns, confidence=confidence)[0])
 
 
-def _machines(context: Context, evaluation: Evaluation) -> list[tuple[GpuType, Fabric]]:
+def _gpu_types(context: Context, evaluation: Evaluation) -> list[tuple[GpuType, Fabric]]:
     """GPU types in use, with the network that they see."""
     pools = sorted({pool for route in evaluation.candidate.routes for pool in route.pools})
     return [(context.pools[pool].gpu, fabric_of(context.pools[pool])) for pool in pools]

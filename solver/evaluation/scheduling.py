@@ -26,7 +26,7 @@ from solver.pipeline.stated import read
 ONE_WAY = ("one_f_one_b", "eager_one_f_one_b", "zb_h1", "greedy", "cross_greedy")
 CHUNKED = ("greedy_depth_first", "interleaved", "flexible_double", "cross_look_ahead")
 MANY_PROBLEMS = 4  # up to so many different routes are scheduled one by one
-MOST_TAKEN_OVER = 3  # orders that a route tries before it is scheduled
+MOST_ORDERS_TRIED = 3  # orders that a route tries before it is scheduled
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class Timing:
 Scheduler = Callable[[PipelineProblem], Timing | None]
 
 
-def sparing(scheduler: Scheduler, problems: Sequence[PipelineProblem]) -> Scheduler:
+def reusing_orders(scheduler: Scheduler, problems: Sequence[PipelineProblem]) -> Scheduler:
     """The scheduler for the routes with these problems, asked once per problem.
 
     The slowest route sets the pace. So where many problems differ, those with most to do are scheduled first, and the
@@ -106,14 +106,14 @@ class _Orders:
         """The first order of the same layout that fits into memory here and ends no later than the latest of all."""
         shape = shape_of(problem)
         alike = (one for one in self.timings.values() if same_operations(one.problem, problem))
-        for one in islice(alike, MOST_TAKEN_OVER):
-            found = taken_over(one, problem, shape)
+        for one in islice(alike, MOST_ORDERS_TRIED):
+            found = in_problem(one, problem, shape)
             if found is not None and found.end_s <= self.latest_s:
                 return found
         return None
 
 
-def taken_over(timing: Timing, problem: PipelineProblem, shape: PipelineShape) -> Timing | None:
+def in_problem(timing: Timing, problem: PipelineProblem, shape: PipelineShape) -> Timing | None:
     """The order of a timing in another problem of the same operations; None where memory has no room for it."""
     same = timing.problem.model_copy(update={"options": problem.options}) == problem
     channels = timing.order.channel_ops if same else _as_ready(timing, channel_messages(shape))
@@ -142,7 +142,7 @@ def or_same_order(timings: Sequence[Timing], scheduler: Scheduler) -> Scheduler:
         shape = shape_of(problem)
         alike = [one for one in timings if same_operations(one.problem, problem)]
         for one in {id(one.order): one for one in alike}.values():
-            same = taken_over(one, problem, shape)
+            same = in_problem(one, problem, shape)
             if same is not None and (timing is None or same.end_s < timing.end_s):
                 timing = same
         return timing
@@ -173,14 +173,14 @@ def portfolio_timing(
     Once there is one, `stopped` may leave the others out.
     """
     shape = shape_of(problem)
-    best = best_of(_while_going_on(candidates(shape, problem.objective, names), stopped))
+    best = best_of(_until_stopped(candidates(shape, problem.objective, names), stopped))
     if best is None:
         return None
     plain = best.run if problem.objective == "makespan" else replay_shape(shape, best.order)
     return Timing(problem, best.order, plain, best.name)
 
 
-def _while_going_on(found: Iterator[Candidate], stopped: Callable[[], bool]) -> Iterator[Candidate]:
+def _until_stopped(found: Iterator[Candidate], stopped: Callable[[], bool]) -> Iterator[Candidate]:
     for one in found:
         yield one
         if stopped():

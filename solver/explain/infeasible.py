@@ -23,7 +23,7 @@ from solver.cost.columns import FSDP, RECOMPUTE_CODES, SHARDING_CODES
 GIB = 2.0**30
 MAX_ROWS = 200_000  # of a larger space nothing is said before a search has priced it
 PORTION = 8_192
-LOOKED_AT = 512  # the thriftiest configurations that a remedy is checked on
+MOST_TRIED = 512  # those that need least configurations that a remedy is checked on
 MORE_GPUS = (2, 4, 16)  # times as many hosts, tried in this order
 RESTRICTED = ("tp", "cp", "ep", "pp", "dp", "vpp", "micro_batch_sequences", "sharding", "recompute", "family")
 Late = Callable[[], bool]
@@ -55,7 +55,7 @@ def memory_reasons(context: Context, space: Space, late: Late = lambda: False) -
     if len(space) > MAX_ROWS:
         return ()
     least = (float("inf"), 0)
-    for rows in np.array_split(_thriftiest_first(space), -(-len(space) // PORTION)):
+    for rows in np.array_split(_least_memory_first(space), -(-len(space) // PORTION)):
         fits, need_bytes = memory_needs(context, space.take(rows))
         if bool(fits.any()):
             return ()
@@ -108,7 +108,7 @@ def target_reasons(context: Context, fastest_s: float) -> tuple[Reason, ...]:
     )
 
 
-def _thriftiest_first(space: Space) -> IntArray:
+def _least_memory_first(space: Space) -> IntArray:
     """Rows that split model and activations most first, then those with small micro-batches and recomputation."""
     columns = space.columns
     shards = np.where(columns.sharding >= FSDP, columns.dp, 1)
@@ -117,11 +117,11 @@ def _thriftiest_first(space: Space) -> IntArray:
 
 
 def _fits(request: PlanRequest) -> bool:
-    """Some configuration of the request fits into memory; only the thriftiest are looked at."""
+    """Some configuration of the request fits into memory; only those that need least are looked at."""
     space = enumerate_space(request)
     if not len(space):
         return False
-    some = space.take(_thriftiest_first(space)[:LOOKED_AT])
+    some = space.take(_least_memory_first(space)[:MOST_TRIED])
     fits, _ = memory_needs(Context(request, stack_for(request)), some)
     return bool(fits.any())
 

@@ -131,7 +131,7 @@ SLINGSHOT = FabricProfile(
     source=_SAILOR,
 )
 
-# Rate that a virtual machine reaches inside its region; the fill of one stream is shared by one stream per GPU.
+# Rate that a virtual kind reaches inside its region; the fill of one stream is shared by one stream per GPU.
 _CLOUD_VM_BYTES_PER_S = {
     "1xA100-40": 2.01e9,
     "2xA100-40": 3.75e9,
@@ -143,19 +143,19 @@ _CLOUD_VM_BYTES_PER_S = {
 _CLOUD_CROSS_REGION_BYTES_PER_S = 0.733e9
 
 
-def cloud_vm(machine: str) -> FabricProfile | None:
-    """TCP between two cloud machines of one kind, inside a region ("*") and across regions; None for an unknown kind.
+def cloud_vm(kind: str) -> FabricProfile | None:
+    """TCP between two virtual machines of a kind, inside a region ("*") and across regions; None for an unknown kind.
 
     >>> cloud_vm("4xA100-40").line_bytes_per_s, cloud_vm("9xT4")
     (6540000000.0, None)
     """
-    line = _CLOUD_VM_BYTES_PER_S.get(machine)
+    line = _CLOUD_VM_BYTES_PER_S.get(kind)
     if line is None:
         return None
-    streams = int(machine.split("x")[0])
+    streams = int(kind.split("x")[0])
     across = _CLOUD_CROSS_REGION_BYTES_PER_S / line
     return FabricProfile(
-        name=f"cloud network, {machine}",
+        name=f"cloud network, {kind}",
         line_bytes_per_s=line,
         curves={
             "*": EfficiencyCurve(base_s=0.0, hop_s=0.0, fill_s=69.8e-6 / streams, plateau=((2, 1.0),)),

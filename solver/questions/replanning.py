@@ -60,7 +60,7 @@ def timed_only(request: PlanRequest) -> PlanRequest:
 
 
 @dataclass
-class WaysOn:
+class ReplanFrontier:
     """The Pareto set of moves and time: of `points`, fewest moves first, none has fewer moves and less time."""
 
     points: list[ReplanSolution] = field(default_factory=list)
@@ -90,7 +90,7 @@ class ReplanSearch:
     before: Context
     searches: SearchRuns
     stopped: Callable[[], bool]
-    ways: WaysOn = field(default_factory=WaysOn)
+    frontier: ReplanFrontier = field(default_factory=ReplanFrontier)
     best: Outcome | None = None
     bounds: MoveBounds | None = None
 
@@ -125,7 +125,7 @@ class ReplanSearch:
         """A configuration with the fewest moves, then with the fewest changes of building."""
         problem, found = self.least(configuration)
         for one in found:
-            if bound_s < self.ways.cutoff_s(one.num_moved):
+            if bound_s < self.frontier.cutoff_s(one.num_moved):
                 routes = chained_routes(problem, one.counts, self._whole(configuration))
                 adapted = self.adapted(configuration, routes, scheduler or self._scheduler)
                 if adapted is not None:
@@ -171,12 +171,12 @@ class ReplanSearch:
         if found is None:
             return None
         candidate = Candidate(configuration, found.routes)
-        cutoff_s = self.ways.cutoff_s(found.num_moved)
+        cutoff_s = self.frontier.cutoff_s(found.num_moved)
         evaluation = evaluate(self.context, candidate, scheduler, cutoff_s=cutoff_s)
         if evaluation is None or evaluation.iteration_s >= cutoff_s:
             return None
         plan = self._judged(evaluation)
-        return None if plan is None else self.ways.offer(ReplanSolution(plan, found))
+        return None if plan is None else self.frontier.offer(ReplanSolution(plan, found))
 
     def _judged(self, evaluation: Evaluation) -> Plan | None:
         best = Incumbent(self.context, Goal.of(self.context))
@@ -199,14 +199,14 @@ class ReplanSearch:
             for route in plan.placement.routes
         )
         found = settled(self.context, plan.configuration, routes, self.standing)
-        if found is None or plan.metrics.iteration_s >= self.ways.cutoff_s(found.num_moved):
+        if found is None or plan.metrics.iteration_s >= self.frontier.cutoff_s(found.num_moved):
             return None
         return self.adapted(plan.configuration, routes, or_same_order(timings_of(plan), no_other))
 
     @property
     def fastest_s(self) -> float:
         """Iteration time of the fastest plan known in the changed world."""
-        found = [one.iteration_s for one in self.ways.points]
+        found = [one.iteration_s for one in self.frontier.points]
         if isinstance(self.best, Planned):
             found.append(self.best.plan.metrics.iteration_s)
         return min(found, default=INFINITE)

@@ -39,7 +39,7 @@ class _Asked:
     def answer(self) -> WhatNowAnswer:
         """What is known."""
         found, plan = self.replanning, self.plan
-        points = found.ways.points if found else []
+        points = found.frontier.points if found else []
         chosen = _chosen(found, self.question.time_tolerance) if found else None
         infeasible = found.best if found and isinstance(found.best, Infeasible) else None
         return WhatNowAnswer(
@@ -108,7 +108,7 @@ def _steps(replanning: ReplanSearch, hooks: RunHooks, tolerance: float) -> Itera
     if searched and not hooks.stopped():
         for _ in replanning.search_degrees((DEGREES_SHARE - KEEP_SHARE) * limit_s):
             yield
-    if not hooks.stopped() and (searched or not replanning.ways.points):
+    if not hooks.stopped() and (searched or not replanning.frontier.points):
         replanning.search(began_s + SEARCH_SHARE * limit_s - hooks.clock(), first=not searched)
         yield
     yield from _proven(replanning, hooks, tolerance)
@@ -120,14 +120,14 @@ def _proven(replanning: ReplanSearch, hooks: RunHooks, tolerance: float) -> Iter
     if chosen is not None and chosen.num_moved:
         replanning.prove(chosen.num_moved, chosen.iteration_s, hooks.stopped)
         yield
-    for one in replanning.ways.points:
+    for one in replanning.frontier.points:
         replanning.prove(one.num_moved + 1, one.iteration_s, hooks.stopped)
         yield
 
 
 def _chosen(replanning: ReplanSearch, tolerance: float) -> ReplanSolution | None:
     """The fewest moves of plans that take no longer than the fastest times 1 + tolerance."""
-    return replanning.ways.chosen((1.0 + tolerance) * replanning.fastest_s)
+    return replanning.frontier.chosen((1.0 + tolerance) * replanning.fastest_s)
 
 
 def _point(replanning: ReplanSearch, one: ReplanSolution) -> ReplanPoint:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from models.plan import Baseline
-from solver.baselines.policies import POLICIES, Policy
+from solver.baselines.policies import POLICIES, BaselinePolicy
 from solver.baselines.run import BaselineResult, baseline_of
 from solver.evaluation.evaluate import Evaluation
 from solver.evaluation.report import exceeds_traffic_limit
@@ -35,7 +35,7 @@ class Comparison:
         found |= {one.policy.name: baseline_of(self.frontier.context, one, iteration_s) for one in self.tried}
         return tuple(found[policy.name] for policy in POLICIES if policy.name in found)
 
-    def is_known(self, policy: Policy) -> bool:
+    def is_known(self, policy: BaselinePolicy) -> bool:
         """An earlier search has timed it."""
         return any(one.name == policy.name for one in self.before)
 
@@ -67,14 +67,14 @@ class Comparison:
 
     def price(self, pricing: Pricing, until_s: float, cancelled: Callable[[], bool]) -> None:
         """A portion of what every policy considers, and more until some of it fits, while there is time."""
-        wanted = [policy.considers(self.frontier.space) for policy in POLICIES if not self.is_known(policy)]
+        wanted = [policy.allowed(self.frontier.space) for policy in POLICIES if not self.is_known(policy)]
         while wanted and not cancelled():
             wanted = [considered for considered in wanted if pricing.load_for(considered, until_s)]
             wanted = [considered for considered in wanted if not considered[self.frontier.rows].any()]
 
-    def why_untried(self, policy: Policy) -> str:
+    def why_untried(self, policy: BaselinePolicy) -> str:
         """What is true of a policy whose turn never came."""
-        considered = policy.considers(self.frontier.space)
+        considered = policy.allowed(self.frontier.space)
         if not considered.any():
             return "the request allows no configuration that it considers"
         if considered[self.frontier.rows].any():

@@ -12,7 +12,13 @@ from models.verdict import Verdict
 from solver.bounds.bounded import ROUNDING
 from solver.context import Context
 from solver.evaluation.evaluate import Evaluation
-from solver.evaluation.report import doubt, evaluation_cross_building_bytes, exceeds_traffic_limit, extra_usd, plan_of
+from solver.evaluation.report import (
+    evaluation_cross_building_bytes,
+    exceeds_traffic_limit,
+    extra_usd,
+    plan_of,
+    quantile,
+)
 from solver.objective import Goal
 from solver.verify.judge import judge
 
@@ -58,7 +64,7 @@ class Incumbent:
         if self.goal.counts_bytes:
             return float(self.goal.value(found.iteration_s, evaluation_cross_building_bytes(self.context, found)))
         if self.goal.counts_doubt:
-            return self.goal.value(found.iteration_s, doubt(self.context, found, self.goal.objective.confidence))
+            return self.goal.value(found.iteration_s, quantile(self.context, found, self.goal.objective.confidence))
         extra = extra_usd(self.context, found, self.goal.usd_per_gpu_s) if self.goal.counts_usd else 0.0
         return self.goal.value(found.iteration_s, num_gpus, extra)
 

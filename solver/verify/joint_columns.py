@@ -184,4 +184,4 @@ class Network(NamedTuple):
     capacity_e: Floats  # B/s
     hold_se: Floats  # B/s that the exchange of a stage holds of each edge once it may start
     left_w: Ints  # weight gradients
-    arm_left_w: Ints  # so many left on every route: the exchange may be about to start
+    until_exchange_w: Ints  # so many left on every route: the exchange may be about to start

@@ -143,15 +143,15 @@ def _finish(
             if state.left[channel] == 0.0:
                 _send_next(work, network, state, channel)
     if work.weight_stage[operation] >= 0:
-        _arm(network, state, work.weight_stage[operation])
+        _count_gradient(network, state, work.weight_stage[operation])
     _start_next(work, state, heap, rank, now)
 
 
 @compiled
-def _arm(network: Network, state: JointReplayState, row: int) -> None:
+def _count_gradient(network: Network, state: JointReplayState, row: int) -> None:
     """Count one weight gradient; the exchange of the stage takes its part once it may be about to start."""
     state.left_w[row] -= 1
-    if state.left_w[row] != network.arm_left_w[row]:
+    if state.left_w[row] != network.until_exchange_w[row]:
         return
     stage = row % len(state.routes_left_s)
     state.routes_left_s[stage] -= 1

@@ -23,9 +23,9 @@ from solver.pipeline.problem import Floats, Ints, ragged
 from solver.verify.joint_columns import Network, Work, route_columns, work_of
 from solver.verify.joint_kernel import joint_kernel
 from solver.verify.message_paths import edge_parts
+from solver.verify.message_rates import stated_hops
 from solver.verify.network_facts import Boundary
 from solver.verify.reading import Reading
-from solver.verify.sendings import stated_hops
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ def joint_replay(request: PlanRequest, plan: Plan) -> JointReplay:
 
 def replay_case(case: Reading) -> JointReplay:
     """`joint_replay` for a case that exists already."""
-    twins = _twins(case)
-    routes = list(dict.fromkeys(twins.values()))
+    alike = _alike_routes(case)
+    routes = list(dict.fromkeys(alike.values()))
     timelines = [case.timeline_by_route[route] for route in routes]
     stages = case.configuration.degrees.num_stages
     work = work_of([route_columns(one) for one in timelines], stages)
@@ -72,24 +72,24 @@ def replay_case(case: Reading) -> JointReplay:
         route: float(end[counts[index] : counts[index + 1]].max() + stagger_s[index])
         for index, route in enumerate(routes)
     }
-    ends = {route: own[twin] for route, twin in twins.items()}
+    ends = {route: own[twin] for route, twin in alike.items()}
     iteration_s = max(*ends.values(), *exchange_end_s, 0.0) + case.plan.time.step_end_s
     return JointReplay(iteration_s, ends, exchange_end_s, _edges(case, peak, sent, iteration_s))
 
 
-def _twins(case: Reading) -> dict[str, str]:
+def _alike_routes(case: Reading) -> dict[str, str]:
     """For every route the first one that runs exactly as it does: the same schedule, and no message on any link."""
     known: defaultdict[int, list[str]] = defaultdict(list)
-    twins: dict[str, str] = {}
+    first: dict[str, str] = {}
     for route in case.route_by_id:
         timeline = case.timeline_by_route[route]
         alike = known[id(timeline.schedule)]
         alone = not timeline.stagger_s and not any(hop.occupancy_s for hop in timeline.problem.hops)
         same = (one for one in alike if case.timeline_by_route[one].problem == timeline.problem)
-        twins[route] = next(same, route) if alone else route
-        if twins[route] == route and alone:
+        first[route] = next(same, route) if alone else route
+        if first[route] == route and alone:
             alike.append(route)
-    return twins
+    return first
 
 
 def _last_gradients(work: Work, end: Floats, num_stages: int, stagger_s: Floats) -> Floats:
@@ -149,7 +149,7 @@ def _network(case: Reading, routes: list[str]) -> Network:
     part_of = np.concatenate([np.zeros(0), *parts])
     hold = np.minimum(_held_bytes_per_s(case), np.maximum(capacity - reserved, 0.0))
     left = np.repeat([case.timeline_by_route[route].problem.num_microbatches for route in routes], stages)
-    armed = _arm_left(case, routes, left)
+    armed = _until_exchange(case, routes, left)
     return Network(weight, volume, tail, cap, floor, flat, part_of, offsets, capacity, hold, left, armed)
 
 
@@ -206,7 +206,7 @@ def _held_bytes_per_s(case: Reading) -> Floats:
     return np.outer(parts, routed).astype(np.float64)
 
 
-def _arm_left(case: Reading, routes: list[str], left: Ints) -> Ints:
+def _until_exchange(case: Reading, routes: list[str], left: Ints) -> Ints:
     """Weight gradients still to end, on each route and stage, when the exchange may be about to start."""
     overlap = {one.stage: one.overlap_s for one in case.plan.exchanges}
     counts = []

@@ -40,7 +40,7 @@ def close(search: Search, ticks: TickShape, *, probe_s: float) -> None:
     _refute(search, horizons, probe_s)
     patience_s = 4 * probe_s
     while not search.over and horizons.low < horizons.high:
-        _press(search, horizons, patience_s)
+        _alternate(search, horizons, patience_s)
         patience_s *= 1.6
 
 
@@ -78,9 +78,9 @@ def _refute(search: Search, horizons: HorizonInterval, probe_s: float) -> None:
             step = first = step // 8
 
 
-def _press(search: Search, horizons: HorizonInterval, patience_s: float) -> None:
+def _alternate(search: Search, horizons: HorizonInterval, patience_s: float) -> None:
     """Three ways in turns: a question that may raise the bound, tabu search, an order at the bound itself."""
-    _raise(search, horizons, patience_s)
+    _raise_bound(search, horizons, patience_s)
     if search.over or horizons.low >= horizons.high:
         return
     descend(search, patience_s)
@@ -89,7 +89,7 @@ def _press(search: Search, horizons: HorizonInterval, patience_s: float) -> None
         _ask(search, horizons, horizons.low, patience_s, subsolvers=FINDERS)
 
 
-def _raise(search: Search, horizons: HorizonInterval, patience_s: float) -> None:
+def _raise_bound(search: Search, horizons: HorizonInterval, patience_s: float) -> None:
     """Ask one tick below the best, whose refutation is the whole proof; after silence half as far from the bound."""
     most = horizons.high - 1
     target = min(horizons.low + (horizons.high - horizons.low) // horizons.part, most)

@@ -108,7 +108,7 @@ def close_by_state_space(search: Search, *, until_s: float) -> bool:
     if joint is not None:
         _follow(horizons, joint)
     if state_space.complete and not horizons.over:
-        _seek(horizons)
+        _run_probers(horizons)
     return state_space.complete
 
 
@@ -144,7 +144,7 @@ def _value_ticks(search: Search, ticks: TickShape) -> int:
     return round(replay_shape(ticks.shape, search.order).makespan_s)
 
 
-def _seek(horizons: HorizonSearch) -> None:
+def _run_probers(horizons: HorizonSearch) -> None:
     """Both probers in steps, side by side where two workers are allowed, until bound and value meet."""
     search = horizons.search
     abreast = search.problem.options.workers > 1
@@ -152,7 +152,7 @@ def _seek(horizons: HorizonSearch) -> None:
     proving = Prober(_proving(horizons), cycle(PROVING_RULES), goes_on=True)
     with ThreadPoolExecutor(1) as pool:
         while not horizons.over:
-            questions = [_turn(horizons, prober) for prober in (narrowing, proving)]
+            questions = [_question_of(horizons, prober) for prober in (narrowing, proving)]
             before = [question.work for question in questions]
             aside = pool.submit(_step, horizons, proving)
             if not abreast:
@@ -176,7 +176,7 @@ def _step(horizons: HorizonSearch, prober: Prober) -> None:
         prober.order = question.order(shape) if question.go_on(STEP) == REACHED else None
 
 
-def _turn(horizons: HorizonSearch, prober: Prober) -> FeasibilitySearch:
+def _question_of(horizons: HorizonSearch, prober: Prober) -> FeasibilitySearch:
     """The prober's question; the next one where the last is answered by now or has had its work."""
     question = prober.question
     if question is not None and horizons.low <= horizons.high - 1 < question.horizon:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from solver.pipeline.local_search.tabu_kernel import REACH, TABU_SLOTS, Nodes, Order, evaluate
-from solver.pipeline.local_search.tabu_steps import kick, load, search
+from solver.pipeline.local_search.tabu_steps import load, perturb, search
 from solver.pipeline.problem import Floats, Ints, PipelineOrder, PipelineShape
 from solver.pipeline.simulate import channel_messages, durations, memory_changes, occupancies, replay_shape
 
@@ -27,7 +27,7 @@ def tabu_orders(
     nodes, of_message = nodes_of(shape)
     order = new_order(nodes)
     best = queue_of(in_order(shape, start), of_message)
-    order.dice[0] = seed
+    order.random_state[0] = seed
     value = load(nodes, order, best)
     if not np.isfinite(value):
         return
@@ -53,7 +53,7 @@ def tabu_orders(
 def _restart(nodes: Nodes, order: Order, best: Ints, restarts: int) -> None:
     """Back to the best order with a few random exchanges, then more and more, then few again."""
     load(nodes, order, best)
-    kick(nodes, order, 4 + 4 * (restarts % 8), np.zeros(4 * REACH + 4, dtype=np.int64))
+    perturb(nodes, order, 4 + 4 * (restarts % 8), np.zeros(4 * REACH + 4, dtype=np.int64))
 
 
 def in_order(shape: PipelineShape, order: PipelineOrder) -> PipelineOrder:
@@ -191,7 +191,7 @@ def new_order(nodes: Nodes) -> Order:
         new_tail=real[3],
         stamp=np.full(size, -2, dtype=np.int64),
         tabu=np.zeros(TABU_SLOTS, dtype=np.int64),
-        dice=np.zeros(1, dtype=np.int64),
+        random_state=np.zeros(1, dtype=np.int64),
     )
 
 

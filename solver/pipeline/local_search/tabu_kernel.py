@@ -56,14 +56,14 @@ class Order(NamedTuple):
     new_tail: Floats
     stamp: Ints
     tabu: Ints
-    dice: Ints
+    random_state: Ints
 
 
 @compiled
-def draw(dice: Ints, below: int) -> int:
+def draw(random_state: Ints, below: int) -> int:
     """A number from 0 to below - 1 by chance; the state is the order's own (Knuth's linear congruence)."""
-    dice[0] = dice[0] * 6364136223846793005 + 1442695040888963407
-    return int(((dice[0] >> 33) & 0x7FFFFFFF) % below)
+    random_state[0] = random_state[0] * 6364136223846793005 + 1442695040888963407
+    return int(((random_state[0] >> 33) & 0x7FFFFFFF) % below)
 
 
 @compiled
@@ -162,7 +162,7 @@ def critical_path(nodes: Nodes, order: Order, makespan: float, path: Ints) -> in
     for one in range(nodes.duration.size):
         if order.head[one] + nodes.duration[one] >= makespan - slack:
             seen += 1
-            if draw(order.dice, seen) == 0:
+            if draw(order.random_state, seen) == 0:
                 node = one
     count = 0
     while node >= 0:
@@ -184,13 +184,13 @@ def _critical_before(nodes: Nodes, order: Order, node: int, slack: float) -> int
         before = order.queue[place - 1]
         if order.head[before] + nodes.duration[before] >= head - slack:
             seen += 1
-            if draw(order.dice, seen) == 0:
+            if draw(order.random_state, seen) == 0:
                 best = before
     if nodes.second[node] >= 0 and order.place_second[node] > nodes.offsets[nodes.second[node]]:
         before = order.queue[order.place_second[node] - 1]
         if order.head[before] + nodes.duration[before] >= head - slack:
             seen += 1
-            if draw(order.dice, seen) == 0:
+            if draw(order.random_state, seen) == 0:
                 best = before
     return int(best)
 

@@ -62,7 +62,7 @@ def search(nodes: Nodes, order: Order, best: Ints, numbers: Floats, clock: Ints)
         count = _list_moves(nodes, order, path, length, moves)
         chosen = _choose(nodes, order, moves, count, numbers[1], clock, segment)
         if chosen == NOTHING:
-            kick(nodes, order, 4, segment)
+            perturb(nodes, order, 4, segment)
             numbers[0] = evaluate(nodes, order)
             continue
         source, target, pulled = moves[chosen]
@@ -109,7 +109,7 @@ def _list_moves(nodes: Nodes, order: Order, path: Ints, length: int, moves: Ints
 
 @compiled
 def _note(order: Order, moves: Ints, seen: int, source: int, target: int, pulled: int) -> int:
-    slot = seen if seen < MOST_MOVES else draw(order.dice, seen + 1)
+    slot = seen if seen < MOST_MOVES else draw(order.random_state, seen + 1)
     if slot < MOST_MOVES:
         moves[slot, 0], moves[slot, 1], moves[slot, 2] = source, target, pulled
     return seen + 1
@@ -153,7 +153,7 @@ def _choose(nodes: Nodes, order: Order, moves: Ints, count: int, best: float, cl
         if value == np.inf:
             continue
         spares += 1
-        if draw(order.dice, spares) == 0:
+        if draw(order.random_state, spares) == 0:
             spare = index
         if _is_tabu(order, source, target, clock[0]) and value >= best:
             continue
@@ -161,7 +161,7 @@ def _choose(nodes: Nodes, order: Order, moves: Ints, count: int, best: float, cl
             chosen, chosen_value, ties = index, value, 1
         elif value <= chosen_value * (1 + 1e-12):
             ties += 1
-            if draw(order.dice, ties) == 0:
+            if draw(order.random_state, ties) == 0:
                 chosen = index
     return chosen if chosen != NOTHING else spare
 
@@ -183,7 +183,7 @@ def _forbid(order: Order, source: int, target: int, now: int) -> None:
     """What the mover passes may not be passed back for a while."""
     mover = order.queue[source]
     step = 1 if target > source else -1
-    until = now + 8 + draw(order.dice, 16)
+    until = now + 8 + draw(order.random_state, 16)
     for place in range(source + step, target + step, step):
         passed = order.queue[place]
         early, late = (mover, passed) if step > 0 else (passed, mover)
@@ -191,14 +191,14 @@ def _forbid(order: Order, source: int, target: int, now: int) -> None:
 
 
 @compiled
-def kick(nodes: Nodes, order: Order, times: int, segment: Ints) -> None:
+def perturb(nodes: Nodes, order: Order, times: int, segment: Ints) -> None:
     """Exchange neighbours by chance, each exchange legal by itself."""
     total = order.queue.size
     done = 0
     for _ in range(20 * times):
         if done >= times:
             return
-        source = draw(order.dice, total)
+        source = draw(order.random_state, total)
         early = order.queue[source]
         machine = nodes.machine[early]
         if not nodes.offsets[machine] <= source < nodes.offsets[machine + 1] - 1:

@@ -15,7 +15,7 @@ import numpy as np
 from models.plan import StageExchange
 from solver.verify.activations import FUSED, WEIGHT
 from solver.verify.case import Case, Finding, Rule, differs, exceeds
-from solver.verify.sendings import Rates, bytes_within, sendings, together
+from solver.verify.message_rates import Rates, bytes_within, concatenated, message_rates
 
 LAST_OF_STAGE = (WEIGHT, FUSED)
 
@@ -100,9 +100,9 @@ def exchange_capacity(case: Case) -> Iterator[Finding]:
 
 
 def _messages_out_of_buildings(case: Case) -> dict[str, Rates]:
-    ways = sendings(case)
+    ways = message_rates(case)
     return {
-        building: together(
+        building: concatenated(
             messages
             for (source, target), messages in ways.items()
             if case.building_of(source) == building and case.building_of(target) != building

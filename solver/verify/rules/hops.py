@@ -15,8 +15,8 @@ from solver.network.latency import tier_s
 from solver.verify.case import Case, Finding, Rule, differs, exceeds
 from solver.verify.joint_columns import end_with_hops
 from solver.verify.message_paths import message_parts
+from solver.verify.message_rates import Rates, Way, concatenated, message_rates, peak_rate, stated_hops
 from solver.verify.network_facts import Boundary
-from solver.verify.sendings import Rates, Way, peak_rate, sendings, stated_hops, together
 
 WORTH_A_SHIFT = 2e-3  # of the end of a route: less than this decides nothing between two ways of sharing
 
@@ -70,7 +70,7 @@ def _flows_bytes_per_s(case: Case, boundary: Boundary) -> float:
 
 def hop_share(case: Case) -> Iterator[Finding]:
     """Messages under way at one time stay within the links out of every place and every set of buildings."""
-    ways = sendings(case)
+    ways = message_rates(case)
     for place in sorted({source for source, _ in ways}):
         crossing = [way for way in ways if case.is_inside(way[0], place) and not case.is_inside(way[1], place)]
         yield from _overload(place, ways, crossing, case.network.cuts.place_bytes_per_s[place])
@@ -143,7 +143,7 @@ def _unlike(timeline: RouteTimeline, other: OtherSharing) -> Iterator[str]:
 def _overload(
     where: str, ways: Mapping[Way, Rates], crossing: list[Way], capacity_bytes_per_s: float
 ) -> Iterator[Finding]:
-    rate, at_s = peak_rate(together(ways[way] for way in crossing))
+    rate, at_s = peak_rate(concatenated(ways[way] for way in crossing))
     if exceeds(rate, capacity_bytes_per_s):
         yield Finding(
             f"out of {where}", f"{rate:.6g} B/s at {at_s:.6g} s, the links carry {capacity_bytes_per_s:.6g} B/s"

@@ -43,11 +43,11 @@ def alternative_odds(case: Case) -> Iterator[Finding]:
         if one.configuration is None or one.slower_probability is None:
             continue
         used = {name: pools[name] for route in one.routes for name in route.pools if name in pools}
-        machines = [(pool.gpu, fabric_of(pool)) for pool in used.values()]
-        if not machines:
+        gpu_types = [(pool.gpu, fabric_of(pool)) for pool in used.values()]
+        if not gpu_types:
             yield Finding(f"alternative {index}", "slower_probability is stated without its pools")
             continue
-        errors = shared_errors(case.derived.job, case.derived.stack, columns_of(one.configuration), machines)
+        errors = shared_errors(case.derived.job, case.derived.stack, columns_of(one.configuration), gpu_types)
         derived = probability_faster(ours, one.iteration_s, errors)
         if abs(one.slower_probability - derived) > ROUNDED:
             yield Finding(

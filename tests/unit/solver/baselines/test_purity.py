@@ -42,7 +42,7 @@ def test_what_a_policy_keeps_in_one_building_stays_there(hosts: tuple[int, ...])
             assert one.reason
             continue
         routes = [[building[context.pools[pool].id] for pool in route.pools] for route in one.best.candidate.routes]
-        kept = routes if one.policy.exchanges else list(zip(*routes, strict=True))
+        kept = routes if one.policy.keeps_replicas_in_buildings else list(zip(*routes, strict=True))
         assert all(len(set(together)) == 1 for together in kept), one.policy.name
     assert any(one.best is not None for one in tried)
 
@@ -62,7 +62,7 @@ def test_sailor_alone_shares_out_layers_by_type_and_keeps_replicas_in_a_region()
     context, tried = tried_of(two_regions())
     region = {pool.id: context.topology.enclosing(pool.place, "region") for pool in context.pools}
     space = enumerate_space(context.request)
-    by_type = {one.policy.name: bool(space.layer_split[one.policy.considers(space)].any()) for one in tried}
+    by_type = {one.policy.name: bool(space.layer_split[one.policy.allowed(space)].any()) for one in tried}
     assert by_type.pop("sailor-like")
     assert not any(by_type.values())
     sailor = next(one for one in tried if one.policy.name == "sailor-like")

@@ -20,8 +20,8 @@ STACK = StackProfile(
 def of(row: int, iteration_s: float, stack: StackProfile = STACK):
     """Error bars of one configuration."""
     columns = COLUMNS.take(np.array([row]))
-    machines = [(A100, fabric())]
-    return prediction(JOB, stack, columns, machines, iteration_s=iteration_s, memory=[(7e10, 8e10)])
+    gpu_types = [(A100, fabric())]
+    return prediction(JOB, stack, columns, gpu_types, iteration_s=iteration_s, memory=[(7e10, 8e10)])
 
 
 def faster(one, other) -> float:

@@ -16,7 +16,7 @@ from solver.transport.exchange import exchange_costs
 from solver.verify.case import Case
 from solver.verify.joint_replay import joint_replay
 from solver.verify.judge import LIMITS, judge
-from solver.verify.sendings import stated_hops
+from solver.verify.message_rates import stated_hops
 from tests.build_costs import Forgery, Routes
 from tests.build_job import FIXED, job
 from tests.build_plan import build_plan

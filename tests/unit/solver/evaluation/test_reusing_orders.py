@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from models.schedule import PipelineProblem
-from solver.evaluation.scheduling import Timing, portfolio_timing, sparing
+from solver.evaluation.scheduling import Timing, portfolio_timing, reusing_orders
 from solver.pipeline.simulate import replay
 from tests.pipelines import budget, cut, pipeline
 
@@ -31,7 +31,7 @@ def routes(number: int, **changes: Any) -> list[PipelineProblem]:
 
 def test_many_routes_share_few_orders_and_none_ends_after_the_slowest() -> None:
     asked, problems = Asked(), routes(12)
-    scheduler = sparing(asked, problems)
+    scheduler = reusing_orders(asked, problems)
     timings = [timing for one in problems if (timing := scheduler(one)) is not None]
     slowest_s = max(timing.end_s for timing in map(asked, list(asked.problems)) if timing is not None)
     assert len(set(map(id, asked.problems))) <= 4
@@ -44,14 +44,14 @@ def test_many_routes_share_few_orders_and_none_ends_after_the_slowest() -> None:
 def test_an_order_that_needs_more_memory_is_not_taken_over() -> None:
     problems = routes(6)
     tight = pipeline(ranks=budget(4, 1))
-    timing = sparing(Asked(), [*problems, tight])(tight)
+    timing = reusing_orders(Asked(), [*problems, tight])(tight)
     assert timing is not None
     assert np.all(timing.replay.peak_memory_bytes <= 1 + 1e-9)
 
 
 def test_few_routes_are_all_scheduled() -> None:
     asked, problems = Asked(), routes(3)
-    scheduler = sparing(asked, problems)
+    scheduler = reusing_orders(asked, problems)
     for problem in problems:
         scheduler(problem)
         scheduler(problem)

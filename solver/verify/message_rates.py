@@ -25,7 +25,7 @@ def stated_hops(case: Reading) -> Iterator[tuple[Boundary, PipelineHop]]:
             yield boundary, stated.get((boundary.route, boundary.from_stage), nothing)
 
 
-def sendings(case: Reading) -> dict[Way, Rates]:
+def message_rates(case: Reading) -> dict[Way, Rates]:
     """Every message between two places by its way, with the rate of all replicas that send it at once."""
     found: defaultdict[Way, list[Rates]] = defaultdict(list)
     for boundary, hop in stated_hops(case):
@@ -41,7 +41,7 @@ def sendings(case: Reading) -> dict[Way, Rates]:
     return {way: np.concatenate(parts) for way, parts in found.items()}
 
 
-def together(parts: Iterable[Rates]) -> Rates:
+def concatenated(parts: Iterable[Rates]) -> Rates:
     """The messages of several ways."""
     return np.concatenate([np.zeros((0, 3)), *parts])
 
