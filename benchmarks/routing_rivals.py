@@ -2,43 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
-from numpy.typing import NDArray
 
+from solver.arrays import FloatArray
 from solver.network.topology import Topology
-from solver.transport.flows import Demand, Phase, Routing, Share
+from solver.transport.path_flow import Commodities
 from solver.transport.paths import least_paths
+from solver.transport.routing import SplitK, fullest_edge_s
 
 NUM_SPLIT_PATHS = 4  # of the rival that splits evenly over disjoint paths; set by hand
-RELATIVE_TOLERANCE = 1e-6  # of sizes and loads: rounding of the solver
+RELATIVE_TOLERANCE = 1e-6  # of parts and loads: rounding of the solver
 
 
-def equal_split_routing(
-    topology: Topology,
-    demands: Sequence[Demand],
-    phases: Sequence[Phase],
-    *,
-    capacity_bytes_per_s: NDArray[np.float64] | None = None,
-) -> Routing:
-    """Every demand evenly over up to four edge-disjoint paths, found shortest first."""
-    paths_of: dict[tuple[int, int], list[tuple[int, ...]]] = {}
-    shares: list[Share] = []
-    for index, demand in enumerate(demands):
-        ends = topology.index_of[demand.source], topology.index_of[demand.target]
-        if ends not in paths_of:
-            paths_of[ends] = disjoint_paths(topology, *ends, num_paths=NUM_SPLIT_PATHS)
-        paths = paths_of[ends]
-        shares.extend(Share(index, path, demand.size_bytes / len(paths)) for path in paths)
-    capacity = topology.capacity_bytes_per_s if capacity_bytes_per_s is None else capacity_bytes_per_s
-    return Routing(tuple(phases), tuple(demands), tuple(shares), capacity, "equal split")
+def equal_split(commodities: Commodities) -> SplitK:
+    """Every commodity evenly over up to four edge-disjoint paths, found shortest first."""
+    paths_k = [disjoint_paths(commodities.topology, *ends, num_paths=NUM_SPLIT_PATHS) for ends in commodities.ends_k]
+    return tuple(tuple((path, 1.0 / len(paths)) for path in paths) for paths in paths_k)
 
 
 def disjoint_paths(topology: Topology, source: int, target: int, *, num_paths: int) -> list[tuple[int, ...]]:
-    """Up to `num_paths` paths that share no edge, by rising latency; one empty path inside a place."""
-    if source == target:
-        return [()]
+    """Up to `num_paths` paths that share no edge, by rising latency."""
     weight = topology.latency_s.copy()
     found: list[tuple[int, ...]] = []
     while len(found) < num_paths:
@@ -47,51 +30,39 @@ def disjoint_paths(topology: Topology, source: int, target: int, *, num_paths: i
             break
         found.append(paths.between(source, target))
         weight[list(found[-1])] = np.inf
-    if not found:
-        ends = topology.places[source].id, topology.places[target].id
-        raise ValueError(f"no path leads from place {ends[0]!r} to {ends[1]!r}: add a link or a common parent")
     return found
 
 
-def routing_faults(topology: Topology, demands: Sequence[Demand], routing: Routing) -> list[str]:
-    """Everything that is wrong with a routing; empty when it ships every byte of every demand along real paths.
+def split_faults(commodities: Commodities, split_k: SplitK, time_s: float) -> list[str]:
+    """Everything that is wrong with a split; empty when it ships every byte along real paths within the time.
 
-    Looks at the demands, the shares and the edges alone: paths join source and target edge by edge, bytes are
-    conserved, and no phase claims a time in which an edge would carry more than its capacity.
+    Paths join source and target edge by edge, parts add up to one, and no edge carries more than its capacity allows.
     """
-    faults: list[str] = []
-    shipped = np.zeros(len(demands))
-    load: dict[str, NDArray[np.float64]] = {}
-    for number, share in enumerate(routing.shares):
-        demand = demands[share.demand]
-        faults.extend(f"share {number}: {fault}" for fault in _path_faults(topology, demand, share))
-        shipped[share.demand] += share.size_bytes
-        phase_load = load.setdefault(demand.phase, np.zeros(len(topology.edges)))
-        for edge in share.edges:
-            phase_load[edge] += share.size_bytes
-    for index, demand in enumerate(demands):
-        if abs(shipped[index] - demand.size_bytes) > RELATIVE_TOLERANCE * max(1.0, demand.size_bytes):
-            faults.append(f"demand {index}: {shipped[index]:g} of {demand.size_bytes:g} bytes are routed")
-    for phase, phase_load in load.items():
-        faults.extend(_capacity_faults(topology, routing, phase, phase_load))
+    faults = []
+    for k, (ends, split) in enumerate(zip(commodities.ends_k, split_k, strict=True)):
+        faults += [f"commodity {k}: {fault}" for path, _ in split for fault in _path_faults(commodities, ends, path)]
+        faults += [f"commodity {k}: negative part {part:g}" for _, part in split if part < 0]
+        if abs(sum(part for _, part in split) - 1.0) > RELATIVE_TOLERANCE:
+            faults.append(f"commodity {k}: {sum(part for _, part in split):g} of its bytes are routed")
+    if fullest_edge_s(commodities, split_k) > time_s * (1 + RELATIVE_TOLERANCE):
+        faults.append(f"an edge is full for {fullest_edge_s(commodities, split_k):g} s of {time_s:g} s")
     return faults
 
 
-def _path_faults(topology: Topology, demand: Demand, share: Share) -> list[str]:
-    if share.size_bytes < 0:
-        return [f"negative size {share.size_bytes:g}"]
-    at = demand.source
-    for edge in share.edges:
-        if topology.edges[edge].from_place != at:
-            return [f"edge {topology.edges[edge].id!r} does not leave {at!r}"]
-        at = topology.edges[edge].to_place
-    return [] if at == demand.target else [f"path ends in {at!r} instead of {demand.target!r}"]
+def _path_faults(commodities: Commodities, ends: tuple[int, int], path: tuple[int, ...]) -> list[str]:
+    places, edges = commodities.topology.places, commodities.topology.edges
+    at, target = (places[end].id for end in ends)
+    for edge in path:
+        if edges[edge].from_place != at:
+            return [f"edge {edges[edge].id!r} does not leave {at!r}"]
+        at = edges[edge].to_place
+    return [] if at == target else [f"path ends in {at!r} instead of {target!r}"]
 
 
-def _capacity_faults(topology: Topology, routing: Routing, phase: str, load: NDArray[np.float64]) -> list[str]:
-    allowed = routing.capacity_bytes_per_s * routing.phase_s[phase]
-    over = np.flatnonzero(load > allowed * (1 + RELATIVE_TOLERANCE) + 1e-9)
-    return [
-        f"phase {phase!r}: edge {topology.edges[index].id!r} carries {load[index]:g} of {allowed[index]:g} bytes"
-        for index in over
-    ]
+def load_of(commodities: Commodities, split_k: SplitK) -> FloatArray:
+    """Bytes on every edge."""
+    load_e = np.zeros(len(commodities.capacity))
+    for size, split in zip(commodities.size_k, split_k, strict=True):
+        for path, part in split:
+            load_e[list(path)] += part * size
+    return load_e

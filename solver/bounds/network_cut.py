@@ -294,7 +294,7 @@ def _around(context: Context, place: str, level: str) -> str:
     """The building or region around a place; without one the place, or the building, stands for itself."""
     if level == "place":
         return place
-    building = context.topology.building(place)
+    building = context.topology.enclosing(place, "building") or place
     return building if level == "building" else context.topology.enclosing(place, "region") or building
 
 

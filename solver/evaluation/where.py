@@ -33,7 +33,7 @@ def placement_of(context: Context, candidate: Candidate) -> Placement:
 
 def crossing_of(context: Context, candidate: Candidate) -> Crossing:
     """Whether a replica spans buildings, the replicas of one rank do, or both."""
-    building = [context.topology.building(pool.place) for pool in context.pools]
+    building = [context.topology.enclosing(pool.place, "building") or pool.place for pool in context.pools]
     pipeline = any(len({building[pool] for pool in route.pools}) > 1 for route in candidate.routes)
     num_ranks = candidate.configuration.degrees.pp
     data = any(len({building[route.pools[rank]] for route in candidate.routes}) > 1 for rank in range(num_ranks))

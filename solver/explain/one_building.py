@@ -16,6 +16,7 @@ from solver.evaluation.evaluate import Evaluation, evaluate
 from solver.evaluation.places import placements
 from solver.evaluation.scheduling import Scheduler, or_same_order
 from solver.evaluation.where import crossing_of
+from solver.network.places import buildings_of
 
 BUILDING = "all-in-one-building"
 SAME = 1e-9  # relative difference of two times that are taken to be equal
@@ -68,9 +69,7 @@ def without_distance(context: Context) -> PlanRequest:
     """The request with its usable pools in one building: zones keep their uplinks, what joined buildings is gone."""
     request, cluster = context.request, context.request.cluster
     outer = {place.id for place in cluster.places if place.level in ("region", "building")}
-    home = {
-        place.id: BUILDING if place.id in outer else context.topology.building(place.id) for place in cluster.places
-    }
+    home = {place: BUILDING if place in outer else building for place, building in buildings_of(cluster).items()}
     places = tuple(
         place.model_copy(update={"parent": BUILDING if place.parent is None or place.parent in outer else place.parent})
         for place in cluster.places

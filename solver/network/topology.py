@@ -129,10 +129,6 @@ class Topology:
         """The place of this level that holds `place`, or None."""
         return next((one for one in self.ancestors(place) if self.place(one).level == level), None)
 
-    def building(self, place: PlaceId) -> PlaceId:
-        """The building that holds `place`; a place outside any building stands for itself."""
-        return self.enclosing(place, "building") or place
-
     def tier(self, place_a: PlaceId, place_b: PlaceId) -> Tier:
         """Tier at which GPUs of two places meet; two GPUs of one place meet at its own level."""
         above_b = set(self.ancestors(place_b))

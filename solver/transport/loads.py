@@ -70,7 +70,7 @@ def cross_building_bytes(context: Context, loads: tuple[LinkLoad, ...]) -> float
     total = 0.0
     for load in loads:
         edge = edges[index[load.link, load.reverse]]
-        ends = {context.topology.building(place) for place in (edge.from_place, edge.to_place)}
+        ends = {context.topology.enclosing(place, "building") or place for place in (edge.from_place, edge.to_place)}
         arrives = load.reverse and load.link.startswith(UPLINK_PREFIX)
         if len(ends) == 2 and not arrives:
             total += sum(flow.bytes_per_iteration for flow in load.flows)

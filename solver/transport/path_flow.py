@@ -1,4 +1,4 @@
-"""One phase as a path flow: ship every commodity so that the fullest edge finishes as early as possible.
+"""A path flow: ship every commodity so that the fullest edge finishes as early as possible.
 
 The linear programme (PuLP with HiGHS), column generation and the bound that its duals prove. Index suffixes: k
 commodity (everything with the same ends), e edge.
@@ -38,7 +38,7 @@ class RoutingError(RuntimeError):
 
 @dataclass(frozen=True)
 class PathFlow:
-    """Parts of every commodity by path, the time of the phase, each edge's price and the bound the prices prove.
+    """Parts of every commodity by path, the time of the fullest edge, each edge's price and the bound the prices prove.
 
     `price_e` is dT / d(bytes on e), in seconds per byte.
     """
@@ -61,7 +61,7 @@ class _Master:
 
 @dataclass(frozen=True)
 class Commodities:
-    """What one phase must ship."""
+    """Bytes to ship between places, which are indices of the topology."""
 
     topology: Topology
     capacity: FloatArray
@@ -197,9 +197,10 @@ def _split(commodities: Commodities, master: _Master) -> tuple[tuple[tuple[Path,
     for (k, path), part in master.part.items():
         if part > 1e-9:
             parts[k].append((path, part))
-    return tuple(_normalised(one) for one in parts)
+    return tuple(normalised(one) for one in parts)
 
 
-def _normalised(parts: Sequence[tuple[Path, float]]) -> tuple[tuple[Path, float], ...]:
+def normalised(parts: Sequence[tuple[Path, float]]) -> tuple[tuple[Path, float], ...]:
+    """The same paths with parts that add up to one."""
     total = sum(part for _, part in parts)
     return tuple((path, part / total) for path, part in parts)

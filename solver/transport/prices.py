@@ -17,15 +17,14 @@ from models.plan import Configuration, StageExchange
 from models.transport import Dimension
 from solver.arrays import FloatArray
 from solver.context import Context
+from solver.network.split import Step
 from solver.placement.fill import PooledRoute
 from solver.transport.exchange import ExchangeCost, InterSiteRing
-from solver.transport.flows import Demand, Phase
 from solver.transport.hops import HopDelay, Sharing, free_bytes_per_s, reserved_bytes_per_s
 from solver.transport.policy import POLICY
 from solver.transport.ring import Ring
 from solver.transport.routing import route
 
-MESSAGES = "messages"
 LEAST_RATE = 1e-6  # of its capacity, what an edge keeps for an exchange whatever messages reserve
 SAME_TIME = 1e-6  # relative difference below which the plan's paths are as fast as the best
 NOISE = 1e-6  # of the dearest edge, below which a dual is the solver's rounding
@@ -61,8 +60,7 @@ def link_prices(context: Context, traffic: Traffic, *, hidden_s: float) -> Price
     """
     capacity = context.topology.capacity_bytes_per_s
     free = np.array([free_bytes_per_s(context, edge, traffic.exchanging) for edge in range(len(capacity))])
-    demands = message_demands(context, traffic)
-    messages = [PricedPhase(Phase(MESSAGES, hidden_s=hidden_s), demands, message_load(context, traffic))]
+    messages = [PricedPhase(message_sizes(context, traffic), message_load(context, traffic), hidden_s=hidden_s)]
     left = np.array(capacity)
     for edge, rate in reserved_bytes_per_s(traffic.routes, list(traffic.hops), traffic.message_bytes).items():
         left[edge] -= rate
@@ -78,25 +76,28 @@ def link_prices(context: Context, traffic: Traffic, *, hidden_s: float) -> Price
 
 @dataclass(frozen=True)
 class PricedPhase:
-    """A phase, its demands, and the bytes that the plan's own paths put on every edge."""
+    """Bytes between places that travel at the same time, and what the plan's own paths put on every edge.
 
-    phase: Phase
-    demands: list[Demand]
+    `weight`: seconds that the iteration grows per second of their time beyond `hidden_s`, which other work hides.
+    """
+
+    size_of: dict[Step, float]
     load_e: FloatArray
+    weight: float = 1.0
+    hidden_s: float = 0.0
 
 
 def _phase_prices(context: Context, priced: PricedPhase, capacity: FloatArray) -> FloatArray:
     """Weight times the duals of shipping the phase; nothing where all of it is hidden."""
-    phase, fill_e = priced.phase, priced.load_e / capacity
+    fill_e = priced.load_e / capacity
     time_s = float(fill_e.max(initial=0.0))
-    if time_s <= phase.hidden_s or not priced.demands:
+    if time_s <= priced.hidden_s or not priced.size_of:
         return np.zeros(len(capacity))
-    best = route(context.topology, priced.demands, [phase], capacity_bytes_per_s=capacity)
-    dual_e: FloatArray = best.prices_s_per_byte[phase.name]
-    if time_s <= best.phase_s[phase.name] * (1.0 + SAME_TIME) and dual_e.any():
-        return dual_e
+    best = route(context.topology, priced.size_of, capacity)
+    if priced.hidden_s < best.time_s and time_s <= best.time_s * (1.0 + SAME_TIME) and best.price_e.any():
+        return priced.weight * best.price_e
     full = fill_e >= time_s * (1.0 - SAME_TIME)
-    return np.where(full, phase.weight / (capacity * full.sum()), 0.0)
+    return np.where(full, priced.weight / (capacity * full.sum()), 0.0)
 
 
 def message_load(context: Context, traffic: Traffic) -> FloatArray:
@@ -109,10 +110,10 @@ def message_load(context: Context, traffic: Traffic) -> FloatArray:
     return load_e
 
 
-def message_demands(context: Context, traffic: Traffic) -> list[Demand]:
-    """Stage messages of an iteration between each two places: activations one way, gradients the other."""
+def message_sizes(context: Context, traffic: Traffic) -> dict[Step, float]:
+    """Bytes of stage messages per iteration between each two places: activations one way, gradients the other."""
     pools, used = context.pools, traffic.configuration
-    sizes: defaultdict[tuple[str, str], float] = defaultdict(float)
+    sizes: defaultdict[Step, float] = defaultdict(float)
     for own, delays in zip(traffic.routes, traffic.hops, strict=True):
         for hop in delays:
             if hop.link is not None:
@@ -121,7 +122,7 @@ def message_demands(context: Context, traffic: Traffic) -> list[Demand]:
                 size = used.num_microbatches * own.num_replicas * traffic.message_bytes
                 sizes[source, target] += size
                 sizes[target, source] += size
-    return [Demand(*ends, size, MESSAGES, "pp") for ends, size in sizes.items() if ends[0] != ends[1]]
+    return {ends: size for ends, size in sizes.items() if ends[0] != ends[1]}
 
 
 def exchange_phases(context: Context, traffic: Traffic) -> list[PricedPhase]:
@@ -137,13 +138,12 @@ def exchange_phases(context: Context, traffic: Traffic) -> list[PricedPhase]:
             rings_between[site_ring.ring].append(site_ring)
             weighted[site_ring.ring] += site_ring.sent_bytes * weight / site_ring.reached
     phases = []
-    for number, (ring, own) in enumerate(rings_between.items()):
+    for ring, own in rings_between.items():
         sent_bytes = sum(site_ring.sent_bytes for site_ring in own)
-        phase = Phase(f"exchange {number}", weight=weighted[ring] / sent_bytes)
         load_e = np.zeros(len(context.topology.edges))
         for edge, part in ring.load.items():
             load_e[edge] = part * sent_bytes
-        phases.append(PricedPhase(phase, [Demand(*step, sent_bytes, phase.name, "dp") for step in ring.steps], load_e))
+        phases.append(PricedPhase(dict.fromkeys(ring.steps, sent_bytes), load_e, weight=weighted[ring] / sent_bytes))
     return phases
 
 

@@ -14,10 +14,9 @@ from solver.arrays import FloatArray
 from solver.context import Context
 from solver.network.split import Parts, Step, part_by_edge
 from solver.network.topology import Edge, Topology
-from solver.transport.flows import Demand, Phase
+from solver.transport.path_flow import normalised
 from solver.transport.routing import route
 
-PHASE = "exchange"
 STEP_BYTES = 1e9  # the split depends on ratios only
 LEAST_PART = 1e-3  # a path for less than this is not worth its queue pairs
 FULL = 1e-6  # below this part of its rate an edge has nothing left for the exchange
@@ -83,13 +82,11 @@ def _optimal_parts(
     if not set(plain.load) <= set(kept):
         return None
     open_edges = Topology(topology.places, tuple(topology.edges[index] for index in kept))
-    demands = [Demand(*step, size, PHASE, "dp") for step, size in zip(plain.steps, size_by_step, strict=True)]
-    routing = route(open_edges, demands, (Phase(PHASE),), capacity_bytes_per_s=capacity[kept])
-    found: list[list[tuple[tuple[int, ...], float]]] = [[] for _ in demands]
-    for share in routing.shares:
-        if share.size_bytes >= LEAST_PART * size_by_step[share.demand]:
-            found[share.demand].append((tuple(kept[edge] for edge in share.edges), share.size_bytes))
-    return tuple(_to_one(parts) for parts in found)
+    best = route(open_edges, dict(zip(plain.steps, size_by_step, strict=True)), capacity[kept])
+    return tuple(
+        normalised([(tuple(kept[edge] for edge in path), part) for path, part in split if part >= LEAST_PART])
+        for split in best.split_k
+    )
 
 
 def _kind(edge: Edge) -> tuple[object, ...]:
@@ -97,13 +94,8 @@ def _kind(edge: Edge) -> tuple[object, ...]:
     return (edge.technology, frozenset(edge.load_balancing), edge.out_of_order_receivers)
 
 
-def _to_one(parts: list[tuple[tuple[int, ...], float]]) -> Parts:
-    total = sum(size for _, size in parts)
-    return tuple((path, size / total) for path, size in parts)
-
-
 def stated_split(topology: Topology, step: Step, parts: Parts) -> MessageSplit:
-    """Paths of a step, in the words of the contract."""
+    """Paths of a step, as a plan states them."""
     edges = topology.edges
     return MessageSplit(
         from_place=step[0],

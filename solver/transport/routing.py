@@ -1,81 +1,50 @@
-"""Routes of all flows at once, for the least time that the flows add to an iteration.
-
-Phases never coincide, so each is a programme of its own (`path_flow.py`). `flows.py` checks the result.
-"""
+"""Bytes between places split over paths, so that the fullest edge is done as early as possible."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from solver.arrays import FloatArray
+from solver.network.split import Step
 from solver.network.topology import Topology
-from solver.transport.flows import Demand, Phase, Routing, Share
-from solver.transport.path_flow import RELATIVE_GAP, Commodities, PathFlow, solve_path_flow
-from solver.transport.shortest_paths import shortest_path_routing
+from solver.transport.path_flow import RELATIVE_GAP, Commodities, Path, PathFlow, solve_path_flow
+
+SplitK = tuple[tuple[tuple[Path, float], ...], ...]
 
 
-def route(
-    topology: Topology,
-    demands: Sequence[Demand],
-    phases: Sequence[Phase],
-    *,
-    capacity_bytes_per_s: FloatArray | None = None,
-) -> Routing:
-    """Best split of all demands over paths: min sum_p weight_p max(0, T_p - hidden_p), T_p the fullest edge's time.
+def route(topology: Topology, size_of: Mapping[Step, float], capacity_bytes_per_s: FloatArray) -> PathFlow:
+    """The best split of `size_of` bytes from place to place, where edges have these capacities.
 
-    `capacity_bytes_per_s` replaces the topology's capacities, for instance after collisions. Where shortest paths are
-    as fast, they stay.
+    Where the paths of least latency are as fast, they stay.
     """
-    capacity = topology.capacity_bytes_per_s if capacity_bytes_per_s is None else capacity_bytes_per_s
-    shortest = shortest_path_routing(topology, demands, phases, capacity_bytes_per_s=capacity)
-    shares: list[Share] = []
-    prices: dict[str, FloatArray] = {}
-    bound_s = 0.0
-    for phase in phases:
-        members = _members(demands, phase.name)
-        flow = solve_path_flow(_commodities(topology, capacity, demands, members)) if members else None
-        shares.extend(_phase_shares(demands, phase.name, members, flow, shortest))
-        is_exposed = flow is not None and flow.time_s > phase.hidden_s
-        prices[phase.name] = phase.weight * flow.price_e if flow and is_exposed else np.zeros(len(capacity))
-        bound_s += phase.weight * max(0.0, (flow.bound_s if flow else 0.0) - phase.hidden_s)
-    return Routing(tuple(phases), tuple(demands), tuple(shares), capacity, "optimal", prices, bound_s)
+    commodities = commodities_of(topology, size_of, capacity_bytes_per_s)
+    best = solve_path_flow(commodities)
+    plain_k = least_latency_split(commodities)
+    plain_s = fullest_edge_s(commodities, plain_k)
+    if plain_s <= best.time_s * (1 + RELATIVE_GAP):
+        return replace(best, split_k=plain_k, time_s=plain_s)
+    return replace(best, time_s=fullest_edge_s(commodities, best.split_k))
 
 
-Members = dict[tuple[str, str], list[int]]
+def commodities_of(topology: Topology, size_of: Mapping[Step, float], capacity_bytes_per_s: FloatArray) -> Commodities:
+    """Bytes by place as columns of the programme."""
+    ends_k = tuple((topology.index_of[source], topology.index_of[target]) for source, target in size_of)
+    return Commodities(topology, capacity_bytes_per_s, ends_k, np.array(list(size_of.values())))
 
 
-def _members(demands: Sequence[Demand], phase: str) -> Members:
-    """Demands of a phase that move, by their ends."""
-    members: Members = {}
-    for index, demand in enumerate(demands):
-        if demand.phase == phase and demand.source != demand.target and demand.size_bytes > 0:
-            members.setdefault((demand.source, demand.target), []).append(index)
-    return members
+def least_latency_split(commodities: Commodities) -> SplitK:
+    """Everything on its path of least latency."""
+    paths = commodities.paths_under(commodities.topology.latency_s)
+    return tuple(((paths.between(*ends), 1.0),) for ends in commodities.ends_k)
 
 
-def _commodities(topology: Topology, capacity: FloatArray, demands: Sequence[Demand], members: Members) -> Commodities:
-    return Commodities(
-        topology=topology,
-        capacity=capacity,
-        ends_k=tuple((topology.index_of[source], topology.index_of[target]) for source, target in members),
-        size_k=np.array([sum(demands[index].size_bytes for index in indices) for indices in members.values()]),
-    )
-
-
-def _phase_shares(
-    demands: Sequence[Demand], phase: str, members: Members, flow: PathFlow | None, shortest: Routing
-) -> list[Share]:
-    """The optimised shares, unless shortest paths are as fast within the gap."""
-    plain = [share for share in shortest.shares if demands[share.demand].phase == phase]
-    if flow is None or shortest.phase_s[phase] <= flow.time_s * (1 + RELATIVE_GAP):
-        return plain
-    moving = [
-        Share(index, path, part * demands[index].size_bytes)
-        for indices, split in zip(members.values(), flow.split_k, strict=True)
-        for path, part in split
-        for index in indices
-    ]
-    routed = {share.demand for share in moving}
-    return moving + [share for share in plain if share.demand not in routed]
+def fullest_edge_s(commodities: Commodities, split_k: SplitK) -> float:
+    """Time at which the fullest edge is done under a split."""
+    load_e = np.zeros(len(commodities.capacity))
+    for size, split in zip(commodities.size_k, split_k, strict=True):
+        for path, part in split:
+            load_e[list(path)] += part * size
+    return float(np.max(load_e / commodities.capacity, initial=0.0))

@@ -7,14 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.routing_rivals import equal_split_routing, routing_faults
-from solver.transport.flows import Phase
-from solver.transport.routing import route
-from solver.transport.shortest_paths import shortest_path_routing
-from tests.unit.solver.transport.networks import random_demands, random_network
+from benchmarks.routing_rivals import equal_split, load_of, split_faults
+from solver.transport.routing import commodities_of, fullest_edge_s, least_latency_split, route
+from tests.unit.solver.transport.networks import random_network, random_sizes
 
-PHASES = (Phase("dp", weight=1.0), Phase("pp", weight=4.0, hidden_s=0.05))
-NAMES = tuple(phase.name for phase in PHASES)
 SLACK = 1 + 2e-6
 
 instances = st.tuples(
@@ -27,49 +23,45 @@ instances = st.tuples(
 def test_routings_ship_everything_and_beat_the_plain_ones(instance):
     num_places, extra, num_demands, seed = instance
     topology, generator = random_network(num_places, num_places - 1 + extra, seed)
-    demands = random_demands(generator, topology, num_demands, NAMES)
-    best = route(topology, demands, PHASES)
-    plain = [make(topology, demands, PHASES) for make in (shortest_path_routing, equal_split_routing)]
-    for routing in (best, *plain):
-        assert routing_faults(topology, demands, routing) == []
-        assert_bytes_are_conserved_at_every_place(topology, demands, routing)
-    assert best.bound_s <= best.iteration_s * SLACK
-    assert best.iteration_s <= best.bound_s + 2e-6 * best.transfer_s  # the gap is that of whole phase times
-    assert all(best.iteration_s <= other.iteration_s + 2e-6 * best.transfer_s for other in plain)
-    assert all(best.phase_s[name] <= other.phase_s[name] * SLACK for name in NAMES for other in plain)
+    size_of = random_sizes(generator, topology, num_demands)
+    commodities = commodities_of(topology, size_of, topology.capacity_bytes_per_s)
+    best = route(topology, size_of, topology.capacity_bytes_per_s)
+    plain = [make(commodities) for make in (least_latency_split, equal_split)]
+    for split in (best.split_k, *plain):
+        assert split_faults(commodities, split, fullest_edge_s(commodities, split)) == []
+        assert_bytes_are_conserved_at_every_place(commodities, split)
+    assert best.bound_s <= best.time_s * SLACK
+    assert best.time_s <= best.bound_s * SLACK
+    assert all(best.time_s <= fullest_edge_s(commodities, split) * SLACK for split in plain)
 
 
-def assert_bytes_are_conserved_at_every_place(topology, demands, routing):
-    """What leaves a place less what enters it is what its demands send less what they receive, phase by phase."""
-    for name in NAMES:
-        load = routing.load_bytes[name]
-        net = np.zeros(len(topology.places))
-        np.add.at(net, topology.tails, load)
-        np.subtract.at(net, topology.heads, load)
-        wanted = np.zeros(len(topology.places))
-        for demand in demands:
-            if demand.phase == name:
-                wanted[topology.index_of[demand.source]] += demand.size_bytes
-                wanted[topology.index_of[demand.target]] -= demand.size_bytes
-        assert net == pytest.approx(wanted, rel=1e-6, abs=1e-6 * max(1.0, load.max()))
+def assert_bytes_are_conserved_at_every_place(commodities, split):
+    """What leaves a place less what enters it is what is sent from there less what is sent to it."""
+    load, topology = load_of(commodities, split), commodities.topology
+    net, wanted = np.zeros(len(topology.places)), np.zeros(len(topology.places))
+    np.add.at(net, topology.tails, load)
+    np.subtract.at(net, topology.heads, load)
+    for (source, target), size in zip(commodities.ends_k, commodities.size_k, strict=True):
+        wanted[source] += size
+        wanted[target] -= size
+    assert net == pytest.approx(wanted, rel=1e-6, abs=1e-6 * max(1.0, load.max()))
 
 
 @pytest.mark.parametrize("factor", [0.5, 3.0])
 def test_scaling_all_demands_scales_all_times(factor):
     topology, generator = random_network(7, 15, 11)
-    demands = random_demands(generator, topology, 20, ("dp",))
-    scaled = [type(one)(one.source, one.target, one.size_bytes * factor, one.phase, one.cause) for one in demands]
-    phases = (Phase("dp"),)
-    before, after = route(topology, demands, phases), route(topology, scaled, phases)
-    assert after.iteration_s == pytest.approx(factor * before.iteration_s, rel=1e-5)
+    size_of = random_sizes(generator, topology, 20)
+    scaled = {step: factor * size for step, size in size_of.items()}
+    before, after = (route(topology, one, topology.capacity_bytes_per_s) for one in (size_of, scaled))
+    assert after.time_s == pytest.approx(factor * before.time_s, rel=1e-5)
 
 
 def test_five_hundred_commodities_over_24_buildings_are_optimal():
     topology, generator = random_network(24, 200, 5)
-    demands = random_demands(generator, topology, 500, ("dp",))
-    phases = (Phase("dp"),)
-    best = route(topology, demands, phases)
-    assert routing_faults(topology, demands, best) == []
-    assert best.iteration_s <= best.bound_s * SLACK
-    assert best.iteration_s < shortest_path_routing(topology, demands, phases).iteration_s
-    assert best.iteration_s < equal_split_routing(topology, demands, phases).iteration_s
+    size_of = random_sizes(generator, topology, 500)
+    commodities = commodities_of(topology, size_of, topology.capacity_bytes_per_s)
+    best = route(topology, size_of, topology.capacity_bytes_per_s)
+    assert split_faults(commodities, best.split_k, best.time_s) == []
+    assert best.time_s <= best.bound_s * SLACK
+    assert best.time_s < fullest_edge_s(commodities, least_latency_split(commodities))
+    assert best.time_s < fullest_edge_s(commodities, equal_split(commodities))

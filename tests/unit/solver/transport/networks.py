@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from models.cluster import Cluster, Link, Place, Pool
+from solver.network.split import Step
 from solver.network.topology import Topology, build_topology
-from solver.transport.flows import Demand
 
 
 def network(edges, **common) -> Topology:
@@ -47,14 +47,11 @@ def random_network(num_places: int, num_links: int, seed: int) -> tuple[Topology
     return network(edges), generator
 
 
-def random_demands(
-    generator: np.random.Generator, topology: Topology, num_demands: int, phases: tuple[str, ...]
-) -> list[Demand]:
-    """Demands between random places, one in ten within a place."""
+def random_sizes(generator: np.random.Generator, topology: Topology, num_demands: int) -> dict[Step, float]:
+    """Bytes between random places."""
     names = [place.id for place in topology.places]
-    demands = []
-    for number in range(num_demands):
-        source, target = generator.choice(names, size=2, replace=number % 10 == 0)
-        size = float(generator.exponential(1e12))
-        demands.append(Demand(str(source), str(target), size, str(generator.choice(phases)), "dp"))
-    return demands
+    size_of: dict[Step, float] = {}
+    for _ in range(num_demands):
+        source, target = generator.choice(names, size=2, replace=False)
+        size_of[str(source), str(target)] = float(generator.exponential(1e12))
+    return size_of
