@@ -5,7 +5,6 @@ Routes only: declare, delegate, return.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import time
 from functools import partial
@@ -87,7 +86,7 @@ def read_moves(plan_id: PlanId, service: Service, caller: Asking) -> MoveReport:
     if parent is None:
         raise _nothing_to_compare(f"the plan that {plan_id} was made from has been removed")
     report = moves_between(_plan_of(parent), _plan_of(row))
-    return MoveReport(parent_id=parent.id, **dataclasses.asdict(report))
+    return MoveReport(parent_id=parent.id, **report.model_dump())
 
 
 @router.get("/{plan_id}/comparison", name="read_plan_comparison", response_model=PlanComparison,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from statistics import NormalDist
 from typing import Any
 
@@ -32,7 +31,7 @@ def comparison(first: Plan, second: Plan) -> dict[str, Any]:
             for (name, one), other in zip(_choices(first).items(), _choices(second).values(), strict=True)
             if one != other
         },
-        "moves": asdict(moves_between(first, second)),
+        "moves": moves_between(first, second).model_dump(),
         "best_plans_s": _best_plans(first, second),
     }
 

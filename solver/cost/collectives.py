@@ -60,19 +60,17 @@ def _share(group: Group) -> FloatArray:
     return (group.ranks - 1.0) / np.maximum(group.ranks, 1.0)
 
 
-def hop_latency_s(group: Group, fabric: Fabric, *, logarithmic: bool) -> FloatArray:
-    """Latency of one pass over a group: every local hop, and each network hop or their logarithm (trees).
+def hop_latency_s(group: Group, fabric: Fabric) -> FloatArray:
+    """Latency of one pass over a group in a tree: every local hop, and the logarithm of the network hops.
 
-    (l - 1) a_local + (n/l - 1) a_network around a ring, (l - 1) a_local + log2(n/l) a_network in a tree, for n ranks of
-    which l share a domain. Source: NCCL graph/tuning.cc.
-
+    (l - 1) a_local + log2(n/l) a_network for n ranks of which l share a domain. Source: NCCL graph/tuning.cc.
     >>> group = Group(np.array([16.0]), np.array([4.0]), np.array([1e9]), 1e9, 1e9)
     >>> fabric = Fabric(1e9, 4, 1e9, 4, scale_up_latency_s=1e-6, scale_out_latency_s=1e-5)
-    >>> [float(hop_latency_s(group, fabric, logarithmic=tree)[0].round(9)) for tree in (False, True)]
-    [3.3e-05, 2.3e-05]
+    >>> float(hop_latency_s(group, fabric)[0].round(9))
+    2.3e-05
     """
     domains = np.maximum(group.ranks / group.local_ranks, 1.0)
-    network = np.log2(domains) if logarithmic else domains - 1.0
+    network = np.log2(domains)
     return (group.local_ranks - 1.0) * fabric.scale_up_latency_s + network * fabric.scale_out_latency_s
 
 
@@ -86,7 +84,7 @@ def all_reduce_s(payload_bytes: FloatArray, group: Group, fabric: Fabric, stack:
     >>> all_reduce_s(np.array([8e6]), group, fabric, stack).round(6).tolist()
     [0.01206]
     """
-    latency = stack.collective_latency_s.value + 2.0 * hop_latency_s(group, fabric, logarithmic=True)
+    latency = stack.collective_latency_s.value + 2.0 * hop_latency_s(group, fabric)
     time = latency + 2.0 * _share(group) * payload_bytes / group.bus_bytes_per_s
     return np.where(group.ranks > 1, time, 0.0)
 
@@ -101,7 +99,7 @@ def gather_s(payload_bytes: FloatArray, group: Group, fabric: Fabric, stack: Sta
     >>> gather_s(np.array([8e6]), group, fabric, stack).round(6).tolist()
     [0.006045]
     """
-    latency = stack.collective_latency_s.value + hop_latency_s(group, fabric, logarithmic=True)
+    latency = stack.collective_latency_s.value + hop_latency_s(group, fabric)
     time = latency + _share(group) * payload_bytes / group.bus_bytes_per_s
     return np.where(group.ranks > 1, time, 0.0)
 
@@ -121,7 +119,7 @@ def all_to_all_s(
     """
     inside = np.maximum(group.local_ranks - 1.0, 0.0) / np.maximum(group.ranks, 1.0)
     across = np.maximum(group.ranks - group.local_ranks, 0.0) / np.maximum(group.ranks, 1.0)
-    latency = stack.collective_latency_s.value + hop_latency_s(group, fabric, logarithmic=True)
+    latency = stack.collective_latency_s.value + hop_latency_s(group, fabric)
     remote = across * copies_across * payload_bytes / group.nic_bytes_per_s
     time = latency + np.maximum(inside * payload_bytes / group.scale_up_bytes_per_s, remote)
     return np.where(group.ranks > 1, time, 0.0)

@@ -208,8 +208,8 @@ def time_of(context: Context, evaluation: Evaluation) -> TimeBreakdown:
     pipeline_end_s = evaluation.pipeline_s
     overhead_s = float(step_overhead_s(columns_of(configuration), context.stack)[0])
     idle_s = max(pipeline_end_s - busiest.total_s, 0.0)
-    hopless_s = _end_without_hops_s(evaluation.timings[route])
-    waiting_s = min(max(pipeline_end_s - hopless_s, 0.0), idle_s)
+    without_hops_s = _end_without_hops_s(evaluation.timings[route])
+    waiting_s = min(max(pipeline_end_s - without_hops_s, 0.0), idle_s)
     return TimeBreakdown(
         compute_s=busiest.compute_s,
         tensor_parallel_s=busiest.tensor_s,

@@ -50,7 +50,7 @@ class Timing:
         return last
 
     def written(self) -> PipelineSchedule:
-        """The schedule in the words of the contract, with its own bound."""
+        """The schedule as a plan states it, with its own bound."""
         bound_s = lower_bound(self.problem)
         return assemble(self.problem, self.order, generator=self.generator, lower_bound_s=bound_s, seconds=0.0)
 

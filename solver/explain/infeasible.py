@@ -23,7 +23,7 @@ from solver.cost.columns import FSDP, RECOMPUTE_CODES, SHARDING_CODES
 GIB = 2.0**30
 MAX_ROWS = 200_000  # of a larger space nothing is said before a search has priced it
 PORTION = 8_192
-MOST_TRIED = 512  # those that need least configurations that a remedy is checked on
+MOST_TRIED = 512  # configurations, those that need least memory, that a remedy is checked on
 MORE_GPUS = (2, 4, 16)  # times as many hosts, tried in this order
 RESTRICTED = ("tp", "cp", "ep", "pp", "dp", "vpp", "micro_batch_sequences", "sharding", "recompute", "family")
 Late = Callable[[], bool]

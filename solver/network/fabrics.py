@@ -131,7 +131,7 @@ SLINGSHOT = FabricProfile(
     source=_SAILOR,
 )
 
-# Rate that a virtual kind reaches inside its region; the fill of one stream is shared by one stream per GPU.
+# Rate that a virtual machine reaches inside its region; the fill of one stream is shared by one stream per GPU.
 _CLOUD_VM_BYTES_PER_S = {
     "1xA100-40": 2.01e9,
     "2xA100-40": 3.75e9,

@@ -101,7 +101,7 @@ def tune(search: Search) -> None:
     """Hill climbing over policies of list scheduling, for all the time that is left."""
 
     def stop() -> bool:
-        search.worked(1)
+        search.worked()
         return search.over
 
     if not stop():
@@ -124,7 +124,7 @@ def start(search: Search) -> None:
     """Every generator and policy while there is time; the best is the first answer."""
     for candidate in candidates(search.shape, search.problem.objective):
         search.offer(candidate.order, candidate.name)
-        search.worked(1)
+        search.worked()
         if search.order is not None and search.left_s <= 0:
             return
 

@@ -41,7 +41,7 @@ class MessagePaths:
         return step_facts(self.topology, (source, target), self.parts(source, target))
 
     def stated(self, used: Iterable[Step]) -> tuple[MessageSplit, ...]:
-        """The splits of these ways, in the words of the contract."""
+        """The splits of these ways, as a plan states them."""
         return tuple(
             stated_split(self.topology, step, self.split[step]) for step in sorted(set(used) & self.split.keys())
         )

@@ -77,12 +77,12 @@ def _operations(rows: Ints, num_microbatches: int) -> Ints:
 
 
 def _orders(shape: PipelineShape, schedule: PipelineSchedule) -> tuple[tuple[Ints, ...], tuple[Ints, ...]]:
-    """Orders of ranks and channels as the schedule states them."""
+    """Orders of ranks, and of the channels that the shape has, as the schedule states them."""
     numbers = shape.numbers()
     rank_ops = tuple(np.array([*map(numbers.__getitem__, one.operations)], dtype=np.int64) for one in schedule.ranks)
     queues: list[list[Ints]] = [[np.zeros(0, dtype=np.int64)] for _ in range(shape.num_channels)]
     for line in schedule.transfers:
-        if line.direction != "both":
+        if line.direction != "both" and line.link in shape.link_names:
             channel = 2 * shape.link_names.index(line.link) + int(line.direction == "down")
             named = np.array([numbers.get(text, NOTHING) for text in line.transfers], dtype=np.int64)
             queues[channel].append(named[named != NOTHING])
@@ -104,12 +104,7 @@ def end_with_hops(timeline: RouteTimeline, hops: tuple[PipelineHop, ...]) -> flo
 
 def end_without_hops(timeline: RouteTimeline) -> float:
     """End of the last operation when the timeline's order runs without any delay between its stages."""
-    silent = {"gradient_sync_s": 0.0, "gradient_sync_link": None}
-    stages = tuple(one.model_copy(update=silent) for one in timeline.problem.stages)
-    shape = shape_of(timeline.problem.model_copy(update={"hops": (), "stages": stages}))
-    numbers = shape.numbers()
-    own = (np.array([*map(numbers.__getitem__, one.operations)], dtype=np.int64) for one in timeline.schedule.ranks)
-    return float(replay_shape(shape, PipelineOrder(tuple(own), ())).end.max())
+    return end_with_hops(timeline, ())
 
 
 class Work(NamedTuple):

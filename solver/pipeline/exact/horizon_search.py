@@ -123,7 +123,7 @@ def _follow(horizons: HorizonSearch, joint: JointRanks) -> None:
         charge(search.clock, question.work * WORK_S)
         guide = np.asarray(question.latest[:n] * horizons.ticks.tick_s, dtype=np.float64)
         order = greedy_order(search.shape, Policy(GUIDED, 0.0, wait, message_rule=LONGEST_TAIL), guide=guide)
-        search.worked(1)
+        search.worked()
         _take(horizons, order, "windows of states")
 
 

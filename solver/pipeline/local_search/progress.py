@@ -63,9 +63,9 @@ class Search:
         """Wall-clock seconds left, whatever the limits count."""
         return self.clock.left_s if isinstance(self.clock, WorkClock) else self.left_s
 
-    def worked(self, num_orders: int) -> None:
-        """So many orders of this problem were made and replayed."""
-        charge(self.clock, num_orders * self.shape.num_operations * WORK_PER_OPERATION_S)
+    def worked(self) -> None:
+        """An order of this problem was made and replayed."""
+        charge(self.clock, self.shape.num_operations * WORK_PER_OPERATION_S)
 
     def raise_bound(self, bound_s: float, phase: str) -> None:
         """A newly proven bound."""

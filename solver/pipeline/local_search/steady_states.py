@@ -28,7 +28,7 @@ def repeat(search: Search, seconds: float) -> None:
             return
         for order in orders_of(search.shape, state):
             search.offer(order, "periodic")
-            search.worked(1)
+            search.worked()
             if search.over or search.elapsed_s >= begin_s + number / len(SIZES) * seconds:
                 break
 
