@@ -17,7 +17,7 @@ from solver.context import Context
 from solver.cost.columns import FloatArray
 from solver.pipeline.assemble import assemble
 from solver.pipeline.bounds import lower_bound
-from solver.pipeline.portfolio import TOLERANCE, Candidate, best_of, candidates
+from solver.pipeline.portfolio import TOLERANCE, OrderCandidate, best_of, candidates
 from solver.pipeline.problem import Ints, PipelineOrder, PipelineShape, ragged, shape_of
 from solver.pipeline.simulate import PipelineReplay, channel_messages, replay_complete, replay_shape
 from solver.pipeline.solve import search_pipeline
@@ -180,7 +180,7 @@ def portfolio_timing(
     return Timing(problem, best.order, plain, best.name)
 
 
-def _until_stopped(found: Iterator[Candidate], stopped: Callable[[], bool]) -> Iterator[Candidate]:
+def _until_stopped(found: Iterator[OrderCandidate], stopped: Callable[[], bool]) -> Iterator[OrderCandidate]:
     for one in found:
         yield one
         if stopped():

@@ -23,7 +23,7 @@ SLOW = frozenset({"zb_auto", "gpipe", "zb_h1", "zb_h2", "periodic"})
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
+class OrderCandidate:
     """An order within the budgets, with its exact times and value."""
 
     name: str
@@ -51,7 +51,7 @@ def quick_schedule(
 
 def candidates(
     shape: PipelineShape, objective: str, names: tuple[str, ...] | None = None, *, thorough: bool = True
-) -> Iterator[Candidate]:
+) -> Iterator[OrderCandidate]:
     """Every order that applies and fits, one at a time; not thorough leaves out what is slow or rarely best."""
     unknown = sorted(set(names or ()) - set(GENERATORS))
     if unknown:
@@ -67,9 +67,9 @@ def candidates(
             yield from _within_budget(shape, objective, f"policy {index}", greedy_order(shape, policy))
 
 
-def best_of(found: Iterator[Candidate], bound_s: float = 0.0) -> Candidate | None:
+def best_of(found: Iterator[OrderCandidate], bound_s: float = 0.0) -> OrderCandidate | None:
     """The candidate of least value, the first of equals; nothing is tried after one that meets the bound."""
-    best: Candidate | None = None
+    best: OrderCandidate | None = None
     for one in found:
         if best is None or one.value_s < best.value_s:
             best = one
@@ -94,7 +94,7 @@ def policies(shape: PipelineShape) -> list[Policy]:
     ]
 
 
-def _within_budget(shape: PipelineShape, objective: str, name: str, order: PipelineOrder) -> Iterator[Candidate]:
+def _within_budget(shape: PipelineShape, objective: str, name: str, order: PipelineOrder) -> Iterator[OrderCandidate]:
     run = replayed(shape, order, objective)
     if np.all(run.peak_memory_bytes <= shape.budget_r * TOLERANCE):
-        yield Candidate(name, order, run, run.span_s if objective == "span" else run.makespan_s)
+        yield OrderCandidate(name, order, run, run.span_s if objective == "span" else run.makespan_s)

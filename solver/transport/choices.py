@@ -38,8 +38,10 @@ _PORTION = 8  # options whose recovery is worked out together
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """One point of the enumeration."""
+class TimedOption:
+    """An option of the path with an algorithm and a number of slices: seconds of the operation, bytes per second of a
+    connection.
+    """
 
     option: Option
     algorithm: Algorithm
@@ -52,7 +54,7 @@ class Candidate:
 def choose_transport(communicator: Communicator, path: PathFacts) -> TransportChoice:
     """The fastest combination on this path, whose narrowest edge its connections share; within 0.2 % the plainest."""
     wire = Wire(path, communicator.member_bytes_per_s, communicator.num_connections, path.capacity_bytes_per_s)
-    best = best_candidate(communicator, wire)
+    best = fastest_option(communicator, wire)
     return TransportChoice(
         dimension=communicator.dimension,
         collective=communicator.collective,
@@ -72,7 +74,7 @@ def choose_transport(communicator: Communicator, path: PathFacts) -> TransportCh
     )
 
 
-def best_candidate(communicator: Communicator, wire: Wire) -> Candidate:
+def fastest_option(communicator: Communicator, wire: Wire) -> TimedOption:
     """Least time over all options and algorithms, then least window and queue pairs within 0.2 % of it.
 
     Windows that only add room to a connection that is full already are passed over, and options which would be too slow
@@ -89,7 +91,7 @@ def best_candidate(communicator: Communicator, wire: Wire) -> Candidate:
     close = np.argwhere((time_s <= time_s.min() * (1 + _PLAINNESS)).T).tolist()
     ways = _ways(communicator)
     found = (
-        Candidate(columns.option(row), *ways[way], float(time_s[way, row]), float(rates[row])) for row, way in close
+        TimedOption(columns.option(row), *ways[way], float(time_s[way, row]), float(rates[row])) for row, way in close
     )
     return min(found, key=_plainness)
 
@@ -138,16 +140,16 @@ def _without_idle_windows(
     return np.flatnonzero(np.append(False, ~full) | least_window)
 
 
-def _plainness(candidate: Candidate) -> tuple[float, int, int, int, float]:
+def _plainness(candidate: TimedOption) -> tuple[float, int, int, int, float]:
     option = candidate.option
     return (option.in_flight_bytes, option.num_queue_pairs, candidate.num_slices, option.chunk_bytes, candidate.time_s)
 
 
-def of_option(communicator: Communicator, wire: Wire, option: Option, rate: float) -> Iterator[Candidate]:
+def of_option(communicator: Communicator, wire: Wire, option: Option, rate: float) -> Iterator[TimedOption]:
     """One option with every algorithm and, where it has slices, every number of them."""
     crossing = Crossing(rate, lambda size: step_s(option, wire, size, rate), option.in_flight_bytes)
     for algorithm, slices in _ways(communicator):
-        yield Candidate(option, algorithm, slices, algorithm_s(algorithm, communicator, crossing, slices), rate)
+        yield TimedOption(option, algorithm, slices, algorithm_s(algorithm, communicator, crossing, slices), rate)
 
 
 def choose_scale_up(communicator: Communicator, *, scale_up_bytes_per_s: float) -> TransportChoice:
@@ -177,7 +179,7 @@ def choose_scale_up(communicator: Communicator, *, scale_up_bytes_per_s: float) 
     )
 
 
-def _reason(communicator: Communicator, wire: Wire, best: Candidate) -> str:
+def _reason(communicator: Communicator, wire: Wire, best: TimedOption) -> str:
     parts = [
         _algorithm_reason(communicator, wire, best),
         _balancing_reason(wire, best.option),
@@ -187,7 +189,7 @@ def _reason(communicator: Communicator, wire: Wire, best: Candidate) -> str:
     return " ".join(part for part in parts if part)[:600]
 
 
-def _algorithm_reason(communicator: Communicator, wire: Wire, best: Candidate) -> str:
+def _algorithm_reason(communicator: Communicator, wire: Wire, best: TimedOption) -> str:
     others: dict[Algorithm, float] = {}
     for one in of_option(communicator, wire, best.option, best.rate_bytes_per_s):
         if one.algorithm != best.algorithm:
@@ -218,7 +220,7 @@ def _balancing_reason(wire: Wire, option: Option) -> str:
     )
 
 
-def _window_reason(wire: Wire, best: Candidate) -> str:
+def _window_reason(wire: Wire, best: TimedOption) -> str:
     path, option = wire.path, best.option
     need = bandwidth_delay_product_bytes(best.rate_bytes_per_s, path.round_trip_s)
     limited = windowed_rate_bytes_per_s(float("inf"), option.in_flight_bytes, path.round_trip_s)
@@ -229,7 +231,7 @@ def _window_reason(wire: Wire, best: Candidate) -> str:
     )
 
 
-def _recovery_reason(communicator: Communicator, wire: Wire, best: Candidate) -> str:
+def _recovery_reason(communicator: Communicator, wire: Wire, best: TimedOption) -> str:
     if wire.path.loss_probability == 0:
         return ""
     schemes = {one.reliability for one in options(wire.path) if one.load_balancing == best.option.load_balancing}
@@ -240,7 +242,7 @@ def _recovery_reason(communicator: Communicator, wire: Wire, best: Candidate) ->
     return f"Loss {wire.path.loss_probability:.1g}: {chosen}{versus}."
 
 
-def _time_under(communicator: Communicator, wire: Wire, best: Candidate, scheme: Reliability) -> float:
+def _time_under(communicator: Communicator, wire: Wire, best: TimedOption, scheme: Reliability) -> float:
     """Time of the chosen algorithm and window with another loss recovery."""
     option = replace(best.option, reliability=scheme)
     rate = connection_rate_bytes_per_s(option, wire)

@@ -1,6 +1,6 @@
-"""Interleaved 1F1B over looped chunks, in the flexible form: v chunks, N consecutive micro-batches, in-flight limit.
+"""Interleaved 1F1B over looped chunks, in the flexible form: v chunks, N consecutive micro-batches.
 
-The DoraPP family of orders: N = ranks is depth-first (Narayanan et al. 2021), N = micro-batches breadth-first (Lamy-
+N = ranks is depth-first (Narayanan et al. 2021), N = micro-batches breadth-first (Lamy-
 Poirier 2023), values between are Llama 3's flexible schedule. The number of chunks is that of the layout.
 """
 
@@ -28,21 +28,8 @@ def flexible_double(shape: PipelineShape) -> PipelineOrder | None:
     return flexible(shape, group=2 * shape.num_ranks)
 
 
-def flexible_limited(shape: PipelineShape) -> PipelineOrder | None:
-    """Depth-first within the memory of the ranks: the in-flight limit is the largest that the tightest rank holds."""
-    if not is_loop(shape) or shape.num_stages == shape.num_ranks:
-        return None
-    held = np.maximum(shape.activation_s, shape.context_s).reshape(-1, shape.num_ranks).max(axis=0)
-    most = shape.num_stages * shape.num_microbatches
-    limit = max(int(min((shape.budget_r / np.maximum(held, 1e-30)).min(), most)), 1)
-    return flexible(shape, group=shape.num_ranks, in_flight_limit=limit)
-
-
-def flexible(shape: PipelineShape, *, group: int, in_flight_limit: int | None = None) -> PipelineOrder | None:
-    """The family itself; None for another layout or one chunk per rank.
-
-    `in_flight_limit` caps the chunk activations that a rank holds at once.
-    """
+def flexible(shape: PipelineShape, *, group: int) -> PipelineOrder | None:
+    """The family itself; None for another layout or one chunk per rank."""
     if not is_loop(shape) or shape.num_stages == shape.num_ranks:
         return None
     chunks = shape.num_stages // shape.num_ranks
@@ -51,8 +38,6 @@ def flexible(shape: PipelineShape, *, group: int, in_flight_limit: int | None = 
     ranks = []
     for rank in range(shape.num_ranks):
         warm_up = 2 * (shape.num_ranks - rank - 1) + (chunks - 1) * group
-        if in_flight_limit is not None:
-            warm_up = min(warm_up, in_flight_limit - 1)
         first = rank * shape.num_microbatches
         ranks.append(warmed_up(shape, forwards + first, backwards + first, warm_up))
     return with_messages(shape, ranks)
