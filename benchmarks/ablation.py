@@ -30,7 +30,7 @@ from benchmarks.pipeline_cases import random_case, random_loop_case, random_v_ca
 from models.outcome import Planned
 from models.request import PlanRequest
 from models.schedule import PipelineProblem
-from solver.bounds.connections import ConnectionLimits
+from solver.bounds.connections import ConnectionLimits, MessageLoss
 from solver.pipeline.bounds import lower_bound
 from solver.pipeline.generators.registry import GENERATORS
 from solver.pipeline.portfolio import candidates
@@ -68,7 +68,7 @@ def _of_no_seconds(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 NOTHING, NO_SECONDS = _answering(None), _answering(0.0)
-NO_LIMITS = _answering(ConnectionLimits(float("inf"), float("inf")))
+NO_LIMITS = _answering(ConnectionLimits(float("inf"), float("inf"), 0.0, MessageLoss(0.0, 0.0, 1, True, 1)))
 ORDERING: dict[str, Patches] = {
     "exact: state spaces of one rank": {"solver.pipeline.solve.close_by_state_space": _answering(False)},
     "exact: both stages of a rank": {"solver.pipeline.exact.horizon_search.joint_ranks_of": _answering(None)},
