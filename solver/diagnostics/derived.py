@@ -1,4 +1,4 @@
-"""What follows from a request, told as notes: sizes, work, GPUs, and defaults that decide a figure.
+"""What follows from a request, as notes: sizes, work, GPUs, and defaults that decide a figure.
 
 A reader compares these with what was meant.
 """

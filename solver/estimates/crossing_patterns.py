@@ -21,7 +21,7 @@ from solver.placement.distances import ALL, EACH, Blocks, Ways
 
 @dataclass(frozen=True)
 class CrossingPattern:
-    """Of every configuration under one crossing pattern; `possible` says where there is room for it.
+    """Columns of n configurations under one crossing pattern; `possible` where capacity groups can hold it.
 
     Exchanges: over how many places, seconds per byte that a place sends, delays of one exchange, and the part of the
     ranks that exchange; `replicas` of a rank are in one place. Messages: seconds per byte of one, without and with the

@@ -37,7 +37,10 @@ from solver.transport.time_division import TimeDivision, in_turns
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """A timed candidate. `timed` and `hops` follow the routes."""
+    """A timed candidate. `timed` and `hops` have one entry per route, `costs` and `exchanges` one per stage.
+
+    `stages` are stage costs by index of a pool in use; `message_bytes` is one stage message of a whole stage group.
+    """
 
     candidate: Candidate
     stages: dict[int, PoolStages]
@@ -71,7 +74,7 @@ class Evaluation:
 
     @property
     def traffic(self) -> Traffic:
-        """What travels between places."""
+        """Everything that the plan sends between places."""
         return Traffic(
             self.candidate.configuration,
             self.candidate.routes,
@@ -212,7 +215,7 @@ def stages_of(context: Context, configuration: Configuration, routes: tuple[Pool
 
 @dataclass(frozen=True)
 class RankSide:
-    """What a route's problem says of its ranks and stages: routes over the same GPU types and fabrics share it."""
+    """Ranks and stages of a route's pipeline problem; routes over the same GPU types and fabrics share them."""
 
     ranks: tuple[PipelineRank, ...]
     stages: tuple[PipelineStage, ...]

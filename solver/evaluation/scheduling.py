@@ -31,7 +31,7 @@ MOST_ORDERS_TRIED = 3  # orders that a route tries before it is scheduled
 
 @dataclass(frozen=True, eq=False)
 class Timing:
-    """An order of a problem and when everything in it happens."""
+    """An order of a problem with its exact replay (seconds)."""
 
     problem: PipelineProblem
     order: PipelineOrder
@@ -82,7 +82,7 @@ def reusing_orders(scheduler: Scheduler, problems: Sequence[PipelineProblem]) ->
 
 
 def _least_s(problem: PipelineProblem) -> float:
-    """All work of one micro-batch and its way there and back, and the others on the busiest rank: a rough measure."""
+    """About the seconds of a problem: one micro-batch all the way there and back, the others on the busiest rank."""
     work_r = [0.0] * len(problem.ranks)
     for rank, stage in zip(problem.placement, problem.stages, strict=True):
         work_r[rank] += stage.forward_s + stage.input_grad_s + stage.weight_grad_s
@@ -92,7 +92,7 @@ def _least_s(problem: PipelineProblem) -> float:
 
 @dataclass
 class _Orders:
-    """Different orders found so far, each with its latest timing, and the latest end of all."""
+    """The orders found so far, each with its latest timing, and the latest end (s) of all."""
 
     latest_s: float = 0.0
     timings: dict[int, Timing] = field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""The two ways in which the replicas of a route may send, all at once or in turns, timed; the better one is kept.
+"""Times the two ways in which the replicas of a route may send, all at once or in turns, and keeps the better one.
 
-Turns are scheduled only where the order found for all at once would already end earlier with them, shift included.
+Turns are scheduled by themselves only where the order found for all at once would end earlier with them.
 The delays are those of `solver/transport/time_division.py`.
 """
 
@@ -18,7 +18,7 @@ from solver.transport.time_division import LEAST_GAIN
 
 @dataclass(frozen=True)
 class Way:
-    """The problem of one replica, its delays, and how much later the last replicas run it."""
+    """A way of sending: the problem of one replica, its delays, and by how many seconds the last replicas run later."""
 
     problem: PipelineProblem
     delays: tuple[HopDelay, ...]
@@ -69,7 +69,7 @@ def better_way(
 
 
 def _better_of_order(timed: TimedWay, second: Way) -> TimedWay:
-    """The better of two ways under one order. Turns have to be worth their shift."""
+    """The better of two ways under one order; turns have to gain `LEAST_GAIN` or more."""
     crossed = TimedWay(second, _same_order(timed.timing, second))
     at_once, in_turns = (crossed, timed) if timed.way.stagger_s > 0 else (timed, crossed)
     if in_turns.end_s < at_once.end_s * (1.0 - LEAST_GAIN):

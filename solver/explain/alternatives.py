@@ -32,7 +32,7 @@ Shape = tuple[object, ...]
 
 @dataclass
 class Kinds:
-    """The best evaluation of every kind with its value; only so many are kept, the worst go first."""
+    """The best evaluation of every kind (pipeline shape, sharding, crossing) with its value: the best `MAX_KEPT`."""
 
     _best: dict[Shape, tuple[float, Evaluation]] = field(default_factory=dict)
 

@@ -117,7 +117,7 @@ def _least_memory_first(space: Space) -> IntArray:
 
 
 def _fits(request: PlanRequest) -> bool:
-    """Some configuration of the request fits into memory; only those that need least are looked at."""
+    """Whether some configuration fits into memory; only those that need least are looked at."""
     space = enumerate_space(request)
     if not len(space):
         return False

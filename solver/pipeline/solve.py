@@ -89,8 +89,8 @@ class IncumbentPublisher:
     def __call__(self, search: Search) -> None:
         """The order and the bound as they stand, if they are new and there is time to write them out."""
         began_s, stands = search.elapsed_s, (search.value_s, search.bound_s)
-        dear = self._last is not None and self.spent_s > PUBLISH_SHARE * began_s and not search.proven
-        if dear or stands == self._last:
+        late = self._last is not None and self.spent_s > PUBLISH_SHARE * began_s and not search.proven
+        if late or stands == self._last:
             return
         self._last = stands
         self.incumbent(finish(search))

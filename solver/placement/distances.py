@@ -31,10 +31,10 @@ FLOWS = tuple(1 << power for power in range(0, MOST_CONNECTIONS.bit_length(), ST
 
 @dataclass(frozen=True)
 class Way:
-    """The narrowest hop of some way, and the delays of all its hops.
+    """A chain of hops through blocks, or a ring around places: its narrowest hop, and the delays (s) of all hops.
 
-    `free_bytes_per_s` is the rate left for one unit of load where `load` of them share the narrowest edge, `widening`
-    times that where other paths take their parts. `edges` are all that it takes.
+    `load` messages (or ring steps) share the narrowest edge, which leaves each `free_bytes_per_s`, and `widening` times
+    that where other paths take their parts. `edges` are all that the way takes, as indices of the topology.
     """
 
     free_bytes_per_s: float
@@ -56,7 +56,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Ways:
-    """Many ways as columns; the first is none at all."""
+    """n ways as columns of length n + 1. Row 0 is no way at all: infinite rates, no delay."""
 
     free_bytes_per_s: FloatArray
     load: FloatArray
@@ -68,11 +68,11 @@ class Ways:
     num_places: FloatArray
     lost_per_byte: FloatArray
     round_trip_s: FloatArray
-    share_f: FloatArray  # by number of connections, see FLOWS
+    share_f: FloatArray  # (n + 1) x len(FLOWS): part of the capacity that so many connections carry
 
     @classmethod
     def of(cls, ways: Sequence[Way]) -> Ways:
-        """Columns of these, none at all in front."""
+        """Columns of these ways, after the row of no way."""
         paths = [one.path for one in ways]
 
         def column(nothing: float, values: list[float]) -> FloatArray:
@@ -251,7 +251,7 @@ class _Load:
         self.latency_s = 0.0
 
     def copied(self) -> _Load:
-        """One of its own."""
+        """A copy that goes on by itself."""
         other = _Load(self.topology, self.leaving)
         other.carried, other.left = Counter(self.carried), Counter(self.left)
         other.hops, other.latency_s = list(self.hops), self.latency_s
@@ -276,7 +276,7 @@ class _Load:
         self.latency_s += max((_delay_s(one) for one in self.hops[before:]), default=0.0)
 
     def way(self, num_places: int = 1) -> Way:
-        """The way as it stands; without hops nothing limits it."""
+        """The way of all hops so far; without hops nothing limits it."""
         rates = {edge: self.topology.edges[edge].capacity_bytes_per_s for edge in self.carried}
         if not rates:
             nothing = self.topology.path_facts(self.topology.places[0].id, self.topology.places[0].id)

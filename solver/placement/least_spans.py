@@ -13,7 +13,8 @@ def least_span_s(problem: PlacementProblem, tier: Tier, crossings: int) -> float
     """Exchanges that no placement saves when replicas cross so often and inside groups; infinite where none fits.
 
     Replicas stay in their group, so the groups hold all of them whole. A rank that lies whole in a building makes every
-    replica visit it: then one group holds them all, and at best the dearest ranks lie whole, see `_most_whole`.
+    replica visit it: then one group holds them all, and at best the ranks of the highest price lie whole, see
+    `_most_whole`.
     """
     groups: dict[int, dict[int, int]] = {}
     for u, group in enumerate(tier.group_u):

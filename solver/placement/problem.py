@@ -106,8 +106,10 @@ class PlacementSolution:
 
 
 def loss_s(problem: PlacementProblem, routes: tuple[RouteCount, ...]) -> float:
-    """Seconds that an iteration loses by the prices: most crossings of a replica at the dearest tier that any takes,
-    the exchanges of ranks that span buildings, and messages beyond the work that hides them.
+    """Seconds that an iteration loses by the prices.
+
+    They are the most crossings of a replica at the highest price of a tier that any takes, the exchanges of ranks that
+    span buildings, and messages beyond the work that hides them.
     """
     return _crossing_s(problem, routes) + _span_s(problem, routes) + _excess_s(problem, routes)
 

@@ -1,4 +1,4 @@
-"""The answer to any question, told again and again while it grows."""
+"""The answer to any question, published again and again while it grows."""
 
 from __future__ import annotations
 

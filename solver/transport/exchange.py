@@ -176,7 +176,7 @@ def _exchange(
 
 @dataclass(frozen=True)
 class _Senders:
-    """Who exchanges: replicas by pool, and how much one GPU brings."""
+    """The members of an exchange: replicas by index of their pool, and the bytes of gradients on one GPU."""
 
     context: Context
     configuration: Configuration

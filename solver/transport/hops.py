@@ -75,7 +75,7 @@ class HopDelay:
 
 @dataclass(frozen=True)
 class Sharing:
-    """Ends of a route when its replicas send all at once and when they take turns, shift included."""
+    """Seconds at which a route ends when its replicas send all at once, and when they take turns, shift included."""
 
     at_once_s: float
     in_turns_s: float
@@ -83,7 +83,7 @@ class Sharing:
 
 @dataclass(frozen=True)
 class _Leg:
-    """A hop before its share is known: its stage, the pools it joins and whether it climbs the ranks."""
+    """A hop before its share is known: its stage, the pools that it joins, and whether it goes to a higher rank."""
 
     stage: int
     source: int

@@ -1,6 +1,6 @@
 """What the judge neither derives nor checks, field by field, with the reason.
 
-It is as short as honesty allows: a rule that derives a field takes it off.
+A rule that derives a field takes it off the list.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RIVAL = "only that it is not faster than light nor, by time, than the plan; `ver
 
 
 def unjudged(case: Case) -> tuple[Unjudged, ...]:
-    """The fields of this plan that a person has to take on faith."""
+    """Fields of this plan that no rule confirms."""
     return tuple(Unjudged(pointer=pointer, reason=reason) for pointer, reason in _fields(case))
 
 

@@ -61,9 +61,9 @@ def _value_ticks(search: Search, ticks: TickShape) -> int:
 
 
 def _refute(search: Search, horizons: HorizonInterval, probe_s: float) -> None:
-    """Gallop up from the bound while refutations come quickly; an answer or silence shortens the step.
+    """Ask upwards from the bound in doubling steps while refutations come quickly; no answer in time shortens the step.
 
-    Most refutations take presolve alone, so silence within the probe's time mostly means that T can be reached.
+    Most refutations take presolve alone, so no answer within the time mostly means that T can be reached.
     """
     step = 0
     first = max((horizons.high - horizons.low) // 16, 1)
@@ -79,7 +79,7 @@ def _refute(search: Search, horizons: HorizonInterval, probe_s: float) -> None:
 
 
 def _alternate(search: Search, horizons: HorizonInterval, patience_s: float) -> None:
-    """Three ways in turns: a question that may raise the bound, tabu search, an order at the bound itself."""
+    """One after another: a question that may raise the bound, tabu search, a question for an order at the bound."""
     _raise_bound(search, horizons, patience_s)
     if search.over or horizons.low >= horizons.high:
         return
@@ -90,7 +90,7 @@ def _alternate(search: Search, horizons: HorizonInterval, patience_s: float) -> 
 
 
 def _raise_bound(search: Search, horizons: HorizonInterval, patience_s: float) -> None:
-    """Ask one tick below the best, whose refutation is the whole proof; after silence half as far from the bound."""
+    """Ask one tick below the best, whose refutation is the whole proof; without an answer, nearer to the bound."""
     most = horizons.high - 1
     target = min(horizons.low + (horizons.high - horizons.low) // horizons.part, most)
     found = _ask(search, horizons, target, patience_s)

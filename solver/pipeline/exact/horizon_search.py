@@ -62,7 +62,7 @@ class HorizonSearch:
 
     @property
     def over(self) -> bool:
-        """Nothing lies between bound and value, or the time is up."""
+        """Whether nothing lies between bound and value, or the time is up."""
         return self.low >= self.high or self.search.over or self.search.elapsed_s >= self.until_s
 
     @property

@@ -149,7 +149,7 @@ def _forwards(table: Ints, first: Ints, ticks: Ints, est: Ints, lst: Ints, reach
 def _backwards(
     table: Ints, first: Ints, ticks: Ints, est: Ints, lst: Ints, reach: Ints, leave: Ints, window: Ints, order: Ints
 ) -> None:
-    """Latest time of every state, from the last row to the first, each told to the states before it."""
+    """Latest time of every state, from the last row to the first, each passed to the states before it."""
     for row in range(table.shape[0] - 1, -1, -1):
         low, at, y, z = table[row, LOW], table[row, AT], table[row, Y] - 1, table[row, Z] - 1
         for x in range(table[row, HIGH] - 1, low - 1, -1):

@@ -192,7 +192,7 @@ def _forbid(order: Order, source: int, target: int, now: int) -> None:
 
 @compiled
 def perturb(nodes: Nodes, order: Order, times: int, segment: Ints) -> None:
-    """Exchange neighbours by chance, each exchange legal by itself."""
+    """Perturb an order: exchange random neighbours, each exchange legal by itself."""
     total = order.queue.size
     done = 0
     for _ in range(20 * times):

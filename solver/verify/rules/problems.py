@@ -1,4 +1,4 @@
-"""Rules on what the scheduler was told and what a schedule says of itself: budgets, exchanges, options, lines, order.
+"""Rules on the scheduler's problem and what a schedule says of itself: budgets, exchanges, options, lines, order.
 
 How an order was found cannot be derived.
 """
