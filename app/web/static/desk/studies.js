@@ -113,7 +113,8 @@ const maker = (bases, { attempt, go, signal }) => {
     await go("/studies/" + made.id);
   });
   return make("details", { id: "new-study" }, make("summary", {}, "New study"), make("form", { className: "draft", onsubmit: (event) => { event.preventDefault(); send(); } }, make("p", {}, make("label", { for: "study-name" }, "Name"), name), make("p", {}, make("label", { for: "study-base" }, "Starts from"), base),
-    ...axes.map(({ which, values }) => make("p", {}, which, values)), make("p", {}, make("span", {}), make("button", {}, "Plan them all"))), said);
+    ...axes.map(({ which, values }, index) => make("p", { className: "axis" }, make("span", {}, index ? "and" : "What varies"), which, values)),
+    make("p", { className: "note" }, "Values with ; between them, with their units: 100 Gb/s; 400 Gb/s, or yes; no. Two things that vary make a heat map; every combination is planned."), make("p", { className: "actions" }, make("button", { className: "main" }, "Plan them all"))), said);
 };
 const list = async (page, context) => {
   const { signal, tell } = context;
