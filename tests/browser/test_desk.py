@@ -185,6 +185,22 @@ def test_no_page_sticks_out_sideways(address: str, plans: dict[str, str], width:
             assert page.evaluate("document.documentElement.scrollWidth") <= width, path
 
 
+def test_a_wall_screen_shows_larger_letters_and_the_pointer_meets_what_it_points_at(
+    address: str, plans: dict[str, str], browser: Browser
+) -> None:
+    with watched(browser, address) as page:
+        page.set_viewport_size({"width": 3840, "height": 2160})
+        page.goto(f"{address}/plans/{plans['one']}")
+        canvas = page.locator("#viewer canvas")
+        canvas.scroll_into_view_if_needed()
+        box = canvas.bounding_box()
+        assert box is not None
+        assert box["width"] > 1.3 * canvas.evaluate("(one) => one.clientWidth"), "enlarged"
+        assert page.evaluate("document.documentElement.scrollWidth") <= 3840
+        canvas.hover(position={"x": box["width"] / 2, "y": 33})  # 22 px of the page: the second row of 15
+        expect(page.locator("#viewer output")).to_have_text(re.compile("^rank 1"))
+
+
 def test_the_page_of_116736_gpus_weighs_less_than_a_megabyte(
     address: str, plans: dict[str, str], browser: Browser
 ) -> None:

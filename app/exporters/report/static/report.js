@@ -172,8 +172,8 @@ globalThis.showPipeline = () => {
   const paint = () => {
     queued = false;
     if (!canvas.isConnected) return;
-    const ratio = window.devicePixelRatio || 1;
     width = canvas.clientWidth;
+    const ratio = (window.devicePixelRatio || 1) * enlarged();
     const wide = Math.round(width * ratio), tall = Math.round(height() * ratio);
     if (canvas.width !== wide || canvas.height !== tall) Object.assign(canvas, { width: wide, height: tall });
     if (canvas.style.height !== height() + "px") canvas.style.height = height() + "px";
@@ -187,10 +187,12 @@ globalThis.showPipeline = () => {
     drawMemory(inks);
     canvas.setAttribute("aria-label", "Pipeline from " + seconds(low) + " to " + seconds(high) + " of " + seconds(timing.end));
   };
+  // a style sheet may enlarge the page: a pointer is told in pixels of the screen, a drawing is made in those of the page
+  const enlarged = () => canvas.getBoundingClientRect().width / (canvas.clientWidth || 1) || 1;
   const draw = () => { if (!queued) { queued = true; requestAnimationFrame(paint); } };
 
   const tell = (event) => {
-    const box = canvas.getBoundingClientRect(), px = event.clientX - box.left, py = event.clientY - box.top;
+    const box = canvas.getBoundingClientRect(), size = enlarged(), px = (event.clientX - box.left) / size, py = (event.clientY - box.top) / size;
     const index = Math.floor(py / rowHeight()), rank = timing.ranks[index], at = back(px);
     if (!rank || px < LEFT) { told.textContent = ""; return; }
     const i = firstAfter(rank.ends, at);
@@ -226,14 +228,14 @@ globalThis.showPipeline = () => {
   canvas.addEventListener("wheel", (event) => {
     if (!event.ctrlKey && !event.metaKey) return;
     event.preventDefault();
-    zoom(event.deltaY > 0 ? 1.25 : 0.8, back(event.clientX - canvas.getBoundingClientRect().left));
+    zoom(event.deltaY > 0 ? 1.25 : 0.8, back((event.clientX - canvas.getBoundingClientRect().left) / enlarged()));
   }, { passive: false });
   canvas.addEventListener("pointerdown", (event) => { pointer = { at: event.clientX, low, high }; canvas.setPointerCapture(event.pointerId); });
   canvas.addEventListener("pointerup", () => { pointer = null; });
   canvas.addEventListener("pointercancel", () => { pointer = null; });
   canvas.addEventListener("pointermove", (event) => {
     if (!pointer) { tell(event); return; }
-    const moved = (event.clientX - pointer.at) / (width - LEFT) * (pointer.high - pointer.low);
+    const moved = (event.clientX - pointer.at) / enlarged() / (width - LEFT) * (pointer.high - pointer.low);
     show(pointer.low - moved, pointer.high - moved);
   });
   routes.addEventListener("change", chooseTiming);
