@@ -55,6 +55,11 @@ class GpuType(Frozen):
         description="Scale-up (NVLink or alike) bandwidth per GPU and direction.", examples=[4.5e11]
     )
     scale_up_domain_gpus: PositiveCount = Field(description="GPUs in one scale-up domain.", examples=[8])
+    scale_up_full_mesh: bool = Field(
+        False,
+        description="Each pair of a domain has a link of its own in place of a switch: n GPUs use n - 1 of them.",
+        examples=[False],
+    )
     best_gemm_fraction: Annotated[float, Field(gt=0, le=1, json_schema_extra={"unit": "1"})] | None = Field(
         None, description="Best measured dense BF16 matrix rate over the peak; null if unknown.", examples=[0.803]
     )

@@ -23,7 +23,7 @@ class Group:
     local_ranks: FloatArray
     bus_bytes_per_s: FloatArray
     nic_bytes_per_s: float
-    scale_up_bytes_per_s: float
+    scale_up_bytes_per_s: float | FloatArray
 
 
 def group_of(ranks: IntArray, stride: IntArray, fabric: Fabric, stack: StackProfile) -> Group:
@@ -33,7 +33,7 @@ def group_of(ranks: IntArray, stride: IntArray, fabric: Fabric, stack: StackProf
     """
     domain = fabric.scale_up_domain_gpus
     local = np.clip(domain // np.maximum(stride, 1), 1, np.maximum(ranks, 1)).astype(np.float64)
-    scale_up = fabric.scale_up_bytes_per_s * stack.scale_up_efficiency.value
+    scale_up = fabric.scale_up_rate_bytes_per_s(local) * stack.scale_up_efficiency.value
     nic = fabric.nic_bytes_per_s * stack.scale_out_efficiency.value
     rings = local / ring_slowdown(local, ranks / local, domain, stack.ring_contention.value)
     bus = np.where(local >= ranks, scale_up, np.minimum(scale_up, nic * rings))

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from models.cluster import GpuType, Pool
+from solver.cost.columns import FloatArray
 
 SCALE_UP_LATENCY_S = 5e-6  # one hop of a ring over NVLink incl. protocol, NCCL graph/tuning.cc v2.30.7 (3.4 us + base)
 SCALE_OUT_LATENCY_S = 1.4e-5  # one network hop of a ring, simple protocol, NCCL graph/tuning.cc v2.30.7
@@ -23,6 +26,22 @@ class Fabric:
     gpus_per_host: int
     scale_up_latency_s: float = SCALE_UP_LATENCY_S
     scale_out_latency_s: float = SCALE_OUT_LATENCY_S
+    full_mesh: bool = False
+
+    def scale_up_rate_bytes_per_s(self, local_ranks: FloatArray | float) -> FloatArray:
+        """What each of so many GPUs of a domain reaches: all of its rate at a switch, (n - 1) / (N - 1) in a mesh.
+
+        Source: one peer of an MI300X reaches 64 of 448 GB/s (data sheet), eight GPUs all of it.
+
+        >>> Fabric(448e9, 8, 5e10, 8, full_mesh=True).scale_up_rate_bytes_per_s(np.array([2.0, 8.0])).tolist()
+        [64000000000.0, 448000000000.0]
+        """
+        peers = self.scale_up_domain_gpus - 1
+        ranks = np.asarray(local_ranks, dtype=np.float64)
+        if not self.full_mesh or peers < 1:
+            return np.full_like(ranks, self.scale_up_bytes_per_s)
+        rate: FloatArray = self.scale_up_bytes_per_s * (np.clip(ranks - 1.0, 1.0, peers) / peers)
+        return rate
 
 
 def share_place(one: Pool, other: Pool) -> bool:
@@ -45,4 +64,5 @@ def fabric_from(gpu: GpuType, *, nic_bytes_per_s: float, gpus_per_host: int) -> 
         scale_up_domain_gpus=gpu.scale_up_domain_gpus,
         nic_bytes_per_s=nic_bytes_per_s,
         gpus_per_host=gpus_per_host,
+        full_mesh=gpu.scale_up_full_mesh,
     )

@@ -168,13 +168,15 @@ def cloud_vm(kind: str) -> FabricProfile | None:
 _SCALE_UP_BY_RATE = ((200e9, V100_NVLINK), (350e9, A100_NVLINK), (600e9, HOPPER_NVLINK))
 
 
-def scale_up_profile(scale_up_bytes_per_s: float) -> FabricProfile:
-    """Profile of the generation that a scale-up rate belongs to.
+def scale_up_profile(scale_up_bytes_per_s: float, *, full_mesh: bool = False) -> FabricProfile:
+    """Profile of the generation that a scale-up rate belongs to, or of a mesh of links from GPU to GPU.
 
     Pass the domain's own rate as `line_rate` when evaluating it.
     >>> scale_up_profile(450e9).name, scale_up_profile(900e9).name
     ('NVLink 4 with NVLS, 8 GPUs', 'NVLink 5 with NVLS, 8 GPUs')
     """
+    if full_mesh:
+        return MI300X_XGMI
     for limit, profile in _SCALE_UP_BY_RATE:
         if scale_up_bytes_per_s <= limit:
             return profile

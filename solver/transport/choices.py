@@ -13,6 +13,7 @@ import numpy as np
 
 from models.transport import Algorithm, Reliability, TransportChoice
 from solver.arrays import BoolArray, FloatArray, IntArray
+from solver.cost.fabric import Fabric
 from solver.network import fabrics
 from solver.network.algorithms import NUM_SLICES, Communicator, Crossing, algorithm_s, algorithms
 from solver.network.balancing import balanced_efficiency, ecmp_efficiency
@@ -152,13 +153,14 @@ def of_option(communicator: Communicator, wire: Wire, option: Option, rate: floa
         yield TimedOption(option, algorithm, slices, algorithm_s(algorithm, communicator, crossing, slices), rate)
 
 
-def choose_scale_up(communicator: Communicator, *, scale_up_bytes_per_s: float) -> TransportChoice:
+def choose_scale_up(communicator: Communicator, fabric: Fabric) -> TransportChoice:
     """The transport inside a scale-up domain, from the measured curve of its generation; the fabric has no options."""
-    profile = fabrics.scale_up_profile(scale_up_bytes_per_s)
+    line = fabric.scale_up_bytes_per_s
+    profile = fabrics.scale_up_profile(line, full_mesh=fabric.full_mesh)
     size, ranks = communicator.message_bytes, communicator.num_ranks
-    seconds = profile.collective_s(communicator.collective, size, ranks, line_rate=scale_up_bytes_per_s)
+    seconds = profile.collective_s(communicator.collective, size, ranks, line_rate=line)
     factor = bus_factor(communicator.collective, ranks) if ranks > 1 else 0.0
-    rate = factor * size / seconds if seconds > 0 else scale_up_bytes_per_s
+    rate = factor * size / seconds if seconds > 0 else line
     algorithm: Algorithm = "ring" if communicator.collective not in ("send_recv", "all_to_all") else "direct"
     return TransportChoice(
         dimension=communicator.dimension,

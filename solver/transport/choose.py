@@ -156,11 +156,10 @@ def _local(
     per_domain = max(fabric.scale_up_domain_gpus // spacing, 1)
     inside = min(num_ranks, per_domain)
     member = fabric.nic_bytes_per_s * context.stack.scale_out_efficiency.value
+    level = Level(inside, fabric.scale_up_latency_s, float(fabric.scale_up_rate_bytes_per_s(inside)))
     if inside == num_ranks:
-        level = Level(num_ranks, fabric.scale_up_latency_s, fabric.scale_up_bytes_per_s)
         alone = Communicator(dimension, collective, "scale_up", 1, level, message_bytes, 1, level.rate_bytes_per_s)  # type: ignore[arg-type]
-        return choose_scale_up(alone, scale_up_bytes_per_s=fabric.scale_up_bytes_per_s)
-    level = Level(inside, fabric.scale_up_latency_s, fabric.scale_up_bytes_per_s)
+        return choose_scale_up(alone, fabric)
     tier = context.topology.tier(pool.place, pool.place)
     places = -(-num_ranks // inside)
     wide = Communicator(dimension, collective, tier, places, level, message_bytes, inside, member, num_ranks)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from models.cluster import Pool, Tier
 from models.transport import Collective, Connection, Dimension, TransportChoice
-from solver.cost.fabric import fabric_of, share_place
+from solver.cost.fabric import Fabric, fabric_of, share_place
 from solver.network import fabrics
 from solver.network.algorithms import Communicator, Crossing, algorithm_s, algorithms
 from solver.network.collectives import Level, bus_factor
@@ -35,12 +35,12 @@ SCALE_UP = Connection(
 
 @dataclass(frozen=True)
 class Expected:
-    """A communicator with its path, none in a scale-up domain; `connection` where the plan states one elsewhere."""
+    """A communicator with its path, or the `fabric` of its domain; `connection` where the plan states one elsewhere."""
 
     communicator: Communicator
     path: PathFacts | None = None
     connection: Connection | None = None
-    line_bytes_per_s: float = 0.0
+    fabric: Fabric | None = None
 
     @property
     def key(self) -> Key:
@@ -79,10 +79,12 @@ class Expected:
         communicator = self.communicator
         size, ranks, collective = communicator.message_bytes, communicator.num_ranks, communicator.collective
         if self.path is None:
-            profile = fabrics.scale_up_profile(self.line_bytes_per_s)
-            seconds = profile.collective_s(collective, size, ranks, line_rate=self.line_bytes_per_s)
+            assert self.fabric is not None
+            line = self.fabric.scale_up_bytes_per_s
+            profile = fabrics.scale_up_profile(line, full_mesh=self.fabric.full_mesh)
+            seconds = profile.collective_s(collective, size, ranks, line_rate=line)
             factor = bus_factor(collective, ranks) if ranks > 1 else 0.0
-            return seconds, factor * size / seconds if seconds > 0 else self.line_bytes_per_s
+            return seconds, factor * size / seconds if seconds > 0 else line
         option = Option(
             choice.load_balancing,
             choice.reliability,
@@ -153,10 +155,10 @@ class Communicators:
         """Members `spacing` GPUs apart: in the scale-up domain, or over the place's network."""
         fabric, place = fabric_of(self._pool), self._pool.place
         inside = min(num_ranks, max(fabric.scale_up_domain_gpus // spacing, 1))
-        level = Level(inside, fabric.scale_up_latency_s, fabric.scale_up_bytes_per_s)
+        level = Level(inside, fabric.scale_up_latency_s, float(fabric.scale_up_rate_bytes_per_s(inside)))
         if inside == num_ranks:
             alone = Communicator(dimension, collective, "scale_up", 1, level, size_bytes, 1, level.rate_bytes_per_s)
-            return Expected(alone, connection=SCALE_UP, line_bytes_per_s=fabric.scale_up_bytes_per_s)
+            return Expected(alone, connection=SCALE_UP, fabric=fabric)
         topology = self.case.network.topology
         member = fabric.nic_bytes_per_s * self.case.derived.stack.scale_out_efficiency.value
         places = -(-num_ranks // inside)

@@ -12,7 +12,11 @@ from models.outcome import Infeasible, NotFound, Planned
 from models.request import PlanRequest
 from solver.planner import plan
 from solver.verify.judge import judge
-from tests.laws.laws import figures_are_what_a_hand_computes, the_judge_takes_random_evaluations
+from tests.laws.laws import (
+    figures_are_what_a_hand_computes,
+    the_judge_takes_every_evaluation_of_the_search,
+    the_judge_takes_random_evaluations,
+)
 from tests.laws.trial import Trial
 
 FOLDER = Path(__file__).parent / "found"
@@ -38,6 +42,13 @@ def test_what_broke_a_law_once_does_not_any_more(path: Path) -> None:
 def test_random_evaluations_that_were_rejected_once_are_plans(name: str, seed: str) -> None:
     trial = Trial(json.loads((FOLDER / f"{name}.json").read_text()), seed)
     assert list(the_judge_takes_random_evaluations(trial)) == []
+    assert trial.counts["plans judged"] > 0
+
+
+def test_few_replicas_in_a_fuller_place_have_the_links_of_all_of_them() -> None:
+    """In a mesh few GPUs have fewer links, so their exchange alone would take longer than that of the place."""
+    trial = Trial(json.loads((FOLDER / "mesh-of-few-in-a-fuller-place.json").read_text()), "20261122/9")
+    assert list(the_judge_takes_every_evaluation_of_the_search(trial)) == []
     assert trial.counts["plans judged"] > 0
 
 

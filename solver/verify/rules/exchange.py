@@ -47,15 +47,13 @@ def exchange_ready(case: Case) -> Iterator[Finding]:
 
 
 def exchange_private(case: Case) -> Iterator[Finding]:
-    """The part inside places is not faster than the collectives of the fullest pool over its network cards."""
+    """The part inside places is not faster than the collectives of their replicas over each pool's network cards."""
     for one in case.plan.exchanges:
-        least = max(
-            (
-                case.derived.private_exchange_s(case.pool_by_id[pool], one.stage, num_replicas)
-                for pool, num_replicas in _pools(case, one).items()
-            ),
-            default=0.0,
-        )
+        here: Counter[str] = Counter()
+        pools = {case.pool_by_id[name]: count for name, count in _pools(case, one).items()}
+        for pool, count in pools.items():
+            here[pool.place] += count
+        least = max((case.derived.private_exchange_s(pool, one.stage, here[pool.place]) for pool in pools), default=0.0)
         if exceeds(least, one.private_s):
             yield Finding(_name(one), f"private_s {one.private_s:.9g}, at least {least:.9g}")
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from solver.cost.collectives import all_reduce_s, group_of
+from solver.cost.collectives import all_reduce_s, gather_s, group_of
 from solver.cost.data_parallel import crossing_bytes, replica_groups, state_shards, step_traffic
+from solver.cost.fabric import Fabric
 from tests.unit.solver.cost.samples import STACK, columns, configuration, fabric
 
 
@@ -65,3 +66,16 @@ def test_the_example_of_405b_over_two_buildings():
     rows = columns(configuration(dp=8192, sharding=0))
     per_gpu = crossing_bytes(np.array([405e9 / 8192]), rows, 2, gradient_bytes=4.0)[0]
     assert per_gpu == pytest.approx(198e6, rel=2e-3)
+
+
+def test_a_mesh_gives_a_group_the_links_between_its_ranks():
+    """64 GB/s to one peer of an MI300X, 448 GB/s to all seven; behind a switch every group has all of it."""
+    payload, ranks = np.full(3, 1e9), np.array([2, 4, 8])
+    times = {}
+    for full_mesh in (True, False):
+        fabric = Fabric(448e9, 8, 5e10, 8, scale_up_latency_s=0.0, full_mesh=full_mesh)
+        times[full_mesh] = gather_s(payload, group_of(ranks, np.ones(3, dtype=int), fabric, STACK), fabric, STACK)
+    np.testing.assert_allclose(
+        (times[True] - STACK.collective_latency_s.value) / (times[False] - STACK.collective_latency_s.value),
+        [7.0, 7 / 3, 1.0],
+    )

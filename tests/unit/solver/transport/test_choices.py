@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from solver.cost.fabric import Fabric
 from solver.network.algorithms import Communicator, algorithms
 from solver.network.collectives import Level
 from solver.network.connection import Option, Wire, connection_rate_bytes_per_s, step_s
@@ -205,9 +206,18 @@ def test_small_exchange_messages_are_better_regrouped():
     assert choose_transport(group, path(latency_s=1e-5)).algorithm == "direct_hierarchical"
 
 
+def test_a_mesh_of_links_has_its_own_curve():
+    """Two of the eight GPUs have one link of seven between them, at a switch they have all of their rate."""
+    group = replace(communicator(size=1e9, places=1, inside=Level(2, 0.0, 1.0)), tier="scale_up")
+    mesh, switch = (choose_scale_up(group, Fabric(448e9, 8, 5e10, 8, full_mesh=one)) for one in (True, False))
+    assert mesh.effective_bytes_per_s < 64e9
+    assert switch.effective_bytes_per_s > 300e9
+
+
 def test_scale_up_comes_from_the_measured_curve():
     group = replace(communicator(size=1e9, places=1, inside=Level(8, 0.0, 1.0)), tier="scale_up")
-    chosen = choose_scale_up(group, scale_up_bytes_per_s=450e9)
+    fabric = Fabric(450e9, 8, 5e10, 8)
+    chosen = choose_scale_up(group, fabric)
     assert chosen.effective_bytes_per_s == pytest.approx(460e9, rel=0.05)
-    alone = choose_scale_up(replace(group, inside=Level(1, 0.0, 1.0)), scale_up_bytes_per_s=450e9)
+    alone = choose_scale_up(replace(group, inside=Level(1, 0.0, 1.0)), fabric)
     assert alone.expected_s == 0
