@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from scipy.stats import spearmanr
 
 from models.stack import StackProfile
+from solver.calibration.pipeline import CLEAR_DIFFERENCE
 from solver.calibration.report import ErrorSummary, ReportBuilder, ValidationReport
 from solver.calibration.rows import Run
 from solver.calibration.training import Compared, Rows, compare, validate_training
 
 PLANS_OF_A_CHOICE = 8  # a group with fewer plans of one model and batch says little about choosing
 NEWER_GPUS = ("B200", "GB200", "B300", "GB300")
+CHOICE_NOTE = """Regret: the measured time of the plan that is predicted to be fastest, over the fastest measured; below
+the 2 to 4 % by which runs of one stack differ it is a tie. Clear pairs differ by more than 5 % as measured"""
 MEMORY_NOTE = """Sailor reports what PyTorch's allocator reserved, not what was in use: stages of the same layers,
 micro-batch and degrees are published with 26.6 and 34.8 GiB. Copies of weights that DeepSpeed makes are not in it."""
 
@@ -27,6 +31,8 @@ class PlanChoice:
     num_plans: int
     spearman: float
     regret_pct: float
+    clear_pairs: int
+    clear_right: int
 
 
 def validate_memory(rows: Rows, stacks: Sequence[StackProfile] | None = None) -> ValidationReport:
@@ -57,7 +63,13 @@ def _choice(name: str, members: Sequence[Compared]) -> PlanChoice:
     measured = np.array([one.run.measured_s for one in members])
     correlation = float(spearmanr(predicted, measured).statistic)
     chosen = float(measured[int(np.argmin(predicted))])
-    return PlanChoice(name, len(members), correlation, 100.0 * (chosen / float(measured.min()) - 1.0))
+    pairs = [
+        (predicted[one] < predicted[two]) == (measured[one] < measured[two])
+        for one, two in combinations(range(len(members)), 2)
+        if abs(measured[one] - measured[two]) > CLEAR_DIFFERENCE * min(measured[one], measured[two])
+    ]
+    regret_pct = 100.0 * (chosen / float(measured.min()) - 1.0)
+    return PlanChoice(name, len(members), correlation, regret_pct, len(pairs), sum(map(bool, pairs)))
 
 
 def is_newer(run: Run) -> bool:
@@ -118,7 +130,11 @@ def _line(name: str, summary: ErrorSummary) -> str:
 
 
 def _choice_table(choices: Sequence[PlanChoice]) -> str:
-    lines = ["| group | plans | Spearman | regret % |", "|---|---:|---:|---:|"]
+    lines = ["| group | plans | Spearman | regret % | clear pairs | ranked right |", "|---|---:|---:|---:|---:|---:|"]
     for one in choices:
-        lines.append(f"| {one.group} | {one.num_plans} | {one.spearman:.3f} | {one.regret_pct:.2f} |")
-    return "\n".join(lines)
+        lines.append(
+            f"| {one.group} | {one.num_plans} | {one.spearman:.3f} | {one.regret_pct:.2f} | {one.clear_pairs} | "
+            f"{100 * one.clear_right / one.clear_pairs:.1f} % |"
+        )
+    pairs, right = (sum(getattr(one, name) for one in choices) for name in ("clear_pairs", "clear_right"))
+    return "\n".join(lines) + f"\n\n{CHOICE_NOTE}: {right} of {pairs} ({100 * right / max(pairs, 1):.1f} %)."
