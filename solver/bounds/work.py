@@ -269,7 +269,8 @@ class SynchronisationTail:
 def _tail_s(prices: list[StageCosts], shares: Shares) -> SynchronisationTail:
     """The exchange of the smallest stage inside a place, the most that overlaps, the least update, over the types.
 
-    Places hold at least dp / places replicas each; the stage is taken to have the fewest layers and no end.
+    Some place holds at least dp / places replicas, and more of them take no less time where a group of any size has
+    all of its scale-up rate; the stage is taken to have the fewest layers and no end.
     """
     context, columns = prices[0].context, prices[0].columns
     parameters, experts = least_parameters(prices[0], shares)
@@ -279,7 +280,7 @@ def _tail_s(prices: list[StageCosts], shares: Shares) -> SynchronisationTail:
             parameters,
             experts,
             alone,
-            price.gpu_class.fabric,
+            price.gpu_class.fabric.at_best(),
             context.stack,
             gradient_bytes=context.job.optimizer.gradient_bytes_per_parameter,
             weight_bytes=context.job.value_bytes,

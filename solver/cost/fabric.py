@@ -5,7 +5,7 @@ Links between buildings are in `solver/network`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -42,6 +42,10 @@ class Fabric:
             return np.full_like(ranks, self.scale_up_bytes_per_s)
         rate: FloatArray = self.scale_up_bytes_per_s * (np.clip(ranks - 1.0, 1.0, peers) / peers)
         return rate
+
+    def at_best(self) -> Fabric:
+        """The same with all of the rate for groups of any size: none is faster, and larger groups are no faster."""
+        return replace(self, full_mesh=False)
 
 
 def share_place(one: Pool, other: Pool) -> bool:

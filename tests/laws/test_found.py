@@ -13,7 +13,9 @@ from models.request import PlanRequest
 from solver.planner import plan
 from solver.verify.judge import judge
 from tests.laws.laws import (
+    Law,
     figures_are_what_a_hand_computes,
+    no_bound_is_above_an_evaluation_of_its_configuration,
     the_judge_takes_every_evaluation_of_the_search,
     the_judge_takes_random_evaluations,
 )
@@ -45,11 +47,17 @@ def test_random_evaluations_that_were_rejected_once_are_plans(name: str, seed: s
     assert trial.counts["plans judged"] > 0
 
 
-def test_few_replicas_in_a_fuller_place_have_the_links_of_all_of_them() -> None:
-    """In a mesh few GPUs have fewer links, so their exchange alone would take longer than that of the place."""
-    trial = Trial(json.loads((FOLDER / "mesh-of-few-in-a-fuller-place.json").read_text()), "20261122/9")
-    assert list(the_judge_takes_every_evaluation_of_the_search(trial)) == []
-    assert trial.counts["plans judged"] > 0
+@pytest.mark.parametrize(
+    ("name", "seed", "law"),
+    [
+        ("mesh-of-few-in-a-fuller-place", "20261122/9", the_judge_takes_every_evaluation_of_the_search),
+        ("mesh-of-one-or-two-replicas", "20261123/21", no_bound_is_above_an_evaluation_of_its_configuration),
+    ],
+)
+def test_fewer_gpus_of_a_mesh_may_take_longer(name: str, seed: str, law: Law) -> None:
+    trial = Trial(json.loads((FOLDER / f"{name}.json").read_text()), seed)
+    assert list(law(trial)) == []
+    assert trial.counts["evaluations"] > 0
 
 
 def test_an_exchange_inside_a_building_may_send_bytes_through_another() -> None:
