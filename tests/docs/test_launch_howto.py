@@ -40,7 +40,8 @@ def test_the_howto_plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
         (tools / name).write_text(f"#!/bin/bash\n{text}")
         (tools / name).chmod(0o755)
     monkeypatch.chdir(tmp_path)
-    play_launch(tmp_path, 16, {"PATH": f"{tools}:{os.environ['PATH']}"})
+    play_launch(tmp_path, 16, {"PATH": f"{tools}:{os.environ['PATH']}"}, planning=False)
     said = capsys.readouterr()
     assert "the 16 hosts of the job are those of the plan\n32 ranks are where the plan has them\n" in said.out
+    assert "0.0 %, as planned" in said.out
     assert "pool 'west-pool' needs 8 hosts, 0 were given" in said.err

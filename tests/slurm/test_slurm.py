@@ -135,7 +135,8 @@ def test_the_howto_plays_on_a_real_slurm(
     cluster: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    play_launch(
-        tmp_path, HOSTS_PER_BUILDING, {"PATH": os.environ["PATH"], "SLURM_CONF": f"{cluster.folder}/slurm.conf"}
-    )
-    assert "256 ranks are where the plan has them" in capsys.readouterr().out
+    environment = {"PATH": os.environ["PATH"], "SLURM_CONF": f"{cluster.folder}/slurm.conf"}
+    play_launch(tmp_path, HOSTS_PER_BUILDING, environment, planning=True)
+    said = capsys.readouterr().out
+    assert "512 ranks are where the plan has them" in said
+    assert "0.0 %, as planned" in said
