@@ -18,7 +18,7 @@ from solver.context import Context
 from solver.cost.columns import FloatArray
 from solver.cost.uncertainty import time_factor
 
-SECONDS_PER_HOUR = 3600.0
+SECONDS_PER_HOUR = 3600.0  # the unit
 SHARPNESS = 16.0  # a guess 10 % below the target is met five times of six, one 10 % above once of six
 SLIGHT = 0.01  # of the largest size
 LATEST = 1e6  # times the target, where guesses no longer differ

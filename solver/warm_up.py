@@ -17,7 +17,7 @@ from solver.clock import WorkClock
 from solver.pipeline.solve import finish, search_pipeline
 from solver.planner import plan
 
-PATIENCE_S = 600.0
+PATIENCE_S = 600.0  # of the clock: compiling must not end a piece
 WORK_S = 0.5  # counted, because the time that compiling takes must not end a piece
 DEGREES = {"tp": [8], "cp": [1], "pp": [8], "vpp": [1, 2], "sharding": ["zero1"]}
 EXAMPLES = {

@@ -19,7 +19,7 @@ from solver.cost.columns import FSDP, HSDP, RECOMPUTE_FULL, ZERO1
 from solver.evaluation.places import Pattern
 from solver.evaluation.scheduling import Scheduler, portfolio_timing
 
-ONE_WAY, V = 0, 2
+ONE_WAY, V = 0, 2  # codes of families, as in `Space`
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from solver.evaluation.evaluate import Evaluation, evaluate
 from solver.evaluation.places import Pattern, pure_placements
 from solver.evaluation.where import placement_of
 
-NUM_TRIED, NUM_SHAPES, MOST_ROWS = 24, 200, 20_000
+NUM_TRIED, NUM_SHAPES, MOST_ROWS = 24, 200, 20_000  # evaluations, pipelines and rows of a policy at most; set by hand
 PATIENCE = 15  # candidates without an evaluation after which a policy whose deadline has passed gives up
 FUSED = FrameworkProfile(name="fused", fused_backward=True)
 

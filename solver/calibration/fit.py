@@ -22,7 +22,7 @@ Predict = Callable[[StackProfile, Sequence[int]], FloatArray]  # times of the ch
 BOUNDS: Mapping[str, tuple[float, float]] = {name: (prior.low, prior.high) for name, prior in PRIORS.items()}
 SIGMAS: Mapping[str, float] = {name: math.hypot(prior.shared, prior.software) for name, prior in PRIORS.items()}
 MEASURED_SIGMA = 0.03  # relative scatter of runs of one stack that nothing explains: published sweeps agree to 2-4 %
-ROWS_PER_CONSTANT = 2
+ROWS_PER_CONSTANT = 2  # with fewer, constants follow the noise of single runs
 CONTRADICTION_PCT = 30.0  # median error of a fit that no set of constants explains
 
 

@@ -20,7 +20,7 @@ from solver.pipeline.portfolio import candidates, quick_schedule
 from solver.pipeline.problem import shape_of
 from solver.pipeline.simulate import replay_shape
 
-CLEAR_DIFFERENCE = 0.05
+CLEAR_DIFFERENCE = 0.05  # relative: measurements nearer than that are not ranked
 RECOMPUTED_ACTIVATION = 0.5  # assumed, from above: layer inputs are about a seventeenth, one layer is whole at a time
 WEIGHT_SHARES = np.linspace(0.25, 0.5, 11)
 GENERATORS: Mapping[str, tuple[str, tuple[str, ...] | None]] = {

@@ -20,8 +20,8 @@ from solver.cost.job import Job
 from solver.cost.memory import Schedule
 
 MEMORY_SHARE = 0.95  # of HBM: what a run may use before an unstated choice counts as too large
-MICRO_BATCHES = (1, 2, 4, 8, 16)
-CHUNKS = (1, 2, 3, 4, 5, 6, 8, 10, 12)
+MICRO_BATCHES = (1, 2, 4, 8, 16)  # sequences, tried where a source leaves them unstated
+CHUNKS = (1, 2, 3, 4, 5, 6, 8, 10, 12)  # per rank, likewise
 
 
 @dataclass(frozen=True)

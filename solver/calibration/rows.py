@@ -42,7 +42,7 @@ _GPU_ALIASES = (
 _FOUR_GPU_HOSTS = ("GH200", "GB200", "GB300")
 # Gb/s of network cards per GPU in the vendors' own hosts (DGX and HGX data sheets); 400 on all others.
 _NIC_GBIT = (("A100", 200.0), ("GH200", 200.0), ("B300", 800.0), ("GB300", 800.0))
-GBIT_BYTES = 1e9 / 8
+GBIT_BYTES = 1e9 / 8  # the unit
 _SOFTWARE_YEAR = {"volta": 2020, "ampere": 2021, "hopper": 2024, "blackwell": 2025, "blackwell-ultra": 2025}
 COUNTED_RECOMPUTE = 1.2  # recomputation adds a third to the model FLOPs, a value between 1 and 4/3 tells
 

@@ -52,8 +52,10 @@ _SPLITS = {
     (r"gpt-neo-2\.7b", "4"): "6 9 9 8",
     (r"gpt-neo-2\.7b", "8"): "2 5 5 5 4 4 4 3",
 }
+# As the model cards state them.
 _HEAD_DIM = ((r"gpt-oss", 64), (r"nemotron-?4-340b", 192))
 _LATENT = (r"deepseek-v(2|3)", r"kimi-k2")  # 1536, 512, 128, 64, 128: arXiv 2412.19437, 2507.20534
+# As the papers that measured them state it.
 _SEQUENCE = ((r"opt-350m|gpt-neo-2\.7b", 2048), (r"^gpt-\d+(\.\d+)?b$|-h\d+-l\d+", 1024))
 
 

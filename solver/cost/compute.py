@@ -14,13 +14,14 @@ from models.stack import StackProfile
 from models.workload import Precision
 from solver.cost.columns import FloatArray
 
-BYTES_16_BIT = 2.0
+BYTES_16_BIT = 2.0  # the unit
+# Usual output tiles: rows, columns, relative time per element.
 TILES = (
     (128.0, 256.0, 1.0),
     (256.0, 128.0, 1.0),
     (128.0, 128.0, 1.06),
     (64.0, 256.0, 1.12),
-)  # rows, columns, slower by
+)
 TF32_SHARE = 0.5  # of the 16-bit peak, on every type of the catalogue (vendor data sheets)
 ELEMENT_BYTES: dict[Precision, float] = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "fp4": 0.5}
 

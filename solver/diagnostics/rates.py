@@ -24,10 +24,10 @@ INSIDE_S = 1e-4  # 20 km of fibre, inside one building
 EARTH_KM = 20_037.0  # half way round
 LOSSY = 1e-3  # a thousandth; long-haul lines run at 1e-8 (SDR-RDMA, arXiv 2505.05366)
 DETOUR = 3.0  # a delay of so many times the line's own is no detour any more
-FAR_S = 1e-3
+FAR_S = 1e-3  # 200 km of fibre: a delay that much longer is not remarked on
 LEAST_HBM_BYTES, LEAST_HBM_BYTES_PER_S, LEAST_FLOPS = 4e9, 1e11, 5e12  # below any GPU that trains large models
-MOST_HBM_BYTES, MOST_FLOPS = 2e12, 1e17
-TOLERANCE = 1.01
+MOST_HBM_BYTES, MOST_FLOPS = 2e12, 1e17  # far above any GPU of the catalogue
+TOLERANCE = 1.01  # stated figures are rounded
 LEAST_SHARE_LEFT = 0.1  # of a link, beside the traffic of others
 
 

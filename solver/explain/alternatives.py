@@ -13,8 +13,8 @@ from solver.evaluation.evaluate import Evaluation
 from solver.evaluation.report import errors_of, time_of
 from solver.evaluation.where import crossing_of, placement_of
 
-MAX_ALTERNATIVES = 5
-MAX_KEPT = 40
+MAX_ALTERNATIVES = 5  # of a plan, as many as a reader compares; set by hand
+MAX_KEPT = 40  # evaluations of different kinds
 WORTH_NAMING = 0.005  # of the difference; smaller causes are left out
 CAUSES = (
     ("compute_s", "compute"),

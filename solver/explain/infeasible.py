@@ -20,9 +20,9 @@ from solver.configurations.framework import within_framework
 from solver.context import Context, stack_for
 from solver.cost.columns import FSDP, RECOMPUTE_CODES, SHARDING_CODES
 
-GIB = 2.0**30
+GIB = 2.0**30  # the unit
 MAX_ROWS = 200_000  # of a larger space nothing is said before a search has priced it
-PORTION = 8_192
+PORTION = 8_192  # rows at a time, which keeps memory small
 MOST_TRIED = 512  # configurations, those that need least memory, that a remedy is checked on
 MORE_GPUS = (2, 4, 16)  # times as many hosts, tried in this order
 RESTRICTED = ("tp", "cp", "ep", "pp", "dp", "vpp", "micro_batch_sequences", "sharding", "recompute", "family")

@@ -17,7 +17,7 @@ from models.transport import Algorithm, Collective, Dimension
 from solver.network import collectives as cost
 from solver.network.collectives import Amount, Level, largest
 
-NUM_SLICES = (1, 2, 4, 8, 16, 32)
+NUM_SLICES = (1, 2, 4, 8, 16, 32)  # of a hierarchical collective, pipelined over inside and across
 POSTED_AHEAD = 32  # network requests in flight per connection in NCCL 2.30
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from models.cluster import Link, LinkTechnology
 
 RESPONSE_S = 1.2e-6  # time a switch takes to stop sending after a pause frame (802.1Qbb allows 614.4 ns plus the port)
-PAUSE_FRAME_BYTES = 64.0
+PAUSE_FRAME_BYTES = 64.0  # IEEE 802.1Qbb
 LONG_HAUL_BUFFER_ROUND_TRIPS = 2.5  # full utilisation without drops, measured at 500 km (HPE Networking, 2026)
 SHALLOW_BUFFER_BYTES = 64e6  # what shallow-buffer switch silicon of this generation has at least
 

@@ -21,7 +21,7 @@ from solver.network.topology import PathFacts
 from solver.network.transfer import mathis_rate_bytes_per_s
 
 QUEUE_PAIR_S = 2e-7  # posting a message on one more queue pair
-ERASURE_DATA, ERASURE_PARITY = 32, 8
+ERASURE_DATA, ERASURE_PARITY = reliability.DATA_CHUNKS, reliability.PARITY_CHUNKS
 
 
 @dataclass(frozen=True)

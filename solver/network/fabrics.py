@@ -140,7 +140,7 @@ _CLOUD_VM_BYTES_PER_S = {
     "2xV100-16": 2.04e9,
     "4xV100-16": 5.59e9,
 }
-_CLOUD_CROSS_REGION_BYTES_PER_S = 0.733e9
+_CLOUD_CROSS_REGION_BYTES_PER_S = 0.733e9  # of a virtual machine, whatever its size
 
 
 def cloud_vm(kind: str) -> FabricProfile | None:
@@ -165,6 +165,7 @@ def cloud_vm(kind: str) -> FabricProfile | None:
     )
 
 
+# Up to which rate of a domain a generation is taken: between it and the next.
 _SCALE_UP_BY_RATE = ((200e9, V100_NVLINK), (350e9, A100_NVLINK), (600e9, HOPPER_NVLINK))
 
 

@@ -12,7 +12,7 @@ from models.cluster import PlaceLevel, Tier
 FIBRE_S_PER_KM = 4.9e-6  # group index 1.468 of standard single-mode fibre
 LONG_HAUL_KM = 40.0  # beyond this, coherent transponders with error correction replace plain optics
 TERMINAL_S = 70e-6  # both transponders of a long-haul line, one way
-AMPLIFIER_SPAN_KM = 80.0
+AMPLIFIER_SPAN_KM = 80.0  # usual span between in-line amplifiers
 AMPLIFIER_S = 11e-6  # one in-line amplifier site with its compensation, one way
 
 # Idle round trip of 22 us inside an AI zone, whose tier is 7 times the rack's (RoCE at Meta scale, SIGCOMM'24; NCCLX).
@@ -24,7 +24,7 @@ TIER_LADDER: dict[Tier, float] = {
     "building": 15.0,
     "cross_building": 30.0,
 }
-DEFAULT_CROSS_REGION_KM = 1000.0
+DEFAULT_CROSS_REGION_KM = 1000.0  # where a request states neither delay nor length
 # Half of the ladder lies on either side of the meeting point, so the hops of a path add up to the tier's latency.
 ACCESS_LADDER: dict[PlaceLevel, float] = {"rack": 0.5, "zone": 3.5, "building": 7.5, "region": 15.0}
 UPLINK_LADDER: dict[PlaceLevel, float] = {"rack": 3.0, "zone": 4.0, "building": 7.5}

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.floating[Any]]
 
-TIMER_ROUND_TRIPS = 3.0
-NACK_ROUND_TRIPS = 1.0
+TIMER_ROUND_TRIPS = 3.0  # RTO of selective repeat by timer (SDR-RDMA, arXiv 2505.05366)
+NACK_ROUND_TRIPS = 1.0  # the same by negative acknowledgement
 DATA_CHUNKS, PARITY_CHUNKS = 32, 8  # of a submessage under an erasure code (SDR-RDMA, arXiv 2505.05366)
 ERASURE_FALLBACK_ROUND_TRIPS = 0.5  # beta: how late the receiver finds out that decoding failed
-_GRID_POINTS = 512
-_NEGLIGIBLE = 1e-10
+_GRID_POINTS = 512  # of a numerical integral
+_NEGLIGIBLE = 1e-10  # expected missing chunks, below which the integral ends
 _NORMAL_MEAN = 500.0  # beyond this the sum over counts is long, and exp(-mean) soon is zero
 
 

@@ -23,6 +23,7 @@ class Technology:
     source: str
 
 
+# Of one message on a queue pair: 128 KiB to 4 MiB.
 CHUNK_BYTES = (131072, 524288, 1048576, 4194304)
 OUTSTANDING = (1, 4, 8, 32, 128)  # chunks in flight per queue pair
 QUEUE_PAIRS = (1, 2, 4, 8, 16, 32, 64, 128)  # per connection

@@ -21,7 +21,7 @@ from solver.pipeline.bounds_kernel import heads, one_machine, tails_after
 from solver.pipeline.problem import Floats, Ints, PipelineShape, shape_of
 from solver.pipeline.simulate_kernel import Columns, columns_of
 
-SAFETY = 1 - 1e-12
+SAFETY = 1 - 1e-12  # no float sum may lift a bound over the truth
 ROUNDING = 1e-9  # relative: what sums of bytes may be off
 
 

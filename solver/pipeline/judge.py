@@ -15,8 +15,8 @@ from solver.pipeline.problem import Floats, Ints
 from solver.pipeline.simulate import durations, occupancies, peak_memory_bytes, rank_totals
 from solver.pipeline.stated import Stated, read, violation
 
-MOST_PER_RULE = 20
-TOTALS_TOLERANCE = 1e-6
+MOST_PER_RULE = 20  # objections: a wrong column is one mistake
+TOTALS_TOLERANCE = 1e-6  # relative, as answers are rounded
 
 
 def check_schedule(problem: PipelineProblem, schedule: PipelineSchedule) -> list[PipelineViolation]:

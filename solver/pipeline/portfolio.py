@@ -17,7 +17,7 @@ from solver.pipeline.local_search.late_starts import replayed
 from solver.pipeline.problem import PipelineOrder, PipelineShape, shape_of
 from solver.pipeline.simulate import PipelineReplay
 
-TOLERANCE = 1 + 1e-9
+TOLERANCE = 1 + 1e-9  # sums of seconds and bytes are floats
 SMALL_OPERATIONS, LARGE_OPERATIONS = 2_000, 40_000  # beyond each, fewer policies are tried
 SLOW = frozenset({"zb_auto", "gpipe", "zb_h1", "zb_h2", "periodic"})
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from solver.pipeline.problem import Floats, PipelineShape
 
-FINEST_DIGITS = 9
+FINEST_DIGITS = 9  # decimals of a second: no tick is finer than a nanosecond
 SNAP = 1e-6  # a time this close to a whole tick (in ticks) is that tick: binary fractions of decimal input
 
 

@@ -21,11 +21,11 @@ from solver.pipeline.local_search.steady_states import repeat
 from solver.pipeline.portfolio import candidates
 from solver.pipeline.quantise import fine_tick_s, quantise
 
-QUICK_OPERATIONS, STATE_SPACE_OPERATIONS = 400, 2_000
+QUICK_OPERATIONS, STATE_SPACE_OPERATIONS = 400, 2_000  # beyond: longer questions; time kept for other searches
 HORIZON_OPERATIONS = 1_000  # beyond, CP-SAT's questions stay open for the whole time: tabu search has it instead
 DESCENT_SHARE = 0.15  # of what is left goes to tabu search before CP-SAT is asked
 PUBLISH_SHARE = 0.05  # of the time may go into writing out schedules that are not the last
-STATE_SPACE_SHARE, STEADY_SHARE = 0.8, 0.1
+STATE_SPACE_SHARE, STEADY_SHARE = 0.8, 0.1  # of what is left of the time
 
 
 def solve_pipeline(

@@ -26,7 +26,7 @@ from solver.questions.searches import RunHooks, SearchRuns, changed, witness_of
 from solver.questions.side_by_side import SharedGoal, Side, SideComparison
 from solver.questions.wishes import put
 
-HOUR_S, MILLION, KILO = 3600.0, 1e6, 1e3
+HOUR_S, MILLION, KILO = 3600.0, 1e6, 1e3  # units
 CLOSE = 1e-9  # relative: amounts are sums of floats
 LEAST_BYTES = 1 / 64  # of the fastest plan's bytes: the last limit before none at all
 

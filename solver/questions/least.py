@@ -31,7 +31,7 @@ from solver.questions.wishes import put
 FIRST_SHARE = 0.25  # of the time, to see whether what there is reaches the target at all
 PROBES = 8  # of a bisection by which time is shared out
 STEP = 4.0  # at first, each factor is that part of the last one
-LEAST_FACTOR = 1e-6
+LEAST_FACTOR = 1e-6  # a factor so small counts as nothing
 PRECISION = 0.02  # relative width at which a bisection ends
 BOUND_SHARE = 0.4  # of the time of a factor goes to the proof that it is not enough, when no plan is carried over
 ALONE = (

@@ -21,7 +21,7 @@ from solver.questions.searches import changed, witness_of
 from solver.questions.wishes import Group, multiplied, put
 from solver.verify.judge import judge
 
-GIB = 2.0**30
+GIB = 2.0**30  # the unit
 MOST_PROBES = 8  # of one bisection: an interval becomes 256 times as small
 MOST_VALUES = 4  # of a choice that are tried, the nearest first, before the one that is known to do
 MOST_LINKS = 6  # links that are widened one by one

@@ -15,7 +15,7 @@ from models.request import PlanRequest
 from models.worth import ResourceKind
 from solver.questions.wishes import Group, multiplied, put, wishes_of
 
-GIB = 2.0**30
+GIB = 2.0**30  # the unit
 GBIT = 1.25e8  # bytes
 ALL: dict[ResourceKind, str] = {
     "link": "all links",

@@ -29,7 +29,7 @@ BASE_SHARE = 0.5  # of the question's time at most goes to the base, which every
 CARRIED_SHARE = 0.1  # of the base's time, for its own plan carried over into itself
 SEARCHED_FROM_S = 5.0  # of a variant's time: below it a search seldom beats the base's plan carried over
 WORSE = 1.2  # times the base's value: a plan carried over that is worse may have become the wrong one
-MILLION = 1e6
+MILLION = 1e6  # the unit
 ROUNDING = 1e-9  # relative: what bounds give away, and how near to a whole number a bound on one is that number
 
 

@@ -19,7 +19,7 @@ from models.statements import SPACE_LIMITS
 
 MOST_NAMED = 12  # pins, or forbidden places, that are named one by one; of more there is one wish
 LARGE = 1e3  # times as fast or as large: no request that is turned down by a thousandth of it is meant
-MORE_HOSTS = 64.0
+MORE_HOSTS = 64.0  # times as many, only to see whether hosts stand in the way
 DIMENSIONS = (
     "tp", "cp", "ep", "pp", "dp", "vpp", "micro_batch_sequences", "sharding", "recompute", "family", "layer_split",
 )  # fmt: skip

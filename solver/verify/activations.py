@@ -14,7 +14,7 @@ import numpy as np
 from models.schedule import MAX_OPERATIONS, Operation, OperationKind, RankTimeline
 from solver.pipeline.problem import Floats, Ints
 
-SAME_INSTANT = 1e-9
+SAME_INSTANT = 1e-9  # relative: an end and a start that a float sum pulls apart
 KINDS: tuple[OperationKind, ...] = ("F", "B", "W", "BW")
 FORWARD, BACKWARD, WEIGHT, FUSED = range(4)
 SYNC = -1  # code of a gradient exchange

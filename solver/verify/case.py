@@ -15,7 +15,7 @@ from solver.verify.message_hops import MessageHops
 from solver.verify.message_ways import MessageWays
 from solver.verify.reading import Reading
 
-RELATIVE_TOLERANCE = 1e-6
+RELATIVE_TOLERANCE = 1e-6  # relative: rounding in documents and sums
 
 
 class Finding(NamedTuple):

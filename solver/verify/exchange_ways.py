@@ -25,7 +25,7 @@ from solver.verify.message_paths import edges_of
 from solver.verify.network_facts import Boundary
 from solver.verify.reading import Reading
 
-SAME_FILL = 1e-6
+SAME_FILL = 1e-6  # relative: edges that are full for as long set the pace together
 
 
 @dataclass(frozen=True)

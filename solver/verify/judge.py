@@ -65,7 +65,7 @@ DERIVATIONS: Mapping[str, Rule] = {
     **runnable.FAMILY,
 }
 RULES: Mapping[str, Rule] = {**LIMITS, **DERIVATIONS}
-MAX_FINDINGS_PER_RULE = 25
+MAX_FINDINGS_PER_RULE = 25  # of one rule: a wrong column is one mistake
 UNREADABLE = (LookupError, ArithmeticError, ValueError)
 
 

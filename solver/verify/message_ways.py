@@ -24,7 +24,7 @@ from solver.verify.message_paths import message_parts
 from solver.verify.network_facts import Boundary
 from solver.verify.reading import Reading
 
-SAME_PACE = 1e-9
+SAME_PACE = 1e-9  # relative: float sums
 
 
 @dataclass(frozen=True)

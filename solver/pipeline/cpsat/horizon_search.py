@@ -21,7 +21,7 @@ from solver.pipeline.quantise import TickShape
 
 REFUTERS = ("default_lp", "quick_restart_no_lp")  # a fixed search instead refutes nothing in ten times the time
 FINDERS = ("fixed", "default_lp")
-LEAST_PART = 64
+LEAST_PART = 64  # a question lies at least 1/64 of the way above the bound; set by hand
 
 
 @dataclass

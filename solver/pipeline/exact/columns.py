@@ -14,7 +14,7 @@ import numpy as np
 from solver.pipeline.bounds import memory_slots
 from solver.pipeline.problem import Ints, PipelineShape
 
-STREAMS = 3
+STREAMS = 3  # F, B and W of a stage
 Wait = tuple[int, int, int]
 Stream = tuple[int, int, int]  # first job, how many, ticks of each
 

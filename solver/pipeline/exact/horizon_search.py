@@ -30,14 +30,14 @@ from solver.pipeline.problem import Floats, PipelineOrder, PipelineShape
 from solver.pipeline.quantise import TickShape, coarse_tick_s, exact_tick_s, quantise
 from solver.pipeline.simulate import BrokenOrderError, replay_shape
 
-MOST_STATES = 6_000_000
+MOST_STATES = 6_000_000  # of all machines: one pass over them takes about 0.4 s
 FINEST_TICKS = 1_000_000_000  # per operation; windows are whole numbers of any size
 WORK_S = 6e-8  # to look at one state, about twice what it takes on a core of 2020
-STEP = 600_000
+STEP = 600_000  # states between two looks at the clock, about 0.04 s
 OPERATIONS_PER_PASS = 6  # a question's least work: a pass over all machines for so many F; it grows with both
 FIRST_FACTOR, PROOF_FACTOR = 4, 16  # the bound itself and the proof are given so many times as much
 NARROWING_RULES = (0.0, 1.0), (1.0, 1.0), (0.3, 1.0), (1.0, 3.0), (0.0, 0.5)  # an open question is asked otherwise
-PROVING_RULES = (1.0, 1.0), (0.0, 1.0)
+PROVING_RULES = (1.0, 1.0), (0.0, 1.0)  # as above, for the proof
 PATIENCE = 12  # chunks of tabu search without a better order
 STALE = 3  # an interval so many times narrower is worth a fresh start
 BOUND_PARTS = 500  # with ranks of two stages the bound stops at this part of the first gap

@@ -8,7 +8,7 @@ from solver.pipeline.exact.joint_kernel import STREAMS, Counts, JointRanks, lay_
 from solver.pipeline.problem import Floats, Ints, PipelineShape
 
 MOST_STATES = 1_500_000  # of one graph: a pass over it takes a hundredth of a second
-MOST_PLACES = 40_000_000
+MOST_PLACES = 40_000_000  # of all graphs and windows, to bound memory
 
 
 def joint_ranks_of(shape: PipelineShape) -> JointRanks | None:

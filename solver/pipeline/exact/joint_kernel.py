@@ -26,7 +26,7 @@ from solver.pipeline.exact.window_kernel import WORK, Flags, State, propagate, p
 from solver.pipeline.problem import Floats, Ints
 
 STREAMS = 5  # F, F, B, B by the path of a micro-batch, then W of both
-WEIGHTS = 4
+WEIGHTS = 4  # the stream of W
 LOOKS = 2  # states looked at in the time that one state of `resource_kernel` takes
 
 

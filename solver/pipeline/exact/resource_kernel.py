@@ -15,8 +15,8 @@ from solver.compiled import compiled
 from solver.pipeline.exact.columns import Machines
 from solver.pipeline.problem import Ints
 
-FAR = 1 << 50
-LOW, HIGH, AT, BY_Y, BY_Z, Y, Z, COLUMNS = 0, 1, 2, 3, 6, 9, 10, 11
+FAR = 1 << 50  # later than any tick of a schedule
+LOW, HIGH, AT, BY_Y, BY_Z, Y, Z, COLUMNS = 0, 1, 2, 3, 6, 9, 10, 11  # columns of `Rows.table`
 
 
 class Rows(NamedTuple):

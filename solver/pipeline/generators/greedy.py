@@ -12,8 +12,8 @@ from solver.pipeline.generators.list_scheduler import Policy, greedy_order
 from solver.pipeline.generators.list_scheduler_choice import CROSSPIPE, INTERLEAVE
 from solver.pipeline.problem import PipelineOrder, PipelineShape
 
-ALTERNATE = 2
-LONGEST_TAIL = 2
+ALTERNATE = 2  # a preference of the list scheduler
+LONGEST_TAIL = 2  # a message rule of the list scheduler
 
 
 def greedy(shape: PipelineShape) -> PipelineOrder:

@@ -19,8 +19,8 @@ from solver.pipeline.problem import Floats, Ints
 from solver.pipeline.simulate_kernel import Columns
 
 IDLE = -1
-FILL, GUIDED, INTERLEAVE = 3, 4, 5
-ARRIVED_FORWARD, CROSSPIPE = 1, 2
+FILL, GUIDED, INTERLEAVE = 3, 4, 5  # preferences beyond 0 to 2
+ARRIVED_FORWARD, CROSSPIPE = 1, 2  # when W goes first
 
 
 class DispatchState(NamedTuple):

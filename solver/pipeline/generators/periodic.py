@@ -19,8 +19,8 @@ from solver.pipeline.simulate_kernel import Columns, columns_of
 
 COARSE, FINE = 1.01, 1.001  # steps of the length, first and within the last step
 MOST_LENGTH = 1e4  # times the busiest server; beyond it memory holds no round at all
-CLOSE_ENOUGH = 5e-4
-DELAYS_CHANGED = 0.08
+CLOSE_ENOUGH = 5e-4  # relative: a round so near to the shortest conceivable one ends the search
+DELAYS_CHANGED = 0.08  # part of the delays that is drawn anew at once; set by hand
 PATIENCE = 300  # changes of the delays before another length is tried
 
 

@@ -18,11 +18,11 @@ from solver.pipeline.generators.periodic import SteadyState, steady_states
 from solver.pipeline.problem import Floats, Ints, PipelineOrder, PipelineShape
 from solver.pipeline.simulate import replay_shape
 
-LONGEST_TAIL = 2
+LONGEST_TAIL = 2  # a message rule of the list scheduler
 LEAST_ROUNDS = 2  # micro-batches per rank from which on a steady state is worth repeating
-WAITS = (0.3, 0.0, 1.0)
-LIMITS = (None, 0, 1, 4)
-FEW_PLACINGS, FEW_GUIDES = 200, 3
+WAITS = (0.3, 0.0, 1.0)  # look-ahead of a guided rank, as in policies; the more promising first
+LIMITS = (None, 0, 1, 4)  # micro-batches in flight beyond those of the round
+FEW_PLACINGS, FEW_GUIDES = 200, 3  # of the generator, which is to be quick; set by hand
 
 
 def is_worth_repeating(shape: PipelineShape) -> bool:

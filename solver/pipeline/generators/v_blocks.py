@@ -21,10 +21,10 @@ from solver.pipeline.generators.zbv_phases import zbv_phases
 from solver.pipeline.problem import BACKWARD, FORWARD, Floats, Ints, PipelineOrder, PipelineShape
 from solver.pipeline.simulate import replay_shape
 
-PERIOD = 6
+PERIOD = 6  # units per micro-batch: F, B and W of both chunks of a rank
 OFFSETS = range(1, 5)
 TURNS = range(1, 7)
-MOST_TRIED = 8
+MOST_TRIED = 8  # blocks whose order is timed; set by hand
 MOST_RANKS_REORDERED = 32  # passes of fill and drain grow with the square of the ranks; at 32 moving takes 0.5 s
 
 

@@ -15,7 +15,7 @@ from solver.pipeline.generators.orders import is_one_way
 from solver.pipeline.problem import PipelineOrder, PipelineShape
 from solver.pipeline.simulate import replay_shape
 
-BACKWARD_FIRST, ALTERNATE = 0, 2
+BACKWARD_FIRST, ALTERNATE = 0, 2  # preferences of the list scheduler
 
 
 def zb_auto(shape: PipelineShape) -> PipelineOrder | None:

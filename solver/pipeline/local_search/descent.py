@@ -17,7 +17,7 @@ from solver.pipeline.problem import PipelineOrder
 
 CHUNK_WORK_S = 0.06  # a chunk between two looks at the clock, twice what it takes on a core of 2020
 CHUNKS = 32  # of a slice, after which all start again from the best order: about a second
-MOST_THREADS = 2
+MOST_THREADS = 2  # set by hand
 
 
 def descend(search: Search, seconds: float) -> None:

@@ -50,7 +50,7 @@ def tuned_orders(
             now_value, _ = _run(shape, objective, now)
 
 
-PATIENCE = 150
+PATIENCE = 150  # tries without a better order before a new start; set by hand
 
 
 def _run(shape: PipelineShape, objective: str, setting: Setting) -> tuple[float, PipelineOrder]:

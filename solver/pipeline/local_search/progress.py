@@ -16,8 +16,8 @@ from solver.pipeline.local_search.late_starts import replayed
 from solver.pipeline.problem import PipelineOrder, PipelineShape, shape_of
 
 PROVEN = 1e-7  # relative; below the judge's and the answer's tolerance of 1e-6
-BUDGET_TOLERANCE = 1 + 1e-9
-PROOF_PATIENCE_S = 5.0
+BUDGET_TOLERANCE = 1 + 1e-9  # sums of bytes are floats
+PROOF_PATIENCE_S = 5.0  # longest search for a complete proof within the gap asked for
 
 
 @dataclass

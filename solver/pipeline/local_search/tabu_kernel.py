@@ -13,7 +13,7 @@ import numpy as np
 from solver.compiled import compiled
 from solver.pipeline.problem import Floats, Ints
 
-TABU_SLOTS = 2**18
+TABU_SLOTS = 2**18  # of a hash of pairs of nodes
 REACH = 4  # places that one move carries a node at most
 MOST_MOVES = 48  # moves estimated per iteration
 

@@ -17,7 +17,7 @@ from solver.verify.joint_replay import reserved_bytes_per_s
 from solver.verify.rules.message_times import unoffered
 from solver.verify.rules.paths import path_faults
 
-HALF_A_BYTE = 0.5
+HALF_A_BYTE = 0.5  # bytes are whole
 
 
 def exchange_rings(case: Case) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from models.transport import MessagePath, MessageSplit
 from solver.verify.case import Case, Finding, Rule, differs
 from solver.verify.message_paths import edge_parts
 
-HALF_A_BYTE = 0.5
+HALF_A_BYTE = 0.5  # bytes are whole
 
 
 def message_paths(case: Case) -> Iterator[Finding]:

@@ -16,8 +16,8 @@ from models.transport import Dimension, LinkLoad
 from solver.verify.case import Case, Finding, Rule, differs, exceeds
 from solver.verify.joint_replay import reserved_bytes_per_s
 
-BYTES_PER_GB = 1e9
-SAME_TIME = 1e-4
+BYTES_PER_GB = 1e9  # the unit
+SAME_TIME = 1e-4  # relative: rounding of prices and loads
 
 
 class OnEdge(NamedTuple):

@@ -16,7 +16,7 @@ from solver.verify.case import RELATIVE_TOLERANCE, Case, Finding, Rule, differs,
 from solver.verify.joint_columns import end_without_hops
 from solver.verify.rules.totals import brings_rates, rank_work, usable_light_s
 
-EXACT = 1e-9
+EXACT = 1e-9  # relative: float sums
 
 
 def assumptions_stated(case: Case) -> Iterator[Finding]:

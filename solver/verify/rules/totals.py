@@ -13,7 +13,7 @@ from solver.cost.flops import model_flops_per_iteration
 from solver.cost.optimizer import step_overhead_s
 from solver.verify.case import RELATIVE_TOLERANCE, Case, Finding, Rule, differs, exceeds
 
-SECONDS_PER_HOUR = 3600.0
+SECONDS_PER_HOUR = 3600.0  # the unit
 
 
 def breakdown_sum(case: Case) -> Iterator[Finding]:
