@@ -108,7 +108,7 @@ def in_words(changes: Any) -> str:
 def _leaves(changes: Any, way: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
     if isinstance(changes, Mapping) and changes:
         for key, value in changes.items():
-            parts = str(key)[1:].split("/") if str(key).startswith("/") else [str(key)]
+            parts = parts_of(key) if key.startswith("/") else [key]
             yield from _leaves(value, (*way, *parts))
     elif way:
         is_listed = len(way) > 2 and way[-2].isdigit()

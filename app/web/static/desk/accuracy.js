@@ -1,6 +1,6 @@
 /* How far to believe the figures: predictions beside measurements, and what every software stack's figures rest on. */
 import { read } from "./api.js";
-import { badge, datum, make, percent, seconds, section, table } from "./dom.js";
+import { badge, datum, make, percent, seconds, section, showPart, table } from "./dom.js";
 import { errorsOver } from "./charts.js";
 import { takeable } from "./take.js";
 
@@ -59,5 +59,5 @@ export const show = async (page, { query, signal, tell }) => {
       ...names.map((name, index) => ofStack(name, profiles[index]))));
   takeable(page);
   tell("");
-  if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
+  showPart();
 };

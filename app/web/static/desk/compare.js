@@ -1,6 +1,6 @@
 /* Plans side by side, each against the first: the service says what differs, the drawings are those of their reports. */
 import { planPath, read, readText } from "./api.js";
-import { bytes, count, datum, make, number, odds, percent, seconds, section, table } from "./dom.js";
+import { bytes, count, datum, make, number, odds, percent, seconds, section, showPart, table } from "./dom.js";
 import { titleOf } from "./rows.js";
 import { intervals } from "./intervals.js";
 import { takeable } from "./take.js";
@@ -127,7 +127,9 @@ export const show = async (page, { query, signal, tell, go }) => {
     section("bytes", "Bytes by link", besides("Bytes per iteration by link and cause", found, "bytes_of_link",
       (key) => key.replace(/ (\w+)$/, (_, cause) => ", " + (CAUSES[cause] || cause)), (_, value) => datum(value, bytes(value)))));
   takeable(page);
+  showPart();
   page.append(...await pictures(chosen, signal));
   takeable(page);
+  if (location.hash.startsWith("#drawn-")) showPart(); // which came last
   tell("");
 };

@@ -112,6 +112,8 @@ export const save = (text, name, type = "text/plain") => {
   if (address.startsWith("blob:")) setTimeout(() => URL.revokeObjectURL(address), 60000);
 };
 
+/* The part that the address names, once it is there. */
+export const showPart = () => { if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView(); };
 /* Also where a page without TLS is given no clipboard. */
 export const copy = async (text) => {
   if (navigator.clipboard) { await navigator.clipboard.writeText(text); return; }

@@ -1,6 +1,6 @@
 /* One plan: what the report says of it, in place; live while it is searched; reasons and remedies where there is none. */
 import { events, insisting, pause, planPath, post, read, readBlob, readText, submit } from "./api.js";
-import { copy, count, make, moment, percent, refill, save, seconds, section, span } from "./dom.js";
+import { copy, count, make, moment, percent, refill, save, seconds, section, showPart, span } from "./dom.js";
 import { askSection } from "./ask.js";
 import { curve } from "./curve.js";
 import { exportsPart } from "./exports.js";
@@ -75,7 +75,7 @@ const parts = (page, tell) => {
     nav.hidden = sections.length < 2;
     globalThis.showPipeline();
     takeable(place);
-    if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
+    showPart();
   };
   let latest = 0;
   const showReport = async (id, attempt, signal) => {

@@ -1,7 +1,7 @@
 /* Studies: grids of plans as heat maps, curves and Pareto fronts, each point with its gap and its plan. */
 import { every, post, read, readBlob, submit } from "./api.js";
 import { curveOver, heatMap, pareto } from "./charts.js";
-import { badge, count, datum, make, moment, number, percent, refill, save, seconds, section, table } from "./dom.js";
+import { badge, count, datum, make, moment, number, percent, refill, save, seconds, section, showPart, table } from "./dom.js";
 import { intervals } from "./intervals.js";
 import { WORDS } from "./rows.js";
 import { takeable } from "./take.js";
@@ -87,7 +87,9 @@ const one = async (page, { id, query, signal, tell, attempt }) => {
     document.title = (study.name || "Study") + " · Isthmus";
     refill(top, make("h1", {}, study.name || "Study of " + moment(study.created_at)), make("p", { className: "subtitle" }, badge(study.state === "done" ? "done" : study.state, study.state === "done" ? "succeeded" : "running"), " ", Object.entries(study.counts).map(([state, how]) => count(how) + " " + (WORDS[state] || state)).join(", "), "; submitted ", make("time", { datetime: study.created_at }, moment(study.created_at))),
       make("p", { className: "actions" }, study.state === "done" ? null : make("button", { type: "button", onclick: () => attempt(() => post(path(id, ":cancel"))) }, "Stop, keep what is found"), make("button", { type: "button", onclick: () => attempt(async () => save(await readBlob(path(id)), id + ".json")) }, "Study as JSON")));
+    const isFirst = !drawn.children.length;
     draw();
+    if (isFirst) showPart();
     tell(study.state === "done" ? "" : "Searching");
   }, tell);
 };
