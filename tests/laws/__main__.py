@@ -7,6 +7,7 @@ import json
 import secrets
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from tests.laws.campaign import Campaign, Finding, written
@@ -14,16 +15,17 @@ from tests.laws.laws import LAWS
 
 
 def main() -> int:
-    """Run a campaign and print its findings as they come, then its counts."""
+    """Run a campaign and print its findings as they come, then its counts, also where Ctrl-C ends it."""
     options = _options()
     seed = secrets.randbelow(10**9) if options.seed is None else options.seed
     _say(f"seed {seed}")
     began, number = time.monotonic(), options.first
     ours = Campaign(seed, options.shrink_s)
-    while time.monotonic() - began < 60.0 * options.minutes and number - options.first < options.requests:
-        for found in ours.run(number, options.law):
-            _show(found, options.out)
-        number += 1
+    with suppress(KeyboardInterrupt):
+        while time.monotonic() - began < 60.0 * options.minutes and number - options.first < options.requests:
+            for found in ours.run(number, options.law):
+                _show(found, options.out)
+            number += 1
     _say("\n".join(ours.account(time.monotonic() - began)))
     return 1 if ours.counts["findings"] else 0
 
