@@ -232,20 +232,21 @@ def _pinned_ranks_exist(request: PlanRequest) -> list[Reason]:
 
 
 def _pins_agree(request: PlanRequest) -> list[Reason]:
-    """All replicas of a rank cannot be in two places of which neither holds the other."""
+    """All replicas of a rank cannot be in one place, and some of them in another, of which neither holds the other."""
     around = ancestors_of(request.cluster)
-    whole = [(index, pin) for index, pin in enumerate(request.constraints.pins) if pin.num_replicas is None]
     reasons = []
-    for (one, first), (other, second) in combinations(whole, 2):
+    for (one, first), (other, second) in combinations(enumerate(request.constraints.pins), 2):
         rank = max(first.first_pipeline_rank, second.first_pipeline_rank)
         nested = first.place in around[second.place] or second.place in around[first.place]
-        if rank <= min(first.last_pipeline_rank, second.last_pipeline_rank) and not nested:
+        whole = first.num_replicas is None or second.num_replicas is None
+        if whole and rank <= min(first.last_pipeline_rank, second.last_pipeline_rank) and not nested:
             reasons.append(
                 Reason(
                     code="pins-contradict",
                     pointer=f"/constraints/pins/{other}/place",
-                    detail=f"pins {one} and {other} want all replicas of pipeline rank {rank} in {first.place!r} and "
-                    f"in {second.place!r}, which do not hold each other",
+                    detail=f"of pipeline rank {rank}, pin {one} wants {first.num_replicas or 'all'} replicas in "
+                    f"{first.place!r} and pin {other} {second.num_replicas or 'all'} in {second.place!r}, "
+                    "which do not hold each other",
                     remedies=("pin different ranks", "give both pins num_replicas"),
                 )
             )

@@ -95,6 +95,7 @@ def test_no_time_is_not_a_proof() -> None:
             "pins-contradict",
         ),
         (job(constraints={"pins": [pin("b0"), pin("b1")]}), "pins-contradict"),
+        (job(constraints={"pins": [pin("b0"), {**pin("b1"), "num_replicas": 1}]}), "pins-contradict"),
         (job(allowed={}, constraints={"pins": [pin("b0", rank=16)]}), "pins-contradict"),
     ],
 )
