@@ -5,11 +5,10 @@ Memory needs the cost model and is explained by `explain/infeasible.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import combinations
+from collections.abc import Callable, Mapping
 
 from models.outcome import Reason
-from models.request import PlanRequest
+from models.request import Pin, PlanRequest
 from models.statements import SPACE_LIMITS
 from models.workload import LatentAttention
 from solver.diagnostics.joins import LINKS_MISSING
@@ -232,14 +231,17 @@ def _pinned_ranks_exist(request: PlanRequest) -> list[Reason]:
 
 
 def _pins_agree(request: PlanRequest) -> list[Reason]:
-    """All replicas of a rank cannot be in one place, and some of them in another, of which neither holds the other."""
-    around = ancestors_of(request.cluster)
+    """All replicas of a rank cannot be in one place, and some of them in another, of which neither holds the other.
+
+    Of each pin the first contradiction: a thousand pins have half a million pairs.
+    """
+    around, pins = ancestors_of(request.cluster), request.constraints.pins
     reasons = []
-    for (one, first), (other, second) in combinations(enumerate(request.constraints.pins), 2):
-        rank = max(first.first_pipeline_rank, second.first_pipeline_rank)
-        nested = first.place in around[second.place] or second.place in around[first.place]
-        whole = first.num_replicas is None or second.num_replicas is None
-        if whole and rank <= min(first.last_pipeline_rank, second.last_pipeline_rank) and not nested:
+    for other, second in enumerate(pins):
+        apart = (one for one in range(other) if _contradict(pins[one], second, around))
+        one = next(apart, None)
+        if one is not None:
+            first, rank = pins[one], max(pins[one].first_pipeline_rank, second.first_pipeline_rank)
             reasons.append(
                 Reason(
                     code="pins-contradict",
@@ -251,6 +253,16 @@ def _pins_agree(request: PlanRequest) -> list[Reason]:
                 )
             )
     return reasons
+
+
+def _contradict(first: Pin, second: Pin, around: Mapping[str, frozenset[str]]) -> bool:
+    """Whether two pins want replicas of one rank, one of them all, in places that do not hold each other."""
+    if first.place in around[second.place] or second.place in around[first.place]:
+        return False
+    if first.num_replicas is not None and second.num_replicas is not None:
+        return False
+    ranks = max(first.first_pipeline_rank, second.first_pipeline_rank)
+    return ranks <= min(first.last_pipeline_rank, second.last_pipeline_rank)
 
 
 def _cost_has_prices(request: PlanRequest) -> list[Reason]:

@@ -104,6 +104,12 @@ def test_infeasible_is_an_answer_with_a_typed_reason(request_: PlanRequest, code
     assert validate(request_)[0].code == code
 
 
+def test_a_thousand_pins_that_contradict_each_other_are_a_reason_each() -> None:
+    """Not one for each of their half a million pairs, which took seconds and hundreds of megabytes to tell."""
+    pins = [pin(f"b{number % 2}") for number in range(1000)]
+    assert len(validate(job(constraints={"pins": pins}))) == 999
+
+
 def test_a_feasible_request_has_nothing_to_say() -> None:
     assert validate(job()) == ()
 
