@@ -30,8 +30,9 @@ MAX_JSON_DEPTH = 201  # what the parser in use goes down to; a test holds it to 
 # objects.
 MAX_JSON_VALUES = 750_000  # twice that: the parser holds up everybody for 80 ms at most
 MAX_JSON_CONTAINERS = 75_000
-# About twice that document's keys: an object of 740,000 distinct keys held up everybody for half a second.
-MAX_JSON_KEYS = 150_000
+# A request of 8,000 pools with all defaults written out. Distinct keys are what the parser is slowest at: so many take
+# it 90 ms on a busy machine, in a single object twice that, which is why objects are looked at from MANY_KEYS on.
+MAX_JSON_KEYS, MANY_KEYS = 400_000, 100_000
 # Wrong members are told one by one. An object of ours has at most 30 members.
 CROWDED, MAX_CROWDED_MEMBERS = 100, 10_000
 
@@ -41,8 +42,8 @@ _OPAQUE = ("cls", "metadata", "config", "serialization", "function", "default") 
 
 # Possessive, and an unterminated string counts to the end of the text: no byte is looked at twice.
 _OUTSIDE = rb'(?:"(?:[^"\\]++|\\.)*+(?:"|(\\?\Z))|[^"%b]++)*+([%b]|\Z)'
-_VALUES, _BRACKETS, _COLONS = (
-    re.compile(_OUTSIDE.replace(b"%b", marks), re.DOTALL) for marks in (rb"\[{,", rb"\[\]{}", rb":")
+_VALUES, _BRACKETS, _KEYED = (
+    re.compile(_OUTSIDE.replace(b"%b", marks), re.DOTALL) for marks in (rb"\[{,", rb"\[\]{}", rb"{:")
 )
 _INSIDE = re.compile(rb'(?:[^"\\]++|\\.)*+(?:"|(\\?\Z))', re.DOTALL)
 _AT_ONCE = 1024 * 1024  # bytes that one match looks at, in ten milliseconds: nobody else runs meanwhile
@@ -74,8 +75,8 @@ def parse_json(data: bytes) -> Any:
 def _check_size(data: bytes) -> None:
     """Refuse what would become too many objects in memory, before any of them is made."""
     # Counted in the whole text, in no time; marks inside strings are told apart only when that is too many.
-    if data.count(b":") > MAX_JSON_KEYS and next(islice(_marks(_COLONS, data), MAX_JSON_KEYS, None), None):
-        raise Refused((_too_many(MAX_JSON_KEYS, "members of objects"),))
+    if data.count(b":") > MANY_KEYS:
+        _check_keys(data)
     num_containers = data.count(b"[") + data.count(b"{")
     if num_containers <= MAX_JSON_CONTAINERS and num_containers + data.count(b",") <= MAX_JSON_VALUES:
         return
@@ -92,6 +93,16 @@ def _check_size(data: bytes) -> None:
         )
     if len(marks) > MAX_JSON_VALUES:
         raise Refused((_too_many(MAX_JSON_VALUES, "values"),))
+
+
+def _check_keys(data: bytes) -> None:
+    """Refuse more members than any document has, and more than its objects could have if few of them were crowded."""
+    marks = b"".join(islice(_marks(_KEYED, data), MAX_JSON_KEYS + MAX_JSON_CONTAINERS))
+    num_keys = marks.count(b":")
+    if num_keys > MAX_JSON_KEYS:
+        raise Refused((_too_many(MAX_JSON_KEYS, "members of objects"),))
+    if num_keys > CROWDED * marks.count(b"{") + MAX_CROWDED_MEMBERS:
+        raise Refused((_too_many_crowded(),))
 
 
 def _marks(pattern: re.Pattern[bytes], data: bytes) -> Iterator[bytes]:
@@ -124,6 +135,10 @@ def _too_many(limit: int, of_what: str) -> Fault:
                  "Merge equal pools, places and links, or leave out what repeats a default.", limit=limit)  # fmt: skip
 
 
+def _too_many_crowded() -> Fault:
+    return _too_many(MAX_CROWDED_MEMBERS, f"members in objects of more than {CROWDED}")
+
+
 def _check_members(data: bytes, document: Any) -> None:
     """Refuse an object with a key twice, and objects that together have very many members."""
     num_members = num_crowded = 0
@@ -138,7 +153,7 @@ def _check_members(data: bytes, document: Any) -> None:
             continue
         pending.extend(value for value in here if value.__class__ is dict or value.__class__ is list)
     if num_crowded > MAX_CROWDED_MEMBERS:
-        raise Refused((_too_many(MAX_CROWDED_MEMBERS, f"members in objects of more than {CROWDED}"),))
+        raise Refused((_too_many_crowded(),))
     # As many members as keys: none came twice. A text with escaped quotes may seem to have more keys.
     if _num_keys(data) != num_members and (pointer := duplicate_key(data)) is not None:
         raise Refused((_duplicate_fault(pointer),))

@@ -14,7 +14,7 @@ from backports import zstd
 from fastapi.testclient import TestClient
 
 from app import documents
-from app.documents import MAX_JSON_DEPTH, MAX_JSON_KEYS, json_depth, parse_json
+from app.documents import MANY_KEYS, MAX_CROWDED_MEMBERS, MAX_JSON_DEPTH, MAX_JSON_KEYS, json_depth, parse_json
 from app.faults import ISSUE_TYPES, Refused
 from app.settings import Solvers
 from tests.unit.app.service_fixture import FAKE_SOLVERS, request_for, running, settings_for
@@ -245,11 +245,20 @@ def test_a_text_read_in_parts_has_the_marks_and_keys_of_the_whole(monkeypatch: p
         assert documents._num_keys(data) == whole, data  # noqa: SLF001
 
 
-def test_more_keys_than_any_document_has_are_refused_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("num_objects", "num_keys", "limit"), [(1, MANY_KEYS, MAX_CROWDED_MEMBERS), (5000, 81, MAX_JSON_KEYS)]
+)
+def test_more_keys_than_any_document_has_are_refused_before_they_are_made(
+    num_objects: int, num_keys: int, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The parser makes an object of 740,000 distinct keys in half a second, in which nobody else runs."""
-    monkeypatch.setattr(documents, "from_json", lambda *_, **__: {})
-    keys = [b'"k%d" : 1' % number for number in range(MAX_JSON_KEYS + 1)]
-    assert parse_json(b'["' + b'\\":' * 2 * MAX_JSON_KEYS + b'"]') == {}  # a text with colons
+    monkeypatch.setattr(documents, "from_json", lambda *_, **__: pytest.fail("the keys are being made"))
+    one = b"{" + b",".join(b'"k%d" : 1' % number for number in range(num_keys + 1)) + b"}"
     with pytest.raises(Refused) as refused:
-        parse_json(b"{" + b",".join(keys) + b"}")
-    assert [(fault.code, fault.limit) for fault in refused.value.faults] == [("limit-exceeded", MAX_JSON_KEYS)]
+        parse_json(b"[" + b",".join([one] * num_objects) + b"]")
+    assert [(fault.code, fault.limit) for fault in refused.value.faults] == [("limit-exceeded", limit)]
+
+
+def test_colons_in_texts_are_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "from_json", lambda *_, **__: {})
+    assert parse_json(b'["' + b'\\":' * 2 * MAX_JSON_KEYS + b'"]') == {}
