@@ -255,7 +255,7 @@ def _pins_agree(request: PlanRequest) -> list[Reason]:
     return reasons
 
 
-def _contradict(first: Pin, second: Pin, around: Mapping[str, frozenset[str]]) -> bool:
+def _contradict(first: Pin, second: Pin, around: Mapping[str, tuple[str, ...]]) -> bool:
     """Whether two pins want replicas of one rank, one of them all, in places that do not hold each other."""
     if first.place in around[second.place] or second.place in around[first.place]:
         return False
