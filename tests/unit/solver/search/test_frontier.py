@@ -71,3 +71,23 @@ def test_until_something_reaches_the_target_every_other_one_is_the_likeliest_to(
     assert (first, second) == (int(np.argmin(frontier.guess)), int(np.argmin(frontier.pace_s)))
     assert third not in (first, second)
     assert frontier.pace_s[second] < frontier.pace_s[first]
+
+
+def test_the_least_refined_bound_is_tried_and_other_shapes_before_the_same_again(frontier: Frontier) -> None:
+    frontier.load(float("inf"), planned=False)
+    assert frontier.least_refined(float("inf")) is None
+    shapes = frontier.space.take(frontier.rows).pipeline_shapes()
+    order = np.argsort(frontier.bound, kind="stable").tolist()
+    first = order[0]
+    same = next(one for one in order[1:] if (shapes[one] == shapes[first]).all())
+    other = next(one for one in order[1:] if (shapes[one] != shapes[first]).any())
+    for one in (first, same, other):
+        frontier.set_refined((one,))
+        frontier.bound[one] = 1.0
+    frontier.bound[other] = 1.001
+    assert frontier.least_refined(float("inf")) in (first, same)
+    frontier.explored.add(first)
+    assert frontier.least_refined(float("inf")) == other
+    frontier.explored.add(other)
+    assert frontier.least_refined(float("inf")) == same
+    assert frontier.least_refined(1.0) is None
