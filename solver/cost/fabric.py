@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from models.cluster import GpuType, Pool
-from solver.cost.columns import FloatArray
+from solver.arrays import FloatArray
 
 SCALE_UP_LATENCY_S = 5e-6  # one hop of a ring over NVLink incl. protocol, NCCL graph/tuning.cc v2.30.7 (3.4 us + base)
 SCALE_OUT_LATENCY_S = 1.4e-5  # one network hop of a ring, simple protocol, NCCL graph/tuning.cc v2.30.7
