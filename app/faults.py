@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from models import pointers
-
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
@@ -283,8 +281,10 @@ def escaped(key: str) -> str:
     >>> escaped("a/b~c")
     'a~1b~0c'
     """
+    from models.pointers import escaped as escaped_name
+
     shown = key if len(key) <= MAX_KEY else key[:MAX_KEY] + "..."
-    return pointers.escaped(shown)
+    return escaped_name(shown)
 
 
 def _has(here: Any, key: str | int) -> bool:
@@ -324,8 +324,10 @@ def resolve(document: Any, pointer: str) -> Any:
     >>> resolve({"a": [{"b": 7}]}, "/a/0/b")
     7
     """
+    from models.pointers import parts_of
+
     here = document
-    for key in pointers.parts_of(pointer) if pointer else ():
+    for key in parts_of(pointer) if pointer else ():
         if isinstance(here, Mapping):
             here = here.get(key)
         elif isinstance(here, list) and key.isdigit() and int(key) < len(here):
