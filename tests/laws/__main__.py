@@ -7,25 +7,27 @@ import json
 import secrets
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 from tests.laws.campaign import Campaign, Finding, written
 from tests.laws.laws import LAWS
 
+TOLD_EVERY = 25  # requests, a minute or two: CP-SAT takes Ctrl-C away from Python, so that what is stopped says no more
+
 
 def main() -> int:
-    """Run a campaign and print its findings as they come, then its counts, also where Ctrl-C ends it."""
+    """Run a campaign and print its findings as they come, its counts now and then and at the end."""
     options = _options()
     seed = secrets.randbelow(10**9) if options.seed is None else options.seed
     _say(f"seed {seed}")
     began, number = time.monotonic(), options.first
     ours = Campaign(seed, options.shrink_s)
-    with suppress(KeyboardInterrupt):
-        while time.monotonic() - began < 60.0 * options.minutes and number - options.first < options.requests:
-            for found in ours.run(number, options.law):
-                _show(found, options.out)
-            number += 1
+    while time.monotonic() - began < 60.0 * options.minutes and number - options.first < options.requests:
+        for found in ours.run(number, options.law):
+            _show(found, options.out)
+        number += 1
+        if (number - options.first) % TOLD_EVERY == 0:
+            _say(f"{ours.counts['requests']:,} requests, {ours.counts['evaluations']:,} evaluations")
     _say("\n".join(ours.account(time.monotonic() - began)))
     return 1 if ours.counts["findings"] else 0
 

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from models.plan import Plan
 
 Path = tuple[str | int, ...]
+NOTHING = 1e-15  # of any unit: what rounding leaves of a difference, which is no lie when it is said to be 0
 
 
 class Corruption(NamedTuple):
@@ -74,7 +75,8 @@ def _forgeries(value: Any, members: tuple[Any, ...]) -> Iterator[tuple[str, Any]
         steps = {"x10": value * 10, "/10": value / 10, "0": 0, "+1%": value * 1.01, "+1": value + 1}
         if isinstance(value, int):
             steps |= {"/10": value // 10, "+1%": value - 1}
-        yield from ((how, new) for how, new in steps.items() if abs(new - value) > 1e-5 * abs(value) and new >= 0)
+        changed = ((how, new) for how, new in steps.items() if abs(new - value) > max(1e-5 * abs(value), NOTHING))
+        yield from ((how, new) for how, new in changed if new >= 0)
         yield "null", None
     elif isinstance(value, str):
         yield from (("other member", one) for one in members if one != value)
