@@ -112,41 +112,58 @@ class Kind:
         return self.least.units[0] if self.context.job.num_moe_layers else self.least.units[1]
 
     @cached_property
+    def chunk(self) -> ChunkCosts:
+        """Of consecutive layers."""
+        return ChunkCosts(self)
+
+    @cached_property
+    def dearest_s(self) -> float:
+        """Work of a layer of the slower kind on the slowest fabric."""
+        return max(float(unit.total_s.max()) for price in self.prices for unit in price.units[:2])
+
+
+@dataclass(frozen=True)
+class ChunkCosts:
+    """0, 1, 2 ... consecutive layers on one GPU type, or several as one."""
+
+    kind: Kind
+
+    @cached_property
     def usual_among(self) -> tuple[IntArray, IntArray]:
         """Fewest and most usual layers among 0, 1, 2 ... consecutive layers."""
-        numbers = window_sizes(self.context)
-        return moe_among(self.context) if self.context.job.num_moe_layers else (numbers, numbers)
+        numbers = window_sizes(self.kind.context)
+        return moe_among(self.kind.context) if self.kind.context.job.num_moe_layers else (numbers, numbers)
 
     @cached_property
-    def chunk_forward_s(self) -> FloatArray:
+    def forward_s(self) -> FloatArray:
         """Least forward of 0, 1, 2 ... consecutive layers."""
-        return self._least_of_chunk(self.layer.forward_s, self.other.forward_s)
+        return self._least_of_chunk(self.kind.layer.forward_s, self.kind.other.forward_s)
 
     @cached_property
-    def chunk_both_s(self) -> FloatArray:
+    def both_s(self) -> FloatArray:
         """Least forward and input gradient of 0, 1, 2 ... consecutive layers."""
-        layer, other = self.layer, self.other
+        layer, other = self.kind.layer, self.kind.other
         return self._least_of_chunk(layer.forward_s + layer.input_grad_s, other.forward_s + other.input_grad_s)
 
     @cached_property
-    def chunk_weight_grad_s(self) -> FloatArray:
+    def weight_grad_s(self) -> FloatArray:
         """Least weight gradient of 0, 1, 2 ... consecutive layers."""
-        return self._least_of_chunk(self.layer.weight_grad_s, self.other.weight_grad_s)
+        return self._least_of_chunk(self.kind.layer.weight_grad_s, self.kind.other.weight_grad_s)
 
     @cached_property
-    def chunk_activation_bytes(self) -> FloatArray:
+    def activation_bytes(self) -> FloatArray:
         """Least activation of 0, 1, 2 ... consecutive layers."""
-        return self._least_of_chunk(self.layer.activation_bytes, self.other.activation_bytes)
+        return self._least_of_chunk(self.kind.layer.activation_bytes, self.kind.other.activation_bytes)
 
     @cached_property
     def some_usual_among(self) -> IntArray:
         """Fewest usual layers among 0, 1, 2 ... consecutive layers of which at least one is usual."""
-        fewest: IntArray = np.minimum(np.maximum(self.usual_among[0], 1), window_sizes(self.context))
+        fewest: IntArray = np.minimum(np.maximum(self.usual_among[0], 1), window_sizes(self.kind.context))
         return fewest
 
     def _least_of_chunk(self, usual: FloatArray, other: FloatArray, fewest: IntArray | None = None) -> FloatArray:
         """Least sum over so many consecutive layers: with as many usual ones as there may be, or as few."""
-        numbers, fewest = window_sizes(self.context), self.usual_among[0] if fewest is None else fewest
+        numbers, fewest = window_sizes(self.kind.context), self.usual_among[0] if fewest is None else fewest
         each = (usual * number + other * (numbers - number) for number in (fewest, self.usual_among[1]))
         least: FloatArray = np.minimum.reduce(list(each))
         return least
@@ -163,10 +180,10 @@ class Kind:
 
     def _exchange_s(self, fewest: IntArray) -> FloatArray:
         """Of 0, 1, 2 ... layers at least so many are usual."""
-        context, found = self.context, []
-        names = {one.gpu_class.gpu.name for one in self.prices}
+        context, found = self.kind.context, []
+        names = {one.gpu_class.gpu.name for one in self.kind.prices}
         places = {pool.place for pool in context.pools if pool.gpu.name in names}
-        for one in self.costs:
+        for one in self.kind.costs:
             usual, fabric = usual_layer(one.price.units, context), one.price.gpu_class.fabric
             other = one.price.units[0 if context.job.num_moe_layers else 1]
             dense = self._least_of_chunk(usual.parameters, other.parameters, fewest)
@@ -176,11 +193,6 @@ class Kind:
             )
         least: FloatArray = np.minimum.reduce(found)
         return least
-
-    @cached_property
-    def dearest_s(self) -> float:
-        """Work of a layer of the slower kind on the slowest fabric."""
-        return max(float(unit.total_s.max()) for price in self.prices for unit in price.units[:2])
 
 
 EVERY_END: tuple[Ends, ...] = ((False, False), (True, False), (False, True), (True, True))

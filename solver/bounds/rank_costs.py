@@ -87,7 +87,7 @@ class RankCosts:
             return 0.0 * self.layers
         first_s, n, v = self.kind.least_ends[self.at[0], False].forward_s, self.layers, self.vpp
         if not self.few_others:
-            each_s = self.kind.chunk_forward_s[
+            each_s = self.kind.chunk.forward_s[
                 np.minimum(self.chunks[0], np.floor((n + self.others) / v).astype(np.int64))
             ]
             return (v - 1) * each_s + first_s
@@ -113,7 +113,7 @@ class RankCosts:
         least: FloatArray = np.minimum.reduce(updates)
         return least
 
-    def _exposed_s(self, exchange_s: FloatArray) -> FloatArray:
+    def exposed_s(self, exchange_s: FloatArray) -> FloatArray:
         """Least exchange of a stage beyond what overlaps, from that of a stage with 0, 1, 2 ... layers."""
         ends_s = max(float(cost.total_s.max()) for cost in self.kind.ends[self.at])
         overlap = window_sizes(self.context) * self.kind.dearest_s + ends_s
@@ -146,15 +146,15 @@ class RankCosts:
         last_forward, last_both = cost.forward_s, self.inner.forward_s + self.inner.input_grad_s + ends.forward_s
         if v > 1:
             in_last = ends.forward_s - first.forward_s
-            last_forward, last_both = self.kind.chunk_forward_s[end] + in_last, self.kind.chunk_both_s[end] + in_last
+            last_forward, last_both = self.kind.chunk.forward_s[end] + in_last, self.kind.chunk.both_s[end] + in_last
         both, update, capacity = cost.forward_s + cost.input_grad_s, self.update_s, self.capacity_bytes
         fits = cost.activation_bytes <= capacity * (1.0 + ROUNDING)
         safe = np.where(fits & (capacity > 0), capacity, 1.0)
-        first_s, last_s = self._outside_s(safe)
+        first_s, last_s = _outside_s(self, safe)
         work, usual = cost.total_s, self.usual
         late = work - cost.forward_s + last_forward
         usual_late = (
-            usual.input_grad_s + usual.weight_grad_s + self.kind.usual_among[0][end] * self.kind.layer.forward_s
+            usual.input_grad_s + usual.weight_grad_s + self.kind.chunk.usual_among[0][end] * self.kind.layer.forward_s
         )
         needs = {
             "work": np.where(fits, self._exchanged_s(m * work, m * usual.total_s) + update, np.inf),
@@ -164,87 +164,87 @@ class RankCosts:
             "early_back": m * cost.total_s - first_s - last_s + update,
             "last": m * last_both + update,
             "between": m * (both - cost.forward_s + last_forward) + update,
-            "first_chunk": self.kind.chunk_forward_s[begin] + first.forward_s if v > 1 else cost.forward_s,
+            "first_chunk": self.kind.chunk.forward_s[begin] + first.forward_s if v > 1 else cost.forward_s,
             "before_last": self.before_last_s,
             "own_both": both,
-            "home": self._home_s() + update,
+            "home": _home_s(self) + update,
             "forward": cost.forward_s - self.others * self.other_s[0],
             "both": both - self.others * self.other_s[1],
         }
-        return needs | self._memory_needs(safe)
+        return needs | _memory_needs(self, safe)
 
     def _exchanged_s(self, all_s: FloatArray, usual_s: FloatArray) -> FloatArray:
         """Up to the end of the last exchange: of all stages, or of those with a usual layer, the last to end its work.
 
         `all_s` is the work of all of them until then, `usual_s` of usual layers and the ends in their stages.
         """
-        exchange, of_usual = (self._exposed_s(one) for one in (self.kind.exchange_s, self.kind.usual_exchange_s))
+        exchange, of_usual = (
+            self.exposed_s(one) for one in (self.kind.chunk.exchange_s, self.kind.chunk.usual_exchange_s)
+        )
         ends_s: FloatArray = np.maximum(all_s + exchange, np.where(self.layers > 0, usual_s + of_usual, 0.0))
         return ends_s
 
     @cached_property
     def usual(self) -> StageCost:
-        """The usual layers at their least, and the ends that are in a stage with one."""
-        counts = (0.0, self.layers) if self.context.job.num_moe_layers else (self.layers, 0.0)
-        first, last = self._beside_usual
-        return self.kind.least.of(*counts, embedding=float(first), logits=float(last))
-
-    def _home_s(self) -> FloatArray:
-        """The first stage's weight gradient and exchange."""
-        if not self.at[0]:
-            return 0.0 * self.layers
-        chunk_s = self.inner.weight_grad_s if self.vpp == 1 else self.kind.chunk_weight_grad_s[self.chunks[0]]
-        return chunk_s + self.kind.least_ends[True, False].weight_grad_s + self._exposed_s(self.kind.exchange_s)
-
-    @property
-    def _beside_usual(self) -> Ends:
-        """The ends of the rank whose stage has a usual layer in any case."""
+        """The usual layers at their least, and the ends whose stage has one in any case."""
         job, moe = self.context.job, bool(self.context.job.num_moe_layers)
         first, last = (job.architecture.is_moe_layer(layer) == moe for layer in (0, job.num_layers - 1))
-        return self.at[0] and first, self.at[1] and last
+        counts = (0.0, self.layers) if moe else (self.layers, 0.0)
+        ends = {"embedding": float(self.at[0] and first), "logits": float(self.at[1] and last)}
+        return self.kind.least.of(*counts, **ends)
 
-    def _outside_s(self, capacity: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Most forwards before the first gradient, and most weight gradients after the last input gradient.
 
-        Of what is counted, and of what memory holds with layers of either kind alone.
-        """
-        m, ends, inner = float(self.num_microbatches), self.kind.least_ends[self.at], self.inner
-        most = []
-        for seconds, held in (("forward_s", "activation_bytes"), ("weight_grad_s", "weight_grad_context_bytes")):
-            per_byte = max(
-                float((getattr(one, seconds) / np.maximum(getattr(one, held), 1e-9)).max())
-                for one in (self.kind.layer, self.kind.other)
-            )
-            inside_s = np.minimum(m * getattr(inner, seconds), capacity * per_byte)
-            most.append(inside_s + m * getattr(ends, seconds))
-        return most[0], most[1]
+def _home_s(rank: RankCosts) -> FloatArray:
+    """The first stage's weight gradient and exchange."""
+    if not rank.at[0]:
+        return 0.0 * rank.layers
+    chunk_s = rank.inner.weight_grad_s if rank.vpp == 1 else rank.kind.chunk.weight_grad_s[rank.chunks[0]]
+    return chunk_s + rank.kind.least_ends[True, False].weight_grad_s + rank.exposed_s(rank.kind.chunk.exchange_s)
 
-    def _memory_needs(self, capacity: FloatArray) -> dict[str, FloatArray]:
-        """What memory for few micro-batches costs."""
-        m, v, n, inner = float(self.num_microbatches), self.vpp, self.layers, self.inner
-        kinds_of_layer = [one for one in (self.kind.layer, self.kind.other) if one.activation_bytes[0] > 0]
-        if v == 1:
-            slots = np.floor(capacity / np.maximum(inner.activation_bytes, 1.0) * (1.0 + ROUNDING))
-            trips = np.where(n > 0, np.ceil(m / np.maximum(slots, 1.0)), 1.0)
-            keeps = all(bool(one.weight_grad_context_bytes[0] >= one.activation_bytes[0]) for one in kinds_of_layer)
-            own = (trips - 1.0) * inner.weight_grad_s * keeps
-            return {"weighted": 0.0 * n, "trips": trips, "held_own": own, "held_per_s": 0.0 * n}
-        fewest, per_byte = self.chunks[2], m / capacity
-        both_per_byte = min(
-            (float((one.forward_s + one.input_grad_s)[0] / one.activation_bytes[0]) for one in kinds_of_layer),
-            default=0.0,
+
+def _outside_s(rank: RankCosts, capacity: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Most forwards before the first gradient, and most weight gradients after the last input gradient.
+
+    Of what is counted, and of what memory holds with layers of either kind alone.
+    """
+    m, ends, inner = float(rank.num_microbatches), rank.kind.least_ends[rank.at], rank.inner
+    most = []
+    for seconds, held in (("forward_s", "activation_bytes"), ("weight_grad_s", "weight_grad_context_bytes")):
+        per_byte = max(
+            float((getattr(one, seconds) / np.maximum(getattr(one, held), 1e-9)).max())
+            for one in (rank.kind.layer, rank.kind.other)
         )
-        weights_per_byte = min(
-            (float(one.weight_grad_s[0] / one.activation_bytes[0]) for one in kinds_of_layer), default=0.0
-        )
-        kept = min(
-            (float(min(one.weight_grad_context_bytes[0] / one.activation_bytes[0], 1.0)) for one in kinds_of_layer),
-            default=0.0,
-        )
-        own = per_byte * inner.activation_bytes**2 / v * (both_per_byte + kept * weights_per_byte)
-        return {
-            "weighted": self.kind.chunk_both_s[fewest] * v * (v - 1) / 2.0,
-            "trips": np.ones(len(n)),
-            "held_own": own,
-            "held_per_s": per_byte * self.kind.chunk_activation_bytes[fewest],
-        }
+        inside_s = np.minimum(m * getattr(inner, seconds), capacity * per_byte)
+        most.append(inside_s + m * getattr(ends, seconds))
+    return most[0], most[1]
+
+
+def _memory_needs(rank: RankCosts, capacity: FloatArray) -> dict[str, FloatArray]:
+    """What memory for few micro-batches costs."""
+    m, v, n, inner = float(rank.num_microbatches), rank.vpp, rank.layers, rank.inner
+    kinds_of_layer = [one for one in (rank.kind.layer, rank.kind.other) if one.activation_bytes[0] > 0]
+    if v == 1:
+        slots = np.floor(capacity / np.maximum(inner.activation_bytes, 1.0) * (1.0 + ROUNDING))
+        trips = np.where(n > 0, np.ceil(m / np.maximum(slots, 1.0)), 1.0)
+        keeps = all(bool(one.weight_grad_context_bytes[0] >= one.activation_bytes[0]) for one in kinds_of_layer)
+        own = (trips - 1.0) * inner.weight_grad_s * keeps
+        return {"weighted": 0.0 * n, "trips": trips, "held_own": own, "held_per_s": 0.0 * n}
+    fewest, per_byte = rank.chunks[2], m / capacity
+    both_per_byte = min(
+        (float((one.forward_s + one.input_grad_s)[0] / one.activation_bytes[0]) for one in kinds_of_layer),
+        default=0.0,
+    )
+    weights_per_byte = min(
+        (float(one.weight_grad_s[0] / one.activation_bytes[0]) for one in kinds_of_layer), default=0.0
+    )
+    kept = min(
+        (float(min(one.weight_grad_context_bytes[0] / one.activation_bytes[0], 1.0)) for one in kinds_of_layer),
+        default=0.0,
+    )
+    own = per_byte * inner.activation_bytes**2 / v * (both_per_byte + kept * weights_per_byte)
+    return {
+        "weighted": rank.kind.chunk.both_s[fewest] * v * (v - 1) / 2.0,
+        "trips": np.ones(len(n)),
+        "held_own": own,
+        "held_per_s": per_byte * rank.kind.chunk.activation_bytes[fewest],
+    }

@@ -26,13 +26,29 @@ def next_evaluation(frontier: Frontier, best: Incumbent) -> EvaluateTask | None:
     """
     cutoff, planned = best.cutoff, best.plan is not None
     turn = planned and len(frontier.explored) % frontier.params.least_bound_every == 0
-    index = frontier.least_refined(cutoff) if turn else None
+    index = least_refined(frontier, cutoff) if turn else None
     index = frontier.next(cutoff, planned=planned) if index is None else index
     if index is None:
         return None
     until_s = None if index in frontier.refined else target_bound_s(frontier, index, cutoff)
     configuration = frontier.configuration(index)
     return EvaluateTask(index, configuration, cutoff, until_s, frontier.num_timed.get(index, 0))
+
+
+def least_refined(frontier: Frontier, cutoff: float) -> int | None:
+    """Of the refined configurations that are neither explored nor ruled out, the one with the least bound.
+
+    Those of a pipeline shape that was explored before are penalised as guesses are.
+    """
+    waiting = [index for index in frontier.refined - frontier.explored if frontier.bound[index] < cutoff]
+    if not waiting:
+        return None
+    explored = list(frontier.explored)
+    shapes = frontier.space.take(frontier.rows[explored + waiting]).pipeline_shapes()
+    _, shape = np.unique(shapes, axis=0, return_inverse=True)
+    times = np.bincount(shape.ravel()[: len(explored)], minlength=int(shape.max()) + 1)
+    penalty = 1.0 + frontier.params.repeat_penalty * times[shape.ravel()[len(explored) :]]
+    return waiting[int(np.argmin(frontier.bound[waiting] * penalty))]
 
 
 def next_refinement(frontier: Frontier, best: Incumbent, most: int) -> RefineBoundTask | None:

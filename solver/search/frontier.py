@@ -121,21 +121,6 @@ class Frontier:
         promising = open_rows[np.argsort(order[open_rows], kind="stable")][: len(self.explored) + 1]
         return next((int(index) for index in promising if int(index) not in self.explored), None)
 
-    def least_refined(self, cutoff: float) -> int | None:
-        """Of the refined configurations that are neither explored nor ruled out, the one with the least bound.
-
-        Those of a pipeline shape that was explored before are penalised as guesses are.
-        """
-        waiting = [index for index in self.refined - self.explored if self.bound[index] < cutoff]
-        if not waiting:
-            return None
-        explored = list(self.explored)
-        shapes = self.space.take(self.rows[explored + waiting]).pipeline_shapes()
-        _, shape = np.unique(shapes, axis=0, return_inverse=True)
-        times = np.bincount(shape.ravel()[: len(explored)], minlength=int(shape.max()) + 1)
-        penalty = 1.0 + self.params.repeat_penalty * times[shape.ravel()[len(explored) :]]
-        return waiting[int(np.argmin(self.bound[waiting] * penalty))]
-
     def unrefined(self, cutoff: float, most: int) -> list[tuple[int, ...]]:
         """The least bounds below the cutoff that are not refined yet, at most so many, with all that are alike.
 

@@ -8,6 +8,7 @@ import pytest
 from solver.configurations.enumerate import enumerate_space
 from solver.cost.columns import FSDP
 from solver.objective import Goal
+from solver.search.choice import least_refined
 from solver.search.frontier import Frontier
 from solver.search.params import SearchParams
 from tests.build_job import context_of, job
@@ -75,7 +76,7 @@ def test_until_something_reaches_the_target_every_other_one_is_the_likeliest_to(
 
 def test_the_least_refined_bound_is_tried_and_other_shapes_before_the_same_again(frontier: Frontier) -> None:
     frontier.load(float("inf"), planned=False)
-    assert frontier.least_refined(float("inf")) is None
+    assert least_refined(frontier, float("inf")) is None
     shapes = frontier.space.take(frontier.rows).pipeline_shapes()
     order = np.argsort(frontier.bound, kind="stable").tolist()
     first = order[0]
@@ -85,9 +86,9 @@ def test_the_least_refined_bound_is_tried_and_other_shapes_before_the_same_again
         frontier.set_refined((one,))
         frontier.bound[one] = 1.0
     frontier.bound[other] = 1.001
-    assert frontier.least_refined(float("inf")) in (first, same)
+    assert least_refined(frontier, float("inf")) in (first, same)
     frontier.explored.add(first)
-    assert frontier.least_refined(float("inf")) == other
+    assert least_refined(frontier, float("inf")) == other
     frontier.explored.add(other)
-    assert frontier.least_refined(float("inf")) == same
-    assert frontier.least_refined(1.0) is None
+    assert least_refined(frontier, float("inf")) == same
+    assert least_refined(frontier, 1.0) is None
