@@ -190,7 +190,11 @@ def test_a_search_is_kept_in_a_file_and_goes_on_from_there(
     assert sorted(tmp_path.rglob(".*")) == []
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", gzip.compress(b"{}"), gzip.compress(b"[1]"), gzip.compress(b"{")[:-9]])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{}", gzip.compress(b"{}"), gzip.compress(b"[1]"), gzip.compress(b"{")[:-9]],
+    ids=["empty", "not packed", "no members", "a list", "cut off"],
+)
 def test_what_is_no_saved_search_is_refused(
     content: bytes, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
