@@ -105,6 +105,8 @@ def option_columns(options: tuple[Option, ...]) -> OptionColumns:
 
 @lru_cache(maxsize=1024)
 def _alone(option: Option) -> OptionColumns:
+    if option.chunk_bytes < 1:
+        raise ValueError("a chunk of less than a byte")  # of a forged plan; columns would divide by it unnoticed
     return option_columns((option,))
 
 

@@ -10,7 +10,7 @@ from models.cluster import Pool
 from models.outcome import Planned
 from models.plan import Plan
 from models.request import PlanRequest
-from solver.network.connection import Option, Wire, connection_rate_bytes_per_s
+from solver.network.connection import Option, Wire, connection_rate_bytes_per_s, step_s
 from solver.network.topology import build_topology
 from solver.planner import plan
 from solver.verify.judge import judge
@@ -64,6 +64,13 @@ def test_more_queue_pairs_are_more_flows() -> None:
 
     assert rate(1) <= 1e9
     assert rate(4) == pytest.approx(4 * rate(1))
+
+
+def test_a_chunk_of_less_than_a_byte_has_no_time() -> None:
+    path = build_topology(job().cluster).path_facts("b0", "b1")
+    wire = Wire(path, 5e10, 1, path.capacity_bytes_per_s)
+    with pytest.raises(ValueError, match="less than a byte"):
+        step_s(Option("ecmp", "go_back_n", 4, 0, 64), wire, 1e6)
 
 
 @pytest.mark.parametrize("constraints", [PIPELINE, REPLICAS], ids=["messages", "exchanges"])
