@@ -56,8 +56,8 @@ def unoffered(path: PathFacts, connection: Connection | TransportChoice) -> Iter
 def message_transports(case: Case) -> Iterator[Finding]:
     """Every way between pools of two places is stated once, with the connections busy on it and what it offers."""
     keys = [(one.from_pool, one.to_pool, one.route or "") for one in case.plan.message_transports]
-    if keys != sorted(keys):
-        yield Finding("message_transports", "are not in the order of their pools")
+    if keys != sorted(set(keys)):
+        yield Finding("message_transports", "are not in the order of their pools, or one is stated twice")
     stated = Counter(key[:2] for key in keys if not key[2])
     wanted = {ends for one in case.messages.crossing for ends in _both_ways(one.sender.id, one.receiver.id)}
     for ends in sorted(wanted | stated.keys()):
