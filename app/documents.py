@@ -47,6 +47,7 @@ _VALUES, _BRACKETS, _KEYED = (
 )
 _INSIDE = re.compile(rb'(?:[^"\\]++|\\.)*+(?:"|(\\?\Z))', re.DOTALL)
 _AT_ONCE = 1024 * 1024  # bytes that one match looks at, in ten milliseconds: nobody else runs meanwhile
+_MARKS_AT_ONCE = 16_384  # between two looks at how many there are
 _BLOCK = 65_536  # bytes whose lines are counted at once
 _PLACE = re.compile(r"line (\d+) column (\d+)")
 _NOT_FINITE = re.compile(rb"-?(?:NaN|Infinity|inf)\b")
@@ -75,13 +76,22 @@ def parse_json(data: bytes) -> Any:
 def _check_size(data: bytes) -> None:
     """Refuse what would become too many objects in memory, before any of them is made."""
     # Counted in the whole text, in no time; marks inside strings are told apart only when that is too many.
+    num_containers = data.count(b"[") + data.count(b"{")
+    if num_containers > MAX_JSON_CONTAINERS or num_containers + data.count(b",") > MAX_JSON_VALUES:
+        _check_values(data)
     if data.count(b":") > MANY_KEYS:
         _check_keys(data)
-    num_containers = data.count(b"[") + data.count(b"{")
-    if num_containers <= MAX_JSON_CONTAINERS and num_containers + data.count(b",") <= MAX_JSON_VALUES:
-        return
-    marks = b"".join(islice(_marks(_VALUES, data), MAX_JSON_VALUES + 1))
-    if marks.count(b"[") + marks.count(b"{") > MAX_JSON_CONTAINERS:
+
+
+def _check_values(data: bytes) -> None:
+    """Refuse more arrays, objects and values than any document has, as soon as there are."""
+    num_values, num_containers, marks = 0, 0, _marks(_VALUES, data)
+    while num_containers <= MAX_JSON_CONTAINERS and (some := b"".join(islice(marks, _MARKS_AT_ONCE))):
+        num_values += len(some)
+        num_containers += some.count(b"[") + some.count(b"{")
+        if num_values > MAX_JSON_VALUES:
+            break
+    if num_containers > MAX_JSON_CONTAINERS:
         # Who nests too deeply is told so, however much there is.
         is_deep = _deepest(islice(_marks(_BRACKETS, data), MAX_JSON_CONTAINERS)) > MAX_JSON_DEPTH
         raise Refused(
@@ -91,7 +101,7 @@ def _check_size(data: bytes) -> None:
                 else _too_many(MAX_JSON_CONTAINERS, "arrays and objects"),
             )
         )
-    if len(marks) > MAX_JSON_VALUES:
+    if num_values > MAX_JSON_VALUES:
         raise Refused((_too_many(MAX_JSON_VALUES, "values"),))
 
 
