@@ -94,13 +94,8 @@ def _check_values(data: bytes) -> None:
     if num_containers > MAX_JSON_CONTAINERS:
         # Who nests too deeply is told so, however much there is.
         is_deep = _deepest(islice(_marks(_BRACKETS, data), MAX_JSON_CONTAINERS)) > MAX_JSON_DEPTH
-        raise Refused(
-            (
-                _too_deep(f"more than {MAX_JSON_DEPTH}")
-                if is_deep
-                else _too_many(MAX_JSON_CONTAINERS, "arrays and objects"),
-            )
-        )
+        deep = _too_deep(f"more than {MAX_JSON_DEPTH}")
+        raise Refused((deep if is_deep else _too_many(MAX_JSON_CONTAINERS, "arrays and objects"),))
     if num_values > MAX_JSON_VALUES:
         raise Refused((_too_many(MAX_JSON_VALUES, "values"),))
 
