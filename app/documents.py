@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from models.schedule import PipelineProblem
 
 MAX_JSON_DEPTH = 201  # what the parser in use goes down to; a test holds it to that
-# The largest document so far, a plan of 1,048,576 GPUs in 64 buildings, has 338,964 values, of which 30,267 hold others.
+# The largest document so far, a plan of 1,048,576 GPUs in 64 buildings, has 338,964 values; 30,267 hold others.
 MAX_JSON_VALUES = 750_000  # twice that: the parser holds up everybody for 80 ms at most
 MAX_JSON_CONTAINERS = 75_000
 # A request of 8,000 pools with all defaults written out. Distinct keys are what the parser is slowest at: so many take
@@ -46,8 +46,7 @@ _VALUES, _BRACKETS, _KEYED = (
 )
 _INSIDE = re.compile(rb'(?:[^"\\]++|\\.)*+(?:"|(\\?\Z))', re.DOTALL)
 _AT_ONCE = 1024 * 1024  # bytes that one match looks at, in ten milliseconds: nobody else runs meanwhile
-_MARKS_AT_ONCE = 16_384  # between two looks at how many there are
-_BLOCK = 65_536  # bytes whose lines are counted at once
+_MARKS_AT_ONCE, _BLOCK = 16_384, 65_536  # marks between two looks at how many; bytes whose lines are counted at once
 _PLACE = re.compile(r"line (\d+) column (\d+)")
 _NOT_FINITE = re.compile(rb"-?(?:NaN|Infinity|inf)\b")
 
