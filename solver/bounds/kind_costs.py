@@ -14,7 +14,7 @@ import numpy as np
 from solver.bounds.synchronisation import least_exchange_s
 from solver.configurations.pricing import IntArray, StageCosts, Units, kinds, least_of, moe_among, units_of_each
 from solver.context import Context, GpuClass
-from solver.cost.columns import Columns, FloatArray
+from solver.cost.columns import Columns, FloatArray, joined
 from solver.cost.stage import StageCost
 
 Ends = tuple[bool, bool]  # whether a rank has the embedding and the logits
@@ -33,7 +33,7 @@ class AlikeCosts:
     @classmethod
     def of(cls, context: Context, gpu_class: GpuClass, alike: Sequence[Columns]) -> AlikeCosts:
         """From configurations of one row each, whose units are remembered."""
-        columns = Columns(**{f.name: np.concatenate([getattr(one, f.name) for one in alike]) for f in fields(Columns)})
+        columns = joined(alike)
         priced = units_of_each(context, gpu_class, alike)
         units = tuple(_stacked(same) for same in zip(*priced, strict=True))
         down = Columns(**{f.name: getattr(columns, f.name)[:, None] for f in fields(Columns)})

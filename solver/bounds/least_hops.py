@@ -42,9 +42,8 @@ class MessageDelays:
         pp, v = one.degrees.pp, one.degrees.vpp
         crossings = 2.0 * {"loop": 2 * v - 1, "v": 2}.get(one.family, 1)
         hop_s = least_hop_s(context, configurations)
-        more_s, more_of_all_s = (
-            max(between_types_s(context, configurations, number) - hop_s, 0.0) for number in (crossings, float("inf"))
-        )
+        apart_s = between_types_s(context, configurations, (crossings, float("inf")))
+        more_s, more_of_all_s = (max(one - hop_s, 0.0) for one in apart_s)
         turn_hops = sum(here != there for here, there in pairwise(map(one.rank_of_stage, range(pp * v))))
         if one.family == "loop":
             ahead_s, held_s = ((v - 1) * (pp * hop_s + 2 * more) for more in (more_s, more_of_all_s))
@@ -69,17 +68,19 @@ def least_hop_s(context: Context, configurations: Sequence[Configuration]) -> fl
     return float(np.minimum.reduce(found).min())
 
 
-def between_types_s(context: Context, configurations: Sequence[Configuration], num_crossings: float) -> float:
-    """Least time of each of so many messages of a replica, there and back, between ranks on different GPU types.
+def between_types_s(
+    context: Context, configurations: Sequence[Configuration], num_crossings: Sequence[float]
+) -> list[float]:
+    """Least time of each message of a replica between ranks on different GPU types, of so many there and back.
 
-    Zero where no pipeline needs two types. Every rank of a pipeline with layers by GPU type is on one type with all its
-    replicas. Where no type holds all of the ranks, each replica has ranks on two types, and its messages go between
-    places of different types.
+    One figure for every number of messages, zero where no pipeline needs two types. Every rank of a pipeline with
+    layers by GPU type is on one type with all its replicas. Where no type holds all of the ranks, each replica has
+    ranks on two types, and its messages go between places of different types.
     """
     columns, one = columns_of_all(configurations), configurations[0]
     held = ranks_by_type(context.pools, columns.tp, columns.cp, columns.dp)
     if one.layer_split != "by_gpu_type" or max(int(count[0]) for count in held.values()) >= one.degrees.pp:
-        return 0.0
+        return [0.0] * len(num_crossings)
     topology = context.topology
     ways = {
         (one.place, other.place)
@@ -87,11 +88,11 @@ def between_types_s(context: Context, configurations: Sequence[Configuration], n
         if one.gpu.name != other.gpu.name
     }
     if any(one == other for one, other in ways):
-        return 0.0
+        return [0.0] * len(num_crossings)
     latency_s = min((topology.path_facts(*way).latency_s for way in ways if topology.connected(*way)), default=0.0)
     cut = next((cut for cut in cuts(context) if cut.of_places), None)
     if cut is None:
-        return latency_s
-    size = boundary_bytes(context.job, columns)
-    each_s = CrossingMessages.of(cut, columns, size).each_s(columns.dp, np.full(len(columns), num_crossings))
-    return float(each_s.min()) + max(latency_s - cut.nearest_s, 0.0)
+        return [latency_s] * len(num_crossings)
+    messages = CrossingMessages.of(cut, columns, boundary_bytes(context.job, columns))
+    each_s = (messages.each_s(columns.dp, np.full(len(columns), number)) for number in num_crossings)
+    return [float(one.min()) + max(latency_s - cut.nearest_s, 0.0) for one in each_s]

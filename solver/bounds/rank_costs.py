@@ -87,10 +87,8 @@ class RankCosts:
             return 0.0 * self.layers
         first_s, n, v = self.kind.least_ends[self.at[0], False].forward_s, self.layers, self.vpp
         if not self.few_others:
-            each_s = self.kind.chunk.forward_s[
-                np.minimum(self.chunks[0], np.floor((n + self.others) / v).astype(np.int64))
-            ]
-            return (v - 1) * each_s + first_s
+            fewest = np.minimum(self.chunks[0], np.floor((n + self.others) / v).astype(np.int64))
+            return (v - 1) * self.kind.chunk.forward_s[fewest] + first_s
         worth = sum(worth * here for worth, here in zip(self.kind.worth, self.at, strict=True))
         most = np.ceil(n / v) if self.at == (False, True) else np.ceil((n + worth) / v)
         return np.maximum(n - most, 0.0) * self.kind.layer.forward_s + first_s
@@ -230,18 +228,16 @@ def _memory_needs(rank: RankCosts, capacity: FloatArray) -> dict[str, FloatArray
         own = (trips - 1.0) * inner.weight_grad_s * keeps
         return {"weighted": 0.0 * n, "trips": trips, "held_own": own, "held_per_s": 0.0 * n}
     fewest, per_byte = rank.chunks[2], m / capacity
-    both_per_byte = min(
-        (float((one.forward_s + one.input_grad_s)[0] / one.activation_bytes[0]) for one in kinds_of_layer),
-        default=0.0,
-    )
-    weights_per_byte = min(
-        (float(one.weight_grad_s[0] / one.activation_bytes[0]) for one in kinds_of_layer), default=0.0
-    )
-    kept = min(
-        (float(min(one.weight_grad_context_bytes[0] / one.activation_bytes[0], 1.0)) for one in kinds_of_layer),
-        default=0.0,
-    )
-    own = per_byte * inner.activation_bytes**2 / v * (both_per_byte + kept * weights_per_byte)
+    per_activation = [
+        (
+            float((one.forward_s + one.input_grad_s)[0] / one.activation_bytes[0]),
+            float(one.weight_grad_s[0] / one.activation_bytes[0]),
+            min(float(one.weight_grad_context_bytes[0] / one.activation_bytes[0]), 1.0),
+        )
+        for one in kinds_of_layer
+    ]
+    both_s, weights_s, kept = map(min, zip(*per_activation, strict=True)) if per_activation else (0.0, 0.0, 0.0)
+    own = per_byte * inner.activation_bytes**2 / v * (both_s + kept * weights_s)
     return {
         "weighted": rank.kind.chunk.both_s[fewest] * v * (v - 1) / 2.0,
         "trips": np.ones(len(n)),

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from solver.configurations.layers import LayerSplit, split_layers
 from solver.context import Context, GpuClass
-from solver.cost.columns import FSDP, Columns, FloatArray
+from solver.cost.columns import FSDP, Columns, FloatArray, joined
 from solver.cost.memory import static_memory
 from solver.cost.stage import StageCost, stage_cost
 
@@ -61,11 +61,9 @@ class StageCosts:
         """
         if self.least is not None:
             return self.least[0], self.least[1], self.least[2], self.least[3]
-        return (
-            self.priced_units()
-            if len(self.columns) > 1
-            else units_of_each(self.context, self.gpu_class, [self.columns])[0]
-        )
+        if len(self.columns) > 1:
+            return self.priced_units()
+        return units_of_each(self.context, self.gpu_class, [self.columns])[0]
 
     @cached_property
     def _boundary_bytes(self) -> FloatArray:
@@ -133,10 +131,7 @@ def units_of_each(context: Context, gpu_class: GpuClass, alike: Sequence[Columns
         if len(known) + len(new) > MOST_KNOWN:
             new = dict(zip(keys, alike, strict=True))
             known.clear()
-        rows = Columns(
-            **{f.name: np.concatenate([getattr(one, f.name) for one in new.values()]) for f in fields(Columns)}
-        )
-        priced = StageCosts(context, gpu_class, rows).priced_units()
+        priced = StageCosts(context, gpu_class, joined(list(new.values()))).priced_units()
         for row, key in enumerate(new):
             known[key] = tuple(_row(unit, row) for unit in priced)  # type: ignore[assignment]
     return [known[key] for key in keys]

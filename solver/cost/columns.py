@@ -47,6 +47,11 @@ class Columns:
         return Columns(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
 
+def joined(parts: Sequence[Columns]) -> Columns:
+    """All rows of some columns, one after another."""
+    return Columns(**{f.name: np.concatenate([getattr(one, f.name) for one in parts]) for f in fields(Columns)})
+
+
 def columns_from(rows: Sequence[dict[str, int]]) -> Columns:
     """Columns of rows that name every field.
 

@@ -40,7 +40,7 @@ def least_refined(frontier: Frontier, cutoff: float) -> int | None:
 
     Those of a pipeline shape that was explored before are penalised as guesses are.
     """
-    waiting = [index for index in frontier.refined - frontier.explored if frontier.bound[index] < cutoff]
+    waiting = sorted(index for index in frontier.refined - frontier.explored if frontier.bound[index] < cutoff)
     if not waiting:
         return None
     explored = list(frontier.explored)
