@@ -9,7 +9,7 @@ micro-batches, rank r's work y = f + i + w of one of them, and U the forward of 
 - *work*: U + m y + exchange + update <= T. Its first forward waits for U; whatever it does last is a weight gradient
   whose stage then exchanges, less what overlaps.
 - *through*: U + m (f + i) + back U: its last input gradient goes back through all first chunks before it; `back` is
-  the least quotient of a layer's input gradient and forward, and the embedding in U has no way back.
+  the least quotient of a layer's input gradient and forward of either kind, and the embedding in U has no way back.
 - *late, last, between*: the first forward of its last chunk waits for all chunks but the last of all ranks, and round
   and round for the last ones before it. From there on it has the forwards of that chunk and all gradients to do;
   or those of that chunk, which go all the way back; or all input gradients, which go back through U.

@@ -1,14 +1,17 @@
-"""The other layers beside so many usual ones: against every choice of windows."""
+"""Layers of two kinds: those beside so many usual ones, against every choice of windows, and the quicker way back."""
 
 from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 
 from models.workload import Architecture
+from solver.bounds.kind_costs import AlikeCosts, Kind
 from solver.bounds.layer_windows import fewest_others
-from tests.build_job import ARCHITECTURE
+from solver.configurations.enumerate import enumerate_space
+from tests.build_job import ARCHITECTURE, FIXED, context_of, job
 
 EXPERTS = {"num_experts": 8, "experts_per_token": 2, "expert_ffn_hidden_size": 4096}
 
@@ -42,3 +45,18 @@ def test_no_windows_have_fewer_other_layers(first: int, stride: int, num_windows
 def test_a_single_window_is_exact() -> None:
     model = architecture(12, 1, 2)
     assert fewest_others(model, 1).tolist() == [by_trying_all(model, 1)[usual] for usual in range(7)]
+
+
+@pytest.mark.parametrize(("dense_s", "moe_s"), [(1e-3, 4e-3), (4e-3, 1e-3)])
+def test_gradients_go_back_as_quickly_as_through_the_kind_that_takes_least(dense_s: float, moe_s: float) -> None:
+    same = {"gpu": "H100-SXM-80G", "micro_batch_sequences": 1, "tp": 2, "forward_s": 2e-3, "weight_grad_s": 2e-3}
+    measured = [
+        {**same, "layer_kind": kind, "input_grad_s": back_s, "activation_bytes": 1e8}
+        for kind, back_s in (("dense", dense_s), ("moe", moe_s))
+    ]
+    model = architecture(16, 4, 1).model_dump(exclude_none=True)
+    request = job(workload={"architecture": model, "layer_profiles": measured}, allowed={**FIXED, "ep": [1]})
+    context = context_of(request)
+    (gpu_class,) = context.gpu_classes.values()
+    kind = Kind((AlikeCosts.of(context, gpu_class, [enumerate_space(request).columns.take(np.array([0]))]),), held=4)
+    assert kind.back == pytest.approx(min(dense_s, moe_s) / 2e-3)
