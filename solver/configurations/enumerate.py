@@ -256,10 +256,10 @@ def _with_experts(request: PlanRequest, rows: Rows) -> Rows:
 def _with_sharding(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
     """Sharding and its groups. Plain DDP is left out unless asked for: zero1 moves no more and keeps less.
 
-    hsdp and zero1 may have a group per building or per place; zero1 has one over all replicas, too.
+    Those of hsdp and zero1 may be as many as there are places, so that a place more takes no choice away.
     """
     names = request.constraints.allowed.sharding or ("zero1", "fsdp", "hsdp")
-    copies = {"hsdp": _copies(request, pools)[1:] or [2], "zero1": optimizer_copies(request, pools)}
+    copies = {"hsdp": list(range(2, max(_num_places(pools), 2) + 1)), "zero1": optimizer_copies(request, pools)}
     options = [(SHARDING_CODES.index(name), k) for name in names for k in copies.get(name, [1])]
     table = np.array(options, dtype=np.int64).reshape(-1, 2)
     dp, sharding, split = rows["dp"][:, None], table[:, 0], table[:, 1]
@@ -273,14 +273,14 @@ def _with_sharding(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
 
 
 def optimizer_copies(request: PlanRequest, pools: list[Pool]) -> list[int]:
-    """Numbers of copies of the optimizer state that zero1 may keep: one, or one per building or place."""
+    """Numbers of copies of the optimizer state that zero1 may keep: up to one per place."""
     framework = request.constraints.framework
-    return _copies(request, pools) if framework is None or framework.optimizer_copies else [1]
+    several = framework is None or framework.optimizer_copies
+    return list(range(1, _num_places(pools) + 1)) if several else [1]
 
 
-def _copies(request: PlanRequest, pools: list[Pool]) -> list[int]:
-    buildings = buildings_of(request.cluster)
-    return sorted({1, len({buildings[pool.place] for pool in pools}), len({pool.place for pool in pools})})
+def _num_places(pools: list[Pool]) -> int:
+    return len({pool.place for pool in pools})
 
 
 def _recompute_codes(request: PlanRequest) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from models.request import PlanRequest
 from solver.bounds.relaxation import relaxed_bound_s
 from solver.bounds.screening import screening_bounds
 from solver.bounds.work import lower_bounds, speed_of_light_s
-from solver.configurations.enumerate import BY_GPU_TYPE, enumerate_space
+from solver.configurations.enumerate import BY_GPU_TYPE, Space, enumerate_space
 from solver.configurations.layers import layers_per_stage
 from solver.configurations.pricing import Shares, StageCosts
 from solver.cost.stage import StageCost
@@ -23,6 +24,20 @@ from solver.evaluation.evaluate import evaluate
 from solver.evaluation.places import placements
 from solver.evaluation.scheduling import portfolio_timing
 from tests.build_job import ARCHITECTURE, FIXED, context_of, job
+
+
+@pytest.mark.parametrize("num_places", [1, 2, 3, 5])
+def test_a_building_more_takes_no_configuration_away(num_places: int) -> None:
+    allowed = {**FIXED, "tp": [1, 2], "sharding": ["zero1", "hsdp", "fsdp"]}
+    spaces = [enumerate_space(job(hosts=(4,) * number, allowed=allowed)) for number in (num_places, num_places + 1)]
+    fewer, more = ({tuple(row) for row in _rows(space).tolist()} for space in spaces)
+    assert fewer
+    assert fewer <= more
+
+
+def _rows(space: Space) -> npt.NDArray[np.int64]:
+    columns = [getattr(space.columns, field.name) for field in fields(space.columns)]
+    return np.stack([*columns, space.family, space.layer_split], axis=1)
 
 
 @given(st.integers(1, 200), st.integers(1, 40), st.floats(0, 3), st.floats(0, 3))
