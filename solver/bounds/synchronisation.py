@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,7 +36,8 @@ def least_exchange_s(
     `dense` and `experts` have one row, or one per configuration, of parameters of a stage on one GPU.
 
     The time is a straight line in the parameters of each kind for every number of replicas in the fullest place: two
-    points give it. Any number of replicas from the even part on may be there, so the least over them counts.
+    points give it. Any number of replicas from the even part on may be there, so the least over them counts: of
+    those that are nowhere below another one of the same configuration that other one is enough.
     """
     held = [replicas_in_a_place(columns, row, num_places) for row in range(len(columns))]
     replicas, row = np.concatenate(held), np.repeat(np.arange(len(held)), [len(one) for one in held])
@@ -54,15 +55,44 @@ def least_exchange_s(
         )
         return traffic.reduce_s + traffic.gather_s
 
-    zero, total = np.zeros(len(replicas)), np.zeros((len(replicas), dense.shape[-1]))
+    zero, times = np.zeros(len(replicas)), list[_AffineTimes]()
     for parameters, of_both in ((dense, lambda scale: (scale, zero)), (experts, lambda scale: (zero, scale))):
         if not parameters.any():
             continue
-        each = np.broadcast_to(np.atleast_2d(parameters), (len(columns), parameters.shape[-1]))[row]
+        each = np.broadcast_to(np.atleast_2d(parameters), (len(columns), parameters.shape[-1]))
         scale = np.where((each > 0).any(axis=1), each.max(axis=1), 1.0)
-        half, whole = (time_s(*of_both(part * scale)) for part in (0.5, 1.0))
-        slope = 2.0 * (whole - half)
-        some = whole[:, None] + slope[:, None] * (each / scale[:, None] - 1.0)
-        total += np.where(each > 0, some, 0.0)
-    least: FloatArray = total.min(axis=0, initial=np.inf)
+        half, whole = (time_s(*of_both(part * scale[row])) for part in (0.5, 1.0))
+        times.append(_AffineTimes(each / scale[:, None], whole, 2.0 * (whole - half)))
+    if not times:
+        return np.zeros(dense.shape[-1])
+    kept = _not_above(times, row)
+    least: FloatArray = np.add.reduce([one.at(kept, row) for one in times]).min(axis=0, initial=np.inf)
     return np.where(np.isfinite(least), least, 0.0)
+
+
+@dataclass(frozen=True)
+class _AffineTimes:
+    """Times of numbers of replicas: `whole` at the most parameters, so much more for all of them, 0 for none.
+
+    `share` is a row for each configuration of parameters over the most.
+    """
+
+    share: FloatArray
+    whole: FloatArray
+    slope: FloatArray
+
+    def at(self, kept: IntArray, row: IntArray) -> FloatArray:
+        """Of some numbers of replicas, each of the configuration of this row."""
+        share = self.share[row[kept]]
+        return np.where(share > 0, self.whole[kept, None] + self.slope[kept, None] * (share - 1.0), 0.0)
+
+
+def _not_above(times: list[_AffineTimes], row: IntArray) -> IntArray:
+    """Places that are not above one of the same configuration, whatever the parameters: neither end is."""
+    ends = np.stack([end for one in times for end in (one.whole, one.whole - one.slope)])
+    first = np.flatnonzero(np.diff(row, prepend=-1))
+    least = np.minimum.reduceat(ends[::2].sum(axis=0), first)[np.searchsorted(row[first], row)]
+    is_least = ends[::2].sum(axis=0) <= least
+    chosen = np.flatnonzero(is_least)[np.searchsorted(row[is_least], row)]
+    kept: IntArray = np.flatnonzero(is_least | (ends < ends[:, chosen]).any(axis=0))
+    return kept

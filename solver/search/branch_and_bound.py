@@ -133,6 +133,7 @@ class Search:
     def _refine(self, until_s: float, step_s: float | None = None) -> None:
         """Refine the least bounds until they had their share of the time, or until then, and a few in any case.
 
+        Where what is not priced holds the least bound, price it first: no refined bound raises that of the search.
         With `step_s`, what one takes, until then whatever share that is.
         """
         began_s = self.hooks.clock()
@@ -145,6 +146,8 @@ class Search:
             self.runner.attend()
             late = number >= self.params.refined_per_step and self.hooks.clock() >= until_s
             late = late or self._stopped(self.phases.ends_s, step_s)
+            if not late and self.frontier.waits_for_prices and self._price(step_s):
+                continue
             task = None if late else next_refinement(self.frontier, self.best, 1)
             if task is None:
                 break

@@ -65,6 +65,11 @@ class Frontier:
         return min(float(self.bound.min(initial=float("inf"))), self.unpriced.least_value)
 
     @property
+    def waits_for_prices(self) -> bool:
+        """Something that is not priced has the least bound."""
+        return self.unpriced.least_value < float(self.bound.min(initial=float("inf")))
+
+    @property
     def least_s(self) -> float:
         """No plan takes less than this, whether it reaches the target or not; infinite where nothing fits."""
         return min(self.missed_s, float(self.seconds.min(initial=float("inf"))), self.unpriced.least_s)
@@ -84,10 +89,8 @@ class Frontier:
         return self._price(self.unpriced.portion_of(considered, most or self.params.sample))
 
     def _must_load(self, cutoff: float, *, planned: bool) -> bool:
-        waiting = self.unpriced.least_value
-        if self.next(cutoff) is None:
-            return waiting < cutoff
-        return planned and waiting < min(float(self.bound.min()), cutoff)
+        waiting = self.unpriced.least_value < cutoff
+        return waiting and ((planned and self.waits_for_prices) or self.next(cutoff) is None)
 
     def _price(self, rows: IntArray) -> int:
         if not len(rows):
