@@ -64,13 +64,13 @@ def _tensor_degrees_fit(request: PlanRequest) -> list[Reason]:
     wanted, pools = request.constraints.allowed.tp, usable_pools(request)
     if wanted is None or not pools:
         return []
-    domain = max(pool.gpu.scale_up_domain_gpus for pool in pools)
+    domains = sorted({pool.gpu.scale_up_domain_gpus for pool in pools})
     attention = request.workload.architecture.attention
     heads = attention.num_heads
     keys = heads if isinstance(attention, LatentAttention) else attention.num_kv_heads
 
     def divides(tp: int) -> bool:
-        return domain % tp == 0 and heads % tp == 0 and (keys % tp == 0 or tp % keys == 0)
+        return any(domain % tp == 0 for domain in domains) and heads % tp == 0 and (keys % tp == 0 or tp % keys == 0)
 
     if any(divides(tp) for tp in wanted):
         return []
@@ -79,10 +79,10 @@ def _tensor_degrees_fit(request: PlanRequest) -> list[Reason]:
             code="degrees-do-not-divide",
             pointer="/constraints/allowed/tp",
             detail=(
-                f"no allowed tp of {list(wanted)} divides the scale-up domain of {domain} GPUs, the {heads} heads and "
-                f"the {keys} key/value heads"
+                f"no allowed tp of {list(wanted)} divides the scale-up domain of {' or '.join(map(str, domains))} "
+                f"GPUs, the {heads} heads and the {keys} key/value heads"
             ),
-            remedies=(f"allow tp {', '.join(str(tp) for tp in range(1, domain + 1) if divides(tp))}",),
+            remedies=(f"allow tp {', '.join(str(tp) for tp in range(1, domains[-1] + 1) if divides(tp))}",),
         )
     ]
 

@@ -128,11 +128,12 @@ def placement_problem(context: Context, configuration: Configuration, prices: Pr
     minimums = []
     for pin in constraints.pins:
         inside = _capacity_groups_inside(context, pin.place)
-        for rank in range(pin.first_pipeline_rank, min(pin.last_pipeline_rank + 1, degrees.pp)):
-            if pin.num_replicas is None:
-                allowed[rank] = [one and u in inside for u, one in enumerate(allowed[rank])]
-            else:
-                minimums.append(MinimumReplicas(rank, tuple(sorted(inside)), -(-pin.num_replicas // bundle)))
+        ranks = range(pin.first_pipeline_rank, min(pin.last_pipeline_rank + 1, degrees.pp))
+        if pin.num_replicas is not None:
+            minimums.append(MinimumReplicas(ranks, tuple(sorted(inside)), -(-pin.num_replicas // bundle)))
+            continue
+        for rank in ranks:
+            allowed[rank] = [one and u in inside for u, one in enumerate(allowed[rank])]
     return PlacementProblem(
         num_ranks=degrees.pp,
         num_replicas=degrees.dp // bundle,

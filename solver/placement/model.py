@@ -9,25 +9,28 @@ Everything in it is whole: seconds are ticks, rounded so that the programme stay
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import combinations
 
 from solver.pipeline.quantise import seconds_to_ticks
 from solver.placement.problem import PlacementProblem, Tier
 
+MOST_PINS = 3  # with counts; of more, a replica obeys one or all of them: the columns double with each
 TICK_S = 1e-6  # of whole-number programmes: far below any difference between placements
 Entries = list[tuple[int, int]]
-Node = tuple[int, int, int]
+Node = tuple[int, int, int, frozenset[int]]
 
 
 @dataclass(frozen=True)
 class RankBlock:
-    """Ranks first to last-1 in one capacity group, after so many crossings."""
+    """Ranks first to last-1 in one capacity group, after so many crossings, of replicas that obey these pins."""
 
     capacity_group: int
     first: int
     last: int
     crossings: int
+    pins: frozenset[int] = frozenset()
 
     @property
     def length(self) -> int:
@@ -96,11 +99,27 @@ class RankBlockModel:
                     for crossings in range(self.crossings + 1):
                         starts = (first == 0) == (crossings == 0)
                         if starts and long_enough and (end == last or crossings < self.crossings):
-                            yield RankBlock(u, first, end, crossings)
+                            yield from self._obeying(RankBlock(u, first, end, crossings))
+
+    def _obeying(self, block: RankBlock) -> Iterator[RankBlock]:
+        """The block in replicas of each kind: those that obey no pin in particular, and every set of pins."""
+        pins = list(enumerate(self.problem.minimums))
+        apart = {
+            number
+            for number, pin in pins
+            if block.capacity_group not in pin.capacity_groups
+            and max(block.first, pin.ranks.start) < min(block.last, pin.ranks.stop)
+        }
+        numbers = range(len(pins))
+        most = len(pins) if len(pins) <= MOST_PINS else 1
+        kinds = [frozenset(some) for size in range(most + 1) for some in combinations(numbers, size)]
+        for kind in dict.fromkeys([*kinds, frozenset(numbers)]):
+            if not kind & apart:
+                yield replace(block, pins=kind)
 
     def _node(self, block: RankBlock, cut: int) -> Node:
         """A cut between ranks where the block begins or ends, with the crossings up to and including it."""
-        return cut, block.crossings + (cut == block.last), self.tier.group_u[block.capacity_group]
+        return cut, block.crossings + (cut == block.last), self.tier.group_u[block.capacity_group], block.pins
 
     def add_chains(self) -> None:
         """Every replica starts once: sum of first blocks = replicas; blocks that end at a cut have a next one."""
@@ -123,10 +142,10 @@ class RankBlockModel:
                 self.programme.at_most(entries, capacity)
 
     def add_minimums(self) -> None:
-        """Pins: blocks that hold the rank in the named capacity groups >= the replicas asked for."""
-        for pin in self.problem.minimums:
+        """Pins: first blocks of replicas that obey it >= the replicas asked for."""
+        for number, pin in enumerate(self.problem.minimums):
             entries = [
-                (column, -1) for block, column in self._over(pin.rank) if block.capacity_group in pin.capacity_groups
+                (column, -1) for block, column in self.blocks.items() if block.first == 0 and number in block.pins
             ]
             self.programme.at_most(entries, -pin.num_replicas)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -42,9 +43,9 @@ class Prices:
 
 @dataclass(frozen=True)
 class MinimumReplicas:
-    """At least `num_replicas` of rank `rank` sit in one of `capacity_groups`."""
+    """At least `num_replicas` replicas have all of `ranks` in `capacity_groups`, each in any of them."""
 
-    rank: int
+    ranks: range
     capacity_groups: tuple[int, ...]
     num_replicas: int
 
@@ -93,6 +94,19 @@ class RouteCount:
 
     capacity_groups: tuple[int, ...]
     num_replicas: int
+
+
+def minimums_hold(problem: PlacementProblem, routes: Sequence[RouteCount]) -> bool:
+    """Enough replicas have the pinned ranks where they should be."""
+    return all(
+        sum(
+            route.num_replicas
+            for route in routes
+            if all(route.capacity_groups[rank] in pin.capacity_groups for rank in pin.ranks)
+        )
+        >= pin.num_replicas
+        for pin in problem.minimums
+    )
 
 
 @dataclass(frozen=True)

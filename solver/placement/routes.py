@@ -31,6 +31,7 @@ def _next(block: RankBlock, tier: Tier, left: dict[RankBlock, int]) -> RankBlock
         if count
         and other.first == block.last
         and other.crossings == block.crossings + 1
+        and other.pins == block.pins
         and tier.group_u[other.capacity_group] == tier.group_u[block.capacity_group]
     ]
     return max(fits, key=lambda other: (left[other], -other.capacity_group))

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from solver.placement.problem import PlacementProblem, RouteCount, Tier, loss_s
+from solver.placement.problem import PlacementProblem, RouteCount, Tier, loss_s, minimums_hold
 from solver.placement.routes import merged
 
 Routes = tuple[RouteCount, ...]
@@ -196,7 +196,8 @@ def _continued(problem: PlacementProblem, chains: Routes, following: Routes) -> 
 
 def obeys_rules(problem: PlacementProblem, routes: Routes) -> bool:
     """Nothing crosses buildings that may not, and pinned ranks are where they have to be."""
-    if problem.minimums or not all(_may_cross(problem, list(route.capacity_groups)) for route in routes):
+    crosses = not all(_may_cross(problem, list(route.capacity_groups)) for route in routes)
+    if crosses or not minimums_hold(problem, routes):
         return False
     ranks = range(problem.num_ranks)
     if not all(problem.allowed_pu[p][route.capacity_groups[p]] for route in routes for p in ranks):

@@ -79,8 +79,9 @@ def move_problem(context: Context, configuration: Configuration, standing: Stand
         ),
         allowed_pu=tuple(tuple(row[group] for group in groups) for row in problem.allowed_pu),
         minimums=tuple(
-            (one.rank, tuple(pool for pool in pools if groups[pool] in one.capacity_groups), one.num_replicas)
+            (rank, tuple(pool for pool in pools if groups[pool] in one.capacity_groups), one.num_replicas)
             for one in problem.minimums
+            for rank in one.ranks
         ),
         ranks_may_cross=problem.ranks_may_cross,
         replicas_may_cross=problem.replicas_may_cross,

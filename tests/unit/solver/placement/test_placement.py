@@ -19,6 +19,7 @@ from solver.placement.problem import (
     RouteCount,
     Tier,
     loss_s,
+    minimums_hold,
     num_crossings,
 )
 from solver.placement.solve import place
@@ -204,8 +205,42 @@ def test_buildings_keep_at_least_two_ranks_together_when_asked() -> None:
 def test_pins_and_minimums_are_obeyed() -> None:
     allowed = ((True, False), *((True, True),) * 3)
     assert all(route.capacity_groups[0] == 0 for route in solved(problem((8, 8), allowed_pu=allowed)))
-    routes = solved(problem((8, 8), minimums=(MinimumReplicas(3, (1,), 3),)))
+    routes = solved(problem((8, 8), minimums=(MinimumReplicas(range(3, 4), (1,), 3),)))
     assert sum(route.num_replicas for route in routes if route.capacity_groups[3] == 1) >= 3
+
+
+def placed_by_trying_all(one: PlacementProblem) -> list[tuple[RouteCount, ...]]:
+    """Every multiset of routes within capacity that obeys the pins with counts."""
+    groups = range(one.num_capacity_groups)
+    found = []
+    for chosen in combinations_with_replacement(product(groups, repeat=one.num_ranks), one.num_replicas):
+        routes = tuple(RouteCount(groups_p, 1) for groups_p in chosen)
+        within = all(number <= most for number, most in zip(used(routes, len(groups)), one.capacity_u, strict=True))
+        if within and minimums_hold(one, routes):
+            found.append(routes)
+    return found
+
+
+@given(
+    st.lists(st.integers(0, 5), min_size=2, max_size=3),
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(1, 3), st.sets(st.integers(0, 2), min_size=1), st.integers(1, 3))
+    ),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_same_replicas_obey_a_pin_of_several_ranks(
+    capacity: list[int], drawn: list[tuple[int, int, set[int], int]]
+) -> None:
+    pins = tuple(
+        MinimumReplicas(range(first, min(first + length, 3)), tuple(sorted(groups)), least)
+        for first, length, groups, least in drawn[:2]
+    )
+    one = problem(tuple(capacity), ranks=3, replicas=3, minimums=pins)
+    all_of_them, solution = placed_by_trying_all(one), place(one, time_limit_s=10)
+    assert (solution is None) == (not all_of_them)
+    if solution is not None:
+        assert minimums_hold(one, solution.routes)
+        assert loss_s(one, solution.routes) == pytest.approx(min(loss_s(one, routes) for routes in all_of_them))
 
 
 def test_crossing_can_be_switched_off() -> None:
