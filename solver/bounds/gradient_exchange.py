@@ -37,11 +37,30 @@ class GradientExchange:
         largest = sent(*_most_parameters(price, shares, ends)) if ends else whole
         return cls(sent(*least_parameters(price, shares)), largest, whole)
 
-    def least_s(self, stages: IntArray, kept: IntArray, rate: FloatArray, steps_s: FloatArray) -> FloatArray:
-        """Exchanges of so many stages one after another, with so many ranks whole in a group."""
+    def least_s(self, ranks: IntArray, vpp: IntArray, kept: IntArray, link: ExchangeLink) -> FloatArray:
+        """End of the exchanges of all stages of so many ranks, one after another, with so many ranks whole in a group.
+
+        All of them after the first stage's weight gradients; the last one of each rank after all work of the rank.
+        """
+        stages = ranks * vpp
         others = np.maximum(self.whole - kept * self.largest, stages * self.smallest)
-        one_after_another: FloatArray = others / rate + stages * steps_s
-        return one_after_another
+        all_s = link.stage_work_s + others / link.rate + stages * link.steps_s
+        last_s = link.rank_work_s + ranks * (self.smallest / link.rate + link.steps_s)
+        end_s: FloatArray = np.maximum(all_s, last_s)
+        return end_s
+
+
+@dataclass(frozen=True)
+class ExchangeLink:
+    """What exchanges between groups wait for, and how they go on: bytes per second, and seconds of steps of each.
+
+    `stage_work_s` and `rank_work_s` are the least work of a stage and of a rank, less what overlaps.
+    """
+
+    stage_work_s: FloatArray
+    rank_work_s: FloatArray
+    rate: FloatArray
+    steps_s: FloatArray
 
 
 def least_parameters(price: StageCosts, shares: Shares) -> tuple[FloatArray, FloatArray]:

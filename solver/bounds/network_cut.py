@@ -8,7 +8,8 @@ ranks that lie whole be in h groups: no more than fit into the h roomiest. *Exch
 rank sends the bytes of an exchange over k places out of one of two groups at least, which has no more than the
 second largest rate out; its ring takes 2 (k - 1) steps at the pace of the farthest, no less than the nearest way
 out of some group. Exchanges take the links one after another, the first not before all weight gradients of its
-stage less what overlaps; together they send what the whole model has less the largest ranks, if these lie whole.
+stage less what overlaps, and those of the last stage of each such rank not before all of its work; together they send
+what the whole model has less the largest ranks, if these lie whole.
 Of k places with replicas of a rank one has no more than dp / k, each with a connection per GPU; bytes grow and
 connections shrink with k. *Messages*: see `_leaving_by_rate`; those of a replica that crosses go one after another,
 over a connection per GPU of a stage. *Pipeline*: all replicas visit all h groups, so each pass crosses h - 1 cuts
@@ -26,7 +27,7 @@ import numpy as np
 
 from solver.bounds.bounded import BoolArray
 from solver.bounds.connections import ConnectionLimits, MessageLoss, connection_limits
-from solver.bounds.gradient_exchange import GradientExchange, least_parameters
+from solver.bounds.gradient_exchange import ExchangeLink, GradientExchange, least_parameters
 from solver.configurations.distinct import distinct_rows
 from solver.configurations.pricing import LOOP_FAMILY, Shares, StageCosts, kinds
 from solver.context import Context
@@ -153,15 +154,16 @@ def distance_cases(
         rate = np.minimum(cut.second_rate, senders * cut.limits.exchange_bytes_per_s)
         steps_s = 2.0 * (num_places - 1) * cut.nearest_s
         in_turn_s = message_bytes * columns.vpp / (group * cut.limits.message_bytes_per_s)
-        none_whole = begin + exchanged.least_s(columns.pp * columns.vpp, np.zeros_like(columns.pp), rate, steps_s)
+        link = ExchangeLink(begin, np.maximum(inside.work_s - overlap_s, 0.0), rate, steps_s)
+        none_whole = exchanged.least_s(columns.pp, columns.vpp, np.zeros_like(columns.pp), link)
         cases = [Case(columns.dp > 1, none_whole, CrossingDelay.none(len(columns)))]
         whole = np.cumsum(-np.sort(-(held // some.dp[:, None]), axis=1), axis=1)
         for h in range(1, min(held.shape[1], int(columns.pp.max(initial=1))) + 1):
             kept = np.minimum(whole[:, h - 1], some.pp)[row_of]
             by_rate = _leaving_by_rate(cut, held, some, h)[row_of]
-            spanning = (columns.pp - kept) * columns.vpp
+            spanning = columns.pp - kept
             crossing = _num_crossing(held, some, h)[row_of]
-            exchanges = np.where(spanning > 0, begin + exchanged.least_s(spanning, kept, rate, steps_s), 0.0)
+            exchanges = np.where(spanning > 0, exchanged.least_s(spanning, columns.vpp, kept, link), 0.0)
             leaving = message_bytes * _times_left(columns.vpp, looped, h) * by_rate
             parts = [exchanges, np.maximum(leaving, np.where(by_rate > 0, in_turn_s, 0.0))]
             if cut.of_places:
