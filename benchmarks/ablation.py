@@ -96,7 +96,7 @@ BOUNDING: dict[str, Patches] = {
         "solver.bounds.kind_costs.least_exchange_s": _of_no_seconds,
     },
     "bound: slower ranks (pigeonhole)": {"solver.bounds.relaxation.slower_ranks_s": NO_SECONDS},
-    "bound: stage partition": {"solver.bounds.relaxation.line_bound_s": NO_SECONDS},
+    "bound: stage partition": {"solver.bounds.relaxation.stage_partition_bound_s": NO_SECONDS},
     "bound: relaxed pipeline": {"solver.bounds.relaxation._relaxed_s": NO_SECONDS},
     "bound: screening": {"solver.search.unpriced.screening_bounds": _of_no_seconds},
     "estimate: crossing patterns": {"solver.estimates.iteration.crossing_patterns": _answering(())},

@@ -30,7 +30,7 @@ class MessageDelays:
     """
 
     ahead_s: float = 0.0
-    turn_s: float = 0.0
+    turnaround_s: float = 0.0
     held_s: float = 0.0
 
     @classmethod
@@ -44,13 +44,13 @@ class MessageDelays:
         hop_s = least_hop_s(context, configurations)
         apart_s = between_types_s(context, configurations, (crossings, float("inf")))
         more_s, more_of_all_s = (max(one - hop_s, 0.0) for one in apart_s)
-        turn_hops = sum(here != there for here, there in pairwise(map(one.rank_of_stage, range(pp * v))))
+        hops_ahead = sum(here != there for here, there in pairwise(map(one.rank_of_stage, range(pp * v))))
         if one.family == "loop":
             ahead_s, held_s = ((v - 1) * (pp * hop_s + 2 * more) for more in (more_s, more_of_all_s))
-            return cls(ahead_s, turn_hops * hop_s + (2 * v - 1) * more_s, v * held_s)
+            return cls(ahead_s, hops_ahead * hop_s + (2 * v - 1) * more_s, v * held_s)
         if one.family == "v":
-            return cls((pp - 1) * hop_s + more_s, turn_hops * hop_s + 2 * more_s)
-        return cls(0.0, turn_hops * hop_s + more_s)
+            return cls((pp - 1) * hop_s + more_s, hops_ahead * hop_s + 2 * more_s)
+        return cls(0.0, hops_ahead * hop_s + more_s)
 
 
 def least_hop_s(context: Context, configurations: Sequence[Configuration]) -> float:

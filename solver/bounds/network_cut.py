@@ -153,7 +153,7 @@ def distance_cases(
     for cut, held in zip(found, capacities, strict=True):
         rate = np.minimum(cut.second_rate, senders * cut.limits.exchange_bytes_per_s)
         steps_s = 2.0 * (num_places - 1) * cut.nearest_s
-        in_turn_s = message_bytes * columns.vpp / (group * cut.limits.message_bytes_per_s)
+        one_queue_s = message_bytes * columns.vpp / (group * cut.limits.message_bytes_per_s)
         link = ExchangeLink(begin, np.maximum(inside.work_s - overlap_s, 0.0), rate, steps_s)
         none_whole = exchanged.least_s(columns.pp, columns.vpp, np.zeros_like(columns.pp), link)
         cases = [Case(columns.dp > 1, none_whole, CrossingDelay.none(len(columns)))]
@@ -165,7 +165,7 @@ def distance_cases(
             crossing = _num_crossing(held, some, h)[row_of]
             exchanges = np.where(spanning > 0, exchanged.least_s(spanning, columns.vpp, kept, link), 0.0)
             leaving = message_bytes * _times_left(columns.vpp, looped, h) * by_rate
-            parts = [exchanges, np.maximum(leaving, np.where(by_rate > 0, in_turn_s, 0.0))]
+            parts = [exchanges, np.maximum(leaving, np.where(by_rate > 0, one_queue_s, 0.0))]
             if cut.of_places:
                 parts.append(inside.work_s + inside.exposed_s)
             delay = CrossingDelay(crossing, looped, max(h, 2), CrossingMessages.of(cut, columns, each_bytes))

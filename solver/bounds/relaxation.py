@@ -16,7 +16,7 @@ from models.schedule import PipelineHop, PipelineProblem, PipelineRank, Pipeline
 from solver.bounds.bounded import ROUNDING
 from solver.bounds.least_hops import least_hop_s
 from solver.bounds.slower_ranks import slower_ranks_s
-from solver.bounds.stage_partition import line_bound_s
+from solver.bounds.stage_partition import stage_partition_bound_s
 from solver.bounds.synchronisation import least_exchange_s
 from solver.configurations.framework import backward_of
 from solver.configurations.stages import PoolStages, pool_stages
@@ -34,7 +34,7 @@ def refined_bound_s(context: Context, configurations: Sequence[Configuration], h
     """
     configuration = configurations[0]
     if configuration.layer_split == "by_gpu_type":
-        return line_bound_s(context, configurations, 0.0, high_s)
+        return stage_partition_bound_s(context, configurations, 0.0, high_s)
     priced = _Priced.of(context, configurations)
     relaxed_s = _relaxed_s(context, configuration, priced)
     if relaxed_s >= high_s or len({pool.gpu for pool in priced.pools}) == 1:

@@ -1,6 +1,6 @@
 """A bound of an even pipeline for the replica with the most ranks on slower GPU types, wherever these are.
 
-The search over lines of ranks is `bounds/stage_partition.py`.
+The search over the types of all ranks is `bounds/stage_partition.py`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def slower_ranks_s(
     """The largest time up to `high_s` found impossible for some replica.
 
     Proof. All GPUs of the faster types hold so many stage groups, over dp replicas: some replica has no more than their
-    quotient, rounded down, on them, and all other ranks on slower types. It needs what a line of such ranks takes
-    at least, with every cost the least of the faster or of the slower types.
+    quotient, rounded down, on them, and all other ranks on slower types. It needs what such ranks take
+    together at least, with every cost the least of the faster or of the slower types.
     """
     best_s = 0.0
     for fast, slow, most_fast in _halves(context, configuration, costs):
@@ -84,7 +84,7 @@ def _options(
         slack_s=0.0,
         update_s=float(np.minimum.reduce(update).max()),
         ahead_delay_s=0.0,
-        turn_delay_s=0.0,
+        turnaround_delay_s=0.0,
         held_delay_s=0.0,
         others_forward_s=0.0,
         others_both_s=0.0,

@@ -28,7 +28,7 @@ Forwards that wait for all ranks, or for all cycles but the last, wait for their
 Each sum over other ranks is the least of all partitions within T, so they may belong to different ones. Chunks of
 a rank take equally long but for one layer, as `by_type.shared_layers` has it: with e layers' worth of an end in it a
 chunk counts e layers more, rounded down, and no chunk has fewer than (layers + e) / v rounded down, less its own e, nor
-more than that rounded up. Where there are dense and MoE layers lines share out the latter; a rank has as many of the
+more than that rounded up. With dense and MoE layers a partition shares out the latter; a rank has as many of the
 others as any chunks with so many MoE layers have at least (`layer_windows.py`), and a chunk the fewest of each kind
 that are in a row. Where others are few, `slack_s`, all of them, may be in the place of those before the last chunks.
 """
@@ -59,12 +59,14 @@ from solver.context import Context
 from solver.cost.columns import Columns, columns_of
 
 MOST_CELLS = 1_500_000  # of the tables of the search; beyond it types that are much alike count as one
-RESOLUTION = 0.002  # of the time asked for: how near the bound comes to what the lines give
+RESOLUTION = 0.002  # of the time asked for: how near the bound comes to what the partitions give
 NUM_PASSES = 3
 SAFETY = 1 - ROUNDING
 
 
-def line_bound_s(context: Context, configurations: Sequence[Configuration], low_s: float, high_s: float) -> float:
+def stage_partition_bound_s(
+    context: Context, configurations: Sequence[Configuration], low_s: float, high_s: float
+) -> float:
     """The largest time up to `high_s` that is impossible for all of these, alike but for experts and sharding.
 
     `low_s` where none is; this file's top has the proof, in which every price is the least of these configurations.
@@ -90,11 +92,11 @@ def least_time_s(options: Options, low_s: float, high_s: float) -> float:
 
 
 def _keeps(options: Options, states: PartitionStates, limit_s: float) -> bool:
-    """Whether some line may keep within the limit: sums that are known of all such lines rule out more of them."""
+    """Whether some partition may keep within the limit: sums known of all that do rule out more of them."""
     known = np.zeros(NUM_SUMS)
     for _ in range(NUM_PASSES):
         found = least_sums(options, states, known, limit_s / SAFETY)
-        there_and_back_s = found[BOTH] + options.others_both_s + 2.0 * options.turn_delay_s
+        there_and_back_s = found[BOTH] + options.others_both_s + 2.0 * options.turnaround_delay_s
         if there_and_back_s + options.update_s > limit_s / SAFETY:
             return False
         found[BEFORE_LAST] = max(found[BEFORE_LAST] - options.slack_s, 0.0)
@@ -105,7 +107,7 @@ def _keeps(options: Options, states: PartitionStates, limit_s: float) -> bool:
 
 
 def _partition_states(options: Options) -> PartitionStates:
-    """How many ranks of each type lines may use, fewest first, where those left suffice for the other ranks."""
+    """How many ranks of each type the first ranks may use, fewest first; no more than there are ranks."""
     sizes, num_ranks = options.held_c + 1, len(options.kind_r)
     used = np.stack([axis.ravel() for axis in np.indices(tuple(sizes.tolist()))], axis=1)
     used = used[used.sum(axis=1) <= num_ranks]
@@ -162,7 +164,7 @@ def _options(configuration: Configuration, gpus: Sequence[Kind], delays: Message
         others_forward_s=others * other_s[0],
         others_both_s=others * other_s[1],
         ahead_delay_s=delays.ahead_s,
-        turn_delay_s=delays.turn_s,
+        turnaround_delay_s=delays.turnaround_s,
         held_delay_s=delays.held_s,
         layer_both_c=np.array([gpu.layer_both_s for gpu in gpus]),
         after_r=np.zeros(pp),

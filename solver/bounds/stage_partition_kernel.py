@@ -1,4 +1,4 @@
-"""Compiled search over the GPU type and the layers of every pipeline rank: does some line of ranks keep within a time?
+"""Compiled dynamic programme over the GPU type and the layers of every pipeline rank, within a time.
 
 What it means and why it bounds is in `stage_partition.py`.
 """
@@ -42,10 +42,10 @@ BEFORE_LAST, FORWARD, BOTH, WEIGHTED = range(1, NUM_SUMS)
 class Options(NamedTuple):
     """What a rank takes at least, and what the ranks have in common.
 
-    `after_r` and `after_last_r` are both passes and input gradients behind a rank that do not depend on the line.
+    `after_r` and `after_last_r` are both passes and input gradients behind a rank that no choice of types changes.
     `others_forward_s` and `others_both_s` are passes of all layers of the other kind on the quickest type: the sums
     have what those that are counted take beyond that.
-    `needs` has the rows of `NEEDS` by kind of rank, GPU type and layers; the last of them are summed up along a line.
+    `needs` has the rows of `NEEDS` by kind of rank, GPU type and layers; the last of them are summed up over the ranks.
     """
 
     kind_r: Ints
@@ -61,7 +61,7 @@ class Options(NamedTuple):
     others_forward_s: float
     others_both_s: float
     ahead_delay_s: float
-    turn_delay_s: float
+    turnaround_delay_s: float
     held_delay_s: float
     layer_both_c: Floats
     after_r: Floats
@@ -189,10 +189,10 @@ def _need_s(
     ahead_s, back_s = ahead_s + options.ahead_delay_s, back_s + options.ahead_delay_s  # messages go back, too
     need_s = max(need_s, ahead_s + needs[LATE, kind, gpu, n], ahead_s + back_s + needs[LAST, kind, gpu, n])
     need_s = max(need_s, ahead_s + lead_back_s + needs[BETWEEN, kind, gpu, n])
-    turn_s = known[FORWARD] + options.others_forward_s + options.turn_delay_s + last_s
-    need_s = max(need_s, turn_s + needs[EARLY, kind, gpu, n])
-    need_s = max(need_s, turn_s + lead_back_s + needs[EARLY_BACK, kind, gpu, n])
-    there_and_back_s = known[BOTH] + options.others_both_s + 2.0 * options.turn_delay_s
+    turnaround_s = known[FORWARD] + options.others_forward_s + options.turnaround_delay_s + last_s
+    need_s = max(need_s, turnaround_s + needs[EARLY, kind, gpu, n])
+    need_s = max(need_s, turnaround_s + lead_back_s + needs[EARLY_BACK, kind, gpu, n])
+    there_and_back_s = known[BOTH] + options.others_both_s + 2.0 * options.turnaround_delay_s
     need_s = max(need_s, there_and_back_s + needs[HOME, kind, gpu, n])
     own_s = needs[HELD_OWN, kind, gpu, n] + options.update_s
     if needs[TRIPS, kind, gpu, n] > 1:

@@ -17,7 +17,7 @@ from models.request import Objective
 from solver.bounds.least_traffic import least_crossing_bytes
 from solver.bounds.relaxation import refined_bound_s, relaxed_bound_s
 from solver.bounds.screening import screening_bounds
-from solver.bounds.stage_partition import line_bound_s
+from solver.bounds.stage_partition import stage_partition_bound_s
 from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import enumerate_space
 from solver.configurations.framework import framework_reasons, within_framework
@@ -137,7 +137,7 @@ def late_bounds_s(context: Context, configuration: Configuration, quickest_s: fl
     """What the search refines the bound of a configuration to."""
     found = {"sharper": refined_bound_s(context, [configuration], 4.0 * quickest_s)}
     if configuration.layer_split == "by_gpu_type":
-        return found | {"line": line_bound_s(context, [configuration], 0.0, 1.5 * quickest_s)}
+        return found | {"stage partition": stage_partition_bound_s(context, [configuration], 0.0, 1.5 * quickest_s)}
     return found | {"relaxed": relaxed_bound_s(context, configuration)}
 
 

@@ -10,7 +10,7 @@ import pytest
 from models.plan import Configuration
 from models.request import PlanRequest
 from solver.bounds.screening import screening_bounds
-from solver.bounds.stage_partition import line_bound_s
+from solver.bounds.stage_partition import stage_partition_bound_s
 from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import BY_GPU_TYPE, enumerate_space
 from solver.context import Context
@@ -145,10 +145,10 @@ def violations(name: str, number: int, seed: int) -> tuple[int, list[str]]:
     for row in random.choice(rows, size=min(number, len(rows)), replace=False).tolist():
         configuration = configuration_of(context, space, row)
         times = times_s(context, configuration, random)
-        line_s = line_bound_s(context, [configuration], 0.0, 4.0 * min(times, default=0.0))
+        partition_s = stage_partition_bound_s(context, [configuration], 0.0, 4.0 * min(times, default=0.0))
         for time_s in times:
             num_timed += 1
-            known = {"screening_bounds": ahead_s[row], "bound": bounds.iteration_s[row], "line": line_s}
+            known = {"screening_bounds": ahead_s[row], "bound": bounds.iteration_s[row], "stage partition": partition_s}
             for what, bound_s in known.items():
                 if bound_s > time_s * SLACK:
                     below.append(f"{what} {bound_s:.6g} above {time_s:.6g} s: {configuration}")

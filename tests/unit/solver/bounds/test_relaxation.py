@@ -86,7 +86,7 @@ def test_far_gpu_types_delay_every_pass() -> None:
     for index in range(len(frontier.rows)):
         one = frontier.configuration(index)
         found[one.family, one.degrees.vpp] = MessageDelays.of(context, [one])
-    apart = {key: delays.turn_s for key, delays in found.items()}
+    apart = {key: delays.turnaround_s for key, delays in found.items()}
     assert apart["loop", 2] > 2.5 * apart["one_way", 1] > 0.0
     assert found["one_way", 1].ahead_s == 0.0
     assert found["loop", 3].held_s > found["loop", 2].held_s > 0.0
@@ -98,4 +98,4 @@ def test_one_place_with_both_types_delays_nothing_but_hops() -> None:
     near = example("llama-70b-h100-b200-one-building", allowed)
     configuration = frontier_of(near).configuration(0)
     hops_s = (configuration.degrees.pp - 1) * least_hop_s(near, [configuration])
-    assert MessageDelays.of(near, [configuration]).turn_s == pytest.approx(hops_s)
+    assert MessageDelays.of(near, [configuration]).turnaround_s == pytest.approx(hops_s)

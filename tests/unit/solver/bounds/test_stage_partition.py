@@ -10,7 +10,7 @@ import pytest
 
 import solver.bounds.stage_partition
 from models.plan import Configuration
-from solver.bounds.stage_partition import least_time_s, line_bound_s
+from solver.bounds.stage_partition import least_time_s, stage_partition_bound_s
 from solver.bounds.stage_partition_kernel import NEEDS, Options
 from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import BY_GPU_TYPE, enumerate_space
@@ -47,7 +47,7 @@ def options(held: tuple[int, int]) -> Options:
         others_forward_s=0.0,
         others_both_s=0.0,
         ahead_delay_s=0.0,
-        turn_delay_s=0.0,
+        turnaround_delay_s=0.0,
         held_delay_s=0.0,
         layer_both_c=np.array(LAYER_S) * 2.0 / 3.0,
         after_r=np.zeros(NUM_RANKS),
@@ -72,14 +72,14 @@ def all_times_s(held: tuple[int, int]) -> Iterator[float]:
 
 
 @pytest.mark.parametrize("held", [(1, 2), (2, 1), (2, 2), (3, 3)])
-def test_no_line_is_missed(held: tuple[int, int]) -> None:
+def test_no_partition_is_missed(held: tuple[int, int]) -> None:
     least_s = min(all_times_s(held))
     found_s = least_time_s(options(held), 0.0, 1.1 * least_s)
     assert found_s <= least_s
     assert found_s == pytest.approx(least_s, rel=0.01)
 
 
-def test_there_is_no_line_where_the_types_hold_too_few_ranks() -> None:
+def test_there_is_no_partition_where_the_types_hold_too_few_ranks() -> None:
     assert least_time_s(options((1, 1)), 0.0, HIGH_S) == HIGH_S
 
 
@@ -102,8 +102,10 @@ def rows(context: Context) -> list[tuple[Configuration, float]]:
     ]
 
 
-def test_lines_are_sharper_than_all_shares_at_once(context: Context, rows: list[tuple[Configuration, float]]) -> None:
-    gains = [line_bound_s(context, [one], 0.0, 3.0 * bound_s) / bound_s for one, bound_s in rows]
+def test_partitions_are_sharper_than_all_shares_at_once(
+    context: Context, rows: list[tuple[Configuration, float]]
+) -> None:
+    gains = [stage_partition_bound_s(context, [one], 0.0, 3.0 * bound_s) / bound_s for one, bound_s in rows]
     assert np.mean(gains) > 1.03
     assert max(gains) > 1.2
 
@@ -112,7 +114,7 @@ def test_types_that_count_as_one_bound_no_sharper(
     context: Context, rows: list[tuple[Configuration, float]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     some = rows[:6]
-    apart = [line_bound_s(context, [one], 0.0, 3.0 * bound_s) for one, bound_s in some]
+    apart = [stage_partition_bound_s(context, [one], 0.0, 3.0 * bound_s) for one, bound_s in some]
     monkeypatch.setattr(solver.bounds.stage_partition, "MOST_CELLS", 1)
-    together = [line_bound_s(context, [one], 0.0, 3.0 * bound_s) for one, bound_s in some]
+    together = [stage_partition_bound_s(context, [one], 0.0, 3.0 * bound_s) for one, bound_s in some]
     assert all(0.0 < merged <= own * 1.01 for merged, own in zip(together, apart, strict=True))
