@@ -1,4 +1,4 @@
-"""A clock that counts work instead of time, so that a search stops at the same point on every machine.
+"""A clock that counts work instead of time, so that a search stops at the same point on every computer.
 
 This is what a second of work is; whoever works charges for it. Without such a clock every charge is lost on purpose.
 """
@@ -19,7 +19,7 @@ WORK_PER_PLAN_S = 0.8  # to write out and judge one plan, beside its operations
 
 
 class WorkClock:
-    """Seconds of work charged so far. `until_s` on the wall clock is a cap that a calm machine never reaches."""
+    """Seconds of work charged so far. `until_s` on the wall clock is a cap that an idle computer never reaches."""
 
     def __init__(self, wall: Clock, until_s: float) -> None:
         self._wall, self._until_s = wall, until_s

@@ -44,7 +44,7 @@ class Known:
 
     splits: dict[object, tuple[tuple[tuple[tuple[int, ...], float], ...], ...] | None] = field(default_factory=dict)
     """Paths and parts of the steps of exchange rings."""
-    units: dict[tuple[object, ...], tuple[StageCost, StageCost, StageCost, StageCost]] = field(default_factory=dict)
+    parts: dict[tuple[object, ...], tuple[StageCost, StageCost, StageCost, StageCost]] = field(default_factory=dict)
     """Costs of single layers and ends by what they depend on."""
     stages: dict[tuple[object, ...], Any] = field(default_factory=dict)
     """Stages of the latest configurations on some pool."""

@@ -1,4 +1,4 @@
-"""One small piece of every kind of work, so that what is compiled once on a machine is compiled.
+"""One small piece of every kind of work, so that what is compiled once on a computer is compiled.
 
 Together the pieces call every compiled function that a search calls, with arrays of the same
 kind. Its result is what the compiler leaves on disk.

@@ -59,20 +59,20 @@ class MessageLoss:
         """Least wait on each of the crossings of a replica, one after another, where so many replicas cross.
 
         Proof. Of N replicas on E edges one takes edges alone that N / E or more share: the others of less are on fewer
-        than N of them. Or these go in k turns, each a transfer after the one before: k times fewer share an edge, and
-        the last turn is k - 1 transfers late. Of k from a power of two to the next the former counts for what is late,
+        than N of them. Or these go in k slots, each a transfer after the one before: k times fewer share an edge, and
+        the last slot is k - 1 transfers late. Of k from a power of two to the next the former counts for what is late,
         the latter for what shares.
         """
         if not self.probability:
             return np.zeros(len(num_replicas))
         crossings = np.maximum(num_crossings, 1.0)
         most = num_replicas / self.num_edges
-        found, turns = np.full(len(num_replicas), np.inf), 1.0
-        while turns <= max(float(most.max(initial=1.0)), 1.0):
-            sharing = np.maximum(most / (2.0 * turns), 1.0) if turns > 1.0 else np.maximum(most, 1.0)
-            late_s = (turns - 1.0) * transfer_s / crossings
+        found, slots = np.full(len(num_replicas), np.inf), 1.0
+        while slots <= max(float(most.max(initial=1.0)), 1.0):
+            sharing = np.maximum(most / (2.0 * slots), 1.0) if slots > 1.0 else np.maximum(most, 1.0)
+            late_s = (slots - 1.0) * transfer_s / crossings
             found = np.minimum(found, late_s + self.wait_s(transfer_s, message_bytes, sharing))
-            turns *= 2.0
+            slots *= 2.0
         return found
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from solver.bounds.synchronisation import least_exchange_s
-from solver.configurations.pricing import IntArray, StageCosts, Units, kinds, least_of, moe_among, units_of_each
+from solver.configurations.pricing import IntArray, PartCosts, StageCosts, kinds, least_of, moe_among, parts_of_each
 from solver.context import Context, GpuClass
 from solver.cost.columns import Columns, FloatArray, joined
 from solver.cost.stage import StageCost
@@ -32,12 +32,12 @@ class AlikeCosts:
 
     @classmethod
     def of(cls, context: Context, gpu_class: GpuClass, alike: Sequence[Columns]) -> AlikeCosts:
-        """From configurations of one row each, whose units are remembered."""
+        """From configurations of one row each, whose parts are remembered."""
         columns = joined(alike)
-        priced = units_of_each(context, gpu_class, alike)
-        units = tuple(_stacked(same) for same in zip(*priced, strict=True))
+        priced = parts_of_each(context, gpu_class, alike)
+        parts = tuple(_stacked(same) for same in zip(*priced, strict=True))
         down = Columns(**{f.name: getattr(columns, f.name)[:, None] for f in fields(Columns)})
-        return cls(columns, StageCosts(context, gpu_class, down, units))
+        return cls(columns, StageCosts(context, gpu_class, down, parts))
 
 
 def _stacked(costs: Sequence[StageCost]) -> StageCost:
@@ -65,15 +65,15 @@ class Kind:
 
     @cached_property
     def least(self) -> StageCosts:
-        """Every unit at its least over fabrics and configurations."""
+        """Every part at its least over fabrics and configurations."""
         over_fabrics = least_of(self.prices)
         first = replace(over_fabrics, columns=self.costs[0].columns.take(np.array([0])))
-        return replace(first, least=tuple(_least_row(one) for one in over_fabrics.units))
+        return replace(first, least=tuple(_least_row(one) for one in over_fabrics.parts))
 
     @cached_property
     def layer(self) -> StageCost:
         """A usual layer at its least."""
-        return usual_layer(self.least.units, self.context)
+        return usual_layer(self.least.parts, self.context)
 
     @property
     def layer_both_s(self) -> float:
@@ -110,7 +110,7 @@ class Kind:
     @cached_property
     def other(self) -> StageCost:
         """A layer of the other kind at its least; it costs nothing where the model has none."""
-        return self.least.units[0] if self.context.job.num_moe_layers else self.least.units[1]
+        return self.least.parts[0] if self.context.job.num_moe_layers else self.least.parts[1]
 
     @cached_property
     def chunk(self) -> ChunkCosts:
@@ -120,7 +120,7 @@ class Kind:
     @cached_property
     def dearest_s(self) -> float:
         """Work of a layer of the slower kind on the slowest fabric."""
-        return max(float(unit.total_s.max()) for price in self.prices for unit in price.units[:2])
+        return max(float(part.total_s.max()) for price in self.prices for part in price.parts[:2])
 
 
 @dataclass(frozen=True)
@@ -185,8 +185,8 @@ class ChunkCosts:
         names = {one.gpu_class.gpu.name for one in self.kind.prices}
         places = {pool.place for pool in context.pools if pool.gpu.name in names}
         for one in self.kind.costs:
-            usual, fabric = usual_layer(one.price.units, context), one.price.gpu_class.fabric
-            other = one.price.units[0 if context.job.num_moe_layers else 1]
+            usual, fabric = usual_layer(one.price.parts, context), one.price.gpu_class.fabric
+            other = one.price.parts[0 if context.job.num_moe_layers else 1]
             dense = self._least_of_chunk(usual.parameters, other.parameters, fewest)
             experts = usual.expert_parameters * fewest
             found.append(
@@ -207,9 +207,9 @@ def _ends(price: StageCosts, ends: Ends) -> StageCost:
     return price.of(0, 0, embedding=float(ends[0]), logits=float(ends[1]))
 
 
-def usual_layer(units: Units, context: Context) -> StageCost:
+def usual_layer(parts: PartCosts, context: Context) -> StageCost:
     """A layer of the kind that counts as one layer, MoE where there are any."""
-    return units[1 if context.job.num_moe_layers else 0]
+    return parts[1 if context.job.num_moe_layers else 0]
 
 
 def layer_numbers(context: Context) -> FloatArray:

@@ -71,7 +71,7 @@ def _block(
     columns = space.columns
     limits = [context.memory_limit_bytes(price.gpu_class.gpu) for price in prices]
     capacity = [price.gpu_class.num_gpus for price in prices]
-    times_s = [np.stack([unit.total_s for unit in price.units]) for price in prices]
+    times_s = [np.stack([part.total_s for part in price.parts]) for price in prices]
     num_gpu_batches = (columns.dp * columns.num_microbatches * columns.tp * columns.cp).astype(np.float64)
     rate, slowest, limit = _best_gpus(columns, [one[row_of] for one in _ratios(times_s[0], times_s)], capacity, limits)
     bound_s: FloatArray = np.maximum(num_gpu_batches * whole.total_s[row_of] / rate, light_bound_s(context))
@@ -104,7 +104,7 @@ def _taken(cost: StageCost, rows: IntArray) -> StageCost:
 
 
 def _num_parts(context: Context) -> FloatArray:
-    """Dense layers, MoE layers, embeddings and logits of the model, in the order of `StageCosts.units`."""
+    """Dense layers, MoE layers, embeddings and logits of the model, in the order of `StageCosts.parts`."""
     job = context.job
     moe_rides = job.architecture.is_moe_layer(job.num_layers - 1)
     dense, moe = job.num_dense_layers, job.num_moe_layers

@@ -158,7 +158,7 @@ def _options(configuration: Configuration, gpus: Sequence[Kind], delays: Message
         num_chunks=vpp,
         looped=configuration.family == "loop",
         back=min(gpu.back for gpu in gpus),
-        embedding_s=max(float(gpu.least.units[2].forward_s[0]) for gpu in gpus),
+        embedding_s=max(float(gpu.least.parts[2].forward_s[0]) for gpu in gpus),
         slack_s=others * max(float(gpu.layer.forward_s[0]) for gpu in gpus) if vpp > 1 and few else 0.0,
         update_s=float(min(one.update_s[-(-num_usual // pp)] for one in ranks[1])),
         others_forward_s=others * other_s[0],

@@ -135,16 +135,16 @@ def _point_to_point(row: Row) -> Sample | Skipped:
 
 
 def _long_haul_throughput(row: Row) -> Sample | Skipped:
-    """Rate of several clients on one long line: min(line, windows / RTT), the round trip from the distance."""
+    """Rate of several clients on one long line: min(line rate, windows / RTT), the round trip from the distance."""
     depth = _QUEUE_DEPTH.search(row["notes"])
-    line = _LINE_GIGABITS.search(row["fabric"])
+    gigabits = _LINE_GIGABITS.search(row["fabric"])
     kilometres = _KILOMETRES.search(row["distance"])
-    if depth is None or line is None or kilometres is None:
+    if depth is None or gigabits is None or kilometres is None:
         return Skipped("long_haul_throughput", "queue depth, line rate or distance is not stated")
     clients = _NUM_CLIENTS.search(row["notes"])
     pairs, outstanding, chunk_kib = (int(one) for one in depth.groups())
     window = pairs * outstanding * chunk_kib * 1024 * (int(clients.group(1)) if clients else 1)
-    rate = windowed_rate_bytes_per_s(float(line.group(1)) * 1e9 / 8, window, 2 * line_s(float(kilometres.group(1))))
+    rate = windowed_rate_bytes_per_s(float(gigabits.group(1)) * 1e9 / 8, window, 2 * line_s(float(kilometres.group(1))))
     return Sample("long_haul_throughput", rate / 1e9, float(row["busbw_GBps"]))
 
 

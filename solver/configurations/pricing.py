@@ -17,17 +17,17 @@ from solver.cost.stage import StageCost, stage_cost
 
 IntArray = npt.NDArray[np.int64]
 Layers = npt.NDArray[np.int64] | npt.NDArray[np.float64] | float | int
-Units = tuple[StageCost, StageCost, StageCost, StageCost]
+PartCosts = tuple[StageCost, StageCost, StageCost, StageCost]
 LOOP_FAMILY, V_FAMILY = 1, 2
 COSTS = tuple(one.name for one in fields(StageCost))
-MOST_KNOWN = 4_096  # units of single configurations that are remembered
+MOST_KNOWN = 4_096  # parts of single configurations that are remembered
 
 
 @dataclass(frozen=True)
 class StageCosts:
     """Prices stages on one GPU type: a stage costs the sum of its layers and ends.
 
-    `least` stands in for the units' own costs where the type is not known: see `least_of`.
+    `least` stands in for the parts' own costs where the type is not known: see `least_of`.
     """
 
     context: Context
@@ -46,15 +46,15 @@ class StageCosts:
             np.asarray(embedding),
             np.asarray(logits) * (1.0 + job.num_mtp_layers),
         )
-        some = [(count, unit) for count, unit in zip(counts, self.units, strict=True) if count.ndim or count] or [
-            (counts[0], self.units[0])
+        some = [(count, part) for count, part in zip(counts, self.parts, strict=True) if count.ndim or count] or [
+            (counts[0], self.parts[0])
         ]
-        summed = {name: sum((count * getattr(unit, name) for count, unit in some), 0.0) for name in COSTS}
+        summed = {name: sum((count * getattr(part, name) for count, part in some), 0.0) for name in COSTS}
         summed["boundary_bytes"] = self._boundary_bytes
         return StageCost(**summed)  # type: ignore[arg-type]
 
     @cached_property
-    def units(self) -> Units:
+    def parts(self) -> PartCosts:
         """One dense layer, one MoE layer, the embedding, the logits; a kind that the model lacks costs nothing.
 
         Those of a single configuration are remembered: many configurations share them.
@@ -62,13 +62,13 @@ class StageCosts:
         if self.least is not None:
             return self.least[0], self.least[1], self.least[2], self.least[3]
         if len(self.columns) > 1:
-            return self.priced_units()
-        return units_of_each(self.context, self.gpu_class, [self.columns])[0]
+            return self.priced_parts()
+        return parts_of_each(self.context, self.gpu_class, [self.columns])[0]
 
     @cached_property
     def _boundary_bytes(self) -> FloatArray:
         """Of any part: a kind of layer that the model lacks has none."""
-        most: FloatArray = np.maximum.reduce([unit.boundary_bytes for unit in self.units])
+        most: FloatArray = np.maximum.reduce([part.boundary_bytes for part in self.parts])
         return most
 
     def layer_of_each_kind(self) -> list[StageCost]:
@@ -77,17 +77,17 @@ class StageCosts:
         per_kind = ((job.num_dense_layers, self.of(1, 0)), (job.num_moe_layers, self.of(0, 1)))
         return [one for count, one in per_kind if count]
 
-    def priced_units(self) -> Units:
-        """The units of all rows, priced anew."""
+    def priced_parts(self) -> PartCosts:
+        """The parts of all rows, priced anew."""
         job = self.context.job
         return (
-            self._unit(1.0 if job.num_dense_layers or not job.num_moe_layers else 0.0, 0.0, 0.0, 0.0),
-            self._unit(0.0, 1.0 if job.num_moe_layers else 0.0, 0.0, 0.0),
-            self._unit(0.0, 0.0, 1.0, 0.0),
-            self._unit(0.0, 0.0, 0.0, 1.0),
+            self._part(1.0 if job.num_dense_layers or not job.num_moe_layers else 0.0, 0.0, 0.0, 0.0),
+            self._part(0.0, 1.0 if job.num_moe_layers else 0.0, 0.0, 0.0),
+            self._part(0.0, 0.0, 1.0, 0.0),
+            self._part(0.0, 0.0, 0.0, 1.0),
         )
 
-    def _unit(self, dense: float, moe: float, embedding: float, logits: float) -> StageCost:
+    def _part(self, dense: float, moe: float, embedding: float, logits: float) -> StageCost:
         return stage_cost(
             self.context.job,
             self.gpu_class.gpu,
@@ -123,22 +123,22 @@ class StageCosts:
         return self.of(0, 0, embedding=1.0).total_s / layer_s, self.of(0, 0, logits=1.0).total_s / layer_s
 
 
-def units_of_each(context: Context, gpu_class: GpuClass, alike: Sequence[Columns]) -> list[Units]:
-    """The units of configurations of one row each; those that are not remembered are priced together."""
-    known, keys = context.known.units, [_units_key(gpu_class, one) for one in alike]
+def parts_of_each(context: Context, gpu_class: GpuClass, alike: Sequence[Columns]) -> list[PartCosts]:
+    """The parts of configurations of one row each; those that are not remembered are priced together."""
+    known, keys = context.known.parts, [_parts_key(gpu_class, one) for one in alike]
     new = {key: one for key, one in zip(keys, alike, strict=True) if key not in known}
     if new:
         if len(known) + len(new) > MOST_KNOWN:
             new = dict(zip(keys, alike, strict=True))
             known.clear()
-        priced = StageCosts(context, gpu_class, joined(list(new.values()))).priced_units()
+        priced = StageCosts(context, gpu_class, joined(list(new.values()))).priced_parts()
         for row, key in enumerate(new):
-            known[key] = tuple(_row(unit, row) for unit in priced)  # type: ignore[assignment]
+            known[key] = tuple(_row(part, row) for part in priced)  # type: ignore[assignment]
     return [known[key] for key in keys]
 
 
-def _units_key(gpu_class: GpuClass, one: Columns) -> tuple[object, ...]:
-    """What the units of one configuration depend on: replicas enter where they hold parts of the weights."""
+def _parts_key(gpu_class: GpuClass, one: Columns) -> tuple[object, ...]:
+    """What the parts of one configuration depend on: replicas enter where they hold parts of the weights."""
     columns = (one.tp, one.cp, one.ep, one.micro_batch, one.recompute, one.sharding)
     sharded = (int(one.dp[0]), int(one.shard_group[0])) if one.sharding[0] >= FSDP else ()
     own = tuple(int(column[0]) for column in columns)
@@ -150,14 +150,14 @@ def _row(cost: StageCost, row: int) -> StageCost:
 
 
 def least_of(prices: Sequence[StageCosts]) -> StageCosts:
-    """Every unit at its least over these GPU types: no stage on any of them costs less in anything."""
+    """Every part at its least over these GPU types: no stage on any of them costs less in anything."""
     if len(prices) == 1:
         return prices[0]
-    units = tuple(
+    parts = tuple(
         StageCost(**{f.name: np.minimum.reduce([getattr(one, f.name) for one in same]) for f in fields(StageCost)})
-        for same in zip(*(price.units for price in prices), strict=True)
+        for same in zip(*(price.parts for price in prices), strict=True)
     )
-    return replace(prices[0], least=units)
+    return replace(prices[0], least=parts)
 
 
 def kinds(context: Context, start: Layers, stop: Layers) -> tuple[Layers, Layers]:

@@ -47,11 +47,11 @@ def typed_placements(
     whole = placement_problem(context, configuration, nominal_prices(context, configuration))
     found: dict[tuple[Routes, tuple[int, ...]], tuple[float, int]] = {}
     for problem in by_island(context, whole):
-        for segments, routes, turn in _everywhere(context, problem, costs, patterns):
+        for segments, routes, place in _everywhere(context, problem, costs, patterns):
             cost_r = [costs[gpu] for gpu in _types(segments)]
             shared = shared_layers(configuration, cost_r, context.job.num_layers)
             if shared is not None:
-                found.setdefault((routes, shared.layers_per_stage), (shared.slowest_s, turn))
+                found.setdefault((routes, shared.layers_per_stage), (shared.slowest_s, place))
     for routes, layers in sorted(found, key=lambda one: found[one])[:MOST_TIMED]:
         own = configuration.model_copy(update={"layers_per_stage": layers})
         yield Candidate(own, pooled(context, own, routes))
@@ -85,7 +85,7 @@ def _everywhere(
             [(segments, keep_ranks_whole(_on_types(context, problem, _types(segments)))) for segments in orders]
         )
     closed = [
-        (segments, routes, turn) for way in ways for turn, (segments, routes) in enumerate(way) if routes is not None
+        (segments, routes, place) for way in ways for place, (segments, routes) in enumerate(way) if routes is not None
     ]
     if not closed and "types" in patterns:
         flows = [(segments, _on_types(context, problem, _types(segments))) for segments in orders]

@@ -32,7 +32,7 @@ from solver.transport.exchange import LEAST_GAIN, ExchangeCost, exchange_costs, 
 from solver.transport.hops import HopDelay, free_bytes_per_s, queues_by_way, reserved_bytes_per_s, route_hops
 from solver.transport.message_paths import MessagePaths, split_paths
 from solver.transport.prices import Traffic
-from solver.transport.time_division import TimeDivision, in_turns
+from solver.transport.time_division import TimeDivision, time_divided
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class Evaluation:
         return tuple(one.timing for one in self.timed)
 
     @property
-    def turns(self) -> tuple[bool, ...]:
+    def time_divided(self) -> tuple[bool, ...]:
         """By route, whether its replicas take turns."""
         return tuple(one.way.stagger_s > 0 for one in self.timed)
 
@@ -121,10 +121,10 @@ def evaluate(
 
 
 def evaluate_alike(
-    context: Context, candidate: Candidate, scheduler: Scheduler, paths: MessagePaths, turns: tuple[bool, ...]
+    context: Context, candidate: Candidate, scheduler: Scheduler, paths: MessagePaths, divided: tuple[bool, ...]
 ) -> Evaluation | None:
     """Time a candidate with the paths of an earlier evaluation, and by route whether its replicas take turns."""
-    return _evaluate(context, candidate, scheduler, paths, turns=turns)
+    return _evaluate(context, candidate, scheduler, paths, divided=divided)
 
 
 def paths_of(context: Context, candidate: Candidate, *, are_split: bool) -> MessagePaths:
@@ -148,9 +148,9 @@ def _evaluate(
     paths: MessagePaths,
     *,
     cutoff_s: float = float("inf"),
-    turns: tuple[bool, ...] | None = None,
+    divided: tuple[bool, ...] | None = None,
 ) -> Evaluation | None:
-    """A candidate on given paths; `turns` says by route whether its replicas take turns, where that is decided."""
+    """A candidate on given paths; `divided` says by route whether its replicas take turns, where that is decided."""
     configuration, routes = candidate.configuration, candidate.routes
     stages = stages_of(context, configuration, routes)
     message_bytes = float(next(iter(stages.values())).cost.boundary_bytes.max())
@@ -166,14 +166,14 @@ def _evaluate(
         problem = pipeline_problem(context, configuration, alike[kinds], delays)
         if problem is None:
             return None
-        shifted = in_turns(context, configuration, route, delays, message_bytes=message_bytes, paths=paths)
-        ways.append((Way(problem, delays), None if shifted is None else _way_in_turns(problem, shifted)))
+        shifted = time_divided(context, configuration, route, delays, message_bytes=message_bytes, paths=paths)
+        ways.append((Way(problem, delays), None if shifted is None else _divided_way(problem, shifted)))
     update = max(float(stages[pool].optimizer_s[rank]) for route in routes for rank, pool in enumerate(route.pools))
     if cutoff_s < float("inf") and any(least_end_s(*both, _bound_s) + update >= cutoff_s for both in set(ways)):
         return None
     ask = reusing_orders(scheduler, [at_once.problem for at_once, _ in ways])
-    wanted = turns or (None,) * len(ways)
-    found = [better_way(*both, ask, take_turns=take) for both, take in zip(ways, wanted, strict=True)]
+    wanted = divided or (None,) * len(ways)
+    found = [better_way(*both, ask, divided=one) for both, one in zip(ways, wanted, strict=True)]
     timed = tuple(one for one in found if one is not None)
     if len(timed) < len(ways):
         return None
@@ -187,9 +187,9 @@ def _evaluate(
     return Evaluation(candidate, stages, hops, costs, timed, exchanges, update, message_bytes, paths)
 
 
-def _way_in_turns(problem: PipelineProblem, turns: TimeDivision) -> Way:
-    shifted = problem.model_copy(update={"hops": _hops(turns.delays)})
-    return Way(shifted, turns.delays, turns.stagger_s)
+def _divided_way(problem: PipelineProblem, division: TimeDivision) -> Way:
+    shifted = problem.model_copy(update={"hops": _hops(division.delays)})
+    return Way(shifted, division.delays, division.stagger_s)
 
 
 def _bound_s(problem: PipelineProblem) -> float:
@@ -271,8 +271,8 @@ def _hops(delays: tuple[HopDelay, ...]) -> tuple[PipelineHop, ...]:
             latency_s=hop.latency_s,
             transfer_s=hop.transfer_s,
             link=hop.link,
-            num_sharing_replicas=hop.num_turns,
-            staggered=hop.num_turns > 1,
+            num_sharing_replicas=hop.num_time_slots,
+            staggered=hop.num_time_slots > 1,
         )
         for hop in delays
     )

@@ -43,25 +43,25 @@ class TimedWay:
         """Ends of both ways."""
         if self.other is None:
             return None
-        at_once, in_turns = (self.other, self) if self.way.stagger_s > 0 else (self, self.other)
-        return Sharing(at_once_s=at_once.end_s, in_turns_s=in_turns.end_s)
+        at_once, in_time_slots = (self.other, self) if self.way.stagger_s > 0 else (self, self.other)
+        return Sharing(at_once_s=at_once.end_s, in_time_slots_s=in_time_slots.end_s)
 
 
 def better_way(
-    at_once: Way, in_turns: Way | None, scheduler: Scheduler, *, take_turns: bool | None = None
+    at_once: Way, in_time_slots: Way | None, scheduler: Scheduler, *, divided: bool | None = None
 ) -> TimedWay | None:
     """The way that ends first; None when the scheduler has no order.
 
-    With `take_turns` the scheduler is asked for that way alone; its order still runs the other way if that ends first.
+    With `divided` the scheduler is asked for that way alone; its order still runs the other way if that ends first.
     """
-    if in_turns is None:
+    if in_time_slots is None:
         return _timed(at_once, scheduler)
-    first, second = (in_turns, at_once) if take_turns else (at_once, in_turns)
+    first, second = (in_time_slots, at_once) if divided else (at_once, in_time_slots)
     timed = _timed(first, scheduler)
     if timed is None:
         return None
     best = _better_of_order(timed, second)
-    if take_turns is None and best.way is second:
+    if divided is None and best.way is second:
         found = _timed(second, scheduler)
         if found is not None and found.end_s < best.end_s:
             best = _better_of_order(found, first)
@@ -71,10 +71,10 @@ def better_way(
 def _better_of_order(timed: TimedWay, second: Way) -> TimedWay:
     """The better of two ways under one order; turns have to gain `LEAST_GAIN` or more."""
     crossed = TimedWay(second, _same_order(timed.timing, second))
-    at_once, in_turns = (crossed, timed) if timed.way.stagger_s > 0 else (timed, crossed)
-    if in_turns.end_s < at_once.end_s * (1.0 - LEAST_GAIN):
-        return replace(in_turns, other=at_once)
-    return replace(at_once, other=in_turns)
+    at_once, in_time_slots = (crossed, timed) if timed.way.stagger_s > 0 else (timed, crossed)
+    if in_time_slots.end_s < at_once.end_s * (1.0 - LEAST_GAIN):
+        return replace(in_time_slots, other=at_once)
+    return replace(at_once, other=in_time_slots)
 
 
 def _timed(way: Way, scheduler: Scheduler) -> TimedWay | None:
@@ -90,7 +90,7 @@ def _same_order(timing: Timing, way: Way) -> Timing:
 Bound = Callable[[PipelineProblem], float]
 
 
-def least_end_s(at_once: Way, in_turns: Way | None, bound_s: Bound) -> float:
+def least_end_s(at_once: Way, in_time_slots: Way | None, bound_s: Bound) -> float:
     """A bound on the end of both ways."""
     plain_s = bound_s(at_once.problem)
-    return plain_s if in_turns is None else min(plain_s, bound_s(in_turns.problem) + in_turns.stagger_s)
+    return plain_s if in_time_slots is None else min(plain_s, bound_s(in_time_slots.problem) + in_time_slots.stagger_s)

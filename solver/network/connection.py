@@ -182,10 +182,10 @@ def recovery_wait_s(scheme: Reliability, wire: Wire, message_bytes: float, used_
     that takes does not depend on the rate.
     """
     path, connections = wire.path, max(1, wire.num_connections)
-    line = RecoveryPath(path.round_trip_s, path.loss_probability, path.mtu_bytes)
+    lossy_path = RecoveryPath(path.round_trip_s, path.loss_probability, path.mtu_bytes)
     if scheme == "go_back_n":
-        return _go_back_n_wait_s(Share(message_bytes / used_pairs, used_pairs * connections), line)
-    return _chunk_wait_s(scheme, Share(message_bytes, connections), rate, line)
+        return _go_back_n_wait_s(Share(message_bytes / used_pairs, used_pairs * connections), lossy_path)
+    return _chunk_wait_s(scheme, Share(message_bytes, connections), rate, lossy_path)
 
 
 class RecoveryPath(NamedTuple):
@@ -196,7 +196,7 @@ class RecoveryPath(NamedTuple):
     mtu_bytes: int
 
     def at(self, rate: float, loss_probability: float) -> reliability.Path:
-        """The line at a rate; with another loss, none for instance."""
+        """The path at a rate; with another loss, none for instance."""
         return reliability.Path(rate, self.round_trip_s, loss_probability, self.mtu_bytes, self.mtu_bytes)
 
 
@@ -208,16 +208,16 @@ class Share(NamedTuple):
 
 
 @lru_cache(maxsize=65536)
-def _go_back_n_wait_s(share: Share, line: RecoveryPath) -> float:
-    lossy = line.at(1.0, line.loss_probability)
+def _go_back_n_wait_s(share: Share, lossy_path: RecoveryPath) -> float:
+    lossy = lossy_path.at(1.0, lossy_path.loss_probability)
     return reliability.go_back_n_wait_s(share.size_bytes, lossy, num_parallel=share.num_parallel)
 
 
 @lru_cache(maxsize=65536)
-def _chunk_wait_s(scheme: Reliability, share: Share, rate: float, line: RecoveryPath) -> float:
+def _chunk_wait_s(scheme: Reliability, share: Share, rate: float, lossy_path: RecoveryPath) -> float:
     """The same where a lost chunk alone is resent, or decoded."""
     message_bytes, num_parallel = share
-    lossy, plain = line.at(rate, line.loss_probability), line.at(rate, 0.0)
+    lossy, plain = lossy_path.at(rate, lossy_path.loss_probability), lossy_path.at(rate, 0.0)
     if scheme == "erasure_code":
         with_loss = reliability.erasure_code_s(message_bytes, lossy, num_parallel=num_parallel)
         return with_loss - reliability.erasure_code_s(message_bytes, plain)

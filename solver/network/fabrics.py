@@ -149,14 +149,14 @@ def cloud_vm(kind: str) -> FabricProfile | None:
     >>> cloud_vm("4xA100-40").line_bytes_per_s, cloud_vm("9xT4")
     (6540000000.0, None)
     """
-    line = _CLOUD_VM_BYTES_PER_S.get(kind)
-    if line is None:
+    rate = _CLOUD_VM_BYTES_PER_S.get(kind)
+    if rate is None:
         return None
     streams = int(kind.split("x")[0])
-    across = _CLOUD_CROSS_REGION_BYTES_PER_S / line
+    across = _CLOUD_CROSS_REGION_BYTES_PER_S / rate
     return FabricProfile(
         name=f"cloud network, {kind}",
-        line_bytes_per_s=line,
+        line_bytes_per_s=rate,
         curves={
             "*": EfficiencyCurve(base_s=0.0, hop_s=0.0, fill_s=69.8e-6 / streams, plateau=((2, 1.0),)),
             "cross_region": EfficiencyCurve(base_s=0.0, hop_s=0.0, fill_s=2.04e-3 / streams, plateau=((2, across),)),

@@ -67,12 +67,12 @@ def link_timelines(
         name = problem.stages[stage].gradient_sync_link or f"gradient exchange of stage {stage}"
         message = np.array([shape.num_operations + stage], dtype=np.int64)
         timelines.append(_timeline(shape, run, taken_s, (name, "both"), message))
-    return tuple(line for line in timelines if line.transfers)
+    return tuple(one for one in timelines if one.transfers)
 
 
 def _delays_only(problem: PipelineProblem, shape: PipelineShape, run: PipelineReplay) -> list[LinkTimeline]:
     """Messages of hops that take a link no time: each leaves the instant it is produced."""
-    lines = []
+    timelines = []
     m, names = shape.num_microbatches, shape.texts()
     for hop in problem.hops:
         if hop.occupancy_s > 0:
@@ -84,20 +84,22 @@ def _delays_only(problem: PipelineProblem, shape: PipelineShape, run: PipelineRe
             messages = messages[np.argsort(run.end[messages], kind="stable")]
             times = tuple(run.end[messages].tolist())
             texts = tuple(map(names.__getitem__, messages.tolist()))
-            lines.append(LinkTimeline(link=hop.link_name, direction=way, transfers=texts, start_s=times, end_s=times))
-    return lines
+            timelines.append(
+                LinkTimeline(link=hop.link_name, direction=way, transfers=texts, start_s=times, end_s=times)
+            )
+    return timelines
 
 
 def _timeline(
-    shape: PipelineShape, run: PipelineReplay, taken_s: Floats, line: tuple[str, LinkDirection], messages: Ints
+    shape: PipelineShape, run: PipelineReplay, taken_s: Floats, channel: tuple[str, LinkDirection], messages: Ints
 ) -> LinkTimeline:
-    """One line: link and direction; `taken_s` is how long each message occupies its link."""
+    """One channel, a link and a direction; `taken_s` is how long each message occupies its link."""
     starts = run.message_start[messages]
     texts = shape.texts()
     named = (texts[one] if one < len(texts) else shape.text(one) for one in messages.tolist())
     return LinkTimeline(
-        link=line[0],
-        direction=line[1],
+        link=channel[0],
+        direction=channel[1],
         transfers=tuple(named),
         start_s=tuple(starts.tolist()),
         end_s=tuple((starts + taken_s[messages]).tolist()),

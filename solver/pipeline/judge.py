@@ -130,8 +130,8 @@ def check_precedence(stated: Stated) -> Iterator[PipelineViolation]:
         leaves = np.where(has_message, left[kind, sender], end[kind, sender])
         used = start[kind, receiver] < leaves + shape.latency_s[hop] - stated.slack_s
         yield from _late(stated, used, kind, receiver, f"starts before the data of stage {sender} has arrived")
-    turn = start[1, -1] < end[0, -1] - stated.slack_s
-    yield from _late(stated, turn, 1, shape.num_stages - 1, "starts before its forward has ended")
+    early = start[1, -1] < end[0, -1] - stated.slack_s
+    yield from _late(stated, early, 1, shape.num_stages - 1, "starts before its forward has ended")
     if shape.num_kinds == 3:
         for stage in range(shape.num_stages):
             late = start[2, stage] < end[1, stage] - stated.slack_s

@@ -35,9 +35,9 @@ class Stated:
 
 
 def read(problem: PipelineProblem, schedule: PipelineSchedule) -> tuple[Stated | None, list[PipelineViolation]]:
-    """The stated times, or None with the objections when lists do not even line up."""
+    """The stated times, or None with the objections when lists differ in length."""
     shape = shape_of(problem)
-    found = _lists_line_up(shape, schedule)
+    found = _differing_lengths(shape, schedule)
     if found:
         return None, found
     ranks = schedule.ranks
@@ -48,19 +48,19 @@ def read(problem: PipelineProblem, schedule: PipelineSchedule) -> tuple[Stated |
     rank_of = np.full(shape.num_operations, -1, dtype=np.int64)
     for rank, operations in enumerate(orders):
         rank_of[operations[operations < shape.num_operations]] = rank
-    lines = [(line.transfers, line.start_s, line.end_s) for line in schedule.transfers]
-    message_start, message_end, more = _columns(shape, lines, _named(shape, lines), messages=True)
+    rows = [(one.transfers, one.start_s, one.end_s) for one in schedule.transfers]
+    message_start, message_end, more = _columns(shape, rows, _named(shape, rows), messages=True)
     slack_s = TOLERANCE * max(1e-9, float(np.nanmax(end, initial=0.0)))
     stated = Stated(problem, schedule, shape, start, end, rank_of, orders, message_start, message_end, slack_s)
     return stated, objections + more
 
 
-def _lists_line_up(shape: PipelineShape, schedule: PipelineSchedule) -> list[PipelineViolation]:
+def _differing_lengths(shape: PipelineShape, schedule: PipelineSchedule) -> list[PipelineViolation]:
     found = []
     if len(schedule.ranks) != shape.num_ranks:
         found.append(violation("completeness", "ranks", f"{len(schedule.ranks)} timelines for {shape.num_ranks} ranks"))
     lists = [(f"rank {rank}", one.operations, one.start_s, one.end_s) for rank, one in enumerate(schedule.ranks)]
-    lists += [(f"link {line.link}", line.transfers, line.start_s, line.end_s) for line in schedule.transfers]
+    lists += [(f"link {one.link}", one.transfers, one.start_s, one.end_s) for one in schedule.transfers]
     for where, texts, starts, ends in lists:
         if not len(texts) == len(starts) == len(ends):
             found.append(violation("completeness", where, "texts, starts and ends differ in length"))

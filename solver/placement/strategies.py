@@ -30,11 +30,11 @@ def keep_replicas_whole(problem: PlacementProblem) -> Routes | None:
     crossing = _over_several(problem, left, missing)
     found = [] if crossing is None else [routes + crossing]
     if missing:
-        found += [filled for tier in problem.prices.tiers if (filled := _filled_in_turn(problem, tier)) is not None]
+        found += [filled for tier in problem.prices.tiers if (filled := _filled_one_by_one(problem, tier)) is not None]
     return min(found, key=lambda one: loss_s(problem, one), default=None)
 
 
-def _filled_in_turn(problem: PlacementProblem, tier: Tier) -> Routes | None:
+def _filled_one_by_one(problem: PlacementProblem, tier: Tier) -> Routes | None:
     """Replica after replica into the capacity groups of a tier's group: where one is full, it goes on in the next.
 
     None when capacity groups are closed to some ranks or the groups do not hold all replicas whole.

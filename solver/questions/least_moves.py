@@ -94,7 +94,7 @@ def least_moves(problem: MoveProblem, *, limit_s: float = 5.0, straight_first: b
     `straight_first`: the fewest changes of building come first, moves second.
     """
     model = _Model(problem)
-    first, second = (model.turns, model.moved) if straight_first else (model.moved, model.turns)
+    first, second = (model.changes, model.moved) if straight_first else (model.moved, model.changes)
     found = model.least(first, limit_s)
     if found is None:
         return None
@@ -121,7 +121,7 @@ class _Found:
 
 
 class _Model:
-    """The programme; `moved` and `turns` are what can be minimised."""
+    """The programme; `moved` and `changes` are what can be minimised."""
 
     def __init__(self, problem: MoveProblem) -> None:
         self.problem, self.model = problem, cp_model.CpModel()
@@ -139,7 +139,7 @@ class _Model:
             self.model.add(sum(self.bundles[rank][u] for u in inside) >= least)
         self._keep_together()
         self.moved = self._moved()
-        self.turns = BUILDING_WEIGHT * self._turns(problem.building_u) + self._turns(tuple(pools))
+        self.changes = BUILDING_WEIGHT * self._changes(problem.building_u) + self._changes(tuple(pools))
 
     def _keep_together(self) -> None:
         """One island for all; where wished, a replica in one building, or the replicas of a rank."""
@@ -187,7 +187,7 @@ class _Model:
                 found.append(one)
         return sum(found)
 
-    def _turns(self, number_u: Sequence[int]) -> cp_model.LinearExprT:
+    def _changes(self, number_u: Sequence[int]) -> cp_model.LinearExprT:
         found = []
         summed = self._summed(number_u)
         for p in range(len(summed) - 1):

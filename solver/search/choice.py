@@ -25,8 +25,8 @@ def next_evaluation(frontier: Frontier, best: Incumbent) -> EvaluateTask | None:
     bound of the search, and guesses err.
     """
     cutoff, planned = best.cutoff, best.plan is not None
-    turn = planned and len(frontier.explored) % frontier.params.least_bound_every == 0
-    index = least_refined(frontier, cutoff) if turn else None
+    is_due = planned and len(frontier.explored) % frontier.params.least_bound_every == 0
+    index = least_refined(frontier, cutoff) if is_due else None
     index = frontier.next(cutoff, planned=planned) if index is None else index
     if index is None:
         return None

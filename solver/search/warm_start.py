@@ -50,9 +50,9 @@ def timed_again(
     own = Context(narrow, context.stack)
     candidate = candidate_of(context, plan.configuration, plan.placement.routes)
     if candidate is not None and _has(own, plan.configuration):
-        turns = tuple(line.stagger_s > 0 for line in plan.timelines)
+        divided = tuple(one.stagger_s > 0 for one in plan.timelines)
         paths = paths_of(context, candidate, are_split=bool(plan.message_splits))
-        found = evaluate_alike(context, candidate, or_same_order(known, quick), paths, turns)
+        found = evaluate_alike(context, candidate, or_same_order(known, quick), paths, divided)
         if found is not None:
             yield found
     yield from _anywhere(own, or_same_order(known, _adapted(context, quick)), stopped)
@@ -60,7 +60,7 @@ def timed_again(
 
 def timings_of(plan: Plan) -> list[Timing]:
     """The schedules of a plan's routes, to be taken over."""
-    timings = (timing_of(line.problem, line.schedule) for line in plan.timelines)
+    timings = (timing_of(one.problem, one.schedule) for one in plan.timelines)
     return [one for one in timings if one is not None]
 
 

@@ -155,12 +155,12 @@ def of_option(communicator: Communicator, wire: Wire, option: Option, rate: floa
 
 def choose_scale_up(communicator: Communicator, fabric: Fabric) -> TransportChoice:
     """The transport inside a scale-up domain, from the measured curve of its generation; the fabric has no options."""
-    line = fabric.scale_up_bytes_per_s
-    profile = fabrics.scale_up_profile(line, full_mesh=fabric.full_mesh)
+    line_rate = fabric.scale_up_bytes_per_s
+    profile = fabrics.scale_up_profile(line_rate, full_mesh=fabric.full_mesh)
     size, ranks = communicator.message_bytes, communicator.num_ranks
-    seconds = profile.collective_s(communicator.collective, size, ranks, line_rate=line)
+    seconds = profile.collective_s(communicator.collective, size, ranks, line_rate=line_rate)
     factor = bus_factor(communicator.collective, ranks) if ranks > 1 else 0.0
-    rate = factor * size / seconds if seconds > 0 else line
+    rate = factor * size / seconds if seconds > 0 else line_rate
     algorithm: Algorithm = "ring" if communicator.collective not in ("send_recv", "all_to_all") else "direct"
     return TransportChoice(
         dimension=communicator.dimension,

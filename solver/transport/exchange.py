@@ -312,14 +312,16 @@ def _place_bytes_per_s(context: Context, configuration: Configuration, pool: int
 
 
 def run_exchanges(costs: tuple[ExchangeCost, ...], last_end_s: list[float]) -> tuple[StageExchange, ...]:
-    """When each exchange runs: in turns on the shared links, the others as soon as they are ready.
+    """When each exchange runs: one by one on the shared links, the others as soon as they are ready.
 
-    The turns are those of the better of two rules: first ready first, or of those that are ready the longest first.
+    Their order is that of the better of two rules: first ready first, or of those that are ready the longest first.
     """
     ready = [max(end - cost.overlap_s, 0.0) for end, cost in zip(last_end_s, costs, strict=True)]
     shared = [stage for stage, cost in enumerate(costs) if cost.shared_s > 0]
     first_ready = sorted(shared, key=lambda stage: (ready[stage], stage))
-    ways = [_in_turns(costs, ready, last_end_s, order) for order in (first_ready, _longest_first(costs, ready, shared))]
+    ways = [
+        _one_by_one(costs, ready, last_end_s, order) for order in (first_ready, _longest_first(costs, ready, shared))
+    ]
     return min(ways, key=lambda way: max(one.end_s for one in way))
 
 
@@ -337,7 +339,7 @@ def _longest_first(costs: tuple[ExchangeCost, ...], ready: list[float], stages: 
     return order
 
 
-def _in_turns(
+def _one_by_one(
     costs: tuple[ExchangeCost, ...], ready: list[float], last_end_s: list[float], order: list[int]
 ) -> tuple[StageExchange, ...]:
     """All exchanges, those on the shared links in this order."""

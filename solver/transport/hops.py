@@ -44,8 +44,8 @@ class HopDelay:
     `there` and `back` are the directed edges of activations and gradients, with the part of a message that each
     carries; `upwards` says that the former go to a higher rank: a link name has one queue per direction along the
     ranks. `bottlenecks` are the edges whose share sets the rate, none where the GPUs' own cards do;
-    `num_sharers` queues are on the fullest. `sent` is how it travels there and back. With several `num_turns` the
-    replicas of the route follow each other on the links, `transfer_s` apart, and travel as `turn` says.
+    `num_sharers` queues are on the fullest. `sent` is how it travels there and back. With several `num_time_slots` the
+    replicas of the route follow each other on the links, `transfer_s` apart, and travel as `sent_in_time_slot` says.
     """
 
     stage: int
@@ -58,9 +58,9 @@ class HopDelay:
     choice: TransportChoice | None = None
     bottlenecks: tuple[int, ...] = ()
     num_sharers: int = 1
-    num_turns: int = 1
+    num_time_slots: int = 1
     sent: tuple[Sent, ...] = ()
-    turn: tuple[Sent, ...] = ()
+    sent_in_time_slot: tuple[Sent, ...] = ()
 
     def at(self, stage: int) -> HopDelay:
         """The same way from another stage."""
@@ -78,7 +78,7 @@ class Sharing:
     """Seconds at which a route ends when its replicas send all at once, and when they take turns, shift included."""
 
     at_once_s: float
-    in_turns_s: float
+    in_time_slots_s: float
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,10 @@ def reserved_bytes_per_s(
     rate: dict[int, float] = {}
     for route, delays in zip(routes, hops, strict=True):
         queues = {
-            (edge, hop.link, upwards): -(-route.num_replicas // hop.num_turns) * part * message_bytes / hop.transfer_s
+            (edge, hop.link, upwards): -(-route.num_replicas // hop.num_time_slots)
+            * part
+            * message_bytes
+            / hop.transfer_s
             for hop in delays
             if hop.link is not None
             for edge, upwards, part in hop.streams

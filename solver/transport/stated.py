@@ -24,7 +24,7 @@ def message_transports(
     found: dict[tuple[str, str, str], MessageTransport] = {}
     for route, delays in zip(routes, hops, strict=True):
         for hop in delays:
-            for name, sent in (*((None, one) for one in hop.sent), *((route.id, one) for one in hop.turn)):
+            for name, sent in (*((None, one) for one in hop.sent), *((route.id, one) for one in hop.sent_in_time_slot)):
                 ends = context.pools[sent.source].id, context.pools[sent.target].id
                 found.setdefault(
                     (*ends, name or ""),

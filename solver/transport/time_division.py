@@ -26,19 +26,19 @@ SAME_PACE = 1e-9  # relative: rounding of two ways to the same time
 
 @dataclass(frozen=True)
 class TimeDivision:
-    """Delays of a route whose replicas follow each other by `turn_s`."""
+    """Delays of a route whose replicas follow each other by `time_slot_s`."""
 
     delays: tuple[HopDelay, ...]
-    num_turns: int
-    turn_s: float
+    num_time_slots: int
+    time_slot_s: float
 
     @property
     def stagger_s(self) -> float:
         """How much later the last replicas run everything."""
-        return (self.num_turns - 1) * self.turn_s
+        return (self.num_time_slots - 1) * self.time_slot_s
 
 
-def in_turns(
+def time_divided(
     context: Context,
     configuration: Configuration,
     route: PooledRoute,
@@ -58,12 +58,12 @@ def in_turns(
     slowest = max(shared, key=lambda hop: hop.transfer_s)
     senders = _Senders(context, configuration, route, message_bytes, paths)
     at_once = senders.fewest(slowest)
-    num_turns = -(-route.num_replicas // at_once)
-    turn_s = senders.seconds(slowest, at_once)
-    if num_turns < 2 or turn_s >= slowest.transfer_s:
+    num_time_slots = -(-route.num_replicas // at_once)
+    time_slot_s = senders.seconds(slowest, at_once)
+    if num_time_slots < 2 or time_slot_s >= slowest.transfer_s:
         return None
-    paced = tuple(senders.paced(hop, at_once, num_turns=num_turns, turn_s=turn_s) for hop in delays)
-    return TimeDivision(paced, num_turns, turn_s)
+    paced = tuple(senders.paced(hop, at_once, num_time_slots=num_time_slots, time_slot_s=time_slot_s) for hop in delays)
+    return TimeDivision(paced, num_time_slots, time_slot_s)
 
 
 @dataclass(frozen=True)
@@ -125,12 +125,18 @@ class _Senders:
             at_once = min(max(at_once + 1, int(share // sender)), self.route.num_replicas)
         return at_once
 
-    def paced(self, hop: HopDelay, at_once: int, *, num_turns: int, turn_s: float) -> HopDelay:
+    def paced(self, hop: HopDelay, at_once: int, *, num_time_slots: int, time_slot_s: float) -> HopDelay:
         """The hop at the pace of the turns where a message arrives earlier for it, or as it is."""
-        if hop.link is None or turn_s >= hop.transfer_s or self.seconds(hop, at_once) > turn_s * (1.0 + SAME_PACE):
+        if (
+            hop.link is None
+            or time_slot_s >= hop.transfer_s
+            or self.seconds(hop, at_once) > time_slot_s * (1.0 + SAME_PACE)
+        ):
             return hop
         choice, sent = self.slower(hop, at_once), self.sent(hop, at_once)
-        return replace(hop, transfer_s=turn_s, num_turns=num_turns, choice=choice, turn=sent)
+        return replace(
+            hop, transfer_s=time_slot_s, num_time_slots=num_time_slots, choice=choice, sent_in_time_slot=sent
+        )
 
 
 def choices_between_places(traffic: Traffic) -> tuple[TransportChoice, ...]:
@@ -159,14 +165,16 @@ def _split(hop: HopDelay) -> str:
 def _verdict(hop: HopDelay, sharing: Sharing | None) -> str:
     """What the replicas of the route do on the hop, and what the other way would cost."""
     message = f"{hop.transfer_s * 1e3:.3g} ms a message"
-    if hop.num_turns > 1:
-        verdict = f" Replicas take {hop.num_turns} turns, {message}"
+    if hop.num_time_slots > 1:
+        verdict = f" Replicas take {hop.num_time_slots} turns, {message}"
         if sharing is None:
             return f"{verdict}."
-        return f"{verdict}: the route ends at {sharing.in_turns_s:.4g} s, all at once at {sharing.at_once_s:.4g} s."
+        return (
+            f"{verdict}: the route ends at {sharing.in_time_slots_s:.4g} s, all at once at {sharing.at_once_s:.4g} s."
+        )
     if sharing is None:
         return f" {hop.num_sharers} queues send at once, {message}; turns would shorten none."
     return (
         f" {hop.num_sharers} queues send at once, {message}: the route ends at {sharing.at_once_s:.4g} s,"
-        f" in turns at {sharing.in_turns_s:.4g} s."
+        f" in turns at {sharing.in_time_slots_s:.4g} s."
     )

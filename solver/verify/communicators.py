@@ -80,11 +80,11 @@ class Expected:
         size, ranks, collective = communicator.message_bytes, communicator.num_ranks, communicator.collective
         if self.path is None:
             assert self.fabric is not None
-            line = self.fabric.scale_up_bytes_per_s
-            profile = fabrics.scale_up_profile(line, full_mesh=self.fabric.full_mesh)
-            seconds = profile.collective_s(collective, size, ranks, line_rate=line)
+            line_rate = self.fabric.scale_up_bytes_per_s
+            profile = fabrics.scale_up_profile(line_rate, full_mesh=self.fabric.full_mesh)
+            seconds = profile.collective_s(collective, size, ranks, line_rate=line_rate)
             factor = bus_factor(collective, ranks) if ranks > 1 else 0.0
-            return seconds, factor * size / seconds if seconds > 0 else line
+            return seconds, factor * size / seconds if seconds > 0 else line_rate
         option = Option(
             choice.load_balancing,
             choice.reliability,

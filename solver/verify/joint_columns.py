@@ -81,10 +81,10 @@ def _orders(shape: PipelineShape, schedule: PipelineSchedule) -> tuple[tuple[Int
     numbers = shape.numbers()
     rank_ops = tuple(np.array([*map(numbers.__getitem__, one.operations)], dtype=np.int64) for one in schedule.ranks)
     queues: list[list[Ints]] = [[np.zeros(0, dtype=np.int64)] for _ in range(shape.num_channels)]
-    for line in schedule.transfers:
-        if line.direction != "both" and line.link in shape.link_names:
-            channel = 2 * shape.link_names.index(line.link) + int(line.direction == "down")
-            named = np.array([numbers.get(text, NOTHING) for text in line.transfers], dtype=np.int64)
+    for one in schedule.transfers:
+        if one.direction != "both" and one.link in shape.link_names:
+            channel = 2 * shape.link_names.index(one.link) + int(one.direction == "down")
+            named = np.array([numbers.get(text, NOTHING) for text in one.transfers], dtype=np.int64)
             queues[channel].append(named[named != NOTHING])
     return rank_ops, tuple(np.concatenate(queue) for queue in queues)
 

@@ -16,16 +16,16 @@ from solver.verify.network_facts import Boundary
 
 @dataclass(frozen=True)
 class TimeSlot:
-    """One turn of a route: how long, of how many, and how many replicas send in each."""
+    """One time slot of a route: how long, of how many, and how many replicas send in each."""
 
-    turn_s: float
-    num_turns: int
+    time_slot_s: float
+    num_time_slots: int
     at_once: int
 
     @property
     def stagger_s(self) -> float:
         """How much later the last replicas run."""
-        return (self.num_turns - 1) * self.turn_s
+        return (self.num_time_slots - 1) * self.time_slot_s
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class MessageHops:
         senders, rest = divmod(stated_there.num_connections, self.ways.case.gpus_per_group)
         at_once, replicas = senders - self._others(slowest), self._num_replicas(route)
         if rest or not 1 <= at_once <= replicas:
-            raise ValueError(f"{senders} senders and {rest} connections are no turn of {route}")
+            raise ValueError(f"{senders} senders and {rest} connections are no time slot of {route}")
         return TimeSlot(self._slot_s(slowest, at_once), math.ceil(replicas / at_once), at_once)
 
     def _num_replicas(self, route: str) -> int:
@@ -68,9 +68,9 @@ class MessageHops:
         share = self._num_replicas(boundary.route) * size / self.ways.at_once(boundary).transfer_s
         return size / min(self.ways.case.gpus_per_group * self.in_slot(boundary).rate_bytes_per_s, share / at_once)
 
-    def faults(self, boundary: Boundary, turn: TimeSlot) -> Iterator[str]:
+    def faults(self, boundary: Boundary, slot: TimeSlot) -> Iterator[str]:
         """Where the transports that a plan states for turns on a hop are not those of as many senders, or too slow."""
-        busy = (self._others(boundary) + turn.at_once) * self.ways.case.gpus_per_group
+        busy = (self._others(boundary) + slot.at_once) * self.ways.case.gpus_per_group
         ends = boundary.sender.id, boundary.receiver.id
         for way in (ends, ends[::-1]):
             own = self.ways.transports.get((*way, boundary.route))
@@ -79,45 +79,45 @@ class MessageHops:
             elif own.connection.num_connections != busy:
                 yield f"{own.connection.num_connections} connections in turns from {way[0]} to {way[1]}, it has {busy}"
         is_stated = all((*way, boundary.route) in self.ways.transports for way in (ends, ends[::-1]))
-        if is_stated and not self.keeps_pace(boundary, turn):
+        if is_stated and not self.keeps_pace(boundary, slot):
             yield f"{ends[0]} to {ends[1]} cannot keep the pace of the turns of {boundary.route}, or need not"
 
-    def of(self, route: str, turn: TimeSlot | None) -> tuple[PipelineHop, ...]:
-        """Hops of a route, all at once or with this turn."""
-        return tuple(self._hop(one, turn) for one in self.ways.case.network.boundaries if one.route == route)
+    def of(self, route: str, slot: TimeSlot | None) -> tuple[PipelineHop, ...]:
+        """Hops of a route, all at once or in these time slots."""
+        return tuple(self._hop(one, slot) for one in self.ways.case.network.boundaries if one.route == route)
 
-    def keeps_pace(self, boundary: Boundary, turn: TimeSlot | None) -> bool:
+    def keeps_pace(self, boundary: Boundary, slot: TimeSlot | None) -> bool:
         """Whether a hop keeps the pace of the turns: where the plan states how, and a message arrives earlier."""
-        if turn is None or self.ways.is_local(boundary):
+        if slot is None or self.ways.is_local(boundary):
             return False
         ends = boundary.sender.id, boundary.receiver.id
         if any((*way, boundary.route) not in self.ways.transports for way in (ends, ends[::-1])):
             return False
-        soon_enough = self._slot_s(boundary, turn.at_once) <= turn.turn_s * (1.0 + SAME_PACE)
-        return soon_enough and turn.turn_s < self.ways.at_once(boundary).transfer_s
+        soon_enough = self._slot_s(boundary, slot.at_once) <= slot.time_slot_s * (1.0 + SAME_PACE)
+        return soon_enough and slot.time_slot_s < self.ways.at_once(boundary).transfer_s
 
-    def _hop(self, boundary: Boundary, turn: TimeSlot | None) -> PipelineHop:
+    def _hop(self, boundary: Boundary, slot: TimeSlot | None) -> PipelineHop:
         whole = self.ways.at_once(boundary)
         ends = (boundary.from_stage, boundary.from_stage + 1)
         if self.ways.is_local(boundary):
             return PipelineHop(from_stage=ends[0], to_stage=ends[1], latency_s=whole.latency_s)
-        in_turns = turn is not None and self.keeps_pace(boundary, turn)
+        in_slot = slot is not None and self.keeps_pace(boundary, slot)
         return PipelineHop(
             from_stage=ends[0],
             to_stage=ends[1],
             latency_s=whole.latency_s,
-            transfer_s=turn.turn_s if turn is not None and in_turns else whole.transfer_s,
+            transfer_s=slot.time_slot_s if slot is not None and in_slot else whole.transfer_s,
             link="~".join(sorted((boundary.sender.id, boundary.receiver.id))),
-            num_sharing_replicas=turn.num_turns if turn is not None and in_turns else 1,
-            staggered=in_turns,
+            num_sharing_replicas=slot.num_time_slots if slot is not None and in_slot else 1,
+            staggered=in_slot,
         )
 
     def choices(self) -> Iterator[tuple[Boundary, Sent]]:
         """How messages travel on every hop as taken: the slower direction, or that of the turns."""
         for boundary in self.ways.crossing:
             timeline = self.ways.case.timeline_by_route.get(boundary.route)
-            turn = self.slot(boundary.route) if timeline is not None and timeline.stagger_s > 0 else None
-            if turn is not None and self.keeps_pace(boundary, turn):
+            slot = self.slot(boundary.route) if timeline is not None and timeline.stagger_s > 0 else None
+            if slot is not None and self.keeps_pace(boundary, slot):
                 yield boundary, self.in_slot(boundary)
                 continue
             slower = self.ways.at_once(boundary).slower

@@ -143,13 +143,13 @@ class Reading(Facts):
 
 
 def _message_times(timeline: RouteTimeline) -> Messages:
-    lines = [timed(line.transfers, line.start_s, line.end_s) for line in timeline.schedule.transfers]
-    if not lines:
+    messages = [timed(one.transfers, one.start_s, one.end_s) for one in timeline.schedule.transfers]
+    if not messages:
         return {}
-    all_lines = Timed(*(np.concatenate(column) for column in zip(*lines, strict=True)))
-    sender = 2 * all_lines.stage + (all_lines.kind != FORWARD)
+    all_messages = Timed(*(np.concatenate(column) for column in zip(*messages, strict=True)))
+    sender = 2 * all_messages.stage + (all_messages.kind != FORWARD)
     order = np.argsort(sender, kind="stable")
-    times = np.stack([all_lines.start_s, all_lines.end_s], axis=1)[order]
+    times = np.stack([all_messages.start_s, all_messages.end_s], axis=1)[order]
     senders, first = np.unique(sender[order], return_index=True)
     parts = zip(senders.tolist(), np.split(times, first[1:]), strict=True)
     return {("B" if one % 2 else "F", one // 2): part for one, part in parts}

@@ -33,7 +33,7 @@ PLAIN = set(
         alike at bounded break broken builder building case changed compared comparison contradictory count
         decision derived done effort empty error evaluate expected fact feature few found improve kind
         known need no on once one pooled prediction priced pricing publisher reading record recovery report
-        returned rival round run sent setting share shared sharing short side skip skipped slot split stated
+        returned rival round run sent setting share shared sharing short side skip skipped split stated
         step summary tie timed too type unfinished unpriced use wait way work
         """,
     )
@@ -44,10 +44,17 @@ RETIRED = set(
         r"\w+",
         """
         border bench corridor crew dive errand hopeless lattice news outlook polish promise regime rehearsal room
-        seeker sharpen stay upkeep
+        seeker sharpen stay turn upkeep
         """,
     )
 )
+# Words of two meanings: the names that may have one of them, and the folders where the other is meant.
+AMBIGUOUS = {
+    "line": re.compile(
+        r"_?line_(bytes_per_s|fraction|gigabits|s)|\w*line_rate\w*", re.IGNORECASE
+    ),  # a cable; never ranks, messages or rows
+    "machine": re.compile(r"solver/pipeline/.*"),  # does one thing at a time; never a computer or a GPU
+}
 PYTHON_FILE = re.compile(r"`([\w/]+\.py)`")
 
 
@@ -90,19 +97,44 @@ def test_every_listed_word_is_needed() -> None:
 
 def retired_words(tree: ast.Module) -> set[str]:
     """Retired words in names of functions, classes, variables, fields and arguments, and as labels of one word."""
-    found = set[str]()
+    parts = {part for name in names_in(tree) for part in name.lower().split("_")}
+    return (parts | {singular(part) for part in parts}) & RETIRED
+
+
+def names_in(tree: ast.Module) -> set[str]:
+    """Names of functions, classes, variables, fields and arguments, and labels of one word."""
+    found = set[object]()
     for node in ast.walk(tree):
-        names = [getattr(node, field, None) for field in ("id", "attr", "name", "arg")]
+        found |= {getattr(node, field, None) for field in ("id", "attr", "name", "arg")}
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
-            names.append(node.value)
-        parts = {part for name in names if isinstance(name, str) for part in name.lower().split("_")}
-        found |= (parts | {singular(part) for part in parts}) & RETIRED
-    return found
+            found.add(node.value)
+    return {name for name in found if isinstance(name, str)}
 
 
 @pytest.mark.parametrize("path", python_files("solver"), ids=name_of)
 def test_no_name_of_the_solver_has_a_retired_word(path: Path) -> None:
     assert retired_words(tree_of(path)) == set(), "use the term of the field"
+
+
+@pytest.mark.parametrize("path", python_files("solver"), ids=name_of)
+def test_an_ambiguous_word_is_used_in_one_sense(path: Path) -> None:
+    assert ambiguous_names(tree_of(path), name_of(path)) == set(), "use the term of the field"
+
+
+def ambiguous_names(tree: ast.Module, file: str) -> set[str]:
+    """Names with a word of `AMBIGUOUS`, in which it means something else than it may."""
+    return {
+        name
+        for name in names_in(tree)
+        for word, meant in AMBIGUOUS.items()
+        if word in map(singular, name.lower().split("_")) and not (meant.fullmatch(name) or meant.fullmatch(file))
+    }
+
+
+def test_ambiguous_words_convict() -> None:
+    tree = ast.parse("def line_bound_s(line_rate, machines): ...")
+    assert ambiguous_names(tree, "solver/bounds/work.py") == {"line_bound_s", "machines"}
+    assert ambiguous_names(tree, "solver/pipeline/bounds.py") == {"line_bound_s"}
 
 
 def test_retired_words_convict() -> None:

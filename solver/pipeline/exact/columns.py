@@ -122,7 +122,7 @@ def _capacity(shape: PipelineShape, stage: int) -> Ints:
 
 
 def _waits_of(shape: PipelineShape, num_jobs: int, streams: list[list[Stream]]) -> Waits:
-    topo = np.array(list(_in_turn(shape)), dtype=np.int64)
+    topo = np.array(list(_in_precedence_order(shape)), dtype=np.int64)
     rows = np.array(list(_waits(shape)), dtype=np.int64).reshape(-1, 3)
     out_order = np.argsort(rows[:, 0], kind="mergesort")
     in_order = np.argsort(rows[:, 1], kind="mergesort")
@@ -156,7 +156,7 @@ def _last_of(shape: PipelineShape, num_jobs: int) -> Ints:
     return last
 
 
-def _in_turn(shape: PipelineShape) -> Iterator[int]:
+def _in_precedence_order(shape: PipelineShape) -> Iterator[int]:
     """Every job after all it waits for: micro-batch after micro-batch, each along its way."""
     n = shape.num_operations
     for j in range(shape.num_microbatches):

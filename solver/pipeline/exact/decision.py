@@ -208,9 +208,9 @@ def _empty_rows(machines: Machines) -> Rows:
     """Scratch without capacity for states."""
     width = int(machines.length.max(initial=1))
     table = np.zeros(((width + 1) ** 2, COLUMNS), dtype=np.int64)
-    line = [np.zeros(width + 1, dtype=np.int64) for _ in range(5)]
+    columns = [np.zeros(width + 1, dtype=np.int64) for _ in range(5)]
     window, order = np.zeros((2, 3, width), dtype=np.int64), np.zeros((3, 2, width), dtype=np.int64)
-    return Rows(table, line[0], line[1], line[2], line[3], line[4], window, order)
+    return Rows(table, columns[0], columns[1], columns[2], columns[3], columns[4], window, order)
 
 
 def _new_rows(machines: Machines) -> Rows:

@@ -101,15 +101,15 @@ def _lay_one(
 def propagate_jointly(
     machines: Machines, waits: Waits, joint: JointRanks, state: State, rows: Rows, most_work: int
 ) -> bool:
-    """Machines to their fixed point, then ranks of two stages, in turns until neither has anything to add."""
+    """Machines to their fixed point, then ranks of two stages, again and again until neither has anything to add."""
     joint.seen[:] = -1
     moved = True
     while moved and state.number[WORK] <= most_work:
         if not propagate(machines, waits, state, rows, most_work):
             return False
         moved = False
-        for turn in range(2 * joint.graph.size):
-            k = turn if turn < joint.graph.size else 2 * joint.graph.size - 1 - turn
+        for visit in range(2 * joint.graph.size):
+            k = visit if visit < joint.graph.size else 2 * joint.graph.size - 1 - visit
             now = _sum_of_windows(joint, state, k)
             if now == joint.seen[k]:
                 continue

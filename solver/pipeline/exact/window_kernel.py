@@ -78,7 +78,7 @@ def look_at_all(state: State) -> None:
 def propagate(machines: Machines, waits: Waits, state: State, rows: Rows, most_work: int) -> bool:
     """To the fixed point, or until so much work is done; False when a window is empty, which refutes the start.
 
-    Machines take turns up and down the pipeline, and waits are followed after every one of them.
+    Machines are visited up and down the pipeline, and waits are followed after every one of them.
     """
     dirty = state.dirty_machine
     if not (push_earliest(waits, state) and push_latest(waits, state)):
@@ -86,8 +86,8 @@ def propagate(machines: Machines, waits: Waits, state: State, rows: Rows, most_w
     moved = True
     while moved and state.number[WORK] <= most_work:
         moved = False
-        for turn in range(2 * dirty.size):
-            k = turn if turn < dirty.size else 2 * dirty.size - 1 - turn
+        for visit in range(2 * dirty.size):
+            k = visit if visit < dirty.size else 2 * dirty.size - 1 - visit
             if dirty[k] == 0:
                 continue
             dirty[k] = 0

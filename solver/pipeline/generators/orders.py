@@ -1,4 +1,4 @@
-"""Small words that static generators are written in: sequences of (kind, stage, micro-batch) per rank."""
+"""What static generators share: sequences of (kind, stage, micro-batch) per rank, and tests of the layout."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def warmed_up(shape: PipelineShape, forwards: Ints, backwards: Ints, warm_up: in
     Both sequences hold stage * micro-batches + micro-batch, the same ones in any two orders.
     """
     per_kind = shape.num_stages * shape.num_microbatches
-    in_turns = max(len(forwards) - warm_up, 0)
+    num_pairs = max(len(forwards) - warm_up, 0)
     whole = np.stack([backwards + kind * per_kind for kind in range(1, shape.num_kinds)], axis=1)
-    turns = np.concatenate([forwards[warm_up:, None], whole[:in_turns]], axis=1)
-    return np.concatenate([forwards[:warm_up], turns.ravel(), whole[in_turns:].ravel()])
+    pairs = np.concatenate([forwards[warm_up:, None], whole[:num_pairs]], axis=1)
+    return np.concatenate([forwards[:warm_up], pairs.ravel(), whole[num_pairs:].ravel()])
 
 
 def is_one_way(shape: PipelineShape) -> bool:

@@ -1,7 +1,7 @@
 """ZBV, V-Half and V-Min: schedules of a V layout from one building block repeated. Source: Qi et al. 2024.
 
 The block is searched for: every pass F, B takes one unit and a micro-batch starts every six units, one for each of
-the two F, B and W of a rank. A block is given by the hops between neighbouring ranks (four offsets) and three turns.
+the two F, B and W of a rank. A block is given by the hops between neighbouring ranks (four offsets) and three waits.
 It is legal when no two passes of a rank meet modulo six; its memory is the time its activations live, divided by six.
 The paper's blocks are the legal ones of least memory (V-Min), of half (V-Half) and of 1F1B's memory (ZBV); of the
 blocks within the memory the one is taken whose order runs best with the real times.
@@ -23,7 +23,7 @@ from solver.pipeline.simulate import replay_shape
 
 PERIOD = 6  # units per micro-batch: F, B and W of both chunks of a rank
 OFFSETS = range(1, 5)
-TURNS = range(1, 7)
+WAITS = range(1, 7)  # from a pass on its last rank to the next pass there
 MOST_TRIED = 8  # blocks whose order is timed; set by hand
 MOST_RANKS_REORDERED = 32  # passes of fill and drain grow with the square of the ranks; at 32 moving takes 0.5 s
 
@@ -99,14 +99,14 @@ def blocks_within(num_ranks: int, most_activations: float) -> Sequence[tuple[Int
 
 def _legal_blocks(num_ranks: int) -> tuple[Ints, Floats, Floats]:
     """Start of F down, F up, B down, B up on every rank of every legal block, with its live time and length."""
-    grid = np.array(np.meshgrid(*[OFFSETS] * 4, *[TURNS] * 3, indexing="ij")).reshape(7, -1)
-    down, up, back_down, back_up, *turns = grid[:, :, None].astype(np.int64)
+    grid = np.array(np.meshgrid(*[OFFSETS] * 4, *[WAITS] * 3, indexing="ij")).reshape(7, -1)
+    down, up, back_down, back_up, *waits = grid[:, :, None].astype(np.int64)
     rank, last = np.arange(num_ranks)[None, :], num_ranks - 1
-    f1_turn = down * last + turns[0]
-    b1_turn = f1_turn + up * last + turns[1]
-    b0_turn = b1_turn + back_down * last + turns[2]
-    f0, f1 = down * rank, f1_turn + up * (last - rank)
-    b1, b0 = b1_turn + back_down * rank, b0_turn + back_up * (last - rank)
+    f1_first = down * last + waits[0]
+    b1_first = f1_first + up * last + waits[1]
+    b0_first = b1_first + back_down * last + waits[2]
+    f0, f1 = down * rank, f1_first + up * (last - rank)
+    b1, b0 = b1_first + back_down * rank, b0_first + back_up * (last - rank)
     times = np.stack([f0, f1, b1, b0], axis=2)
     residues = np.sort(times % PERIOD, axis=2)
     legal = (np.diff(residues, axis=2) > 0).all(axis=(1, 2))

@@ -66,7 +66,7 @@ def exchange_shared(case: Case) -> Iterator[Finding]:
             yield Finding(_name(one), f"shared_s {one.shared_s:.9g}, at least {least:.9g}: {why}")
 
 
-def exchange_turns(case: Case) -> Iterator[Finding]:
+def exchange_order(case: Case) -> Iterator[Finding]:
     """Exchanges that take the links between places do so one after another."""
     shared = sorted((one for one in case.plan.exchanges if one.shared_s > 0), key=lambda one: one.start_s)
     for one, following in pairwise(shared):
@@ -171,7 +171,7 @@ FAMILY: Mapping[str, Rule] = {
     "exchange-ready": exchange_ready,
     "exchange-private": exchange_private,
     "exchange-shared": exchange_shared,
-    "exchange-turns": exchange_turns,
+    "exchange-turns": exchange_order,
     "exchange-room": exchange_capacity,
     "exchange-end": exchange_end,
 }

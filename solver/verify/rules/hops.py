@@ -84,16 +84,18 @@ def hop_stagger(case: Case) -> Iterator[Finding]:
 
     Then each takes a link when the one before it has left, and the whole round is over when the link is free again.
     """
-    turns_of: defaultdict[str, set[tuple[float, int]]] = defaultdict(set)
+    slots_of: defaultdict[str, set[tuple[float, int]]] = defaultdict(set)
     for boundary, hop in stated_hops(case):
         if hop.staggered:
-            turns_of[boundary.route].add((hop.transfer_s, hop.num_sharing_replicas))
+            slots_of[boundary.route].add((hop.transfer_s, hop.num_sharing_replicas))
             if hop.num_sharing_replicas > case.route_by_id[boundary.route].num_replicas:
                 yield Finding(_name(boundary), f"{hop.num_sharing_replicas} turns, fewer replicas")
     for route, timeline in case.timeline_by_route.items():
-        shifts = {transfer_s * (turns - 1) for transfer_s, turns in turns_of[route]} or {0.0}
-        if len(turns_of[route]) > 1 or any(differs(timeline.stagger_s, shift) for shift in shifts):
-            stated = ", ".join(f"{turns} turns of {transfer_s:.9g} s" for transfer_s, turns in sorted(turns_of[route]))
+        shifts = {transfer_s * (number - 1) for transfer_s, number in slots_of[route]} or {0.0}
+        if len(slots_of[route]) > 1 or any(differs(timeline.stagger_s, shift) for shift in shifts):
+            stated = ", ".join(
+                f"{number} turns of {transfer_s:.9g} s" for transfer_s, number in sorted(slots_of[route])
+            )
             yield Finding(f"route {route}", f"stagger_s {timeline.stagger_s:.9g}, its hops have {stated or 'no turns'}")
 
 
@@ -133,10 +135,10 @@ def _unlike(timeline: RouteTimeline, other: OtherSharing) -> Iterator[str]:
     if any(differs(other.stagger_s, shift) for shift in shifts):
         yield f"stagger_s {other.stagger_s:.9g}, its turns take {max(shifts):.9g}"
     for hop in other.hops:
-        turns, plain = (hop, own[hop.from_stage]) if hop.staggered else (own[hop.from_stage], hop)
-        least_s = turns.transfer_s if turns.staggered else turns.occupancy_s
-        within = not exceeds(least_s, plain.occupancy_s) and not exceeds(plain.occupancy_s, turns.occupancy_s)
-        if plain.staggered or not within or differs(turns.latency_s, plain.latency_s):
+        slotted, plain = (hop, own[hop.from_stage]) if hop.staggered else (own[hop.from_stage], hop)
+        least_s = slotted.transfer_s if slotted.staggered else slotted.occupancy_s
+        within = not exceeds(least_s, plain.occupancy_s) and not exceeds(plain.occupancy_s, slotted.occupancy_s)
+        if plain.staggered or not within or differs(slotted.latency_s, plain.latency_s):
             yield f"hop {hop.from_stage} to {hop.to_stage}: {hop.occupancy_s:.9g} s, latency {hop.latency_s:.9g} s"
 
 

@@ -76,20 +76,20 @@ def message_transports(case: Case) -> Iterator[Finding]:
         busy = case.messages.num_connections(source, target)
         if one.route is None and one.connection.num_connections != busy:
             yield Finding(where, f"{one.connection.num_connections} connections, {busy} share the fullest link")
-    yield from _turns(case)
+    yield from _time_slots(case)
 
 
-def _turns(case: Case) -> Iterator[Finding]:
+def _time_slots(case: Case) -> Iterator[Finding]:
     """Transports in turns are of hops of their route, each with as many senders as the turns have and in time."""
     hops = {(one.route, frozenset((one.sender.id, one.receiver.id))): one for one in case.messages.crossing}
-    in_turns = [one for one in case.plan.message_transports if one.route is not None]
-    stated = {(str(one.route), frozenset((one.from_pool, one.to_pool))) for one in in_turns}
+    in_slots = [one for one in case.plan.message_transports if one.route is not None]
+    stated = {(str(one.route), frozenset((one.from_pool, one.to_pool))) for one in in_slots}
     for route, ends in sorted(stated, key=str):
-        turn = case.hops.slot(route)
+        slot = case.hops.slot(route)
         if (route, ends) not in hops:
             yield Finding(f"turns of {route}", f"no message of it goes between {' and '.join(sorted(ends))}")
-        elif turn is not None:
-            for fault in case.hops.faults(hops[route, ends], turn):
+        elif slot is not None:
+            for fault in case.hops.faults(hops[route, ends], slot):
                 yield Finding(f"turns of {route}", fault)
 
 
@@ -105,16 +105,16 @@ def hop_times(case: Case) -> Iterator[Finding]:
     for route, timeline in case.timeline_by_route.items():
         if route not in case.pools_by_route:
             continue
-        turn = case.hops.slot(route)
-        shifted = turn if timeline.stagger_s > 0 else None
+        slot = case.hops.slot(route)
+        shifted = slot if timeline.stagger_s > 0 else None
         yield from _unlike(f"route {route}", timeline.problem.hops, case.hops.of(route, shifted))
         if differs(timeline.stagger_s, 0.0 if shifted is None else shifted.stagger_s):
             yield Finding(f"route {route}", f"stagger_s {timeline.stagger_s:.9g} is not that of its turns")
         other = timeline.other_sharing
-        if (other is None) != (turn is None):
+        if (other is None) != (slot is None):
             yield Finding(f"route {route}", "turns and the other way of sharing links belong together")
-        elif other is not None and turn is not None:
-            second = turn if shifted is None else None
+        elif other is not None and slot is not None:
+            second = slot if shifted is None else None
             yield from _unlike(f"route {route}, the other way", other.hops, case.hops.of(route, second))
             if differs(other.stagger_s, 0.0 if second is None else second.stagger_s):
                 yield Finding(f"route {route}, the other way", f"stagger_s {other.stagger_s:.9g}")

@@ -1,4 +1,4 @@
-"""Rules on the scheduler's problem and what a schedule says of itself: budgets, exchanges, options, lines, order.
+"""Rules on the scheduler's problem and what a schedule says of itself: budgets, exchanges, options, channels, order.
 
 How an order was found cannot be derived.
 """
@@ -14,7 +14,7 @@ from solver.verify.case import Case, Finding, Rule, differs
 
 PROVEN = 1e-6  # relative distance below which a bound and a value are the same number
 GAP_TOLERANCE = 1e-15  # both sides are the same formula of the same two stated numbers
-Line = tuple[str, str, frozenset[str]]  # link, direction and messages
+Channel = tuple[str, str, frozenset[str]]  # link, direction and messages
 
 
 def problem_facts(case: Case) -> Iterator[Finding]:
@@ -90,21 +90,23 @@ def alike(one: RouteTimeline, other: RouteTimeline) -> bool:
     return one.problem == other.problem and one.schedule.ranks == other.schedule.ranks
 
 
-def schedule_lines(case: Case) -> Iterator[Finding]:
-    """Messages stand on the lines of their hops, up and down the ranks, in the order of hops; exchanges come last."""
+def schedule_channels(case: Case) -> Iterator[Finding]:
+    """Messages stand on the channels of their hops, up and down the ranks, in the order of hops; exchanges last."""
     for timeline in case.plan.timelines:
-        wanted = list(_lines(timeline.problem))
-        stated = [(line.link, line.direction) for line in timeline.schedule.transfers]
-        if stated != [line[:2] for line in wanted]:
-            yield Finding(f"route {timeline.route}", f"lines {stated}, its hops need {[line[:2] for line in wanted]}")
+        wanted = list(_channels(timeline.problem))
+        stated = [(channel.link, channel.direction) for channel in timeline.schedule.transfers]
+        if stated != [channel[:2] for channel in wanted]:
+            yield Finding(
+                f"route {timeline.route}", f"lines {stated}, its hops need {[channel[:2] for channel in wanted]}"
+            )
             continue
-        for line, (_, _, texts) in zip(timeline.schedule.transfers, wanted, strict=True):
-            if frozenset(line.transfers) != texts:
-                yield Finding(f"route {timeline.route}", f"line {line.link} {line.direction} has other messages")
+        for channel, (_, _, texts) in zip(timeline.schedule.transfers, wanted, strict=True):
+            if frozenset(channel.transfers) != texts:
+                yield Finding(f"route {timeline.route}", f"line {channel.link} {channel.direction} has other messages")
 
 
-def _lines(problem: PipelineProblem) -> Iterator[Line]:
-    """Messages of every line: hops that take a link by the link's name, then those of no duration, then exchanges."""
+def _channels(problem: PipelineProblem) -> Iterator[Channel]:
+    """Messages by channel: hops that take a link by the link's name, then those of no duration, then exchanges."""
     queues: dict[tuple[str, str], set[str]] = {}
     for hop in sorted(problem.hops, key=lambda hop: hop.occupancy_s == 0):
         against = problem.placement[hop.to_stage] < problem.placement[hop.from_stage]
@@ -116,7 +118,7 @@ def _lines(problem: PipelineProblem) -> Iterator[Line]:
         for way, stage, kind in ((ways[0], hop.from_stage, "F"), (ways[1], hop.to_stage, backward)):
             texts = (f"{stage}{kind}{index}" for index in range(problem.num_microbatches))
             queues.setdefault((hop.link_name, way), set()).update(texts)
-    yield from ((*line, frozenset(texts)) for line, texts in queues.items() if texts)
+    yield from ((*channel, frozenset(texts)) for channel, texts in queues.items() if texts)
     for stage, cost in enumerate(problem.stages):
         if cost.gradient_sync_s > 0:
             yield cost.gradient_sync_link or f"{EXCHANGE_LINK} of stage {stage}", "both", frozenset((f"{stage}SYNC",))
@@ -147,7 +149,7 @@ def family_plain(case: Case) -> Iterator[Finding]:
 FAMILY: Mapping[str, Rule] = {
     "problem-facts": problem_facts,
     "schedule-statement": schedule_statement,
-    "schedule-lines": schedule_lines,
+    "schedule-lines": schedule_channels,
     "lists-in-order": lists_in_order,
     "family-plain": family_plain,
 }

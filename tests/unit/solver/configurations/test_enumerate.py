@@ -67,13 +67,13 @@ def test_units_that_configurations_share_are_those_of_each() -> None:
     context = context_of(job(allowed={}))
     space, gpu_class = enumerate_space(context.request), next(iter(context.gpu_classes.values()))
     rows = np.random.default_rng(0).integers(0, len(space), 200)
-    together = StageCosts(context, gpu_class, space.columns.take(rows)).units
+    together = StageCosts(context, gpu_class, space.columns.take(rows)).parts
     for at, row in enumerate(rows.tolist()):
-        alone = StageCosts(context, gpu_class, space.columns.take(np.array([row]))).units
+        alone = StageCosts(context, gpu_class, space.columns.take(np.array([row]))).parts
         for one, all_rows in zip(alone, together, strict=True):
             for unit in fields(StageCost):
                 assert getattr(one, unit.name)[0] == pytest.approx(getattr(all_rows, unit.name)[at], rel=1e-12)
-    assert 0 < len(context.known.units) < len(rows)
+    assert 0 < len(context.known.parts) < len(rows)
 
 
 def test_ranks_between_the_ends_are_light_or_heavy() -> None:

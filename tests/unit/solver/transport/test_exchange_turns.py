@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from solver.transport.exchange import ExchangeCost, _in_turns, run_exchanges
+from solver.transport.exchange import ExchangeCost, _one_by_one, run_exchanges
 
 
 def random_costs(random: np.random.Generator) -> tuple[tuple[ExchangeCost, ...], list[float]]:
@@ -50,7 +50,7 @@ def test_the_longest_first_is_nearly_as_good_as_the_best_of_all_orders() -> None
             ready: list[float] = ready,
             last_s: list[float] = last_s,
         ) -> float:
-            return max(one.end_s for one in _in_turns(costs, ready, last_s, list(order)))
+            return max(one.end_s for one in _one_by_one(costs, ready, last_s, list(order)))
 
         first_ready = end_s(tuple(sorted(shared, key=lambda stage: ready[stage])))
         best = min(map(end_s, itertools.permutations(shared)))

@@ -51,7 +51,7 @@ def message_reasons(found: Plan) -> str:
 
 def test_turns_end_earlier_on_narrow_links_and_the_reason_says_so(monkeypatch):
     found = planned(line(2e10))
-    monkeypatch.setattr(evaluate, "in_turns", lambda *_, **__: None)
+    monkeypatch.setattr(evaluate, "time_divided", lambda *_, **__: None)
     at_once = planned(line(2e10))
     assert found.metrics.iteration_s < 0.95 * at_once.metrics.iteration_s
     assert all(one.stagger_s > 0 for one in found.timelines)
@@ -119,10 +119,10 @@ def test_every_replica_written_out_keeps_the_order_of_time_and_the_links():
                 if boundary.from_stage != producer.stage - back:
                     continue
                 consumer = str(producer._replace(stage=producer.stage + (-1 if back else 1)))
-                for turn in range(hop.num_sharing_replicas):
-                    begin, end = start + turn * step_s, start + turn * step_s + hop.transfer_s
-                    assert begin >= times[text][1] + turn * step_s - 1e-12
-                    assert end + hop.latency_s <= times[consumer][0] + turn * step_s + 1e-9
+                for slot in range(hop.num_sharing_replicas):
+                    begin, end = start + slot * step_s, start + slot * step_s + hop.transfer_s
+                    assert begin >= times[text][1] + slot * step_s - 1e-12
+                    assert end + hop.latency_s <= times[consumer][0] + slot * step_s + 1e-9
                     sent[boundary.route, boundary.from_stage, back].append((begin, end))
         rate = case.network.boundary_bytes(boundary) / hop.transfer_s
         assert rate <= 2e10 * (1 + 1e-9)
