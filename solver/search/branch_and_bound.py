@@ -28,7 +28,7 @@ from solver.search.pricing import Pricing
 from solver.search.result import SearchResult
 from solver.search.runner import TaskRunner
 from solver.search.saved import Saver
-from solver.search.tasks import BaselineTask, BreakTieTask, ImproveTask, RivalTask, SearchTask, TaskContext
+from solver.search.tasks import AlternativeTask, BaselineTask, BreakTieTask, ImproveTask, SearchTask, TaskContext
 from solver.search.warm_start import COLD, Resumption, WarmStart
 from solver.search.worker_pool import WorkerPool
 
@@ -81,9 +81,8 @@ class Search:
 
     def _run_phases(self) -> None:
         params = self.params
-        self._see_through(
-            RivalTask, self.resumption.rivals(), self.phases.deadline(params.explore_share), self._out_of_time
-        )
+        deadline_s = self.phases.deadline(params.explore_share)
+        self._see_through(AlternativeTask, self.resumption.alternatives(), deadline_s, self._out_of_time)
         self._explore(params.explore_share)
         if self.best.plan is None:
             self._explore(params.first_share, until_planned=True)

@@ -1,4 +1,4 @@
-"""What a search can say at any moment: the incumbent with its proof, its baselines and its rivals, and progress."""
+"""What a search can say at any moment: the incumbent with its proof, baselines and alternatives, and progress."""
 
 from __future__ import annotations
 

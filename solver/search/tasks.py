@@ -194,7 +194,7 @@ class BreakTieTask:
 
 
 @dataclass(frozen=True)
-class RivalTask:
+class AlternativeTask:
     """Time a candidate that an earlier search had among its best: it may be improved."""
 
     candidate: Candidate
@@ -202,7 +202,7 @@ class RivalTask:
     @property
     def topic(self) -> object:
         """What the task is about, whenever it is given."""
-        return (RivalTask, self.candidate)
+        return (AlternativeTask, self.candidate)
 
     def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
         """It with quick schedules, if it fits."""
@@ -252,10 +252,10 @@ class BaselineTask:
         """What the search makes of its best evaluation, then the baseline."""
         effort = task_context.effort(self.seconds)
         tried = try_policy(task_context.context, POLICIES[self.policy], self.space, effort)
-        yield from self._rivals(task_context, tried, effort)
+        yield from self._evaluations(task_context, tried, effort)
         yield tried
 
-    def _rivals(self, task_context: TaskContext, tried: BaselineResult, effort: Effort) -> Iterator[Evaluation]:
+    def _evaluations(self, task_context: TaskContext, tried: BaselineResult, effort: Effort) -> Iterator[Evaluation]:
         """Its best candidate: its own schedules with all else that a plan may use, as it is, and with ours."""
         own, context = tried.best, task_context.context
         if own is None:
@@ -294,7 +294,7 @@ class ImproveTask:
         yield from improve(task_context.context, self.found, task_context.schedulers, until_s)
 
 
-SearchTask = EvaluateTask | BreakTieTask | RivalTask | RefineBoundTask | BaselineTask | ImproveTask
+SearchTask = EvaluateTask | BreakTieTask | AlternativeTask | RefineBoundTask | BaselineTask | ImproveTask
 
 
 def placed(context: Context, configuration: Configuration) -> Iterator[Candidate]:

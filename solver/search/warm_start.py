@@ -18,7 +18,7 @@ from solver.evaluation.scheduling import Scheduler, Schedulers, Timing, or_same_
 from solver.placement.fill import PooledRoute
 from solver.search.acceptance import Acceptance
 from solver.search.saved import SavedSearch, restored
-from solver.search.tasks import RivalTask, placed
+from solver.search.tasks import AlternativeTask, placed
 
 
 @dataclass(frozen=True)
@@ -161,13 +161,13 @@ class Resumption:
             result.update_bound()
             result.tell("begin", result.begun_from[:300])
 
-    def rivals(self) -> list[RivalTask]:
+    def alternatives(self) -> list[AlternativeTask]:
         """What came second in the earlier search."""
         if not self.goes_on or self.warm_start.plan is None:
             return []
         context, others = self.acceptance.result.context, self.warm_start.plan.alternatives
         known = (candidate_of(context, one.configuration, one.routes) for one in others if one.configuration)
-        return [RivalTask(candidate) for candidate in known if candidate is not None]
+        return [AlternativeTask(candidate) for candidate in known if candidate is not None]
 
     def _told(self) -> str:
         """What the new plan says of it; nothing where a plan alone was given to begin with."""

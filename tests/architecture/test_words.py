@@ -33,7 +33,7 @@ PLAIN = set(
         alike at bounded break broken builder building case changed compared comparison contradictory count
         decision derived done effort empty error evaluate expected fact feature few found improve kind
         known need no on once one pooled prediction priced pricing publisher reading record recovery report
-        returned rival round run sent setting share shared sharing short side skip skipped split stated
+        returned round run sent setting share shared sharing short side skip skipped split stated
         step summary tie timed too type unfinished unpriced use wait way work
         """,
     )

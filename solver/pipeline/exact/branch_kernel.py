@@ -19,7 +19,7 @@ from solver.pipeline.exact.window_kernel import (
     STALE,
     WORK,
     State,
-    look_at_all,
+    mark_all_dirty,
     propagate,
     undo,
 )
@@ -48,7 +48,7 @@ def search(machines: Machines, waits: Waits, state: State, rows: Rows, decisions
         if number[SIZE] + state.value.size > state.trail_at.size:
             return FULL
         if number[FAILED] == 1:
-            if not retreat(machines, waits, state, rows, decisions):
+            if not backtrack(machines, waits, state, rows, decisions):
                 return REFUTED
             continue
         found = choose(machines, state, decisions.rule)
@@ -64,7 +64,7 @@ def search(machines: Machines, waits: Waits, state: State, rows: Rows, decisions
 
 
 @compiled
-def retreat(machines: Machines, waits: Waits, state: State, rows: Rows, decisions: Decisions) -> bool:
+def backtrack(machines: Machines, waits: Waits, state: State, rows: Rows, decisions: Decisions) -> bool:
     """Back to the last decision whose other way is open, and that way; False when there is none."""
     number = state.number
     depth = number[DEPTH] - 1
@@ -77,7 +77,7 @@ def retreat(machines: Machines, waits: Waits, state: State, rows: Rows, decision
     decisions.pair[depth, 5] = 0
     if depth < number[STALE]:
         number[STALE] = depth
-        look_at_all(state)
+        mark_all_dirty(state)
     decide(machines, waits, state, rows, decisions.pair[depth], decisions.pair[depth, 4] == 0)
     return True
 
@@ -95,7 +95,7 @@ def lower(machines: Machines, waits: Waits, state: State, rows: Rows, by: int) -
         if size <= state.trail_at[at] < 2 * size:
             state.trail_old[at] -= by
     number[STALE] = number[DEPTH]
-    look_at_all(state)
+    mark_all_dirty(state)
     number[FAILED] = 0 if propagate(machines, waits, state, rows, 1 << 60) else 1
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from solver.pipeline.exact.branch_kernel import FULL, OPEN, REACHED, REFUTED, Decisions, lower, search
 from solver.pipeline.exact.columns import Machines, StateSpace
 from solver.pipeline.exact.joint_kernel import JointRanks, propagate_jointly
-from solver.pipeline.exact.resource_kernel import COLUMNS, Rows, lay_rows
+from solver.pipeline.exact.resource_kernel import COLUMNS, Rows, fill_rows
 from solver.pipeline.exact.window_kernel import NUMBERS, WORK, State, propagate
 from solver.pipeline.problem import Floats, Ints, PipelineOrder, PipelineShape
 from solver.pipeline.simulate import channel_messages
@@ -152,7 +152,7 @@ def num_states(state_space: StateSpace) -> int:
     """States of all machines where nothing is decided: what one pass over all of them costs."""
     machines = state_space.machines
     rows, free = _empty_rows(machines), _free_order(machines)
-    return sum(lay_rows(machines, k, free[k], rows)[1] for k in range(len(machines.length)))
+    return sum(fill_rows(machines, k, free[k], rows)[1] for k in range(len(machines.length)))
 
 
 def _queue(machines: Machines, k: int, order: Ints) -> Ints:
@@ -215,5 +215,5 @@ def _empty_rows(machines: Machines) -> Rows:
 
 def _new_rows(machines: Machines) -> Rows:
     rows, free = _empty_rows(machines), _free_order(machines)
-    most = max((lay_rows(machines, k, free[k], rows)[1] for k in range(len(machines.length))), default=1)
+    most = max((fill_rows(machines, k, free[k], rows)[1] for k in range(len(machines.length))), default=1)
     return rows._replace(reach=np.zeros(most, dtype=np.int64), leave=np.zeros(most, dtype=np.int64))

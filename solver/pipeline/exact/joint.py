@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from solver.pipeline.exact.joint_kernel import STREAMS, Counts, JointRanks, lay_states
+from solver.pipeline.exact.joint_kernel import STREAMS, Counts, JointRanks, list_states
 from solver.pipeline.problem import Floats, Ints, PipelineShape
 
 MOST_STATES = 1_500_000  # of one graph: a pass over it takes a hundredth of a second
@@ -69,9 +69,9 @@ def _graph(shape: PipelineShape, memory: Floats) -> tuple[Counts, Counts] | None
         if (m + 1) * (bounds[0] + 1) ** 2 * (bounds[1] + 1) * (bounds[2] + 1) > MOST_PLACES:
             continue
         nothing = np.zeros((0, STREAMS), dtype=np.int32)
-        size = lay_states(memory, m, has_weights, bounds, nothing, nothing)
+        size = list_states(memory, m, has_weights, bounds, nothing, nothing)
         if size <= MOST_STATES:
             count, before = (np.zeros((size, STREAMS), dtype=np.int32) for _ in range(2))
-            lay_states(memory, m, has_weights, bounds, count, before)
+            list_states(memory, m, has_weights, bounds, count, before)
             return count, before
     return None

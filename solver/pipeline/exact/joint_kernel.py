@@ -55,7 +55,7 @@ class JointRanks(NamedTuple):
 
 
 @compiled
-def lay_states(memory: Floats, m: int, has_weights: bool, most: Ints, count: Counts, before: Counts) -> int:
+def list_states(memory: Floats, m: int, has_weights: bool, most: Ints, count: Counts, before: Counts) -> int:
     """Number of states within memory; fills `count` and `before` when they have space for them.
 
     `memory`: activations of both stages, the context, the budget. `most`: F without B of either stage, B without W.
@@ -74,13 +74,13 @@ def lay_states(memory: Floats, m: int, has_weights: bool, most: Ints, count: Cou
                             continue
                         place[f0, f0 - f1, f1 - b1, b1 - b0, b0 + b1 - w] = size
                         if size < count.shape[0]:
-                            _lay_one(place, (f0, f1, b1, b0, w), has_weights, count[size], before[size])
+                            _fill_state(place, (f0, f1, b1, b0, w), has_weights, count[size], before[size])
                         size += 1
     return size
 
 
 @compiled
-def _lay_one(
+def _fill_state(
     place: Counts, at: tuple[int, int, int, int, int], has_weights: bool, count: Counts, before: Counts
 ) -> None:
     """One state and the states that lead into it."""

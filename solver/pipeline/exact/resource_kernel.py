@@ -38,7 +38,7 @@ class Rows(NamedTuple):
 
 
 @compiled
-def lay_rows(machines: Machines, k: int, order: Ints, rows: Rows) -> tuple[int, int]:
+def fill_rows(machines: Machines, k: int, order: Ints, rows: Rows) -> tuple[int, int]:
     """The states that the decided orders and memory leave; returns the numbers of rows and of states."""
     first_y, last_y, start = rows.first_y, rows.last_y, rows.start
     capacity = machines.capacity[k] if machines.is_rank[k] == 1 else machines.capacity[k, :0]
@@ -56,13 +56,13 @@ def lay_rows(machines: Machines, k: int, order: Ints, rows: Rows) -> tuple[int, 
             last, high = min(last, order[2, 1, z]), order[1, 1, z]
         first_y[z], last_y[z], start[z] = first, last, row
         bounds, source = (z, first, last, low, high), (from_first, from_last, from_row)
-        place = _lay(rows.table, row, bounds, source, order[0, :, :y_jobs], order[1], capacity, place)
+        place = _fill_row(rows.table, row, bounds, source, order[0, :, :y_jobs], order[1], capacity, place)
         row += max(last - first + 1, 0)
     return row, place
 
 
 @compiled
-def _lay(
+def _fill_row(
     table: Ints,
     row: int,
     bounds: tuple[int, int, int, int, int],
@@ -104,7 +104,7 @@ def _lay(
 def sweep(machines: Machines, k: int, est: Ints, lst: Ints, order: Ints, rows: Rows) -> int:
     """Fill `window` and `order` of the scratch; the number of states, or -1: no order keeps the windows."""
     length, first, ticks = machines.length[k], machines.first[k], machines.duration[k]
-    num_rows, num_states = lay_rows(machines, k, order, rows)
+    num_rows, num_states = fill_rows(machines, k, order, rows)
     if num_states == 0:
         return -1
     table, reach, leave = rows.table[:num_rows], rows.reach[:num_states], rows.leave[:num_states]

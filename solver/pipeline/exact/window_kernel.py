@@ -67,7 +67,7 @@ def undo(state: State, size: int) -> None:
 
 
 @compiled
-def look_at_all(state: State) -> None:
+def mark_all_dirty(state: State) -> None:
     """Nothing is taken to be as tight as it can be."""
     state.dirty_est[:] = 1
     state.dirty_lst[:] = 1

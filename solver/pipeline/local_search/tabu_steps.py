@@ -102,7 +102,7 @@ def _list_moves(nodes: Nodes, order: Order, path: Ints, length: int, moves: Ints
                     seen = _note(order, moves, seen, source, target, -1)
                     target += direction
             if source > low and nodes.change[mover] > 0:
-                seen = _pulls(nodes, order, source, moves, seen)
+                seen = _moves_with_release(nodes, order, source, moves, seen)
         at = last + 1
     return min(seen, MOST_MOVES)
 
@@ -116,7 +116,7 @@ def _note(order: Order, moves: Ints, seen: int, source: int, target: int, pulled
 
 
 @compiled
-def _pulls(nodes: Nodes, order: Order, source: int, moves: Ints, seen: int) -> int:
+def _moves_with_release(nodes: Nodes, order: Order, source: int, moves: Ints, seen: int) -> int:
     """A forward goes one place to the left with a release from its right before it, which makes its room."""
     passed, mover = order.queue[source - 1], order.queue[source]
     if keeps_order(nodes.given, passed, mover):
