@@ -8,19 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from app import cli
 from models.cluster import Cluster
 from models.workload import Architecture
 from tests.unit.app.importers import samples
 from tests.unit.app.importers.test_huggingface import PUBLISHED
-
-
-def _run(*arguments: str) -> int:
-    try:
-        cli.main(list(arguments))
-    except SystemExit as leaving:
-        return int(leaving.code or 0)
-    raise AssertionError("a command always leaves with a code")
+from tests.unit.app.terminal.commands import run
 
 
 def _files(folder: Path, kind: str) -> list[str]:
@@ -34,7 +26,7 @@ def _files(folder: Path, kind: str) -> list[str]:
 @pytest.mark.parametrize("kind", samples.TOPOLOGIES)
 def test_a_cluster_is_written_and_reads_back(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "made" / "cluster.json"
-    assert _run(*_files(tmp_path, kind), "--out", str(out), "--name", "mine") == 0
+    assert run(None, *_files(tmp_path, kind), "--out", str(out), "--name", "mine") == 0
     assert Cluster.model_validate_json(out.read_bytes()).name == "mine"
     said = capsys.readouterr()
     assert said.out == ""
@@ -44,7 +36,7 @@ def test_a_cluster_is_written_and_reads_back(kind: str, tmp_path: Path, capsys: 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_model_is_printed_and_reads_back(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "config.json").write_text(json.dumps(PUBLISHED[name][0]))
-    assert _run("import", "huggingface", str(tmp_path / "config.json"), "--name", name) == 0
+    assert run(None, "import", "huggingface", str(tmp_path / "config.json"), "--name", name) == 0
     said = capsys.readouterr()
     assert Architecture.model_validate_json(said.out).name == name
     assert " parameters, " in said.err
@@ -56,7 +48,7 @@ def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         buffer = io.BytesIO(json.dumps(samples.LLAMA_8B).encode())
 
     monkeypatch.setattr("sys.stdin", Input())
-    assert _run("import", "huggingface", "-") == 0
+    assert run(None, "import", "huggingface", "-") == 0
     assert Architecture.model_validate_json(capsys.readouterr().out).num_layers == 32
 
 
@@ -73,7 +65,7 @@ def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 def test_a_wrong_call_is_told_what_is_right(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert _run("import", *arguments) == 2
+    assert run(None, "import", *arguments) == 2
     shown = capsys.readouterr().err
     assert said in shown
     assert "to do:" in shown
@@ -82,14 +74,14 @@ def test_a_wrong_call_is_told_what_is_right(
 def test_a_fault_names_file_and_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = _files(tmp_path, "slurm-conf")
     (tmp_path / "overlay.yaml").write_text(samples.OVERLAY.replace("distance_km: 100", "distance_km: far"))
-    assert _run(*arguments) == 2
+    assert run(None, *arguments) == 2
     assert "overlay.yaml:16:59" in capsys.readouterr().err.replace("\n", "")
 
 
 def test_a_wrong_member_of_a_list_is_one_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = _files(tmp_path, "topograph")
     (tmp_path / Path(arguments[2]).name).write_text('{"instances": [{"id": 1}]}')
-    assert _run(*arguments) == 2
+    assert run(None, *arguments) == 2
     said = capsys.readouterr().err
     assert "/instances/0/id" in said
     assert said.count("what:") == 1

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from app import cli
 from app.observations.beside import observation
 from app.observations.measured import COMPUTE, DATA, IDLE, OPTIMIZER, WORK, Measured, spread, steady, typical
 from app.observations.rows import calibration_row
@@ -22,6 +21,7 @@ from solver.calibration.training import packaged_stacks
 from solver.cost.job import job_of
 from tests.unit.app import fake_solver
 from tests.unit.app.observations.samples import megatron_line, titan_line, trace
+from tests.unit.app.terminal.commands import run
 
 
 def _plan(**seconds: float) -> Plan:
@@ -130,12 +130,6 @@ def test_a_run_that_distance_slows_makes_no_row() -> None:
     assert "distance between buildings" in row
 
 
-def _observed(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as leaving:
-        cli.main(["observe", *arguments])
-    return int(leaving.value.code or 0)
-
-
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, str]:
     """A plan of 2 s, logs at 2 s and 3 s, a trace."""
@@ -154,22 +148,22 @@ def files(tmp_path: Path) -> dict[str, str]:
 def test_the_command_tells_in_words_and_by_its_exit_code(
     files: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert _observed(files["plan"], files["as_planned"]) == 0
+    assert run(None, "observe", files["plan"], files["as_planned"]) == 0
     assert "as planned" in capsys.readouterr().out
-    assert _observed(files["plan"], files["slow"]) == 3
+    assert run(None, "observe", files["plan"], files["slow"]) == 3
     assert "+50.0 %" in capsys.readouterr().out
-    assert _observed(files["plan"], files["slow"], "--tolerance", "0.6") == 0
+    assert run(None, "observe", files["plan"], files["slow"], "--tolerance", "0.6") == 0
     capsys.readouterr()
-    assert _observed(files["plan"], files["trace"], files["as_planned"], "--json") == 3
+    assert run(None, "observe", files["plan"], files["trace"], files["as_planned"], "--json") == 3
     found = json.loads(capsys.readouterr().out)
     assert found["causes"][0]["causes"] == ["compute_s"]
-    assert _observed(files["plan"], files["none"]) == 2
+    assert run(None, "observe", files["plan"], files["none"]) == 2
     assert "holds no step time" in capsys.readouterr().err
 
 
 def test_rows_gather_in_one_file(files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = tmp_path / "rows.csv"
-    assert _observed(files["plan"], files["as_planned"], "--rows", str(rows)) == 2
+    assert run(None, "observe", files["plan"], files["as_planned"], "--rows", str(rows)) == 2
     assert "--request" in capsys.readouterr().err
     request = named_entry("examples", "llama-8b-single-building")
     asked = PlanRequest.model_validate(request)
@@ -181,6 +175,6 @@ def test_rows_gather_in_one_file(files: dict[str, str], tmp_path: Path, capsys: 
     (tmp_path / "request.json").write_text(json.dumps(request))
     for _ in range(2):
         given = ("--request", str(tmp_path / "request.json"), "--rows", str(rows))
-        assert _observed(files["plan"], files["as_planned"], *given) == 0
+        assert run(None, "observe", files["plan"], files["as_planned"], *given) == 0
     table = list(csv.DictReader(rows.read_text().splitlines()))
     assert [one["iter_time_s"] for one in table] == ["2", "2"]

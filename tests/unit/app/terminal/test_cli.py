@@ -15,27 +15,8 @@ from app import cli
 from app.settings import Settings
 from models.outcome import Planned
 from tests.unit.app import fake_solver
-from tests.unit.app.service_fixture import request_for, settings_for
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    """Settings with the made-up planner."""
-    return settings_for(tmp_path)
-
-
-def _run(settings: Settings, *arguments: str) -> int:
-    try:
-        cli.main(list(arguments), settings)
-    except SystemExit as leaving:
-        return int(leaving.code or 0)
-    raise AssertionError("a command always leaves with a code")
-
-
-def _file(folder: Path, content: Any) -> str:
-    path = folder / "input.json"
-    path.write_text(content if isinstance(content, str) else json.dumps(content))
-    return str(path)
+from tests.unit.app.service_fixture import request_for
+from tests.unit.app.terminal.commands import run, written
 
 
 @pytest.mark.parametrize(
@@ -50,20 +31,20 @@ def _file(folder: Path, content: Any) -> str:
     ],
 )
 def test_the_exit_code_tells_how_planning_ended(settings: Settings, tmp_path: Path, case: int, code: int) -> None:
-    assert _run(settings, "plan", _file(tmp_path, request_for(case))) == code
+    assert run(settings, "plan", written(tmp_path, request_for(case))) == code
 
 
 def test_a_search_that_ignores_its_limit_still_gives_its_best(settings: Settings, tmp_path: Path) -> None:
     out = tmp_path / "plan.json"
-    source = _file(tmp_path, request_for(fake_solver.IGNORES_STOP))
-    assert _run(settings, "plan", source, "--time-limit", "0.3", "--out", str(out)) == 0
+    source = written(tmp_path, request_for(fake_solver.IGNORES_STOP))
+    assert run(settings, "plan", source, "--time-limit", "0.3", "--out", str(out)) == 0
     assert Planned.model_validate_json(out.read_bytes()).complete is False
 
 
 def test_the_summary_shows_every_part_of_the_plan(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _run(settings, "plan", _file(tmp_path, request_for(fake_solver.FINDS)))
+    run(settings, "plan", written(tmp_path, request_for(fake_solver.FINDS)))
     shown = capsys.readouterr()
     for part in (
         "2 s per iteration",
@@ -78,19 +59,19 @@ def test_the_summary_shows_every_part_of_the_plan(
     assert "plan 2.000 s" in shown.err, "the progress goes to the other stream"
 
 
-def test_a_plan_can_be_verified_and_exported_from_its_file(
+def test_a_plan_can_be_verified_and_exported_from_itswritten(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source, out = _file(tmp_path, request_for(fake_solver.FINDS)), str(tmp_path / "plan.json")
-    _run(settings, "plan", source, "--out", out)
-    assert _run(settings, "verify", source, out) == 0
+    source, out = written(tmp_path, request_for(fake_solver.FINDS)), str(tmp_path / "plan.json")
+    run(settings, "plan", source, "--out", out)
+    assert run(settings, "verify", source, out) == 0
     capsys.readouterr()
-    assert _run(settings, "export", out, "--format", "chrome-trace") == 0
+    assert run(settings, "export", out, "--format", "chrome-trace") == 0
     assert json.loads(capsys.readouterr().out)["traceEvents"]
     trace = tmp_path / "trace.json"
-    assert _run(settings, "export", out, "--format", "chrome-trace", "--out", str(trace)) == 0
+    assert run(settings, "export", out, "--format", "chrome-trace", "--out", str(trace)) == 0
     assert json.loads(trace.read_text())["traceEvents"]
-    assert _run(settings, "export", out, "--format", "chrome-trace", "--request", source) == 2
+    assert run(settings, "export", out, "--format", "chrome-trace", "--request", source) == 2
     assert "the plan has 2 layers, the request's model 32" in capsys.readouterr().err
 
 
@@ -99,7 +80,7 @@ def test_a_plan_that_the_judge_rejects_has_its_own_exit_code(
 ) -> None:
     bad = tmp_path / "bad.json"
     bad.write_text(fake_solver.tiny_plan(3.0).model_dump_json())
-    assert _run(settings, "verify", _file(tmp_path, request_for(0)), str(bad)) == 3
+    assert run(settings, "verify", written(tmp_path, request_for(0)), str(bad)) == 3
     assert "too-slow" in capsys.readouterr().out
 
 
@@ -116,7 +97,7 @@ def test_a_plan_that_the_judge_rejects_has_its_own_exit_code(
 def test_bad_input_gets_the_message_of_the_api(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: Any, said: str
 ) -> None:
-    assert _run(settings, "plan", _file(tmp_path, content)) == 2
+    assert run(settings, "plan", written(tmp_path, content)) == 2
     error = capsys.readouterr().err
     assert said in error
     assert "to do:" in error
@@ -125,28 +106,28 @@ def test_bad_input_gets_the_message_of_the_api(
 @pytest.mark.parametrize("arguments", [("plan", "no-such-file"), ("export", "x", "--format", "abacus"),
                                        ("validate", "weather", "x.csv"), ("plan",), ("dance",)])  # fmt: skip
 def test_bad_arguments_are_bad_input(settings: Settings, arguments: tuple[str, ...]) -> None:
-    assert _run(settings, *arguments) == 2
+    assert run(settings, *arguments) == 2
 
 
 def test_a_request_may_come_from_standard_input(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     text = json.dumps(request_for(fake_solver.FINDS)).encode()
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
-    assert _run(settings, "plan", "-") == 0
+    assert run(settings, "plan", "-") == 0
 
 
 def test_an_example_may_be_named(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run(settings, "examples") == 0
+    assert run(settings, "examples") == 0
     name = capsys.readouterr().out.split()[0]
-    assert _run(settings, "plan", name) == 0
+    assert run(settings, "plan", name) == 0
     capsys.readouterr()
-    assert _run(settings, "examples", name) == 0
+    assert run(settings, "examples", name) == 0
     assert "workload" in json.loads(capsys.readouterr().out)
 
 
 def test_a_pipeline_is_timed(settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "schedule.json"
-    problem = _file(tmp_path, fake_solver.PROBLEM.model_dump(mode="json"))
-    assert _run(settings, "schedule", problem, "--out", str(out)) == 0
+    problem = written(tmp_path, fake_solver.PROBLEM.model_dump(mode="json"))
+    assert run(settings, "schedule", problem, "--out", str(out)) == 0
     assert json.loads(out.read_text()) == fake_solver.SCHEDULE.model_dump(mode="json")
     assert "9 s makespan" in capsys.readouterr().out
 
@@ -166,16 +147,16 @@ def test_a_csv_with_ragged_rows_is_refused(
 ) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("a,b\n1,2\n3\n")
-    assert _run(settings, "validate", "network", str(path)) == 2
+    assert run(settings, "validate", "network", str(path)) == 2
     assert "line 3" in capsys.readouterr().err
 
 
 def test_a_file_that_cannot_be_written_is_refused_before_the_search(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = _file(tmp_path, request_for(fake_solver.IGNORES_STOP))  # whose search would not end by itself
+    source = written(tmp_path, request_for(fake_solver.IGNORES_STOP))  # whose search would not end by itself
     for out in (tmp_path, Path(source) / "plan.json"):
-        assert _run(settings, "plan", source, "--out", str(out)) == 2
+        assert run(settings, "plan", source, "--out", str(out)) == 2
         assert "cannot be written" in " ".join(capsys.readouterr().err.split())
 
 
@@ -190,7 +171,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_search(
 def test_a_wrong_option_is_named_and_never_traced(
     settings: Settings, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], told: str
 ) -> None:
-    assert _run(settings, *arguments) == 2
+    assert run(settings, *arguments) == 2
     assert told in capsys.readouterr().err.replace("\n", " ")
 
 
@@ -209,9 +190,9 @@ def test_a_database_that_does_not_answer_is_told_in_words(arguments: tuple[str, 
 def test_an_export_tells_the_tool_it_is_for_unless_that_is_a_person(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = _file(tmp_path, fake_solver.tiny_plan(2.0).model_dump(mode="json"))
+    source = written(tmp_path, fake_solver.tiny_plan(2.0).model_dump(mode="json"))
     for kind, told in (("chrome-trace", "for Perfetto"), ("export-notes", "")):
-        assert _run(settings, "export", source, "--format", kind, "--out", str(tmp_path / kind)) == 0
+        assert run(settings, "export", source, "--format", kind, "--out", str(tmp_path / kind)) == 0
         first, *rest = capsys.readouterr().err.splitlines()
         assert first.startswith("written: ")
         assert bool(rest) is bool(told)

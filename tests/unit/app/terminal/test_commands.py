@@ -23,52 +23,13 @@ from app.terminal.saving import read_search
 from models.catalogue import entry_names
 from models.outcome import Infeasible, Planned
 from tests.unit.app import fake_solver
-from tests.unit.app.http_client import Client
-from tests.unit.app.programs import HOST, free_port, program, ready, sqlite
 from tests.unit.app.service_fixture import request_for, settings_for
+from tests.unit.app.terminal.commands import run, written
 
 ROOT = Path(__file__).parents[4]
 RUNNING = {"serve", "worker", "mcp"}  # until they are stopped: they have no result
 DOCUMENT = {"openapi"}  # prints one JSON document and nothing else
 HERE = {"accuracy", "replay", "import", "doctor", "demo", "check ranks", "check allocation"}  # no plan of a service
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    """Settings with the made-up planner."""
-    return settings_for(tmp_path)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where a service with the made-up planner listens."""
-    port = free_port()
-    with program("serve", port, sqlite(tmp_path_factory.mktemp("commands")), "w"):
-        ready(Client(HOST, port))
-        yield f"http://{HOST}:{port}"
-
-
-@pytest.fixture
-def plans(tmp_path: Path) -> tuple[str, str]:
-    """Two plan files: 2 s in east and west, 3 s with both ranks in the east."""
-    names = []
-    for name, plan in (("a", fake_solver.tiny_plan(2.0)), ("b", fake_solver.tiny_plan(3.0, ("east", "east")))):
-        path = tmp_path / f"{name}.json"
-        path.write_text(Planned(plan=plan, complete=True, elapsed_s=1.0).model_dump_json())
-        names.append(str(path))
-    return names[0], names[1]
-
-
-def _run(settings: Settings | None, *arguments: str) -> int:
-    with pytest.raises(SystemExit) as leaving:
-        cli.main(list(arguments), settings)
-    return int(leaving.value.code or 0)
-
-
-def _file(folder: Path, content: Any) -> str:
-    path = folder / "input.json"
-    path.write_text(json.dumps(content))
-    return str(path)
 
 
 def _commands() -> dict[str, Any]:
@@ -97,27 +58,27 @@ def test_every_command_that_is_shown_stands_in_a_group() -> None:
 def test_a_plan_is_printed_as_json_and_nothing_else_is(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert _run(settings, "plan", _file(tmp_path, request_for(fake_solver.FINDS)), "--json", "--quiet") == 0
+    assert run(settings, "plan", written(tmp_path, request_for(fake_solver.FINDS)), "--json", "--quiet") == 0
     shown = capsys.readouterr()
     assert Planned.model_validate_json(shown.out).plan.metrics.iteration_s == 2.0
     assert shown.err == ""
 
 
-def test_quiet_leaves_the_exit_code_and_the_file(
+def test_quiet_leaves_the_exit_code_and_thewritten(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "plan.json"
-    assert _run(settings, "plan", _file(tmp_path, request_for(fake_solver.FINDS)), "-q", "-o", str(out)) == 0
+    assert run(settings, "plan", written(tmp_path, request_for(fake_solver.FINDS)), "-q", "-o", str(out)) == 0
     assert tuple(capsys.readouterr()) == ("", "")
     assert Planned.model_validate_json(out.read_bytes())
-    assert _run(settings, "plan", _file(tmp_path, {"bogus": 1}), "-q") == 2
+    assert run(settings, "plan", written(tmp_path, {"bogus": 1}), "-q") == 2
     assert "/bogus" in capsys.readouterr().err, "errors are never quiet"
 
 
-def test_a_plan_is_shown_again_from_its_file(plans: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run(None, "show", plans[0]) == 0
+def test_a_plan_is_shown_again_from_itswritten(plans: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(None, "show", plans[0]) == 0
     assert "2 s per iteration" in capsys.readouterr().out
-    assert _run(None, "show", plans[0], "--json") == 0
+    assert run(None, "show", plans[0], "--json") == 0
     assert json.loads(capsys.readouterr().out) == json.loads(Path(plans[0]).read_text())
 
 
@@ -126,14 +87,14 @@ def test_an_outcome_without_a_plan_is_shown_too_but_not_compared(
 ) -> None:
     reasons = ({"code": "too-few-gpus", "detail": "needs 2, has 1"},)
     document = Infeasible.model_validate({"reasons": reasons, "elapsed_s": 0.0}).model_dump(mode="json")
-    assert _run(None, "show", _file(tmp_path, document)) == 0
+    assert run(None, "show", written(tmp_path, document)) == 0
     assert "needs 2, has 1" in capsys.readouterr().out
-    assert _run(None, "compare", plans[0], _file(tmp_path, document)) == 2
+    assert run(None, "compare", plans[0], written(tmp_path, document)) == 2
     assert "it holds no plan" in capsys.readouterr().err
 
 
 def test_two_plans_are_laid_side_by_side(plans: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run(None, "compare", *plans, "--json") == 0
+    assert run(None, "compare", *plans, "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["figures"]["iteration_s"] == {"a": 2.0, "b": 3.0, "change": 0.5}
     assert found["time"]["compute_s"]["change"] == 0.5
@@ -141,7 +102,7 @@ def test_two_plans_are_laid_side_by_side(plans: tuple[str, str], capsys: pytest.
     assert found["moves"]["moves"] == [
         {"pipeline_rank": 1, "from_place": "west", "to_place": "east", "num_stage_groups": 1}
     ]
-    assert _run(None, "compare", *plans) == 0
+    assert run(None, "compare", *plans) == 0
     shown = capsys.readouterr().out
     assert "+50.0 %" in shown
     assert "1 of 2 stage groups change place" in shown
@@ -151,7 +112,7 @@ def test_two_plans_are_laid_side_by_side(plans: tuple[str, str], capsys: pytest.
 def test_a_request_is_checked_without_search(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str], case: int, code: int
 ) -> None:
-    assert _run(settings, "check", "request", _file(tmp_path, request_for(case)), "--json") == code
+    assert run(settings, "check", "request", written(tmp_path, request_for(case)), "--json") == code
     found = json.loads(capsys.readouterr().out)
     assert found["feasible"] is (code == 0)
     assert [one["detail"] for one in found["reasons"]] == ([] if code == 0 else ["needs 2, has 1"])
@@ -160,32 +121,32 @@ def test_a_request_is_checked_without_search(
 def test_a_plan_is_replanned_from_its_request(
     settings: Settings, plans: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    request, out = _file(tmp_path, request_for(fake_solver.FINDS)), tmp_path / "after.json"
-    assert _run(settings, "replan", plans[1], "--request", request, "--lost", "west", "--out", str(out)) == 0
+    request, out = written(tmp_path, request_for(fake_solver.FINDS)), tmp_path / "after.json"
+    assert run(settings, "replan", plans[1], "--request", request, "--lost", "west", "--out", str(out)) == 0
     assert "1 of 2 stage groups move" in capsys.readouterr().out
     assert Planned.model_validate_json(out.read_bytes())
-    assert _run(settings, "replan", plans[1], "--request", request, "--lost", "nowhere") == 2
+    assert run(settings, "replan", plans[1], "--request", request, "--lost", "nowhere") == 2
     assert "nowhere" in capsys.readouterr().err
-    assert _run(settings, "replan", plans[1], "--request", request) == 2
+    assert run(settings, "replan", plans[1], "--request", request) == 2
     assert "nothing has happened" in capsys.readouterr().err
-    assert _run(settings, "replan", plans[1], "--lost", "west") == 2
+    assert run(settings, "replan", plans[1], "--lost", "west") == 2
     assert "--request" in capsys.readouterr().err
 
 
 def test_a_search_is_kept_in_a_file_and_goes_on_from_there(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    request, kept = _file(tmp_path, request_for(fake_solver.FINDS)), tmp_path / "kept" / "search"
-    assert _run(settings, "plan", request, "--save-search", str(kept)) == 0
+    request, kept = written(tmp_path, request_for(fake_solver.FINDS)), tmp_path / "kept" / "search"
+    assert run(settings, "plan", request, "--save-search", str(kept)) == 0
     before = kept.read_bytes()
     document, found = read_search(str(kept))
     assert (document["options"]["time_limit_s"], found.state) == (20.0, fake_solver.STATE)
     other = tmp_path / "other"
-    assert _run(settings, "resume", str(kept), "--time-limit", "7", "--save-search", str(other)) == 0
+    assert run(settings, "resume", str(kept), "--time-limit", "7", "--save-search", str(other)) == 0
     assert kept.read_bytes() == before
     assert read_search(str(other))[0]["options"]["time_limit_s"] == 7.0
     capsys.readouterr()
-    assert _run(settings, "resume", str(kept)) == 0
+    assert run(settings, "resume", str(kept)) == 0
     assert f"written: {kept}" in capsys.readouterr().err
     assert sorted(tmp_path.rglob(".*")) == []
 
@@ -200,41 +161,41 @@ def test_what_is_no_saved_search_is_refused(
 ) -> None:
     path = tmp_path / "search"
     path.write_bytes(content)
-    assert _run(settings, "resume", str(path)) == 2
+    assert run(settings, "resume", str(path)) == 2
     assert "--save-search" in capsys.readouterr().err
-    assert _run(settings, "resume", str(tmp_path / "nothing")) == 2
+    assert run(settings, "resume", str(tmp_path / "nothing")) == 2
 
 
 def test_a_service_keeps_its_searches_itself(
     server: str, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    request = _file(tmp_path, request_for(fake_solver.FINDS))
-    assert _run(settings, "plan", request, "--server", server, "--save-search", str(tmp_path / "s")) == 2
+    request = written(tmp_path, request_for(fake_solver.FINDS))
+    assert run(settings, "plan", request, "--server", server, "--save-search", str(tmp_path / "s")) == 2
     assert "takes the id of the plan" in capsys.readouterr().err
-    assert _run(settings, "plan", request, "--server", server) == 0
+    assert run(settings, "plan", request, "--server", server) == 0
     (plan_id,) = re.findall(r"plan_[0-9a-f]{32}", capsys.readouterr().err)
-    assert _run(settings, "resume", plan_id, "--time-limit", "7", "--server", server) == 0
+    assert run(settings, "resume", plan_id, "--time-limit", "7", "--server", server) == 0
 
 
 def test_an_answer_that_was_prepared_is_read_again(
     settings: Settings, plans: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    request, out = _file(tmp_path, request_for(fake_solver.FINDS)), str(tmp_path / "losses.json")
-    assert _run(settings, "replan", plans[1], "--request", request, "--prepare", "--out", out) == 0
+    request, out = written(tmp_path, request_for(fake_solver.FINDS)), str(tmp_path / "losses.json")
+    assert run(settings, "replan", plans[1], "--request", request, "--prepare", "--out", out) == 0
     assert "building" in capsys.readouterr().out
-    assert _run(settings, "replan", out, "--prepared", "--lost", "west") == 0
+    assert run(settings, "replan", out, "--prepared", "--lost", "west") == 0
     assert "1 of 2 stage groups move" in capsys.readouterr().out
-    assert _run(settings, "replan", out, "--prepared", "--lost", "east") == 2
+    assert run(settings, "replan", out, "--prepared", "--lost", "east") == 2
     assert "one of west" in capsys.readouterr().err
 
 
 def test_the_forms_are_listed_and_all_are_written(
     plans: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert _run(None, "export", "--list", "--json") == 0
+    assert run(None, "export", "--list", "--json") == 0
     assert [one["format"] for one in json.loads(capsys.readouterr().out)] == list(EXPORTERS)
     folder = tmp_path / "all"
-    assert _run(None, "export", plans[0], "--all", "--out", str(folder), "--json") == 0
+    assert run(None, "export", plans[0], "--all", "--out", str(folder), "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert set(found["written"]) | set(found["refused"]) == set(EXPORTERS)
     assert {str(path) for path in folder.iterdir()} == set(found["written"].values())
@@ -245,58 +206,58 @@ def test_the_forms_are_listed_and_all_are_written(
                                        ("export", "x", "--all", "--format", "chrome-trace", "--out", "y"),
                                        ("catalogue", "bogus"), ("catalogue", "gpus", "bogus")])  # fmt: skip
 def test_half_an_order_is_bad_input(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run(None, *arguments) == 2
+    assert run(None, *arguments) == 2
     assert "to do:" in capsys.readouterr().err
 
 
 def test_the_catalogue_is_listed_by_kind_and_entry(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run(None, "catalogue", "gpus") == 0
+    assert run(None, "catalogue", "gpus") == 0
     assert capsys.readouterr().out.split() == list(entry_names("gpus"))
-    assert _run(None, "catalogue", "--json") == 0
+    assert run(None, "catalogue", "--json") == 0
     assert json.loads(capsys.readouterr().out)["clusters"] == list(entry_names("clusters"))
-    assert _run(None, "catalogue", "gpus", entry_names("gpus")[0]) == 0
+    assert run(None, "catalogue", "gpus", entry_names("gpus")[0]) == 0
     assert "bf16_flops_per_s" in json.loads(capsys.readouterr().out)
 
 
 def test_a_former_name_works_says_so_and_is_not_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = tmp_path / "rows.csv"
     rows.write_text("a\n1\n")
-    former = _run(None, "validate", "network", str(rows)), capsys.readouterr()
-    today = _run(None, "accuracy", "network", str(rows)), capsys.readouterr()
+    former = run(None, "validate", "network", str(rows)), capsys.readouterr()
+    today = run(None, "accuracy", "network", str(rows)), capsys.readouterr()
     assert (former[0], former[1].out) == (today[0], today[1].out)
     assert "isthmus accuracy" in former[1].err
-    assert _run(None, "--help") == 0
+    assert run(None, "--help") == 0
     assert "validate" not in capsys.readouterr().out
 
 
 def test_every_command_works_on_a_service(server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    at, request = ("--server", server), _file(tmp_path, request_for(fake_solver.FINDS))
+    at, request = ("--server", server), written(tmp_path, request_for(fake_solver.FINDS))
     out = str(tmp_path / "plan.json")
-    assert _run(None, "plan", request, *at, "--out", out) == 0
+    assert run(None, "plan", request, *at, "--out", out) == 0
     shown = capsys.readouterr()
     assert "2 s per iteration" in shown.out
     plan_id = next(word for word in shown.err.split() if word.startswith("plan_"))
-    assert _run(None, "show", plan_id, *at, "--json") == 0
+    assert run(None, "show", plan_id, *at, "--json") == 0
     assert json.loads(capsys.readouterr().out) == json.loads(Path(out).read_text())
-    assert _run(None, "export", plan_id, *at, "--format", "chrome-trace") == 0
+    assert run(None, "export", plan_id, *at, "--format", "chrome-trace") == 0
     assert json.loads(capsys.readouterr().out)["traceEvents"]
     folder = tmp_path / "all"
-    assert _run(None, "export", plan_id, *at, "--all", "--out", str(folder)) == 0
+    assert run(None, "export", plan_id, *at, "--all", "--out", str(folder)) == 0
     assert (folder / f"{plan_id}.trace.json").exists()
-    assert _run(None, "replan", plan_id, *at, "--lost", "west") == 0
+    assert run(None, "replan", plan_id, *at, "--lost", "west") == 0
     assert "1 of 2 stage groups move" in capsys.readouterr().out
-    assert _run(None, "replan", plan_id, *at, "--prepare") == 0
-    assert _run(None, "replan", plan_id, *at, "--prepared", "--lost", "west") == 0
+    assert run(None, "replan", plan_id, *at, "--prepare") == 0
+    assert run(None, "replan", plan_id, *at, "--prepared", "--lost", "west") == 0
     assert "1 of 2 stage groups move" in capsys.readouterr().out
-    assert _run(None, "compare", plan_id, out, *at) == 0
+    assert run(None, "compare", plan_id, out, *at) == 0
     assert "The configurations are the same" in capsys.readouterr().out
-    assert _run(None, "verify", request, out, *at) == 0
-    assert _run(None, "check", "request", request, *at) == 0
-    assert _run(None, "schedule", _file(tmp_path, fake_solver.PROBLEM.model_dump(mode="json")), *at) == 0
+    assert run(None, "verify", request, out, *at) == 0
+    assert run(None, "check", "request", request, *at) == 0
+    assert run(None, "schedule", written(tmp_path, fake_solver.PROBLEM.model_dump(mode="json")), *at) == 0
     assert "9 s makespan" in capsys.readouterr().out
-    assert _run(None, "catalogue", "gpus", *at) == 0
+    assert run(None, "catalogue", "gpus", *at) == 0
     assert capsys.readouterr().out.split() == list(entry_names("gpus"))
-    assert _run(None, "examples", entry_names("examples")[0], *at) == 0
+    assert run(None, "examples", entry_names("examples")[0], *at) == 0
 
 
 @pytest.mark.parametrize(
@@ -304,7 +265,7 @@ def test_every_command_works_on_a_service(server: str, tmp_path: Path, capsys: p
     [(fake_solver.CRASHES, 0), (fake_solver.INFEASIBLE, 3), (fake_solver.NOT_FOUND, 4), (fake_solver.REFUSES, 1)],
 )
 def test_the_exit_codes_are_those_of_a_search_here(server: str, tmp_path: Path, case: int, code: int) -> None:
-    assert _run(None, "plan", _file(tmp_path, request_for(case)), "--server", server) == code
+    assert run(None, "plan", written(tmp_path, request_for(case)), "--server", server) == code
 
 
 def test_ctrl_c_stops_a_search_on_the_service_and_keeps_its_best(
@@ -320,8 +281,8 @@ def test_ctrl_c_stops_a_search_on_the_service_and_keeps_its_best(
 
     monkeypatch.setattr(isthmus.Client, "events", heard)
     out = tmp_path / "plan.json"
-    request = _file(tmp_path, request_for(fake_solver.UNTIL_STOPPED))
-    assert _run(None, "plan", request, "--server", server, "--out", str(out)) == 0
+    request = written(tmp_path, request_for(fake_solver.UNTIL_STOPPED))
+    assert run(None, "plan", request, "--server", server, "--out", str(out)) == 0
     assert Planned.model_validate_json(out.read_bytes())
     assert interruptions == []
 
@@ -330,22 +291,22 @@ def test_what_a_service_refuses_at_the_door_is_infeasible_too(
     server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     request = {**request_for(fake_solver.FINDS), "constraints": {"max_gpus": 1}}
-    assert _run(None, "plan", _file(tmp_path, request), "--server", server) == 3
+    assert run(None, "plan", written(tmp_path, request), "--server", server) == 3
     assert "needs 2 GPUs, 1 is allowed" in capsys.readouterr().out
 
 
 def test_the_environment_names_the_service_and_a_file_its_key(
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    request = _file(tmp_path, {**request_for(fake_solver.FINDS), "bogus": 1})
+    request = written(tmp_path, {**request_for(fake_solver.FINDS), "bogus": 1})
     monkeypatch.setenv("ISTHMUS_SERVER", server)
     monkeypatch.setenv("ISTHMUS_API_KEY", "isthmus_nobody")
-    assert _run(None, "plan", request) == 2
+    assert run(None, "plan", request) == 2
     assert "/bogus" in capsys.readouterr().err
-    assert _run(None, "check", "request", request, "--server", "http://127.0.0.1:1") == 2
+    assert run(None, "check", "request", request, "--server", "http://127.0.0.1:1") == 2
     assert "http://127.0.0.1:1" in capsys.readouterr().err
     monkeypatch.setenv("ISTHMUS_SERVER", "http://127.0.0.1:1")
-    assert _run(settings_for(tmp_path), "check", "request", _file(tmp_path, request_for(0)), "--server", "") == 0
+    assert run(settings_for(tmp_path), "check", "request", written(tmp_path, request_for(0)), "--server", "") == 0
 
 
 def _started(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -7,26 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from app import cli
-from app.settings import Settings
-
 # Three all-reduce runs of nccl-tests on one A100 node. Source: VIA-Research/vTrain, trace/a100 (MIT).
+from tests.unit.app.terminal.commands import run
+
 NETWORK = """kind,system,fabric,ranks,nodes,collective,algo,size_bytes,time_us,busbw_GBps,fraction_of_line_rate,\
 distance,rtt_us,source,notes
 collective,A100 8-GPU node,NVLink,2,1,all_reduce,,1048576,44.21,23.72,,,,vTrain,
 """
 
 
-def _run(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as leaving:
-        cli.main(list(arguments), Settings())
-    return int(leaving.value.code or 0)
-
-
 def test_a_report_has_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = tmp_path / "rows.csv"
     rows.write_text(NETWORK)
-    assert _run("validate", "network", str(rows), "--json") == 0
+    assert run(None, "validate", "network", str(rows), "--json") == 0
     report = json.loads(capsys.readouterr().out)
     figures = {
         "rows",
@@ -41,19 +34,19 @@ def test_a_report_has_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture
     assert set(report) == {"families", "total"}
     assert set(report["total"]) == figures
     assert report["total"]["rows"] == 1
-    assert _run("validate", "network", str(rows)) == 0
+    assert run(None, "validate", "network", str(rows)) == 0
     assert "Prediction errors" in capsys.readouterr().out
 
 
 def test_missing_columns_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = tmp_path / "rows.csv"
     rows.write_text("colour\nred\n")
-    assert _run("calibrate", str(rows)) == 2
+    assert run(None, "calibrate", str(rows)) == 2
     assert "to do:" in capsys.readouterr().err
 
 
 def test_an_unknown_profile_is_refused_with_the_known_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = tmp_path / "rows.csv"
     rows.write_text("colour\nred\n")
-    assert _run("calibrate", str(rows), "--profile", "abacus-1900") == 2
+    assert run(None, "calibrate", str(rows), "--profile", "abacus-1900") == 2
     assert "megatron-2024" in capsys.readouterr().err

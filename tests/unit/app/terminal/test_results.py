@@ -9,51 +9,25 @@ import httpx2
 import pytest
 
 import isthmus
-from app import cli
 from app.exporters.launch.bundle import bundle as files_of
 from app.exporters.launch.bundle import zipped
 from app.exporters.launch.options import LaunchOptions
 from app.settings import Settings
 from app.terminal import bundling
-from models.outcome import Planned
-from tests.unit.app import fake_solver
 from tests.unit.app.exporters.test_binding import nameless
-from tests.unit.app.service_fixture import settings_for
+from tests.unit.app.terminal.commands import run
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    """Settings with the made-up planner."""
-    return settings_for(tmp_path)
-
-
-@pytest.fixture
-def plans(tmp_path: Path) -> tuple[str, str]:
-    """Two plan files: 2 s in east and west, 3 s with both ranks in the east."""
-    names = []
-    for name, plan in (("a", fake_solver.tiny_plan(2.0)), ("b", fake_solver.tiny_plan(3.0, ("east", "east")))):
-        path = tmp_path / f"{name}.json"
-        path.write_text(Planned(plan=plan, complete=True, elapsed_s=1.0).model_dump_json())
-        names.append(str(path))
-    return names[0], names[1]
-
-
-def _run(settings: Settings | None, *arguments: str) -> int:
-    with pytest.raises(SystemExit) as leaving:
-        cli.main(list(arguments), settings)
-    return int(leaving.value.code or 0)
-
-
-def test_one_form_is_json_too_with_and_without_a_file(
+def test_one_form_is_json_too_with_and_without_awritten(
     plans: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     export = ("export", plans[0], "--format", "rank-map-csv")
-    assert _run(None, *export) == 0
+    assert run(None, *export) == 0
     text = capsys.readouterr().out
-    assert _run(None, *export, "--json") == 0
+    assert run(None, *export, "--json") == 0
     assert json.loads(capsys.readouterr().out) == {"format": "rank-map-csv", "text": text}
     out = str(tmp_path / "map.csv")
-    assert _run(None, *export, "--json", "--quiet", "--out", out) == 0
+    assert run(None, *export, "--json", "--quiet", "--out", out) == 0
     shown = capsys.readouterr()
     assert (json.loads(shown.out), shown.err) == ({"written": {"rank-map-csv": out}, "refused": {}}, "")
 
@@ -82,8 +56,7 @@ def test_a_launch_folder_is_told_as_json_wherever_it_is_made(
         client = isthmus.Client("http://x", transport=httpx2.MockTransport(answer))
         monkeypatch.setattr(bundling, "service", lambda *_: client)
     assert (
-        _run(None, "bundle", *source, "--hosts", hosts, "--for", "nemo", "--on", "ssh", "--out", str(out), "--json")
-        == 0
+        run(None, "bundle", *source, "--hosts", hosts, "--for", "nemo", "--on", "ssh", "--out", str(out), "--json") == 0
     )
     shown = capsys.readouterr()
     told = json.loads(shown.out)
@@ -102,18 +75,18 @@ def test_what_is_read_is_silent_json_or_for_people(
     arguments: tuple[str, ...], plans: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = [{"A": plans[0], "B": plans[1]}.get(one, one) for one in arguments]
-    assert _run(None, *given, "--quiet") == 0
+    assert run(None, *given, "--quiet") == 0
     assert tuple(capsys.readouterr()) == ("", "")
-    assert _run(None, *given, "--quiet", "--json") == 0
+    assert run(None, *given, "--quiet", "--json") == 0
     assert json.loads(capsys.readouterr().out)
-    assert _run(None, *given) == 0
+    assert run(None, *given) == 0
     assert capsys.readouterr().out
 
 
 def test_keys_are_made_and_revoked_as_json(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run(settings, "keys", "create", "team", "--json", "--quiet") == 0
+    assert run(settings, "keys", "create", "team", "--json", "--quiet") == 0
     made = capsys.readouterr()
     key = json.loads(made.out)
     assert (key["owner"], key["key"].startswith("isthmus_"), made.err) == ("team", True, "")
-    assert _run(settings, "keys", "revoke", key["id"], "--json", "--quiet") == 0
+    assert run(settings, "keys", "revoke", key["id"], "--json", "--quiet") == 0
     assert json.loads(capsys.readouterr().out) == {"revoked": key["id"]}

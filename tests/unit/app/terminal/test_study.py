@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 from rich.console import Console
 
 import isthmus
-from app import cli
 from app.client.calls import Call
 from app.storage.keys import KeyStore, NewKey
 from app.storage.migrations import create_tables
@@ -21,41 +19,21 @@ from tests.unit.app import fake_solver
 from tests.unit.app.http_client import Client
 from tests.unit.app.programs import HOST, free_port, program, ready, sqlite
 from tests.unit.app.service_fixture import request_for
+from tests.unit.app.terminal.commands import run, written
 
 AXES = {"/options/seed": [fake_solver.FINDS, fake_solver.INFEASIBLE]}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where a service with the made-up planner listens."""
-    port = free_port()
-    with program("serve", port, sqlite(tmp_path_factory.mktemp("study")), "w"):
-        ready(Client(HOST, port))
-        yield f"http://{HOST}:{port}"
-
-
-def _grid(folder: Path, content: Any) -> str:
-    path = folder / "grid.json"
-    path.write_text(content if isinstance(content, str) else json.dumps(content))
-    return str(path)
 
 
 def _study(**parts: Any) -> dict[str, Any]:
     return {"base": request_for(fake_solver.FINDS), **parts}
 
 
-def _run(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as leaving:
-        cli.main(["study", *arguments])
-    return int(leaving.value.code or 0)
-
-
 def test_a_grid_is_shown_as_a_table_and_written(
     server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "new" / "study.json"
-    grid = _grid(tmp_path, _study(name="[b]corners", axes=AXES, patches=[{"constraints": {"max_gpus": 1}}]))
-    assert _run(grid, "--server", server, "--out", str(out)) == 0
+    grid = written(tmp_path, _study(name="[b]corners", axes=AXES, patches=[{"constraints": {"max_gpus": 1}}]))
+    assert run(None, "study", grid, "--server", server, "--out", str(out)) == 0
     shown = capsys.readouterr()
     study = json.loads(out.read_text())
     assert [(one["state"], one["figures"] is None) for one in study["members"]] == [
@@ -79,7 +57,7 @@ def test_a_grid_is_shown_as_a_table_and_written(
 
 def test_a_grid_without_any_plan_has_its_own_exit_code(server: str, tmp_path: Path) -> None:
     axes = {"/options/seed": [fake_solver.INFEASIBLE, fake_solver.NOT_FOUND]}
-    assert _run(_grid(tmp_path, _study(axes=axes)), "--server", server) == 4
+    assert run(None, "study", written(tmp_path, _study(axes=axes)), "--server", server) == 4
 
 
 @pytest.mark.parametrize(
@@ -97,7 +75,7 @@ def test_a_grid_without_any_plan_has_its_own_exit_code(server: str, tmp_path: Pa
 def test_a_bad_grid_gets_the_message_of_the_service(
     server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], grid: Any, said: str
 ) -> None:
-    assert _run(_grid(tmp_path, grid), "--server", server) == 2
+    assert run(None, "study", written(tmp_path, grid), "--server", server) == 2
     error = capsys.readouterr().err
     assert said in error
     assert "to do:" in error
@@ -107,7 +85,7 @@ def test_a_bad_grid_gets_the_message_of_the_service(
     "address", ["localhost:8000", "ftp://x", "http://", "http://x:99999", "http://x/v1", "http://["]
 )
 def test_an_address_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], address: str) -> None:
-    assert _run(_grid(tmp_path, _study(axes=AXES)), "--server", address) == 2
+    assert run(None, "study", written(tmp_path, _study(axes=AXES)), "--server", address) == 2
     assert "is no address of a service" in capsys.readouterr().err
 
 
@@ -115,7 +93,7 @@ def test_a_service_that_is_not_there_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ISTHMUS_PORT", str(port := free_port()))
-    assert _run(_grid(tmp_path, _study(axes=AXES))) == 2
+    assert run(None, "study", written(tmp_path, _study(axes=AXES))) == 2
     error = capsys.readouterr().err
     assert f"http://127.0.0.1:{port}" in error
     assert "isthmus serve" in error
@@ -135,14 +113,14 @@ def test_ctrl_c_stops_the_study_and_its_best_is_shown(
     monkeypatch.setattr(isthmus.Client, "call", look)
     out = tmp_path / "study.json"
     axes = {"/options/seed": [fake_solver.UNTIL_STOPPED]}
-    assert _run(_grid(tmp_path, _study(axes=axes)), "--server", server, "--out", str(out)) in (0, 4)
+    assert run(None, "study", written(tmp_path, _study(axes=axes)), "--server", server, "--out", str(out)) in (0, 4)
     assert [one["state"] for one in json.loads(out.read_text())["members"]] == ["cancelled"]
 
 
 def test_a_service_with_keys_wants_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     database = sqlite(tmp_path)
     port = free_port()
-    grid, key = _grid(tmp_path, _study(axes=AXES)), tmp_path / "key"
+    grid, key = written(tmp_path, _study(axes=AXES)), tmp_path / "key"
     engine = create_engine(database)
     create_tables(engine)
     _, token = KeyStore(engine).create(NewKey("me", frozenset({"read", "submit"})))
@@ -150,13 +128,13 @@ def test_a_service_with_keys_wants_one(tmp_path: Path, capsys: pytest.CaptureFix
     with program("serve", port, database, "w", authentication="required"):
         ready(Client(HOST, port))
         address = f"http://{HOST}:{port}"
-        assert _run(grid, "--server", address) == 2
+        assert run(None, "study", grid, "--server", address) == 2
         assert "credentials-missing" in capsys.readouterr().err
         key.write_text("two words")
-        assert _run(grid, "--server", address, "--key-file", str(key)) == 2
+        assert run(None, "study", grid, "--server", address, "--key-file", str(key)) == 2
         assert "does not hold one API key" in capsys.readouterr().err
         key.write_text(token + "\n")
-        assert _run(grid, "--server", address, "--key-file", str(key)) == 0
+        assert run(None, "study", grid, "--server", address, "--key-file", str(key)) == 0
 
 
 def test_a_narrow_terminal_gets_every_point_whole(capsys: pytest.CaptureFixture[str]) -> None:
