@@ -5,12 +5,12 @@ Every figure is one of the answer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+
+from app.terminal.tables import number, table
 
 if TYPE_CHECKING:
     from models.least import FrontierAnswer, SizingAnswer
@@ -24,15 +24,14 @@ def print_worth(console: Console, reply: WorthAnswer) -> None:
     """What more of each resource is worth."""
     console.print(_base(reply), highlight=False)
     title = f"gains in {reply.unit}, profile {escape(reply.stack_profile)}"
-    table = _table(title, ("", "a little more", "much more", "of the plans", "plan held", ""),
-                   numeric=(1, 2, 3, 4))  # fmt: skip
+    values = table(title, "", ">a little more", ">much more", ">of the plans", ">plan held", "")
     for one in reply.values[:SHOWN]:
         small = "" if one.small is None else interval(one.small)
         held = "" if one.plan_held_s is None else f"{one.plan_held_s:.3g}"
         verdict = "not tried" if one.useful.status == "not_tried" else one.useful.verdict
-        found = "" if reply.value is None or one.useful.value is None else _number(reply.value - one.useful.value)
-        table.add_row(escape(f"{one.name} ({one.there})"), small, interval(one.useful), found, held, verdict)
-    console.print(table)
+        found = "" if reply.value is None or one.useful.value is None else number(reply.value - one.useful.value)
+        values.add_row(escape(f"{one.name} ({one.there})"), small, interval(one.useful), found, held, verdict)
+    console.print(values)
     if len(reply.values) > SHOWN:
         console.print(
             f"and {len(reply.values) - SHOWN} more, further down in the ranking: the JSON has them", highlight=False
@@ -46,14 +45,12 @@ def print_worth(console: Console, reply: WorthAnswer) -> None:
 def print_curves(console: Console, reply: CurvesAnswer) -> None:
     """The best plan over each quantity."""
     for curve in reply.curves:
-        table = _table(
-            f"{escape(curve.over)}: {reply.unit}", ("times", "plan", "bound", "gap", ""), numeric=(0, 1, 2, 3)
-        )
+        points = table(f"{escape(curve.over)}: {reply.unit}", ">times", ">plan", ">bound", ">gap", "")
         for one in curve.points:
             gap = "" if one.relative_gap is None else f"{100 * one.relative_gap:.1f} %"
             why = f"{one.status}: {one.detail}" if one.detail else one.status.replace("_", " ")
-            table.add_row(f"{one.factor:g}", _number(one.value), _number(one.lower_bound), gap, escape(why))
-        console.print(table)
+            points.add_row(f"{one.factor:g}", number(one.value), number(one.lower_bound), gap, escape(why))
+        console.print(points)
     for reason in reply.reasons:
         console.print(escape(reason.detail), highlight=False)
 
@@ -61,27 +58,27 @@ def print_curves(console: Console, reply: CurvesAnswer) -> None:
 def print_least(console: Console, reply: SizingAnswer) -> None:
     """The least of everything that reaches the target."""
     console.print(f"target {reply.target_iteration_s:.4g} s per iteration: {reply.outcome}", highlight=False)
-    table = _table(f"profile {escape(reply.stack_profile)}", ("", "enough", "needed", "there", ""), numeric=(1, 2, 3))
+    sizes = table(f"profile {escape(reply.stack_profile)}", "", ">enough", ">needed", ">there", "")
     for one in reply.least:
         plan = "" if one.plan is None else f"{one.plan.iteration_s:.4g} s on {one.plan.num_gpus:,} GPUs"
         said = "; ".join(text for text in (plan, one.detail) if text) or one.status.replace("_", " ")
-        table.add_row(f"{one.of} ({one.unit})", _number(one.value), _number(one.lower_bound), _number(one.there),
+        sizes.add_row(f"{one.of} ({one.unit})", number(one.value), number(one.lower_bound), number(one.there),
                       escape(said))  # fmt: skip
-    console.print(table)
+    console.print(sizes)
     for reason in reply.reasons:
         console.print(escape(reason.detail), highlight=False)
 
 
 def print_frontier(console: Console, reply: FrontierAnswer) -> None:
     """Plans of which none is better in time and in what is spent."""
-    heads = ("s/iteration", "GPUs", "USD/Mtoken", "bytes between buildings", "kWh/Mtoken", "gap")
+    heads = (">s/iteration", ">GPUs", ">USD/Mtoken", ">bytes between buildings", ">kWh/Mtoken", ">gap")
     for one in reply.frontiers:
-        table = _table(f"time against {one.against}", heads, numeric=range(len(heads)))
+        points = table(f"time against {one.against}", *heads)
         for point in one.points:
             gap = "" if point.relative_gap is None else f"{100 * point.relative_gap:.1f} %"
-            table.add_row(_number(point.iteration_s), f"{point.num_gpus:,}", _number(point.usd_per_million_tokens),
-                          _number(point.cross_building_bytes), _number(point.kwh_per_million_tokens), gap)  # fmt: skip
-        console.print(table)
+            points.add_row(number(point.iteration_s), f"{point.num_gpus:,}", number(point.usd_per_million_tokens),
+                           number(point.cross_building_bytes), number(point.kwh_per_million_tokens), gap)  # fmt: skip
+        console.print(points)
         if one.detail:
             console.print(escape(one.detail), highlight=False)
     for reason in reply.reasons:
@@ -90,25 +87,11 @@ def print_frontier(console: Console, reply: FrontierAnswer) -> None:
 
 def interval(gain: Gain) -> str:
     """An interval of gain, with what is not known left open."""
-    least, most = (_number(value) or "?" for value in (gain.least, gain.most))
+    least, most = (number(value) or "?" for value in (gain.least, gain.most))
     return f"{least} to {most}"
 
 
 def _base(reply: WorthAnswer) -> str:
     if reply.value is None:
         return escape(f"{reply.outcome}: {'; '.join(reason.detail for reason in reply.reasons)}")
-    return f"as it is: {_number(reply.value)} {reply.unit}, none below {_number(reply.lower_bound) or 'what is known'}"
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}"
-
-
-def _table(title: str, headings: Sequence[str], numeric: Sequence[int]) -> Table:
-    table = Table(title=title, title_justify="left")
-    for number, heading in enumerate(headings):
-        if number in numeric:
-            table.add_column(heading, justify="right", no_wrap=True)
-        else:
-            table.add_column(heading, overflow="fold")
-    return table
+    return f"as it is: {number(reply.value)} {reply.unit}, none below {number(reply.lower_bound) or 'what is known'}"

@@ -167,19 +167,17 @@ def _print_why_not(console: Console, reply: WhyNotAnswer) -> None:
 
 def _print_what_if(console: Console, reply: WhatIfAnswer) -> None:
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table(title=f"gains in {reply.unit}, profile {escape(reply.stack_profile)}", title_justify="left")
-    table.add_column("", overflow="fold")
-    for heading in ("plan", "bound", "gains at least", "at most"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    table.add_row("base", _number(reply.value), _number(reply.lower_bound), "", "", reply.outcome)
+    from app.terminal.tables import table
+
+    title = f"gains in {reply.unit}, profile {escape(reply.stack_profile)}"
+    gains = table(title, "", ">plan", ">bound", ">gains at least", ">at most", "")
+    gains.add_row("base", _number(reply.value), _number(reply.lower_bound), "", "", reply.outcome)
     for gain in reply.gains:
-        table.add_row(escape(gain.name), _number(gain.value), _number(gain.lower_bound),
+        gains.add_row(escape(gain.name), _number(gain.value), _number(gain.lower_bound),
                       _part(gain.least, gain.least_fraction), _part(gain.most, gain.most_fraction),
                       _verdict(gain))  # fmt: skip
-    console.print(table)
+    console.print(gains)
     for gain in reply.gains:
         for reason in gain.reasons:
             console.print(escape(f"{gain.name}: {reason.detail}"), highlight=False)

@@ -7,20 +7,19 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+
+from app.terminal.tables import table
 
 
 def print_comparison(console: Console, found: Mapping[str, Any]) -> None:
     """The tables, and a line for each choice that differs."""
-    table = Table(title="Two plans", title_justify="left")
-    for heading in ("", "A", "B", "change"):
-        table.add_column(heading, justify="left" if not heading else "right")
+    both = table("Two plans", "", ">A", ">B", ">change")
     for section in ("figures", "time"):
         for name, row in found[section].items():
             if row["a"] or row["b"]:
-                table.add_row(name, _number(row["a"]), _number(row["b"]), _percent(row["change"]))
-        table.add_section()
-    console.print(table)
+                both.add_row(name, _number(row["a"]), _number(row["b"]), _percent(row["change"]))
+        both.add_section()
+    console.print(both)
     odds = found["b_faster_probability"]
     if odds is not None:
         console.print(f"B is faster than A with {100 * odds:.0f} % probability.", highlight=False)

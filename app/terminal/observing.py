@@ -99,7 +99,8 @@ def _add_row(path: Path, row: dict[str, str] | str, *, quiet: bool) -> None:
 def print_observation(console: Console, seen: Observation) -> None:
     """The step, the causes with the largest difference first, and what to doubt."""
     from rich.markup import escape
-    from rich.table import Table
+
+    from app.terminal.tables import table
 
     off = f"{100 * (seen.ratio - 1):+.1f} %"
     verdict = "[bold green]as planned[/]" if seen.as_planned else "[bold red]not as planned[/]"
@@ -108,13 +109,11 @@ def print_observation(console: Console, seen: Observation) -> None:
         f"{seen.planned_s:.4g} s planned: {off}, {verdict}."
     )
     if seen.causes:
-        table = Table(title="Where the time went", title_justify="left")
-        for heading in ("cause", "planned s", "measured s", "difference s", ""):
-            table.add_column(heading, justify="right" if heading.endswith(" s") else "left")
+        causes = table("Where the time went", "cause", ">planned s", ">measured s", ">difference s", "")
         for one in seen.causes:
             mark = "[red]off[/]" if one.is_off else ""
-            table.add_row(one.name, f"{one.planned_s:.4f}", f"{one.measured_s:.4f}", f"{one.difference_s:+.4f}", mark)
-        console.print(table)
+            causes.add_row(one.name, f"{one.planned_s:.4f}", f"{one.measured_s:.4f}", f"{one.difference_s:+.4f}", mark)
+        console.print(causes)
     else:
         console.print("These files do not tell causes apart: a trace does, or Megatron with --timing-log-level 2.")
     for one in seen.causes:

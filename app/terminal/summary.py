@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from app.exporters.report.formatting import TIME_PARTS, runnable_in_words
+from app.terminal.tables import table
 
 if TYPE_CHECKING:
     from models.figures import MemoryUse
@@ -111,14 +112,12 @@ def layers_by_rank(one: Configuration) -> str:
 
 
 def _placement(plan: Plan) -> Table:
-    table = Table(title="Placement", title_justify="left")
-    for heading in ("route", "replicas", "pipeline ranks and their places"):
-        table.add_column(heading, justify="right" if heading == "replicas" else "left")
+    found = table("Placement", "route", ">replicas", "pipeline ranks and their places")
     for route in plan.placement.routes[:12]:
-        table.add_row(escape(route.id), f"{route.num_replicas:,}", escape(runs_of_places(route)))
+        found.add_row(escape(route.id), f"{route.num_replicas:,}", escape(runs_of_places(route)))
     if len(plan.placement.routes) > 12:
-        table.add_row("...", "", f"{len(plan.placement.routes) - 12} more routes in the plan document")
-    return table
+        found.add_row("...", "", f"{len(plan.placement.routes) - 12} more routes in the plan document")
+    return found
 
 
 def runs_of_places(route: Route) -> str:
@@ -136,9 +135,7 @@ def runs_of_places(route: Route) -> str:
 
 
 def _waterfall(plan: Plan) -> Table:
-    table = Table(title="Where the iteration time goes", title_justify="left")
-    for heading in ("cause", "s", "%", ""):
-        table.add_column(heading, justify="right" if heading in ("s", "%") else "left")
+    found = table("Where the iteration time goes", "cause", ">s", ">%", "")
     total_s = plan.time.total_s or 1.0
     before_s = 0.0
     for name, field in TIME_PARTS:
@@ -146,21 +143,21 @@ def _waterfall(plan: Plan) -> Table:
         offset = round(BAR_WIDTH * before_s / total_s)
         length = round(BAR_WIDTH * (before_s + part_s) / total_s) - offset
         if part_s > 0:
-            table.add_row(name, f"{part_s:.4f}", f"{100 * part_s / total_s:.1f}", " " * offset + "█" * length)
+            found.add_row(name, f"{part_s:.4f}", f"{100 * part_s / total_s:.1f}", " " * offset + "█" * length)
         before_s += part_s
-    table.add_row("total", f"{plan.time.total_s:.4f}", "100.0", "")
-    return table
+    found.add_row("total", f"{plan.time.total_s:.4f}", "100.0", "")
+    return found
 
 
 def _memory(plan: Plan) -> Table:
-    table = Table(title="Memory per GPU (GB), fullest pipeline ranks", title_justify="left")
     headings = ("rank", "weights", "gradients", "optimizer", "activations", "buffers", "framework", "total", "limit")
+    found = table("Memory per GPU (GB), fullest pipeline ranks")
     for heading in headings:
-        table.add_column(heading, justify="right")
+        found.add_column(heading, justify="right")
     fullest = sorted(plan.memory, key=lambda use: use.limit_bytes - use.total_bytes)[:3]
     for use in fullest:
-        table.add_row(str(use.pipeline_rank), *(f"{one / GB:.1f}" for one in _bytes_of(use)))
-    return table
+        found.add_row(str(use.pipeline_rank), *(f"{one / GB:.1f}" for one in _bytes_of(use)))
+    return found
 
 
 def _bytes_of(use: MemoryUse) -> tuple[float, ...]:
@@ -177,11 +174,9 @@ def _bytes_of(use: MemoryUse) -> tuple[float, ...]:
 
 
 def _transport(plan: Plan) -> Table:
-    table = Table(title="Transport", title_justify="left")
-    for heading in ("of", "tier", "operation", "algorithm", "balancing", "reliability", "QPs", "GB/s"):
-        table.add_column(heading, justify="right" if heading in ("QPs", "GB/s") else "left")
+    found = table("Transport", "of", "tier", "operation", "algorithm", "balancing", "reliability", ">QPs", ">GB/s")
     for one in plan.transport[:16]:
-        table.add_row(
+        found.add_row(
             one.dimension,
             one.tier,
             one.collective,
@@ -191,26 +186,22 @@ def _transport(plan: Plan) -> Table:
             str(one.num_queue_pairs),
             f"{one.effective_bytes_per_s / GB:.2f}",
         )
-    return table
+    return found
 
 
 def _baselines(plan: Plan) -> Table:
-    table = Table(title="Other ways, under the same evaluator", title_justify="left")
-    for heading in ("baseline", "s", "speed-up", "assumed"):
-        table.add_column(heading, justify="right" if heading in ("s", "speed-up") else "left")
+    found = table("Other ways, under the same evaluator", "baseline", ">s", ">speed-up", "assumed")
     for one in plan.baselines:
         if one.iteration_s is None:
-            table.add_row(escape(one.name), "none", "", escape(one.reason))
+            found.add_row(escape(one.name), "none", "", escape(one.reason))
         else:
             speed_up = "" if one.speed_up is None else f"{one.speed_up:.3f}"
-            table.add_row(escape(one.name), f"{one.iteration_s:.4f}", speed_up, escape(one.assumptions))
-    return table
+            found.add_row(escape(one.name), f"{one.iteration_s:.4f}", speed_up, escape(one.assumptions))
+    return found
 
 
 def _alternatives(plan: Plan) -> Table:
-    table = Table(title="What came second", title_justify="left")
-    for heading in ("plan", "s", "worse by", "slower with", "because"):
-        table.add_column(heading, justify="left" if heading in ("plan", "because") else "right")
+    found = table("What came second", "plan", ">s", ">worse by", ">slower with", "because")
     for one in plan.alternatives:
         degrees = one.degrees
         name = f"{one.crossing}, tp {degrees.tp} cp {degrees.cp} ep {degrees.ep} pp {degrees.pp} dp {degrees.dp}"
@@ -218,8 +209,8 @@ def _alternatives(plan: Plan) -> Table:
         kind = f"{one.sharding}, {one.family}{layers}"
         odds = "" if one.slower_probability is None else f"{100 * one.slower_probability:.0f} %"
         worse = f"{100 * one.slower_by:.1f} %"
-        table.add_row(f"{name}; {kind}", f"{one.iteration_s:.4f}", worse, odds, escape(one.why_second))
-    return table
+        found.add_row(f"{name}; {kind}", f"{one.iteration_s:.4f}", worse, odds, escape(one.why_second))
+    return found
 
 
 def _error_bars(console: Console, plan: Plan) -> None:

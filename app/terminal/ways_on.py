@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+
+from app.terminal.tables import table
 
 if TYPE_CHECKING:
     from models.what_now import ReplanPoint, WhatIfLostAnswer, WhatNowAnswer
@@ -25,14 +26,11 @@ def print_what_now(console: Console, reply: WhatNowAnswer) -> None:
         for reason in reply.reasons:
             console.print(escape(f"    {reason.detail}"), highlight=False)
         return
-    table = Table()
-    for heading in ("moved", "at least", "of", "s/iteration", "at least", "untouched", "state GB", "checkpoint GB",
-                    "fetch s"):  # fmt: skip
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
+    ways = table("", ">moved", ">at least", ">of", ">s/iteration", ">at least", ">untouched", ">state GB",
+                 ">checkpoint GB", ">fetch s", "")  # fmt: skip
     for number, one in enumerate(reply.points):
-        table.add_row(*_cells(one), "<- chosen" if number == reply.chosen else "")
-    console.print(table)
+        ways.add_row(*_cells(one), "<- chosen" if number == reply.chosen else "")
+    console.print(ways)
     console.print(f"No plan takes less than {reply.lower_bound_s:.4g} s, whatever moves.", highlight=False)
     if reply.chosen is not None:
         _print_fetches(console, reply.points[reply.chosen])
@@ -62,19 +60,16 @@ def _print_fetches(console: Console, one: ReplanPoint) -> None:
 
 def print_what_if_lost(console: Console, reply: WhatIfLostAnswer) -> None:
     """One line for each loss."""
-    table = Table(title="What if it is lost?", title_justify="left")
-    for heading in ("", "lost"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("groups lost", "moved", "at least", "s/iteration", "at least", "fetch s"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    losses = table("What if it is lost?", "", "lost", ">groups lost", ">moved", ">at least", ">s/iteration",
+                   ">at least", ">fetch s")  # fmt: skip
     for loss in reply.losses:
         answer = loss.answer
         if answer is None or answer.chosen is None:
             said = "not tried" if answer is None else "no plan" if answer.outcome == "infeasible" else "nothing found"
-            table.add_row(loss.kind, escape(loss.name), "", said, "", "", "", "")
+            losses.add_row(loss.kind, escape(loss.name), "", said, "", "", "", "")
             continue
         one = answer.points[answer.chosen]
-        table.add_row(loss.kind, escape(loss.name), f"{answer.num_groups_lost:,}", f"{one.num_moved:,}",
-                      f"{one.least_moved:,}", f"{one.iteration_s:.4g}", f"{one.lower_bound_s:.4g}",
-                      f"{one.transfer_s:.3g}")  # fmt: skip
-    console.print(table)
+        losses.add_row(loss.kind, escape(loss.name), f"{answer.num_groups_lost:,}", f"{one.num_moved:,}",
+                       f"{one.least_moved:,}", f"{one.iteration_s:.4g}", f"{one.lower_bound_s:.4g}",
+                       f"{one.transfer_s:.3g}")  # fmt: skip
+    console.print(losses)

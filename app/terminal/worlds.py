@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+
+from app.terminal.tables import number, table
 
 if TYPE_CHECKING:
     from models.robust import RobustAnswer
@@ -14,14 +15,12 @@ if TYPE_CHECKING:
 
 def print_robust(console: Console, reply: RobustAnswer) -> None:
     """World by world, then what robustness costs and saves."""
-    table = Table(title=f"s/iteration, profile {escape(reply.stack_profile)}", title_justify="left")
-    table.add_column("world", overflow="fold")
-    for heading in ("weight", "robust plan", "plan of the request", "best alone", "at least"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    title = f"s/iteration, profile {escape(reply.stack_profile)}"
+    worlds = table(title, "world", ">weight", ">robust plan", ">plan of the request", ">best alone", ">at least")
     for one in reply.figures:
-        table.add_row(escape(one.name), f"{one.weight:.3g}", _number(one.iteration_s), _number(one.request_plan_s),
-                      _number(one.best_s) or one.status, f"{one.lower_bound_s:.4g}")  # fmt: skip
-    console.print(table)
+        worlds.add_row(escape(one.name), f"{one.weight:.3g}", number(one.iteration_s), number(one.request_plan_s),
+                       number(one.best_s) or one.status, f"{one.lower_bound_s:.4g}")  # fmt: skip
+    console.print(worlds)
     if reply.value_s is None or reply.plan is None:
         console.print("No plan that runs in every world was found." if reply.outcome == "not_found"
                       else "A world has no plan:")  # fmt: skip
@@ -45,7 +44,3 @@ def print_robust(console: Console, reply: RobustAnswer) -> None:
 
 def _saved(other_s: float, value_s: float) -> str:
     return f"{100 * (other_s / value_s - 1):.1f} % more" if other_s > value_s else "the same"
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}"
