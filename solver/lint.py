@@ -5,7 +5,7 @@ Memory needs the cost model and is explained by `explain/infeasible.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from models.outcome import Reason
 from models.request import Pin, PlanRequest
@@ -14,7 +14,7 @@ from models.workload import LatentAttention
 from solver.diagnostics.joins import LINKS_MISSING
 from solver.network.places import ancestors_of, usable_pools
 
-Check = Callable[[PlanRequest], list[Reason]]
+Check = Callable[[PlanRequest], Iterator[Reason]]
 
 
 def lint(request: PlanRequest) -> tuple[Reason, ...]:
@@ -23,47 +23,41 @@ def lint(request: PlanRequest) -> tuple[Reason, ...]:
     return tuple(reasons)
 
 
-def _gpus_exist(request: PlanRequest) -> list[Reason]:
+def _gpus_exist(request: PlanRequest) -> Iterator[Reason]:
     if usable_pools(request):
-        return []
+        return
     free = request.cluster.num_free_gpus
     where = "forbidden places hold them all" if free else "all are reserved or unhealthy"
-    return [
-        Reason(
-            code="too-few-gpus",
-            pointer="/constraints/forbidden_places" if free else "/cluster/pools",
-            detail=f"no GPU is left to plan on: {free} are free in the cluster, {where}",
-            remedies=("forbid fewer places",) if free else ("free reserved or unhealthy GPUs", "add GPUs"),
-        )
-    ]
+    yield Reason(
+        code="too-few-gpus",
+        pointer="/constraints/forbidden_places" if free else "/cluster/pools",
+        detail=f"no GPU is left to plan on: {free} are free in the cluster, {where}",
+        remedies=("forbid fewer places",) if free else ("free reserved or unhealthy GPUs", "add GPUs"),
+    )
 
 
-def _precision_exists(request: PlanRequest) -> list[Reason]:
+def _precision_exists(request: PlanRequest) -> Iterator[Reason]:
     precision = request.workload.precision
-    reasons = []
     usable = {pool.id for pool in usable_pools(request)}
     for index, pool in enumerate(request.cluster.pools):
         peak = {"fp8": pool.gpu.fp8_flops_per_s, "fp4": pool.gpu.fp4_flops_per_s}.get(precision, 1.0)
         if peak is None and pool.id in usable:
-            reasons.append(
-                Reason(
-                    code="precision-unsupported",
-                    pointer=f"/cluster/pools/{index}/gpu",
-                    detail=f"precision {precision} is asked for, but {pool.gpu.name} states no {precision} peak",
-                    remedies=(
-                        "set workload.precision to bf16",
-                        f"forbid place {pool.place!r}",
-                        f"give the GPU type its {precision}_flops_per_s",
-                    ),
-                )
+            yield Reason(
+                code="precision-unsupported",
+                pointer=f"/cluster/pools/{index}/gpu",
+                detail=f"precision {precision} is asked for, but {pool.gpu.name} states no {precision} peak",
+                remedies=(
+                    "set workload.precision to bf16",
+                    f"forbid place {pool.place!r}",
+                    f"give the GPU type its {precision}_flops_per_s",
+                ),
             )
-    return reasons
 
 
-def _tensor_degrees_fit(request: PlanRequest) -> list[Reason]:
+def _tensor_degrees_fit(request: PlanRequest) -> Iterator[Reason]:
     wanted, pools = request.constraints.allowed.tp, usable_pools(request)
     if wanted is None or not pools:
-        return []
+        return
     domains = sorted({pool.gpu.scale_up_domain_gpus for pool in pools})
     attention = request.workload.architecture.attention
     heads = attention.num_heads
@@ -73,26 +67,24 @@ def _tensor_degrees_fit(request: PlanRequest) -> list[Reason]:
         return any(domain % tp == 0 for domain in domains) and heads % tp == 0 and (keys % tp == 0 or tp % keys == 0)
 
     if any(divides(tp) for tp in wanted):
-        return []
-    return [
-        Reason(
-            code="degrees-do-not-divide",
-            pointer="/constraints/allowed/tp",
-            detail=(
-                f"no allowed tp of {list(wanted)} divides the scale-up domain of {' or '.join(map(str, domains))} "
-                f"GPUs, the {heads} heads and the {keys} key/value heads"
-            ),
-            remedies=(f"allow tp {', '.join(str(tp) for tp in range(1, domains[-1] + 1) if divides(tp))}",),
-        )
-    ]
+        return
+    yield Reason(
+        code="degrees-do-not-divide",
+        pointer="/constraints/allowed/tp",
+        detail=(
+            f"no allowed tp of {list(wanted)} divides the scale-up domain of {' or '.join(map(str, domains))} "
+            f"GPUs, the {heads} heads and the {keys} key/value heads"
+        ),
+        remedies=(f"allow tp {', '.join(str(tp) for tp in range(1, domains[-1] + 1) if divides(tp))}",),
+    )
 
 
-def _replicas_divide_batch(request: PlanRequest) -> list[Reason]:
+def _replicas_divide_batch(request: PlanRequest) -> Iterator[Reason]:
     """Every replica runs the same number of whole micro-batches: no framework of the catalogue starts otherwise."""
     allowed, batch = request.constraints.allowed, request.workload.global_batch_sequences
     replicas, sizes = allowed.dp or (1,), allowed.micro_batch_sequences or (1,)
     if any(batch % (dp * size) == 0 for dp in replicas for size in sizes):
-        return []
+        return
     given = [
         f"{name} of {list(values)}"
         for name, values in (("dp", allowed.dp), ("micro_batch_sequences", allowed.micro_batch_sequences))
@@ -100,89 +92,78 @@ def _replicas_divide_batch(request: PlanRequest) -> list[Reason]:
     ]
     least, name = min(replicas) * min(sizes), "dp" if allowed.dp is not None else "micro_batch_sequences"
     alone = allowed.dp is None or any(batch % size == 0 for size in sizes)
-    return [
-        Reason(
-            code="batch-too-small" if least > batch else "degrees-do-not-divide",
-            pointer=f"/constraints/allowed/{name}",
-            detail=f"no allowed {' by '.join(given)} divides the global batch of {batch} sequences; Megatron-Core, "
-            "DeepSpeed and torchtitan all stop where dp * micro-batch does not divide the batch",
-            remedies=(
-                f"allow {name} 1" if alone else "allow dp 1 and micro_batch_sequences 1",
-                f"set global_batch_sequences to a multiple of {least}: {_nearest_multiple(batch, least)}",
-            ),
-        )
-    ]
+    yield Reason(
+        code="batch-too-small" if least > batch else "degrees-do-not-divide",
+        pointer=f"/constraints/allowed/{name}",
+        detail=f"no allowed {' by '.join(given)} divides the global batch of {batch} sequences; Megatron-Core, "
+        "DeepSpeed and torchtitan all stop where dp * micro-batch does not divide the batch",
+        remedies=(
+            f"allow {name} 1" if alone else "allow dp 1 and micro_batch_sequences 1",
+            f"set global_batch_sequences to a multiple of {least}: {_nearest_multiple(batch, least)}",
+        ),
+    )
 
 
 def _nearest_multiple(number: int, of: int) -> int:
     return max(round(number / of), 1) * of
 
 
-def _experts_divide(request: PlanRequest) -> list[Reason]:
+def _experts_divide(request: PlanRequest) -> Iterator[Reason]:
     wanted, moe = request.constraints.allowed.ep, request.workload.architecture.moe
     experts = moe.num_experts if moe else 1
     if wanted is None or any(experts % ep == 0 for ep in wanted):
-        return []
-    return [
-        Reason(
-            code="degrees-do-not-divide",
-            pointer="/constraints/allowed/ep",
-            detail=f"no allowed ep of {list(wanted)} divides the {experts} experts of the model",
-            remedies=("allow ep 1", "allow a divisor of the number of experts"),
-        )
-    ]
+        return
+    yield Reason(
+        code="degrees-do-not-divide",
+        pointer="/constraints/allowed/ep",
+        detail=f"no allowed ep of {list(wanted)} divides the {experts} experts of the model",
+        remedies=("allow ep 1", "allow a divisor of the number of experts"),
+    )
 
 
-def _sequence_divides(request: PlanRequest) -> list[Reason]:
+def _sequence_divides(request: PlanRequest) -> Iterator[Reason]:
     wanted, length = request.constraints.allowed.cp, request.workload.sequence_length
     if wanted is None or any(length % cp == 0 for cp in wanted):
-        return []
-    return [
-        Reason(
-            code="degrees-do-not-divide",
-            pointer="/constraints/allowed/cp",
-            detail=f"no allowed cp of {list(wanted)} divides the sequence of {length} tokens",
-            remedies=("allow cp 1",),
-        )
-    ]
+        return
+    yield Reason(
+        code="degrees-do-not-divide",
+        pointer="/constraints/allowed/cp",
+        detail=f"no allowed cp of {list(wanted)} divides the sequence of {length} tokens",
+        remedies=("allow cp 1",),
+    )
 
 
-def _enough_layers(request: PlanRequest) -> list[Reason]:
+def _enough_layers(request: PlanRequest) -> Iterator[Reason]:
     wanted, layers = request.constraints.allowed.pp, request.workload.architecture.num_layers
     if wanted is None or any(pp <= layers for pp in wanted):
-        return []
-    return [
-        Reason(
-            code="degrees-do-not-divide",
-            pointer="/constraints/allowed/pp",
-            detail=f"every allowed pp of {list(wanted)} exceeds the {layers} layers of the model",
-            remedies=(f"allow a pp of at most {layers}",),
-        )
-    ]
+        return
+    yield Reason(
+        code="degrees-do-not-divide",
+        pointer="/constraints/allowed/pp",
+        detail=f"every allowed pp of {list(wanted)} exceeds the {layers} layers of the model",
+        remedies=(f"allow a pp of at most {layers}",),
+    )
 
 
-def _fixed_degrees_fit(request: PlanRequest) -> list[Reason]:
+def _fixed_degrees_fit(request: PlanRequest) -> Iterator[Reason]:
     allowed = request.constraints.allowed
     least = min(allowed.tp or (1,)) * min(allowed.cp or (1,)) * min(allowed.pp or (1,)) * min(allowed.dp or (1,))
     free = sum(pool.num_free_gpus for pool in usable_pools(request))
     limit = min(free, request.constraints.max_gpus or free)
     if not free or least <= limit:
-        return []
-    return [
-        Reason(
-            code="too-few-gpus",
-            pointer="/constraints/max_gpus" if limit < free else "/constraints/allowed",
-            detail=f"the smallest allowed tp * cp * pp * dp is {least} GPUs, but {limit} may be used ({free} are free)",
-            remedies=(
-                "allow smaller degrees",
-                f"set max_gpus to {least} or more" if least <= free else f"add GPUs: at least {least} have to be free",
-            ),
-        )
-    ]
+        return
+    yield Reason(
+        code="too-few-gpus",
+        pointer="/constraints/max_gpus" if limit < free else "/constraints/allowed",
+        detail=f"the smallest allowed tp * cp * pp * dp is {least} GPUs, but {limit} may be used ({free} are free)",
+        remedies=(
+            "allow smaller degrees",
+            f"set max_gpus to {least} or more" if least <= free else f"add GPUs: at least {least} have to be free",
+        ),
+    )
 
 
-def _pins_hold(request: PlanRequest) -> list[Reason]:
-    reasons = []
+def _pins_hold(request: PlanRequest) -> Iterator[Reason]:
     free_in: dict[str, int] = {}
     around = ancestors_of(request.cluster)
     for pool in usable_pools(request):
@@ -195,64 +176,55 @@ def _pins_hold(request: PlanRequest) -> list[Reason]:
         replicas = pin.num_replicas or min(allowed.dp or (1,))
         least = ranks * replicas * min(allowed.tp or (1,)) * min(allowed.cp or (1,))
         if free < least:
-            reasons.append(
-                Reason(
-                    code="pins-contradict",
-                    pointer=f"/constraints/pins/{index}",
-                    detail=f"{ranks} pipeline ranks of {replicas} replicas need at least {least} GPUs in "
-                    f"{pin.place!r}, which has {free} to use",
-                    remedies=(
-                        "pin fewer ranks or replicas",
-                        "pin to a larger place",
-                        *(("forbid fewer places",) if request.constraints.forbidden_places else ()),
-                    ),
-                )
+            yield Reason(
+                code="pins-contradict",
+                pointer=f"/constraints/pins/{index}",
+                detail=f"{ranks} pipeline ranks of {replicas} replicas need at least {least} GPUs in "
+                f"{pin.place!r}, which has {free} to use",
+                remedies=(
+                    "pin fewer ranks or replicas",
+                    "pin to a larger place",
+                    *(("forbid fewer places",) if request.constraints.forbidden_places else ()),
+                ),
             )
-    return reasons
 
 
-def _pinned_ranks_exist(request: PlanRequest) -> list[Reason]:
+def _pinned_ranks_exist(request: PlanRequest) -> Iterator[Reason]:
     wanted, layers = request.constraints.allowed.pp, request.workload.architecture.num_layers
     most = max(wanted) if wanted else min(layers, SPACE_LIMITS.max_pipeline_ranks)
     ranks = f"the allowed pp of {list(wanted)}" if wanted else f"a pipeline of at most {most} ranks"
-    return [
-        Reason(
-            code="pins-contradict",
-            pointer=f"/constraints/pins/{index}/last_pipeline_rank",
-            detail=f"pipeline rank {pin.last_pipeline_rank} is pinned, but {ranks} never has it",
-            remedies=(
-                f"lower last_pipeline_rank to {most - 1} or less",
-                *((f"allow pp {pin.last_pipeline_rank + 1}",) if pin.last_pipeline_rank < layers else ()),
-            ),
-        )
-        for index, pin in enumerate(request.constraints.pins)
-        if most <= pin.last_pipeline_rank
-    ]
+    for index, pin in enumerate(request.constraints.pins):
+        if most <= pin.last_pipeline_rank:
+            yield Reason(
+                code="pins-contradict",
+                pointer=f"/constraints/pins/{index}/last_pipeline_rank",
+                detail=f"pipeline rank {pin.last_pipeline_rank} is pinned, but {ranks} never has it",
+                remedies=(
+                    f"lower last_pipeline_rank to {most - 1} or less",
+                    *((f"allow pp {pin.last_pipeline_rank + 1}",) if pin.last_pipeline_rank < layers else ()),
+                ),
+            )
 
 
-def _pins_agree(request: PlanRequest) -> list[Reason]:
+def _pins_agree(request: PlanRequest) -> Iterator[Reason]:
     """All replicas of a rank cannot be in one place, and some of them in another, of which neither holds the other.
 
     Of each pin the first contradiction: a thousand pins have half a million pairs.
     """
     around, pins = ancestors_of(request.cluster), request.constraints.pins
-    reasons = []
     for other, second in enumerate(pins):
         apart = (one for one in range(other) if _contradict(pins[one], second, around))
         one = next(apart, None)
         if one is not None:
             first, rank = pins[one], max(pins[one].first_pipeline_rank, second.first_pipeline_rank)
-            reasons.append(
-                Reason(
-                    code="pins-contradict",
-                    pointer=f"/constraints/pins/{other}/place",
-                    detail=f"of pipeline rank {rank}, pin {one} wants {first.num_replicas or 'all'} replicas in "
-                    f"{first.place!r} and pin {other} {second.num_replicas or 'all'} in {second.place!r}, "
-                    "which do not hold each other",
-                    remedies=("pin different ranks", "give both pins num_replicas"),
-                )
+            yield Reason(
+                code="pins-contradict",
+                pointer=f"/constraints/pins/{other}/place",
+                detail=f"of pipeline rank {rank}, pin {one} wants {first.num_replicas or 'all'} replicas in "
+                f"{first.place!r} and pin {other} {second.num_replicas or 'all'} in {second.place!r}, "
+                "which do not hold each other",
+                remedies=("pin different ranks", "give both pins num_replicas"),
             )
-    return reasons
 
 
 def _contradict(first: Pin, second: Pin, around: Mapping[str, tuple[str, ...]]) -> bool:
@@ -265,30 +237,26 @@ def _contradict(first: Pin, second: Pin, around: Mapping[str, tuple[str, ...]]) 
     return ranks <= min(first.last_pipeline_rank, second.last_pipeline_rank)
 
 
-def _cost_has_prices(request: PlanRequest) -> list[Reason]:
+def _cost_has_prices(request: PlanRequest) -> Iterator[Reason]:
     """Least cost is asked for, and no GPU that may be used states a price."""
     pools = usable_pools(request)
     if request.objective.kind != "cost_per_token" or not pools or any(one.gpu.usd_per_gpu_hour for one in pools):
-        return []
-    return [
-        Reason(
-            code="no-price",
-            pointer="/objective/kind",
-            detail="the objective is cost_per_token, but no GPU that may be used states a usd_per_gpu_hour above 0",
-            remedies=(
-                "give the GPU types their usd_per_gpu_hour",
-                "set the objective to fewest_gpus with a target_iteration_s, or to iteration_time",
-            ),
-        )
-    ]
+        return
+    yield Reason(
+        code="no-price",
+        pointer="/objective/kind",
+        detail="the objective is cost_per_token, but no GPU that may be used states a usd_per_gpu_hour above 0",
+        remedies=(
+            "give the GPU types their usd_per_gpu_hour",
+            "set the objective to fewest_gpus with a target_iteration_s, or to iteration_time",
+        ),
+    )
 
 
-def _links_stated(request: PlanRequest) -> list[Reason]:
+def _links_stated(request: PlanRequest) -> Iterator[Reason]:
     """Buildings that nothing stated joins would be planned as if the way between them was free."""
-    return [
-        Reason(code="links-missing", pointer=pointer, detail=detail, remedies=LINKS_MISSING.remedies)
-        for pointer, detail in LINKS_MISSING.find(request)
-    ]
+    for pointer, detail in LINKS_MISSING.find(request):
+        yield Reason(code="links-missing", pointer=pointer, detail=detail, remedies=LINKS_MISSING.remedies)
 
 
 CHECKS: tuple[Check, ...] = (
