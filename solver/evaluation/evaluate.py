@@ -29,7 +29,14 @@ from solver.evaluation.ways import TimedWay, Way, better_way, least_end_s
 from solver.pipeline.bounds import lower_bound
 from solver.placement.fill import PooledRoute
 from solver.transport.exchange import LEAST_GAIN, ExchangeCost, exchange_costs, exchanging_edges, run_exchanges
-from solver.transport.hops import HopDelay, free_bytes_per_s, queues_by_way, reserved_bytes_per_s, route_hops
+from solver.transport.hops import (
+    HopDelay,
+    StageMessages,
+    free_bytes_per_s,
+    queues_by_way,
+    reserved_bytes_per_s,
+    route_hops,
+)
 from solver.transport.message_paths import MessagePaths, split_paths
 from solver.transport.prices import Traffic
 from solver.transport.time_division import TimeDivision, time_divided
@@ -155,7 +162,8 @@ def _evaluate(
     stages = stages_of(context, configuration, routes)
     message_bytes = float(next(iter(stages.values())).cost.boundary_bytes.max())
     exchanging = exchanging_edges(context, configuration, routes)
-    hops = route_hops(context, configuration, routes, message_bytes, paths=paths, exchanging=exchanging)
+    messages = StageMessages(context, configuration, message_bytes, paths)
+    hops = route_hops(messages, routes, exchanging)
     reserved = reserved_bytes_per_s(routes, hops, message_bytes)
     costs = exchange_costs(context, configuration, routes, stages, reserved=reserved)
     ways, alike = [], dict[tuple[int, ...], RankSide]()
@@ -166,7 +174,7 @@ def _evaluate(
         problem = pipeline_problem(context, configuration, alike[kinds], delays)
         if problem is None:
             return None
-        shifted = time_divided(context, configuration, route, delays, message_bytes=message_bytes, paths=paths)
+        shifted = time_divided(messages, route, delays)
         ways.append((Way(problem, delays), None if shifted is None else _divided_way(problem, shifted)))
     update = max(float(stages[pool].optimizer_s[rank]) for route in routes for rank, pool in enumerate(route.pools))
     if cutoff_s < float("inf") and any(least_end_s(*both, _bound_s) + update >= cutoff_s for both in set(ways)):

@@ -91,20 +91,34 @@ class _Leg:
     upwards: bool
 
 
+@dataclass(frozen=True)
+class StageMessages:
+    """The messages between stages of a configuration: the bytes of one, and the paths that they take."""
+
+    context: Context
+    configuration: Configuration
+    num_bytes: float
+    paths: MessagePaths
+
+    def sent(self, source: int, target: int, sharers: int) -> Sent:
+        """How they travel one way between two pools while so many queues share the links."""
+        ends = self.context.pools[source], self.context.pools[target]
+        path = self.paths.facts(ends[0].place, ends[1].place)
+        choice = message_choice(
+            self.context, self.configuration, ends, message_bytes=self.num_bytes, sharers=sharers, path=path
+        )
+        return Sent(source, target, choice, sharers * self.configuration.degrees.gpus_per_stage_group)
+
+
 def route_hops(
-    context: Context,
-    configuration: Configuration,
-    routes: tuple[PooledRoute, ...],
-    message_bytes: float,
-    *,
-    paths: MessagePaths,
-    exchanging: frozenset[int] = frozenset(),
+    messages: StageMessages, routes: tuple[PooledRoute, ...], exchanging: frozenset[int] = frozenset()
 ) -> list[tuple[HopDelay, ...]]:
     """Delays of every hop of every route; on `exchanging` edges the gradient exchange keeps its part."""
-    legs = [_legs(configuration, route) for route in routes]
-    sharers = _edge_sharers(context, routes, legs, paths)
+    context = messages.context
+    legs = [_legs(messages.configuration, route) for route in routes]
+    sharers = _edge_sharers(context, routes, legs, messages.paths)
     free = {edge: free_bytes_per_s(context, edge, exchanging) / part for edge, part in sharers.parts.items()}
-    pricing = _Pricing(context, configuration, message_bytes, paths, sharers.queues, free)
+    pricing = _Pricing(messages, sharers.queues, free)
     return [tuple(pricing.hop(leg) for leg in own) for own in legs]
 
 
@@ -179,10 +193,7 @@ def free_bytes_per_s(context: Context, edge: int, exchanging: frozenset[int]) ->
 class _Pricing:
     """Prices hops: `sharers` queues on each edge, each with `free` bytes per second of it for a whole message."""
 
-    context: Context
-    configuration: Configuration
-    message_bytes: float
-    paths: MessagePaths
+    messages: StageMessages
     sharers: Counter[int]
     free: dict[int, float]
     _known: dict[tuple[int, int, bool], HopDelay] = field(default_factory=dict)
@@ -195,25 +206,28 @@ class _Pricing:
         return self._known[key].at(leg.stage)
 
     def _priced(self, leg: _Leg) -> HopDelay:
-        source, target = self.context.pools[leg.source], self.context.pools[leg.target]
+        context, configuration, size = self.messages.context, self.messages.configuration, self.messages.num_bytes
+        source, target = context.pools[leg.source], context.pools[leg.target]
         if share_place(source, target):
-            local_s = max(
-                _local_message_s(self.context, self.configuration, end, self.message_bytes) for end in (source, target)
-            )
+            local_s = max(_local_message_s(context, configuration, end, size) for end in (source, target))
             return HopDelay(leg.stage, local_s, 0.0, None)
-        there, back = self.paths.edges(source.place, target.place), self.paths.edges(target.place, source.place)
+        paths = self.messages.paths
+        there, back = paths.edges(source.place, target.place), paths.edges(target.place, source.place)
         on_way = [edge for edge, _ in (*there, *back)]
-        sent = self._sent(leg.source, leg.target, there), self._sent(leg.target, leg.source, back)
+        sent = (
+            self.messages.sent(leg.source, leg.target, max(self.sharers[edge] for edge, _ in there)),
+            self.messages.sent(leg.target, leg.source, max(self.sharers[edge] for edge, _ in back)),
+        )
         choices = [one.choice for one in sent]
         slower = min(choices, key=lambda choice: choice.effective_bytes_per_s)
-        group = self.configuration.degrees.gpus_per_stage_group
+        group = configuration.degrees.gpus_per_stage_group
         rate = min(group * slower.effective_bytes_per_s, *(self.free[edge] for edge in on_way))
         pace = min(group * self._card_bytes_per_s(source, target), *(self.free[edge] for edge in on_way))
         steps = [choice.expected_s - choice.message_bytes / choice.effective_bytes_per_s for choice in choices]
         return HopDelay(
             stage=leg.stage,
-            latency_s=max(steps) + self.context.stack.collective_latency_s.value,
-            transfer_s=self.message_bytes / rate,
+            latency_s=max(steps) + context.stack.collective_latency_s.value,
+            transfer_s=size / rate,
             link="~".join(sorted((source.id, target.id))),
             there=there,
             back=back,
@@ -226,20 +240,7 @@ class _Pricing:
 
     def _card_bytes_per_s(self, *ends: Pool) -> float:
         slower = min(pool.nic_bytes_per_s_per_gpu for pool in ends)
-        return slower * self.context.stack.point_to_point_efficiency.value
-
-    def _sent(self, source: int, target: int, edges: EdgeParts) -> Sent:
-        ends = self.context.pools[source], self.context.pools[target]
-        sharers = max(self.sharers[edge] for edge, _ in edges)
-        choice = message_choice(
-            self.context,
-            self.configuration,
-            ends,
-            message_bytes=self.message_bytes,
-            sharers=sharers,
-            path=self.paths.facts(ends[0].place, ends[1].place),
-        )
-        return Sent(source, target, choice, sharers * self.configuration.degrees.gpus_per_stage_group)
+        return slower * self.messages.context.stack.point_to_point_efficiency.value
 
 
 def reserved_bytes_per_s(

@@ -10,13 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from models.plan import Configuration
 from models.transport import TransportChoice
-from solver.context import Context
 from solver.placement.fill import PooledRoute
-from solver.transport.choose import message_choice
-from solver.transport.hops import HopDelay, Sent, Sharing
-from solver.transport.message_paths import MessagePaths
+from solver.transport.hops import HopDelay, Sent, Sharing, StageMessages
 from solver.transport.prices import Traffic
 
 LEAST_GAIN = 1e-3  # of the end of a route, below which turns are not worth a shift
@@ -38,15 +34,7 @@ class TimeDivision:
         return (self.num_time_slots - 1) * self.time_slot_s
 
 
-def time_divided(
-    context: Context,
-    configuration: Configuration,
-    route: PooledRoute,
-    delays: tuple[HopDelay, ...],
-    *,
-    message_bytes: float,
-    paths: MessagePaths,
-) -> TimeDivision | None:
+def time_divided(messages: StageMessages, route: PooledRoute, delays: tuple[HopDelay, ...]) -> TimeDivision | None:
     """The route with as few replicas at a time as fill its share of the links; None where turns shorten no message.
 
     The slowest hop sets the shift. Each other hop keeps its pace, by a transport of its own, where a message arrives
@@ -56,7 +44,7 @@ def time_divided(
     if route.num_replicas < 2 or not shared:
         return None
     slowest = max(shared, key=lambda hop: hop.transfer_s)
-    senders = _Senders(context, configuration, route, message_bytes, paths)
+    senders = _Senders(messages, route)
     at_once = senders.fewest(slowest)
     num_time_slots = -(-route.num_replicas // at_once)
     time_slot_s = senders.seconds(slowest, at_once)
@@ -70,33 +58,20 @@ def time_divided(
 class _Senders:
     """A few replicas of a route that send at once, each hop by a transport of its own, there and back."""
 
-    context: Context
-    configuration: Configuration
+    messages: StageMessages
     route: PooledRoute
-    message_bytes: float
-    paths: MessagePaths
     _known: dict[tuple[int, int, int], tuple[Sent, Sent]] = field(default_factory=dict)
 
     def sent(self, hop: HopDelay, at_once: int) -> tuple[Sent, Sent]:
         """How messages travel on the hop, with the gradients the other way, while `at_once` replicas send."""
-        source, target = (self.route.pools[self.configuration.rank_of_stage(hop.stage + step)] for step in (0, 1))
+        rank_of_stage = self.messages.configuration.rank_of_stage
+        source, target = (self.route.pools[rank_of_stage(hop.stage + step)] for step in (0, 1))
         key = source, target, at_once
         if key not in self._known:
             sharers = max(hop.num_sharers - self.route.num_replicas, 0) + at_once
-            self._known[key] = self._sent(source, target, sharers), self._sent(target, source, sharers)
+            there, back = (self.messages.sent(*ends, sharers) for ends in ((source, target), (target, source)))
+            self._known[key] = there, back
         return self._known[key]
-
-    def _sent(self, source: int, target: int, sharers: int) -> Sent:
-        ends = self.context.pools[source], self.context.pools[target]
-        choice = message_choice(
-            self.context,
-            self.configuration,
-            ends,
-            message_bytes=self.message_bytes,
-            sharers=sharers,
-            path=self.paths.facts(*(pool.place for pool in ends)),
-        )
-        return Sent(source, target, choice, sharers * self.configuration.degrees.gpus_per_stage_group)
 
     def slower(self, hop: HopDelay, at_once: int) -> TransportChoice:
         """Of both directions."""
@@ -104,16 +79,17 @@ class _Senders:
 
     def rate_bytes_per_s(self, hop: HopDelay, at_once: int) -> float:
         """Of one replica, whatever its share of the link."""
-        group = self.configuration.degrees.gpus_per_stage_group
+        group = self.messages.configuration.degrees.gpus_per_stage_group
         return group * self.slower(hop, at_once).effective_bytes_per_s
 
     def share_bytes_per_s(self, hop: HopDelay) -> float:
         """What all replicas of the route together get of the hop's links."""
-        return self.route.num_replicas * self.message_bytes / hop.transfer_s
+        return self.route.num_replicas * self.messages.num_bytes / hop.transfer_s
 
     def seconds(self, hop: HopDelay, at_once: int) -> float:
         """One message while `at_once` replicas split the route's share: S / min(sender, share / at_once)."""
-        return self.message_bytes / min(self.rate_bytes_per_s(hop, at_once), self.share_bytes_per_s(hop) / at_once)
+        rate = min(self.rate_bytes_per_s(hop, at_once), self.share_bytes_per_s(hop) / at_once)
+        return self.messages.num_bytes / rate
 
     def fewest(self, hop: HopDelay) -> int:
         """How many replicas fill the route's share of a hop."""
