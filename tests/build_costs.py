@@ -130,10 +130,10 @@ class Costs:
 
     def optimizer_s(self, place: str, stage: int) -> float:
         """Optimizer step of one GPU."""
-        cost, optimizer = self.stage(place, stage), self.request.workload.optimizer
+        cost, job = self.stage(place, stage), job_of(self.request.workload)
         gpu = self.pool(place).gpu
         dense, expert = cost.parameters, cost.expert_parameters
-        time = optimizer_s(dense, expert, self.columns, gpu=gpu, stack=self.stack, optimizer=optimizer)
+        time = optimizer_s(dense, expert, self.columns, gpu=gpu, stack=self.stack, job=job)
         return self.forgery.optimizer * float(time[0])
 
     def message_bytes(self) -> float:
@@ -160,12 +160,9 @@ class Costs:
     def exchanged_bytes(self, stage: int) -> float:
         """Bytes that one building sends to the others for a stage."""
         cost, degrees = self.stage("east", stage), self.configuration.degrees
-        gradient, num_sites = (
-            self.request.workload.optimizer.gradient_bytes_per_parameter,
-            len(self.num_replicas(stage)),
-        )
-        dense = crossing_bytes(cost.parameters, self.columns, num_sites, gradient_bytes=gradient)
-        expert = crossing_bytes(cost.expert_parameters, self.columns, num_sites, gradient_bytes=gradient)
+        job, num_sites = job_of(self.request.workload), len(self.num_replicas(stage))
+        dense = crossing_bytes(cost.parameters, self.columns, num_sites, job)
+        expert = crossing_bytes(cost.expert_parameters, self.columns, num_sites, job)
         return degrees.tp * (float(dense[0]) + degrees.ep * float(expert[0]))
 
     def exchange(self, stage: int, *, last_s: float, free_s: float) -> StageExchange:
@@ -192,7 +189,7 @@ class Costs:
             replace(self.columns, dp=np.array([count])),
             fabric_of(pool),
             self.stack,
-            gradient_bytes=self.request.workload.optimizer.gradient_bytes_per_parameter,
+            job=job_of(self.request.workload),
         )
         return MARGIN * float(traffic.reduce_s[0] + traffic.gather_s[0])
 

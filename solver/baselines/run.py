@@ -150,13 +150,7 @@ def _distinct(context: Context, policy: BaselinePolicy, space: Space, guess: Flo
 def _exchange_s(context: Context, space: Space, rows: IntArray) -> FloatArray:
     """Seconds that gradients (and, for FSDP, gathered weights) of these rows take over the worst cut."""
     job, cut = context.job, context.geography.cut
-    size = crossing_bytes(
-        np.full(len(rows), float(job.total_parameters)),
-        space.columns.take(rows),
-        2,
-        gradient_bytes=job.optimizer.gradient_bytes_per_parameter,
-        weight_bytes=job.value_bytes,
-    )
+    size = crossing_bytes(np.full(len(rows), float(job.total_parameters)), space.columns.take(rows), 2, job)
     return size / cut.bytes_per_s
 
 

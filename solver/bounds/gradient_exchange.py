@@ -28,8 +28,7 @@ class GradientExchange:
 
         def sent(parameters: FloatArray, experts: FloatArray) -> FloatArray:
             everything = group_parameters(parameters, experts, columns)
-            sizes = {"gradient_bytes": job.optimizer.gradient_bytes_per_parameter, "weight_bytes": job.value_bytes}
-            bytes_sent: FloatArray = crossing_bytes(everything, columns, num_places, **sizes)
+            bytes_sent: FloatArray = crossing_bytes(everything, columns, num_places, job)
             return bytes_sent
 
         all_of_it = price.of(*kinds(price.context, 0, job.num_layers), embedding=1.0, logits=1.0)

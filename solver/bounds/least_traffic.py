@@ -33,10 +33,10 @@ def _crossing_bytes(context: Context, space: Space) -> FloatArray:
     columns = space.columns
     price = StageCosts(context, next(iter(context.gpu_classes.values())), columns)
     whole = price.of(*kinds(context, 0, context.job.num_layers), embedding=1.0, logits=1.0)
-    ways, gradient_bytes = _ways_counted(context), context.job.optimizer.gradient_bytes_per_parameter
+    ways = _ways_counted(context)
     there_and_back = ways * columns.num_microbatches * whole.boundary_bytes
     all_exchange, one_exchange = (
-        ways * crossing_bytes(size, columns, 2, gradient_bytes=gradient_bytes, weight_bytes=context.job.value_bytes)
+        ways * crossing_bytes(size, columns, 2, context.job)
         for size in (_of_group(whole, price), _lightest_rank_parameters(price, space))
     )
     split = np.where(columns.pp > 1, columns.dp * there_and_back, np.inf)

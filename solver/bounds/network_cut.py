@@ -201,15 +201,7 @@ class _Inside:
             return cls(nothing, nothing)
         parameters, experts = least_parameters(price, shares)
         traffic = [
-            step_traffic(
-                parameters,
-                experts,
-                columns,
-                gpu_class.fabric,
-                context.stack,
-                gradient_bytes=context.job.optimizer.gradient_bytes_per_parameter,
-                weight_bytes=context.job.value_bytes,
-            )
+            step_traffic(parameters, experts, columns, gpu_class.fabric, context.stack, job=context.job)
             for gpu_class in context.gpu_classes.values()
         ]
         exchange_s = np.minimum.reduce([one.reduce_s + one.gather_s for one in traffic])

@@ -98,14 +98,7 @@ class RankCosts:
         """Least update."""
         stack, job = self.context.stack, self.context.job
         updates = [
-            optimizer_s(
-                *parameters,
-                price.columns,
-                gpu=price.gpu_class.gpu,
-                stack=stack,
-                optimizer=job.optimizer,
-                weight_bytes=job.value_bytes,
-            ).min(axis=0)
+            optimizer_s(*parameters, price.columns, gpu=price.gpu_class.gpu, stack=stack, job=job).min(axis=0)
             for price, parameters in zip(self.kind.prices, self.parameters, strict=True)
         ]
         least: FloatArray = np.minimum.reduce(updates)

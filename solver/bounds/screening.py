@@ -163,15 +163,8 @@ def _gathering(price: StageCosts, columns: Columns, whole: StageCost) -> FloatAr
     if not len(sharded):
         return added
     some, stack = _taken(whole, sharded), price.context.stack
-    traffic = layer_traffic(
-        some.parameters,
-        some.expert_parameters,
-        columns.take(sharded),
-        price.gpu_class.fabric,
-        stack,
-        gradient_bytes=price.context.job.optimizer.gradient_bytes_per_parameter,
-        weight_bytes=price.context.job.value_bytes,
-    )
+    parameters, fabric, job = (some.parameters, some.expert_parameters), price.gpu_class.fabric, price.context.job
+    traffic = layer_traffic(*parameters, columns.take(sharded), fabric, stack, job=job)
     overlap = stack.data_parallel_overlap.value
     forward_s = exposed_s(traffic.gather_s, some.forward_s, overlap)
     backward_s = exposed_s(traffic.gather_s + traffic.scatter_s, some.total_s - some.forward_s, overlap)

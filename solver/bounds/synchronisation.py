@@ -44,15 +44,7 @@ def least_exchange_s(
     at = replace(columns.take(row), dp=replicas)
 
     def time_s(some_dense: FloatArray, some_experts: FloatArray) -> FloatArray:
-        traffic = step_traffic(
-            some_dense,
-            some_experts,
-            at,
-            fabric,
-            context.stack,
-            gradient_bytes=context.job.optimizer.gradient_bytes_per_parameter,
-            weight_bytes=context.job.value_bytes,
-        )
+        traffic = step_traffic(some_dense, some_experts, at, fabric, context.stack, job=context.job)
         return traffic.reduce_s + traffic.gather_s
 
     zero, times = np.zeros(len(replicas)), list[_AffineTimes]()

@@ -195,8 +195,7 @@ def _update_s(types: Types, space: Space) -> FloatArray:
             columns,
             gpu=price.gpu_class.gpu,
             stack=context.stack,
-            optimizer=context.job.optimizer,
-            weight_bytes=context.job.value_bytes,
+            job=context.job,
         )
         for price in types.prices
     ]

@@ -276,29 +276,13 @@ def _tail_s(prices: list[StageCosts], shares: Shares) -> SynchronisationTail:
     parameters, experts = least_parameters(prices[0], shares)
     alone = replace(columns, dp=np.maximum(columns.dp // len({pool.place for pool in context.pools}), 1))
     traffic = [
-        step_traffic(
-            parameters,
-            experts,
-            alone,
-            price.gpu_class.fabric.at_best(),
-            context.stack,
-            gradient_bytes=context.job.optimizer.gradient_bytes_per_parameter,
-            weight_bytes=context.job.value_bytes,
-        )
+        step_traffic(parameters, experts, alone, price.gpu_class.fabric.at_best(), context.stack, job=context.job)
         for price in prices
     ]
     beside = [heaviest_stage_s(price, shares) for price in prices]
     overlap = context.stack.data_parallel_overlap.value * np.maximum.reduce(beside)
     updates = [
-        optimizer_s(
-            parameters,
-            experts,
-            columns,
-            gpu=price.gpu_class.gpu,
-            stack=context.stack,
-            optimizer=context.job.optimizer,
-            weight_bytes=context.job.value_bytes,
-        )
+        optimizer_s(parameters, experts, columns, gpu=price.gpu_class.gpu, stack=context.stack, job=context.job)
         for price in prices
     ]
     exchange = np.minimum.reduce([one.reduce_s + one.gather_s for one in traffic])

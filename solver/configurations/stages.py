@@ -66,15 +66,7 @@ def _pool_stages(context: Context, pool: Pool, configuration: Configuration) -> 
         expert_parameters=experts,
         has_logits=(np.arange(num_ranks) == rank_of[-1]).astype(np.float64),
     )
-    update = optimizer_s(
-        parameters,
-        experts,
-        columns,
-        gpu=gpu_class.gpu,
-        stack=context.stack,
-        optimizer=context.job.optimizer,
-        weight_bytes=context.job.value_bytes,
-    )
+    update = optimizer_s(parameters, experts, columns, gpu=gpu_class.gpu, stack=context.stack, job=context.job)
     return PoolStages(cost=cost, static=static, optimizer_s=update)
 
 

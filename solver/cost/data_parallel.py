@@ -15,8 +15,7 @@ from models.stack import StackProfile
 from solver.cost.collectives import Group, all_reduce_s, gather_s, group_of
 from solver.cost.columns import DDP, FSDP, HSDP, ZERO1, BoolArray, Columns, FloatArray, IntArray
 from solver.cost.fabric import Fabric
-
-WEIGHT_BYTES = 2.0  # parameters travel in 16 bits, unless all of training is in 32
+from solver.cost.job import Job
 
 
 @dataclass(frozen=True)
@@ -70,8 +69,7 @@ def step_traffic(
     fabric: Fabric,
     stack: StackProfile,
     *,
-    gradient_bytes: float,
-    weight_bytes: float = WEIGHT_BYTES,
+    job: Job,
 ) -> StepTraffic:
     """DDP all-reduces gradients; ZeRO-1 scatters them and gathers weights; HSDP and ZeRO-1 all-reduce their shards.
 
@@ -86,14 +84,14 @@ def step_traffic(
         used = parameters > 0
         if not np.any(used):
             continue
-        gradients = gradient_bytes * parameters
+        gradients = job.optimizer.gradient_bytes_per_parameter * parameters
         summed = all_reduce_s(gradients, group, fabric, stack)
         scattered = gather_s(gradients, group, fabric, stack)
         across = all_reduce_s(gradients / np.maximum(group.ranks, 1.0), copies, fabric, stack)
         mode = columns.sharding
         choice = [summed, scattered + across, np.zeros_like(summed), across]
         reduce_time = reduce_time + np.where(used, np.choose(mode, choice), 0.0)
-        gathered = gather_s(weight_bytes * parameters, group, fabric, stack)
+        gathered = gather_s(job.value_bytes * parameters, group, fabric, stack)
         gather_time = gather_time + np.where(used & (mode == ZERO1), gathered, 0.0)
     return StepTraffic(reduce_time, gather_time)
 
@@ -117,8 +115,7 @@ def layer_traffic(
     fabric: Fabric,
     stack: StackProfile,
     *,
-    gradient_bytes: float,
-    weight_bytes: float = WEIGHT_BYTES,
+    job: Job,
 ) -> LayerTraffic:
     """FSDP and HSDP gather the weights of every layer forward and again backward, and scatter its gradients."""
     sharded = columns.sharding >= FSDP
@@ -126,11 +123,12 @@ def layer_traffic(
     if not np.any(sharded):
         return LayerTraffic(gather_time, scatter_time)
     groups = replica_groups(columns, fabric, stack)
+    gradient_bytes = job.optimizer.gradient_bytes_per_parameter
     for parameters, group in ((dense_parameters, groups.dense_shard), (expert_parameters, groups.expert_shard)):
         used = sharded & (parameters > 0)
         if not np.any(used):
             continue
-        gather_time = gather_time + np.where(used, gather_s(weight_bytes * parameters, group, fabric, stack), 0.0)
+        gather_time = gather_time + np.where(used, gather_s(job.value_bytes * parameters, group, fabric, stack), 0.0)
         scatter_time = scatter_time + np.where(used, gather_s(gradient_bytes * parameters, group, fabric, stack), 0.0)
     return LayerTraffic(gather_time, scatter_time)
 
@@ -168,9 +166,7 @@ def crossing_bytes(
     local_parameters: FloatArray,
     columns: Columns,
     num_places: IntArray | int,
-    *,
-    gradient_bytes: float,
-    weight_bytes: float = WEIGHT_BYTES,
+    job: Job,
 ) -> FloatArray:
     """Bytes per iteration and direction that leave one place, for the parameters of one GPU's group over k places.
 
@@ -180,8 +176,8 @@ def crossing_bytes(
     groups inside places (HSDP, ZeRO-1 with several copies) is gathered inside and its gradients all-reduced across.
     """
     ranks = columns.dp * columns.cp
-    gradients = gradient_bytes * local_parameters
-    weights = weight_bytes * local_parameters
+    gradients = job.optimizer.gradient_bytes_per_parameter * local_parameters
+    weights = job.value_bytes * local_parameters
     reduced = hierarchical_crossing_bytes(gradients, num_places)
     scattered, gathered = ring_crossing_bytes(gradients, ranks), ring_crossing_bytes(weights, ranks)
     every_microbatch = columns.num_microbatches * (scattered + 2.0 * gathered)

@@ -193,15 +193,7 @@ def _exposed_data_parallel(at: Setting, pipe: Pipeline) -> FloatArray:
     """Gradient reduction behind the last backward and parameter gathering behind the first forward."""
     exposed = np.zeros(len(at.columns))
     for stage in (pipe.first, pipe.last):
-        traffic = step_traffic(
-            stage.parameters,
-            stage.expert_parameters,
-            at.columns,
-            at.fabric,
-            at.stack,
-            gradient_bytes=at.job.optimizer.gradient_bytes_per_parameter,
-            weight_bytes=at.job.value_bytes,
-        )
+        traffic = step_traffic(stage.parameters, stage.expert_parameters, at.columns, at.fabric, at.stack, job=at.job)
         overlap = at.stack.data_parallel_overlap.value
         backward = (stage.input_grad_s + stage.weight_grad_s) / at.columns.vpp
         here = exposed_s(traffic.reduce_s, backward, overlap)
@@ -214,13 +206,7 @@ def _slowest_update(at: Setting, pipe: Pipeline) -> FloatArray:
     update = np.zeros(len(at.columns))
     for stage in (pipe.first, pipe.last):
         here = optimizer_s(
-            stage.parameters,
-            stage.expert_parameters,
-            at.columns,
-            gpu=at.gpu,
-            stack=at.stack,
-            optimizer=at.job.optimizer,
-            weight_bytes=at.job.value_bytes,
+            stage.parameters, stage.expert_parameters, at.columns, gpu=at.gpu, stack=at.stack, job=at.job
         )
         update = np.maximum(update, here)
     return update

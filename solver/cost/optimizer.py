@@ -10,6 +10,7 @@ from models.workload import Optimizer
 from solver.cost.columns import Columns, FloatArray
 from solver.cost.compute import BYTES_16_BIT, GpuRates, optimizer_step_s
 from solver.cost.data_parallel import state_shards
+from solver.cost.job import Job
 
 
 def update_bytes_per_parameter(optimizer: Optimizer, weight_bytes: float = BYTES_16_BIT) -> float:
@@ -28,14 +29,13 @@ def optimizer_s(
     *,
     gpu: GpuType,
     stack: StackProfile,
-    optimizer: Optimizer,
-    weight_bytes: float = BYTES_16_BIT,
+    job: Job,
 ) -> FloatArray:
     """End of a step: streaming the local share of the state once, and the overhead beside."""
     dense_shards, expert_shards = state_shards(columns)
     local = dense_parameters / dense_shards + expert_parameters / expert_shards
     rates = GpuRates.of(gpu, stack, "bf16")
-    traffic = update_bytes_per_parameter(optimizer, weight_bytes) * stack.optimizer_traffic.value
+    traffic = update_bytes_per_parameter(job.optimizer, job.value_bytes) * stack.optimizer_traffic.value
     return optimizer_step_s(local, traffic, rates) + step_overhead_s(columns, stack)
 
 

@@ -153,15 +153,7 @@ def _layer_part(at: Setting, shape: LayerShape) -> StageCost:
 
 def _sharded_exposure(at: Setting, times: Times, dense: FloatArray, expert: FloatArray) -> Times:
     """Gathering and scattering of FSDP that the layer's own work does not hide."""
-    traffic = layer_traffic(
-        dense,
-        expert,
-        at.columns,
-        at.fabric,
-        at.stack,
-        gradient_bytes=at.job.optimizer.gradient_bytes_per_parameter,
-        weight_bytes=at.job.value_bytes,
-    )
+    traffic = layer_traffic(dense, expert, at.columns, at.fabric, at.stack, job=at.job)
     overlap = at.stack.data_parallel_overlap.value
     forward = exposed_s(traffic.gather_s, times.forward_s, overlap)
     backward = exposed_s(traffic.gather_s + traffic.scatter_s, times.input_grad_s + times.weight_grad_s, overlap)

@@ -111,8 +111,7 @@ def _private_s(job: _Job, replicas: FloatArray) -> FloatArray:
         replace(columns, dp=replicas.astype(np.int64)),
         gpu_class.fabric,
         job.context.stack,
-        gradient_bytes=job.context.job.optimizer.gradient_bytes_per_parameter,
-        weight_bytes=job.context.job.value_bytes,
+        job=job.context.job,
     )
     return traffic.reduce_s + traffic.gather_s
 
@@ -121,10 +120,4 @@ def _sent_bytes(job: _Job, num_places: FloatArray) -> FloatArray:
     """What every place sends in the exchanges of all stages."""
     columns, whole = job.space.columns, job.whole
     parameters = group_parameters(whole.parameters, whole.expert_parameters, columns)
-    return crossing_bytes(
-        parameters,
-        columns,
-        num_places.astype(np.int64),
-        gradient_bytes=job.context.job.optimizer.gradient_bytes_per_parameter,
-        weight_bytes=job.context.job.value_bytes,
-    )
+    return crossing_bytes(parameters, columns, num_places.astype(np.int64), job.context.job)

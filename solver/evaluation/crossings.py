@@ -52,8 +52,7 @@ def _span_s(context: Context, found: Evaluation, rank: int) -> float:
     own = configuration.stages_of_rank(rank)
     dense = stages.cost.parameters[own].sum() * columns.tp
     parameters = dense + stages.cost.expert_parameters[own].sum() * columns.tp * columns.ep
-    gradient_bytes = context.job.optimizer.gradient_bytes_per_parameter
-    size = crossing_bytes(parameters, columns, 2, gradient_bytes=gradient_bytes, weight_bytes=context.job.value_bytes)
+    size = crossing_bytes(parameters, columns, 2, context.job)
     return float(size[0]) * _seconds_per_byte(context, found)
 
 

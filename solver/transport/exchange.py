@@ -277,8 +277,7 @@ def _private_s(
             replace(columns.take(rows), dp=replicas),
             fabric_of(context.pools[own[0]]),
             context.stack,
-            gradient_bytes=context.job.optimizer.gradient_bytes_per_parameter,
-            weight_bytes=context.job.value_bytes,
+            job=context.job,
         )
         yield float((traffic.reduce_s + traffic.gather_s).max())
 
@@ -299,10 +298,7 @@ def _places(context: Context, counts: Counter[int]) -> list[str]:
 
 def _sent_bytes(context: Context, columns: Columns, num_places: int, parameters: FloatArray) -> float:
     """What every place sends to the next one."""
-    job = context.job
-    gradient_bytes = job.optimizer.gradient_bytes_per_parameter
-    sizes = {"gradient_bytes": gradient_bytes, "weight_bytes": job.value_bytes}
-    return float(crossing_bytes(parameters, columns, num_places, **sizes)[0])
+    return float(crossing_bytes(parameters, columns, num_places, context.job)[0])
 
 
 def _place_bytes_per_s(context: Context, configuration: Configuration, pool: int, num_replicas: int) -> float:

@@ -146,17 +146,7 @@ class Derived:
     def optimizer_s(self, pool: Pool, pipeline_rank: int) -> float:
         """Optimizer step of one GPU of a pipeline rank."""
         dense, expert = self.parameters(pool, pipeline_rank)
-        workload = self.facts.request.workload
-        time = optimizer_s(
-            dense,
-            expert,
-            self.columns,
-            gpu=pool.gpu,
-            stack=self.stack,
-            optimizer=workload.optimizer,
-            weight_bytes=workload.value_bytes,
-        )
-        return float(time[0])
+        return float(optimizer_s(dense, expert, self.columns, gpu=pool.gpu, stack=self.stack, job=self.job)[0])
 
     def private_exchange_s(self, pool: Pool, stage: int, num_replicas: int) -> float:
         """Gradient reduction and parameter gathering of a stage among so many replicas in one pool."""
@@ -169,8 +159,7 @@ class Derived:
                 replace(self.columns, dp=np.array([num_replicas])),
                 fabric_of(pool),
                 self.stack,
-                gradient_bytes=self.facts.request.workload.optimizer.gradient_bytes_per_parameter,
-                weight_bytes=self.facts.request.workload.value_bytes,
+                job=self.job,
             )
             self._private[key] = float(traffic.reduce_s[0] + traffic.gather_s[0])
         return self._private[key]

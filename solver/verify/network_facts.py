@@ -109,13 +109,9 @@ class NetworkFacts:
         pipeline_rank = self.facts.configuration.rank_of_stage(stage)
         pool = self.facts.pool_by_id[next(iter(self.replicas_by_pool[pipeline_rank]))]
         cost, degrees = self.derived.stage(pool, stage), self.facts.configuration.degrees
-        workload, columns = self.facts.request.workload, self.derived.columns
-        sizes = {
-            "gradient_bytes": workload.optimizer.gradient_bytes_per_parameter,
-            "weight_bytes": workload.value_bytes,
-        }
-        dense = crossing_bytes(cost.parameters, columns, num_sites, **sizes)
-        expert = crossing_bytes(cost.expert_parameters, columns, num_sites, **sizes)
+        columns, job = self.derived.columns, self.derived.job
+        dense = crossing_bytes(cost.parameters, columns, num_sites, job)
+        expert = crossing_bytes(cost.expert_parameters, columns, num_sites, job)
         return float(degrees.tp * dense[0] + degrees.tp * degrees.ep * expert[0])
 
     @cached_property

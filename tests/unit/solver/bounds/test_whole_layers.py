@@ -76,8 +76,7 @@ def sent_bytes(context: Context, space: Space, row: int, stages: list[int]) -> f
     dense, experts = (float(getattr(cost, name)[stages].sum()) for name in ("parameters", "expert_parameters"))
     columns = space.columns.take(np.array([row]))
     everything = group_parameters(np.array([dense]), np.array([experts]), columns)
-    sizes = {"gradient_bytes": context.job.optimizer.gradient_bytes_per_parameter, "weight_bytes": 2.0}
-    return float(crossing_bytes(everything, columns, 2, **sizes)[0])
+    return float(crossing_bytes(everything, columns, 2, context.job)[0])
 
 
 def test_exchanges_lie_between_the_smallest_stage_and_the_largest_rank(mixed: tuple[Context, Space]) -> None:

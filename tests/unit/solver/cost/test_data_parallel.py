@@ -1,12 +1,21 @@
 """Volumes and groups of data parallelism."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from models.workload import Optimizer
 from solver.cost.collectives import all_reduce_s, gather_s, group_of
 from solver.cost.data_parallel import crossing_bytes, replica_groups, state_shards, step_traffic
 from solver.cost.fabric import Fabric
-from tests.unit.solver.cost.samples import STACK, columns, configuration, fabric
+from solver.cost.job import Job, job_of
+from tests.unit.solver.cost.samples import STACK, columns, configuration, fabric, gpt, workload
+
+
+def job(gradient_bytes: float) -> Job:
+    """Any job with gradients of so many bytes; its weights travel in two."""
+    return replace(job_of(workload(gpt())), optimizer=Optimizer(gradient_bytes_per_parameter=gradient_bytes))
 
 
 @pytest.mark.parametrize(("tp", "local", "shared"), [(1, 8, 8), (2, 4, 4), (8, 1, 1)])
@@ -31,22 +40,22 @@ def test_one_rank_pays_nothing():
 def test_zero1_moves_as_much_as_an_all_reduce_when_gradients_have_two_bytes():
     rows = columns(configuration(dp=16, sharding=0), configuration(dp=16, sharding=1, shard_group=16))
     parameters, none = np.full(2, 1e9), np.zeros(2)
-    traffic = step_traffic(parameters, none, rows, fabric(), STACK, gradient_bytes=2.0)
+    traffic = step_traffic(parameters, none, rows, fabric(), STACK, job=job(2.0))
     total = traffic.reduce_s + traffic.gather_s
     assert total[0] == pytest.approx(total[1], rel=0.02)
 
 
 def test_bytes_that_cross_buildings():
     rows = columns(*(configuration(dp=4, sharding=code, shard_group=2, num_microbatches=3) for code in range(4)))
-    crossing = crossing_bytes(np.full(4, 1e6), rows, 2, gradient_bytes=4.0)
+    crossing = crossing_bytes(np.full(4, 1e6), rows, 2, job(4.0))
     assert crossing.tolist() == pytest.approx([4e6, 4e6, 3 * 0.75 * 8e6, 4e6])
 
 
 def test_one_copy_for_all_replicas_is_a_ring_over_all_of_them():
     """Three quarters of gradients and weights cross every border; two copies meet in an all-reduce instead."""
     one, two = columns(configuration(dp=4, shard_group=4)), columns(configuration(dp=4, shard_group=2))
-    assert crossing_bytes(np.array([1e6]), one, 2, gradient_bytes=4.0)[0] == pytest.approx(0.75 * 6e6)
-    assert crossing_bytes(np.array([1e6]), two, 2, gradient_bytes=4.0)[0] == pytest.approx(4e6)
+    assert crossing_bytes(np.array([1e6]), one, 2, job(4.0))[0] == pytest.approx(0.75 * 6e6)
+    assert crossing_bytes(np.array([1e6]), two, 2, job(4.0))[0] == pytest.approx(4e6)
 
 
 @pytest.mark.parametrize("sharding", [1, 3])
@@ -58,13 +67,13 @@ def test_sharding_over_more_replicas_never_needs_more_memory(sharding):
 
 def test_copies_inside_one_place_are_kept_equal_there():
     rows = columns(configuration(dp=16, shard_group=16), configuration(dp=16, shard_group=8))
-    whole, halves = step_traffic(np.full(2, 1e9), np.zeros(2), rows, fabric(), STACK, gradient_bytes=4.0).reduce_s
+    whole, halves = step_traffic(np.full(2, 1e9), np.zeros(2), rows, fabric(), STACK, job=job(4.0)).reduce_s
     assert halves > 7 / 8 * whole
 
 
 def test_the_example_of_405b_over_two_buildings():
     rows = columns(configuration(dp=8192, sharding=0))
-    per_gpu = crossing_bytes(np.array([405e9 / 8192]), rows, 2, gradient_bytes=4.0)[0]
+    per_gpu = crossing_bytes(np.array([405e9 / 8192]), rows, 2, job(4.0))[0]
     assert per_gpu == pytest.approx(198e6, rel=2e-3)
 
 
