@@ -113,12 +113,34 @@ def wave_slowdown(rows: FloatArray, outer: FloatArray, multiprocessors: int, cou
 
 
 @dataclass(frozen=True)
-class Products:
-    """Times of the three products of one weight matrix: forward, input gradient, weight gradient."""
+class Times:
+    """Forward, input-gradient and weight-gradient time of one piece of work."""
 
     forward_s: FloatArray
     input_grad_s: FloatArray
     weight_grad_s: FloatArray
+
+    def __add__(self, other: Times) -> Times:
+        return Times(
+            self.forward_s + other.forward_s,
+            self.input_grad_s + other.input_grad_s,
+            self.weight_grad_s + other.weight_grad_s,
+        )
+
+    def scaled(self, factor: FloatArray | float) -> Times:
+        """All three times a factor."""
+        return Times(self.forward_s * factor, self.input_grad_s * factor, self.weight_grad_s * factor)
+
+    @classmethod
+    def zero(cls, rows: FloatArray) -> Times:
+        """No time at all, as often as there are rows."""
+        none = np.zeros_like(rows)
+        return cls(none, none, none)
+
+    @property
+    def total_s(self) -> FloatArray:
+        """All three together."""
+        return self.forward_s + self.input_grad_s + self.weight_grad_s
 
 
 def products_s(
@@ -129,7 +151,7 @@ def products_s(
     *,
     gradient_bytes: float,
     count: FloatArray | float = 1.0,
-) -> Products:
+) -> Times:
     """Rooflines of `count` equal weight matrices: 2 M K N FLOPs each against the traffic of the operands.
 
     The output of the forward is M x N, of the input gradient M x K, of the weight gradient K x N, which is read, added
@@ -149,7 +171,7 @@ def products_s(
     back = (size * (rows * outer + inner * outer) + rates.value_bytes * rows * inner) * count
     weight = (size * rows * (inner + outer) + 2.0 * gradient_bytes * inner * outer) * count
     rate, sms = rates.memory_bytes_per_s, rates.multiprocessors
-    return Products(
+    return Times(
         np.maximum(busy * wave_slowdown(rows, outer, sms, count), ahead / rate),
         np.maximum(busy * wave_slowdown(rows, inner, sms, count), back / rate),
         np.maximum(busy * wave_slowdown(inner, outer, sms, count), weight / rate),

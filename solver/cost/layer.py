@@ -14,7 +14,7 @@ from models.stack import StackProfile
 from solver.cost import flops
 from solver.cost.collectives import all_reduce_s, all_to_all_s, exposed_s, gather_s, group_of, remote_copies_share
 from solver.cost.columns import RECOMPUTE_FULL, RECOMPUTE_SELECTIVE, Columns, FloatArray
-from solver.cost.compute import BYTES_16_BIT, GpuRates, products_s, shape_slowdown, streaming_s
+from solver.cost.compute import BYTES_16_BIT, GpuRates, Times, products_s, shape_slowdown, streaming_s
 from solver.cost.fabric import Fabric
 from solver.cost.job import Gemm, Job, LayerShape
 
@@ -63,37 +63,6 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Times:
-    """Forward, input-gradient and weight-gradient time of one piece of work."""
-
-    forward_s: FloatArray
-    input_grad_s: FloatArray
-    weight_grad_s: FloatArray
-
-    def __add__(self, other: Times) -> Times:
-        return Times(
-            self.forward_s + other.forward_s,
-            self.input_grad_s + other.input_grad_s,
-            self.weight_grad_s + other.weight_grad_s,
-        )
-
-    def scaled(self, factor: FloatArray | float) -> Times:
-        """All three times a factor."""
-        return Times(self.forward_s * factor, self.input_grad_s * factor, self.weight_grad_s * factor)
-
-    @classmethod
-    def zero(cls, at: Setting) -> Times:
-        """No time at all."""
-        none = np.zeros_like(at.tp)
-        return cls(none, none, none)
-
-    @property
-    def total_s(self) -> FloatArray:
-        """All three together."""
-        return self.forward_s + self.input_grad_s + self.weight_grad_s
-
-
-@dataclass(frozen=True)
 class LayerCost:
     """One layer per micro-batch and GPU: work, and exposed communication by cause."""
 
@@ -115,7 +84,7 @@ def _sizes(gemm: Gemm, tp: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _gemm_times(at: Setting, gemms: tuple[Gemm, ...]) -> Times:
-    total = Times.zero(at)
+    total = Times.zero(at.tp)
     for gemm in gemms:
         inner, outer = _sizes(gemm, at.tp)
         total = total + _products(at, at.tokens, inner, outer)
@@ -128,7 +97,7 @@ def _products(
     gradient_bytes = at.job.optimizer.gradient_bytes_per_parameter
     products = products_s(rows, inner, outer, at.rates, gradient_bytes=gradient_bytes, count=count)
     extra = accumulation_s(at, inner * outer * count)
-    return Times(products.forward_s, products.input_grad_s, products.weight_grad_s + extra)
+    return replace(products, weight_grad_s=products.weight_grad_s + extra)
 
 
 def accumulation_s(at: Setting, num_parameters: FloatArray) -> FloatArray:

@@ -18,10 +18,11 @@ from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.cost import activations
 from solver.cost.collectives import exposed_s
 from solver.cost.columns import RECOMPUTE_CODES, Columns
+from solver.cost.compute import Times
 from solver.cost.data_parallel import layer_traffic
 from solver.cost.fabric import Fabric
 from solver.cost.job import Job, LayerShape
-from solver.cost.layer import Setting, Times, embedding_times, layer_cost, logits_times
+from solver.cost.layer import Setting, embedding_times, layer_cost, logits_times
 
 PartKind = Literal["dense", "moe", "embedding", "logits"]
 PART_KINDS: tuple[PartKind, ...] = ("dense", "moe", "embedding", "logits")
