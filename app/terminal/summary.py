@@ -17,7 +17,6 @@ from app.exporters.report.formatting import TIME_PARTS, runnable_in_words
 from app.terminal.tables import table
 
 if TYPE_CHECKING:
-    from models.figures import MemoryUse
     from models.outcome import Outcome, Reason
     from models.plan import Configuration, Plan, Route
     from models.schedule import PipelineSchedule
@@ -156,21 +155,8 @@ def _memory(plan: Plan) -> Table:
         found.add_column(heading, justify="right")
     fullest = sorted(plan.memory, key=lambda use: use.limit_bytes - use.total_bytes)[:3]
     for use in fullest:
-        found.add_row(str(use.pipeline_rank), *(f"{one / GB:.1f}" for one in _bytes_of(use)))
+        found.add_row(str(use.pipeline_rank), *(f"{getattr(use, f'{one}_bytes') / GB:.1f}" for one in headings[1:]))
     return found
-
-
-def _bytes_of(use: MemoryUse) -> tuple[float, ...]:
-    return (
-        use.weights_bytes,
-        use.gradients_bytes,
-        use.optimizer_bytes,
-        use.activations_bytes,
-        use.buffers_bytes,
-        use.framework_bytes,
-        use.total_bytes,
-        use.limit_bytes,
-    )
 
 
 def _transport(plan: Plan) -> Table:
