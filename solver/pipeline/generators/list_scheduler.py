@@ -6,7 +6,7 @@ The way messages of a given rank order take turns on shared links is planned her
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 
@@ -33,19 +33,7 @@ class Policy:
 
     def vector(self) -> Floats:
         """The form that the kernel takes."""
-        return np.array(
-            [
-                self.preference,
-                self.weight_share,
-                self.backward_wait,
-                self.weight_when_blocked,
-                self.earlier_microbatch,
-                self.message_rule,
-                self.weight_at_once,
-                self.forward_wait,
-            ],
-            dtype=np.float64,
-        )
+        return np.array(astuple(self), dtype=np.float64)
 
 
 def greedy_order(

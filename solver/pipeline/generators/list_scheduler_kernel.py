@@ -6,6 +6,7 @@ stages of the rank, so that no order ever blocks itself (see `_fits`). The rank'
 
 from __future__ import annotations
 
+import heapq
 from typing import NamedTuple
 
 import numpy as np
@@ -18,12 +19,7 @@ from solver.pipeline.simulate_kernel import Columns
 ARRIVAL, RANK_DONE, CHANNEL_DONE = 0, 1, 2
 
 
-class Heap(NamedTuple):
-    """Events by time, ties by code: a binary heap in two arrays and a size."""
-
-    time: Floats
-    code: Ints
-    size: Ints
+Heap = list[tuple[float, int]]  # events by time, ties by code
 
 
 class Record(NamedTuple):
@@ -53,16 +49,16 @@ def dispatch(columns: Columns, state: DispatchState, record: Record, given: Ints
     empty when the policy chooses.
     """
     num_operations = columns.num_kinds * columns.num_stages * columns.num_microbatches
-    size = 4 * num_operations + 8
-    heap = Heap(np.zeros(size), np.zeros(size, dtype=np.int64), np.zeros(1, np.int64))
+    heap = [(0.0, 0)]
+    heap.pop()
     servers = columns.num_ranks + columns.num_channels
     touched = ChangedServers(np.zeros(servers, np.int64), np.zeros(servers, np.int64), np.zeros(1, np.int64))
     now, done, last = 0.0, 0, 0.0
     for rank in range(columns.num_ranks):
         _start_rank(columns, state, record, heap, rank, now, given, policy)
-    while heap.size[0] > 0:
-        now = heap.time[0]
-        while heap.size[0] > 0 and heap.time[0] == now:
+    while len(heap) > 0:
+        now = heap[0][0]
+        while len(heap) > 0 and heap[0][0] == now:
             done += _apply(columns, state, heap, touched, now)
         last = now if done > 0 else last
         _sort(touched)
@@ -99,7 +95,7 @@ def _sort(touched: ChangedServers) -> None:
 @inlined
 def _apply(columns: Columns, state: DispatchState, heap: Heap, touched: ChangedServers, now: float) -> int:
     """Take one event off the heap; returns 1 when it ends an operation."""
-    code = _pop(heap)
+    _, code = heapq.heappop(heap)
     event, item = code % 3, code // 3
     if event == ARRIVAL:
         kind_stage = item // columns.num_microbatches
@@ -163,7 +159,7 @@ def _emit(
     target = operation + step * columns.num_microbatches
     state.arrival[target] = now + columns.latency_s[hop]
     if columns.latency_s[hop] > 0:
-        _push(heap, state.arrival[target], 3 * target + ARRIVAL)
+        heapq.heappush(heap, (state.arrival[target], 3 * target + ARRIVAL))
     else:
         _touch(touched, columns.num_channels + columns.rank_of_s[stage + step])
 
@@ -204,7 +200,7 @@ def _start_rank(
         state.memory_r[rank] += columns.activation_s[stage]
         state.inflight_s[stage] += 1
     state.last_kind_r[rank] = kind if kind < 2 else 2 + state.last_kind_r[rank] % 2
-    _push(heap, now + columns.duration_ks[kind, stage], 3 * operation + RANK_DONE)
+    heapq.heappush(heap, (now + columns.duration_ks[kind, stage], 3 * operation + RANK_DONE))
 
 
 @inlined
@@ -234,8 +230,8 @@ def _start_channel(
     free = now + columns.transfer_s[hop]
     target = message + step * columns.num_microbatches
     state.arrival[target] = free + columns.latency_s[hop]
-    _push(heap, free, 3 * channel + CHANNEL_DONE)
-    _push(heap, state.arrival[target], 3 * target + ARRIVAL)
+    heapq.heappush(heap, (free, 3 * channel + CHANNEL_DONE))
+    heapq.heappush(heap, (state.arrival[target], 3 * target + ARRIVAL))
 
 
 @inlined
@@ -251,7 +247,7 @@ def _start_exchange(
         for slot in range(state.stream_offsets[one], state.stream_offsets[one + 1]):
             if state.stream_head[slot] == message and state.stream_left[slot] > 0:
                 _take(state, record, one, message, slot)
-                _push(heap, now + columns.sync_s[message - num_operations], 3 * one + CHANNEL_DONE)
+                heapq.heappush(heap, (now + columns.sync_s[message - num_operations], 3 * one + CHANNEL_DONE))
 
 
 @inlined
@@ -273,41 +269,3 @@ def _message_key(columns: Columns, state: DispatchState, message: int, policy: F
         return float(-state.tail[message])
     gradient_first = 0.0 if policy[5] == 0 or message >= columns.num_stages * columns.num_microbatches else 1e15
     return float(gradient_first + state.message_ready[message])
-
-
-@inlined
-def _push(heap: Heap, time: float, code: int) -> None:
-    at = heap.size[0]
-    heap.size[0] += 1
-    while at > 0:
-        up = (at - 1) // 2
-        if heap.time[up] < time or (heap.time[up] == time and heap.code[up] <= code):
-            break
-        heap.time[at], heap.code[at] = heap.time[up], heap.code[up]
-        at = up
-    heap.time[at], heap.code[at] = time, code
-
-
-@inlined
-def _pop(heap: Heap) -> int:
-    top = heap.code[0]
-    heap.size[0] -= 1
-    size = heap.size[0]
-    time, code = heap.time[size], heap.code[size]
-    at = 0
-    while True:
-        down = 2 * at + 1
-        if down >= size:
-            break
-        right = down + 1
-        if right < size and (
-            heap.time[right] < heap.time[down]
-            or (heap.time[right] == heap.time[down] and heap.code[right] < heap.code[down])
-        ):
-            down = right
-        if heap.time[down] > time or (heap.time[down] == time and heap.code[down] >= code):
-            break
-        heap.time[at], heap.code[at] = heap.time[down], heap.code[down]
-        at = down
-    heap.time[at], heap.code[at] = time, code
-    return int(top)
