@@ -114,11 +114,7 @@ def _cells(row: KeyRow) -> tuple[str, ...]:
 
 
 def _plain(row: KeyRow) -> dict[str, object]:
-    return {
-        "id": row.id, "owner": row.owner, "scopes": sorted(row.scopes), "max_active_plans": row.max_active_plans,
-        "max_submissions_per_minute": row.max_submissions_per_minute, "created_at": row.created_at,
-        "revoked_at": row.revoked_at,
-    }  # fmt: skip
+    return {**vars(row), "scopes": sorted(row.scopes)}
 
 
 def _day(at: float | None) -> str:

@@ -39,16 +39,7 @@ class ErrorSummary:
 
     def to_dict(self) -> dict[str, object]:
         """Plain values, ready for JSON."""
-        return {
-            "rows": self.rows,
-            "skipped": dict(sorted(self.skipped.items())),
-            "mean_abs_pct": self.mean_abs_pct,
-            "median_abs_pct": self.median_abs_pct,
-            "bias_pct": self.bias_pct,
-            "worst_pct": self.worst_pct,
-            "coverage_80": self.coverage_80,
-            "half_width_pct": self.half_width_pct,
-        }
+        return {**vars(self), "skipped": dict(sorted(self.skipped.items()))}
 
 
 @dataclass(frozen=True)
