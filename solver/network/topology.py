@@ -57,18 +57,18 @@ class Edge:
 
 @dataclass(frozen=True)
 class PathFacts:
-    """A path end to end: what the transfer model needs to know of it."""
+    """A path end to end: what the transfer model needs to know of it; by default one that stays inside a place."""
 
     edges: tuple[int, ...]
     latency_s: float
     round_trip_s: float
-    capacity_bytes_per_s: float
-    loss_probability: float
-    planes: int
-    technology: LinkTechnology
-    load_balancing: tuple[LoadBalancing, ...]
-    out_of_order_receivers: bool
-    mtu_bytes: int
+    capacity_bytes_per_s: float = float("inf")
+    loss_probability: float = 0.0
+    planes: int = 1
+    technology: LinkTechnology = "roce"
+    load_balancing: tuple[LoadBalancing, ...] = ("ecmp",)
+    out_of_order_receivers: bool = True
+    mtu_bytes: int = UPLINK_MTU_BYTES
     flow_bytes_per_s: float = float("inf")
 
 
@@ -197,18 +197,7 @@ def _end_to_end(topology: Topology, place_a: PlaceId, place_b: PlaceId, forward:
     round_trip_s = one_way_s + back
     edges = [topology.edges[index] for index in forward]
     if not edges:
-        return PathFacts(
-            edges=(),
-            latency_s=one_way_s,
-            round_trip_s=round_trip_s,
-            capacity_bytes_per_s=float("inf"),
-            loss_probability=0.0,
-            planes=1,
-            technology="roce",
-            load_balancing=("ecmp",),
-            out_of_order_receivers=True,
-            mtu_bytes=UPLINK_MTU_BYTES,
-        )
+        return PathFacts((), one_way_s, round_trip_s)
     survives = float(np.prod([1.0 - edge.loss_probability for edge in edges]))
     narrow = min(edges, key=lambda edge: edge.capacity_bytes_per_s)
     long = max(edges, key=lambda edge: edge.latency_s)  # what recovers losses there decides
