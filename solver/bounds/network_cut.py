@@ -105,7 +105,7 @@ class CrossingDelay:
 
 
 @dataclass(frozen=True)
-class Case:
+class CutCase:
     """One way to lie over the groups of a cut: the rows that can, what exchanges and messages take, and the delay."""
 
     possible: BoolArray
@@ -114,7 +114,7 @@ class Case:
 
 
 def with_distance_s(
-    bound_s: FloatArray, cases_by_cut: Iterator[list[Case]], pipeline_s: Callable[[CrossingDelay], FloatArray]
+    bound_s: FloatArray, cases_by_cut: Iterator[list[CutCase]], pipeline_s: Callable[[CrossingDelay], FloatArray]
 ) -> FloatArray:
     """The bound, or more: for every cut T >= min over its cases of max(exchanges and messages, pipeline).
 
@@ -128,7 +128,7 @@ def with_distance_s(
 
 def distance_cases(
     price: StageCosts, shares: Shares, overlap_s: FloatArray, ends: Sequence[StageCost] = ()
-) -> Iterator[list[Case]]:
+) -> Iterator[list[CutCase]]:
     """The cases of every cut: the ranks that lie whole in a group are in h of them, h = 0, 1, 2 ...
 
     The top of this file has the proof. `ends` are the costs of the first and the last rank; without them shares are not
@@ -156,7 +156,7 @@ def distance_cases(
         one_queue_s = message_bytes * columns.vpp / (group * cut.limits.message_bytes_per_s)
         link = ExchangeLink(begin, np.maximum(inside.work_s - overlap_s, 0.0), rate, steps_s)
         none_whole = exchanged.least_s(columns.pp, columns.vpp, np.zeros_like(columns.pp), link)
-        cases = [Case(columns.dp > 1, none_whole, CrossingDelay.none(len(columns)))]
+        cases = [CutCase(columns.dp > 1, none_whole, CrossingDelay.none(len(columns)))]
         whole = np.cumsum(-np.sort(-(held // some.dp[:, None]), axis=1), axis=1)
         for h in range(1, min(held.shape[1], int(columns.pp.max(initial=1))) + 1):
             kept = np.minimum(whole[:, h - 1], some.pp)[row_of]
@@ -169,7 +169,7 @@ def distance_cases(
             if cut.of_places:
                 parts.append(inside.work_s + inside.exposed_s)
             delay = CrossingDelay(crossing, looped, max(h, 2), CrossingMessages.of(cut, columns, each_bytes))
-            cases.append(Case(kept > 0, np.maximum.reduce(parts), delay))
+            cases.append(CutCase(kept > 0, np.maximum.reduce(parts), delay))
         yield cases
 
 

@@ -13,7 +13,7 @@ from models.cluster import Pool
 from models.plan import Configuration
 from solver.bounds.bounded import ROUNDING
 from solver.bounds.stage_partition import least_time_s
-from solver.bounds.stage_partition_kernel import NEEDS, Options
+from solver.bounds.stage_partition_kernel import NEEDS, PartitionProblem
 from solver.configurations.stages import PoolStages
 from solver.context import Context
 from solver.cost.columns import FloatArray
@@ -35,8 +35,8 @@ def slower_ranks_s(
     """
     best_s = 0.0
     for fast, slow, most_fast in _halves(context, configuration, costs):
-        options = _options(context, configuration, (fast, slow), most_fast, exposed_s)
-        best_s = max(best_s, least_time_s(options, 0.0, high_s))
+        problem = _problem(context, configuration, (fast, slow), most_fast, exposed_s)
+        best_s = max(best_s, least_time_s(problem, 0.0, high_s))
     return best_s
 
 
@@ -58,13 +58,13 @@ def _halves(
             yield fast, [one for one in order if one[0].gpu.name not in quick], groups // degrees.dp
 
 
-def _options(
+def _problem(
     context: Context,
     configuration: Configuration,
     halves: tuple[Costs, Costs],
     most_fast: int,
     exposed_s: FloatArray,
-) -> Options:
+) -> PartitionProblem:
     """Every rank is a kind of its own, with its own layers and no choice of them."""
     pp = configuration.degrees.pp
     needs = [[_needs(context, configuration, half, rank, exposed_s) for half in halves] for rank in range(pp)]
@@ -72,7 +72,7 @@ def _options(
     last = np.array([min(one["last_gradient"] for one in row) for row in needs])
     quotients = [stages.cost.input_grad_s / stages.cost.forward_s for half in halves for _, stages in half]
     update = [stages.optimizer_s for half in halves for _, stages in half]
-    return Options(
+    return PartitionProblem(
         kind_r=np.arange(pp),
         held_c=np.array([min(most_fast, pp), pp]),
         num_layers=0,
@@ -98,7 +98,7 @@ def _options(
 def _needs(
     context: Context, configuration: Configuration, half: Costs, rank: int, exposed_s: FloatArray
 ) -> dict[str, float]:
-    """What a rank takes at least on these types, as `Options` has it."""
+    """What a rank takes at least on these types, as `PartitionProblem` has it."""
     own, m = configuration.stages_of_rank(rank), configuration.num_microbatches
     forward, gradient, weights, held, context_bytes = (
         np.minimum.reduce([getattr(stages.cost, name)[own] for _, stages in half])

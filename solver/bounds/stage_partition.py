@@ -50,7 +50,7 @@ from solver.bounds.stage_partition_kernel import (
     BOTH,
     NEEDS,
     NUM_SUMS,
-    Options,
+    PartitionProblem,
     PartitionStates,
     least_sums,
 )
@@ -72,43 +72,43 @@ def stage_partition_bound_s(
     `low_s` where none is; this file's top has the proof, in which every price is the least of these configurations.
     """
     gpus = _kinds(context, [columns_of(one) for one in configurations])
-    options = _options(configurations[0], gpus, MessageDelays.of(context, configurations))
-    return least_time_s(options, low_s, high_s)
+    problem = _problem(configurations[0], gpus, MessageDelays.of(context, configurations))
+    return least_time_s(problem, low_s, high_s)
 
 
-def least_time_s(options: Options, low_s: float, high_s: float) -> float:
+def least_time_s(problem: PartitionProblem, low_s: float, high_s: float) -> float:
     """Halve the interval between a time that is impossible and one that may not be."""
-    states = _partition_states(options)
-    if not _keeps(options, states, high_s):
+    states = _partition_states(problem)
+    if not _keeps(problem, states, high_s):
         return high_s
     tolerance_s = RESOLUTION * high_s
     while high_s - low_s > tolerance_s:
         middle = (low_s + high_s) / 2.0
-        if _keeps(options, states, middle):
+        if _keeps(problem, states, middle):
             high_s = middle
         else:
             low_s = middle
     return low_s
 
 
-def _keeps(options: Options, states: PartitionStates, limit_s: float) -> bool:
+def _keeps(problem: PartitionProblem, states: PartitionStates, limit_s: float) -> bool:
     """Whether some partition may keep within the limit: sums known of all that do rule out more of them."""
     known = np.zeros(NUM_SUMS)
     for _ in range(NUM_PASSES):
-        found = least_sums(options, states, known, limit_s / SAFETY)
-        there_and_back_s = found[BOTH] + options.others_both_s + 2.0 * options.turnaround_delay_s
-        if there_and_back_s + options.update_s > limit_s / SAFETY:
+        found = least_sums(problem, states, known, limit_s / SAFETY)
+        there_and_back_s = found[BOTH] + problem.others_both_s + 2.0 * problem.turnaround_delay_s
+        if there_and_back_s + problem.update_s > limit_s / SAFETY:
             return False
-        found[BEFORE_LAST] = max(found[BEFORE_LAST] - options.slack_s, 0.0)
+        found[BEFORE_LAST] = max(found[BEFORE_LAST] - problem.slack_s, 0.0)
         if (found <= known).all():
             return True
         known = found
     return True
 
 
-def _partition_states(options: Options) -> PartitionStates:
+def _partition_states(problem: PartitionProblem) -> PartitionStates:
     """How many ranks of each type the first ranks may use, fewest first; no more than there are ranks."""
-    sizes, num_ranks = options.held_c + 1, len(options.kind_r)
+    sizes, num_ranks = problem.held_c + 1, len(problem.kind_r)
     used = np.stack([axis.ravel() for axis in np.indices(tuple(sizes.tolist()))], axis=1)
     used = used[used.sum(axis=1) <= num_ranks]
     used = np.ascontiguousarray(used[np.argsort(used.sum(axis=1), kind="stable")])
@@ -135,7 +135,7 @@ def _kinds(context: Context, alike: Sequence[Columns]) -> list[Kind]:
     return found
 
 
-def _options(configuration: Configuration, gpus: Sequence[Kind], delays: MessageDelays) -> Options:
+def _problem(configuration: Configuration, gpus: Sequence[Kind], delays: MessageDelays) -> PartitionProblem:
     """What every kind of rank takes on every type: the ends and those between."""
     context = gpus[0].context
     pp, vpp, folded = configuration.degrees.pp, configuration.degrees.vpp, configuration.family == "v"
@@ -150,7 +150,7 @@ def _options(configuration: Configuration, gpus: Sequence[Kind], delays: Message
     shape = configuration.num_microbatches, vpp
     ranks = [[RankCosts(gpu, one, *shape, few_others=few, other_s=other_s) for gpu in gpus] for one in ends]
     needs = [[one.needs() for one in row] for row in ranks]
-    return Options(
+    return PartitionProblem(
         kind_r=np.array([0] + [1] * (pp - 2) + [2]),
         held_c=np.array([gpu.held for gpu in gpus]),
         num_layers=num_usual,

@@ -39,7 +39,7 @@ NUM_SUMS = len(NEEDS) - FIRST_SUM
 BEFORE_LAST, FORWARD, BOTH, WEIGHTED = range(1, NUM_SUMS)
 
 
-class Options(NamedTuple):
+class PartitionProblem(NamedTuple):
     """What a rank takes at least, and what the ranks have in common.
 
     `after_r` and `after_last_r` are both passes and input gradients behind a rank that no choice of types changes.
@@ -77,16 +77,16 @@ class PartitionStates(NamedTuple):
     stride_c: Ints
 
 
-def least_sums(options: Options, states: PartitionStates, known: Floats, limit_s: float) -> Floats:
+def least_sums(problem: PartitionProblem, states: PartitionStates, known: Floats, limit_s: float) -> Floats:
     """Least sums over all ranks of partitions within `limit_s`, given least sums of all; infinite without any."""
-    sizes = np.arange(options.needs.shape[-1])
-    most = np.where(options.needs[WORK] <= limit_s, sizes, -1).max(axis=-1)
+    sizes = np.arange(problem.needs.shape[-1])
+    most = np.where(problem.needs[WORK] <= limit_s, sizes, -1).max(axis=-1)
     widest = np.maximum(most.max(axis=0), 0)
-    sums = np.full((int(states.state.max()) + 1, options.num_layers + 1, NUM_SUMS), np.inf)
+    sums = np.full((int(states.state.max()) + 1, problem.num_layers + 1, NUM_SUMS), np.inf)
     sums[0, 0] = 0.0
-    _search(options, states, LayerLimits(most, widest, np.argsort(-widest)), known, limit_s, sums)
-    whole = states.used.sum(axis=1) == len(options.kind_r)
-    least: Floats = sums[states.state[whole], options.num_layers].min(axis=0, initial=np.inf)
+    _search(problem, states, LayerLimits(most, widest, np.argsort(-widest)), known, limit_s, sums)
+    whole = states.used.sum(axis=1) == len(problem.kind_r)
+    least: Floats = sums[states.state[whole], problem.num_layers].min(axis=0, initial=np.inf)
     return least
 
 
@@ -100,28 +100,28 @@ class LayerLimits(NamedTuple):
 
 @compiled
 def _search(
-    options: Options, states: PartitionStates, most: LayerLimits, known: Floats, limit_s: float, sums: Floats
+    problem: PartitionProblem, states: PartitionStates, most: LayerLimits, known: Floats, limit_s: float, sums: Floats
 ) -> None:
     """Add one rank after the other, of every type."""
-    left = np.zeros(len(options.held_c), dtype=np.int64)
+    left = np.zeros(len(problem.held_c), dtype=np.int64)
     for number in range(len(states.state)):
         state, rank = states.state[number], 0
         for gpu in range(len(left)):
-            left[gpu] = options.held_c[gpu] - states.used[number, gpu]
+            left[gpu] = problem.held_c[gpu] - states.used[number, gpu]
             rank += states.used[number, gpu]
-        if rank == len(options.kind_r):
+        if rank == len(problem.kind_r):
             continue
         for gpu in range(len(left)):
             if left[gpu]:
                 left[gpu] -= 1
                 then = sums[state + states.stride_c[gpu]]
-                _extend(options, (rank, gpu), left, most, known, limit_s, sums[state], then)
+                _extend(problem, (rank, gpu), left, most, known, limit_s, sums[state], then)
                 left[gpu] += 1
 
 
 @inlined
 def _extend(
-    options: Options,
+    problem: PartitionProblem,
     step: tuple[int, int],
     left: Ints,
     most: LayerLimits,
@@ -132,73 +132,73 @@ def _extend(
 ) -> None:
     """Add a rank of one type, with any layers that leave the others no more than they can hold."""
     rank, gpu = step
-    kind, others = options.kind_r[rank], len(options.kind_r) - 1 - rank
+    kind, others = problem.kind_r[rank], len(problem.kind_r) - 1 - rank
     capacity, free = 0, others
     for one in most.widest_first:
         taken = min(free, left[one])
         capacity, free = capacity + taken * most.widest[one], free - taken
-    for have in range(options.num_layers + 1):
+    for have in range(problem.num_layers + 1):
         if sums[have, 0] == np.inf:
             continue
-        to_go = options.num_layers - have
-        largest = min(most.layers[kind, gpu], to_go - options.least_n * others)
-        for n in range(max(options.least_n, to_go - capacity), largest + 1):
-            behind_s = options.after_r[rank] + _behind_s(options, left, most.widest, to_go - n)
-            fewest = _last_chunks(options, others, to_go - n)
-            last_s = _behind_s(options, left, most.widest, fewest) * options.back / (1.0 + options.back)
-            last_s += options.after_last_r[rank]
-            if _need_s(options, (kind, gpu, n), known, sums[have, 0], (behind_s, last_s)) <= limit_s:
+        to_go = problem.num_layers - have
+        largest = min(most.layers[kind, gpu], to_go - problem.least_n * others)
+        for n in range(max(problem.least_n, to_go - capacity), largest + 1):
+            behind_s = problem.after_r[rank] + _behind_s(problem, left, most.widest, to_go - n)
+            fewest = _last_chunks(problem, others, to_go - n)
+            last_s = _behind_s(problem, left, most.widest, fewest) * problem.back / (1.0 + problem.back)
+            last_s += problem.after_last_r[rank]
+            if _need_s(problem, (kind, gpu, n), known, sums[have, 0], (behind_s, last_s)) <= limit_s:
                 for one in range(NUM_SUMS):
-                    total = sums[have, one] + options.needs[FIRST_SUM + one, kind, gpu, n]
+                    total = sums[have, one] + problem.needs[FIRST_SUM + one, kind, gpu, n]
                     then[have + n, one] = min(then[have + n, one], total)
 
 
 @inlined
-def _behind_s(options: Options, left: Ints, widest: Ints, layers: int) -> float:
+def _behind_s(problem: PartitionProblem, left: Ints, widest: Ints, layers: int) -> float:
     """Least forward and input gradient of so many layers: on the quickest types that are left, as many as fit."""
     total = 0.0
     for gpu in range(len(left)):
         taken = min(layers, left[gpu] * widest[gpu])
-        total, layers = total + taken * options.layer_both_c[gpu], layers - taken
+        total, layers = total + taken * problem.layer_both_c[gpu], layers - taken
     return total
 
 
 @inlined
-def _last_chunks(options: Options, ranks: int, layers: int) -> int:
+def _last_chunks(problem: PartitionProblem, ranks: int, layers: int) -> int:
     """Fewest of these layers in the last chunks of these ranks, where those come after a rank's own last chunk."""
-    if options.num_chunks == 1:
+    if problem.num_chunks == 1:
         return layers
-    if not options.looped or not options.least_n:
+    if not problem.looped or not problem.least_n:
         return 0
-    return max(ranks, (layers - ranks * (options.num_chunks - 1)) // options.num_chunks)
+    return max(ranks, (layers - ranks * (problem.num_chunks - 1)) // problem.num_chunks)
 
 
 @inlined
 def _need_s(
-    options: Options, at: tuple[int, int, int], known: Floats, sum_s: float, behind: tuple[float, float]
+    problem: PartitionProblem, at: tuple[int, int, int], known: Floats, sum_s: float, behind: tuple[float, float]
 ) -> float:
     """The largest part of the bound for one rank; behind it are both passes, and input gradients of last chunks."""
     kind, gpu, n = at
     behind_s, last_s = behind
-    needs = options.needs
-    lead_s, lead_layers_s = sum_s, max(sum_s - options.embedding_s, 0.0)
-    lead_back_s = options.back * lead_layers_s
-    ahead_s = known[BEFORE_LAST] + (lead_layers_s if options.looped else 0.0)
+    needs = problem.needs
+    lead_s, lead_layers_s = sum_s, max(sum_s - problem.embedding_s, 0.0)
+    lead_back_s = problem.back * lead_layers_s
+    ahead_s = known[BEFORE_LAST] + (lead_layers_s if problem.looped else 0.0)
     need_s = max(lead_s + needs[WORK, kind, gpu, n], lead_s + lead_back_s + needs[THROUGH, kind, gpu, n])
-    back_s = options.back * max(ahead_s - options.embedding_s, 0.0)
-    ahead_s, back_s = ahead_s + options.ahead_delay_s, back_s + options.ahead_delay_s  # messages go back, too
+    back_s = problem.back * max(ahead_s - problem.embedding_s, 0.0)
+    ahead_s, back_s = ahead_s + problem.ahead_delay_s, back_s + problem.ahead_delay_s  # messages go back, too
     need_s = max(need_s, ahead_s + needs[LATE, kind, gpu, n], ahead_s + back_s + needs[LAST, kind, gpu, n])
     need_s = max(need_s, ahead_s + lead_back_s + needs[BETWEEN, kind, gpu, n])
-    turnaround_s = known[FORWARD] + options.others_forward_s + options.turnaround_delay_s + last_s
+    turnaround_s = known[FORWARD] + problem.others_forward_s + problem.turnaround_delay_s + last_s
     need_s = max(need_s, turnaround_s + needs[EARLY, kind, gpu, n])
     need_s = max(need_s, turnaround_s + lead_back_s + needs[EARLY_BACK, kind, gpu, n])
-    there_and_back_s = known[BOTH] + options.others_both_s + 2.0 * options.turnaround_delay_s
+    there_and_back_s = known[BOTH] + problem.others_both_s + 2.0 * problem.turnaround_delay_s
     need_s = max(need_s, there_and_back_s + needs[HOME, kind, gpu, n])
-    own_s = needs[HELD_OWN, kind, gpu, n] + options.update_s
+    own_s = needs[HELD_OWN, kind, gpu, n] + problem.update_s
     if needs[TRIPS, kind, gpu, n] > 1:
         life_s = needs[OWN_BOTH, kind, gpu, n] + behind_s
         need_s = max(need_s, lead_s + lead_back_s + needs[TRIPS, kind, gpu, n] * life_s + own_s)
     if needs[HELD_PER_S, kind, gpu, n] > 0:
-        life_s = known[WEIGHTED] + options.held_delay_s + (behind_s if options.looped else 0.0)
+        life_s = known[WEIGHTED] + problem.held_delay_s + (behind_s if problem.looped else 0.0)
         need_s = max(need_s, needs[HELD_PER_S, kind, gpu, n] * life_s + own_s)
     return float(need_s)

@@ -25,7 +25,7 @@ CHUNKS = (1, 2, 3, 4, 5, 6, 8, 10, 12)  # per rank, likewise
 
 
 @dataclass(frozen=True)
-class Prediction:
+class RunPrediction:
     """What the model says of one run, and the knobs it assumed."""
 
     iteration_s: float
@@ -88,7 +88,7 @@ def layers_of(runs: Sequence[Run], job: Job, columns: Columns) -> RankLayers:
     return RankLayers(first, inner, last)
 
 
-def predict(runs: Sequence[Run]) -> list[Prediction]:
+def predict(runs: Sequence[Run]) -> list[RunPrediction]:
     """One prediction per run, in order. Runs whose jobs share their structure are evaluated together."""
     groups: dict[object, list[tuple[int, Run]]] = {}
     constants: dict[int, int] = {}
@@ -99,13 +99,13 @@ def predict(runs: Sequence[Run]) -> list[Prediction]:
             stack = constants[id(run.stack)] = first_of.setdefault(run.stack, index)
         key = (structure(run.job), run.gpu.name, run.fabric, stack, schedule_of(run.knobs))
         groups.setdefault(key, []).append((index, run))
-    found: dict[int, Prediction] = {}
+    found: dict[int, RunPrediction] = {}
     for members in groups.values():
         found.update(_predict_group(members))
     return [found[index] for index in range(len(runs))]
 
 
-def _predict_group(members: list[tuple[int, Run]]) -> dict[int, Prediction]:
+def _predict_group(members: list[tuple[int, Run]]) -> dict[int, RunPrediction]:
     rows: list[dict[str, int]] = []
     owners: list[int] = []
     jobs: list[Job] = []
@@ -125,7 +125,7 @@ def _predict_group(members: list[tuple[int, Run]]) -> dict[int, Prediction]:
     for index, one in members:
         mine = np.flatnonzero(owner == index)
         pick = chosen(one, estimate.iteration_s[mine], estimate.peak_bytes[mine])
-        found[index] = Prediction(pick.iteration_s, pick.peak_bytes, rows[mine[pick.blend[0][0]]])
+        found[index] = RunPrediction(pick.iteration_s, pick.peak_bytes, rows[mine[pick.blend[0][0]]])
     return found
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from models.catalogue import entry_names
 from models.stack import StackProfile, packaged_stack
-from solver.calibration.predict import Prediction, predict
+from solver.calibration.predict import RunPrediction, predict
 from solver.calibration.report import ReportBuilder, ValidationReport
 from solver.calibration.rows import Run, SkipRow, run_of
 from solver.cost.columns import columns_from
@@ -25,7 +25,7 @@ class Compared:
     """One row that counted."""
 
     run: Run
-    prediction: Prediction
+    prediction: RunPrediction
 
     @property
     def error_pct(self) -> float:

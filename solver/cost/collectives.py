@@ -16,7 +16,7 @@ from solver.cost.fabric import Fabric
 
 
 @dataclass(frozen=True)
-class Group:
+class RankGroup:
     """Where the ranks of one kind of communicator sit."""
 
     ranks: FloatArray
@@ -26,7 +26,7 @@ class Group:
     scale_up_bytes_per_s: float | FloatArray
 
 
-def group_of(ranks: IntArray, stride: IntArray, fabric: Fabric, stack: StackProfile) -> Group:
+def group_of(ranks: IntArray, stride: IntArray, fabric: Fabric, stack: StackProfile) -> RankGroup:
     """Ranks per domain and bus bandwidth of `ranks` GPUs that lie `stride` apart.
 
     Inside one domain the scale-up rate; beyond it a ring leaves each domain through the NICs of its local ranks.
@@ -37,7 +37,7 @@ def group_of(ranks: IntArray, stride: IntArray, fabric: Fabric, stack: StackProf
     nic = fabric.nic_bytes_per_s * stack.scale_out_efficiency.value
     rings = local / ring_slowdown(local, ranks / local, domain, stack.ring_contention.value)
     bus = np.where(local >= ranks, scale_up, np.minimum(scale_up, nic * rings))
-    return Group(ranks.astype(np.float64), local, bus, nic, scale_up)
+    return RankGroup(ranks.astype(np.float64), local, bus, nic, scale_up)
 
 
 def ring_slowdown(local: FloatArray, domains: FloatArray, domain_gpus: int, contention: float) -> FloatArray:
@@ -56,15 +56,15 @@ def ring_slowdown(local: FloatArray, domains: FloatArray, domain_gpus: int, cont
     return slowdown
 
 
-def _share(group: Group) -> FloatArray:
+def _share(group: RankGroup) -> FloatArray:
     return (group.ranks - 1.0) / np.maximum(group.ranks, 1.0)
 
 
-def hop_latency_s(group: Group, fabric: Fabric) -> FloatArray:
+def hop_latency_s(group: RankGroup, fabric: Fabric) -> FloatArray:
     """Latency of one pass over a group in a tree: every local hop, and the logarithm of the network hops.
 
     (l - 1) a_local + log2(n/l) a_network for n ranks of which l share a domain. Source: NCCL graph/tuning.cc.
-    >>> group = Group(np.array([16.0]), np.array([4.0]), np.array([1e9]), 1e9, 1e9)
+    >>> group = RankGroup(np.array([16.0]), np.array([4.0]), np.array([1e9]), 1e9, 1e9)
     >>> fabric = Fabric(1e9, 4, 1e9, 4, scale_up_latency_s=1e-6, scale_out_latency_s=1e-5)
     >>> float(hop_latency_s(group, fabric)[0].round(9))
     2.3e-05
@@ -74,12 +74,12 @@ def hop_latency_s(group: Group, fabric: Fabric) -> FloatArray:
     return (group.local_ranks - 1.0) * fabric.scale_up_latency_s + network * fabric.scale_out_latency_s
 
 
-def all_reduce_s(payload_bytes: FloatArray, group: Group, fabric: Fabric, stack: StackProfile) -> FloatArray:
+def all_reduce_s(payload_bytes: FloatArray, group: RankGroup, fabric: Fabric, stack: StackProfile) -> FloatArray:
     """2 (n-1)/n S / bus bandwidth plus two passes of latency; nothing for a single rank.
 
     Source: Patarasuk & Yuan 2009 (ring), nccl-tests (bus bandwidth), NCCL trees for the latency.
 
-    >>> group = Group(np.array([4.0]), np.array([4.0]), np.array([1e9]), 1e9, 1e9)
+    >>> group = RankGroup(np.array([4.0]), np.array([4.0]), np.array([1e9]), 1e9, 1e9)
     >>> fabric, stack = Fabric(1e9, 8, 1e9, 8), StackProfile(name="any")
     >>> all_reduce_s(np.array([8e6]), group, fabric, stack).round(6).tolist()
     [0.01206]
@@ -89,12 +89,12 @@ def all_reduce_s(payload_bytes: FloatArray, group: Group, fabric: Fabric, stack:
     return np.where(group.ranks > 1, time, 0.0)
 
 
-def gather_s(payload_bytes: FloatArray, group: Group, fabric: Fabric, stack: StackProfile) -> FloatArray:
+def gather_s(payload_bytes: FloatArray, group: RankGroup, fabric: Fabric, stack: StackProfile) -> FloatArray:
     """All-gather or reduce-scatter of a whole array of S bytes: (n-1)/n S / bus bandwidth plus one pass.
 
     Source: nccl-tests (bus bandwidth).
 
-    >>> group = Group(np.array([4.0]), np.array([4.0]), np.array([1e9]), 1e9, 1e9)
+    >>> group = RankGroup(np.array([4.0]), np.array([4.0]), np.array([1e9]), 1e9, 1e9)
     >>> fabric, stack = Fabric(1e9, 8, 1e9, 8), StackProfile(name="any")
     >>> gather_s(np.array([8e6]), group, fabric, stack).round(6).tolist()
     [0.006045]
@@ -105,14 +105,14 @@ def gather_s(payload_bytes: FloatArray, group: Group, fabric: Fabric, stack: Sta
 
 
 def all_to_all_s(
-    payload_bytes: FloatArray, group: Group, fabric: Fabric, stack: StackProfile, *, copies_across: FloatArray
+    payload_bytes: FloatArray, group: RankGroup, fabric: Fabric, stack: StackProfile, *, copies_across: FloatArray
 ) -> FloatArray:
     """Pairwise exchange of S bytes per rank: the local part over scale-up, the rest over the rank's own NIC.
 
     Both at once: max(local share S / scale-up rate, remote share S / NIC rate) plus one pass of latency.
     `copies_across` is the share of the remote copies that really travel, see `remote_copies_share`.
 
-    >>> group = Group(np.array([16.0]), np.array([8.0]), np.array([1e9]), 1e9, 1e10)
+    >>> group = RankGroup(np.array([16.0]), np.array([8.0]), np.array([1e9]), 1e9, 1e10)
     >>> fabric, stack = Fabric(1e10, 8, 1e9, 8), StackProfile(name="any")
     >>> all_to_all_s(np.array([1e9]), group, fabric, stack, copies_across=np.array([1.0])).round(3).tolist()
     [0.5]
@@ -125,13 +125,13 @@ def all_to_all_s(
     return np.where(group.ranks > 1, time, 0.0)
 
 
-def remote_copies_share(group: Group, copies: float | FloatArray, max_hosts: int) -> FloatArray:
+def remote_copies_share(group: RankGroup, copies: float | FloatArray, max_hosts: int) -> FloatArray:
     """Distinct remote hosts that the copies of a token reach, over its remote copies: one message per host suffices.
 
     With K copies spread evenly over D hosts, (D - 1)(1 - (1 - 1/D)^K) of the remote hosts are hit; routing may cap the
     hosts at M. The host passes them on over scale-up links (arXiv 2412.19437, 3.2.2).
 
-    >>> both = Group(np.array([16.0]), np.array([8.0]), np.array([1.0]), 1.0, 1.0)
+    >>> both = RankGroup(np.array([16.0]), np.array([8.0]), np.array([1.0]), 1.0, 1.0)
     >>> remote_copies_share(both, 2.0, 0).tolist()
     [0.75]
     """

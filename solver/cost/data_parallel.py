@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.stack import StackProfile
-from solver.cost.collectives import Group, all_reduce_s, gather_s, group_of
+from solver.cost.collectives import RankGroup, all_reduce_s, gather_s, group_of
 from solver.cost.columns import DDP, FSDP, HSDP, ZERO1, BoolArray, Columns, FloatArray, IntArray
 from solver.cost.fabric import Fabric
 from solver.cost.job import Job
@@ -22,10 +22,10 @@ from solver.cost.job import Job
 class ReplicaGroups:
     """Communicators over replicas. `shard` holds one copy of sharded state, `replicate` joins such copies."""
 
-    dense_shard: Group
-    dense_replicate: Group
-    expert_shard: Group
-    expert_replicate: Group
+    dense_shard: RankGroup
+    dense_replicate: RankGroup
+    expert_shard: RankGroup
+    expert_replicate: RankGroup
 
 
 def replica_groups(columns: Columns, fabric: Fabric, stack: StackProfile) -> ReplicaGroups:

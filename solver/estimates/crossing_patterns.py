@@ -16,7 +16,7 @@ from solver.context import Context
 from solver.cost.columns import Columns
 from solver.estimates.params import ESTIMATES
 from solver.placement.capacity_groups import groups_by_row
-from solver.placement.distances import ALL, EACH, Blocks, Ways
+from solver.placement.distances import ALL, EACH, BlockPaths, Blocks
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class _Capacity:
         return best
 
     def _message_s(
-        self, found: tuple[Ways, ...], chain: IntArray, crossing: FloatArray, both: FloatArray
+        self, found: tuple[BlockPaths, ...], chain: IntArray, crossing: FloatArray, both: FloatArray
     ) -> FloatArray:
         """Seconds per byte of a message where so many replicas send at once; it is split only where links set its pace.
 

@@ -49,7 +49,7 @@ class Communicator:
 
 
 @dataclass(frozen=True)
-class Crossing(Generic[Amount]):
+class StepCost(Generic[Amount]):
     """What a step across costs: its rate, its delay for a message of some size, and the window of a connection."""
 
     rate_bytes_per_s: Amount
@@ -73,7 +73,7 @@ def algorithms(communicator: Communicator) -> tuple[Algorithm, ...]:
 
 
 def algorithm_s(
-    algorithm: Algorithm, communicator: Communicator, crossing: Crossing[Amount], num_slices: int
+    algorithm: Algorithm, communicator: Communicator, crossing: StepCost[Amount], num_slices: int
 ) -> Amount:
     """Expected time of one operation; `num_slices` only matters to the hierarchical exchange."""
     part = communicator.message_bytes / communicator.inside.num_ranks
@@ -102,7 +102,7 @@ def _gather_inside_s(communicator: Communicator) -> float:
     return cost.ring_gather_s(communicator.message_bytes, inside.num_ranks, inside.step_s, inside.rate_bytes_per_s)
 
 
-def _flat_ring_s(communicator: Communicator, crossing: Crossing[Amount]) -> Amount:
+def _flat_ring_s(communicator: Communicator, crossing: StepCost[Amount]) -> Amount:
     """One ring through all members; only one member per place crosses, so every cable of the place is one card."""
     inside, ranks = communicator.inside, communicator.num_ranks
     time = cost.flat_ring_across_sites_s(
@@ -115,7 +115,7 @@ def _flat_ring_s(communicator: Communicator, crossing: Crossing[Amount]) -> Amou
     return time if communicator.collective == "all_reduce" else time / 2
 
 
-def _hierarchical_s(communicator: Communicator, crossing: Crossing[Amount], num_slices: int) -> Amount:
+def _hierarchical_s(communicator: Communicator, crossing: StepCost[Amount], num_slices: int) -> Amount:
     slice_step = communicator.message_bytes / communicator.num_ranks / num_slices
     in_flight = crossing.in_flight_bytes // slice_step if slice_step > 0 else np.inf
     across = Level(communicator.num_places, crossing.step_s(slice_step), crossing.rate_bytes_per_s)
@@ -123,7 +123,7 @@ def _hierarchical_s(communicator: Communicator, crossing: Crossing[Amount], num_
     return time(communicator.message_bytes, communicator.inside, across, num_chunks=num_slices, num_in_flight=in_flight)
 
 
-def _all_to_all_s(algorithm: Algorithm, communicator: Communicator, crossing: Crossing[Amount]) -> Amount:
+def _all_to_all_s(algorithm: Algorithm, communicator: Communicator, crossing: StepCost[Amount]) -> Amount:
     """Direct: a message to every member of another place. Hierarchical: regroup inside, then one to every place."""
     size, ranks, inside = communicator.message_bytes, communicator.num_ranks, communicator.inside
     places = communicator.num_places
@@ -135,7 +135,7 @@ def _all_to_all_s(algorithm: Algorithm, communicator: Communicator, crossing: Cr
     return largest(_posted_s(ranks - inside.num_ranks, message, crossing), local)
 
 
-def _posted_s(num_messages: int, message_bytes: float, crossing: Crossing[Amount]) -> Amount:
+def _posted_s(num_messages: int, message_bytes: float, crossing: StepCost[Amount]) -> Amount:
     """Independent messages through one card, with so many posted ahead that their delays overlap."""
     delay_s = crossing.step_s(message_bytes)
     return delay_s + num_messages * (delay_s / POSTED_AHEAD + message_bytes / crossing.rate_bytes_per_s)

@@ -19,7 +19,7 @@ import numpy as np
 from models.schedule import PipelineProblem
 from solver.pipeline.bounds_kernel import heads, one_machine, tails_after
 from solver.pipeline.problem import Floats, Ints, PipelineShape, shape_of
-from solver.pipeline.simulate_kernel import Columns, columns_of
+from solver.pipeline.simulate_kernel import ShapeColumns, columns_of
 
 SAFETY = 1 - 1e-12  # no float sum may lift a bound over the truth
 ROUNDING = 1e-9  # relative: what sums of bytes may be off
@@ -158,7 +158,7 @@ def _as_memory_allows(
     return work[order], np.append(0.0, when[by_time])[at]
 
 
-def _busy_channels(shape: PipelineShape, columns: Columns, head: Floats, tail: Floats) -> float:
+def _busy_channels(shape: PipelineShape, columns: ShapeColumns, head: Floats, tail: Floats) -> float:
     """Channels as machines: a message's head is its producer's end, its tail the latency and all that follows."""
     jobs: dict[int, list[tuple[Floats, float, Floats]]] = {}
     for s in range(shape.num_stages - 1):

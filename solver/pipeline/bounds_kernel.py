@@ -11,11 +11,11 @@ import numpy as np
 
 from solver.compiled import compiled
 from solver.pipeline.problem import Floats, Ints
-from solver.pipeline.simulate_kernel import Columns
+from solver.pipeline.simulate_kernel import ShapeColumns
 
 
 @compiled
-def heads(columns: Columns, slots_ks: Ints, first_stage: int) -> Floats:
+def heads(columns: ShapeColumns, slots_ks: Ints, first_stage: int) -> Floats:
     """Earliest start of every operation in the relaxed graph, stages before `first_stage` left out.
 
     `slots_ks[1, s]` is K: F[j + K] waits for the end of B[j]; `slots_ks[2, s]` the same for W; 0 for no such rule.
@@ -45,7 +45,7 @@ def heads(columns: Columns, slots_ks: Ints, first_stage: int) -> Floats:
 
 
 @compiled
-def tails_after(columns: Columns, slots_ks: Ints, first_stage: int, counted_s: Floats) -> Floats:
+def tails_after(columns: ShapeColumns, slots_ks: Ints, first_stage: int, counted_s: Floats) -> Floats:
     """Least time from the end of every operation to the end of the counted stages, in the same graph.
 
     `counted_s[s]` is the gradient exchange after the last W of a counted stage, or minus infinity where the end of
@@ -74,12 +74,12 @@ def tails_after(columns: Columns, slots_ks: Ints, first_stage: int, counted_s: F
 
 
 @compiled
-def _hop_s(columns: Columns, stage: int) -> float:
+def _hop_s(columns: ShapeColumns, stage: int) -> float:
     return float(columns.latency_s[stage] + columns.transfer_s[stage])
 
 
 @compiled
-def _memory_wait_s(columns: Columns, slots_ks: Ints, head: Floats, stage: int, microbatch: int) -> float:
+def _memory_wait_s(columns: ShapeColumns, slots_ks: Ints, head: Floats, stage: int, microbatch: int) -> float:
     """End of the B and W that must have freed the memory which this F takes."""
     value = 0.0
     for kind in range(1, columns.num_kinds):
@@ -90,7 +90,7 @@ def _memory_wait_s(columns: Columns, slots_ks: Ints, head: Floats, stage: int, m
 
 
 @compiled
-def _tail_on_rank(columns: Columns, slots_ks: Ints, tail: Floats, at: tuple[int, int, int]) -> float:
+def _tail_on_rank(columns: ShapeColumns, slots_ks: Ints, tail: Floats, at: tuple[int, int, int]) -> float:
     """What follows a B or W on its own stage: the next of its kind, its W, and the F that waits for its memory."""
     kind, stage, microbatch = at
     m, value = columns.num_microbatches, -np.inf

@@ -13,7 +13,7 @@ from solver.compiled import compiled
 from solver.pipeline.problem import Floats, Ints, PipelineShape
 
 
-class Columns(NamedTuple):
+class ShapeColumns(NamedTuple):
     """The columns of `PipelineShape` in the form that compiled code takes."""
 
     num_microbatches: int
@@ -35,9 +35,9 @@ class Columns(NamedTuple):
     blocking: bool
 
 
-def columns_of(shape: PipelineShape) -> Columns:
+def columns_of(shape: PipelineShape) -> ShapeColumns:
     """The kernel's view of a shape."""
-    return Columns(*(getattr(shape, name) for name in Columns._fields))
+    return ShapeColumns(*(getattr(shape, name) for name in ShapeColumns._fields))
 
 
 class ReplayState(NamedTuple):
@@ -59,7 +59,7 @@ class ReplayState(NamedTuple):
 
 @compiled
 def replay_kernel(
-    columns: Columns, rank_flat: Ints, rank_offsets: Ints, channel_flat: Ints, channel_offsets: Ints
+    columns: ShapeColumns, rank_flat: Ints, rank_offsets: Ints, channel_flat: Ints, channel_offsets: Ints
 ) -> tuple[Floats, Floats]:
     """Start of every operation and of every message; NaN where the order never lets it start."""
     state = _new_state(columns)
@@ -75,7 +75,7 @@ def replay_kernel(
 
 
 @compiled
-def _new_state(columns: Columns) -> ReplayState:
+def _new_state(columns: ShapeColumns) -> ReplayState:
     num_operations = columns.num_kinds * columns.num_stages * columns.num_microbatches
     num_messages = num_operations + columns.num_stages
     servers = columns.num_ranks + columns.num_channels
@@ -109,7 +109,7 @@ def _push(state: ReplayState, server: int) -> None:
 
 
 @compiled
-def _advance_rank(columns: Columns, state: ReplayState, rank: int, flat: Ints, offsets: Ints) -> None:
+def _advance_rank(columns: ShapeColumns, state: ReplayState, rank: int, flat: Ints, offsets: Ints) -> None:
     """Run operations of a rank in its order until one is not ready."""
     num_microbatches, num_stages = columns.num_microbatches, columns.num_stages
     while offsets[rank] + state.position[rank] < offsets[rank + 1]:
@@ -141,7 +141,7 @@ def _advance_rank(columns: Columns, state: ReplayState, rank: int, flat: Ints, o
 
 
 @compiled
-def _send(columns: Columns, state: ReplayState, operation: int, end: float) -> None:
+def _send(columns: ShapeColumns, state: ReplayState, operation: int, end: float) -> None:
     """Hand the message of an operation to its channel; without a channel only the latency lies between."""
     rest = operation // columns.num_microbatches
     kind, stage = rest // columns.num_stages, rest % columns.num_stages
@@ -161,7 +161,7 @@ def _send(columns: Columns, state: ReplayState, operation: int, end: float) -> N
 
 
 @compiled
-def _finish_weight(columns: Columns, state: ReplayState, stage: int, end: float) -> None:
+def _finish_weight(columns: ShapeColumns, state: ReplayState, stage: int, end: float) -> None:
     """Count a weight gradient; after the last one the exchange of the stage is ready."""
     state.weights_left_s[stage] -= 1
     state.weights_end_s[stage] = max(state.weights_end_s[stage], end)
@@ -177,7 +177,7 @@ def _finish_weight(columns: Columns, state: ReplayState, stage: int, end: float)
 
 
 @compiled
-def _advance_channel(columns: Columns, state: ReplayState, channel: int, flat: Ints, offsets: Ints) -> None:
+def _advance_channel(columns: ShapeColumns, state: ReplayState, channel: int, flat: Ints, offsets: Ints) -> None:
     """Send messages of a channel in its order until one is not ready; an exchange takes both directions at once."""
     num_operations = columns.num_kinds * columns.num_stages * columns.num_microbatches
     server, other = columns.num_ranks + channel, columns.num_ranks + (channel ^ 1)
@@ -202,7 +202,7 @@ def _advance_channel(columns: Columns, state: ReplayState, channel: int, flat: I
 
 
 @compiled
-def _deliver(columns: Columns, state: ReplayState, message: int, start: float, server: int) -> None:
+def _deliver(columns: ShapeColumns, state: ReplayState, message: int, start: float, server: int) -> None:
     """Occupy the channel with a message, and make ready what waits for it on the other side."""
     rest = message // columns.num_microbatches
     kind, stage = rest // columns.num_stages, rest % columns.num_stages

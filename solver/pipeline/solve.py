@@ -16,7 +16,7 @@ from solver.pipeline.exact.horizon_search import close_by_state_space
 from solver.pipeline.judge import check_schedule
 from solver.pipeline.local_search.descent import descend
 from solver.pipeline.local_search.policies import tuned_orders
-from solver.pipeline.local_search.progress import Search
+from solver.pipeline.local_search.progress import PipelineSearch
 from solver.pipeline.local_search.steady_states import repeat
 from solver.pipeline.portfolio import candidates
 from solver.pipeline.quantise import fine_tick_s, quantise
@@ -56,10 +56,10 @@ def search_pipeline(
     progress: Callable[[ScheduleProgress], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
     clock: Callable[[], float] = time.monotonic,
-    found: Callable[[Search], None] | None = None,
-) -> Search:
+    found: Callable[[PipelineSearch], None] | None = None,
+) -> PipelineSearch:
     """What `solve_pipeline` searches, as it stands at the end: the order, its value and the proven bound."""
-    search = Search(problem, clock, progress, cancelled)
+    search = PipelineSearch(problem, clock, progress, cancelled)
     if found is not None:
         search.found = found
     search.bound_s = lower_bound(problem)
@@ -86,7 +86,7 @@ class IncumbentPublisher:
     spent_s: float = 0.0
     _last: tuple[float, float] | None = None
 
-    def __call__(self, search: Search) -> None:
+    def __call__(self, search: PipelineSearch) -> None:
         """The order and the bound as they stand, if they are new and there is time to write them out."""
         began_s, stands = search.elapsed_s, (search.value_s, search.bound_s)
         late = self._last is not None and self.spent_s > PUBLISH_SHARE * began_s and not search.proven
@@ -97,7 +97,7 @@ class IncumbentPublisher:
         self.spent_s += search.elapsed_s - began_s
 
 
-def tune(search: Search) -> None:
+def tune(search: PipelineSearch) -> None:
     """Hill climbing over policies of list scheduling, for all the time that is left."""
 
     def stop() -> bool:
@@ -109,7 +109,7 @@ def tune(search: Search) -> None:
             search.offer(order, "tuned greedy")
 
 
-def prove_and_search(search: Search) -> None:
+def prove_and_search(search: PipelineSearch) -> None:
     """Horizon search on the finest useful grid, for all the time that is left."""
     if search.over:
         return
@@ -120,7 +120,7 @@ def prove_and_search(search: Search) -> None:
     close(search, fine, probe_s=probe_s)
 
 
-def start(search: Search) -> None:
+def start(search: PipelineSearch) -> None:
     """Every generator and policy while there is time; the best is the first answer."""
     for candidate in candidates(search.shape, search.problem.objective):
         search.offer(candidate.order, candidate.name)
@@ -129,7 +129,7 @@ def start(search: Search) -> None:
             return
 
 
-def finish(search: Search) -> PipelineSchedule:
+def finish(search: PipelineSearch) -> PipelineSchedule:
     """The answer, replayed and judged; an objection here is a bug of ours."""
     assert search.order is not None, "the portfolio always finds an order"
     schedule = assemble(

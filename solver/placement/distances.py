@@ -30,7 +30,7 @@ FLOWS = tuple(1 << power for power in range(0, MOST_CONNECTIONS.bit_length(), ST
 
 
 @dataclass(frozen=True)
-class Way:
+class BlockPath:
     """A chain of hops through blocks, or a ring around places: its narrowest hop, and the delays (s) of all hops.
 
     `load` messages (or ring steps) share the narrowest edge, which leaves each `free_bytes_per_s`, and `widening` times
@@ -46,7 +46,7 @@ class Way:
     farthest_s: float
     num_places: int = 1
 
-    def widened(self) -> Way:
+    def widened(self) -> BlockPath:
         """The way over several paths, as one of more planes."""
         planes = self.path.planes << max(round(log2(self.widening)), 0)
         rate = self.path.capacity_bytes_per_s * self.widening
@@ -55,7 +55,7 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Ways:
+class BlockPaths:
     """n ways as columns of length n + 1. Row 0 is no way at all: infinite rates, no delay."""
 
     free_bytes_per_s: FloatArray
@@ -71,7 +71,7 @@ class Ways:
     share_f: FloatArray  # (n + 1) x len(FLOWS): part of the capacity that so many connections carry
 
     @classmethod
-    def of(cls, ways: Sequence[Way]) -> Ways:
+    def of(cls, ways: Sequence[BlockPath]) -> BlockPaths:
         """Columns of these ways, after the row of no way."""
         paths = [one.path for one in ways]
 
@@ -135,9 +135,9 @@ class Blocks:
 
     kind: str
     groups_b: tuple[tuple[int, ...], ...]
-    chains: tuple[Ways, ...]
-    loops: tuple[Ways, ...]
-    rings: tuple[Ways, ...]
+    chains: tuple[BlockPaths, ...]
+    loops: tuple[BlockPaths, ...]
+    rings: tuple[BlockPaths, ...]
     shared: bool
 
 
@@ -160,7 +160,9 @@ class Distances:
         taken = {edge for one in rings for edge in one.edges}
         shared = any(not taken.isdisjoint(one.edges) for one in chain)
         chains, loops, circles = (
-            (Ways.of(ways), Ways.of([one.widened() for one in ways])) if self.splits else (Ways.of(ways),)
+            (BlockPaths.of(ways), BlockPaths.of([one.widened() for one in ways]))
+            if self.splits
+            else (BlockPaths.of(ways),)
             for ways in (chain, loop, rings)
         )
         return Blocks(kind, tuple(map(tuple, groups_b)), chains, loops, circles, shared)
@@ -177,10 +179,10 @@ class Distances:
     def _place(self, group: int) -> str:
         return self.pools[self.capacity_groups[group].pools[0]].place
 
-    def _chains(self, groups_b: Sequence[Sequence[int]]) -> tuple[list[Way], list[Way]]:
+    def _chains(self, groups_b: Sequence[Sequence[int]]) -> tuple[list[BlockPath], list[BlockPath]]:
         """The way through the first n blocks for every n, and the same with the way back from the last to the first."""
-        through, around = _Load(self.topology, self.leaving), list[Way]()
-        chain = list[Way]()
+        through, around = _Load(self.topology, self.leaving), list[BlockPath]()
+        chain = list[BlockPath]()
         for number, own in enumerate(groups_b):
             if number:
                 through.join(self._pairs(groups_b[number - 1], own))
@@ -197,7 +199,7 @@ class Distances:
         pairs = [(one[k * len(one) // most], other[k * len(other) // most]) for k in range(most)]
         return [(self._place(u), self._place(w)) for u, w in pairs]
 
-    def _ring(self, groups: Sequence[int]) -> Way:
+    def _ring(self, groups: Sequence[int]) -> BlockPath:
         """Around all places of these capacity groups, building by building."""
         indices = [pool for group in sorted(groups) for pool in self.capacity_groups[group].pools]
         places = list(dict.fromkeys(self.pools[pool].place for pool in indices))
@@ -275,12 +277,12 @@ class _Load:
             self.step(*pair[::-1], part=1.0 / len(pairs))
         self.latency_s += max((_delay_s(one) for one in self.hops[before:]), default=0.0)
 
-    def way(self, num_places: int = 1) -> Way:
+    def way(self, num_places: int = 1) -> BlockPath:
         """The way of all hops so far; without hops nothing limits it."""
         rates = {edge: self.topology.edges[edge].capacity_bytes_per_s for edge in self.carried}
         if not rates:
             nothing = self.topology.path_facts(self.topology.places[0].id, self.topology.places[0].id)
-            return Way(np.inf, 0.0, nothing, 1.0, frozenset(), 0.0, 0.0, num_places)
+            return BlockPath(np.inf, 0.0, nothing, 1.0, frozenset(), 0.0, 0.0, num_places)
         worst = min(rates, key=lambda edge: rates[edge] / self.carried[edge])
         path = min(
             (one for one in self.hops if worst in one.edges), key=lambda one: (one.capacity_bytes_per_s, one.edges)
@@ -290,7 +292,7 @@ class _Load:
         free = rates[worst] / load
         wide = min((self.leaving[name] / part for name, part in self.left.items()), default=free)
         edges = frozenset(self.carried)
-        return Way(free, load, path, max(wide / free, 1.0), edges, self.latency_s, farthest, num_places)
+        return BlockPath(free, load, path, max(wide / free, 1.0), edges, self.latency_s, farthest, num_places)
 
 
 def _delay_s(path: PathFacts) -> float:

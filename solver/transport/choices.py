@@ -15,7 +15,7 @@ from models.transport import Algorithm, Reliability, TransportChoice
 from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.cost.fabric import Fabric
 from solver.network import fabrics
-from solver.network.algorithms import NUM_SLICES, Communicator, Crossing, algorithm_s, algorithms
+from solver.network.algorithms import NUM_SLICES, Communicator, StepCost, algorithm_s, algorithms
 from solver.network.balancing import balanced_efficiency, ecmp_efficiency
 from solver.network.collectives import bus_factor
 from solver.network.connection import (
@@ -101,7 +101,7 @@ def _times_s(
     communicator: Communicator, columns: OptionColumns, rates: FloatArray, step_s: Callable[[float], FloatArray]
 ) -> FloatArray:
     """Time of every way with every option."""
-    crossing = Crossing(rates, step_s, columns.in_flight_bytes)
+    crossing = StepCost(rates, step_s, columns.in_flight_bytes)
     return np.array(
         [algorithm_s(algorithm, communicator, crossing, slices) for algorithm, slices in _ways(communicator)]
     )
@@ -148,7 +148,7 @@ def _plainness(candidate: TimedOption) -> tuple[float, int, int, int, float]:
 
 def of_option(communicator: Communicator, wire: Wire, option: Option, rate: float) -> Iterator[TimedOption]:
     """One option with every algorithm and, where it has slices, every number of them."""
-    crossing = Crossing(rate, lambda size: step_s(option, wire, size, rate), option.in_flight_bytes)
+    crossing = StepCost(rate, lambda size: step_s(option, wire, size, rate), option.in_flight_bytes)
     for algorithm, slices in _ways(communicator):
         yield TimedOption(option, algorithm, slices, algorithm_s(algorithm, communicator, crossing, slices), rate)
 

@@ -15,7 +15,7 @@ from models.cluster import Pool, Tier
 from models.transport import Collective, Connection, Dimension, TransportChoice
 from solver.cost.fabric import Fabric, fabric_of, share_place
 from solver.network import fabrics
-from solver.network.algorithms import Communicator, Crossing, algorithm_s, algorithms
+from solver.network.algorithms import Communicator, StepCost, algorithm_s, algorithms
 from solver.network.collectives import Level, bus_factor
 from solver.network.connection import Option, Wire, connection_rate_bytes_per_s, step_s
 from solver.network.technology import CHUNK_BYTES
@@ -99,7 +99,7 @@ class Expected:
             self.path.capacity_bytes_per_s,
         )
         rate = connection_rate_bytes_per_s(option, wire)
-        crossing = Crossing(rate, lambda one: step_s(option, wire, one, rate), option.in_flight_bytes)
+        crossing = StepCost(rate, lambda one: step_s(option, wire, one, rate), option.in_flight_bytes)
         return float(algorithm_s(choice.algorithm, communicator, crossing, choice.num_slices)), rate
 
 

@@ -16,7 +16,7 @@ from models.plan import Configuration, Plan, Route, RouteTimeline
 from models.request import PlanRequest
 
 
-class Group(NamedTuple):
+class StageGroups(NamedTuple):
     """The stage groups that one route puts on one pipeline rank, in a pool that exists."""
 
     route: Route
@@ -62,10 +62,10 @@ class Facts:
         return {timeline.route: timeline for timeline in reversed(self.plan.timelines)}
 
     @cached_property
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[StageGroups, ...]:
         """Every stage group of every route whose pool exists."""
         return tuple(
-            Group(route, pipeline_rank, self.pool_by_id[pool])
+            StageGroups(route, pipeline_rank, self.pool_by_id[pool])
             for route in self.plan.placement.routes
             for pipeline_rank, pool in enumerate(route.pools[: self.configuration.degrees.pp])
             if pool in self.pool_by_id

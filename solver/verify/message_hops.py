@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from models.schedule import PipelineHop
-from solver.verify.message_ways import SAME_PACE, MessageWays, Sent
+from solver.verify.message_ways import SAME_PACE, MessageTime, MessageWays
 from solver.verify.network_facts import Boundary
 
 
@@ -56,7 +56,7 @@ class MessageHops:
         """Queues of other routes on the fullest edge of a hop."""
         return max(self.ways.at_once(boundary).num_sharers - self._num_replicas(boundary.route), 0)
 
-    def in_slot(self, boundary: Boundary) -> Sent:
+    def in_slot(self, boundary: Boundary) -> MessageTime:
         """The slower direction of a hop by the transports stated for the turns of its route."""
         size, ends = self.ways.case.network.boundary_bytes(boundary), (boundary.sender, boundary.receiver)
         both = (self.ways.sent(*way, size, boundary.route) for way in (ends, ends[::-1]))
@@ -112,7 +112,7 @@ class MessageHops:
             staggered=in_slot,
         )
 
-    def choices(self) -> Iterator[tuple[Boundary, Sent]]:
+    def choices(self) -> Iterator[tuple[Boundary, MessageTime]]:
         """How messages travel on every hop as taken: the slower direction, or that of the turns."""
         for boundary in self.ways.crossing:
             timeline = self.ways.case.timeline_by_route.get(boundary.route)

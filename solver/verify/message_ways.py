@@ -28,7 +28,7 @@ SAME_PACE = 1e-9  # relative: float sums
 
 
 @dataclass(frozen=True)
-class Sent:
+class MessageTime:
     """What one connection makes of its way: payload rate, delay of a message beyond its bytes, time of a message."""
 
     connection: Connection
@@ -45,7 +45,7 @@ class AtOnce:
     transfer_s: float
     num_sharers: int = 1
     bottlenecks: tuple[int, ...] = ()
-    slower: Sent | None = None
+    slower: MessageTime | None = None
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,9 @@ class MessageWays:
     """Times of the messages of a plan. LookupError where the plan states no transport for a way."""
 
     case: Reading
-    _known: dict[tuple[str, str, str | None, float], Sent] = field(default_factory=dict, repr=False, compare=False)
+    _known: dict[tuple[str, str, str | None, float], MessageTime] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @cached_property
     def crossing(self) -> tuple[Boundary, ...]:
@@ -121,7 +123,7 @@ class MessageWays:
         sharers = max(queues[edge] for edge in self._parts_by_edge(source.place, target.place))
         return sharers * self.case.gpus_per_group
 
-    def sent(self, source: Pool, target: Pool, size_bytes: float, route: str | None = None) -> Sent:
+    def sent(self, source: Pool, target: Pool, size_bytes: float, route: str | None = None) -> MessageTime:
         """A message of a stage group of this size by the stated transport; KeyError where none is stated."""
         key = (source.id, target.id, route, size_bytes)
         if key not in self._known:
@@ -129,7 +131,7 @@ class MessageWays:
             self._known[key] = self.travels(source, target, size_bytes, stated)
         return self._known[key]
 
-    def travels(self, source: Pool, target: Pool, size_bytes: float, connection: Connection) -> Sent:
+    def travels(self, source: Pool, target: Pool, size_bytes: float, connection: Connection) -> MessageTime:
         """A message of a stage group by such connections, each of its GPUs sending its share."""
         path, option = self.facts(source, target), option_of(connection)
         member = min(source.nic_bytes_per_s_per_gpu, target.nic_bytes_per_s_per_gpu)
@@ -137,7 +139,7 @@ class MessageWays:
         wire = Wire(path, card, connection.num_connections, path.capacity_bytes_per_s)
         rate, share = connection_rate_bytes_per_s(option, wire), size_bytes / self.case.gpus_per_group
         delay = step_s(option, wire, share, rate)
-        return Sent(connection, rate, delay, delay + share / rate)
+        return MessageTime(connection, rate, delay, delay + share / rate)
 
     def at_once(self, boundary: Boundary) -> AtOnce:
         """The hop of a boundary when all replicas send at once."""

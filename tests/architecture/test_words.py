@@ -18,8 +18,8 @@ FIELD = set(
         r"\w+",
         """
         boundary cell clock column commodity communicator connection cost curve defect delay demand dispatch
-        distance efficiency estimate event gemm goal heap history hook init instance interval job layer
-        level loss memory minimum model node option order param path phase placement policy problem product
+        distance efficiency estimate event gemm goal history hook init instance interval job layer
+        level loss memory minimum model node option order param path phase placement policy problem
         programme protocol rate reservation routing sample scheduler segment server shape solution static steady
         synchronisation table tail technology tick timing topology traffic validation var wire
         """,
@@ -88,6 +88,18 @@ def test_every_public_class_of_the_solver_is_named_in_known_words() -> None:
         part: where for part, where in parts_of_public_classes().items() if part not in glossary() | FIELD | PLAIN
     }
     assert coined == {}, "use a term of the field, or explain the word in docs/glossary.md"
+
+
+TWICE = {"Frontier"}  # of plans of which none is better, as the API calls it, and of a search
+
+
+def test_a_public_class_shares_its_name_with_no_other() -> None:
+    files: dict[str, list[str]] = {}
+    for path in python_files("models", "solver"):
+        for node in tree_of(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                files.setdefault(node.name, []).append(name_of(path))
+    assert {name for name, found in files.items() if len(found) > 1} == TWICE
 
 
 def test_every_listed_word_is_needed() -> None:

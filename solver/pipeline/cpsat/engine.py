@@ -16,7 +16,7 @@ LEAST_WORK_S = 0.01  # so that whoever counts work gets to an end
 
 
 @dataclass(frozen=True)
-class Limits:
+class RunLimits:
     """When a run stops and what it may use. A run that `counts_work` takes its limit in CP-SAT's deterministic time."""
 
     time_limit_s: float
@@ -40,7 +40,7 @@ class Found:
     work_s: float = 0.0
 
 
-def run(instance: Instance, limits: Limits) -> Found:
+def run(instance: Instance, limits: RunLimits) -> Found:
     """The first order of value at most the horizon that is found.
 
     Nothing found and proven means that the bound is the horizon + 1.
@@ -66,7 +66,7 @@ def work_of(solver: cp_model.CpSolver) -> float:
     return max(float(solver.response_proto.deterministic_time), LEAST_WORK_S)
 
 
-def set_parameters(solver: cp_model.CpSolver, limits: Limits) -> None:
+def set_parameters(solver: cp_model.CpSolver, limits: RunLimits) -> None:
     """Explicit parameters; no other place sets any."""
     wished_s = max(limits.time_limit_s, 0.01)
     if limits.counts_work:

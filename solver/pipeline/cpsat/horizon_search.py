@@ -12,11 +12,11 @@ from math import floor
 
 from solver.clock import charge
 from solver.pipeline.bounds import makespan_bound, span_bound
-from solver.pipeline.cpsat.engine import Found, Limits, run
+from solver.pipeline.cpsat.engine import Found, RunLimits, run
 from solver.pipeline.cpsat.variables import Instance
 from solver.pipeline.local_search.descent import descend
 from solver.pipeline.local_search.late_starts import replayed
-from solver.pipeline.local_search.progress import Search
+from solver.pipeline.local_search.progress import PipelineSearch
 from solver.pipeline.quantise import TickShape
 
 REFUTERS = ("default_lp", "quick_restart_no_lp")  # a fixed search instead refutes nothing in ten times the time
@@ -34,7 +34,7 @@ class HorizonInterval:
     part: int = 1
 
 
-def close(search: Search, ticks: TickShape, *, probe_s: float) -> None:
+def close(search: PipelineSearch, ticks: TickShape, *, probe_s: float) -> None:
     """Raise the bound by refutation, then look for orders at it and above it, while there is time."""
     horizons = _open(search, ticks)
     _refute(search, horizons, probe_s)
@@ -44,23 +44,23 @@ def close(search: Search, ticks: TickShape, *, probe_s: float) -> None:
         patience_s *= 1.6
 
 
-def _open(search: Search, ticks: TickShape) -> HorizonInterval:
+def _open(search: PipelineSearch, ticks: TickShape) -> HorizonInterval:
     high = _value_ticks(search, ticks)
     low = floor(search.bound_s / ticks.tick_s * (1 - 1e-9)) if ticks.exact else floor(_bound_ticks(search, ticks))
     return HorizonInterval(ticks, min(low, high), high)
 
 
-def _bound_ticks(search: Search, ticks: TickShape) -> float:
+def _bound_ticks(search: PipelineSearch, ticks: TickShape) -> float:
     return span_bound(ticks.shape) if search.problem.objective == "span" else makespan_bound(ticks.shape)
 
 
-def _value_ticks(search: Search, ticks: TickShape) -> int:
+def _value_ticks(search: PipelineSearch, ticks: TickShape) -> int:
     assert search.order is not None, "the portfolio always finds an order"
     run_ticks = replayed(ticks.shape, search.order, search.problem.objective)
     return round(run_ticks.span_s if search.problem.objective == "span" else run_ticks.makespan_s)
 
 
-def _refute(search: Search, horizons: HorizonInterval, probe_s: float) -> None:
+def _refute(search: PipelineSearch, horizons: HorizonInterval, probe_s: float) -> None:
     """Ask upwards from the bound in doubling steps while refutations come quickly; no answer in time shortens the step.
 
     Most refutations take presolve alone, so no answer within the time mostly means that T can be reached.
@@ -78,7 +78,7 @@ def _refute(search: Search, horizons: HorizonInterval, probe_s: float) -> None:
             step = first = step // 8
 
 
-def _alternate(search: Search, horizons: HorizonInterval, patience_s: float) -> None:
+def _alternate(search: PipelineSearch, horizons: HorizonInterval, patience_s: float) -> None:
     """One after another: a question that may raise the bound, tabu search, a question for an order at the bound."""
     _raise_bound(search, horizons, patience_s)
     if search.over or horizons.low >= horizons.high:
@@ -89,7 +89,7 @@ def _alternate(search: Search, horizons: HorizonInterval, patience_s: float) -> 
         _ask(search, horizons, horizons.low, patience_s, subsolvers=FINDERS)
 
 
-def _raise_bound(search: Search, horizons: HorizonInterval, patience_s: float) -> None:
+def _raise_bound(search: PipelineSearch, horizons: HorizonInterval, patience_s: float) -> None:
     """Ask one tick below the best, whose refutation is the whole proof; without an answer, nearer to the bound."""
     most = horizons.high - 1
     target = min(horizons.low + (horizons.high - horizons.low) // horizons.part, most)
@@ -99,7 +99,7 @@ def _raise_bound(search: Search, horizons: HorizonInterval, patience_s: float) -
 
 
 def _ask(
-    search: Search,
+    search: PipelineSearch,
     horizons: HorizonInterval,
     target: int,
     time_limit_s: float,
@@ -109,7 +109,7 @@ def _ask(
 ) -> Found:
     """One question; its answer moves the interval and the search."""
     instance = Instance(horizons.ticks, target, horizons.low, search.problem.objective)
-    limits = Limits(
+    limits = RunLimits(
         min(time_limit_s, search.left_s),
         search.problem.options.workers,
         search.problem.options.seed,
@@ -124,7 +124,7 @@ def _ask(
     return found
 
 
-def _learn(search: Search, horizons: HorizonInterval, found: Found) -> None:
+def _learn(search: PipelineSearch, horizons: HorizonInterval, found: Found) -> None:
     charge(search.clock, found.work_s)
     if found.bound_ticks > horizons.low:
         horizons.low = min(found.bound_ticks, horizons.high)

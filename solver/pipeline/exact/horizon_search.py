@@ -24,7 +24,7 @@ from solver.pipeline.generators.greedy import LONGEST_TAIL
 from solver.pipeline.generators.list_scheduler import Policy, greedy_order
 from solver.pipeline.generators.list_scheduler_choice import GUIDED
 from solver.pipeline.local_search.descent import CHUNK_WORK_S
-from solver.pipeline.local_search.progress import Search
+from solver.pipeline.local_search.progress import PipelineSearch
 from solver.pipeline.local_search.tabu import tabu_orders
 from solver.pipeline.problem import Floats, PipelineOrder, PipelineShape
 from solver.pipeline.quantise import TickShape, coarse_tick_s, exact_tick_s, quantise
@@ -49,7 +49,7 @@ PARTS = 8  # a prober closes in on the end of what its work can answer to this p
 class HorizonSearch:
     """Proven bound and best value, in ticks; `weight`: where the questions so far got stuck."""
 
-    search: Search
+    search: PipelineSearch
     ticks: TickShape
     state_space: StateSpace
     low: int
@@ -87,7 +87,7 @@ class Prober:
     order: PipelineOrder | None = None
 
 
-def close_by_state_space(search: Search, *, until_s: float) -> bool:
+def close_by_state_space(search: PipelineSearch, *, until_s: float) -> bool:
     """Raise the bound by propagation, then search until `until_s`; says whether questions have exact answers here."""
     if search.over or search.problem.objective != "makespan":
         return False
@@ -127,7 +127,7 @@ def _follow(horizons: HorizonSearch, joint: JointRanks) -> None:
         _take(horizons, order, "windows of states")
 
 
-def _least_work(search: Search, num_states: int) -> int:
+def _least_work(search: PipelineSearch, num_states: int) -> int:
     """What a search that never steps back takes, about."""
     return num_states * max(search.shape.num_stages * search.shape.num_microbatches // OPERATIONS_PER_PASS, 1)
 
@@ -139,7 +139,7 @@ def state_space_tick_s(shape: PipelineShape) -> float:
     return floor_s if exact_s is None or exact_s < floor_s else exact_s
 
 
-def _value_ticks(search: Search, ticks: TickShape) -> int:
+def _value_ticks(search: PipelineSearch, ticks: TickShape) -> int:
     assert search.order is not None, "the portfolio always finds an order"
     return round(replay_shape(ticks.shape, search.order).makespan_s)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from solver.compiled import compiled, inlined
 from solver.pipeline.problem import Floats, Ints
-from solver.pipeline.simulate_kernel import Columns
+from solver.pipeline.simulate_kernel import ShapeColumns
 
 IDLE = -1
 FILL, GUIDED, INTERLEAVE = 3, 4, 5  # preferences beyond 0 to 2
@@ -47,7 +47,7 @@ class DispatchState(NamedTuple):
 
 
 @inlined
-def choose(columns: Columns, state: DispatchState, rank: int, now: float, policy: Floats) -> int:
+def choose(columns: ShapeColumns, state: DispatchState, rank: int, now: float, policy: Floats) -> int:
     """The operation that an idle rank starts now, or IDLE."""
     if policy[0] == GUIDED:
         return _guided(columns, state, rank, now, policy)
@@ -83,7 +83,7 @@ def _forward_first(state: DispatchState, rank: int, policy: Floats) -> bool:
 
 
 @inlined
-def _only_weight_unblocks(columns: Columns, state: DispatchState, rank: int) -> bool:
+def _only_weight_unblocks(columns: ShapeColumns, state: DispatchState, rank: int) -> bool:
     """No F that is left fits on this rank; one would after a W but not after a B."""
     found = False
     for at in range(state.stage_offsets[rank], state.stage_offsets[rank + 1]):
@@ -101,7 +101,7 @@ def _only_weight_unblocks(columns: Columns, state: DispatchState, rank: int) -> 
 
 
 @inlined
-def _guided(columns: Columns, state: DispatchState, rank: int, now: float, policy: Floats) -> int:
+def _guided(columns: ShapeColumns, state: DispatchState, rank: int, now: float, policy: Floats) -> int:
     """The ready operation of least guide, unless an F or B of less guide is known to arrive shortly."""
     m, num_stages = columns.num_microbatches, columns.num_stages
     best, best_guide = IDLE, np.inf
@@ -126,7 +126,7 @@ def _guided(columns: Columns, state: DispatchState, rank: int, now: float, polic
 
 @inlined
 def _earlier_arrives(
-    columns: Columns, state: DispatchState, rank: int, guide: float, now: float, within_s: float
+    columns: ShapeColumns, state: DispatchState, rank: int, guide: float, now: float, within_s: float
 ) -> bool:
     """An F or B of less guide is known to arrive after now but before now + within_s."""
     m, num_stages = columns.num_microbatches, columns.num_stages
@@ -143,7 +143,7 @@ def _earlier_arrives(
 
 
 @inlined
-def given_or_weight(columns: Columns, state: DispatchState, rank: int, now: float, given: Ints) -> int:
+def given_or_weight(columns: ShapeColumns, state: DispatchState, rank: int, now: float, given: Ints) -> int:
     """The next F or B of the given order when it has arrived and fits, else a W that is ready."""
     m, num_stages = columns.num_microbatches, columns.num_stages
     before = 2 * m * state.stage_offsets[rank]
@@ -158,7 +158,9 @@ def given_or_weight(columns: Columns, state: DispatchState, rank: int, now: floa
 
 
 @inlined
-def _weight_or_wait(columns: Columns, state: DispatchState, rank: int, now: float, weight: int, policy: Floats) -> int:
+def _weight_or_wait(
+    columns: ShapeColumns, state: DispatchState, rank: int, now: float, weight: int, policy: Floats
+) -> int:
     """W fills a gap unless F or B is known to arrive before the stated share of W would be over."""
     if _forward_blocked(columns, state, rank, now):
         return weight
@@ -169,13 +171,13 @@ def _weight_or_wait(columns: Columns, state: DispatchState, rank: int, now: floa
 
 
 @inlined
-def _duration(columns: Columns, operation: int) -> float:
+def _duration(columns: ShapeColumns, operation: int) -> float:
     rest = operation // columns.num_microbatches
     return float(columns.duration_ks[rest // columns.num_stages, rest % columns.num_stages])
 
 
 @inlined
-def _best(columns: Columns, state: DispatchState, rank: int, kind: int, now: float, policy: Floats) -> int:
+def _best(columns: ShapeColumns, state: DispatchState, rank: int, kind: int, now: float, policy: Floats) -> int:
     """The best ready operation of one kind on a rank, over its stages."""
     best, best_microbatch = IDLE, columns.num_microbatches
     m, num_stages = columns.num_microbatches, columns.num_stages
@@ -195,7 +197,7 @@ def _best(columns: Columns, state: DispatchState, rank: int, kind: int, now: flo
 
 
 @inlined
-def _fits(columns: Columns, state: DispatchState, rank: int, stage: int) -> bool:
+def _fits(columns: ShapeColumns, state: DispatchState, rank: int, stage: int) -> bool:
     """Room for this F and for one later micro-batch step: the oldest micro-batch can then always go on.
 
     An F leaves room for one activation of every later stage of its rank. The oldest unfinished micro-batch is first
@@ -208,7 +210,7 @@ def _fits(columns: Columns, state: DispatchState, rank: int, stage: int) -> bool
 
 
 @inlined
-def _forward_blocked(columns: Columns, state: DispatchState, rank: int, now: float) -> bool:
+def _forward_blocked(columns: ShapeColumns, state: DispatchState, rank: int, now: float) -> bool:
     """An F has arrived but does not fit."""
     for at in range(state.stage_offsets[rank], state.stage_offsets[rank + 1]):
         stage = state.stage_flat[at]
@@ -221,7 +223,9 @@ def _forward_blocked(columns: Columns, state: DispatchState, rank: int, now: flo
 
 
 @inlined
-def _arrives_soon(columns: Columns, state: DispatchState, rank: int, kind: int, now: float, within_s: float) -> bool:
+def _arrives_soon(
+    columns: ShapeColumns, state: DispatchState, rank: int, kind: int, now: float, within_s: float
+) -> bool:
     """An operation of this kind is known to arrive after now but before now + within_s."""
     if within_s <= 0:
         return False
@@ -236,7 +240,7 @@ def _arrives_soon(columns: Columns, state: DispatchState, rank: int, kind: int, 
 
 
 @compiled
-def tails(columns: Columns) -> Floats:
+def tails(columns: ShapeColumns) -> Floats:
     """Longest path from the end of each operation's message to the end of the step, resources left out."""
     m, num_stages, num_kinds = columns.num_microbatches, columns.num_stages, columns.num_kinds
     last = 0.0

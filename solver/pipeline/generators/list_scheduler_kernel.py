@@ -14,7 +14,7 @@ import numpy as np
 from solver.compiled import compiled, inlined
 from solver.pipeline.generators.list_scheduler_choice import FILL, IDLE, DispatchState, choose, given_or_weight
 from solver.pipeline.problem import Floats, Ints
-from solver.pipeline.simulate_kernel import Columns
+from solver.pipeline.simulate_kernel import ShapeColumns
 
 ARRIVAL, RANK_DONE, CHANNEL_DONE = 0, 1, 2
 
@@ -42,7 +42,7 @@ class ChangedServers(NamedTuple):
 
 
 @compiled
-def dispatch(columns: Columns, state: DispatchState, record: Record, given: Ints, policy: Floats) -> float:
+def dispatch(columns: ShapeColumns, state: DispatchState, record: Record, given: Ints, policy: Floats) -> float:
     """Run the simulation; returns the end of the last operation, or -1 when the given order blocks itself.
 
     `given` is a fixed rank order in the layout of `record.rank_flat`, or one of F and B alone whose gaps W fills, or
@@ -93,7 +93,7 @@ def _sort(touched: ChangedServers) -> None:
 
 
 @inlined
-def _apply(columns: Columns, state: DispatchState, heap: Heap, touched: ChangedServers, now: float) -> int:
+def _apply(columns: ShapeColumns, state: DispatchState, heap: Heap, touched: ChangedServers, now: float) -> int:
     """Take one event off the heap; returns 1 when it ends an operation."""
     _, code = heapq.heappop(heap)
     event, item = code % 3, code // 3
@@ -120,7 +120,7 @@ def _apply(columns: Columns, state: DispatchState, heap: Heap, touched: ChangedS
 
 @inlined
 def _produce(
-    columns: Columns, state: DispatchState, heap: Heap, touched: ChangedServers, operation: int, now: float
+    columns: ShapeColumns, state: DispatchState, heap: Heap, touched: ChangedServers, operation: int, now: float
 ) -> None:
     m, num_stages = columns.num_microbatches, columns.num_stages
     rest, microbatch = operation // m, operation % m
@@ -144,7 +144,7 @@ def _produce(
 
 @inlined
 def _emit(
-    columns: Columns, state: DispatchState, heap: Heap, touched: ChangedServers, operation: int, now: float
+    columns: ShapeColumns, state: DispatchState, heap: Heap, touched: ChangedServers, operation: int, now: float
 ) -> None:
     kind_stage = operation // columns.num_microbatches
     kind, stage = kind_stage // columns.num_stages, kind_stage % columns.num_stages
@@ -166,7 +166,7 @@ def _emit(
 
 @inlined
 def _start_rank(
-    columns: Columns,
+    columns: ShapeColumns,
     state: DispatchState,
     record: Record,
     heap: Heap,
@@ -205,7 +205,7 @@ def _start_rank(
 
 @inlined
 def _start_channel(
-    columns: Columns, state: DispatchState, record: Record, heap: Heap, channel: int, now: float, policy: Floats
+    columns: ShapeColumns, state: DispatchState, record: Record, heap: Heap, channel: int, now: float, policy: Floats
 ) -> None:
     if state.channel_busy[channel] == 1:
         return
@@ -236,7 +236,7 @@ def _start_channel(
 
 @inlined
 def _start_exchange(
-    columns: Columns, state: DispatchState, record: Record, heap: Heap, channel: int, message: int, now: float
+    columns: ShapeColumns, state: DispatchState, record: Record, heap: Heap, channel: int, message: int, now: float
 ) -> None:
     """A gradient exchange takes both directions at once, so it waits until both are free."""
     other = channel ^ 1
@@ -260,7 +260,7 @@ def _take(state: DispatchState, record: Record, channel: int, message: int, slot
 
 
 @inlined
-def _message_key(columns: Columns, state: DispatchState, message: int, policy: Floats) -> float:
+def _message_key(columns: ShapeColumns, state: DispatchState, message: int, policy: Floats) -> float:
     """Small goes first: by readiness, gradients first, or by the longest remaining path."""
     num_operations = columns.num_kinds * columns.num_stages * columns.num_microbatches
     if message >= num_operations:

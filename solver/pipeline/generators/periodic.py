@@ -15,7 +15,7 @@ import numpy as np
 
 from solver.pipeline.generators.periodic_kernel import ReservationTable, Round, place_round
 from solver.pipeline.problem import Floats, PipelineShape, ragged
-from solver.pipeline.simulate_kernel import Columns, columns_of
+from solver.pipeline.simulate_kernel import ShapeColumns, columns_of
 
 COARSE, FINE = 1.01, 1.001  # steps of the length, first and within the last step
 MOST_LENGTH = 1e4  # times the busiest server; beyond it memory holds no round at all
@@ -74,7 +74,7 @@ class _Search:
     """Columns and scratch of one shape, and the delays of the best round so far."""
 
     def __init__(self, shape: PipelineShape, size: int) -> None:
-        self._columns: Columns = columns_of(shape)
+        self._columns: ShapeColumns = columns_of(shape)
         own = [np.flatnonzero(shape.rank_of_s == rank) for rank in range(shape.num_ranks)]
         self._stage_flat, self._stage_offsets = ragged(own)
         self._shape, self._size = shape, size

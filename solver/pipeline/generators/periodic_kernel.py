@@ -13,7 +13,7 @@ import numpy as np
 
 from solver.compiled import compiled
 from solver.pipeline.problem import Floats, Ints
-from solver.pipeline.simulate_kernel import Columns
+from solver.pipeline.simulate_kernel import ShapeColumns
 
 NEAR = 1e-9  # in rounds: times closer than this are the same time
 MOST_IN_PAIRS = 5  # with more left to place, places are aligned with one of them, not with two
@@ -43,7 +43,7 @@ class Round(NamedTuple):
 
 
 @compiled
-def place_round(columns: Columns, question: Round, table: ReservationTable, start: Floats) -> float:
+def place_round(columns: ShapeColumns, question: Round, table: ReservationTable, start: Floats) -> float:
     """Fill `start` (kind, stage, micro-batch of the round); returns by how many activations memory is exceeded.
 
     Infinity when a rank or channel cannot hold its part of the round.
@@ -71,7 +71,7 @@ def place_round(columns: Columns, question: Round, table: ReservationTable, star
 
 @compiled
 def _place_operation(
-    columns: Columns,
+    columns: ShapeColumns,
     question: Round,
     table: ReservationTable,
     start: Floats,
@@ -108,7 +108,7 @@ def _place_operation(
 
 @compiled
 def _try_last(
-    columns: Columns,
+    columns: ShapeColumns,
     question: Round,
     table: ReservationTable,
     start: Floats,
@@ -134,7 +134,7 @@ def _try_last(
 
 
 @compiled
-def _carry(columns: Columns, question: Round, table: ReservationTable, kind: int, stage: int, end: float) -> float:
+def _carry(columns: ShapeColumns, question: Round, table: ReservationTable, kind: int, stage: int, end: float) -> float:
     """When the next stage on the way has the result of an operation that ends at `end`; takes its channel."""
     if kind == 0 and stage == columns.num_stages - 1:
         return end
@@ -153,7 +153,7 @@ def _carry(columns: Columns, question: Round, table: ReservationTable, kind: int
 
 
 @compiled
-def _place_weights(columns: Columns, question: Round, table: ReservationTable, start: Floats, rank: int) -> bool:
+def _place_weights(columns: ShapeColumns, question: Round, table: ReservationTable, start: Floats, rank: int) -> bool:
     """W of every B of the rank, in the order of their ends, each in the first gap; false when one finds none."""
     first, last = question.stage_offsets[rank], question.stage_offsets[rank + 1]
     for at in range(first, last):
@@ -177,7 +177,7 @@ def _place_weights(columns: Columns, question: Round, table: ReservationTable, s
 
 
 @compiled
-def _excess(columns: Columns, question: Round, start: Floats, rank: int) -> float:
+def _excess(columns: ShapeColumns, question: Round, start: Floats, rank: int) -> float:
     """By how many activations the budget is exceeded when an F starts or a B leaves more than it frees; 0: it fits."""
     worst = 0.0
     budget = columns.budget_r[rank] * (1 + 1e-9)
@@ -192,7 +192,7 @@ def _excess(columns: Columns, question: Round, start: Floats, rank: int) -> floa
 
 
 @compiled
-def held_at(columns: Columns, question: Round, start: Floats, rank: int, time: float) -> float:
+def held_at(columns: ShapeColumns, question: Round, start: Floats, rank: int, time: float) -> float:
     """What the rank holds at a time once all rounds run: those begun by then, less those that have freed it."""
     held, length = 0.0, question.length
     for at in range(question.stage_offsets[rank], question.stage_offsets[rank + 1]):
@@ -322,7 +322,7 @@ def _remove(table: ReservationTable, server: int, slot: int) -> None:
 
 
 @compiled
-def _fill_rest(columns: Columns, question: Round, table: ReservationTable, rank: int, size: int) -> None:
+def _fill_rest(columns: ShapeColumns, question: Round, table: ReservationTable, rank: int, size: int) -> None:
     """All operations of a rank, the longest first."""
     count = 0
     for at in range(question.stage_offsets[rank], question.stage_offsets[rank + 1]):

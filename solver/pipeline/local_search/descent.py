@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from solver.clock import charge
-from solver.pipeline.local_search.progress import Search
+from solver.pipeline.local_search.progress import PipelineSearch
 from solver.pipeline.local_search.tabu import tabu_orders
 from solver.pipeline.problem import PipelineOrder
 
@@ -20,7 +20,7 @@ CHUNKS = 32  # of a slice, after which all start again from the best order: abou
 MOST_THREADS = 2  # set by hand
 
 
-def descend(search: Search, seconds: float) -> None:
+def descend(search: PipelineSearch, seconds: float) -> None:
     """Better orders from the best one, for so long or until one meets the bound."""
     until_s = search.elapsed_s + min(seconds, search.left_s)
 
@@ -33,7 +33,7 @@ def descend(search: Search, seconds: float) -> None:
             _slice(search, pool, threads, stop)
 
 
-def _slice(search: Search, pool: ThreadPoolExecutor, threads: int, stop: Callable[[], bool]) -> None:
+def _slice(search: PipelineSearch, pool: ThreadPoolExecutor, threads: int, stop: Callable[[], bool]) -> None:
     assert search.order is not None, "a slice starts with an order"
     slices: list[Iterator[PipelineOrder | None]] = []
     for _ in range(threads):

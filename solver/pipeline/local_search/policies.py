@@ -17,7 +17,7 @@ from solver.pipeline.problem import Floats, Ints, PipelineOrder, PipelineShape
 
 
 @dataclass(frozen=True, eq=False)
-class Setting:
+class PolicySetting:
     """A policy and how many micro-batches may be between F and B at each stage."""
 
     policy: Policy
@@ -29,7 +29,7 @@ def tuned_orders(
 ) -> Iterator[tuple[float, PipelineOrder]]:
     """Ever better orders with their values, until `stop` says so."""
     random = np.random.default_rng(seed)
-    now = Setting(Policy(message_rule=2), _most(shape))
+    now = PolicySetting(Policy(message_rule=2), _most(shape))
     now_value, order = _run(shape, objective, now)
     best = now_value
     yield best, order
@@ -53,7 +53,7 @@ def tuned_orders(
 PATIENCE = 150  # tries without a better order before a new start; set by hand
 
 
-def _run(shape: PipelineShape, objective: str, setting: Setting) -> tuple[float, PipelineOrder]:
+def _run(shape: PipelineShape, objective: str, setting: PolicySetting) -> tuple[float, PipelineOrder]:
     order = greedy_order(shape, setting.policy, setting.limits)
     return value_s(shape, order, objective), order
 
@@ -67,13 +67,13 @@ def _most(shape: PipelineShape) -> Ints:
     return most
 
 
-def _fresh(shape: PipelineShape, random: np.random.Generator) -> Setting:
+def _fresh(shape: PipelineShape, random: np.random.Generator) -> PolicySetting:
     """A new start: a random policy, limits full or falling towards the last stage."""
     most = _most(shape)
     if random.random() < 0.5:
         ahead = np.arange(shape.num_stages)[::-1] * random.uniform(1.0, 2.5) + random.integers(1, 6)
         most = np.minimum(most, np.maximum(ahead.astype(np.int64), 1))
-    return Setting(_policy(random), most)
+    return PolicySetting(_policy(random), most)
 
 
 def _policy(random: np.random.Generator) -> Policy:
@@ -88,7 +88,7 @@ def _policy(random: np.random.Generator) -> Policy:
     )
 
 
-def _move(shape: PipelineShape, random: np.random.Generator, now: Setting) -> Setting:
+def _move(shape: PipelineShape, random: np.random.Generator, now: PolicySetting) -> PolicySetting:
     """Change one entry of the policy, or the limits of some consecutive stages by one or two."""
     if random.random() < 0.35:
         other = _policy(random)

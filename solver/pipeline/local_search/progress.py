@@ -21,14 +21,14 @@ PROOF_PATIENCE_S = 5.0  # longest search for a complete proof within the gap ask
 
 
 @dataclass
-class Search:
+class PipelineSearch:
     """Mutable on purpose: the one place where a solve keeps what it knows so far."""
 
     problem: PipelineProblem
     clock: Callable[[], float]
     progress: Callable[[ScheduleProgress], None] | None = None
     cancelled: Callable[[], bool] | None = None
-    found: Callable[[Search], None] = lambda _: None
+    found: Callable[[PipelineSearch], None] = lambda _: None
     order: PipelineOrder | None = None
     value_s: float = np.inf
     bound_s: float = 0.0

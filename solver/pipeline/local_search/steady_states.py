@@ -10,13 +10,13 @@ from collections import deque
 from solver.clock import charge
 from solver.pipeline.generators.periodic import SteadyState, steady_states
 from solver.pipeline.generators.unrolling import is_worth_repeating, orders_of
-from solver.pipeline.local_search.progress import Search
+from solver.pipeline.local_search.progress import PipelineSearch
 
 SIZES = (1, 2, 3, 4)  # micro-batches per round
 WORK_PER_PLACING_S = 2e-6  # per operation and stage of a rank: to place one round
 
 
-def repeat(search: Search, seconds: float) -> None:
+def repeat(search: PipelineSearch, seconds: float) -> None:
     """Rounds of one micro-batch, then of more, each unrolled in every way while there is time."""
     if not is_worth_repeating(search.shape):
         return
@@ -33,7 +33,7 @@ def repeat(search: Search, seconds: float) -> None:
                 break
 
 
-def _shortest(search: Search, size: int, until_s: float) -> SteadyState | None:
+def _shortest(search: PipelineSearch, size: int, until_s: float) -> SteadyState | None:
     placing_s = WORK_PER_PLACING_S * search.shape.num_kinds * search.shape.num_stages * size
 
     def stop() -> bool:

@@ -11,7 +11,7 @@ import pytest
 import solver.bounds.stage_partition
 from models.plan import Configuration
 from solver.bounds.stage_partition import least_time_s, stage_partition_bound_s
-from solver.bounds.stage_partition_kernel import NEEDS, Options
+from solver.bounds.stage_partition_kernel import NEEDS, PartitionProblem
 from solver.bounds.work import lower_bounds
 from solver.configurations.enumerate import BY_GPU_TYPE, enumerate_space
 from solver.context import Context
@@ -23,7 +23,7 @@ BACK, EMBEDDING_S, THROUGH_SHARE = 1.5, 0.2, 0.9
 HIGH_S = 1e3
 
 
-def options(held: tuple[int, int]) -> Options:
+def problem(held: tuple[int, int]) -> PartitionProblem:
     """Three ranks on a fast and a slow type: each works m times, the forward, a third, fills the pipeline.
 
     Most of the work is done before the last gradient goes back.
@@ -33,7 +33,7 @@ def options(held: tuple[int, int]) -> Options:
     needs = {name: np.zeros_like(work_s) for name in NEEDS}
     needs |= {"work": NUM_MICROBATCHES * work_s, "first_chunk": work_s / 3.0, "trips": np.ones_like(work_s)}
     needs["through"] = THROUGH_SHARE * needs["work"]
-    return Options(
+    return PartitionProblem(
         kind_r=np.zeros(NUM_RANKS, dtype=np.int64),
         held_c=np.array(held),
         least_n=1,
@@ -74,13 +74,13 @@ def all_times_s(held: tuple[int, int]) -> Iterator[float]:
 @pytest.mark.parametrize("held", [(1, 2), (2, 1), (2, 2), (3, 3)])
 def test_no_partition_is_missed(held: tuple[int, int]) -> None:
     least_s = min(all_times_s(held))
-    found_s = least_time_s(options(held), 0.0, 1.1 * least_s)
+    found_s = least_time_s(problem(held), 0.0, 1.1 * least_s)
     assert found_s <= least_s
     assert found_s == pytest.approx(least_s, rel=0.01)
 
 
 def test_there_is_no_partition_where_the_types_hold_too_few_ranks() -> None:
-    assert least_time_s(options((1, 1)), 0.0, HIGH_S) == HIGH_S
+    assert least_time_s(problem((1, 1)), 0.0, HIGH_S) == HIGH_S
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from models.schedule import PipelineProblem
 from solver.clock import WorkClock
 from solver.pipeline.bounds import lower_bound
 from solver.pipeline.exact.horizon_search import close_by_state_space
-from solver.pipeline.local_search.progress import Search
+from solver.pipeline.local_search.progress import PipelineSearch
 from solver.pipeline.solve import start
 from tests.pipelines import budget, cut, pipeline
 
@@ -32,7 +32,7 @@ def problem(workers: int = 1, **changes: object) -> PipelineProblem:
     return pipeline(6, 8, stages=stages, hops=HOPS, ranks=budget(6, 7), options=options, **changes)
 
 
-def started(case: PipelineProblem, search: Search) -> Search:
+def started(case: PipelineProblem, search: PipelineSearch) -> PipelineSearch:
     search.bound_s = lower_bound(case)
     start(search)
     return search
@@ -41,7 +41,7 @@ def started(case: PipelineProblem, search: Search) -> Search:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_three_cuts_on_one_link_are_proven(workers: int) -> None:
     case, ticks = problem(workers), count()
-    search = started(case, Search(case, lambda: next(ticks) * 1e-4))
+    search = started(case, PipelineSearch(case, lambda: next(ticks) * 1e-4))
     assert close_by_state_space(search, until_s=60.0)
     assert search.proven
     assert search.value_s == pytest.approx(57.3)
@@ -52,7 +52,7 @@ def test_counted_work_gives_the_same_answer_every_time() -> None:
     found = []
     for _ in range(2):
         clock = WorkClock(lambda: 0.0, 1e9)
-        search = started(case, Search(case, clock))
+        search = started(case, PipelineSearch(case, clock))
         close_by_state_space(search, until_s=0.15)
         found.append((search.value_s, search.bound_s, clock()))
     assert found[0] == found[1]
@@ -60,12 +60,12 @@ def test_counted_work_gives_the_same_answer_every_time() -> None:
 
 def test_a_span_is_left_to_others() -> None:
     case = problem(objective="span")
-    assert not close_by_state_space(started(case, Search(case, lambda: 0.0)), until_s=60.0)
+    assert not close_by_state_space(started(case, PipelineSearch(case, lambda: 0.0)), until_s=60.0)
 
 
 def test_no_time_no_questions() -> None:
     """The bound by propagation still counts."""
     case = problem()
-    search = started(case, Search(case, lambda: 0.0))
+    search = started(case, PipelineSearch(case, lambda: 0.0))
     close_by_state_space(search, until_s=0.0)
     assert lower_bound(case) < search.bound_s <= search.value_s

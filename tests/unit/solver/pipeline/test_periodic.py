@@ -16,7 +16,7 @@ from solver.pipeline.generators.list_scheduler import Policy, greedy_order, with
 from solver.pipeline.generators.list_scheduler_choice import GUIDED
 from solver.pipeline.generators.periodic import SteadyState, busiest_s, steady_states
 from solver.pipeline.generators.unrolling import guide_of, in_flight, orders_of, periodic, unrolled
-from solver.pipeline.local_search.progress import Search
+from solver.pipeline.local_search.progress import PipelineSearch
 from solver.pipeline.local_search.steady_states import repeat
 from solver.pipeline.portfolio import candidates, quick_schedule
 from solver.pipeline.problem import PipelineShape, shape_of
@@ -144,7 +144,7 @@ def test_a_search_takes_the_best_of_all_rounds() -> None:
     hops = [cut(1, 3.0, 0.2, "A-B"), cut(5, 3.0, 0.2, "A-B")]
     problem = pipeline(4, 24, chunks=2, ranks=budget(4, 4), hops=hops)
     ticks = count()
-    search = Search(problem, lambda: next(ticks) * 1e-3)
+    search = PipelineSearch(problem, lambda: next(ticks) * 1e-3)
     start(search)
     before_s = search.value_s
     repeat(search, 5.0)
