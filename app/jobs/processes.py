@@ -22,7 +22,6 @@ PRELOADED = (
     "solver.verify.judge",
     "solver.pipeline.solve",
     "solver.pipeline.cpsat.horizon_search",  # with OR-Tools, which solves import when they need it
-    "solver.pipeline.cpsat.windows",
 )
 PR_SET_PDEATHSIG = 1
 GONE = 255  # the status of a process whose fork server is gone, which ends its processes with SIGKILL

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from typing import Any
 
 import psutil
@@ -18,7 +19,7 @@ import pytest
 
 from app.jobs.child import OUT_OF_MEMORY, Task
 from app.jobs.children import Ended, Limits, run_in_child
-from app.jobs.processes import limit_memory, start
+from app.jobs.processes import PRELOADED, limit_memory, start
 from tests.bodies.costs import cost_of
 from tests.unit.app import fake_solver
 from tests.unit.app.jobs import endings
@@ -172,3 +173,8 @@ def test_a_lower_hard_limit_is_kept_to() -> None:
         return resource.getrlimit(resource.RLIMIT_DATA)
 
     assert cost_of(limited).answer == (2 * GIB, 4 * GIB), "who needs more later may ask for it"
+
+
+def test_all_that_the_fork_server_imports_ahead_exists() -> None:
+    """It says nothing of what it does not find, and each process would import the right one by itself."""
+    assert [name for name in PRELOADED if find_spec(name) is None] == []
