@@ -12,8 +12,9 @@ import numpy.typing as npt
 from solver.configurations.layers import LayerSplit, split_layers
 from solver.context import Context, GpuClass
 from solver.cost.columns import FSDP, Columns, FloatArray, joined
+from solver.cost.layer import Setting
 from solver.cost.memory import static_memory
-from solver.cost.stage import StageCost, stage_cost
+from solver.cost.stage import PART_KINDS, StageCost, part_cost, stage_of
 
 IntArray = npt.NDArray[np.int64]
 Layers = npt.NDArray[np.int64] | npt.NDArray[np.float64] | float | int
@@ -79,27 +80,12 @@ class StageCosts:
 
     def priced_parts(self) -> PartCosts:
         """The parts of all rows, priced anew."""
-        job = self.context.job
-        return (
-            self._part(1.0 if job.num_dense_layers or not job.num_moe_layers else 0.0, 0.0, 0.0, 0.0),
-            self._part(0.0, 1.0 if job.num_moe_layers else 0.0, 0.0, 0.0),
-            self._part(0.0, 0.0, 1.0, 0.0),
-            self._part(0.0, 0.0, 0.0, 1.0),
-        )
-
-    def _part(self, dense: float, moe: float, embedding: float, logits: float) -> StageCost:
-        return stage_cost(
-            self.context.job,
-            self.gpu_class.gpu,
-            self.gpu_class.fabric,
-            self.context.stack,
-            self.columns,
-            num_dense_layers=dense,
-            num_moe_layers=moe,
-            has_embedding=embedding,
-            has_logits=logits,
-            layer_profiles=self.context.request.workload.layer_profiles,
-        )
+        job, profiles = self.context.job, self.context.request.workload.layer_profiles
+        at = Setting.of(job, self.gpu_class.gpu, self.gpu_class.fabric, self.context.stack, self.columns)
+        lacking = {"dense": job.num_moe_layers and not job.num_dense_layers, "moe": not job.num_moe_layers}
+        parts = [{} if lacking.get(kind) else {kind: part_cost(at, kind, profiles)} for kind in PART_KINDS]
+        dense, moe, embedding, logits = (stage_of(one, dict.fromkeys(one, 1.0), len(self.columns)) for one in parts)
+        return dense, moe, embedding, logits
 
     def static_bytes(
         self, parameters: FloatArray, experts: FloatArray, *, has_logits: FloatArray | float = 0.0

@@ -19,7 +19,7 @@ from solver.cost.job import Job
 from solver.cost.layer import Setting
 from solver.cost.memory import Schedule, peak_activations, static_memory
 from solver.cost.optimizer import optimizer_s
-from solver.cost.stage import Counts, PartKind, StageCost, part_cost, stage_of
+from solver.cost.stage import PART_KINDS, Counts, PartKind, StageCost, part_cost, stage_of
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,8 @@ def pipeline_of(
     layers = layers or rank_layers(job.num_layers, columns)
     moe_share = job.num_moe_layers / job.num_layers
     at = Setting.of(job, gpu, fabric, stack, columns)
-    kinds: tuple[PartKind, ...] = ("dense", "moe", "embedding", "logits")
     counted = {"dense": job.num_dense_layers, "moe": job.num_moe_layers}
-    parts = {kind: part_cost(at, kind) for kind in kinds if np.any(counted.get(kind, 1))}
+    parts = {kind: part_cost(at, kind) for kind in PART_KINDS if np.any(counted.get(kind, 1))}
     alone = np.where(columns.pp == 1, 1.0, 0.0)
     stages = []
     for count, embedding, logits in (

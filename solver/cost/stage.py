@@ -6,7 +6,7 @@ The sum over the layers of a stage.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 import numpy as np
@@ -27,6 +27,8 @@ from solver.cost.layer import Setting, embedding_times, layer_cost, logits_times
 PartKind = Literal["dense", "moe", "embedding", "logits"]
 PART_KINDS: tuple[PartKind, ...] = ("dense", "moe", "embedding", "logits")
 Counts = IntArray | FloatArray | int | float
+# What a measured profile says of a layer; its times contain the layer's communication.
+MEASURED = ("forward_s", "input_grad_s", "weight_grad_s", "activation_bytes", "weight_grad_context_bytes")
 
 
 @dataclass(frozen=True)
@@ -75,19 +77,13 @@ def stage_cost(
     recomputation it matches; its times already contain the in-layer communication.
     """
     at = Setting.of(job, gpu, fabric, stack, columns)
-    wanted: dict[PartKind, bool | np.bool_] = {
-        "dense": np.any(np.asarray(num_dense_layers) > 0),
-        "moe": np.any(np.asarray(num_moe_layers) > 0),
-        "embedding": np.any(np.asarray(has_embedding) > 0),
-        "logits": np.any(np.asarray(has_logits) > 0),
-    }
-    parts = {kind: part_cost(at, kind, layer_profiles) for kind in PART_KINDS if wanted[kind]}
     counts: dict[PartKind, Counts] = {
         "dense": num_dense_layers,
         "moe": num_moe_layers,
         "embedding": has_embedding,
         "logits": has_logits,
     }
+    parts = {kind: part_cost(at, kind, layer_profiles) for kind in PART_KINDS if np.any(np.asarray(counts[kind]) > 0)}
     return stage_of(parts, counts, len(columns))
 
 
@@ -201,7 +197,7 @@ def _logits_part(at: Setting) -> StageCost:
     if untied:
         return part
     copied = np.where(at.columns.pp > 1, part.parameters, 0.0)
-    return StageCost(**{f.name: copied if f.name == "parameters" else getattr(part, f.name) for f in fields(StageCost)})
+    return replace(part, parameters=copied)
 
 
 def _apply_profiles(part: StageCost, kind: str, at: Setting, profiles: Sequence[LayerProfile]) -> StageCost:
@@ -223,16 +219,6 @@ def _matching(profile: LayerProfile, columns: Columns) -> BoolArray:
 
 
 def _replace(part: StageCost, rows: BoolArray, profile: LayerProfile) -> StageCost:
-    values = {f.name: getattr(part, f.name) for f in fields(StageCost)}
-    zero = dict.fromkeys(("tensor_parallel_s", "context_parallel_s", "expert_parallel_s", "data_parallel_s"), 0.0)
-    measured = {
-        "forward_s": profile.forward_s,
-        "input_grad_s": profile.input_grad_s,
-        "weight_grad_s": profile.weight_grad_s,
-        "activation_bytes": profile.activation_bytes,
-        "weight_grad_context_bytes": profile.weight_grad_context_bytes,
-        **zero,
-    }
-    for name, value in measured.items():
-        values[name] = np.where(rows, value, values[name])
-    return StageCost(**values)
+    measured = dict.fromkeys(("tensor_parallel_s", "context_parallel_s", "expert_parallel_s", "data_parallel_s"), 0.0)
+    measured |= {name: getattr(profile, name) for name in MEASURED}
+    return replace(part, **{name: np.where(rows, value, getattr(part, name)) for name, value in measured.items()})
