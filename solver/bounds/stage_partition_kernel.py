@@ -55,18 +55,18 @@ class PartitionProblem(NamedTuple):
     num_chunks: int
     looped: bool
     back: float
-    embedding_s: float
-    slack_s: float
-    update_s: float
-    others_forward_s: float
-    others_both_s: float
-    ahead_delay_s: float
-    turnaround_delay_s: float
-    held_delay_s: float
     layer_both_c: Floats
     after_r: Floats
     after_last_r: Floats
     needs: Floats
+    embedding_s: float = 0.0
+    slack_s: float = 0.0
+    update_s: float = 0.0
+    others_forward_s: float = 0.0
+    others_both_s: float = 0.0
+    ahead_delay_s: float = 0.0
+    turnaround_delay_s: float = 0.0
+    held_delay_s: float = 0.0
 
 
 class PartitionStates(NamedTuple):
