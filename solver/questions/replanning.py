@@ -29,7 +29,7 @@ from solver.questions.slots import SlotPlacement, settled
 from solver.questions.standing import Standing, standing_of
 from solver.questions.warm_start import unproven
 from solver.search.incumbent import Incumbent
-from solver.search.warm_start import timings_of
+from solver.search.warm_start import allowing_only, timings_of
 
 ROWS_PER_SIZE = 12  # configurations of one number of replicas that are timed at most, the likeliest first
 MODEL_SHARE, MOST_S = 0.05, 5.0  # of the time left, and seconds at most, for one count of the fewest moves
@@ -235,14 +235,8 @@ def no_other(_problem: object) -> None:
 
 def _with_degrees(request: PlanRequest, configuration: Configuration) -> PlanRequest | None:
     """The request with the degrees of a configuration that say which group holds what; None where it forbids them."""
-    allowed, degrees = request.constraints.allowed, configuration.degrees
-    fixed = {name: (getattr(degrees, name),) for name in ("tp", "cp", "ep", "pp", "vpp")}
-    fixed |= {"family": (configuration.family,), "layer_split": (configuration.layer_split,)}
-    stated = {name: getattr(allowed, name) for name in fixed}
-    if any(stated[name] is not None and value not in stated[name] for name, (value,) in fixed.items()):
-        return None
-    narrow = allowed.model_copy(update=fixed)
-    return request.model_copy(update={"constraints": request.constraints.model_copy(update={"allowed": narrow})})
+    fixed = {name: getattr(configuration.degrees, name) for name in ("tp", "cp", "ep", "pp", "vpp")}
+    return allowing_only(request, fixed | {"family": configuration.family, "layer_split": configuration.layer_split})
 
 
 def _same_layers(configuration: Configuration, like: Configuration) -> Configuration:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from models.plan import Configuration, Plan, Route
@@ -100,6 +100,11 @@ def with_configuration(request: PlanRequest, plan: Plan) -> PlanRequest | None:
     values = {**dict(configuration.degrees), "micro_batch_sequences": configuration.micro_batch_sequences,
               "sharding": configuration.sharding, "recompute": configuration.recompute,
               "family": configuration.family, "layer_split": configuration.layer_split}  # fmt: skip
+    return allowing_only(request, values)
+
+
+def allowing_only(request: PlanRequest, values: Mapping[str, object]) -> PlanRequest | None:
+    """The request with one value left of each of these choices; None where it does not allow one of them."""
     allowed = request.constraints.allowed
     stated = {name: getattr(allowed, name) for name in values}
     if any(stated[name] is not None and value not in stated[name] for name, value in values.items()):
