@@ -5,10 +5,10 @@ What can be asked is in `calls`; when a call is made again is in `connection`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import anyio
 import httpx2
@@ -17,11 +17,22 @@ from app.client import calls, connection
 from app.client.calls import Call
 from app.client.errors import ServiceError
 from app.client.events import PlanEvent
-from app.wire import PlanEnvelope, PlanStatus, Validation
+from app.wire import PlanEnvelope
 from models.request import PlanRequest
-from models.schedule import PipelineProblem, PipelineSchedule
 
 Answered = TypeVar("Answered")
+Asked = ParamSpec("Asked")
+
+
+def _asks(
+    make: Callable[Asked, Call[Answered]],
+) -> Callable[Concatenate[AsyncClient, Asked], Coroutine[Any, Any, Answered]]:
+    """A method that makes a call and answers it."""
+
+    async def method(client: AsyncClient, /, *args: Asked.args, **given: Asked.kwargs) -> Answered:
+        return await client.call(make(*args, **given))
+
+    return connection.described(method, make)
 
 
 class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
@@ -81,12 +92,6 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
                 pause_s = attempts.pause_s(failure)
             await anyio.sleep(pause_s)
 
-    async def submit(
-        self, request: PlanRequest | Mapping[str, Any], *, name: str = "", key: str | None = None
-    ) -> PlanStatus:
-        """Queue a request; its plan is at the id of what comes back."""
-        return await self.call(calls.submit(request, name=name, key=key))
-
     async def plan(
         self,
         request: PlanRequest | Mapping[str, Any],
@@ -101,40 +106,13 @@ class AsyncClient(AbstractAsyncContextManager["AsyncClient"]):
             on_event(event)
         return await self.get(submitted.id)
 
-    async def get(self, plan_id: str) -> PlanEnvelope:
-        """A plan as far as it is, its outcome included."""
-        return await self.call(calls.plan(plan_id))
-
-    async def status(self, plan_id: str) -> PlanStatus:
-        """State and headline figures of a plan."""
-        return await self.call(calls.status(plan_id))
-
-    async def cancel(self, plan_id: str) -> PlanStatus:
-        """Stop a search; its best plan stays."""
-        return await self.call(calls.cancel(plan_id))
-
-    async def replan(
-        self, plan_id: str, *, patch: Mapping[str, Any] | None = None, lost_places: Sequence[str] = ()
-    ) -> PlanStatus:
-        """Plan again with a merge patch of the request, and without places that are gone."""
-        return await self.call(calls.replan(plan_id, patch=patch, lost_places=lost_places))
-
-    async def resume(self, plan_id: str, *, time_limit_s: float | None = None) -> PlanStatus:
-        """Search on where the search of a plan has ended; the new plan is never worse."""
-        return await self.call(calls.resume(plan_id, time_limit_s=time_limit_s))
-
-    async def export(self, plan_id: str, kind: str, hosts: str | None = None) -> bytes:
-        """A plan in the form of another tool; `hosts` is the text of a hosts file."""
-        return await self.call(calls.export(plan_id, kind, hosts))
-
-    async def validate(self, request: PlanRequest | Mapping[str, Any]) -> Validation:
-        """What arithmetic says of a request, without search."""
-        return await self.call(calls.validate(request))
-
-    async def schedule(self, problem: PipelineProblem | Mapping[str, Any]) -> PipelineSchedule:
-        """The best order and start of every operation of one pipeline."""
-        return await self.call(calls.schedule(problem))
-
-    async def catalogue(self, kind: str, name: str | None = None) -> Any:
-        """The names of the entries of a kind, or one entry."""
-        return await self.call(calls.catalogue(kind, name))
+    submit = _asks(calls.submit)
+    get = _asks(calls.plan)
+    status = _asks(calls.status)
+    cancel = _asks(calls.cancel)
+    replan = _asks(calls.replan)
+    resume = _asks(calls.resume)
+    export = _asks(calls.export)
+    validate = _asks(calls.validate)
+    schedule = _asks(calls.schedule)
+    catalogue = _asks(calls.catalogue)

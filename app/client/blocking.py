@@ -6,10 +6,10 @@ What can be asked is in `calls`; when a call is made again is in `connection`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import httpx2
 
@@ -17,11 +17,20 @@ from app.client import calls, connection
 from app.client.calls import Call
 from app.client.errors import ServiceError
 from app.client.events import PlanEvent
-from app.wire import PlanEnvelope, PlanStatus, Validation
+from app.wire import PlanEnvelope
 from models.request import PlanRequest
-from models.schedule import PipelineProblem, PipelineSchedule
 
 Answered = TypeVar("Answered")
+Asked = ParamSpec("Asked")
+
+
+def _asks(make: Callable[Asked, Call[Answered]]) -> Callable[Concatenate[Client, Asked], Answered]:
+    """A method that makes a call and answers it."""
+
+    def method(client: Client, /, *args: Asked.args, **given: Asked.kwargs) -> Answered:
+        return client.call(make(*args, **given))
+
+    return connection.described(method, make)
 
 
 class Client(AbstractContextManager["Client"]):
@@ -81,10 +90,6 @@ class Client(AbstractContextManager["Client"]):
                 pause_s = attempts.pause_s(failure)
             time.sleep(pause_s)
 
-    def submit(self, request: PlanRequest | Mapping[str, Any], *, name: str = "", key: str | None = None) -> PlanStatus:
-        """Queue a request; its plan is at the id of what comes back."""
-        return self.call(calls.submit(request, name=name, key=key))
-
     def plan(
         self,
         request: PlanRequest | Mapping[str, Any],
@@ -99,40 +104,13 @@ class Client(AbstractContextManager["Client"]):
             on_event(event)
         return self.get(submitted.id)
 
-    def get(self, plan_id: str) -> PlanEnvelope:
-        """A plan as far as it is, its outcome included."""
-        return self.call(calls.plan(plan_id))
-
-    def status(self, plan_id: str) -> PlanStatus:
-        """State and headline figures of a plan."""
-        return self.call(calls.status(plan_id))
-
-    def cancel(self, plan_id: str) -> PlanStatus:
-        """Stop a search; its best plan stays."""
-        return self.call(calls.cancel(plan_id))
-
-    def replan(
-        self, plan_id: str, *, patch: Mapping[str, Any] | None = None, lost_places: Sequence[str] = ()
-    ) -> PlanStatus:
-        """Plan again with a merge patch of the request, and without places that are gone."""
-        return self.call(calls.replan(plan_id, patch=patch, lost_places=lost_places))
-
-    def resume(self, plan_id: str, *, time_limit_s: float | None = None) -> PlanStatus:
-        """Search on where the search of a plan has ended; the new plan is never worse."""
-        return self.call(calls.resume(plan_id, time_limit_s=time_limit_s))
-
-    def export(self, plan_id: str, kind: str, hosts: str | None = None) -> bytes:
-        """A plan in the form of another tool; `hosts` is the text of a hosts file."""
-        return self.call(calls.export(plan_id, kind, hosts))
-
-    def validate(self, request: PlanRequest | Mapping[str, Any]) -> Validation:
-        """What arithmetic says of a request, without search."""
-        return self.call(calls.validate(request))
-
-    def schedule(self, problem: PipelineProblem | Mapping[str, Any]) -> PipelineSchedule:
-        """The best order and start of every operation of one pipeline."""
-        return self.call(calls.schedule(problem))
-
-    def catalogue(self, kind: str, name: str | None = None) -> Any:
-        """The names of the entries of a kind, or one entry."""
-        return self.call(calls.catalogue(kind, name))
+    submit = _asks(calls.submit)
+    get = _asks(calls.plan)
+    status = _asks(calls.status)
+    cancel = _asks(calls.cancel)
+    replan = _asks(calls.replan)
+    resume = _asks(calls.resume)
+    export = _asks(calls.export)
+    validate = _asks(calls.validate)
+    schedule = _asks(calls.schedule)
+    catalogue = _asks(calls.catalogue)

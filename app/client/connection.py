@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from inspect import Parameter, Signature, signature
 from ipaddress import ip_address
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
@@ -25,6 +26,16 @@ PATIENCE_S = 60.0  # a service that is restarted is back within this
 FIRST_PAUSE_S = 0.25
 LONGEST_PAUSE_S = 8.0
 PASSING = frozenset((429, 502, 503, 504))  # what a service or a proxy says that is busy, starting or away
+
+
+Method = TypeVar("Method", bound=Callable[..., object])
+
+
+def described(method: Method, make: Callable[..., object]) -> Method:
+    """The method with the parameters and the words of the call that it makes."""
+    own = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD), *signature(make).parameters.values()]
+    method.__doc__, method.__signature__ = make.__doc__, Signature(own)  # type: ignore[attr-defined]
+    return method
 
 
 def options(address: str, api_key: str | None) -> dict[str, Any]:
