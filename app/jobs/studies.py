@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 from app.documents import digest, has_more_values, read_model
@@ -143,12 +144,7 @@ def _check_size(order: StudyOrder, limit: int) -> None:
 
 
 def _num_members(order: StudyOrder) -> int:
-    number = len(order.patches)
-    if order.axes:
-        combinations = 1
-        for values in order.axes.values():
-            combinations *= len(values)
-        number += combinations
+    number = len(order.patches) + (prod(map(len, order.axes.values())) if order.axes else 0)
     if number == 0:
         raise Refused((Fault("empty-study", "the study has neither axes with values nor patches", "",
                              "axes, patches or both", "Add what is to vary."),))  # fmt: skip
