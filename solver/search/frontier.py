@@ -80,17 +80,16 @@ class Frontier:
 
         Before there is a plan these are the most promising, so that it does not wait for the rest.
         """
-        if self.exhausted or (len(self.rows) and not self._must_load(cutoff, planned=planned)):
+        if self.exhausted:
+            return 0
+        matters = self.unpriced.least_value < cutoff
+        if len(self.rows) and not (matters and ((planned and self.waits_for_prices) or self.next(cutoff) is None)):
             return 0
         return self._price(self.unpriced.next_portion(most or self.params.portion, planned=planned))
 
     def load_for(self, considered: BoolArray, *, most: int | None = None) -> int:
         """Price the most promising of these configurations, at most so many; how many that were."""
         return self._price(self.unpriced.portion_of(considered, most or self.params.sample))
-
-    def _must_load(self, cutoff: float, *, planned: bool) -> bool:
-        waiting = self.unpriced.least_value < cutoff
-        return waiting and ((planned and self.waits_for_prices) or self.next(cutoff) is None)
 
     def _price(self, rows: IntArray) -> int:
         if not len(rows):
