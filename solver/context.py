@@ -84,13 +84,13 @@ class Context:
 
     @cached_property
     def gpu_classes(self) -> dict[tuple[str, Fabric], GpuClass]:
-        """GPU types by name and fabric, in the order of the pools."""
+        """GPU types by name and fabric, the strongest first, in whatever order the pools are: it shares out layers."""
         found: dict[tuple[str, Fabric], GpuClass] = {}
         for pool in self.pools:
             key = (pool.gpu.name, fabric_of(pool))
             total = pool.num_free_gpus + (found[key].num_gpus if key in found else 0)
             found[key] = GpuClass(gpu=pool.gpu, fabric=key[1], num_gpus=total)
-        return found
+        return dict(sorted(found.items(), key=lambda one: _strength(one[1]), reverse=True))
 
     @cached_property
     def topology(self) -> Topology:
@@ -124,6 +124,12 @@ class Context:
     def usable_gpus(self) -> int:
         """GPUs that a plan may use at most."""
         return usable_gpus(self.request)
+
+
+def _strength(one: GpuClass) -> tuple[float, ...]:
+    gpu, fabric = one.gpu, one.fabric
+    own = gpu.bf16_flops_per_s, gpu.memory_bytes, gpu.memory_bytes_per_s
+    return *own, fabric.nic_bytes_per_s, fabric.scale_up_bytes_per_s, fabric.scale_up_domain_gpus, fabric.gpus_per_host
 
 
 def peak_flops_per_s(gpu: GpuType, precision: Precision) -> float:

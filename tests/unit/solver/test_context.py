@@ -31,3 +31,6 @@ def test_the_bound_does_not_depend_on_which_pool_comes_first() -> None:
     )
     bounds = [lower_bounds(context_of(one), enumerate_space(one)).iteration_s.min() for one in (request, turned)]
     assert bounds[0] == bounds[1]
+    classes = [list(context_of(one).gpu_classes.values()) for one in (request, turned)]
+    assert classes[0] == classes[1]
+    assert classes[0][0].fabric.nic_bytes_per_s > classes[0][1].fabric.nic_bytes_per_s
