@@ -4,12 +4,14 @@ Which replica a group belongs to decides nothing of its move, so the groups of e
 pool: n[p,u] groups of rank p in pool u, of which k[p,u] <= min(n[p,u], standing[p,u]) stay. Least moves are
 sum n - max sum k under the capacity of pools and what may cross buildings (CP-SAT, closed in one solve: a network flow
 but for these wishes). Among placements with the fewest moves, that which changes its building least from rank to rank
-is taken: sum over p, b of |N[p,b] - N[p+1,b]|, then the same of pools.
+is taken: sum over p, b of |N[p,b] - N[p+1,b]|, then the same of pools. Where replicas enough stand whole nothing moves
+at all, and these are the placement (`whole_routes`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -86,6 +88,30 @@ def move_problem(context: Context, configuration: Configuration, standing: Stand
         ranks_may_cross=problem.ranks_may_cross,
         replicas_may_cross=problem.replicas_may_cross,
     )
+
+
+def whole_routes(problem: MoveProblem, whole: Sequence[tuple[int, ...]]) -> Iterator[tuple[RouteCount, ...]]:
+    """Replicas that stand whole, as many as there are to be, of each island and wish that has so many: nothing moves.
+
+    `whole` are the pools by rank of replicas that still stand, one entry per replica, those to be kept first. Pins of a
+    number of replicas are left to the model.
+    """
+    together: defaultdict[object, list[RouteCount]] = defaultdict(list)
+    for pools, number in Counter(whole).items():
+        buildings = tuple(problem.building_u[u] for u in pools)
+        islands = {problem.island_u[u] for u in pools}
+        is_allowed = all(row[u] for row, u in zip(problem.allowed_pu, pools, strict=True))
+        if is_allowed and len(islands) == 1 and (problem.ranks_may_cross or len(set(buildings)) == 1):
+            key = (*islands, () if problem.replicas_may_cross else buildings)
+            together[key].append(RouteCount(pools, number // problem.bundle))
+    for routes in together.values():
+        missing, chosen = problem.num_replicas, list[RouteCount]()
+        for one in routes:
+            if taken := min(missing, one.num_replicas):
+                chosen.append(RouteCount(one.capacity_groups, taken * problem.bundle))
+                missing -= taken
+        if not missing and not problem.minimums:
+            yield tuple(chosen)
 
 
 def least_moves(problem: MoveProblem, *, limit_s: float = 5.0, straight_first: bool = False) -> MinimumMoves | None:

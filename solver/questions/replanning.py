@@ -6,8 +6,9 @@ than a time has fewer moves than the least among those whose bound is not above 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -18,18 +19,24 @@ from solver.configurations.framework import within_framework
 from solver.context import Context, stack_for
 from solver.evaluation.candidate import Candidate, bundle_of
 from solver.evaluation.evaluate import Evaluation, evaluate
-from solver.evaluation.scheduling import Scheduler, Schedulers, or_same_order
-from solver.objective import Goal
+from solver.evaluation.scheduling import Scheduler, Schedulers, Timing, or_same_order
 from solver.placement.problem import RouteCount
-from solver.questions.least_moves import MinimumMoves, MoveProblem, chained_routes, least_moves, move_problem
+from solver.questions.least_moves import (
+    MinimumMoves,
+    MoveProblem,
+    chained_routes,
+    least_moves,
+    move_problem,
+    whole_routes,
+)
 from solver.questions.move_bounds import MoveBounds
 from solver.questions.row_bounds import RowBounds
 from solver.questions.searches import SearchRuns
 from solver.questions.slots import SlotPlacement, settled
 from solver.questions.standing import Standing, standing_of
-from solver.questions.warm_start import unproven
-from solver.search.incumbent import Incumbent
-from solver.search.warm_start import allowing_only, timings_of
+from solver.questions.state_moves import StateMoves, state_moves
+from solver.questions.warm_start import judged
+from solver.search.warm_start import allowing_only, timed_again, timings_of
 
 ROWS_PER_SIZE = 12  # configurations of one number of replicas that are timed at most, the likeliest first
 MODEL_SHARE, MOST_S = 0.05, 5.0  # of the time left, and seconds at most, for one count of the fewest moves
@@ -37,11 +44,35 @@ INFINITE = float("inf")
 
 
 @dataclass(frozen=True)
+class ReplanCase:
+    """The plan that something happens to, in its own world; read once for all that may happen to it."""
+
+    plan: Plan
+    context: Context
+
+    @cached_property
+    def timings(self) -> list[Timing]:
+        """Its orders, to be taken over."""
+        return timings_of(self.plan)
+
+    @cached_property
+    def end_s(self) -> dict[int, float]:
+        """When the last operation of every replica ends."""
+        ends = {timeline.route: timeline.end_s for timeline in self.plan.timelines}
+        return {
+            route.first_replica + i: ends[route.id]
+            for route in self.plan.placement.routes
+            for i in range(route.num_replicas)
+        }
+
+
+@dataclass(frozen=True)
 class ReplanSolution:
-    """One judged plan of the changed world, and what of the old one stays in it."""
+    """One judged plan of the changed world, what of the old one stays in it, and what has to be fetched."""
 
     plan: Plan
     settled: SlotPlacement
+    state: StateMoves
 
     @property
     def num_moved(self) -> int:
@@ -86,8 +117,7 @@ class ReplanFrontier:
 class ReplanSearch:
     """One change of one plan, under way."""
 
-    plan: Plan
-    before: Context
+    before: ReplanCase
     searches: SearchRuns
     stopped: Callable[[], bool]
     frontier: ReplanFrontier = field(default_factory=ReplanFrontier)
@@ -97,14 +127,15 @@ class ReplanSearch:
     def __post_init__(self) -> None:
         self.request = within_framework(self.searches.base)
         self.context = Context(self.request, stack_for(self.request))
-        self.standing: Standing = standing_of(self.plan, self.before, self.context)
-        self._known: dict[tuple[object, ...], tuple[MoveProblem, list[MinimumMoves]]] = {}
-        quick = Schedulers(self.context, self.searches.hooks.clock, self.stopped).quick
-        self._scheduler = or_same_order(timings_of(self.plan), quick)
+        self.standing: Standing = standing_of(self.before.plan, self.before.context, self.context)
+        self._known: dict[tuple[object, ...], list[MinimumMoves]] = {}
+        self._quick = Schedulers(self.context, self.searches.hooks.clock, self.stopped).quick
+        self._scheduler = or_same_order(self.before.timings, self._quick)
 
     def keep_degrees(self, stopped: Callable[[], bool]) -> Iterator[ReplanSolution]:
         """Plans that keep tensor, context, expert and pipeline degrees, so that groups can stay where they are."""
-        narrow = _with_degrees(self.request, self.plan.configuration)
+        like = self.before.plan.configuration
+        narrow = _with_degrees(self.request, like)
         if narrow is None or not self.context.pools:
             return
         rows = RowBounds(narrow)
@@ -117,51 +148,58 @@ class ReplanSearch:
             dp, bound_s = int(rows.space.columns.dp[row]), float(rows.seconds[row])
             if tried.get(dp, 0) < ROWS_PER_SIZE and bound_s < INFINITE:
                 tried[dp] = tried.get(dp, 0) + 1
-                yield from self._placed(_same_layers(rows.configuration(int(row)), self.plan.configuration), bound_s)
+                found = _same_layers(rows.configuration(int(row)), like)
+                yield from self._placed(found, bound_s, self._scheduler, stopped)
 
     def _placed(
-        self, configuration: Configuration, bound_s: float, scheduler: Scheduler | None = None
+        self, configuration: Configuration, bound_s: float, scheduler: Scheduler, stopped: Callable[[], bool]
     ) -> Iterator[ReplanSolution]:
         """A configuration with the fewest moves, then with the fewest changes of building."""
-        problem, found = self.least(configuration)
-        for one in found:
-            if bound_s < self.frontier.cutoff_s(one.num_moved):
-                routes = chained_routes(problem, one.counts, self._whole(configuration))
-                adapted = self.adapted(configuration, routes, scheduler or self._scheduler)
+        for num_moved, routes in self._least_routes(configuration, stopped):
+            if bound_s < self.frontier.cutoff_s(num_moved):
+                adapted = self.adapted(configuration, routes, scheduler)
                 if adapted is not None:
                     yield adapted
 
+    def _least_routes(
+        self, configuration: Configuration, stopped: Callable[[], bool]
+    ) -> Iterator[tuple[int, tuple[RouteCount, ...]]]:
+        """Routes of a configuration with their moves: replicas that stand whole, then what the model finds."""
+        problem = move_problem(self.context, configuration, self.standing)
+        whole = _whole(self.before, self.standing, configuration)
+        standing = list(whole_routes(problem, whole))
+        yield from ((0, routes) for routes in standing)
+        if not standing or not stopped():
+            for one in self._least(configuration, problem):
+                yield one.num_moved, chained_routes(problem, one.counts, whole)
+
     def search_degrees(self, limit_s: float) -> Iterator[ReplanSolution]:
         """Better schedules for the degrees that are kept: those that a search of them alone finds."""
-        narrow = _with_degrees(self.request, self.plan.configuration)
+        like = self.before.plan.configuration
+        narrow = _with_degrees(self.request, like)
         if narrow is None or not self.context.pools:
             return
-        outcome = self.searches.searched(narrow, limit_s, begin=self.plan)
+        outcome = self.searches.searched(narrow, limit_s, begin=self.before.plan)
         if isinstance(outcome, Planned):
-            found = _same_layers(outcome.plan.configuration, self.plan.configuration)
-            yield from self._placed(found, 0.0, or_same_order(timings_of(outcome.plan), self._scheduler))
+            found = _same_layers(outcome.plan.configuration, like)
+            scheduler = or_same_order(timings_of(outcome.plan), self._scheduler)
+            yield from self._placed(found, 0.0, scheduler, self.stopped)
             adapted = self.take(outcome.plan)
             if adapted is not None:
                 yield adapted
 
-    def least(self, configuration: Configuration) -> tuple[MoveProblem, list[MinimumMoves]]:
+    def _least(self, configuration: Configuration, problem: MoveProblem) -> list[MinimumMoves]:
         """Placements of a configuration by moves, then by changes of building; the first has the bound."""
         key = (configuration.degrees, bundle_of(configuration), configuration.layers_per_stage, configuration.family)
         if key not in self._known:
-            problem = move_problem(self.context, configuration, self.standing)
             limit_s = min(MOST_S, MODEL_SHARE * max(self.searches.hooks.left_s, 1.0))
             first = least_moves(problem, limit_s=limit_s)
             found = [] if first is None else [first]
             if first is not None and first.num_moved:
                 straight = least_moves(problem, limit_s=limit_s, straight_first=True)
                 found += [] if straight is None or straight.counts == first.counts else [straight]
-            self._known[key] = problem, found
+            self._known[key] = found
         return self._known[key]
-
-    def _whole(self, configuration: Configuration) -> list[tuple[int, ...]]:
-        if self.standing.ranks_kept(configuration) != tuple(range(configuration.degrees.pp)):
-            return []
-        return [tuple(slot.pool for slot in slots) for slots in self.standing.whole.values()]
 
     def adapted(
         self, configuration: Configuration, routes: tuple[RouteCount, ...], scheduler: Scheduler
@@ -175,21 +213,27 @@ class ReplanSearch:
         evaluation = evaluate(self.context, candidate, scheduler, cutoff_s=cutoff_s)
         if evaluation is None or evaluation.iteration_s >= cutoff_s:
             return None
-        plan = self._judged(evaluation)
-        return None if plan is None else self.frontier.offer(ReplanSolution(plan, found))
-
-    def _judged(self, evaluation: Evaluation) -> Plan | None:
-        best = Incumbent(self.context, Goal.of(self.context))
-        value = best.value_of(evaluation)
-        if value == INFINITE:
+        plan = judged(self.context, evaluation)
+        if plan is None:
             return None
-        best.submit(evaluation, value, unproven(self.context, evaluation))
-        return best.plan
+        state = state_moves(self.context, configuration, found, self.standing)
+        return self.frontier.offer(ReplanSolution(plan, found, state))
 
     def search(self, limit_s: float, *, first: bool) -> ReplanSolution | None:
         """The fastest plan that a search finds, whatever moves; its groups then stay where they can."""
-        self.best = self.searches.searched(self.request, limit_s, first=first, begin=self.plan)
+        self.best = self.searches.searched(self.request, limit_s, first=first, begin=self.before.plan)
         return self.take(self.best.plan) if isinstance(self.best, Planned) else None
+
+    def carry_over(self, plan: Plan, stopped: Callable[[], bool]) -> ReplanSolution | None:
+        """The configuration of a plan of another changed world, placed and timed in this one."""
+        fastest: Evaluation | None = None
+        for found in timed_again(self.context, plan, self._quick, stopped):
+            if found.iteration_s < (self.fastest_s if fastest is None else fastest.iteration_s):
+                fastest = found
+        if fastest is None:
+            return None
+        routes = tuple(RouteCount(route.pools, route.num_replicas) for route in fastest.candidate.routes)
+        return self._put(fastest.candidate.configuration, routes, fastest.timings)
 
     def take(self, plan: Plan) -> ReplanSolution | None:
         """A plan of the changed world, its replicas put where most of them stay."""
@@ -201,7 +245,13 @@ class ReplanSearch:
         found = settled(self.context, plan.configuration, routes, self.standing)
         if found is None or plan.metrics.iteration_s >= self.frontier.cutoff_s(found.num_moved):
             return None
-        return self.adapted(plan.configuration, routes, or_same_order(timings_of(plan), no_other))
+        return self._put(plan.configuration, routes, timings_of(plan))
+
+    def _put(
+        self, configuration: Configuration, routes: tuple[RouteCount, ...], timings: Sequence[Timing]
+    ) -> ReplanSolution | None:
+        """Routes on slots where most of them stay, with orders that are known."""
+        return self.adapted(configuration, routes, or_same_order(timings, no_other))
 
     @property
     def fastest_s(self) -> float:
@@ -227,6 +277,14 @@ class ReplanSearch:
         if isinstance(self.best, Planned):
             least_s = max(least_s, self.best.plan.proof.lower_bound_s)
         return min(known_s, least_s)
+
+
+def _whole(before: ReplanCase, standing: Standing, configuration: Configuration) -> list[tuple[int, ...]]:
+    """Pools by rank of the replicas that stand whole in the ranks of a configuration, the fastest first."""
+    if standing.ranks_kept(configuration) != tuple(range(configuration.degrees.pp)):
+        return []
+    replicas = sorted(standing.whole, key=before.end_s.__getitem__)
+    return [tuple(slot.pool for slot in standing.whole[replica]) for replica in replicas]
 
 
 def no_other(_problem: object) -> None:

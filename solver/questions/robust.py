@@ -23,15 +23,13 @@ from solver.cost.columns import FloatArray
 from solver.evaluation.candidate import Candidate
 from solver.evaluation.evaluate import Evaluation, evaluate
 from solver.evaluation.scheduling import Scheduler, Schedulers, Timing, or_same_order
-from solver.objective import Goal
 from solver.placement.fill import PooledRoute
 from solver.questions.replanning import no_other, timed_only
 from solver.questions.robust_bounds import RobustBounds
 from solver.questions.row_bounds import RowBounds
 from solver.questions.scenarios import World, worlds_of
 from solver.questions.searches import RunHooks, SearchRuns, changed, with_profile, witness_of
-from solver.questions.warm_start import unproven
-from solver.search.incumbent import Incumbent
+from solver.questions.warm_start import judged
 from solver.search.tasks import placed
 from solver.search.warm_start import timings_of
 
@@ -64,14 +62,6 @@ class _World:
             replace(route, pools=tuple(index[pools[one]] for one in route.pools)) for route in candidate.routes
         )
         return evaluate(self.context, Candidate(candidate.configuration, routes), scheduler)
-
-    def judged(self, found: Evaluation) -> Plan | None:
-        """The plan, if it meets every wish and the judge takes it."""
-        best = Incumbent(self.context, Goal.of(self.context))
-        value = best.value_of(found)
-        if value < INFINITE:
-            best.submit(found, value, unproven(self.context, found))
-        return best.plan
 
 
 @dataclass(frozen=True)
@@ -125,7 +115,9 @@ class _Asked:
             self.of_request = compared
         if self.value_of(compared.times) >= self.cutoff_s:
             return
-        plans = [None if one is None else world.judged(one) for world, one in zip(self.worlds, found, strict=True)]
+        plans = [
+            None if one is None else judged(world.context, one) for world, one in zip(self.worlds, found, strict=True)
+        ]
         compared = _Compared(
             tuple(INFINITE if one is None else one.metrics.iteration_s for one in plans),
             next((witness_of(one) for one in plans if one is not None), None),

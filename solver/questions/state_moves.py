@@ -132,6 +132,9 @@ class _Holders:
 
     def __init__(self, context: Context, standing: Standing) -> None:
         self._context, self._standing = context, standing
+        of_rank = [{context.pools[slot.pool].place for slot in slots.values()} for slots in standing.slots]
+        self._places: dict[int | None, list[str]] = {rank: sorted(places) for rank, places in enumerate(of_rank)}
+        self._places[None] = sorted(set[str]().union(*of_rank))
 
     def missing(self, rank: int | None, wanted: Configuration) -> _Missing:
         """Part of the shards of a rank, and of what its replicas hold whole, of which no copy is left.
@@ -154,10 +157,7 @@ class _Holders:
 
     def nearest(self, rank: int | None, place: str) -> str | None:
         """The place to fetch from: that itself, or the one of least latency with a path to it."""
-        topology = self._context.topology
-        slots = self._standing.slots
-        chosen = [one for r in range(len(slots)) if rank in (None, r) for one in slots[r].values()]
-        places = sorted({self._context.pools[slot.pool].place for slot in chosen})
+        topology, places = self._context.topology, self._places[rank]
         if place in places:
             return place
         reachable = [one for one in places if topology.connected(one, place)]

@@ -37,6 +37,15 @@ def carried_over(
     return None if best.plan is None else Planned(plan=best.plan, complete=False, elapsed_s=max(clock() - began_s, 0.0))
 
 
+def judged(context: Context, found: Evaluation) -> Plan | None:
+    """The plan of an evaluation, if it meets every wish and the judge takes it; nothing is proven of it."""
+    best = Incumbent(context, Goal.of(context))
+    value = best.value_of(found)
+    if value < best.value:
+        best.submit(found, value, unproven(context, found))
+    return best.plan
+
+
 def unproven(context: Context, found: Evaluation) -> Proof:
     """What is known without a search: the speed of light."""
     least_s = min(light_bound_s(context), found.iteration_s)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from models.errors import InvalidRequest
 from models.outcome import Infeasible, Planned
@@ -16,14 +17,16 @@ from models.request import PlanRequest
 from models.what_now import PreparedLoss, ReplanPoint, StateMove, WhatIfLost, WhatIfLostAnswer, WhatNow, WhatNowAnswer
 from solver.context import Context, stack_for
 from solver.questions.losses import changes_of, possible_losses, what_is_gone
-from solver.questions.replanning import ReplanSearch, ReplanSolution, timed_only
+from solver.questions.replanning import ReplanCase, ReplanSearch, ReplanSolution, timed_only
 from solver.questions.searches import RunHooks, SearchRuns, changed, with_profile, witness_of
-from solver.questions.state_moves import StateDemand, state_moves
+from solver.questions.state_moves import StateDemand
 
 BASE_SHARE = 0.3  # of the question's time, for the plan before where none is given
 KEEP_SHARE, DEGREES_SHARE, SEARCH_SHARE = 0.2, 0.3, 0.7  # of what is then left, one after another; the rest proves
 QUICK_SHARE = 0.5  # of a short time
 SEARCHED_FROM_S = 8.0  # with less, a search finds nothing that keeping the degrees does not; bounds take the time
+SEARCHED_PLANS, CARRIED_PLANS = 3, 2  # plans that a search, or a configuration carried over, makes at least
+FIRST_SHARE = 0.1  # of the time goes to the first of all losses at least: what it finds is tried for the others
 
 
 @dataclass
@@ -32,13 +35,13 @@ class _Asked:
 
     question: WhatNow
     hooks: RunHooks
-    plan: Plan | None
+    before: ReplanCase | None
     replanning: ReplanSearch | None = None
     complete: bool = False
 
     def answer(self) -> WhatNowAnswer:
         """What is known."""
-        found, plan = self.replanning, self.plan
+        found, plan = self.replanning, self.before.plan if self.before else None
         points = found.frontier.points if found else []
         chosen = _chosen(found, self.question.time_tolerance) if found else None
         infeasible = found.best if found and isinstance(found.best, Infeasible) else None
@@ -59,6 +62,27 @@ class _Asked:
             plan=chosen.plan if chosen and self.complete else None,
         )
 
+    @property
+    def fastest(self) -> Plan | None:
+        """The fastest plan known, if it has other degrees than the plan before."""
+        points = self.replanning.frontier.points if self.replanning else []
+        plan = min(points, key=lambda one: one.iteration_s).plan if points else None
+        return None if plan is None or self.before is None or _same_degrees(plan, self.before.plan) else plan
+
+    def ways_on(self, before: PlanRequest, other: Plan | None = None) -> Iterator[None]:
+        """Each step, and after it a moment to publish what is known; `other` is a plan after another loss.
+
+        Raises InvalidRequest for changes that do not fit.
+        """
+        question, hooks = self.question, self.hooks
+        after = changed(changed(before, question.changes), changes_of(before, question.lost), "/lost")
+        if self.before is not None:
+            self.replanning = ReplanSearch(self.before, SearchRuns(after, hooks), hooks.stopped)
+            yield
+            yield from _steps(self.replanning, hooks, question.time_tolerance, other)
+            settled = bool(self.replanning.frontier.points) or isinstance(self.replanning.best, Infeasible)
+            self.complete = settled and not hooks.cancelled()
+
 
 def what_now(question: WhatNow, found: Callable[[WhatNowAnswer], None], hooks: RunHooks) -> WhatNowAnswer:
     """Plans to go on with after a loss or a change.
@@ -66,25 +90,20 @@ def what_now(question: WhatNow, found: Callable[[WhatNowAnswer], None], hooks: R
     Raises InvalidRequest for changes that do not fit, and for a plan of another cluster.
     """
     before = with_profile(timed_only(question.asked))
-    after = changed(changed(before, question.changes), changes_of(before, question.lost), "/lost")
     asked = _Asked(question, hooks, _plan_before(question.plan, before, hooks))
-    if asked.plan is not None:
-        asked.replanning = ReplanSearch(asked.plan, Context(before, stack_for(before)), SearchRuns(after, hooks),
-                                      hooks.stopped)  # fmt: skip
+    for _ in asked.ways_on(before):
         found(asked.answer())
-        for _ in _steps(asked.replanning, hooks, question.time_tolerance):
-            found(asked.answer())
-    asked.complete = asked.plan is not None and not hooks.cancelled()
     return asked.answer()
 
 
-def _plan_before(given: Plan | None, before: PlanRequest, hooks: RunHooks) -> Plan | None:
+def _plan_before(given: Plan | None, before: PlanRequest, hooks: RunHooks) -> ReplanCase | None:
     """The plan that is given, or what a search finds. Raises InvalidRequest for a plan of another cluster."""
+    context = Context(before, stack_for(before))
     if given is None:
         limit_s = min(before.options.time_limit_s, BASE_SHARE * hooks.left_s)
         outcome = SearchRuns(before, hooks).searched(before, limit_s)
-        return outcome.plan if isinstance(outcome, Planned) else None
-    pools = {pool.id for pool in Context(before, stack_for(before)).pools}
+        return ReplanCase(outcome.plan, context) if isinstance(outcome, Planned) else None
+    pools = {pool.id for pool in context.pools}
     strange = sorted({pool for route in given.placement.routes for pool in route.pools} - pools)
     if strange:
         raise InvalidRequest(
@@ -92,24 +111,38 @@ def _plan_before(given: Plan | None, before: PlanRequest, hooks: RunHooks) -> Pl
             pointer="/plan",
             remedy="give the request that the plan was made for",
         )
-    return given
+    return ReplanCase(given, context)
 
 
-def _steps(replanning: ReplanSearch, hooks: RunHooks, tolerance: float) -> Iterator[None]:
+def _steps(replanning: ReplanSearch, hooks: RunHooks, tolerance: float, other: Plan | None) -> Iterator[None]:
     """Each step, and after it a moment to publish what is known."""
     limit_s, began_s = hooks.left_s, hooks.clock()
+    quick_s = 0.0
 
     def until(share: float) -> Callable[[], bool]:
         return lambda: hooks.stopped() or hooks.clock() >= began_s + share * limit_s
 
+    def left_s(share: float, num_plans: int) -> float:
+        """Seconds until a share of the time, if so many plans can be made in them."""
+        seconds = began_s + share * limit_s - hooks.clock()
+        return seconds if not hooks.stopped() and seconds >= num_plans * quick_s else 0.0
+
     searched = limit_s >= SEARCHED_FROM_S
-    for _ in replanning.keep_degrees(until(KEEP_SHARE if searched else QUICK_SHARE)):
+    kept = replanning.keep_degrees(until(KEEP_SHARE if searched else QUICK_SHARE))
+    for _ in islice(kept, 1):
+        quick_s = hooks.clock() - began_s
         yield
-    if searched and not hooks.stopped():
-        for _ in replanning.search_degrees((DEGREES_SHARE - KEEP_SHARE) * limit_s):
+    if other is not None and left_s(SEARCH_SHARE, CARRIED_PLANS):
+        replanning.carry_over(other, until(SEARCH_SHARE))
+        yield
+    for _ in kept:
+        yield
+    if searched and (seconds := left_s(DEGREES_SHARE, SEARCHED_PLANS)):
+        for _ in replanning.search_degrees(seconds):
             yield
-    if not hooks.stopped() and (searched or not replanning.frontier.points):
-        replanning.search(began_s + SEARCH_SHARE * limit_s - hooks.clock(), first=not searched)
+    seconds = left_s(SEARCH_SHARE, SEARCHED_PLANS if replanning.frontier.points else 0)
+    if seconds and (searched or not replanning.frontier.points):
+        replanning.search(seconds, first=not searched)
         yield
     yield from _proven(replanning, hooks, tolerance)
 
@@ -117,12 +150,20 @@ def _steps(replanning: ReplanSearch, hooks: RunHooks, tolerance: float) -> Itera
 def _proven(replanning: ReplanSearch, hooks: RunHooks, tolerance: float) -> Iterator[None]:
     """What else could move so few, or be so fast: first for the plan that is recommended."""
     chosen = _chosen(replanning, tolerance)
-    if chosen is not None and chosen.num_moved:
+    if chosen is not None and chosen.num_moved and not hooks.stopped():
         replanning.prove(chosen.num_moved, chosen.iteration_s, hooks.stopped)
         yield
     for one in replanning.frontier.points:
+        if hooks.stopped():
+            return
         replanning.prove(one.num_moved + 1, one.iteration_s, hooks.stopped)
         yield
+
+
+def _same_degrees(one: Plan, other: Plan) -> bool:
+    """Whether two plans differ in replicas at most."""
+    dp = other.configuration.degrees.dp
+    return one.configuration.degrees.model_copy(update={"dp": dp}) == other.configuration.degrees
 
 
 def _chosen(replanning: ReplanSearch, tolerance: float) -> ReplanSolution | None:
@@ -131,8 +172,7 @@ def _chosen(replanning: ReplanSearch, tolerance: float) -> ReplanSolution | None
 
 
 def _point(replanning: ReplanSearch, one: ReplanSolution) -> ReplanPoint:
-    plan, context = one.plan, replanning.context
-    state = state_moves(context, plan.configuration, one.settled, replanning.standing)
+    plan, state = one.plan, one.state
     return ReplanPoint(
         num_groups=plan.configuration.degrees.pp * plan.configuration.degrees.dp,
         num_moved=one.num_moved,
@@ -160,18 +200,22 @@ def _stated(fetch: StateDemand) -> StateMove:
 
 
 def what_if_lost(question: WhatIfLost, found: Callable[[WhatIfLostAnswer], None], hooks: RunHooks) -> WhatIfLostAnswer:
-    """Prepared answers for each loss, each with an equal part of what is left of the time."""
+    """Prepared answers for each loss, each with an equal part of what is left of the time.
+
+    The first has more, for a search whose plan is then tried for the others as well.
+    """
     before = with_profile(timed_only(changed(question.asked, question.changes)))
     plan = _plan_before(question.plan, before, hooks)
-    losses = list(possible_losses(before, plan, question.kinds)) if plan else []
+    losses = list(possible_losses(before, plan.plan, question.kinds)) if plan else []
     answer = WhatIfLostAnswer(
         stack_profile=stack_for(before).name,
-        before_s=plan.metrics.iteration_s if plan else None,
+        before_s=plan.plan.metrics.iteration_s if plan else None,
         losses=tuple(PreparedLoss(kind=kind, name=name, answer=None) for kind, name in losses),
         complete=False,
         elapsed_s=0.0,
     )
     known: dict[tuple[str, ...], WhatNowAnswer] = {}
+    fastest: Plan | None = None
     alike = [what_is_gone(before, name) for _, name in losses]
     for number, (_, name) in enumerate(losses):
         if alike[number] in known:
@@ -180,16 +224,19 @@ def what_if_lost(question: WhatIfLost, found: Callable[[WhatIfLostAnswer], None]
             continue
         if hooks.stopped():
             break
-        limit_s = hooks.left_s / len(set(alike[number:]) - set(known))
-        one = WhatNow(request=before, plan=plan, lost=(name,), time_tolerance=question.time_tolerance)
+        share = 1.0 / len(set(alike[number:]) - set(known))
+        limit_s = hooks.left_s * (share if known else max(share, FIRST_SHARE))
+        one = WhatNow(request=before, lost=(name,), time_tolerance=question.time_tolerance)
         one = one.model_copy(update={"options": question.options.model_copy(update={"time_limit_s": limit_s})})
-        own = RunHooks.of(one, hooks.cancelled, hooks.clock)
-        prepared = what_now(one, lambda _: None, own).model_copy(update={"plan": None})
-        known[alike[number]] = prepared
-        answer = _with(answer, number, prepared, hooks.elapsed_s)
+        asked = _Asked(one, RunHooks.of(one, hooks.cancelled, hooks.clock), plan)
+        for _ in asked.ways_on(before, fastest):
+            continue
+        fastest = asked.fastest or fastest
+        known[alike[number]] = asked.answer().model_copy(update={"plan": None})
+        answer = _with(answer, number, known[alike[number]], hooks.elapsed_s)
         found(answer)
-    tried = all(one.answer is not None for one in answer.losses)
-    return answer.model_copy(update={"complete": plan is not None and tried, "elapsed_s": hooks.elapsed_s})
+    settled = all(one.answer is not None and one.answer.complete for one in answer.losses)
+    return answer.model_copy(update={"complete": plan is not None and settled, "elapsed_s": hooks.elapsed_s})
 
 
 def _with(answer: WhatIfLostAnswer, number: int, prepared: WhatNowAnswer, elapsed_s: float) -> WhatIfLostAnswer:

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from solver.questions.least_moves import Counts, MoveProblem, chained_routes, least_moves
+from solver.questions.least_moves import Counts, MoveProblem, chained_routes, least_moves, whole_routes
 
 Routes = tuple[tuple[int, ...], ...]
 
@@ -97,3 +97,37 @@ def test_routes_have_the_counts_and_keep_what_may_not_cross_together(seed: int) 
     assert _counts(problem, single) == found.counts
     if not problem.ranks_may_cross:
         assert all(len({problem.building_u[u] for u in way}) == 1 for way in single)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_replicas_that_stand_whole_are_the_placement_wherever_they_are_enough(seed: int) -> None:
+    random = Random(seed)
+    problem = _problem(random)
+    ways = list(product(range(len(problem.capacity_u)), repeat=problem.num_ranks))
+    whole = [random.choice(ways[:4]) for _ in range(random.randint(0, 8))]
+    room = Counter({u: capacity * problem.bundle for u, capacity in enumerate(problem.capacity_u)})
+    for way in list(whole):
+        room.subtract(way)
+        if min(room.values()) < 0:
+            room.update(way)
+            whole.remove(way)
+    stands = Counter(whole)
+    there_are_enough = any(
+        all(problem.bundle * number <= stands[way] for way, number in Counter(routes).items())
+        for routes in _placements(problem)
+    )
+    found = list(whole_routes(problem, whole))
+    assert bool(found) == there_are_enough
+    placements = {tuple(sorted(routes)) for routes in _placements(problem)}
+    for routes in found:
+        assert all(one.num_replicas <= stands[one.capacity_groups] for one in routes)
+        assert all(one.num_replicas % problem.bundle == 0 for one in routes)
+        bundles = [one.capacity_groups for one in routes for _ in range(one.num_replicas // problem.bundle)]
+        assert tuple(sorted(bundles)) in placements
+
+
+def test_the_replicas_that_are_named_first_are_kept() -> None:
+    problem = MoveProblem(num_replicas=2, bundle=1, capacity_u=(4, 4), building_u=(0, 1), island_u=(0, 0),
+                          standing_pu=((2, 2), (2, 2)), allowed_pu=((True, True), (True, True)))  # fmt: skip
+    ((only,),) = whole_routes(problem, [(1, 1), (1, 1), (0, 0), (0, 0)])
+    assert (only.capacity_groups, only.num_replicas) == ((1, 1), 2)

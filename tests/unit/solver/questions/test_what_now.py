@@ -26,7 +26,8 @@ from solver.placement.fill import PooledRoute
 from solver.planner import plan
 from solver.questions.ask import ask
 from solver.questions.losses import changes_of
-from solver.questions.searches import changed, with_profile
+from solver.questions.replanning import ReplanCase, ReplanSearch, timed_only
+from solver.questions.searches import RunHooks, SearchRuns, changed, with_profile
 from solver.questions.standing import Standing, standing_of
 from solver.verify.judge import judge
 from tests.build_request import build_request, cluster, link, pool, workload
@@ -117,7 +118,7 @@ def test_losing_one_of_three_equal_buildings_moves_nothing(lost: str) -> None:
     answer = _asked(request, before, lost=[lost])
     assert answer.chosen is not None
     chosen = answer.points[answer.chosen]
-    assert (chosen.num_moved, chosen.plan.configuration.degrees.dp) == (0, 4)
+    assert (chosen.num_moved, chosen.num_untouched_replicas, chosen.plan.configuration.degrees.dp) == (0, 4, 4)
     assert answer.plan is not None
     after = changed(request, changes_of(request, [lost]))
     assert judge(after, answer.plan).accepted
@@ -190,6 +191,34 @@ def test_every_loss_of_a_plan_has_a_prepared_answer() -> None:
     assert {("building", place) for place in used} <= named
     assert all(one.answer is not None and one.answer.lost == (one.name,) for one in answer.losses)
     assert answer.complete
+
+
+def test_what_was_found_for_one_loss_serves_another() -> None:
+    parts = {"cluster": _three_equal(), "workload": workload(batch=48)}
+    before = _planned(_request({**FEW, "dp": [6]}, **parts))
+    request = timed_only(_request({**FEW, "pp": [1, 2], "dp": [4, 8]}, **parts))
+    of_before = ReplanCase(before, Context(request, stack_for(request)))
+
+    def search_after(lost: str) -> ReplanSearch:
+        after = changed(request, changes_of(request, [lost]))
+        question = WhatNow.model_validate({"request": request, "lost": [lost], "options": {"time_limit_s": 5.0}})
+        hooks = RunHooks.of(question, lambda: False, time.process_time)
+        return ReplanSearch(of_before, SearchRuns(after, hooks), hooks.stopped)
+
+    found = search_after("east").search(2.0, first=False)
+    assert found is not None
+    other = search_after("west")
+    carried = other.carry_over(found.plan, lambda: False)
+    assert carried is not None
+    assert carried.plan.configuration == found.plan.configuration
+    assert carried.iteration_s <= found.iteration_s * (1 + CLOSE)
+    assert judge(other.request, carried.plan).accepted
+
+
+def test_an_answer_with_neither_plan_nor_proof_is_not_complete() -> None:
+    request = _request()
+    answer = _asked(request, _planned(request), limit_s=0.1, lost=["west"])
+    assert (answer.outcome, answer.complete) == ("not_found", False)
 
 
 @pytest.mark.parametrize(("lost", "where"), [(["nowhere"], "/lost/0"), (["east", "east-west-1"], "/lost/1")])
