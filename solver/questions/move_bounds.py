@@ -27,7 +27,7 @@ class MoveBounds:
     """Of every configuration of a request the fewest moves of its placements (`moved`) and bounds of its time."""
 
     def __init__(self, request: PlanRequest, standing: Standing) -> None:
-        self.rows = RowBounds(request)
+        self.rows = RowBounds(request, guessed=False)
         columns, space = self.rows.space.columns, self.rows.space
         self.moved: IntArray = columns.pp * columns.dp
         degrees = standing.configuration.degrees

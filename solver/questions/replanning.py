@@ -6,7 +6,8 @@ than a time has fewer moves than the least among those whose bound is not above 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -41,6 +42,7 @@ from solver.search.warm_start import allowing_only, timed_again, timings_of
 ROWS_PER_SIZE = 12  # configurations of one number of replicas that are timed at most, the likeliest first
 MODEL_SHARE, MOST_S = 0.05, 5.0  # of the time left, and seconds at most, for one count of the fewest moves
 INFINITE = float("inf")
+RoutesOf = Callable[[Configuration], Iterator[tuple[int, tuple[RouteCount, ...]]]]  # with how many groups move
 
 
 @dataclass(frozen=True)
@@ -129,49 +131,49 @@ class ReplanSearch:
         self.context = Context(self.request, stack_for(self.request))
         self.standing: Standing = standing_of(self.before.plan, self.before.context, self.context)
         self._known: dict[tuple[object, ...], list[MinimumMoves]] = {}
+        self._num_evaluated = 0
         self._quick = Schedulers(self.context, self.searches.hooks.clock, self.stopped).quick
         self._scheduler = or_same_order(self.before.timings, self._quick)
 
     def keep_degrees(self, stopped: Callable[[], bool]) -> Iterator[ReplanSolution]:
-        """Plans that keep tensor, context, expert and pipeline degrees, so that groups can stay where they are."""
+        """Plans that keep tensor, context, expert and pipeline degrees, so that groups can stay where they are.
+
+        Replicas that stand whole come first, in any case one plan of them: it is there soonest.
+        """
         like = self.before.plan.configuration
         narrow = _with_degrees(self.request, like)
         if narrow is None or not self.context.pools:
             return
         rows = RowBounds(narrow)
-        everything = np.ones(len(rows), dtype=np.bool_)
-        rows.price(everything, INFINITE, stopped)
-        tried: dict[int, int] = {}
-        for row in np.argsort(rows.guess_s, kind="stable"):
-            if stopped():
-                return
-            dp, bound_s = int(rows.space.columns.dp[row]), float(rows.seconds[row])
-            if tried.get(dp, 0) < ROWS_PER_SIZE and bound_s < INFINITE:
-                tried[dp] = tried.get(dp, 0) + 1
-                found = _same_layers(rows.configuration(int(row)), like)
-                yield from self._placed(found, bound_s, self._scheduler, stopped)
+        rows.price(np.ones(len(rows), dtype=np.bool_), INFINITE, stopped)
+        for routes_of in (self._whole_routes, self._least_routes):
+            for row in _likeliest(rows):
+                if self.stopped() or (self._num_evaluated and stopped()):
+                    return
+                found = _same_layers(rows.configuration(row), like)
+                yield from self._placed(found, float(rows.seconds[row]), self._scheduler, routes_of)
 
     def _placed(
-        self, configuration: Configuration, bound_s: float, scheduler: Scheduler, stopped: Callable[[], bool]
+        self, configuration: Configuration, bound_s: float, scheduler: Scheduler, routes_of: RoutesOf
     ) -> Iterator[ReplanSolution]:
-        """A configuration with the fewest moves, then with the fewest changes of building."""
-        for num_moved, routes in self._least_routes(configuration, stopped):
+        """A configuration on routes with few moves, wherever it is faster than what moves no more."""
+        for num_moved, routes in routes_of(configuration):
             if bound_s < self.frontier.cutoff_s(num_moved):
                 adapted = self.adapted(configuration, routes, scheduler)
                 if adapted is not None:
                     yield adapted
 
-    def _least_routes(
-        self, configuration: Configuration, stopped: Callable[[], bool]
-    ) -> Iterator[tuple[int, tuple[RouteCount, ...]]]:
-        """Routes of a configuration with their moves: replicas that stand whole, then what the model finds."""
+    def _whole_routes(self, configuration: Configuration) -> Iterator[tuple[int, tuple[RouteCount, ...]]]:
+        """Routes of replicas that stand whole, where they are enough."""
         problem = move_problem(self.context, configuration, self.standing)
         whole = _whole(self.before, self.standing, configuration)
-        standing = list(whole_routes(problem, whole))
-        yield from ((0, routes) for routes in standing)
-        if not standing or not stopped():
-            for one in self._least(configuration, problem):
-                yield one.num_moved, chained_routes(problem, one.counts, whole)
+        yield from ((0, routes) for routes in whole_routes(problem, whole))
+
+    def _least_routes(self, configuration: Configuration) -> Iterator[tuple[int, tuple[RouteCount, ...]]]:
+        """Routes with the fewest moves that the model finds, then with the fewest changes of building."""
+        problem = move_problem(self.context, configuration, self.standing)
+        for one in self._least(configuration, problem):
+            yield one.num_moved, chained_routes(problem, one.counts, _whole(self.before, self.standing, configuration))
 
     def search_degrees(self, limit_s: float) -> Iterator[ReplanSolution]:
         """Better schedules for the degrees that are kept: those that a search of them alone finds."""
@@ -183,7 +185,8 @@ class ReplanSearch:
         if isinstance(outcome, Planned):
             found = _same_layers(outcome.plan.configuration, like)
             scheduler = or_same_order(timings_of(outcome.plan), self._scheduler)
-            yield from self._placed(found, 0.0, scheduler, self.stopped)
+            for routes_of in (self._whole_routes, self._least_routes):
+                yield from self._placed(found, 0.0, scheduler, routes_of)
             adapted = self.take(outcome.plan)
             if adapted is not None:
                 yield adapted
@@ -208,6 +211,7 @@ class ReplanSearch:
         found = settled(self.context, configuration, routes, self.standing)
         if found is None:
             return None
+        self._num_evaluated += 1
         candidate = Candidate(configuration, found.routes)
         cutoff_s = self.frontier.cutoff_s(found.num_moved)
         evaluation = evaluate(self.context, candidate, scheduler, cutoff_s=cutoff_s)
@@ -233,7 +237,7 @@ class ReplanSearch:
         if fastest is None:
             return None
         routes = tuple(RouteCount(route.pools, route.num_replicas) for route in fastest.candidate.routes)
-        return self._put(fastest.candidate.configuration, routes, fastest.timings)
+        return self.adapted(fastest.candidate.configuration, routes, or_same_order(fastest.timings, no_other))
 
     def take(self, plan: Plan) -> ReplanSolution | None:
         """A plan of the changed world, its replicas put where most of them stay."""
@@ -245,13 +249,7 @@ class ReplanSearch:
         found = settled(self.context, plan.configuration, routes, self.standing)
         if found is None or plan.metrics.iteration_s >= self.frontier.cutoff_s(found.num_moved):
             return None
-        return self._put(plan.configuration, routes, timings_of(plan))
-
-    def _put(
-        self, configuration: Configuration, routes: tuple[RouteCount, ...], timings: Sequence[Timing]
-    ) -> ReplanSolution | None:
-        """Routes on slots where most of them stay, with orders that are known."""
-        return self.adapted(configuration, routes, or_same_order(timings, no_other))
+        return self.adapted(plan.configuration, routes, or_same_order(timings_of(plan), no_other))
 
     @property
     def fastest_s(self) -> float:
@@ -263,9 +261,8 @@ class ReplanSearch:
 
     def prove(self, num_moved: int, within_s: float, stopped: Callable[[], bool]) -> None:
         """Raise what is proven of plans with fewer moves than this within a time."""
-        if self.bounds is None:
-            self.bounds = MoveBounds(self.request, self.standing)
-        self.bounds.raise_bounds(num_moved, within_s, stopped)
+        if self.bounds is not None:
+            self.bounds.raise_bounds(num_moved, within_s, stopped)
 
     def least_moved(self, within_s: float, known: int) -> int:
         """No plan within this time moves fewer groups."""
@@ -277,6 +274,16 @@ class ReplanSearch:
         if isinstance(self.best, Planned):
             least_s = max(least_s, self.best.plan.proof.lower_bound_s)
         return min(known_s, least_s)
+
+
+def _likeliest(rows: RowBounds) -> Iterator[int]:
+    """Configurations that fit, the likeliest of each number of replicas."""
+    num_seen: Counter[int] = Counter()
+    for row in np.argsort(rows.guess_s, kind="stable").tolist():
+        dp = int(rows.space.columns.dp[row])
+        if num_seen[dp] < ROWS_PER_SIZE and rows.seconds[row] < INFINITE:
+            num_seen[dp] += 1
+            yield row
 
 
 def _whole(before: ReplanCase, standing: Standing, configuration: Configuration) -> list[tuple[int, ...]]:

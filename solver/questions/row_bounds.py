@@ -27,17 +27,17 @@ SCREENED, PRICED, REFINED = range(3)
 class RowBounds:
     """Of every configuration of a request a time that no plan of it is below; infinite: it does not fit.
 
-    `seconds[row]` starts with the screening bound and only rises.
+    `seconds[row]` starts with the screening bound and only rises. What is not `guessed` costs half.
     """
 
-    def __init__(self, request: PlanRequest) -> None:
+    def __init__(self, request: PlanRequest, *, guessed: bool = True) -> None:
         self.request = within_framework(request)
         self.context = Context(self.request, stack_for(self.request))
         self.space: Space = enumerate_space(self.request)
         self.seconds: FloatArray = np.zeros(0)
         self.guess_s: FloatArray = np.zeros(0)
         if len(self.space):
-            screened = screening_bounds(self.context, self.space)
+            screened = screening_bounds(self.context, self.space, late=lambda: not guessed)
             self.seconds, self.guess_s = screened.bound_s.copy(), screened.guess_s.copy()
         self.state = np.full(len(self.space), SCREENED, dtype=np.int8)
 

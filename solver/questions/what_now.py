@@ -17,6 +17,7 @@ from models.request import PlanRequest
 from models.what_now import PreparedLoss, ReplanPoint, StateMove, WhatIfLost, WhatIfLostAnswer, WhatNow, WhatNowAnswer
 from solver.context import Context, stack_for
 from solver.questions.losses import changes_of, possible_losses, what_is_gone
+from solver.questions.move_bounds import MoveBounds
 from solver.questions.replanning import ReplanCase, ReplanSearch, ReplanSolution, timed_only
 from solver.questions.searches import RunHooks, SearchRuns, changed, with_profile, witness_of
 from solver.questions.state_moves import StateDemand
@@ -27,6 +28,14 @@ QUICK_SHARE = 0.5  # of a short time
 SEARCHED_FROM_S = 8.0  # with less, a search finds nothing that keeping the degrees does not; bounds take the time
 SEARCHED_PLANS, CARRIED_PLANS = 3, 2  # plans that a search, or a configuration carried over, makes at least
 FIRST_SHARE = 0.1  # of the time goes to the first of all losses at least: what it finds is tried for the others
+
+
+@dataclass
+class _Learned:
+    """What earlier losses have shown: the fastest plan, if it has other degrees, and seconds of all first bounds."""
+
+    fastest: Plan | None = None
+    bounds_s: float = 0.0
 
 
 @dataclass
@@ -69,8 +78,8 @@ class _Asked:
         plan = min(points, key=lambda one: one.iteration_s).plan if points else None
         return None if plan is None or self.before is None or _same_degrees(plan, self.before.plan) else plan
 
-    def ways_on(self, before: PlanRequest, other: Plan | None = None) -> Iterator[None]:
-        """Each step, and after it a moment to publish what is known; `other` is a plan after another loss.
+    def ways_on(self, before: PlanRequest, learned: _Learned) -> Iterator[None]:
+        """Each step, and after it a moment to publish what is known.
 
         Raises InvalidRequest for changes that do not fit.
         """
@@ -79,7 +88,8 @@ class _Asked:
         if self.before is not None:
             self.replanning = ReplanSearch(self.before, SearchRuns(after, hooks), hooks.stopped)
             yield
-            yield from _steps(self.replanning, hooks, question.time_tolerance, other)
+            yield from _searched(self.replanning, hooks, learned.fastest)
+            yield from _proven(self.replanning, hooks, question.time_tolerance, learned)
             settled = bool(self.replanning.frontier.points) or isinstance(self.replanning.best, Infeasible)
             self.complete = settled and not hooks.cancelled()
 
@@ -91,7 +101,7 @@ def what_now(question: WhatNow, found: Callable[[WhatNowAnswer], None], hooks: R
     """
     before = with_profile(timed_only(question.asked))
     asked = _Asked(question, hooks, _plan_before(question.plan, before, hooks))
-    for _ in asked.ways_on(before):
+    for _ in asked.ways_on(before, _Learned()):
         found(asked.answer())
     return asked.answer()
 
@@ -114,8 +124,8 @@ def _plan_before(given: Plan | None, before: PlanRequest, hooks: RunHooks) -> Re
     return ReplanCase(given, context)
 
 
-def _steps(replanning: ReplanSearch, hooks: RunHooks, tolerance: float, other: Plan | None) -> Iterator[None]:
-    """Each step, and after it a moment to publish what is known."""
+def _searched(replanning: ReplanSearch, hooks: RunHooks, other: Plan | None) -> Iterator[None]:
+    """Each step that looks for plans, and after it a moment to publish what is known."""
     limit_s, began_s = hooks.left_s, hooks.clock()
     quick_s = 0.0
 
@@ -144,18 +154,20 @@ def _steps(replanning: ReplanSearch, hooks: RunHooks, tolerance: float, other: P
     if seconds and (searched or not replanning.frontier.points):
         replanning.search(seconds, first=not searched)
         yield
-    yield from _proven(replanning, hooks, tolerance)
 
 
-def _proven(replanning: ReplanSearch, hooks: RunHooks, tolerance: float) -> Iterator[None]:
+def _proven(replanning: ReplanSearch, hooks: RunHooks, tolerance: float, learned: _Learned) -> Iterator[None]:
     """What else could move so few, or be so fast: first for the plan that is recommended."""
+    if hooks.stopped() or hooks.left_s < learned.bounds_s or not replanning.frontier.points:
+        return
+    began_s = hooks.clock()
+    replanning.bounds = MoveBounds(replanning.request, replanning.standing)
+    learned.bounds_s = hooks.clock() - began_s
     chosen = _chosen(replanning, tolerance)
-    if chosen is not None and chosen.num_moved and not hooks.stopped():
+    if chosen is not None and chosen.num_moved:
         replanning.prove(chosen.num_moved, chosen.iteration_s, hooks.stopped)
         yield
     for one in replanning.frontier.points:
-        if hooks.stopped():
-            return
         replanning.prove(one.num_moved + 1, one.iteration_s, hooks.stopped)
         yield
 
@@ -215,7 +227,7 @@ def what_if_lost(question: WhatIfLost, found: Callable[[WhatIfLostAnswer], None]
         elapsed_s=0.0,
     )
     known: dict[tuple[str, ...], WhatNowAnswer] = {}
-    fastest: Plan | None = None
+    learned = _Learned()
     alike = [what_is_gone(before, name) for _, name in losses]
     for number, (_, name) in enumerate(losses):
         if alike[number] in known:
@@ -229,9 +241,9 @@ def what_if_lost(question: WhatIfLost, found: Callable[[WhatIfLostAnswer], None]
         one = WhatNow(request=before, lost=(name,), time_tolerance=question.time_tolerance)
         one = one.model_copy(update={"options": question.options.model_copy(update={"time_limit_s": limit_s})})
         asked = _Asked(one, RunHooks.of(one, hooks.cancelled, hooks.clock), plan)
-        for _ in asked.ways_on(before, fastest):
+        for _ in asked.ways_on(before, learned):
             continue
-        fastest = asked.fastest or fastest
+        learned.fastest = asked.fastest or learned.fastest
         known[alike[number]] = asked.answer().model_copy(update={"plan": None})
         answer = _with(answer, number, known[alike[number]], hooks.elapsed_s)
         found(answer)
