@@ -23,7 +23,9 @@ from app.jobs.submission import Submitted, submitted_once
 from app.settings import Settings
 from app.storage.plans import NewPlan, PlanRow
 from models.errors import PlannerError
+from models.least import Frontier
 from models.outcome import Planned
+from models.pointers import escaped
 from models.question_parts import Change
 from models.questions import AnyQuestion, Question, Reply, WhatIf
 from models.request import PlanRequest
@@ -53,10 +55,15 @@ def check_question(question: Question, settings: Settings) -> None:
                              "/plan_id", "a plan of the service that is asked",
                              "Ask that service, with --server URL; or give the plan's request."),))  # fmt: skip
     base = _changed(question.request, question.changes, "/changes", settings)
+    if isinstance(question, Robust):
+        with _refusing():
+            changed_document(base, [Change(pointer=one.pointer) for one in question.ranges], "/ranges")
     if isinstance(question, Curves):
         for number, over in enumerate(question.over):
             if over.startswith("/"):
                 _check_number(base, over, f"/over/{number}")
+    if isinstance(question, Frontier):
+        _check_watts(base, question)
     for changes, where in _change_sets(question):
         _changed(base, changes, where, settings)
     if isinstance(question, Robust):
@@ -80,6 +87,9 @@ def _change_sets(question: Question) -> Iterator[tuple[Sequence[Change], str]]:
         for number, limits in enumerate(question.ranges):
             where = f"/ranges/{number}"
             yield from (((Change(pointer=limits.pointer, value=value),), where) for value in limits.values)
+        from solver.questions.scenarios import corners
+
+        yield from ((changes, "/ranges") for _, changes in corners(question))
 
 
 @contextmanager
@@ -102,6 +112,16 @@ def _changed(request: PlanRequest, changes: Sequence[Change], where: str, settin
     except Refused as refused:
         raise Refused([_at(fault, where) for fault in refused.faults]) from None
     return changed
+
+
+def _check_watts(request: PlanRequest, question: Frontier) -> None:
+    """Refuse the power of a GPU type that is not there."""
+    names = sorted({pool.gpu.name for pool in request.cluster.pools})
+    for name in question.watts_of_gpu:
+        if name not in names:
+            raise Refused((Fault("invalid-request", f"cluster {request.cluster.name!r} has no GPU called {name!r}",
+                                 f"/watts_of_gpu/{escaped(name)}", f"one of {', '.join(names)}",
+                                 "Use the name of a GPU type of the request."),))  # fmt: skip
 
 
 def _check_number(request: PlanRequest, pointer: str, where: str) -> None:

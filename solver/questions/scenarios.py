@@ -33,12 +33,12 @@ def worlds_of(question: Robust, base: PlanRequest) -> tuple[World, ...]:
         request = changed(base, one.changes, f"/scenarios/{number}/changes")
         request = slowed(request, one.slow_pools, f"/scenarios/{number}/slow_pools")
         named.append((one.name, one.weight, request))
-    named += [(name, 1.0, changed(base, changes, "/ranges")) for name, changes in _corners(question)]
+    named += [(name, 1.0, changed(base, changes, "/ranges")) for name, changes in corners(question)]
     total = sum(weight for _, weight, _ in named)
     return tuple(World(name, weight / total, request) for name, weight, request in named)
 
 
-def _corners(question: Robust) -> Iterator[tuple[str, tuple[Change, ...]]]:
+def corners(question: Robust) -> Iterator[tuple[str, tuple[Change, ...]]]:
     """Every combination of limits."""
     limits = [[(one, value) for value in one.values] for one in question.ranges]
     for corner in itertools.product(*limits) if limits else ():

@@ -142,6 +142,10 @@ def _what_if(*changes: dict[str, Any]) -> dict[str, Any]:
     return {"ask": "what_if", "variants": [{"name": "one", "changes": list(changes)}]}
 
 
+def _robust(pointer: str, *values: float) -> dict[str, Any]:
+    return {"ask": "robust", "ranges": [{"name": "one", "pointer": pointer, "values": values}]}
+
+
 @pytest.mark.parametrize(
     ("parts", "pointer", "said"),
     [
@@ -165,6 +169,31 @@ def _what_if(*changes: dict[str, Any]) -> dict[str, Any]:
         ({"ask": "least", "target": {}}, "/target", "one target is needed"),
         ({"ask": "frontier", "against": ["joy"]}, "/against/0", "joy"),
         ({"ask": "worth", "of": []}, "/of", "at least 1"),
+        ({"ask": "frontier", "against": ["energy"], "watts_of_gpu": {"H1000": 700}}, "/watts_of_gpu/H1000", "H1000"),
+        (_robust("/cluster/links/nowhere/latency_s", 0.0, 0.1), "/ranges/0/pointer", "leads nowhere"),
+        (_robust(MAX_GPUS, 8, -1), "/ranges/0", "after the changes /constraints/max_gpus"),
+        (
+            {
+                "ask": "robust",
+                "ranges": [
+                    {"name": "headroom", "pointer": "/constraints/memory_headroom_fraction", "values": [0.0, 0.1]},
+                    {"name": "more", "pointer": "/constraints/memory_headroom_fraction", "values": [0.2, 0.3]},
+                ],
+            },
+            "/ranges/1",
+            "both change",
+        ),
+        (
+            {
+                "ask": "robust",
+                "ranges": [
+                    {"name": "planes", "pointer": "/cluster/links/0/planes", "values": [4, 76]},
+                    {"name": "failed", "pointer": "/cluster/links/0/num_failed_planes", "values": [0, 4]},
+                ],
+            },
+            "/ranges",
+            "planes failed",
+        ),
         ({"options": {"time_limit_s": 1e5}}, "/options/time_limit_s", "86400"),
         ({"options": {"time_limit_s": 8e4}}, "/options/time_limit_s", "limit of this service"),
     ],
