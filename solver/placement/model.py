@@ -9,7 +9,7 @@ Everything in it is whole: seconds are ticks, rounded so that the programme stay
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 
@@ -36,6 +36,14 @@ class RankBlock:
     def length(self) -> int:
         """Ranks that stay together."""
         return self.last - self.first
+
+
+def kinds_of_replicas(problem: PlacementProblem) -> list[frozenset[int]]:
+    """Sets of pins with counts and several ranks that replicas obey: of more than a few each one and all of them."""
+    numbers = [number for number, pin in enumerate(problem.minimums) if len(pin.ranks) > 1]
+    most = len(numbers) if len(numbers) <= MOST_PINS else 1
+    kinds = [frozenset(some) for size in range(most + 1) for some in combinations(numbers, size)]
+    return list(dict.fromkeys([*kinds, frozenset(numbers)]))
 
 
 @dataclass
@@ -87,6 +95,12 @@ class RankBlockModel:
             self.add_spans()
             self.add_excess()
 
+    @classmethod
+    def most_blocks(cls, problem: PlacementProblem, crossings: int) -> int:
+        """Columns of a programme at most, told without building it."""
+        blocks = problem.num_capacity_groups * problem.num_ranks * (problem.num_ranks + 1) // 2
+        return blocks * (crossings + 1) * len(kinds_of_replicas(problem))
+
     def _possible(self) -> Iterator[RankBlock]:
         """Blocks in allowed ranks that can belong to a chain: the first starts at rank 0, short ones only whole."""
         last = self.problem.num_ranks
@@ -96,26 +110,20 @@ class RankBlockModel:
                     if not self.problem.allowed_pu[end - 1][u]:
                         break
                     long_enough = end - first >= min(self.problem.least_block, last)
-                    for crossings in range(self.crossings + 1):
+                    for crossings in range(self.crossings + 1) if long_enough else ():
                         starts = (first == 0) == (crossings == 0)
-                        if starts and long_enough and (end == last or crossings < self.crossings):
-                            yield from self._obeying(RankBlock(u, first, end, crossings))
+                        if starts and (end == last or crossings < self.crossings):
+                            for pins in self._obeyed(u, first, end):
+                                yield RankBlock(u, first, end, crossings, pins)
 
-    def _obeying(self, block: RankBlock) -> Iterator[RankBlock]:
-        """The block in replicas of each kind: those that obey no pin in particular, and every set of pins."""
-        pins = list(enumerate(self.problem.minimums))
+    def _obeyed(self, capacity_group: int, first: int, end: int) -> list[frozenset[int]]:
+        """Kinds of replicas that may have the block: each obeys some set of pins."""
         apart = {
             number
-            for number, pin in pins
-            if block.capacity_group not in pin.capacity_groups
-            and max(block.first, pin.ranks.start) < min(block.last, pin.ranks.stop)
+            for number, pin in enumerate(self.problem.minimums)
+            if capacity_group not in pin.capacity_groups and max(first, pin.ranks.start) < min(end, pin.ranks.stop)
         }
-        numbers = range(len(pins))
-        most = len(pins) if len(pins) <= MOST_PINS else 1
-        kinds = [frozenset(some) for size in range(most + 1) for some in combinations(numbers, size)]
-        for kind in dict.fromkeys([*kinds, frozenset(numbers)]):
-            if not kind & apart:
-                yield replace(block, pins=kind)
+        return [kind for kind in kinds_of_replicas(self.problem) if not kind & apart]
 
     def _node(self, block: RankBlock, cut: int) -> Node:
         """A cut between ranks where the block begins or ends, with the crossings up to and including it."""
@@ -142,12 +150,14 @@ class RankBlockModel:
                 self.programme.at_most(entries, capacity)
 
     def add_minimums(self) -> None:
-        """Pins: first blocks of replicas that obey it >= the replicas asked for."""
+        """Pins: first blocks of replicas that obey it, or blocks over its only rank, >= the replicas asked for."""
         for number, pin in enumerate(self.problem.minimums):
-            entries = [
-                (column, -1) for block, column in self.blocks.items() if block.first == 0 and number in block.pins
+            obeying = [
+                (column, -1)
+                for block, column in self._over(pin.ranks.start if len(pin.ranks) == 1 else 0)
+                if number in block.pins or (len(pin.ranks) == 1 and block.capacity_group in pin.capacity_groups)
             ]
-            self.programme.at_most(entries, -pin.num_replicas)
+            self.programme.at_most(obeying, -pin.num_replicas)
 
     def _over(self, rank: int) -> list[tuple[RankBlock, int]]:
         return self._over_p[rank]

@@ -24,6 +24,7 @@ RELATIVE_GAP = 1e-6  # that a better placement has to gain; above the rounding t
 LEAST_TIME_S = 0.05  # with less no programme is begun; set by hand
 SHARES = (0.3, 0.5)  # of the time left that each programme may take, first and once more where it stays open
 MAX_COLUMNS = 8_000  # beyond, the search only reads the programme before its time is up
+MAX_BLOCKS = 2 * MAX_COLUMNS  # beyond, a programme is not even written: it takes longer than what a search has for it
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ def place(
     clock: Callable[[], float] = time.monotonic,
 ) -> PlacementSolution | None:
     """Routes of least priced loss, or None when no placement exists (or none was found in time)."""
+    if any(pin.num_replicas > problem.num_replicas for pin in problem.minimums):
+        return None
     deadline = clock() + time_limit_s
     best = _Best(problem)
     for pattern in PATTERNS:
@@ -75,6 +78,8 @@ def place(
             left_s = deadline - clock()
             if least_s >= best.cutoff_s or left_s <= LEAST_TIME_S:
                 break
+            if RankBlockModel.most_blocks(problem, crossings) > MAX_BLOCKS:
+                continue
             limits = _Limits(clock() + share * left_s, workers, seed, clock)
             open_s[tier, crossings] = max(least_s, _solve_one(best, RankBlockModel(problem, tier, crossings), limits))
     if best.routes is None:

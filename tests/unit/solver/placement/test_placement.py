@@ -209,6 +209,10 @@ def test_pins_and_minimums_are_obeyed() -> None:
     assert sum(route.num_replicas for route in routes if route.capacity_groups[3] == 1) >= 3
 
 
+def test_no_more_replicas_obey_a_pin_than_there_are() -> None:
+    assert place(problem((8, 8), minimums=(MinimumReplicas(range(1), (0,), 5),)), time_limit_s=10) is None
+
+
 def placed_by_trying_all(one: PlacementProblem) -> list[tuple[RouteCount, ...]]:
     """Every multiset of routes within capacity that obeys the pins with counts."""
     groups = range(one.num_capacity_groups)
