@@ -46,6 +46,12 @@ def kinds_of_replicas(problem: PlacementProblem) -> list[frozenset[int]]:
     return list(dict.fromkeys([*kinds, frozenset(numbers)]))
 
 
+def most_blocks(problem: PlacementProblem, crossings: int) -> int:
+    """Columns of a programme at most, told without building it."""
+    blocks = problem.num_capacity_groups * problem.num_ranks * (problem.num_ranks + 1) // 2
+    return blocks * (crossings + 1) * len(kinds_of_replicas(problem))
+
+
 @dataclass
 class Programme:
     """Minimise whole costs over whole columns from 0 to their upper bound, under rows of whole entries."""
@@ -95,12 +101,6 @@ class RankBlockModel:
             self.add_spans()
             self.add_excess()
 
-    @classmethod
-    def most_blocks(cls, problem: PlacementProblem, crossings: int) -> int:
-        """Columns of a programme at most, told without building it."""
-        blocks = problem.num_capacity_groups * problem.num_ranks * (problem.num_ranks + 1) // 2
-        return blocks * (crossings + 1) * len(kinds_of_replicas(problem))
-
     def _possible(self) -> Iterator[RankBlock]:
         """Blocks in allowed ranks that can belong to a chain: the first starts at rank 0, short ones only whole."""
         last = self.problem.num_ranks
@@ -123,7 +123,11 @@ class RankBlockModel:
             for number, pin in enumerate(self.problem.minimums)
             if capacity_group not in pin.capacity_groups and max(first, pin.ranks.start) < min(end, pin.ranks.stop)
         }
-        return [kind for kind in kinds_of_replicas(self.problem) if not kind & apart]
+        return [kind for kind in self._kinds if not kind & apart]
+
+    @cached_property
+    def _kinds(self) -> list[frozenset[int]]:
+        return kinds_of_replicas(self.problem)
 
     def _node(self, block: RankBlock, cut: int) -> Node:
         """A cut between ranks where the block begins or ends, with the crossings up to and including it."""
@@ -152,12 +156,12 @@ class RankBlockModel:
     def add_minimums(self) -> None:
         """Pins: first blocks of replicas that obey it, or blocks over its only rank, >= the replicas asked for."""
         for number, pin in enumerate(self.problem.minimums):
-            obeying = [
-                (column, -1)
-                for block, column in self._over(pin.ranks.start if len(pin.ranks) == 1 else 0)
-                if number in block.pins or (len(pin.ranks) == 1 and block.capacity_group in pin.capacity_groups)
-            ]
-            self.programme.at_most(obeying, -pin.num_replicas)
+            if len(pin.ranks) == 1:
+                over = self._over(pin.ranks.start)
+                obeying = [column for block, column in over if block.capacity_group in pin.capacity_groups]
+            else:
+                obeying = [column for block, column in self._over(0) if number in block.pins]
+            self.programme.at_most([(column, -1) for column in obeying], -pin.num_replicas)
 
     def _over(self, rank: int) -> list[tuple[RankBlock, int]]:
         return self._over_p[rank]

@@ -15,7 +15,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from solver.placement.least_spans import least_span_s
-from solver.placement.model import TICK_S, RankBlockModel
+from solver.placement.model import TICK_S, RankBlockModel, most_blocks
 from solver.placement.problem import PlacementProblem, PlacementSolution, RouteCount, Tier, loss_s, shortest_block
 from solver.placement.routes import chained
 from solver.placement.strategies import PATTERNS
@@ -78,7 +78,7 @@ def place(
             left_s = deadline - clock()
             if least_s >= best.cutoff_s or left_s <= LEAST_TIME_S:
                 break
-            if RankBlockModel.most_blocks(problem, crossings) > MAX_BLOCKS:
+            if most_blocks(problem, crossings) > MAX_BLOCKS:
                 continue
             limits = _Limits(clock() + share * left_s, workers, seed, clock)
             open_s[tier, crossings] = max(least_s, _solve_one(best, RankBlockModel(problem, tier, crossings), limits))

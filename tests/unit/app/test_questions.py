@@ -136,14 +136,19 @@ def test_the_list_shows_the_newest_questions_first_without_answers(client: TestC
 
 
 MAX_GPUS = "/constraints/max_gpus"
+HEADROOM = "/constraints/memory_headroom_fraction"
 
 
 def _what_if(*changes: dict[str, Any]) -> dict[str, Any]:
     return {"ask": "what_if", "variants": [{"name": "one", "changes": list(changes)}]}
 
 
-def _robust(pointer: str, *values: float) -> dict[str, Any]:
-    return {"ask": "robust", "ranges": [{"name": "one", "pointer": pointer, "values": values}]}
+def _range(name: str, pointer: str, *values: float) -> dict[str, Any]:
+    return {"name": name, "pointer": pointer, "values": values}
+
+
+def _robust(*ranges: dict[str, Any]) -> dict[str, Any]:
+    return {"ask": "robust", "ranges": list(ranges)}
 
 
 @pytest.mark.parametrize(
@@ -170,27 +175,18 @@ def _robust(pointer: str, *values: float) -> dict[str, Any]:
         ({"ask": "frontier", "against": ["joy"]}, "/against/0", "joy"),
         ({"ask": "worth", "of": []}, "/of", "at least 1"),
         ({"ask": "frontier", "against": ["energy"], "watts_of_gpu": {"H1000": 700}}, "/watts_of_gpu/H1000", "H1000"),
-        (_robust("/cluster/links/nowhere/latency_s", 0.0, 0.1), "/ranges/0/pointer", "leads nowhere"),
-        (_robust(MAX_GPUS, 8, -1), "/ranges/0", "after the changes /constraints/max_gpus"),
+        (_robust(_range("one", "/cluster/links/nowhere/latency_s", 0.0, 0.1)), "/ranges/0/pointer", "leads nowhere"),
+        (_robust(_range("one", MAX_GPUS, 8, -1)), "/ranges/0", "after the changes /constraints/max_gpus"),
         (
-            {
-                "ask": "robust",
-                "ranges": [
-                    {"name": "headroom", "pointer": "/constraints/memory_headroom_fraction", "values": [0.0, 0.1]},
-                    {"name": "more", "pointer": "/constraints/memory_headroom_fraction", "values": [0.2, 0.3]},
-                ],
-            },
+            _robust(_range("headroom", HEADROOM, 0.0, 0.1), _range("more", HEADROOM, 0.2, 0.3)),
             "/ranges/1",
             "both change",
         ),
         (
-            {
-                "ask": "robust",
-                "ranges": [
-                    {"name": "planes", "pointer": "/cluster/links/0/planes", "values": [4, 76]},
-                    {"name": "failed", "pointer": "/cluster/links/0/num_failed_planes", "values": [0, 4]},
-                ],
-            },
+            _robust(
+                _range("planes", "/cluster/links/0/planes", 4, 76),
+                _range("failed", "/cluster/links/0/num_failed_planes", 0, 4),
+            ),
             "/ranges",
             "planes failed",
         ),
