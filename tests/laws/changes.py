@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+from models.cluster import GpuType
 from models.plan import Configuration
 from models.request import PlanRequest
 from solver.context import stack_for
@@ -73,15 +74,26 @@ def another_pool(dice: Dice, document: Json) -> Json | None:
     return changed
 
 
-def older_pool(dice: Dice, document: Json) -> Json:
-    """A pool beside another, of its GPU type or of an older generation."""
+def older_pool(dice: Dice, document: Json) -> tuple[Json, str]:
+    """A pool beside another, of its GPU type or of an older generation; and the pool that it stands beside."""
     changed = copy.deepcopy(document)
-    twin = {**dice.pick(changed["cluster"]["pools"]), "id": FREE}
+    number = dice.whole(0, len(changed["cluster"]["pools"]) - 1)
+    beside = changed["cluster"]["pools"][number]
+    twin = {**beside, "id": FREE}
     twin.pop("host_names", None)
     if dice.chance(0.5):
-        twin["gpu"] = "A100-SXM-80G"
+        twin["gpu"] = _older(PlanRequest.model_validate(document).cluster.pools[number].gpu)
     changed["cluster"]["pools"].append(twin)
-    return changed
+    return changed, beside["id"]
+
+
+def _older(gpu: GpuType) -> Json:
+    """A type with half of the rates of another and the same memory."""
+    older: Json = gpu.model_dump(mode="json", exclude_none=True)
+    for field in older:
+        if field.endswith("_per_s"):
+            older[field] /= 2.0
+    return {**older, "name": FREE}
 
 
 def another_building(dice: Dice, document: Json) -> Json | None:

@@ -9,9 +9,10 @@ import pytest
 from pydantic import BaseModel
 
 from models.cluster import GpuType, Link, Place, Pool, Uplink
+from models.outcome import Planned
 from models.request import AllowedDegrees, Constraints, Objective, Options, PlanRequest
 from models.workload import Architecture, LayerProfile, MixtureOfExperts, Optimizer, Workload
-from tests.laws import changes, laws
+from tests.laws import changes, laws, relations
 from tests.laws.campaign import RAISES, Campaign
 from tests.laws.dice import Dice
 from tests.laws.requests import random_request
@@ -26,6 +27,15 @@ SAID = (
     *(PlanRequest, Workload, Architecture, MixtureOfExperts, Optimizer, LayerProfile, Place, Uplink, Pool, GpuType),
     *(Link, Constraints, AllowedDegrees, Objective, Options),
 )
+HOSTS_OF_ONE_BUILDING: dict[str, Any] = {
+    "workload": {"architecture": "llama-3.1-8b", "sequence_length": 4096, "global_batch_sequences": 64},
+    "cluster": {
+        "name": "c",
+        "places": [{"id": "b0", "level": "building"}],
+        "pools": [{"id": "p0", "place": "b0", "gpu": "H100-SXM-80G", "num_hosts": 2, "nic_bytes_per_s": 5e10}],
+    },
+    "options": {"time_limit_s": 2.0, "reproducible": True, "workers": 1},
+}
 
 
 @pytest.fixture(scope="module")
@@ -118,3 +128,22 @@ def test_what_only_adds_does_not_ask_that_all_of_it_be_used() -> None:
         other = change(Dice("1/1"), document)
         assert other is not None
         assert "use_all_gpus" not in other["constraints"]
+
+
+def test_a_plan_far_above_its_share_is_convicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two equal pools do three quarters of the work in no less than 3/8 of the time; a third is too fast."""
+    trial = Trial(HOSTS_OF_ONE_BUILDING, "1/1")
+    assert isinstance(trial.outcome, Planned)
+    assert list(relations.a_pool_adds_at_most_its_share(trial)) == []
+    metrics = trial.outcome.plan.metrics
+    fast = metrics.model_copy(update={"iteration_s": metrics.iteration_s / 3.0})
+    plan = trial.outcome.plan.model_copy(update={"metrics": fast})
+    monkeypatch.setattr(trial, "outcome_of", lambda _: trial.outcome.model_copy(update={"plan": plan}))
+    assert [one.what for one in relations.a_pool_adds_at_most_its_share(trial)] == ["more than its share"]
+
+
+def test_only_gpus_that_may_be_used_have_a_share() -> None:
+    pools = PlanRequest.model_validate(HOSTS_OF_ONE_BUILDING).cluster.pools
+    peak = pools[0].gpu.bf16_flops_per_s
+    assert relations.usable_flops_per_s(pools, "bf16", None) == 16 * peak
+    assert relations.usable_flops_per_s(pools, "bf16", 4) == 4 * peak
