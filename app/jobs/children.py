@@ -42,6 +42,7 @@ class Limits:
     term_grace_s: float
     kill_grace_s: float
     memory_bytes: int
+    empty_grace_s: float = 0.0  # more, as long as nothing was reported: what was starved is not worth a failure
 
     @classmethod
     def of(cls, limit_s: float, settings: Settings) -> Limits:
@@ -153,7 +154,7 @@ class _Watch:
         limits = self._limits
         self._timer.cancel()
         self._late_at = time.monotonic() + limits.soft_s + limits.term_grace_s
-        self._timer = self._timer_of(limits.soft_s + limits.term_grace_s + limits.kill_grace_s)
+        self._timer = self._timer_of(limits.soft_s + limits.term_grace_s + limits.kill_grace_s + limits.empty_grace_s)
 
     def until_ended(self, on_message: Callable[[str, bytes], None], stop_asked: Callable[[], bool]) -> Ended:
         """Relay until the child has answered or is gone."""
@@ -187,12 +188,17 @@ class _Watch:
         if self._told_at is None:
             is_late = now > self._late_at
             if is_late:
-                self._patience_s = lambda: self._limits.kill_grace_s
+                self._patience_s = self._patience_of_late
             if is_late or stop_asked():
                 self._told_at = now
                 self._tell()
         elif now - self._told_at > self._patience_s():
             self._kill_late()
+
+    def _patience_of_late(self) -> float:
+        """How long a child that is past its limit may take for its last word: longer if it would be its first."""
+        limits = self._limits
+        return limits.kill_grace_s + (limits.empty_grace_s if self._best is None else 0.0)
 
     def _tell(self) -> None:
         with suppress(ProcessLookupError, OSError):

@@ -11,6 +11,7 @@ from models.outcome import NotFound, Outcome, Progress
 from models.request import PlanRequest
 
 STATUS = 1000  # options.seed above this: exit with the rest as status; below: a signal to itself
+STARVED_S = 1.0
 STILL = 64  # waits to be ended by the SIGTERM that it is sent, without a handler
 
 
@@ -28,3 +29,9 @@ def ends(request: PlanRequest, *, progress: Callable[[Progress], None], **_other
             signal.signal(seed, signal.SIG_DFL)
         os.kill(os.getpid(), seed)
     return NotFound(lower_bound_s=0.0, detail="", elapsed_s=0.0)
+
+
+def is_starved() -> str:
+    """Answers late and hears no stop, as a process that gets no time on a machine with too much to do."""
+    time.sleep(STARVED_S)
+    return "late"

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -146,6 +147,22 @@ def test_a_child_that_overruns_is_first_told_then_killed() -> None:
     assert _run(fake_solver.IGNORES_STOP, soft_s=0.1, grace_s=0.2)[0].ending == "timed_out", (
         "it is killed when it does not"
     )
+
+
+def test_a_child_that_has_reported_nothing_may_take_longer() -> None:
+    task = Task("compute", "tests.unit.app.jobs.endings:is_starved", (b"{}",), MEMORY_BYTES)
+    limits = Limits(0.05, 0.05, 0.05, MEMORY_BYTES)
+    assert run_in_child(task, limits).ending == "timed_out"
+    assert run_in_child(task, replace(limits, empty_grace_s=60.0)).answer == b'"late"'
+
+
+def test_a_child_that_has_reported_something_may_not() -> None:
+    document = json.dumps(request_for(fake_solver.IGNORES_STOP)).encode()
+    limits = Limits(0.1, 0.1, 0.1, MEMORY_BYTES, empty_grace_s=60.0)
+    ended = run_in_child(Task("plan", FAKE_SOLVERS.plan, (document,), MEMORY_BYTES), limits)
+    assert ended.ending == "timed_out"
+    assert ended.best is not None
+    assert ended.elapsed_s < limits.empty_grace_s
 
 
 def test_a_stop_is_passed_on_and_the_answer_still_taken() -> None:
