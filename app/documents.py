@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
@@ -39,14 +39,8 @@ CROWDED, MAX_CROWDED_MEMBERS = 100, 10_000
 MOST_TOLD_VALUES = 10_000
 _OPAQUE = ("cls", "metadata", "config", "serialization", "function", "default")  # parts of a core schema
 
-# Possessive, and an unterminated string counts to the end of the text: no byte is looked at twice.
-_OUTSIDE = rb'(?:"(?:[^"\\]++|\\.)*+(?:"|(\\?\Z))|[^"%b]++)*+([%b]|\Z)'
-_VALUES, _BRACKETS, _KEYED = (
-    re.compile(_OUTSIDE.replace(b"%b", marks), re.DOTALL) for marks in (rb"\[{,", rb"\[\]{}", rb"{:")
-)
-_INSIDE = re.compile(rb'(?:[^"\\]++|\\.)*+(?:"|(\\?\Z))', re.DOTALL)
-_AT_ONCE = 1024 * 1024  # bytes that one match looks at, in ten milliseconds: nobody else runs meanwhile
-_MARKS_AT_ONCE, _BLOCK = 16_384, 65_536  # marks between two looks at how many; bytes whose lines are counted at once
+_BLOCK = 65_536  # bytes that are looked at in one go: nobody else runs meanwhile
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _PLACE = re.compile(r"line (\d+) column (\d+)")
 _NOT_FINITE = re.compile(rb"-?(?:NaN|Infinity|inf)\b")
 
@@ -83,52 +77,48 @@ def _check_size(data: bytes) -> None:
 
 def _check_values(data: bytes) -> None:
     """Refuse more arrays, objects and values than any document has, as soon as there are."""
-    num_values, num_containers, marks = 0, 0, _marks(_VALUES, data)
-    while max(num_values - MAX_JSON_VALUES, num_containers - MAX_JSON_CONTAINERS) <= 0:
-        some = b"".join(islice(marks, _MARKS_AT_ONCE))
-        if not some:
-            return
-        num_values += len(some)
-        num_containers += some.count(b"[") + some.count(b"{")
-    if num_containers > MAX_JSON_CONTAINERS:
-        # Who nests too deeply is told so, however much there is.
-        is_deep = _deepest(islice(_marks(_BRACKETS, data), MAX_JSON_CONTAINERS)) > MAX_JSON_DEPTH
-        many = _too_many(MAX_JSON_CONTAINERS, "arrays and objects")
-        raise Refused((_too_deep(f"more than {MAX_JSON_DEPTH}") if is_deep else many,))
-    raise Refused((_too_many(MAX_JSON_VALUES, "values"),))
+    num_values = num_containers = 0
+    for outside in _outside_strings(data):
+        opened = outside.count(b"[") + outside.count(b"{")
+        num_containers, num_values = num_containers + opened, num_values + opened + outside.count(b",")
+        if num_containers > MAX_JSON_CONTAINERS:
+            # Who nests too deeply is told so, however much there is.
+            is_deep = _deepest(islice(_brackets(data), MAX_JSON_CONTAINERS)) > MAX_JSON_DEPTH
+            many = _too_many(MAX_JSON_CONTAINERS, "arrays and objects")
+            raise Refused((_too_deep(f"more than {MAX_JSON_DEPTH}") if is_deep else many,))
+        if num_values > MAX_JSON_VALUES:
+            raise Refused((_too_many(MAX_JSON_VALUES, "values"),))
 
 
 def _check_keys(data: bytes) -> None:
     """Refuse more members than any document has, and more than its objects could have if few of them were crowded."""
-    marks = b"".join(islice(_marks(_KEYED, data), MAX_JSON_KEYS + MAX_JSON_CONTAINERS))
-    num_keys = marks.count(b":")
-    if num_keys > MAX_JSON_KEYS:
-        raise Refused((_too_many(MAX_JSON_KEYS, "members of objects"),))
-    if num_keys > CROWDED * marks.count(b"{") + MAX_CROWDED_MEMBERS:
+    num_keys = num_objects = 0
+    for outside in _outside_strings(data):
+        num_keys, num_objects = num_keys + outside.count(b":"), num_objects + outside.count(b"{")
+        if num_keys > MAX_JSON_KEYS:
+            raise Refused((_too_many(MAX_JSON_KEYS, "members of objects"),))
+    if num_keys > CROWDED * num_objects + MAX_CROWDED_MEMBERS:
         raise Refused((_too_many_crowded(),))
 
 
-def _marks(pattern: re.Pattern[bytes], data: bytes) -> Iterator[bytes]:
-    """The marks of `pattern` that stand outside strings, in order."""
-    start, is_inside = 0, False
-    while start < len(data):
-        end = start + _AT_ONCE
-        found = [_INSIDE.match(data, start, end)] if is_inside else pattern.finditer(data, start, end)
-        for one in found:
-            assert one is not None
-            if not is_inside and one.group(2):
-                yield one.group(2)
-            start, opened = one.end(), one.group(1)
-            if opened is not None:
-                break
-        is_inside = opened is not None
-        if opened and start < len(data):
-            start -= 1  # the backslash belongs to what comes next
+def _outside_strings(data: bytes) -> Iterator[bytes]:
+    """The text that stands outside strings, in pieces. No byte is looked at more than a few times, and none one by one.
+
+    >>> b"".join(_outside_strings(rb'{"a\\" [": [1, "\\\\"]}'))
+    b'{: [1, ]}'
+    """
+    carried, is_inside = b"", False
+    for start in range(0, len(data), _BLOCK):
+        block = (carried + data[start : start + _BLOCK]).replace(b"\\\\", b"")
+        carried = b"\\" if block.endswith(b"\\") else b""
+        parts = block.removesuffix(b"\\").replace(b'\\"', b"").split(b'"')
+        yield b"".join(parts[is_inside::2])
+        is_inside ^= len(parts) % 2 == 0
 
 
 def _num_keys(data: bytes) -> int:
     """Strings that a colon follows."""
-    pieces = (data[start : start + _AT_ONCE] for start in range(0, len(data), _AT_ONCE))
+    pieces = (data[start : start + _BLOCK] for start in range(0, len(data), _BLOCK))
     return b"".join(one.translate(None, b" \t\r\n") for one in pieces).count(b'":')
 
 
@@ -265,17 +255,19 @@ def json_depth(data: bytes) -> int:
     >>> json_depth(b'[{"a": "[["}]')
     2
     """
-    return _deepest(_marks(_BRACKETS, data))
+    return _deepest(_brackets(data))
 
 
-def _deepest(brackets: Iterable[bytes]) -> int:
+def _brackets(data: bytes) -> Iterator[int]:
+    """The brackets outside strings, in order."""
+    return chain.from_iterable(outside.translate(None, _NOT_BRACKETS) for outside in _outside_strings(data))
+
+
+def _deepest(brackets: Iterable[int]) -> int:
     depth = deepest = 0
     for bracket in brackets:
-        if bracket in (b"[", b"{"):
-            depth += 1
-            deepest = max(deepest, depth)
-        else:
-            depth -= 1
+        depth += 1 if bracket in b"[{" else -1
+        deepest = max(deepest, depth)
     return deepest
 
 

@@ -221,28 +221,32 @@ def test_every_code_is_published(client: TestClient) -> None:
     assert all(400 <= status < 600 for status in published.values())
 
 
-def _marks_one_by_one(marks: bytes, data: bytes) -> list[bytes]:
-    found, place, is_inside = [], 0, False
+def _outside_one_by_one(data: bytes) -> bytes:
+    found, place, is_inside = b"", 0, False
     while place < len(data):
         here = data[place : place + 1]
         if here == b'"':
             is_inside = not is_inside
-        elif not is_inside and here in (marks[i : i + 1] for i in range(len(marks))):
-            found.append(here)
+        elif not is_inside:
+            found += here
         place += 2 if is_inside and here == b"\\" else 1
     return found
 
 
-def test_a_text_read_in_parts_has_the_marks_and_keys_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A part is a megabyte, so that no single match keeps probes waiting; here it is a few bytes."""
+def test_a_text_read_in_blocks_has_the_marks_and_keys_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block is some kilobytes, so that nothing keeps probes waiting; here it is a few bytes."""
     dice = random.Random(11)
-    for _ in range(3000):
-        monkeypatch.setattr(documents, "_AT_ONCE", dice.choice([2, 3, 5, 8]))
-        data = bytes(dice.choice(b'"\\[]{},:a \n') for _ in range(dice.randrange(25)))
-        for pattern, marks in ((documents._VALUES, b"[{,"), (documents._BRACKETS, b"[]{}")):  # noqa: SLF001
-            assert list(documents._marks(pattern, data)) == _marks_one_by_one(marks, data), data  # noqa: SLF001
+    with_escapes = 0
+    for _ in range(6000):
+        monkeypatch.setattr(documents, "_BLOCK", dice.choice([1, 2, 3, 5, 8]))
+        data = bytes(dice.choice(b'"\\\\"[]{},:a \n') for _ in range(dice.randrange(25)))
+        outside = _outside_one_by_one(data)
+        if b"\\" not in outside:  # there it is no JSON, whatever is counted
+            assert b"".join(documents._outside_strings(data)) == outside, data  # noqa: SLF001
+            with_escapes += b"\\" in data
         whole = len(re.findall(rb'"[ \t\r\n]*:', data))
         assert documents._num_keys(data) == whole, data  # noqa: SLF001
+    assert with_escapes > 500
 
 
 @pytest.mark.parametrize(
