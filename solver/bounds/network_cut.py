@@ -140,7 +140,7 @@ def distance_cases(
         return
     begin = np.maximum(columns.num_microbatches * _lightest_stage_s(price, shares) - overlap_s, 0.0)
     inside = _Inside.of(price, shares, overlap_s, ends)
-    first, row_of = distinct_rows(columns, ("tp", "cp", "dp", "pp"))
+    first, row_of = distinct_rows(columns.tp, columns.cp, columns.dp, columns.pp)
     some = columns.take(first)
     capacities = [groups_by_row(context.pools, cut.group_of_pool, some.tp, some.cp) for cut in found]
     num_places = np.maximum(-(-some.dp // np.maximum(capacities[0].max(axis=1), 1)), 2)[row_of]

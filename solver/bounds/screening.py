@@ -93,7 +93,7 @@ def _block(
 
 def _distinct(columns: Columns) -> tuple[Columns, IntArray]:
     """One row per combination of what the cost of a layer depends on, and which of them every row has."""
-    first, row_of = distinct_rows(columns, DISTINCT)
+    first, row_of = distinct_rows(*(getattr(columns, name) for name in DISTINCT))
     one, rows = np.ones(len(first), dtype=np.int64), columns.take(first)
     alike = dict.fromkeys(("pp", "dp", "vpp", "num_microbatches", "shard_group"), one)
     return Columns(**{name: getattr(rows, name) for name in DISTINCT}, **alike, sharding=one * ZERO1), row_of

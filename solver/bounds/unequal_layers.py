@@ -63,7 +63,7 @@ def unequal_bounds(context: Context, space: Space) -> Bounds:
     columns, job = space.columns, context.job
     price = least_of(types.prices)
     whole = price.of(*kinds(context, 0, job.num_layers), embedding=1.0, logits=1.0)
-    work_s = whole_layers_s(types, space, slowest_rank_s(types, space))
+    work_s = whole_layers_s(types, space, slowest_rank_s(types, space), layers_in_memory(types))
 
     def there_and_back_s(delay: CrossingDelay) -> FloatArray:
         passes = 2 * columns.vpp
@@ -84,6 +84,15 @@ def unequal_bounds(context: Context, space: Space) -> Bounds:
         fits=lacking <= ROUNDING * limit,
         least_memory_bytes=limit + lacking,
     )
+
+
+def unequal_work_s(context: Context, space: Space) -> FloatArray:
+    """The same without exchange, memory and distance: the work of the ranks and the way of a micro-batch."""
+    types = Types.of(context, space)
+    whole = least_of(types.prices).of(*kinds(context, 0, context.job.num_layers), embedding=1.0, logits=1.0)
+    work_s = whole_layers_s(types, space, slowest_rank_s(types, space), np.full_like(types.layer_s, np.inf))
+    bound_s: FloatArray = np.maximum(work_s, whole.forward_s + whole.input_grad_s)
+    return bound_s
 
 
 def slowest_rank_s(types: Types, space: Space) -> FloatArray:
@@ -114,8 +123,10 @@ def slowest_rank_s(types: Types, space: Space) -> FloatArray:
     return bound
 
 
-def whole_layers_s(types: Types, space: Space, least_s: FloatArray) -> FloatArray:
+def whole_layers_s(types: Types, space: Space, least_s: FloatArray, most: FloatArray) -> FloatArray:
     """The least T, from `least_s` on, in which ranks have time and memory for all layers, each a whole number of them.
+
+    `most` layers fit into a rank of each type, one row per type.
 
     Proof. With c the work of a layer on its type, a rank has at most floor(T / (m c)) layers and, with one micro-batch
     of each, as many as its memory holds. An end on it that is worth w layers or more takes floor(w) of them, since
@@ -124,7 +135,6 @@ def whole_layers_s(types: Types, space: Space, least_s: FloatArray) -> FloatArra
     columns, job = space.columns, types.context.job
     num_layers = job.num_moe_layers or job.num_dense_layers
     wanted = num_layers + sum(np.floor(worth) for worth in _ends_worth(types))
-    most = np.stack([_layers_in_memory(types, price) for price in types.prices])
     per_layer_s = columns.num_microbatches * types.layer_s
 
     def holds(limit_s: FloatArray) -> BoolArray:
@@ -139,6 +149,11 @@ def whole_layers_s(types: Types, space: Space, least_s: FloatArray) -> FloatArra
         enough = holds(middle)
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
     return np.where(found, least_s, low)
+
+
+def layers_in_memory(types: Types) -> FloatArray:
+    """Most usual layers of a rank of each type, one row per type, in its memory."""
+    return np.stack([_layers_in_memory(types, price) for price in types.prices])
 
 
 def _layers_in_memory(types: Types, price: StageCosts) -> FloatArray:

@@ -22,11 +22,11 @@ from solver.bounds.network_cut import (
     lightest_rank_s,
     with_distance_s,
 )
-from solver.bounds.unequal_layers import unequal_bounds
+from solver.bounds.unequal_layers import unequal_bounds, unequal_work_s
 from solver.configurations.enumerate import BY_GPU_TYPE, Space
 from solver.configurations.pricing import IntArray, Shares, StageCosts, kinds, least_of, rank_cost
 from solver.context import Context, peak_flops_per_s
-from solver.cost.columns import FloatArray
+from solver.cost.columns import FSDP, ZERO1, FloatArray
 from solver.cost.data_parallel import step_traffic
 from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost
@@ -64,6 +64,37 @@ def lower_bounds(context: Context, space: Space) -> Bounds:
     return unequal if by_type.all() else merged(by_type, unequal, _even_bounds(context, space.take(~by_type)))
 
 
+def shape_bounds_s(context: Context, space: Space) -> FloatArray:
+    """The work of the ranks and the way of a micro-batch through them, without exchange, memory and distance.
+
+    One row stands for all that `work_sharding` makes equal. Proof: gathers only add to the time of a stage.
+    """
+    sharding, shard_group = work_sharding(space)
+    space = replace(space, columns=replace(space.columns, sharding=sharding, shard_group=shard_group))
+    bound_s, by_type = np.empty(len(space)), space.layer_split == BY_GPU_TYPE
+    if by_type.any():
+        bound_s[by_type] = unequal_work_s(context, space.take(by_type))
+    if not by_type.all():
+        even = space.take(~by_type)
+        prices = [StageCosts(context, gpu_class, even.columns) for gpu_class in context.gpu_classes.values()]
+        shares = Shares.of(prices[0], even.family)
+        parts = [one.seconds for one in _work_parts(least_of(prices), shares, _ends(least_of(prices), shares))]
+        order = sorted(range(len(prices)), key=lambda number: float(_lightest_s(prices[number], shares).sum()))
+        slower = _slower_types_s([prices[number] for number in order], shares)
+        bound_s[~by_type] = np.maximum.reduce([*parts, slower])
+    return bound_s
+
+
+def work_sharding(space: Space) -> tuple[IntArray, IntArray]:
+    """Sharding and shard group as far as they matter to the work of ranks: where gathers move the shares of layers.
+
+    The even split weighs the ends in layers, gathers included; bounds of shares by type hold for all of them.
+    """
+    columns = space.columns
+    matters = (columns.sharding >= FSDP) & (space.layer_split != BY_GPU_TYPE)
+    return np.where(matters, columns.sharding, ZERO1), np.where(matters, columns.shard_group, 1)
+
+
 def memory_needs(context: Context, space: Space) -> tuple[BoolArray, FloatArray]:
     """Per configuration: whether it can fit, and the least bytes of a GPU that its fullest rank needs; no times.
 
@@ -94,17 +125,24 @@ def _even_bounds(context: Context, space: Space) -> Bounds:
     alone = [_bounds_on([price], space, shares) for price in prices]
     whole = alone[0] if len(prices) == 1 else _bounds_on(prices, space, shares)
     guess = np.minimum.reduce([one.guess_s for one in alone])
-    bound = whole.iteration_s
     order = sorted(range(len(prices)), key=lambda number: float(alone[number].lightest_s.sum()))
     left = np.zeros(len(space.columns), dtype=np.int64)
-    for place, number in enumerate(order):
+    for number in order:
         needed = space.columns.num_gpus > left
         own = np.where(alone[number].fits, alone[number].guess_s, ESTIMATES.unlikely * alone[number].guess_s)
         guess = np.where(needed, np.maximum(guess, own), guess)
-        if place:
-            bound = np.maximum(bound, _slower_s([prices[one] for one in order[place:]], shares, left))
         left = left + prices[number].gpu_class.num_gpus
-    return replace(whole, iteration_s=bound, guess_s=guess)
+    slower = _slower_types_s([prices[number] for number in order], shares)
+    return replace(whole, iteration_s=np.maximum(whole.iteration_s, slower), guess_s=guess)
+
+
+def _slower_types_s(fast_first: list[StageCosts], shares: Shares) -> FloatArray:
+    """What configurations with more GPUs than the faster types have take on the others; 0 where they need none."""
+    bound_s, left = np.zeros(len(fast_first[0].columns)), np.zeros(len(fast_first[0].columns), dtype=np.int64)
+    for place in range(1, len(fast_first)):
+        left = left + fast_first[place - 1].gpu_class.num_gpus
+        bound_s = np.maximum(bound_s, _slower_s(fast_first[place:], shares, left))
+    return bound_s
 
 
 def _slower_s(slower: list[StageCosts], shares: Shares, num_faster: IntArray) -> FloatArray:
@@ -141,13 +179,10 @@ def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares) -> Bounds
     memory = _Memory.of(prices, shares)
     ends, capacities = memory.ends, memory.capacities
     whole = price.of(*kinds(context, 0, context.job.num_layers), embedding=1.0, logits=1.0)
-    average = columns.num_microbatches * whole.total_s / columns.pp
-    one_there_and_back = whole.forward_s + whole.input_grad_s
-    passes = 2.0 * columns.vpp.astype(np.float64)
-    parts = [_Part(average), _Part(one_there_and_back, passes, passes - 2.0)]
-    for (rank, cost), capacity in zip(ends, capacities, strict=True):
-        parts.append(_rank_s(price, shares, rank, cost))
-        parts.append(_memory_seconds_s(price, shares, rank, capacity))
+    parts = _work_parts(price, shares, ends)
+    parts += [
+        _memory_seconds_s(price, shares, rank, capacity) for (rank, _), capacity in zip(ends, capacities, strict=True)
+    ]
     parts.append(_round_trips_s(space, ends[0][1], whole, capacities[0]))
     tail = _tail_s(prices, shares)
 
@@ -162,7 +197,7 @@ def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares) -> Bounds
     return Bounds(
         iteration_s=bound_s,
         guess_s=guess_s(context, space, ends[0][1], whole, bound_s=bound_s, capacity=capacities[0]),
-        lightest_s=columns.num_microbatches * lightest_rank_s(price, shares, costs),
+        lightest_s=_lightest_s(price, shares),
         fits=memory.fits,
         least_memory_bytes=memory.need_bytes,
     )
@@ -181,8 +216,7 @@ class _Memory:
     def of(cls, prices: list[StageCosts], shares: Shares) -> _Memory:
         """A configuration fits where one micro-batch has room on both ends, on whichever type has most."""
         price = least_of(prices)
-        first, last = np.zeros_like(price.columns.pp), price.columns.pp - 1
-        ends = [(rank, rank_cost(price, shares, rank)) for rank in (first, last)]
+        ends = _ends(price, shares)
         capacities = [_capacity_bytes(prices, shares, rank, cost) for rank, cost in ends]
         lacking = np.maximum.reduce(
             [cost.activation_bytes - capacity for capacity, (_, cost) in zip(capacities, ends, strict=True)]
@@ -211,6 +245,28 @@ class _Part:
     def with_delay(self, delay: CrossingDelay) -> FloatArray:
         """The bound with these delays."""
         return self.seconds + delay.passes_s(self.num_passes, self.num_ways_home)
+
+
+def _ends(price: StageCosts, shares: Shares) -> list[tuple[IntArray, StageCost]]:
+    """The first and the last rank, and what they cost."""
+    first, last = np.zeros_like(price.columns.pp), price.columns.pp - 1
+    return [(rank, rank_cost(price, shares, rank)) for rank in (first, last)]
+
+
+def _lightest_s(price: StageCosts, shares: Shares) -> FloatArray:
+    """The work of the lightest rank over the iteration."""
+    costs = [cost for _, cost in _ends(price, shares)]
+    return price.columns.num_microbatches * lightest_rank_s(price, shares, costs)
+
+
+def _work_parts(price: StageCosts, shares: Shares, ends: list[tuple[IntArray, StageCost]]) -> list[_Part]:
+    """What the work alone takes: that of an average rank, the way of a micro-batch there and back, and both ends."""
+    columns, job = price.columns, price.context.job
+    whole = price.of(*kinds(price.context, 0, job.num_layers), embedding=1.0, logits=1.0)
+    passes = 2.0 * columns.vpp.astype(np.float64)
+    average = _Part(columns.num_microbatches * whole.total_s / columns.pp)
+    there_and_back = _Part(whole.forward_s + whole.input_grad_s, passes, passes - 2.0)
+    return [average, there_and_back, *(_rank_s(price, shares, rank, cost) for rank, cost in ends)]
 
 
 def _rank_s(price: StageCosts, shares: Shares, rank: IntArray, cost: StageCost) -> _Part:

@@ -1,21 +1,18 @@
-"""Rows of columns that agree in some names, computed once: one row per combination, and which of them every row has."""
+"""Rows that agree in some columns, computed once: one row per combination, and which of them every row has."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
-from solver.cost.columns import Columns
-
 IntArray = npt.NDArray[np.int64]
 MOST_COUNTED = 1 << 22
 
 
-def distinct_rows(columns: Columns, names: tuple[str, ...]) -> tuple[IntArray, IntArray]:
-    """A row of every combination of the named columns, and the place of every row's combination among them."""
-    code = np.zeros(len(columns), dtype=np.int64)
-    for name in names:
-        values = getattr(columns, name)
+def distinct_rows(*columns: IntArray) -> tuple[IntArray, IntArray]:
+    """A row of every combination of values in the columns, and the place of every row's combination among them."""
+    code = np.zeros(len(columns[0]), dtype=np.int64)
+    for values in columns:
         code = _places(code * (int(values.max(initial=0)) + 1) + values)
     first = np.zeros(int(code.max(initial=-1)) + 1, dtype=np.int64)
     first[code] = np.arange(len(code))

@@ -52,7 +52,7 @@ def crossed_s(
     `held` micro-batches fit into memory at once. With `local` exchanges inside places count too, which costs more.
     """
     columns, by_type = space.columns, space.layer_split == BY_GPU_TYPE
-    first, row_of = distinct_rows(columns, ("tp", "cp", "dp", "pp"))
+    first, row_of = distinct_rows(columns.tp, columns.cp, columns.dp, columns.pp)
     job = _Job(context, space, whole, inside_s, held)
     best = np.full(len(columns), np.inf)
     for pattern in crossing_patterns(context, columns.take(first)):

@@ -8,7 +8,7 @@ from dataclasses import InitVar, dataclass, field
 import numpy as np
 
 from models.plan import Configuration
-from solver.bounds.work import lower_bounds
+from solver.bounds.work import lower_bounds, shape_bounds_s
 from solver.configurations.enumerate import Space
 from solver.context import Context
 from solver.cost.columns import FloatArray
@@ -75,8 +75,8 @@ class Frontier:
         return min(self.missed_s, float(self.seconds.min(initial=float("inf"))), self.unpriced.least_s)
 
     def load(self, cutoff: float, *, planned: bool, most: int | None = None) -> int:
-        """Price a portion of at most so many configurations if it may hold the least bound or nothing else is left;
-        how many it had.
+        """Price a portion of at most so many configurations if it may hold the least bound or nothing else is left,
+        or bound so many shapes first; how many it had.
 
         Before there is a plan these are the most promising, so that it does not wait for the rest.
         """
@@ -85,7 +85,10 @@ class Frontier:
         matters = self.unpriced.least_value < cutoff
         if len(self.rows) and not (matters and ((planned and self.waits_for_prices) or self.next(cutoff) is None)):
             return 0
-        return self._price(self.unpriced.next_portion(most or self.params.portion, planned=planned))
+        most = most or self.params.portion
+        if planned and (num_shapes := _bound_shapes(self, cutoff, most)):
+            return num_shapes
+        return self._price(self.unpriced.next_portion(most, planned=planned))
 
     def load_for(self, considered: BoolArray, *, most: int | None = None) -> int:
         """Price the most promising of these configurations, at most so many; how many that were."""
@@ -152,7 +155,8 @@ class Frontier:
         """Configurations that do not fit or cannot improve on the cutoff, but for those that were explored."""
         kept = self.bound < cutoff
         kept[list(self.explored)] = True
-        return len(self.space) - len(self.unpriced) - int(np.count_nonzero(kept))
+        open_ones = len(self.unpriced) - self.unpriced.num_at_least(cutoff)
+        return len(self.space) - open_ones - int(np.count_nonzero(kept))
 
     def configuration(self, index: int) -> Configuration:
         """The configuration behind an index."""
@@ -170,6 +174,15 @@ class Frontier:
         self.explored.discard(index)
         self.underway.discard(index)
         self.num_timed[index] = max(num_timed, self.num_timed.get(index, 0))
+
+
+def _bound_shapes(frontier: Frontier, cutoff: float, most: int) -> int:
+    """Bound shapes that may hold the least bound, so that few of their configurations are priced; how many."""
+    rows = frontier.unpriced.shapes(cutoff, most)
+    if len(rows):
+        frontier.unpriced.raise_shapes(rows, shape_bounds_s(frontier.context, frontier.space.take(rows)))
+        frontier.missed_s = min(frontier.missed_s, frontier.unpriced.missed_s)
+    return len(rows)
 
 
 def _alike(frontier: Frontier, index: int, among: IntArray) -> tuple[int, ...]:

@@ -6,11 +6,14 @@ Screening gives each a cheap bound and a guess.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from solver.bounds.screening import screening_bounds
+from solver.bounds.work import work_sharding
+from solver.configurations.distinct import distinct_rows
 from solver.configurations.enumerate import Space
 from solver.context import Context
 from solver.cost.columns import FloatArray
@@ -19,19 +22,21 @@ from solver.search.params import SearchParams
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+SHAPE = ("tp", "cp", "ep", "pp", "dp", "vpp", "micro_batch", "num_microbatches", "recompute")
 
 
 class Unpriced:
     """`rows` of the space that wait; `least_value` is the least objective that any of them may have.
 
     `bound_s` (seconds) and `size` (of the objective) are columns of the whole space. `missed_s` is the least bound of
-    what misses the target for certain and never waited.
+    what misses the target for certain and never waited, or waits no longer. Those of a shape do the same work,
+    however they shard state, and have one bound together before any of them is priced.
     """
 
     def __init__(
         self, context: Context, space: Space, goal: Goal, params: SearchParams, late: Callable[[], bool]
     ) -> None:
-        self._params = params
+        self._params, self._goal, self._space = params, goal, space
         self._portion = params.first_portion
         self.size = goal.sizes(context, space)
         self.largest = max(float(self.size.max()), 1.0)
@@ -39,11 +44,10 @@ class Unpriced:
         self.bound_s = screened.bound_s
         self._value = goal.least_values(screened.bound_s, self.size)
         self._priority = goal.priority(screened.guess_s, self.size, self.largest)
-        in_time = np.isfinite(self._value)
         self.target_rules_out = bool(np.isinf(self._value).any())
-        self.missed_s = float(self.bound_s[~in_time].min(initial=float("inf")))
-        self.rows = np.flatnonzero(in_time)
-        self.least_value = self._least(self._value)
+        self.missed_s = float("inf")
+        self.rows = np.arange(len(space))
+        self._drop_missed()
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -55,6 +59,51 @@ class Unpriced:
 
     def _least(self, column: FloatArray) -> float:
         return float(column[self.rows].min(initial=float("inf")))
+
+    def _drop_missed(self) -> None:
+        """What misses the target for certain waits no longer."""
+        in_time = np.isfinite(self._value[self.rows])
+        self.missed_s = min(self.missed_s, float(self.bound_s[self.rows[~in_time]].min(initial=float("inf"))))
+        self.rows = self.rows[in_time]
+        self.least_value = self._least(self._value)
+
+    def num_at_least(self, cutoff: float) -> int:
+        """Waiting configurations that cannot be better than that."""
+        return int(np.count_nonzero(self._value[self.rows] >= cutoff))
+
+    @cached_property
+    def _shape_of(self) -> IntArray:
+        """The number of every configuration's shape."""
+        space = self._space
+        columns = (getattr(space.columns, name) for name in SHAPE)
+        return distinct_rows(*columns, space.family, space.layer_split, *work_sharding(space))[1]
+
+    @cached_property
+    def _has_bound(self) -> BoolArray:
+        """Shapes that have been bounded."""
+        return np.zeros(int(self._shape_of.max(initial=-1)) + 1, dtype=np.bool_)
+
+    def shapes(self, cutoff: float, most: int) -> IntArray:
+        """Of at most so many shapes that may be better and have no bound yet, the least first, one row; none where
+        shapes are hardly fewer than configurations."""
+        waiting = self.rows[self._value[self.rows] < cutoff]
+        waiting = waiting[~self._has_bound[self._shape_of[waiting]]]
+        _, first = np.unique(self._shape_of[waiting], return_index=True)
+        if len(waiting) < self._params.least_alike * len(first):
+            return first[:0]
+        rows = waiting[first]
+        return rows[least_places(self._value[rows], most)]
+
+    def raise_shapes(self, rows: IntArray, seconds: FloatArray) -> None:
+        """Iteration times that all configurations of these rows' shapes cannot be below."""
+        shapes = self._shape_of[rows]
+        self._has_bound[shapes] = True
+        least_s = np.zeros(len(self._has_bound))
+        least_s[shapes] = seconds
+        raised = self.rows[least_s[self._shape_of[self.rows]] > self.bound_s[self.rows]]
+        self.bound_s[raised] = least_s[self._shape_of[raised]]
+        self._value[raised] = self._goal.least_values(self.bound_s[raised], self.size[raised])
+        self._drop_missed()
 
     def holds(self, considered: BoolArray) -> bool:
         """Some of these configurations wait."""

@@ -12,7 +12,7 @@ from models.plan import Plan, Proof
 from models.request import Objective
 from solver.bounds.relaxation import refined_bound_s, relaxed_bound_s
 from solver.bounds.screening import screening_bounds
-from solver.bounds.work import light_bound_s, lower_bounds, speed_of_light_s
+from solver.bounds.work import light_bound_s, lower_bounds, shape_bounds_s, speed_of_light_s
 from solver.context import Context
 from solver.evaluation.report import evaluation_cross_building_bytes, plan_of
 from solver.objective import Goal
@@ -83,12 +83,13 @@ def no_bound_is_above_an_evaluation_of_its_configuration(trial: Trial) -> Iterat
     context, rows = trial.context, sorted({one.row for one in trial.drawn})
     space = trial.space.take(np.array(rows))
     ahead_s, bounds = screening_bounds(context, space).bound_s, lower_bounds(context, space)
+    shape_s = shape_bounds_s(context, space)
     weigh, dice = Incumbent(context, Goal.of(context)).value_of, trial.dice("bounds")
     least_bytes = TRAFFIC.sizes(context, space)
     for place, row in enumerate(rows):
         some = [one for one in trial.drawn if one.row == row]
         own = some[0].configuration
-        known = {"screening_bounds": ahead_s[place], "lower": bounds.iteration_s[place]}
+        known = {"screening_bounds": ahead_s[place], "shape": shape_s[place], "lower": bounds.iteration_s[place]}
         known["speed of light"] = light_bound_s(context)
         known["sharper"] = refined_bound_s(
             context, [own], dice.pick(UNTIL) * min(one.evaluation.iteration_s for one in some)

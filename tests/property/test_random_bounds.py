@@ -18,7 +18,7 @@ from solver.bounds.least_traffic import least_crossing_bytes
 from solver.bounds.relaxation import refined_bound_s, relaxed_bound_s
 from solver.bounds.screening import screening_bounds
 from solver.bounds.stage_partition import stage_partition_bound_s
-from solver.bounds.work import lower_bounds
+from solver.bounds.work import lower_bounds, shape_bounds_s
 from solver.configurations.enumerate import enumerate_space
 from solver.configurations.framework import framework_reasons, within_framework
 from solver.context import Context
@@ -112,7 +112,11 @@ def try_request(seed: int, most: int, tally: Tally) -> None:
         return
     tally.num_requests += 1
     some = space.take(random.choice(small, size=min(most, len(small)), replace=False))
-    early_s, bounds = screening_bounds(context, some).bound_s, lower_bounds(context, some)
+    early_s, bounds, shapes_s = (
+        screening_bounds(context, some).bound_s,
+        lower_bounds(context, some),
+        shape_bounds_s(context, some),
+    )
     bytes_least = least_crossing_bytes(context, some)
     for row in range(len(some)):
         configuration = configuration_of(context, some, row)
@@ -124,7 +128,11 @@ def try_request(seed: int, most: int, tally: Tally) -> None:
         if not bounds.fits[row]:
             tally.wrong.append(f"memory {bounds.least_memory_bytes[row]:.6g} B is too much: {where}")
         quickest_s = min(evaluation.iteration_s for evaluation in found)
-        known = {"screening_bounds": float(early_s[row]), "priced": float(bounds.iteration_s[row])}
+        known = {
+            "screening_bounds": float(early_s[row]),
+            "shape": float(shapes_s[row]),
+            "priced": float(bounds.iteration_s[row]),
+        }
         for what, bound_s in (known | late_bounds_s(context, configuration, quickest_s)).items():
             tally.compare(what, bound_s, quickest_s, where)
         least = min(evaluation_cross_building_bytes(context, one) for one in found)

@@ -54,7 +54,7 @@ def test_experts_and_context_count() -> None:
 
 def test_rows_that_agree_share_one() -> None:
     columns = enumerate_space(one_type().request).columns
-    first, row_of = distinct_rows(columns, ("tp", "micro_batch"))
+    first, row_of = distinct_rows(columns.tp, columns.micro_batch)
     assert len(first) == len(set(zip(columns.tp.tolist(), columns.micro_batch.tolist(), strict=True)))
     assert np.all(columns.tp[first][row_of] == columns.tp)
     assert np.all(columns.micro_batch[first][row_of] == columns.micro_batch)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from solver.bounds.gradient_exchange import GradientExchange
-from solver.bounds.unequal_layers import Types, slowest_rank_s, whole_layers_s
+from solver.bounds.unequal_layers import Types, layers_in_memory, slowest_rank_s, whole_layers_s
 from solver.configurations.enumerate import Space, enumerate_space
 from solver.configurations.pricing import Shares, StageCosts, moe_among, rank_cost
 from solver.configurations.stages import pool_stages
@@ -54,7 +54,7 @@ def test_no_share_of_whole_layers_is_faster_than_their_bound() -> None:
     space = enumerate_space(context.request)
     space = space.take(np.arange(0, len(space), max(len(space) // 6, 1)))
     types = Types.of(context, space)
-    found_s = whole_layers_s(types, space, slowest_rank_s(types, space))
+    found_s = whole_layers_s(types, space, slowest_rank_s(types, space), layers_in_memory(types))
     least_s = np.array([min(every_share_s(types, space, row)) for row in range(len(space))])
     assert (found_s <= least_s * (1.0 + 1e-9)).all()
     assert np.median(found_s / least_s) > 0.9

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
-from solver.configurations.enumerate import enumerate_space
-from solver.cost.columns import FSDP
+from solver.bounds.work import lower_bounds, shape_bounds_s
+from solver.configurations.enumerate import Space, enumerate_space
+from solver.context import Context
+from solver.cost.columns import FSDP, FloatArray
 from solver.objective import Goal
 from solver.search.choice import least_refined
 from solver.search.frontier import Frontier
@@ -23,7 +27,7 @@ def frontier() -> Frontier:
 
 def priced(frontier: Frontier) -> int:
     """Configurations that have a bound of their own or do not fit."""
-    return frontier.num_ruled_out(float("-inf"))
+    return len(frontier.space) - len(frontier.unpriced)
 
 
 def test_a_portion_leaves_the_rest_with_its_cheap_bound(frontier: Frontier) -> None:
@@ -35,10 +39,10 @@ def test_a_portion_leaves_the_rest_with_its_cheap_bound(frontier: Frontier) -> N
 
 def test_it_prices_all_that_may_hold_the_least_bound_portion_by_portion(frontier: Frontier) -> None:
     total = 0
-    while num_priced := frontier.load(float("inf"), planned=True):
-        assert num_priced <= 100
-        total += num_priced
-    assert priced(frontier) == total > 100
+    while num_bounded := frontier.load(float("inf"), planned=True):
+        assert num_bounded <= 100
+        total += num_bounded
+    assert total >= priced(frontier) > 100
     assert frontier.unpriced.least_value >= float(frontier.bound.min())
 
 
@@ -72,6 +76,29 @@ def test_until_something_reaches_the_target_every_other_one_is_the_likeliest_to(
     assert (first, second) == (int(np.argmin(frontier.guess)), int(np.argmin(frontier.pace_s)))
     assert third not in (first, second)
     assert frontier.pace_s[second] < frontier.pace_s[first]
+
+
+def test_shapes_are_bounded_once_and_few_of_their_configurations_are_priced(monkeypatch: pytest.MonkeyPatch) -> None:
+    context = context_of(job(allowed={}))
+    space = enumerate_space(context.request)
+    cutoff, left, worked = 1.05 * float(lower_bounds(context, space).iteration_s.min()), [], []
+    for least_alike in (1.0, float("inf")):
+        frontier = Frontier(context, space, Goal.of(context), params=SearchParams(least_alike=least_alike))
+        bounded: list[int] = []
+        monkeypatch.setattr("solver.search.frontier.shape_bounds_s", partial(_told, bounded))
+        while frontier.unpriced.least_value < cutoff and frontier.load(cutoff, planned=True):
+            pass
+        left.append(sorted(frontier.rows[frontier.bound < cutoff].tolist()))
+        worked.append((sum(bounded), priced(frontier), frontier.num_ruled_out(cutoff)))
+    assert left[0] == left[1] != [], "what may beat the cutoff is the same"
+    assert worked[0][0] > worked[1][0] == 0
+    assert worked[0][1] < worked[1][1], "fewer are priced"
+    assert len(space) - len(left[0]) >= worked[0][2] >= worked[1][2], "and no fewer are ruled out"
+
+
+def _told(bounded: list[int], context: Context, space: Space) -> FloatArray:
+    bounded.append(len(space))
+    return shape_bounds_s(context, space)
 
 
 def test_the_least_refined_bound_is_tried_and_other_shapes_before_the_same_again(frontier: Frontier) -> None:
