@@ -28,11 +28,6 @@ class Compared:
     prediction: RunPrediction
 
     @property
-    def error_pct(self) -> float:
-        """Signed error of the iteration time."""
-        return 100.0 * (self.prediction.iteration_s / self.run.measured_s - 1.0)
-
-    @property
     def spread(self) -> float:
         """Standard deviation of ln(measured / predicted) that the profile expects of this run."""
         run, known = self.run, self.run.stack.uncertainty

@@ -53,15 +53,6 @@ def bus_factor(collective: Collective, num_ranks: int) -> float:
     return 2.0 * share if collective == "all_reduce" else share
 
 
-def bus_bytes_per_s(collective: Collective, num_ranks: int, size_bytes: float, time_s: float) -> float:
-    """Bus bandwidth: S / T * factor.
-
-    >>> bus_bytes_per_s("all_reduce", 8, 8e9, 0.05)
-    280000000000.0
-    """
-    return size_bytes / time_s * bus_factor(collective, num_ranks)
-
-
 def ring_gather_s(size_bytes: float, num_ranks: int, step_s: float, rate: float) -> float:
     """Ring all-gather or reduce-scatter, S the whole array: (n-1) alpha + (n-1)/n S/B.
 

@@ -1,17 +1,8 @@
-"""Time of one message on one path: T(S) = alpha + S / (rate * eta(S)), windows and the bandwidth-delay product."""
+"""One message on one path: cutting it into chunks, windows and the bandwidth-delay product."""
 
 from __future__ import annotations
 
 from math import sqrt
-
-
-def transfer_s(size_bytes: float, latency_s: float, rate_bytes_per_s: float, efficiency: float = 1.0) -> float:
-    """Point to point: alpha + S / (rate * eta).
-
-    >>> transfer_s(1e9, 1e-3, 5e10)
-    0.021
-    """
-    return latency_s + size_bytes / (rate_bytes_per_s * efficiency)
 
 
 def chunked_pipeline_s(wire_s: float, fill_s: float) -> float:

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from models.schedule import Operation, OperationKind, PipelineProblem
+from models.schedule import OperationKind, PipelineProblem
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -27,7 +27,7 @@ NO_CHANNEL = -1
 class PipelineShape:
     """Columns by stage (s), by kind and stage (ks), by rank (r). Column `hop` of stage s is the way from s to s + 1.
 
-    `latency_s` counts from when the link is free again, so it is below zero where staggered replicas take turns.
+    `latency_s` counts from when the link is free again, so it is below zero where replicas send in time slots.
     With `blocking` a rank whose message is on its way starts nothing but W.
     """
 
@@ -80,16 +80,6 @@ class PipelineShape:
         """F, B, W, or BW where the backward is fused."""
         names: tuple[OperationKind, ...] = ("F", "BW") if self.num_kinds == 2 else ("F", "B", "W")
         return names[kind]
-
-    def parse(self, text: str) -> int:
-        """Id of an operation's text form; ValueError when it is not part of this problem."""
-        operation = Operation.parse(text)
-        kinds = {self.kind_name(kind): kind for kind in range(self.num_kinds)}
-        if operation.kind not in kinds:
-            raise ValueError(f"{text}: kind {operation.kind} does not occur, only {', '.join(kinds)}")
-        if operation.stage >= self.num_stages or operation.microbatch >= self.num_microbatches:
-            raise ValueError(f"{text}: there are {self.num_stages} stages and {self.num_microbatches} micro-batches")
-        return self.operation_id(kinds[operation.kind], operation.stage, operation.microbatch)
 
     def texts(self) -> tuple[str, ...]:
         """Text form of every operation, by id."""

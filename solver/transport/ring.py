@@ -34,14 +34,6 @@ class Ring:
         """What each edge carries when every step sends one unit."""
         return part_by_edge(self.parts)
 
-    def farthest_s(self, topology: Topology) -> float:
-        """Longest one-way delay of a step, on the longest path that it takes."""
-        return max(
-            topology.path_facts(*step, along=path).latency_s
-            for step, parts in zip(self.steps, self.parts, strict=True)
-            for path, _ in parts
-        )
-
 
 def ring_of(topology: Topology, places: list[str]) -> Ring:
     """Each place sends to the next one along the path of least latency; no steps where there is one place only."""

@@ -30,14 +30,13 @@ SAME_FILL = 1e-6  # relative: edges that are full for as long set the pace toget
 
 @dataclass(frozen=True)
 class OnRing:
-    """An exchange on its ring: bytes of every step, time and what of it passes without bytes, part of the rate reached,
-    and the edges that set the pace.
+    """An exchange on its ring: bytes of every step, time and what of it passes without bytes, and the edges that set
+    the pace.
     """
 
     sent_bytes: float
     shared_s: float
     delay_s: float
-    reached: float
     load: Mapping[int, float]
     bottlenecks: frozenset[int]
 
@@ -155,7 +154,6 @@ class ExchangeWays:
             sent_bytes=sent,
             shared_s=slowest_s + num_steps * delay_s,
             delay_s=num_steps * delay_s,
-            reached=wire_s / slowest_s,
             load=load,
             bottlenecks=frozenset(edge for edge, time in fill.items() if time >= wire_s * (1.0 - SAME_FILL)),
         )

@@ -30,22 +30,20 @@ from solver.verify.reading import Reading
 
 @dataclass(frozen=True)
 class EdgeUse:
-    """One direction of a link: highest and mean part of its capacity in use, exchanges included, and message bytes."""
+    """One direction of a link: the highest part of its capacity in use, exchanges included, and message bytes."""
 
     link: str
     reverse: bool
     peak_utilisation: float
-    mean_utilisation: float
     message_bytes: float
 
 
 @dataclass(frozen=True)
 class JointReplay:
-    """When everything ends with shared links. `exchange_end_s` follows `Plan.exchanges`."""
+    """When everything ends with shared links."""
 
     iteration_s: float
     route_end_s: Mapping[str, float]
-    exchange_end_s: tuple[float, ...]
     edges: tuple[EdgeUse, ...]
 
 
@@ -66,15 +64,19 @@ def replay_case(case: Reading) -> JointReplay:
     if np.isnan(end).any():
         raise ValueError(f"operation {int(np.flatnonzero(np.isnan(end))[0])} of the joint replay never ends")
     stagger_s = np.array([one.stagger_s for one in timelines])
-    exchange_end_s = _exchange_ends(case, _last_gradients(work, end, stages, stagger_s))
+    exchanges_end_s = _exchanges_end_s(case, _last_gradients(work, end, stages, stagger_s))
     counts = np.cumsum([0] + [one.problem.num_operations for one in timelines])
     own = {
         route: float(end[counts[index] : counts[index + 1]].max() + stagger_s[index])
         for index, route in enumerate(routes)
     }
     ends = {route: own[twin] for route, twin in alike.items()}
-    iteration_s = max(*ends.values(), *exchange_end_s, 0.0) + case.plan.time.step_end_s
-    return JointReplay(iteration_s, ends, exchange_end_s, _edges(case, peak, sent, iteration_s))
+    iteration_s = max(*ends.values(), exchanges_end_s) + case.plan.time.step_end_s
+    edges = tuple(
+        EdgeUse(edge.id, edge.reverse, float(high / edge.capacity_bytes_per_s), float(carried))
+        for edge, high, carried in zip(case.network.topology.edges, peak, sent, strict=True)
+    )
+    return JointReplay(iteration_s, ends, edges)
 
 
 def _alike_routes(case: Reading) -> dict[str, str]:
@@ -101,19 +103,18 @@ def _last_gradients(work: Work, end: Floats, num_stages: int, stagger_s: Floats)
     return last
 
 
-def _exchange_ends(case: Reading, last_s: Floats) -> tuple[float, ...]:
-    """Exchanges in the plan's turns, from when their gradients are ready."""
-    ends: dict[int, float] = {}
-    free_s = 0.0
-    for index, one in sorted(enumerate(case.plan.exchanges), key=lambda pair: (pair[1].start_s, pair[0])):
+def _exchanges_end_s(case: Reading, last_s: Floats) -> float:
+    """End of the last exchange, in the plan's order from when their gradients are ready; 0 where there are none."""
+    end_s = free_s = 0.0
+    for one in sorted(case.plan.exchanges, key=lambda one: one.start_s):
         start_s = max(float(last_s[one.stage]) - one.overlap_s, 0.0)
         if one.shared_s > 0:
             start_s = max(start_s, free_s)
         start_s = min(start_s, one.start_s)
         if one.shared_s > 0:
             free_s = start_s + one.shared_s
-        ends[index] = max(float(last_s[one.stage]), start_s + _duration_s(case, one))
-    return tuple(ends[index] for index in range(len(ends)))
+        end_s = max(end_s, float(last_s[one.stage]), start_s + _duration_s(case, one))
+    return end_s
 
 
 def _duration_s(case: Reading, one: StageExchange) -> float:
@@ -179,7 +180,7 @@ def reserved_bytes_per_s(case: Reading, hops: Iterable[tuple[Boundary, PipelineH
 def _cap_bytes_per_s(case: Reading, boundary: Boundary, hop: PipelineHop) -> float:
     """Rate of one replica alone: cards of the stage group, at the pace of the transport that the plan chose.
 
-    Replicas that take turns share the pace of those that send at once.
+    Replicas that have time slots share the pace of those that send at once.
     """
     tier = case.network.topology.tier(boundary.sender.place, boundary.receiver.place)
     cards = min(pool.nic_bytes_per_s_per_gpu for pool in (boundary.sender, boundary.receiver))
@@ -216,27 +217,3 @@ def _until_exchange(case: Reading, routes: list[str], left: Ints) -> Ints:
             last_s = cost.weight_grad_s + (cost.input_grad_s if problem.backward == "fused" else 0.0)
             counts.append(math.ceil(overlap.get(stage, 0.0) / last_s) if last_s > 0 else problem.num_microbatches)
     return np.minimum(np.array(counts, dtype=np.int64), left - 1)
-
-
-def _edges(case: Reading, peak: Floats, sent: Floats, iteration_s: float) -> tuple[EdgeUse, ...]:
-    """What every edge carries."""
-    exchanged = (_held_bytes_per_s(case) * _shared_s(case)[:, None]).sum(axis=0)
-    return tuple(
-        EdgeUse(
-            link=edge.id,
-            reverse=edge.reverse,
-            peak_utilisation=float(peak[index] / edge.capacity_bytes_per_s) if peak[index] else 0.0,
-            mean_utilisation=float((sent[index] + exchanged[index]) / (edge.capacity_bytes_per_s * iteration_s))
-            if sent[index] + exchanged[index]
-            else 0.0,
-            message_bytes=float(sent[index]),
-        )
-        for index, edge in enumerate(case.network.topology.edges)
-    )
-
-
-def _shared_s(case: Reading) -> Floats:
-    shared = np.zeros(case.configuration.degrees.num_stages)
-    for one in case.plan.exchanges:
-        shared[one.stage] = one.shared_s
-    return shared

@@ -155,13 +155,12 @@ class Ending:
     start_s: float
     end_s: float
     class_: str
-    label: str
 
 
 def _endings(scene: Scene) -> list[Ending]:
     total_s, update_s = scene.plan.metrics.iteration_s, scene.plan.time.step_end_s
-    gradients = [Ending(one.start_s, one.end_s, "gradient", "") for one in scene.plan.exchanges]
-    return [*gradients, Ending(total_s - update_s, total_s, "update", "optimizer")]
+    gradients = [Ending(one.start_s, one.end_s, "gradient") for one in scene.plan.exchanges]
+    return [*gradients, Ending(total_s - update_s, total_s, "update")]
 
 
 def _last_lane(endings: Sequence[Ending], frame: Frame) -> Iterator[Markup]:

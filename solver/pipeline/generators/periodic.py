@@ -36,11 +36,6 @@ class SteadyState:
         """Micro-batches of one round."""
         return int(self.start.shape[2])
 
-    @property
-    def period_s(self) -> float:
-        """Seconds per micro-batch."""
-        return self.length_s / self.num_microbatches
-
 
 def busiest_s(shape: PipelineShape) -> float:
     """Work per micro-batch of the busiest rank or channel, which no period can undercut."""

@@ -23,7 +23,6 @@ SAME_TIME = 1e-4  # relative: rounding of prices and loads
 class OnEdge(NamedTuple):
     """One cause on one edge: its bytes and its price in seconds per byte."""
 
-    edge: int
     load: LinkLoad
     size_bytes: float
     price_s_per_byte: float
@@ -122,7 +121,7 @@ def _carried(case: Case, cause: Dimension) -> list[OnEdge]:
     """Edges that carry a cause."""
     index = case.network.topology.edge_index
     return [
-        OnEdge(index[load.link, load.reverse], load, flow.bytes_per_iteration, flow.price_s_per_gb / BYTES_PER_GB)
+        OnEdge(load, flow.bytes_per_iteration, flow.price_s_per_gb / BYTES_PER_GB)
         for load in case.plan.link_loads
         if (load.link, load.reverse) in index
         for flow in load.flows

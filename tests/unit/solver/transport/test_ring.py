@@ -42,7 +42,8 @@ def test_parallel_links_split_by_capacity():
     assert split is not None
     load = {topology.edges[edge].id: part for edge, part in split.load.items()}
     assert load == {"near": pytest.approx(0.25), "far": pytest.approx(0.75)}
-    assert split.farthest_s(topology) > plain.farthest_s(topology)
+    assert {len(parts) for parts in plain.parts} == {1}
+    assert {len(parts) for parts in split.parts} == {2}
 
 
 def test_a_split_is_found_once_per_capacity():
