@@ -155,9 +155,9 @@ class Placement(Frozen):
 
 
 class OtherSharing(Frozen):
-    """The other way of sharing links, under the same order: in turns where a route sends all at once, and the reverse.
+    """The other way of sharing links, under the same order: time slots where replicas send all at once, or reversed.
 
-    All at once every message has its replica's part of a link; in turns it has the whole, and the replicas run shifted.
+    All at once every message has its replica's part of a link; in its time slot the whole, and replicas run shifted.
     """
 
     hops: tuple[PipelineHop, ...] = Field(max_length=4096, description="Delays of the other way.", examples=[[{}]])
@@ -173,7 +173,7 @@ class RouteTimeline(Frozen):
     schedule: PipelineSchedule = Field(description="Operations and transfers with start and end.", examples=[{}])
     stagger_s: Seconds = Field(
         0.0,
-        description="How much later than the schedule says its last replicas run everything: they take turns on links.",
+        description="How much later than the schedule says its last replicas run everything: they have time slots.",
         examples=[0.0],
     )
     other_sharing: OtherSharing | None = Field(

@@ -99,8 +99,8 @@ class PipelineHop(Frozen):
     )
     num_sharing_replicas: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
         default=1,
-        description="Replicas that take the link in turns; a message then waits for the whole round (the last turn)"
-        " unless they are staggered.",
+        description="Replicas that take the link one after another; a message then waits for the last of them "
+        "unless they are staggered.",
         examples=[1],
     )
     staggered: bool = Field(

@@ -95,7 +95,7 @@ class MessageTransport(Frozen):
     to_pool: Name = Field(description="Pool that receives.", examples=["p1"])
     route: Name | None = Field(
         None,
-        description="Route whose replicas take turns here, with the connections of a turn; null: all at once.",
+        description="Route whose replicas have time slots here, with the connections of a slot; null: all at once.",
         examples=[None],
     )
     connection: Connection = Field(description="How each GPU of a stage group sends.", examples=[{}])

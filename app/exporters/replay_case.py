@@ -30,7 +30,7 @@ class Message(Frozen):
     operation: str = Field(description="The operation that sends it.", examples=["1F0"])
     occupancy_s: Seconds = Field(description="Time it takes its link.", examples=[0.01])
     lag_s: float = Field(
-        description="From then to its arrival; below zero where replicas take turns.", examples=[0.08],
+        description="From then to its arrival; below zero where replicas have time slots.", examples=[0.08],
         json_schema_extra={"unit": "s"},
     )  # fmt: skip
 
@@ -68,7 +68,7 @@ class Replica(Frozen):
     """One copy of the model: a process for each of its pipeline ranks."""
 
     pipeline: Count = Field(description="Which of the pipelines it runs.", examples=[0])
-    shift_s: Seconds = Field(0.0, description="How much later it runs everything: replicas take turns.", examples=[0.0])
+    shift_s: Seconds = Field(0.0, description="How much later its replicas run everything.", examples=[0.0])
 
 
 class ReplayCase(Frozen):

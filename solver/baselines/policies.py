@@ -102,8 +102,8 @@ POLICIES: tuple[BaselinePolicy, ...] = (
     BaselinePolicy(
         name="atlas-like",
         assumptions="The pipeline crosses buildings, replicas of a rank share one; 1F1B with GPipe as fallback, fused "
-        "backward. Transfers of its pipelines share a link evenly: taking it in turns ends the last one no earlier "
-        "(arXiv 2411.14458).",
+        "backward. Transfers of its pipelines share a link evenly: taking it one after another ends the last one no "
+        "earlier (arXiv 2411.14458).",
         allowed=lambda space: _zero1_evenly(space, ONE_WAY),
         pattern="ranks_whole",
         generators=("one_f_one_b", "gpipe"),

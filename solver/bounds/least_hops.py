@@ -26,7 +26,7 @@ class MessageDelays:
     types: round and round, every cycle over the ranks leaves a type and comes back, so v cycles without the last way
     home cross 2 v - 1 times and v - 1 cycles 2 (v - 1) times. There and back over the ranks, both halves cross once.
     One way crosses once. All other hops of the way take h. `held_s` is the sum over chunks of what lies between a
-    chunk's forward and its input gradient, of so many messages that being late once by taking turns is nothing.
+    chunk's forward and its input gradient, of so many messages that being late once behind others is nothing.
     """
 
     ahead_s: float = 0.0

@@ -1,4 +1,4 @@
-"""Turns one row of measured training data (columns: `columns.py`) into the inputs of the cost model, or skips it with a
+"""Makes the inputs of the cost model of one row of measured training data (columns: `columns.py`), or skips it with a
 reason.
 """
 

@@ -143,7 +143,7 @@ def hierarchical_crossing_bytes(payload_bytes: FloatArray | float, num_places: I
 
 
 def ring_crossing_bytes(payload_bytes: FloatArray | float, num_ranks: IntArray | int) -> FloatArray | float:
-    """Bytes that cross each border when a ring over n ranks gathers or scatters S: (n-1)/n S, wherever the border is.
+    """Bytes that cross each cut of a ring over n ranks that gathers or scatters S: (n-1)/n S, wherever the cut is.
 
     >>> ring_crossing_bytes(100.0, 4)
     75.0
@@ -172,7 +172,7 @@ def crossing_bytes(
 
     All ranks of the place that share these parameters send this much together. State that all n = dp cp ranks share is
     scattered and gathered in rings over all of them, as training frameworks have one communicator for it: (n-1)/n of
-    gradients and weights cross every border. FSDP does so for every micro-batch, with two gathers. State sharded in
+    gradients and weights cross every cut. FSDP does so for every micro-batch, with two gathers. State sharded in
     groups inside places (HSDP, ZeRO-1 with several copies) is gathered inside and its gradients all-reduced across.
     """
     ranks = columns.dp * columns.cp

@@ -78,7 +78,7 @@ class _Job:
 
 
 def _under(pattern: CrossingPattern, row_of: IntArray, job: _Job) -> FloatArray:
-    """Messages pace the pipeline or hide behind its work; exchanges take turns on the links as it drains and after."""
+    """Messages pace the pipeline or hide behind its work; exchanges follow each other as it drains and after."""
     columns, whole = job.space.columns, job.whole
     per_byte = np.where(job.space.family == LOOP, pattern.loop_s_per_byte[row_of], pattern.message_s_per_byte[row_of])
     message_s = whole.boundary_bytes * per_byte

@@ -71,7 +71,7 @@ class Evaluation:
 
     @property
     def time_divided(self) -> tuple[bool, ...]:
-        """By route, whether its replicas take turns."""
+        """By route, whether its replicas send one after another, in time slots."""
         return tuple(one.way.stagger_s > 0 for one in self.timed)
 
     @property
@@ -130,7 +130,7 @@ def evaluate(
 def evaluate_alike(
     context: Context, candidate: Candidate, scheduler: Scheduler, paths: MessagePaths, divided: tuple[bool, ...]
 ) -> Evaluation | None:
-    """Time a candidate with the paths of an earlier evaluation, and by route whether its replicas take turns."""
+    """Time a candidate with the paths of an earlier evaluation, and by route whether its replicas have time slots."""
     return _evaluate(context, candidate, scheduler, paths, divided=divided)
 
 
@@ -157,7 +157,7 @@ def _evaluate(
     cutoff_s: float = float("inf"),
     divided: tuple[bool, ...] | None = None,
 ) -> Evaluation | None:
-    """A candidate on given paths; `divided` says by route whether its replicas take turns, where that is decided."""
+    """A candidate on given paths; `divided` says by route whether its replicas have time slots, where decided."""
     configuration, routes = candidate.configuration, candidate.routes
     stages = stages_of(context, configuration, routes)
     message_bytes = float(next(iter(stages.values())).cost.boundary_bytes.max())

@@ -1,6 +1,6 @@
-"""Times the two ways in which the replicas of a route may send, all at once or in turns, and keeps the better one.
+"""Times the two ways in which the replicas of a route may send, all at once or in time slots, and keeps the better one.
 
-Turns are scheduled by themselves only where the order found for all at once would end earlier with them.
+Time slots are scheduled by themselves only where the order found for all at once would end earlier with them.
 The delays are those of `solver/transport/time_division.py`.
 """
 
@@ -69,7 +69,7 @@ def better_way(
 
 
 def _better_of_order(timed: TimedWay, second: Way) -> TimedWay:
-    """The better of two ways under one order; turns have to gain `LEAST_GAIN` or more."""
+    """The better of two ways under one order; time slots have to gain `LEAST_GAIN` or more."""
     crossed = TimedWay(second, _same_order(timed.timing, second))
     at_once, in_time_slots = (crossed, timed) if timed.way.stagger_s > 0 else (timed, crossed)
     if in_time_slots.end_s < at_once.end_s * (1.0 - LEAST_GAIN):

@@ -144,7 +144,7 @@ def _log_factorials(k: int) -> FloatArray:
 def _many_flows_max_load(num_flows: int, num_planes: int) -> float:
     """Mean + sd (z + skew (z^2 - 1) / 6), z the largest of m normals (Cornish & Fisher 1938).
 
-    The loads of two planes are correlated by -1/(m-1), which turns sd^2 = mean (1 - 1/m) into mean.
+    The loads of two planes are correlated by -1/(m-1), which makes sd^2 = mean (1 - 1/m) the mean.
     """
     mean = num_flows / num_planes
     deviation = sqrt(mean)

@@ -180,7 +180,7 @@ def _busy_channels(shape: PipelineShape, columns: ShapeColumns, head: Floats, ta
 
 
 def _busy_exchanges(shape: PipelineShape, head: Floats) -> float:
-    """Gradient exchanges that share a link take turns on it, each after the last W of its stage."""
+    """Gradient exchanges that share a link follow each other on it, each after the last W of its stage."""
     last = shape.num_kinds - 1
     ready = head[last, :, -1] + shape.duration_ks[last]
     best = 0.0

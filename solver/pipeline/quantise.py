@@ -1,4 +1,4 @@
-"""The only place that turns seconds into whole ticks: how long a tick is, and the direction of rounding.
+"""The only place that makes whole ticks of seconds: how long a tick is, and the direction of rounding.
 
 Times of a pipeline are rounded down, which gives a relaxation: what is proven in ticks is true in continuous time.
 """
@@ -74,7 +74,7 @@ def fine_tick_s(shape: PipelineShape) -> float:
     exact_s = exact_tick_s(shape)
     if exact_s is None or exact_s < floor_s:
         return floor_s
-    # CP-SAT turns intervals of one tick into an all-different, which is far slower
+    # CP-SAT makes an all-different of intervals of one tick, which is far slower
     return exact_s / 4 if (shape.duration_ks < 2 * exact_s).any() else exact_s
 
 

@@ -68,7 +68,7 @@ def enumerate_conflicts(
 ) -> Conflicts:
     """All minimal conflicts and corrections of constraints that are known to be infeasible together.
 
-    `found` is given what is known after each new conflict. Where `stopped` turns true, what is known is returned.
+    `found` is given what is known after each new conflict. Where `stopped` becomes true, what is known is returned.
 
     >>> clash = lambda kept: "infeasible" if {"a", "b"} <= kept or "c" in kept else "planned"
     >>> known = enumerate_conflicts(["a", "b", "c"], clash)

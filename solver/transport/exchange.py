@@ -108,7 +108,8 @@ def exchange_costs(
     """Costs of the exchange of every stage; `stages` maps pool index to its stage costs.
 
     `reserved` is what stage messages keep of each edge (B/s). Rings are those of `chosen` costs, if there are any: of
-    replicas that send all at once, whose messages keep no less of any edge than those in turns, so a ring has room.
+    replicas that send all at once, whose messages keep no less of any edge than those in time slots, so a ring has
+    capacity left.
     """
     capacity = np.array(context.topology.capacity_bytes_per_s)
     for edge, rate in reserved.items():

@@ -75,7 +75,7 @@ class HopDelay:
 
 @dataclass(frozen=True)
 class Sharing:
-    """Seconds at which a route ends when its replicas send all at once, and when they take turns, shift included."""
+    """Seconds at which a route ends when its replicas send all at once, and when in time slots, shift included."""
 
     at_once_s: float
     in_time_slots_s: float

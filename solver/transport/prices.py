@@ -126,7 +126,7 @@ def message_sizes(context: Context, traffic: Traffic) -> dict[Step, float]:
 
 
 def exchange_phases(context: Context, traffic: Traffic) -> list[PricedPhase]:
-    """Ring steps of the exchanges that delay the end of the iteration, one phase per ring: exchanges take turns.
+    """Ring steps of the exchanges that delay the end of the iteration, one phase per ring: exchanges follow each other.
 
     Its weight is the mean over their bytes: those of ranks on other cards may reach another part of the same links.
     """

@@ -20,7 +20,7 @@ from solver.transport.ring import stated_split
 def message_transports(
     context: Context, routes: tuple[Route, ...], hops: list[tuple[HopDelay, ...]]
 ) -> tuple[MessageTransport, ...]:
-    """Once per way between two pools, and once more per way of a route whose replicas take turns."""
+    """Once per way between two pools, and once more per way of a route whose replicas have time slots."""
     found: dict[tuple[str, str, str], MessageTransport] = {}
     for route, delays in zip(routes, hops, strict=True):
         for hop in delays:

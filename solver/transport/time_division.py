@@ -1,8 +1,8 @@
 """Whether the replicas of a route send all at once or follow each other on the links that they share.
 
-All at once, each of n messages takes n S / share. In turns one takes S / share, and the replicas run the same schedule
-shifted by that much, the last (turns - 1) S / share later; the link carries the same bytes in the same time. Idea:
-time-shared WAN transfers in Atlas (arXiv 2411.14458). Which of the two ends earlier is an argument.
+All at once, each of n messages takes n S / share. In time slots one takes S / share, and the replicas run the same
+schedule shifted by that much, the last (slots - 1) S / share later; the link carries the same bytes in the same time.
+Idea: time-shared WAN transfers in Atlas (arXiv 2411.14458). Which of the two ends earlier is an argument.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from solver.placement.fill import PooledRoute
 from solver.transport.hops import HopDelay, Sent, Sharing, StageMessages
 from solver.transport.prices import Traffic
 
-LEAST_GAIN = 1e-3  # of the end of a route, below which turns are not worth a shift
+LEAST_GAIN = 1e-3  # of the end of a route, below which time slots are not worth a shift
 MAX_REASON = 600  # characters that the plan document allows
 SAME_PACE = 1e-9  # relative: rounding of two ways to the same time
 
@@ -35,7 +35,7 @@ class TimeDivision:
 
 
 def time_divided(messages: StageMessages, route: PooledRoute, delays: tuple[HopDelay, ...]) -> TimeDivision | None:
-    """The route with as few replicas at a time as fill its share of the links; None where turns shorten no message.
+    """The route with as few replicas at a time as fill its share of the links; None where that shortens no message.
 
     The slowest hop sets the shift. Each other hop keeps its pace, by a transport of its own, where a message arrives
     earlier for it, and stays as it is where not.
@@ -102,7 +102,7 @@ class _Senders:
         return at_once
 
     def paced(self, hop: HopDelay, at_once: int, *, num_time_slots: int, time_slot_s: float) -> HopDelay:
-        """The hop at the pace of the turns where a message arrives earlier for it, or as it is."""
+        """The hop at the pace of the time slots where a message arrives earlier for it, or as it is."""
         if (
             hop.link is None
             or time_slot_s >= hop.transfer_s
@@ -116,7 +116,7 @@ class _Senders:
 
 
 def choices_between_places(traffic: Traffic) -> tuple[TransportChoice, ...]:
-    """Choices of messages, with the verdict on turns, and of exchanges, each once."""
+    """Choices of messages, with the verdict on time slots, and of exchanges, each once."""
     exchanges = [choice for cost in traffic.costs for choice in cost.choices]
     return tuple(dict.fromkeys([*_message_choices(traffic), *exchanges]))
 
@@ -142,15 +142,15 @@ def _verdict(hop: HopDelay, sharing: Sharing | None) -> str:
     """What the replicas of the route do on the hop, and what the other way would cost."""
     message = f"{hop.transfer_s * 1e3:.3g} ms a message"
     if hop.num_time_slots > 1:
-        verdict = f" Replicas take {hop.num_time_slots} turns, {message}"
+        verdict = f" Replicas have {hop.num_time_slots} time slots, {message}"
         if sharing is None:
             return f"{verdict}."
         return (
             f"{verdict}: the route ends at {sharing.in_time_slots_s:.4g} s, all at once at {sharing.at_once_s:.4g} s."
         )
     if sharing is None:
-        return f" {hop.num_sharers} queues send at once, {message}; turns would shorten none."
+        return f" {hop.num_sharers} queues send at once, {message}; time slots would shorten none."
     return (
         f" {hop.num_sharers} queues send at once, {message}: the route ends at {sharing.at_once_s:.4g} s,"
-        f" in turns at {sharing.in_time_slots_s:.4g} s."
+        f" in time slots at {sharing.in_time_slots_s:.4g} s."
     )

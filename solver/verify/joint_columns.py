@@ -170,7 +170,7 @@ class Network(NamedTuple):
 
     weight: Floats  # replicas that send at once
     bytes: Floats  # of one replica's message, until it is in
-    tail: Floats  # bytes of the turns after it, which take the channel as well
+    tail: Floats  # bytes of the time slots after it, which take the channel as well
     cap: Floats  # most that one replica can send, B/s
     floor: Floats  # share that one replica always keeps, B/s
     edge_flat: Ints  # edges of every flow, between its offsets

@@ -33,7 +33,7 @@ class JointReplayState(NamedTuple):
     rank_busy: Ints
     on_way: Ints  # messages of each rank that have not landed yet
     channel_at: Ints  # position in the order of each channel, of the message that is next
-    channel_in_tail: Ints  # 1 while the turns behind a delivered message still take the channel
+    channel_in_tail: Ints  # 1 while the time slots behind a delivered message still take the channel
     active: Ints  # the channels with a flow; the first `num_active` count
     num_active: Ints
     left: Floats  # bytes that the flow of each channel has to send yet, as of clock[0]
@@ -177,7 +177,7 @@ def _send_next(work: Work, network: Network, state: JointReplayState, channel: i
 
 @compiled
 def _arrive(work: Work, network: Network, state: JointReplayState, heap: list[tuple[float, int]], now: float) -> None:
-    """Take the flows that end now off their edges; the turns behind a message and what waits for the channel start."""
+    """Take flows that end now off their edges; time slots behind a message and what waits for the channel start."""
     began = state.clock[0]
     kept, done = 0, []
     for position in range(state.num_active[0]):

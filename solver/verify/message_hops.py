@@ -1,6 +1,6 @@
 """Hops as a plan takes them, as the judge derives them: all replicas at once, or in the time slots that it states.
 
-A route whose replicas take turns states a transport for every way that keeps the pace. No time of the plan is read.
+A route whose replicas have time slots states a transport for every way that keeps the pace. No time is read.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class MessageHops:
     ways: MessageWays
 
     def slot(self, route: str) -> TimeSlot | None:
-        """The turns of a route: those of its slowest hop; None where the plan states none."""
+        """The time slots of a route: those of its slowest hop; None where the plan states none."""
         stated = [one for one in self.ways.case.plan.message_transports if one.route == route]
         if not stated:
             return None
@@ -57,7 +57,7 @@ class MessageHops:
         return max(self.ways.at_once(boundary).num_sharers - self._num_replicas(boundary.route), 0)
 
     def in_slot(self, boundary: Boundary) -> MessageTime:
-        """The slower direction of a hop by the transports stated for the turns of its route."""
+        """The slower direction of a hop by the transports stated for the time slots of its route."""
         size, ends = self.ways.case.network.boundary_bytes(boundary), (boundary.sender, boundary.receiver)
         both = (self.ways.sent(*way, size, boundary.route) for way in (ends, ends[::-1]))
         return min(both, key=lambda one: one.rate_bytes_per_s)
@@ -69,25 +69,25 @@ class MessageHops:
         return size / min(self.ways.case.gpus_per_group * self.in_slot(boundary).rate_bytes_per_s, share / at_once)
 
     def faults(self, boundary: Boundary, slot: TimeSlot) -> Iterator[str]:
-        """Where the transports that a plan states for turns on a hop are not those of as many senders, or too slow."""
+        """Where the transports stated for time slots on a hop are not those of as many senders, or too slow."""
         busy = (self._others(boundary) + slot.at_once) * self.ways.case.gpus_per_group
         ends = boundary.sender.id, boundary.receiver.id
         for way in (ends, ends[::-1]):
             own = self.ways.transports.get((*way, boundary.route))
             if own is None:
-                yield f"{way[0]} to {way[1]} has no transport for the turns of {boundary.route}, the way back has"
+                yield f"{way[0]} to {way[1]} has no transport for the time slots of {boundary.route}, the way back has"
             elif own.connection.num_connections != busy:
-                yield f"{own.connection.num_connections} connections in turns from {way[0]} to {way[1]}, it has {busy}"
+                yield f"{own.connection.num_connections} connections in slots from {way[0]} to {way[1]}, it has {busy}"
         is_stated = all((*way, boundary.route) in self.ways.transports for way in (ends, ends[::-1]))
         if is_stated and not self.keeps_pace(boundary, slot):
-            yield f"{ends[0]} to {ends[1]} cannot keep the pace of the turns of {boundary.route}, or need not"
+            yield f"{ends[0]} to {ends[1]} cannot keep the pace of the time slots of {boundary.route}, or need not"
 
     def of(self, route: str, slot: TimeSlot | None) -> tuple[PipelineHop, ...]:
         """Hops of a route, all at once or in these time slots."""
         return tuple(self._hop(one, slot) for one in self.ways.case.network.boundaries if one.route == route)
 
     def keeps_pace(self, boundary: Boundary, slot: TimeSlot | None) -> bool:
-        """Whether a hop keeps the pace of the turns: where the plan states how, and a message arrives earlier."""
+        """Whether a hop keeps the pace of the time slots: where the plan states how, and a message arrives earlier."""
         if slot is None or self.ways.is_local(boundary):
             return False
         ends = boundary.sender.id, boundary.receiver.id
@@ -113,7 +113,7 @@ class MessageHops:
         )
 
     def choices(self) -> Iterator[tuple[Boundary, MessageTime]]:
-        """How messages travel on every hop as taken: the slower direction, or that of the turns."""
+        """How messages travel on every hop as taken: the slower direction, or that of the time slots."""
         for boundary in self.ways.crossing:
             timeline = self.ways.case.timeline_by_route.get(boundary.route)
             slot = self.slot(boundary.route) if timeline is not None and timeline.stagger_s > 0 else None

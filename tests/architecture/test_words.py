@@ -48,6 +48,11 @@ RETIRED = set(
         """,
     )
 )
+# The same in docstrings, comments and messages, where their plain meaning is not needed either. `exchange-turns` is the
+# name of a rule, which verdicts state.
+RETIRED_IN_TEXT = re.compile(
+    rf"(?<![\w-])(?:{'|'.join(sorted(RETIRED - {'promise', 'room', 'stay', 'turn'}))}|turns)(?![\w-])", re.I
+)
 # Words of two meanings: the names that may have one of them, and the folders where the other is meant.
 AMBIGUOUS = {
     "line": re.compile(
@@ -129,6 +134,11 @@ def test_no_name_of_the_solver_has_a_retired_word(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", python_files("solver"), ids=name_of)
+def test_no_text_of_the_solver_has_a_retired_word(path: Path) -> None:
+    assert RETIRED_IN_TEXT.findall(path.read_text(encoding="utf-8")) == [], "use the term of the field"
+
+
+@pytest.mark.parametrize("path", python_files("solver"), ids=name_of)
 def test_an_ambiguous_word_is_used_in_one_sense(path: Path) -> None:
     assert ambiguous_names(tree_of(path), name_of(path)) == set(), "use the term of the field"
 
@@ -150,6 +160,8 @@ def test_ambiguous_words_convict() -> None:
 
 
 def test_retired_words_convict() -> None:
+    told = "Replicas take turns at the border, says `exchange-turns`."
+    assert RETIRED_IN_TEXT.findall(told) == ["turns", "border"]
     convicted = retired_words(ast.parse('def polish_gain(stays: int) -> str:\n    ROOM = 1\n    return "news"\n'))
     assert convicted == {"polish", "stay", "room", "news"}
 

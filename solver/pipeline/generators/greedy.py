@@ -38,7 +38,7 @@ def cross_pipe_interleaved(shape: PipelineShape) -> PipelineOrder:
 
 
 def cross_greedy(shape: PipelineShape) -> PipelineOrder:
-    """F and B in turns, W where memory blocks or a whole W fits."""
+    """F and B alternate, W where memory blocks or a whole W fits."""
     policy = Policy(preference=ALTERNATE, weight_share=1.0, weight_when_blocked=True)
     return greedy_order(shape, policy)
 
@@ -50,7 +50,7 @@ def cross_greedy_sub(shape: PipelineShape) -> PipelineOrder:
 
 
 def cross_look_ahead(shape: PipelineShape) -> PipelineOrder:
-    """F and B in turns, a rank waiting for a backward known to arrive shortly."""
+    """F and B alternate, a rank waiting for a backward known to arrive shortly."""
     policy = Policy(
         preference=ALTERNATE, weight_share=0.3, backward_wait=0.3, weight_when_blocked=True, message_rule=LONGEST_TAIL
     )

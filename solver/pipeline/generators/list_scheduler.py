@@ -1,6 +1,6 @@
 """The list scheduler as a function: columns and a policy in, an order out.
 
-The way messages of a given rank order take turns on shared links is planned here too (`with_messages`).
+The order in which messages of a given rank order take shared links is planned here too (`with_messages`).
 """
 
 from __future__ import annotations

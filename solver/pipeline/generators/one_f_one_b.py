@@ -1,6 +1,6 @@
 """1F1B and 1F1B with extra warm-ups. Source: Narayanan et al. 2019, 2021; extra warm-ups: `extra_warm_ups`.
 
-Orders of a one-way layout in which each rank, after its warm-up, runs one forward and one backward in turns.
+Orders of a one-way layout in which each rank, after its warm-up, runs one forward and one backward alternately.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ Step: TypeAlias = tuple[int, int, int]
 
 
 def planned(shape: PipelineShape, ranks: Sequence[Iterable[Step]]) -> PipelineOrder | None:
-    """The order of the given sequences, with messages in turns as they come; W is left out where B is fused."""
+    """The order of the given sequences, with messages as they come; W is left out where B is fused."""
     return with_messages(shape, [ids(shape, steps) for steps in ranks])
 
 
@@ -31,7 +31,7 @@ def whole_backward(stage: int, microbatch: int) -> Iterator[Step]:
 
 
 def warmed_up(shape: PipelineShape, forwards: Ints, backwards: Ints, warm_up: int) -> Ints:
-    """Ids of a rank that runs so many forwards, then one forward and one whole backward in turns.
+    """Ids of a rank that runs so many forwards, then one forward and one whole backward alternately.
 
     Both sequences hold stage * micro-batches + micro-batch, the same ones in any two orders.
     """

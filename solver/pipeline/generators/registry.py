@@ -1,4 +1,4 @@
-"""All generators by name: one line each. A generator turns columns into an order, or None where it does not apply."""
+"""All generators by name: one line each. A generator makes an order of columns, or None where it does not apply."""
 
 from __future__ import annotations
 

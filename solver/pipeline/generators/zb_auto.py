@@ -1,6 +1,6 @@
 """The automatic scheduler of zero bubble, from its description. Source: Qi et al. 2023, section 3.1.
 
-As policies of the list scheduler: forwards as memory allows until the first B; then F and B in turns or B first; W
+As policies of the list scheduler: forwards as memory allows until the first B; then F and B alternate or B is first; W
 where the gap holds it or memory asks for it; one choice each whether a forward may delay the first B and whether half a
 W may overrun a gap. All eight are run and the best is kept, as the original does. True delays per hop are used where
 the original knows one number.

@@ -1,4 +1,4 @@
-"""Rules on the gradient exchange of every stage: complete, ready, no faster than its bytes, in turns on shared links.
+"""Rules on the gradient exchange of every stage: complete, ready, no faster than its bytes, one at a time.
 
 Judges `Plan.exchanges`. An exchange inside a place uses the GPUs' own network cards; one between places also the links,
 which the exchanges of all stages take one after another.

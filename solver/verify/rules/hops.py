@@ -80,7 +80,7 @@ def hop_share(case: Case) -> Iterator[Finding]:
 
 
 def hop_stagger(case: Case) -> Iterator[Finding]:
-    """Staggered replicas follow each other by one transfer, the same on every link, and the last by all turns but one.
+    """Staggered replicas follow each other by one transfer, the same on every link, and the last by all slots but one.
 
     Then each takes a link when the one before it has left, and the whole round is over when the link is free again.
     """
@@ -89,14 +89,14 @@ def hop_stagger(case: Case) -> Iterator[Finding]:
         if hop.staggered:
             slots_of[boundary.route].add((hop.transfer_s, hop.num_sharing_replicas))
             if hop.num_sharing_replicas > case.route_by_id[boundary.route].num_replicas:
-                yield Finding(_name(boundary), f"{hop.num_sharing_replicas} turns, fewer replicas")
+                yield Finding(_name(boundary), f"{hop.num_sharing_replicas} time slots, fewer replicas")
     for route, timeline in case.timeline_by_route.items():
         shifts = {transfer_s * (number - 1) for transfer_s, number in slots_of[route]} or {0.0}
         if len(slots_of[route]) > 1 or any(differs(timeline.stagger_s, shift) for shift in shifts):
             stated = ", ".join(
-                f"{number} turns of {transfer_s:.9g} s" for transfer_s, number in sorted(slots_of[route])
+                f"{number} time slots of {transfer_s:.9g} s" for transfer_s, number in sorted(slots_of[route])
             )
-            yield Finding(f"route {route}", f"stagger_s {timeline.stagger_s:.9g}, its hops have {stated or 'no turns'}")
+            yield Finding(f"route {route}", f"stagger_s {timeline.stagger_s:.9g}, its hops have {stated or 'no slots'}")
 
 
 def hop_sharing(case: Case) -> Iterator[Finding]:
@@ -124,16 +124,16 @@ def hop_sharing(case: Case) -> Iterator[Finding]:
 
 
 def _unlike(timeline: RouteTimeline, other: OtherSharing) -> Iterator[str]:
-    """Where the other way is not the same pipeline, with one of the two in turns."""
+    """Where the other way is not the same pipeline, with one of the two in time slots."""
     own = {hop.from_stage: hop for hop in timeline.problem.hops}
     if own.keys() != {hop.from_stage for hop in other.hops} or len(own) != len(other.hops):
         yield "it has other hops"
         return
     if (timeline.stagger_s > 0) == (other.stagger_s > 0):
-        yield "one of the two ways has to take turns, and one not"
+        yield "one of the two ways has to have time slots, and one not"
     shifts = {hop.transfer_s * (hop.num_sharing_replicas - 1) for hop in other.hops if hop.staggered} or {0.0}
     if any(differs(other.stagger_s, shift) for shift in shifts):
-        yield f"stagger_s {other.stagger_s:.9g}, its turns take {max(shifts):.9g}"
+        yield f"stagger_s {other.stagger_s:.9g}, its time slots take {max(shifts):.9g}"
     for hop in other.hops:
         slotted, plain = (hop, own[hop.from_stage]) if hop.staggered else (own[hop.from_stage], hop)
         least_s = slotted.transfer_s if slotted.staggered else slotted.occupancy_s

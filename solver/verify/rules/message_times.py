@@ -67,7 +67,7 @@ def message_transports(case: Case) -> Iterator[Finding]:
         ends = one.from_pool, one.to_pool
         if ends not in wanted:
             if one.route is not None:
-                yield Finding(f"turns of {one.route}", f"no message goes from {ends[0]} to {ends[1]}")
+                yield Finding(f"time slots of {one.route}", f"no message goes from {ends[0]} to {ends[1]}")
             continue
         where = f"messages from {ends[0]} to {ends[1]}"
         source, target = (case.pool_by_id[pool] for pool in ends)
@@ -80,17 +80,17 @@ def message_transports(case: Case) -> Iterator[Finding]:
 
 
 def _time_slots(case: Case) -> Iterator[Finding]:
-    """Transports in turns are of hops of their route, each with as many senders as the turns have and in time."""
+    """Transports in time slots are of hops of their route, each with as many senders as a slot has and in time."""
     hops = {(one.route, frozenset((one.sender.id, one.receiver.id))): one for one in case.messages.crossing}
     in_slots = [one for one in case.plan.message_transports if one.route is not None]
     stated = {(str(one.route), frozenset((one.from_pool, one.to_pool))) for one in in_slots}
     for route, ends in sorted(stated, key=str):
         slot = case.hops.slot(route)
         if (route, ends) not in hops:
-            yield Finding(f"turns of {route}", f"no message of it goes between {' and '.join(sorted(ends))}")
+            yield Finding(f"time slots of {route}", f"no message of it goes between {' and '.join(sorted(ends))}")
         elif slot is not None:
             for fault in case.hops.faults(hops[route, ends], slot):
-                yield Finding(f"turns of {route}", fault)
+                yield Finding(f"time slots of {route}", fault)
 
 
 def _both_ways(one: str, other: str) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -100,7 +100,7 @@ def _both_ways(one: str, other: str) -> tuple[tuple[str, str], tuple[str, str]]:
 def hop_times(case: Case) -> Iterator[Finding]:
     """Every hop takes what its transport, window, loss and share of the links make of it, and nothing else.
 
-    The other way of sharing links is stated where the plan has turns for the route, with its own hops.
+    The other way of sharing links is stated where the plan has time slots for the route, with its own hops.
     """
     for route, timeline in case.timeline_by_route.items():
         if route not in case.pools_by_route:
@@ -109,10 +109,10 @@ def hop_times(case: Case) -> Iterator[Finding]:
         shifted = slot if timeline.stagger_s > 0 else None
         yield from _unlike(f"route {route}", timeline.problem.hops, case.hops.of(route, shifted))
         if differs(timeline.stagger_s, 0.0 if shifted is None else shifted.stagger_s):
-            yield Finding(f"route {route}", f"stagger_s {timeline.stagger_s:.9g} is not that of its turns")
+            yield Finding(f"route {route}", f"stagger_s {timeline.stagger_s:.9g} is not that of its time slots")
         other = timeline.other_sharing
         if (other is None) != (slot is None):
-            yield Finding(f"route {route}", "turns and the other way of sharing links belong together")
+            yield Finding(f"route {route}", "time slots and the other way of sharing links belong together")
         elif other is not None and slot is not None:
             second = slot if shifted is None else None
             yield from _unlike(f"route {route}, the other way", other.hops, case.hops.of(route, second))

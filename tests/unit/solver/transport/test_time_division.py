@@ -55,7 +55,7 @@ def test_turns_end_earlier_on_narrow_links_and_the_reason_says_so(monkeypatch):
     at_once = planned(line(2e10))
     assert found.metrics.iteration_s < 0.95 * at_once.metrics.iteration_s
     assert all(one.stagger_s > 0 for one in found.timelines)
-    assert "Replicas take 8 turns" in message_reasons(found)
+    assert "Replicas have 8 time slots" in message_reasons(found)
     assert "all at once at" in message_reasons(found)
 
 
