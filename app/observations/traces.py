@@ -41,7 +41,9 @@ def read_trace(name: str, text: str) -> Measured | None:
     events, is_torn = _events(text)
     if events is None:
         return None
-    complete = [one for one in events if one.get("ph") == "X" and _is_number(one.get("ts")) and _is_number(_dur(one))]
+    complete = [
+        one for one in events if one.get("ph") == "X" and _is_number(one.get("ts")) and _is_number(one.get("dur"))
+    ]
     notes = ["the file is torn: what came before was read"] if is_torn else []
     steps = _steps(complete)
     if len(steps) < 2:
@@ -171,10 +173,6 @@ def _cause(event: Event) -> Causes:
     if collective.lower() in ("send", "recv") or (not collective and "sendrecv" in name.lower()):
         return IDLE
     return UNNAMED
-
-
-def _dur(event: Event) -> Any:
-    return event.get("dur")
 
 
 def _is_number(value: object) -> bool:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from app.client.blocking import Client
     from app.settings import Settings
-    from models.question_parts import Gain
     from models.questions import Question, Reply, WhatIfAnswer, WhyNotAnswer
 
 POLL_S = 0.5
@@ -176,7 +175,7 @@ def _print_what_if(console: Console, reply: WhatIfAnswer) -> None:
     for gain in reply.gains:
         gains.add_row(escape(gain.name), _number(gain.value), _number(gain.lower_bound),
                       _part(gain.least, gain.least_fraction), _part(gain.most, gain.most_fraction),
-                      _verdict(gain))  # fmt: skip
+                      "not tried" if gain.status == "not_tried" else gain.verdict)  # fmt: skip
     console.print(gains)
     for gain in reply.gains:
         for reason in gain.reasons:
@@ -189,7 +188,3 @@ def _number(value: float | None) -> str:
 
 def _part(value: float | None, fraction: float | None) -> str:
     return "" if value is None or fraction is None else f"{value:.4g} ({100 * fraction:+.1f} %)"
-
-
-def _verdict(gain: Gain) -> str:
-    return "not tried" if gain.status == "not_tried" else gain.verdict

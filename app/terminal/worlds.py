@@ -34,13 +34,9 @@ def print_robust(console: Console, reply: RobustAnswer) -> None:
     if other is None:
         console.print("the plan of the request does not run in every world")
     else:
-        saved = _saved(other, reply.value_s)
+        saved = f"{100 * (other / reply.value_s - 1):.1f} % more" if other > reply.value_s else "the same"
         console.print(f"the plan of the request: {other:.4g} s, {saved}", highlight=False)
     if reply.least_price_s is not None and reply.most_price_s is not None:
         console.print(f"price of robustness as requested: {reply.least_price_s:.4g} to {reply.most_price_s:.4g} s",
                       highlight=False)  # fmt: skip
     console.print(f"plan: {reply.plan.configuration.degrees} {reply.plan.crossing}", highlight=False)
-
-
-def _saved(other_s: float, value_s: float) -> str:
-    return f"{100 * (other_s / value_s - 1):.1f} % more" if other_s > value_s else "the same"

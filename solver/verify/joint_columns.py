@@ -6,7 +6,7 @@ exchanges inside a pipeline problem are left out: `Plan.exchanges` has them.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,25 +18,30 @@ from solver.pipeline.simulate import channel_messages, replay_shape
 NOTHING = -1
 
 
-class RouteColumns(NamedTuple):
-    """Operations of one route, one entry each; NOTHING (-1) where an entry does not apply."""
+class Work(NamedTuple):
+    """Operations of routes, one entry each; NOTHING (-1) where an entry does not apply.
+
+    Orders are flat, that of rank or channel i between its offsets i and i + 1.
+    """
 
     duration: Floats  # seconds
     released: Ints  # operation that its end makes ready on its own rank
     target: Ints  # operation that its message makes ready on another rank
     delay: Floats  # seconds from the end of the transfer to the arrival
     channel: Ints  # link name and direction that the message takes; NO_CHANNEL: it takes no link any time
-    flow: Ints  # 2 * stage of the hop, and 1 more on the way back
-    weight_stage: Ints  # stage whose weight gradient it completes
+    flow: Ints  # by route, 2 * stage of the hop, and 1 more on the way back
+    weight_stage: Ints  # by route, stage whose weight gradient it completes
     waits: Ints  # 1: it waits until what its rank has sent before has landed (F and B, where sends block)
     rank: Ints
-    rank_ops: tuple[Ints, ...]  # order of every rank
-    channel_ops: tuple[Ints, ...]  # order of every channel
-    first: int  # operations that are ready from the start: the forwards of the first stage
+    ready: Ints  # 1: ready from the start, as the forwards of the first stage are
+    rank_flat: Ints
+    rank_offsets: Ints
+    channel_flat: Ints
+    channel_offsets: Ints
 
 
-def route_columns(timeline: RouteTimeline) -> RouteColumns:
-    """Columns of a timeline whose schedule is complete."""
+def work_of(timeline: RouteTimeline) -> Work:
+    """The work of one route, whose schedule is complete."""
     shape = shape_of(timeline.problem)
     m, kinds, stages = shape.num_microbatches, shape.num_kinds, shape.num_stages
     target, delay, channel, flow = (np.full((kinds, stages), fill) for fill in (NOTHING, 0.0, NO_CHANNEL, NOTHING))
@@ -53,8 +58,8 @@ def route_columns(timeline: RouteTimeline) -> RouteColumns:
         released[1] = 2 * stages + np.arange(stages)
     weight_stage = np.full((kinds, stages), NOTHING)
     weight_stage[-1] = np.arange(stages)
-    rank_ops, channel_ops = _orders(shape, timeline.schedule)
-    return RouteColumns(
+    (rank_flat, rank_offsets), (channel_flat, channel_offsets) = map(ragged, _orders(shape, timeline.schedule))
+    return Work(
         duration=np.repeat(shape.duration_ks.ravel(), m),
         released=_operations(released, m),
         target=_operations(target, m),
@@ -64,9 +69,11 @@ def route_columns(timeline: RouteTimeline) -> RouteColumns:
         weight_stage=np.repeat(weight_stage.ravel(), m),
         waits=np.repeat(np.arange(kinds) < 2, stages * m).astype(np.int64) * (timeline.problem.sends == "blocking"),
         rank=np.repeat(np.tile(shape.rank_of_s, kinds), m),
-        rank_ops=rank_ops,
-        channel_ops=channel_ops,
-        first=m,
+        ready=(np.arange(shape.num_operations) < m).astype(np.int64),
+        rank_flat=rank_flat,
+        rank_offsets=rank_offsets,
+        channel_flat=channel_flat,
+        channel_offsets=channel_offsets,
     )
 
 
@@ -107,62 +114,33 @@ def end_without_hops(timeline: RouteTimeline) -> float:
     return end_with_hops(timeline, ())
 
 
-class Work(NamedTuple):
-    """The columns of `RouteColumns` over all routes; orders are flat, that of i between its offsets i and i + 1."""
-
-    duration: Floats
-    released: Ints
-    target: Ints
-    delay: Floats
-    channel: Ints
-    flow: Ints
-    weight_stage: Ints
-    waits: Ints
-    rank: Ints
-    ready: Ints
-    rank_flat: Ints
-    rank_offsets: Ints
-    channel_flat: Ints
-    channel_offsets: Ints
-
-
-def work_of(routes: list[RouteColumns], num_stages: int) -> Work:
-    """The routes one after another; flows and weight stages are numbered by route as well."""
-    bases = {"operation": 0, "rank": 0, "channel": 0}
-    parts: list[dict[str, Ints | Floats]] = []
-    ranks: list[Ints] = []
-    channels: list[Ints] = []
+def side_by_side(routes: list[Work], num_stages: int) -> Work:
+    """The work of several routes, numbered one after another; flows and weight stages are numbered by route as well."""
+    parts: list[Work] = []
+    operations = ranks = channels = in_ranks = in_channels = 0
     for index, one in enumerate(routes):
-        base = bases["operation"]
         parts.append(
-            {
-                "duration": one.duration,
-                "released": _shifted(one.released, base),
-                "target": _shifted(one.target, base),
-                "delay": one.delay,
-                "channel": _shifted(one.channel, bases["channel"]),
-                "flow": _shifted(one.flow, 2 * num_stages * index),
-                "weight_stage": _shifted(one.weight_stage, num_stages * index),
-                "waits": one.waits,
-                "rank": one.rank + bases["rank"],
-                "ready": (np.arange(len(one.duration)) < one.first).astype(np.int64),
-            }
+            one._replace(
+                released=_shifted(one.released, operations),
+                target=_shifted(one.target, operations),
+                channel=_shifted(one.channel, channels),
+                flow=_shifted(one.flow, 2 * num_stages * index),
+                weight_stage=_shifted(one.weight_stage, num_stages * index),
+                rank=one.rank + ranks,
+                rank_flat=one.rank_flat + operations,
+                rank_offsets=one.rank_offsets[min(index, 1) :] + in_ranks,
+                channel_flat=one.channel_flat + operations,
+                channel_offsets=one.channel_offsets[min(index, 1) :] + in_channels,
+            )
         )
-        ranks += [ops + base for ops in one.rank_ops]
-        channels += [ops + base for ops in one.channel_ops]
-        bases["operation"] += len(one.duration)
-        bases["rank"], bases["channel"] = len(ranks), len(channels)
-    columns: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return Work(**columns, **_flat("rank", ranks), **_flat("channel", channels))
+        operations += len(one.duration)
+        ranks, channels = ranks + len(one.rank_offsets) - 1, channels + len(one.channel_offsets) - 1
+        in_ranks, in_channels = in_ranks + len(one.rank_flat), in_channels + len(one.channel_flat)
+    return Work(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def _shifted(ids: Ints, base: int) -> Ints:
     return np.where(ids == NOTHING, NOTHING, ids + base).astype(np.int64)
-
-
-def _flat(name: str, lists: list[Ints]) -> dict[str, Any]:
-    flat, offsets = ragged(lists)
-    return {f"{name}_flat": flat, f"{name}_offsets": offsets}
 
 
 class Network(NamedTuple):

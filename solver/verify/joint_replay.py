@@ -20,7 +20,7 @@ from models.plan import Plan, StageExchange
 from models.request import PlanRequest
 from models.schedule import PipelineHop
 from solver.pipeline.problem import Floats, Ints, ragged
-from solver.verify.joint_columns import Network, Work, route_columns, work_of
+from solver.verify.joint_columns import Network, Work, side_by_side, work_of
 from solver.verify.joint_kernel import joint_kernel
 from solver.verify.message_paths import edge_parts
 from solver.verify.message_rates import stated_hops
@@ -58,7 +58,7 @@ def replay_case(case: Reading) -> JointReplay:
     routes = list(dict.fromkeys(alike.values()))
     timelines = [case.timeline_by_route[route] for route in routes]
     stages = case.configuration.degrees.num_stages
-    work = work_of([route_columns(one) for one in timelines], stages)
+    work = side_by_side([work_of(one) for one in timelines], stages)
     network = _network(case, routes)
     end, peak, sent = joint_kernel(work, network)
     if np.isnan(end).any():

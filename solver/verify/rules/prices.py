@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from models.plan import StageExchange
 from models.transport import Dimension, LinkLoad
 from solver.verify.case import Case, Finding, Rule, differs, exceeds
 from solver.verify.joint_replay import reserved_bytes_per_s
@@ -206,13 +205,9 @@ def _delaying(case: Case) -> dict[int, float]:
     at_s = last.start_s
     shared = [case.plan.exchanges[_index(case)[stage]] for stage in _shared(case)]
     for one in sorted(shared, key=lambda one: one.start_s, reverse=True):
-        if one.start_s < at_s and _until(one) >= at_s * (1.0 - 1e-12):
+        if one.start_s < at_s and one.start_s + one.shared_s >= at_s * (1.0 - 1e-12):
             weight_of[one.stage], at_s = 1.0, one.start_s
     return weight_of
-
-
-def _until(one: StageExchange) -> float:
-    return one.start_s + one.shared_s
 
 
 def _name(load: LinkLoad) -> str:
