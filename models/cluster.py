@@ -5,6 +5,7 @@ Owns the description of the hardware and its consistency (ids, tree, ends of lin
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from typing import Annotated, Literal, Self
 
@@ -308,6 +309,16 @@ class Cluster(Frozen):
     def num_free_gpus(self) -> int:
         """GPUs over all pools that a plan may use."""
         return sum(pool.num_free_gpus for pool in self.pools)
+
+
+def places_around(places: Iterable[Place]) -> dict[PlaceId, tuple[Place, ...]]:
+    """Every place with itself and all that encloses it, innermost first."""
+    by_id = {place.id: place for place in places}
+
+    def chain(place: Place) -> tuple[Place, ...]:
+        return (place,) if place.parent is None else (place, *chain(by_id[place.parent]))
+
+    return {name: chain(place) for name, place in by_id.items()}
 
 
 def _check_unique(kind: str, ids: list[str]) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from app.exporters.target import Target, header
 from app.faults import Fault, Refused
 from app.hostlists import fold
-from models.cluster import Cluster
+from models.cluster import Cluster, places_around
 from models.errors import PlannerError
 from models.plan import Plan
 from models.request import PlanRequest
@@ -74,7 +74,8 @@ def switches_of(cluster: Cluster) -> list[Switch]:
         if not pool.host_names:
             raise _refused("missing-field", f"pool {pool.id!r} has no host names", "State host_names in every pool.")
         hosts.setdefault(pool.place, []).extend(pool.host_names)
-    full = _with_hosts(cluster, hosts)
+    around = places_around(cluster.places)
+    full = {one.id for place in hosts for one in around[place]}
     switches = []
     for place in cluster.places:
         below = [child for child in children[place.id] if child in full]
@@ -90,18 +91,6 @@ def switches_of(cluster: Cluster) -> list[Switch]:
             "contradiction", "two switches would have the same name", "Rename the place that ends in -hosts."
         )
     return switches
-
-
-def _with_hosts(cluster: Cluster, hosts: dict[str, list[str]]) -> set[str]:
-    """Places that have hosts in them or below them."""
-    parents = {place.id: place.parent for place in cluster.places}
-    full: set[str] = set()
-    for place in hosts:
-        here: str | None = place
-        while here is not None and here not in full:
-            full.add(here)
-            here = parents[here]
-    return full
 
 
 def _name(name: str) -> str:

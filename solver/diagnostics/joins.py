@@ -11,6 +11,7 @@ from models.cluster import Place, PlaceId, Uplink
 from models.request import PlanRequest
 from solver.diagnostics.rule import Found, Rule, crosses_buildings, gpus_by_building
 from solver.network.islands import islands
+from solver.network.places import ancestors_of
 from solver.network.topology import UPLINK_PREFIX, build_topology
 
 SHOWN = 6  # names in a sentence
@@ -77,13 +78,8 @@ def buildings_apart(request: PlanRequest) -> Iterator[Found]:
 
 def building_without_gpus(request: PlanRequest) -> Iterator[Found]:
     """Buildings that no pool lies in."""
-    parents = {place.id: place.parent for place in request.cluster.places}
-    live: set[PlaceId] = set()
-    for pool in request.cluster.pools:
-        at: PlaceId | None = pool.place
-        while at is not None:
-            live.add(at)
-            at = parents[at]
+    around = ancestors_of(request.cluster)
+    live = {place for pool in request.cluster.pools for place in around[pool.place]}
     ends = {end for link in request.cluster.links for end in (link.from_place, link.to_place)}
     for index, place in enumerate(request.cluster.places):
         if place.level == "building" and place.id not in live:

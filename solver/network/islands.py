@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
+
 from solver.network.topology import Topology
 
 
 def islands(topology: Topology) -> dict[str, int]:
     """Number of the island of every place; places that no link or uplink joins are islands of their own."""
-    root = {place.id: place.id for place in topology.places}
-
-    def find(place: str) -> str:
-        while root[place] != place:
-            root[place] = root[root[place]]
-            place = root[place]
-        return place
-
-    for edge in topology.edges:
-        root[find(edge.from_place)] = find(edge.to_place)
-    numbers: dict[str, int] = {}
-    return {place: numbers.setdefault(find(place), len(numbers)) for place in root}
+    size = len(topology.places)
+    graph = csr_matrix((np.ones(len(topology.edges)), (topology.tails, topology.heads)), shape=(size, size))
+    _, numbers = connected_components(graph, directed=False)
+    return {place.id: int(number) for place, number in zip(topology.places, numbers, strict=True)}

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from models.cluster import Cluster, PlaceId, Pool
+from models.cluster import Cluster, PlaceId, Pool, places_around
 from models.request import PlanRequest
 
 
 def ancestors_of(cluster: Cluster) -> dict[PlaceId, tuple[PlaceId, ...]]:
-    """Every place with itself and all that encloses it, innermost first."""
-    parents = {place.id: place.parent for place in cluster.places}
-
-    def chain(place: PlaceId) -> tuple[PlaceId, ...]:
-        above = parents[place]
-        return (place,) if above is None else (place, *chain(above))
-
-    return {place: chain(place) for place in parents}
+    """Every place with itself and all that encloses it, innermost first, by name."""
+    return {place: tuple(one.id for one in around) for place, around in places_around(cluster.places).items()}
 
 
 def buildings_of(cluster: Cluster) -> dict[PlaceId, PlaceId]:
     """The building around every place; a place outside any building stands for itself."""
-    levels = {place.id: place.level for place in cluster.places}
     return {
-        place: next((one for one in around if levels[one] == "building"), place)
-        for place, around in ancestors_of(cluster).items()
+        place: next((one.id for one in around if one.level == "building"), place)
+        for place, around in places_around(cluster.places).items()
     }
 
 

@@ -20,6 +20,7 @@ from models.cluster import (
     PlaceLevel,
     Tier,
     Uplink,
+    places_around,
 )
 from solver.arrays import FloatArray, IntArray
 from solver.network import latency
@@ -116,25 +117,24 @@ class Topology:
         """The place with this id."""
         return self.places[self.index_of[place]]
 
+    @cached_property
+    def _around(self) -> Mapping[PlaceId, tuple[Place, ...]]:
+        return places_around(self.places)
+
     def ancestors(self, place: PlaceId) -> tuple[PlaceId, ...]:
         """The place itself, then its parents up to the root."""
-        chain: list[PlaceId] = []
-        at: PlaceId | None = place
-        while at is not None:
-            chain.append(at)
-            at = self.place(at).parent
-        return tuple(chain)
+        return tuple(one.id for one in self._around[place])
 
     def enclosing(self, place: PlaceId, level: PlaceLevel) -> PlaceId | None:
         """The place of this level that holds `place`, or None."""
-        return next((one for one in self.ancestors(place) if self.place(one).level == level), None)
+        return next((one.id for one in self._around[place] if one.level == level), None)
 
     def tier(self, place_a: PlaceId, place_b: PlaceId) -> Tier:
         """Tier at which GPUs of two places meet; two GPUs of one place meet at its own level."""
         above_b = set(self.ancestors(place_b))
-        meeting = next((one for one in self.ancestors(place_a) if one in above_b), None)
+        meeting = next((one for one in self._around[place_a] if one.id in above_b), None)
         if meeting is not None:
-            return _MEETING_TIER[self.place(meeting).level]
+            return _MEETING_TIER[meeting.level]
         in_regions = any(self.enclosing(place, "region") for place in (place_a, place_b))
         return "cross_region" if in_regions else "cross_building"
 

@@ -6,12 +6,12 @@ derived here comes from the request and from the plan's decisions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from models.cluster import Place, Pool
+from models.cluster import Place, Pool, places_around
 from models.plan import Configuration, Plan, Route, RouteTimeline
 from models.request import PlanRequest
 
@@ -80,28 +80,18 @@ class Facts:
             if len(route.pools) == self.configuration.degrees.pp and all(p in self.pool_by_id for p in route.pools)
         }
 
-    def enclosing(self, place: str) -> Iterator[Place]:
-        """The place itself and every place around it, from the inside out."""
-        at: str | None = place
-        while at is not None and at in self.place_by_id:
-            yield self.place_by_id[at]
-            at = self.place_by_id[at].parent
-
     @cached_property
-    def _around(self) -> Mapping[str, frozenset[str]]:
-        return {place: frozenset(one.id for one in self.enclosing(place)) for place in self.place_by_id}
+    def _around(self) -> Mapping[str, tuple[Place, ...]]:
+        return places_around(self.request.cluster.places)
+
+    def enclosing(self, place: str) -> tuple[Place, ...]:
+        """The place itself and every place around it, from the inside out."""
+        return self._around.get(place, ())
 
     def is_inside(self, place: str, outer: str) -> bool:
         """Whether `place` is `outer` or lies in it."""
-        return outer in self._around.get(place, ())
-
-    @cached_property
-    def _buildings(self) -> Mapping[str, str]:
-        return {
-            place: next((one.id for one in self.enclosing(place) if one.level == "building"), place)
-            for place in self.place_by_id
-        }
+        return any(one.id == outer for one in self.enclosing(place))
 
     def building_of(self, place: str) -> str:
         """The building around a place; a place with no building around it counts as one of its own."""
-        return self._buildings.get(place, place)
+        return next((one.id for one in self.enclosing(place) if one.level == "building"), place)
