@@ -92,13 +92,13 @@ def _answered(question: Question, settings: Settings, screen: Screen) -> Reply:
     from pydantic import TypeAdapter
 
     from app.documents import canonical
-    from app.jobs.child import Task
     from app.terminal.work import answer_of
     from models.questions import Reply
 
-    task = Task("ask", settings.solvers.ask, (canonical(question),), settings.child_memory_bytes)
     reader: TypeAdapter[Reply] = TypeAdapter(Reply)
-    return reader.validate_json(answer_of(task, settings, screen.news, question.options.time_limit_s))
+    limit_s = question.options.time_limit_s
+    text = answer_of("ask", settings.solvers.ask, (canonical(question),), settings, screen.news, limit_s)
+    return reader.validate_json(text)
 
 
 def _answered_on(client: Client, question: Question, console: Console) -> Reply:

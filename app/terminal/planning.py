@@ -180,12 +180,10 @@ def schedule(
         if client is not None:
             found = client.schedule(asked)
         else:
-            from app.jobs.child import Task
             from app.terminal.work import answer_of
 
-            settings = settings_of(context)
-            task = Task("schedule", settings.solvers.schedule, (canonical(asked),), settings.child_memory_bytes)
-            text = answer_of(task, settings, screen.news, asked.options.time_limit_s)
+            settings, limit_s = settings_of(context), asked.options.time_limit_s
+            text = answer_of("schedule", settings.solvers.schedule, (canonical(asked),), settings, screen.news, limit_s)
             found = PipelineSchedule.model_validate_json(text)
     screen.show(found, lambda console: print_schedule(console, found))
     write(out, canonical(found), quiet=quiet)
@@ -212,13 +210,11 @@ def check_request(
         if client is not None and isinstance(document, Mapping):
             found = client.validate(document).model_dump(mode="json")
         else:
-            from app.jobs.child import Task
             from app.terminal.work import answer_of
 
-            settings = settings_of(context)
-            asked = canonical(read_model(PlanRequest, document))
-            task = Task("validate", settings.solvers.validate_request, (asked,), settings.child_memory_bytes)
-            told = parse_json(answer_of(task, settings, screen.news))
+            settings, asked = settings_of(context), canonical(read_model(PlanRequest, document))
+            text = answer_of("validate", settings.solvers.validate_request, (asked,), settings, screen.news)
+            told = parse_json(text)
             checked = told if isinstance(told, dict) else {"reasons": told}
             found = {"feasible": not checked["reasons"], **checked}
     screen.show(found, lambda console: print_check(console, found))

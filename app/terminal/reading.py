@@ -101,13 +101,11 @@ def verify(
         if client is not None and not deep:
             verdict = client.call(calls.evaluate(asked, found)).verdict
         else:
-            from app.jobs.child import Task
             from app.terminal.work import answer_of
 
-            settings = settings_of(context)
+            settings, documents = settings_of(context), (canonical(asked), canonical(found))
             judge = settings.solvers.deep_judge if deep else settings.solvers.judge
-            task = Task("evaluate", judge, (canonical(asked), canonical(found)), settings.child_memory_bytes)
-            verdict = Verdict.model_validate_json(answer_of(task, settings, screen.news))
+            verdict = Verdict.model_validate_json(answer_of("evaluate", judge, documents, settings, screen.news))
     screen.show(verdict, lambda console: print_verdict(console, verdict, in_full=True))
     raise typer.Exit(ExitCode.PLANNED if verdict.accepted else ExitCode.INFEASIBLE)
 

@@ -21,7 +21,6 @@ from app.terminal.screen import Screen
 
 if TYPE_CHECKING:
     from app.client.blocking import Client
-    from app.settings import Settings
     from models.questions import Question
     from models.what_now import PreparedLoss, WhatIfLostAnswer, WhatNowAnswer
 
@@ -54,6 +53,7 @@ def replan(
 ) -> None:  # fmt: skip
     """Plan again after a loss or a change, and move as little as can be. Needs --request, unless on a --server."""
     from app.documents import canonical
+    from app.jobs.questions import check_question
     from app.terminal.asking import answered, print_reply
 
     screen, settings = Screen(as_json=as_json, quiet=quiet), settings_of(context)
@@ -65,7 +65,7 @@ def replan(
             about = {"ask": "what_if_lost" if prepare else "what_now"} | _asked_about(plan_source, request, client)
             question = _question(about, lost, changes, tolerance, time_limit)
             if client is None:
-                _check(question, settings)
+                check_question(question, settings)
             reply = answered(question, settings, screen, client)
     screen.show(reply, lambda console: print_reply(console, reply))
     write(out, canonical(reply if prepare or reply.plan is None else _outcome(reply)), quiet=quiet)
@@ -88,12 +88,6 @@ def _question(
         "options": None if time_limit_s is None else {"time_limit_s": time_limit_s},
     }  # fmt: skip
     return read_question(about | {name: value for name, value in given.items() if value is not None})
-
-
-def _check(question: Question, settings: Settings) -> None:
-    from app.jobs.questions import check_question
-
-    check_question(question, settings)
 
 
 def _asked_about(plan_source: str, request: str | None, client: Client | None) -> dict[str, Any]:

@@ -83,8 +83,16 @@ def search(
     return outcomes().validate_json(found.outcome)
 
 
-def answer_of(task: Task, settings: Settings, console: Console, limit_s: float = SHORT_TASK_S) -> bytes:
-    """The answer of a task that has one, or Failed. Only what the task needs is imported for it."""
+def answer_of(
+    kind: str,
+    function: str,
+    documents: tuple[bytes, ...],
+    settings: Settings,
+    console: Console,
+    limit_s: float = SHORT_TASK_S,
+) -> bytes:
+    """The answer of a task of a kind that has one, or Failed. Only what the task needs is imported for it."""
+    task = Task(kind, function, documents, settings.child_memory_bytes)
     warm_up(("app.jobs.child", task.function.partition(":")[0]))
     compile_once(settings, partial(console.print, highlight=False))
     with ProgressLine(console) as line:
