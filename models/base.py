@@ -84,6 +84,7 @@ SMALLEST_SI = 1e6  # no GPU, card or link that trains large models has less, in 
 PLAIN_TEXT = r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*$"
 Name = Annotated[str, Field(min_length=1, max_length=120, pattern=PLAIN_TEXT), AfterValidator(_composed)]
 Seconds = Annotated[float, Field(ge=0, le=1e7, json_schema_extra=_unit("s"))]
+SignedSeconds = Annotated[float, Field(json_schema_extra=_unit("s"))]
 PositiveSeconds = Annotated[float, Field(gt=0, le=1e7, json_schema_extra=_unit("s"))]
 Bytes = Annotated[float, Field(ge=0, le=1e18, json_schema_extra=_unit("B"))]
 BytesPerSecond = Annotated[float, Field(gt=0, le=1e18, json_schema_extra=_unit("B/s")), AfterValidator(_in_si)]
@@ -91,6 +92,10 @@ CapacityBytes = Annotated[float, Field(gt=0, le=1e14, json_schema_extra=_unit("B
 FlopsPerSecond = Annotated[float, Field(gt=0, le=1e20, json_schema_extra=_unit("FLOP/s")), AfterValidator(_in_si)]
 Kilometres = Annotated[float, Field(ge=0, le=50_000, json_schema_extra=_unit("km"))]
 Fraction = Annotated[float, Field(ge=0, le=1, json_schema_extra=_unit("1"))]
+PositiveFraction = Annotated[float, Field(gt=0, le=1, json_schema_extra=_unit("1"))]
+Ratio = Annotated[float, Field(ge=0, json_schema_extra=_unit("1"))]
+Relative = Annotated[float, Field(json_schema_extra=_unit("1"))]
+OfObjective = Annotated[float, Field(json_schema_extra=_unit("unit of the objective"))]
 Usd = Annotated[float, Field(ge=0, le=1e12, json_schema_extra=_unit("USD"))]
 MOST = 1_000_000_000  # of anything that is counted one by one; far more overflows the arithmetic
 PositiveCount = Annotated[int, Field(ge=1, le=MOST)]

@@ -21,6 +21,7 @@ from models.base import (
     Kilometres,
     Name,
     PositiveCount,
+    PositiveFraction,
     Seconds,
     Usd,
 )
@@ -61,7 +62,7 @@ class GpuType(Frozen):
         description="Each pair of a domain has a link of its own in place of a switch: n GPUs use n - 1 of them.",
         examples=[False],
     )
-    best_gemm_fraction: Annotated[float, Field(gt=0, le=1, json_schema_extra={"unit": "1"})] | None = Field(
+    best_gemm_fraction: PositiveFraction | None = Field(
         None, description="Best measured dense BF16 matrix rate over the peak; null if unknown.", examples=[0.803]
     )
     num_multiprocessors: PositiveCount | None = Field(

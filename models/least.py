@@ -6,14 +6,24 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AwareDatetime, Field, model_validator
 
-from models.base import Bytes, Count, Frozen, Name, PositiveSeconds, Seconds
+from models.base import (
+    Bytes,
+    Count,
+    Frozen,
+    Name,
+    OfObjective,
+    PositiveFraction,
+    PositiveSeconds,
+    Ratio,
+    Relative,
+    Seconds,
+)
 from models.outcome import Reason
 from models.question_parts import Change, QuestionBase, Status, Witness
-from models.worth import NUMBER_OF_OBJECTIVE
 
 Least = Literal["gpus", "cost", "fibre", "memory"]
 Spent = Literal["gpus", "money", "bytes", "energy"]
-Ratio = Annotated[float, Field(ge=0, json_schema_extra={"unit": "1"})]
+InUnit = Annotated[float, Field(json_schema_extra={"unit": "as `unit` says"})]
 Watts = Annotated[float, Field(gt=0, le=1e5, json_schema_extra={"unit": "W"})]
 Positive = Annotated[float, Field(gt=0, le=1e18)]
 
@@ -34,7 +44,7 @@ class Target(Frozen):
     ends_at: AwareDatetime | None = Field(
         None, description="When it is to have ended; needed with tokens.", examples=[None]
     )
-    training_fraction: Annotated[float, Field(gt=0, le=1, json_schema_extra={"unit": "1"})] = Field(
+    training_fraction: PositiveFraction = Field(
         1.0, description="Of the time from begin to end, what is not lost to failures and pauses.", examples=[0.9]
     )
 
@@ -73,17 +83,9 @@ class LeastAnswer(Frozen):
         description="planned: `value` is enough. infeasible: proven, nothing that there is reaches the target.",
         examples=["planned"],
     )
-    value: float | None = Field(
-        description="Enough: `plan` does with it.", examples=[512.0], json_schema_extra={"unit": "as `unit` says"}
-    )
-    lower_bound: float | None = Field(
-        description="Proven: with less, no plan reaches the target.",
-        examples=[480.0],
-        json_schema_extra={"unit": "as `unit` says"},
-    )
-    there: float | None = Field(
-        description="How much the request has of it.", examples=[16384.0], json_schema_extra={"unit": "as `unit` says"}
-    )
+    value: InUnit | None = Field(description="Enough: `plan` does with it.", examples=[512.0])
+    lower_bound: InUnit | None = Field(description="Proven: with less, no plan reaches the target.", examples=[480.0])
+    there: InUnit | None = Field(description="How much the request has of it.", examples=[16384.0])
     changes: tuple[Change, ...] = Field((), description="What makes the request have just so much.", examples=[[]])
     plan: Witness | None = Field(None, description="The plan that does with it.", examples=[None])
     gpus_of_pool: dict[Name, Count] = Field(
@@ -147,13 +149,11 @@ class FrontierPoint(Frozen):
         examples=[8192.0],
         json_schema_extra={"unit": "as `limited` says"},
     )
-    lower_bound: float | None = Field(
-        description="Of plans that take no more, none has less of what was minimised; null: not known.",
-        examples=[6.3],
-        json_schema_extra=NUMBER_OF_OBJECTIVE,
+    lower_bound: OfObjective | None = Field(
+        description="Of plans that take no more, none has less of what was minimised; null: not known.", examples=[6.3]
     )
-    relative_gap: float | None = Field(
-        description="Of what was minimised: (value - bound) / value.", examples=[0.02], json_schema_extra={"unit": "1"}
+    relative_gap: Relative | None = Field(
+        description="Of what was minimised: (value - bound) / value.", examples=[0.02]
     )
     plan: Witness = Field(description="The plan.", examples=[{}])
 

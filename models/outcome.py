@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from models.base import Count, Frozen, Name, Seconds
+from models.base import Count, Frozen, Name, Ratio, Seconds
 from models.diagnostic import Diagnostic
 from models.plan import Plan
 
@@ -89,9 +89,7 @@ class Progress(Frozen):
     elapsed_s: Seconds = Field(description="Since the start.", examples=[2.5])
     incumbent_s: Seconds | None = Field(None, description="Best judged iteration time so far.", examples=[6.5])
     lower_bound_s: Seconds | None = Field(None, description="Proven bound so far.", examples=[6.2])
-    relative_gap: Annotated[float, Field(ge=0, json_schema_extra={"unit": "1"})] | None = Field(
-        None, description="Gap so far.", examples=[0.04]
-    )
+    relative_gap: Ratio | None = Field(None, description="Gap so far.", examples=[0.04])
     num_configurations: Count = Field(0, description="Configurations in the space.", examples=[2310])
     num_explored: Count = Field(0, description="Tried so far.", examples=[12])
     num_pruned: Count = Field(0, description="Discarded by their bound so far.", examples=[900])

@@ -9,11 +9,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from models.base import Bytes, Count, Frozen, Name, PositiveCount, Seconds, Usd
+from models.base import Bytes, Count, Fraction, Frozen, Name, PositiveCount, Ratio, Relative, Seconds, Usd
 from models.cluster import PlaceId
 from models.diagnostic import DiagnosticOrText
 from models.figures import Assumption, ConvergencePoint, MemoryUse, TimeBreakdown
-from models.prediction import Prediction, Probability
+from models.prediction import Prediction
 from models.schedule import PipelineHop, PipelineProblem, PipelineSchedule
 from models.transport import ExchangeRing, LinkLoad, MessageSplit, MessageTransport, TransportChoice, TransportPolicy
 from models.verdict import Verdict
@@ -23,7 +23,6 @@ Sharding = Literal["ddp", "zero1", "fsdp", "hsdp"]
 ScheduleFamily = Literal["one_way", "loop", "v"]
 LayerSplit = Literal["even", "by_gpu_type"]
 Crossing = Literal["none", "dp_out", "pp_out", "mixed"]
-Ratio = Annotated[float, Field(ge=0, json_schema_extra={"unit": "1"})]
 TokensPerSecond = Annotated[float, Field(ge=0, json_schema_extra={"unit": "token/s"})]
 
 
@@ -253,12 +252,10 @@ class Alternative(Frozen):
     layer_split: LayerSplit = Field("even", description="How its layers are shared out.", examples=["even"])
     crossing: Crossing = Field(description="Which dimension crosses buildings in it.", examples=["pp_out"])
     iteration_s: Seconds = Field(description="Its iteration time.", examples=[6.71])
-    slower_by: float = Field(
-        description="Its objective over the plan's, less 1.", examples=[0.04], json_schema_extra={"unit": "1"}
-    )
-    slower_probability: Probability | None = Field(
+    slower_by: Relative = Field(description="Its objective over the plan's, less 1.", examples=[0.04])
+    slower_probability: Fraction | None = Field(
         None,
-        description="Probability that it takes more time than the plan when both are measured: errors that they share "
+        description="Fraction that it takes more time than the plan when both are measured: errors that they share "
         "cancel.",
         examples=[0.93],
     )

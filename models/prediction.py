@@ -6,13 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from models.base import Frozen
+from models.base import Fraction, Frozen, Ratio, Relative
 from models.stack import Evidence
 
 OfItsFigure = Annotated[float, Field(ge=0, json_schema_extra={"unit": "as its figure"})]
-Spread = Annotated[float, Field(ge=0, json_schema_extra={"unit": "1"})]
-Load = Annotated[float, Field(json_schema_extra={"unit": "1"})]
-Probability = Annotated[float, Field(ge=0, le=1, json_schema_extra={"unit": "1"})]
 
 
 class Interval(Frozen):
@@ -29,20 +26,20 @@ class Prediction(Frozen):
     iteration_s: Interval = Field(description="Iteration time, in seconds.", examples=[{}])
     tokens_per_s: Interval = Field(description="Tokens per second, whole job.", examples=[{}])
     peak_memory_bytes: Interval = Field(description="Peak memory of the fullest GPU, in bytes.", examples=[{}])
-    fits_probability: Probability = Field(
+    fits_probability: Fraction = Field(
         description="Probability that the fullest GPU stays within its memory.", examples=[0.95]
     )
     evidence: tuple[Evidence, ...] = Field(
         description="Measured runs of the profile with these GPUs, kind of model and precision.", examples=[[]]
     )
-    common_errors: tuple[Load, ...] = Field(
+    common_errors: tuple[Relative, ...] = Field(
         (), description="Change of ln(iteration time) per standard unit of each error factor of the profile.",
         examples=[[0.03, -0.01]],
     )  # fmt: skip
-    family_spread: Spread = Field(
+    family_spread: Ratio = Field(
         description="Standard deviation of ln(iteration time) that plans of one job share beside these.",
         examples=[0.08],
     )
-    run_spread: Spread = Field(
+    run_spread: Ratio = Field(
         description="Standard deviation of ln(iteration time) of each plan alone.", examples=[0.04]
     )

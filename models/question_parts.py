@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from models.base import Count, Frozen, Name, Seconds
+from models.base import Count, Frozen, Name, OfObjective, Relative, Seconds
 from models.outcome import Reason
 from models.plan import Configuration, Crossing, Plan, Route
 from models.request import PlanRequest
@@ -108,37 +108,20 @@ class Gain(Frozen):
         "hurts: the gain is 0 or more. less: the reverse. Null: neither.",
         examples=["more"],
     )
-    least: float | None = Field(
+    least: OfObjective | None = Field(
         description="The best plan improves by at least this, in `unit`; below 0: a loss. Null: not known.",
         examples=[0.11],
-        json_schema_extra={"unit": "unit of the objective"},
     )
-    most: float | None = Field(
-        description="And by at most this; null: not known.",
-        examples=[0.38],
-        json_schema_extra={"unit": "unit of the objective"},
+    most: OfObjective | None = Field(description="And by at most this; null: not known.", examples=[0.38])
+    least_fraction: Relative | None = Field(
+        description="`least` over the value of the base's best plan found.", examples=[0.02]
     )
-    least_fraction: float | None = Field(
-        description="`least` over the value of the base's best plan found.",
-        examples=[0.02],
-        json_schema_extra={"unit": "1"},
-    )
-    most_fraction: float | None = Field(
-        description="`most` over the same.", examples=[0.06], json_schema_extra={"unit": "1"}
-    )
+    most_fraction: Relative | None = Field(description="`most` over the same.", examples=[0.06])
     verdict: Literal["gains", "loses", "changes nothing", "not decided yet", "no plan"] = Field(
         description="changes nothing: the interval is 0, proven. not decided yet: it includes 0 and more.",
         examples=["gains"],
     )
-    value: float | None = Field(
-        description="Value of the best plan found, in `unit`.",
-        examples=[6.1],
-        json_schema_extra={"unit": "unit of the objective"},
-    )
-    lower_bound: float | None = Field(
-        description="No plan of the variant has a lower value.",
-        examples=[5.9],
-        json_schema_extra={"unit": "unit of the objective"},
-    )
+    value: OfObjective | None = Field(description="Value of the best plan found, in `unit`.", examples=[6.1])
+    lower_bound: OfObjective | None = Field(description="No plan of the variant has a lower value.", examples=[5.9])
     plan: Witness | None = Field(description="The plan; null without one.", examples=[None])
     reasons: tuple[Reason, ...] = Field((), description="Why there is none, if that is proven.", examples=[[]])

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, RootModel, model_validator
 
-from models.base import Count, Frozen, Name, Seconds
+from models.base import Count, Frozen, Name, OfObjective, Seconds
 from models.least import Frontier, FrontierAnswer, Sizing, SizingAnswer
 from models.outcome import Reason
 from models.question_parts import Change, Gain, QuestionBase, Status, Witness
@@ -135,16 +135,8 @@ class WhatIfAnswer(Frozen):
     outcome: Status = Field(description="What became of the base.", examples=["planned"])
     unit: Name = Field(description="Unit of values and gains; the lower a value, the better.", examples=["s/iteration"])
     stack_profile: Name = Field(description="The one software profile under all plans.", examples=["megatron-2025"])
-    value: float | None = Field(
-        description="Value of the base's best plan found.",
-        examples=[6.4],
-        json_schema_extra={"unit": "unit of the objective"},
-    )
-    lower_bound: float | None = Field(
-        description="No plan of the base has a lower value.",
-        examples=[6.2],
-        json_schema_extra={"unit": "unit of the objective"},
-    )
+    value: OfObjective | None = Field(description="Value of the base's best plan found.", examples=[6.4])
+    lower_bound: OfObjective | None = Field(description="No plan of the base has a lower value.", examples=[6.2])
     plan: Witness | None = Field(description="The base's plan; null without one.", examples=[None])
     reasons: tuple[Reason, ...] = Field((), description="Why the base has none, if that is proven.", examples=[[]])
     gains: tuple[Gain, ...] = Field(description="One per variant, in their order.", examples=[[{}]])

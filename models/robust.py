@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from models.base import Count, Frozen, Name, Seconds
+from models.base import Count, Frozen, Name, Seconds, SignedSeconds
 from models.outcome import Reason
 from models.question_parts import Change, Pointer, QuestionBase, Status, Witness
 
@@ -119,14 +119,14 @@ class RobustAnswer(Frozen):
         description="The same of the plan that is best for the request as it is; null: it does not run everywhere.",
         examples=[7.4],
     )
-    least_price_s: float | None = Field(
+    least_price_s: SignedSeconds | None = Field(
         description="Price of robustness: in the world of the request, the plan takes at least so much longer than "
-        "the best plan there is.", examples=[0.0], json_schema_extra={"unit": "s"},
-    )  # fmt: skip
-    most_price_s: float | None = Field(
-        description="And at most so much longer: proven by the bound of that world.", examples=[0.2],
-        json_schema_extra={"unit": "s"},
-    )  # fmt: skip
+        "the best plan there is.",
+        examples=[0.0],
+    )
+    most_price_s: SignedSeconds | None = Field(
+        description="And at most so much longer: proven by the bound of that world.", examples=[0.2]
+    )
     figures: tuple[ScenarioFigure, ...] = Field(description="World by world; the request first.", examples=[[{}]])
     plan: Witness | None = Field(description="The plan; null without one.", examples=[None])
     num_compared: Count = Field(description="Plans that were timed in every world.", examples=[40])

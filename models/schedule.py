@@ -12,7 +12,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from models.base import Bytes, Count, Frozen, Name, PositiveCount, Seconds
+from models.base import Bytes, Count, Fraction, Frozen, Name, PositiveCount, Seconds, SignedSeconds
 
 MAX_OPERATIONS = 1_000_000
 MAX_STAGES = 4096
@@ -265,13 +265,11 @@ class LinkTimeline(Frozen):
         description="up: towards the higher rank; both: gradient exchange.", examples=["up"]
     )
     transfers: tuple[str, ...] = Field(description="Producing operation, or stage and SYNC.", examples=[["3F0", "3F1"]])
-    start_s: tuple[float, ...] = Field(
-        description="When each begins to occupy the link.", examples=[[4.0, 5.0]], json_schema_extra={"unit": "s"}
+    start_s: tuple[SignedSeconds, ...] = Field(
+        description="When each begins to occupy the link.", examples=[[4.0, 5.0]]
     )
-    end_s: tuple[float, ...] = Field(
-        description="When each leaves the link (arrival: latency later).",
-        examples=[[4.25, 5.25]],
-        json_schema_extra={"unit": "s"},
+    end_s: tuple[SignedSeconds, ...] = Field(
+        description="When each leaves the link (arrival: latency later).", examples=[[4.25, 5.25]]
     )
 
 
@@ -279,12 +277,8 @@ class RankTimeline(Frozen):
     """The operations of one rank in order, with their times."""
 
     operations: tuple[str, ...] = Field(description="Text form of each operation.", examples=[["0F0", "0B0", "0W0"]])
-    start_s: tuple[float, ...] = Field(
-        description="Start of each operation.", examples=[[0.0, 3.0, 4.0]], json_schema_extra={"unit": "s"}
-    )
-    end_s: tuple[float, ...] = Field(
-        description="End of each operation.", examples=[[1.0, 4.0, 5.0]], json_schema_extra={"unit": "s"}
-    )
+    start_s: tuple[SignedSeconds, ...] = Field(description="Start of each operation.", examples=[[0.0, 3.0, 4.0]])
+    end_s: tuple[SignedSeconds, ...] = Field(description="End of each operation.", examples=[[1.0, 4.0, 5.0]])
     peak_memory_bytes: Bytes = Field(description="Largest activation memory at any instant.", examples=[8.0])
 
 
@@ -298,9 +292,7 @@ class PipelineSchedule(Frozen):
     makespan_s: Seconds = Field(description="First start to last end over all ranks.", examples=[55.0])
     span_s: Seconds = Field(description="Largest per-rank first start to last end.", examples=[48.0])
     lower_bound_s: Seconds = Field(description="No schedule of this problem has a smaller value.", examples=[55.0])
-    gap: float = Field(
-        ge=0, le=1, description="(value - bound) / value.", examples=[0.0], json_schema_extra={"unit": "1"}
-    )
+    gap: Fraction = Field(description="(value - bound) / value.", examples=[0.0])
     status: ScheduleStatus = Field(
         description="optimal only when the gap is proven within the tolerance.", examples=["optimal"]
     )

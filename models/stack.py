@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from models.base import Frozen, Name
+from models.base import Frozen, Name, Relative
 from models.catalogue import named_entry
 from models.workload import Precision
 
@@ -115,7 +115,6 @@ class Evidence(Frozen):
 
 
 Spread = Annotated[float, Field(gt=0, le=2, json_schema_extra={"unit": "1"})]
-Load = Annotated[float, Field(json_schema_extra={"unit": "1"})]
 
 
 class Uncertainty(Frozen):
@@ -126,7 +125,7 @@ class Uncertainty(Frozen):
     """
 
     names: tuple[Name, ...] = Field((), description="Rows of the factors.", examples=[["gemm_efficiency@hopper"]])
-    factors: tuple[tuple[Load, ...], ...] = Field(
+    factors: tuple[tuple[Relative, ...], ...] = Field(
         (), description="Factors F of the covariance of the logarithms.", examples=[[[0.02]]]
     )
     family_spread_dense: Spread = Field(

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from models.base import Bytes, Count, Frozen, Name, PositiveCount, Seconds
+from models.base import Bytes, Count, Frozen, Name, PositiveCount, PositiveFraction, Ratio, Seconds
 from models.cluster import LoadBalancing, Tier
 
 Dimension = Literal["tp", "cp", "ep", "pp", "dp"]
@@ -59,9 +59,7 @@ class MessagePath(Frozen):
     steps: tuple[LinkStep, ...] = Field(
         min_length=1, max_length=256, description="Links in order.", examples=[[{"link": "far", "reverse": False}]]
     )
-    part: Annotated[float, Field(gt=0, le=1, json_schema_extra={"unit": "1"})] = Field(
-        description="Part of every message that takes it.", examples=[0.75]
-    )
+    part: PositiveFraction = Field(description="Part of every message that takes it.", examples=[0.75])
 
 
 class MessageSplit(Frozen):
@@ -159,12 +157,8 @@ class LinkLoad(Frozen):
     flows: tuple[LinkFlow, ...] = Field(
         description="Bytes by cause.", examples=[[{"cause": "pp", "bytes_per_iteration": 1e9}]]
     )
-    mean_utilisation: Annotated[float, Field(ge=0, json_schema_extra={"unit": "1"})] = Field(
-        description="Bytes over usable capacity times iteration time.", examples=[0.12]
-    )
-    peak_utilisation: Annotated[float, Field(ge=0, json_schema_extra={"unit": "1"})] = Field(
-        description="Highest instantaneous rate over usable capacity.", examples=[1.0]
-    )
+    mean_utilisation: Ratio = Field(description="Bytes over usable capacity times iteration time.", examples=[0.12])
+    peak_utilisation: Ratio = Field(description="Highest instantaneous rate over usable capacity.", examples=[1.0])
     num_background_flows: Count = Field(0, description="Flows of others that the request states.", examples=[0])
     headroom_bytes_per_s: Rate = Field(0.0, description="Usable capacity less the peak rate.", examples=[2.5e12])
     bottleneck: tuple[Dimension, ...] = Field(

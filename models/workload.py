@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from models.base import Bytes, Count, Frozen, Name, PositiveCount, PositiveSeconds
+from models.base import Bytes, Count, Frozen, Name, PositiveCount, PositiveFraction, PositiveSeconds
 from models.catalogue import named_entry
 
 Precision = Literal["fp32", "fp16", "bf16", "fp8", "fp4"]
@@ -95,9 +95,7 @@ class ModelDefinition(Frozen):
     norm: Literal["rmsnorm", "layernorm", "layernorm1p"] = Field(
         "rmsnorm", description="Normalisation; layernorm1p stores its scale less 1.", examples=["rmsnorm"]
     )
-    norm_epsilon: Annotated[float, Field(gt=0, le=1, json_schema_extra={"unit": "1"})] = Field(
-        1e-5, description="Added to the variance under the root.", examples=[1e-5]
-    )
+    norm_epsilon: PositiveFraction = Field(1e-5, description="Added to the variance under the root.", examples=[1e-5])
     position_embedding: Literal["rope", "learned", "none"] = Field(
         "rope", description="How positions are told.", examples=["rope"]
     )

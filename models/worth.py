@@ -8,16 +8,14 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import Field
-from pydantic.config import JsonDict
 
-from models.base import Frozen, Name, Seconds
+from models.base import Frozen, Name, OfObjective, PositiveFraction, Relative, Seconds
 from models.outcome import Reason
 from models.question_parts import Change, Gain, Pointer, QuestionBase, Status, Witness
 
 ResourceKind = Literal["link", "uplink", "hosts", "network_cards", "memory", "limit"]
 Quantity = Literal["bandwidth", "latency", "memory"]
 Factor = Annotated[float, Field(gt=0, le=1000, json_schema_extra={"unit": "1"})]
-NUMBER_OF_OBJECTIVE: JsonDict = {"unit": "unit of the objective"}
 
 
 class Worth(QuestionBase):
@@ -32,9 +30,7 @@ class Worth(QuestionBase):
             examples=[["links", "distance"]],
         )
     )
-    small_fraction: Annotated[float, Field(gt=0, le=1, json_schema_extra={"unit": "1"})] = Field(
-        0.1, description="The small increase, over what there is.", examples=[0.1]
-    )
+    small_fraction: PositiveFraction = Field(0.1, description="The small increase, over what there is.", examples=[0.1])
     useful_fraction: Annotated[float, Field(gt=0, le=100, json_schema_extra={"unit": "1"})] = Field(
         1.0, description="The useful increase, over what there is; a limit is given up.", examples=[1.0]
     )
@@ -64,12 +60,8 @@ class WorthAnswer(Frozen):
     outcome: Status = Field(description="What became of the request as it is.", examples=["planned"])
     unit: Name = Field(description="Unit of values and gains; the lower a value, the better.", examples=["s/iteration"])
     stack_profile: Name = Field(description="The one software profile under all plans.", examples=["megatron-2025"])
-    value: float | None = Field(
-        description="Value of the best plan found.", examples=[6.4], json_schema_extra=NUMBER_OF_OBJECTIVE
-    )
-    lower_bound: float | None = Field(
-        description="No plan has a lower value.", examples=[6.2], json_schema_extra=NUMBER_OF_OBJECTIVE
-    )
+    value: OfObjective | None = Field(description="Value of the best plan found.", examples=[6.4])
+    lower_bound: OfObjective | None = Field(description="No plan has a lower value.", examples=[6.2])
     plan: Witness | None = Field(description="The plan; null without one.", examples=[None])
     reasons: tuple[Reason, ...] = Field((), description="Why there is none, if that is proven.", examples=[[]])
     values: tuple[Value, ...] = Field(
@@ -108,19 +100,11 @@ class CurvePoint(Frozen):
         description="What its search ended with; not_tried: time ran out; refused: no such request, `detail` says why.",
         examples=["planned"],
     )
-    value: float | None = Field(
-        description="Value of the best plan found, there or with less.",
-        examples=[6.4],
-        json_schema_extra=NUMBER_OF_OBJECTIVE,
+    value: OfObjective | None = Field(description="Value of the best plan found, there or with less.", examples=[6.4])
+    lower_bound: OfObjective | None = Field(
+        description="No plan has a lower value, there or with less.", examples=[6.2]
     )
-    lower_bound: float | None = Field(
-        description="No plan has a lower value, there or with less.",
-        examples=[6.2],
-        json_schema_extra=NUMBER_OF_OBJECTIVE,
-    )
-    relative_gap: float | None = Field(
-        description="(value - bound) / value.", examples=[0.03], json_schema_extra={"unit": "1"}
-    )
+    relative_gap: Relative | None = Field(description="(value - bound) / value.", examples=[0.03])
     plan: Witness | None = Field(description="The plan; null without one.", examples=[None])
     detail: str = Field("", max_length=600, description="Why there is none.", examples=[""])
 
