@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from app.storage.tables import CALIBRATIONS
+from app.storage.listing import newest_first, owned
+from app.storage.tables import CALIBRATIONS, Store
 
 CALIBRATION_PREFIX = "cal_"
 
@@ -24,12 +23,8 @@ class CalibrationRow:
     created_at: float
 
 
-class CalibrationStore:
+class CalibrationStore(Store):
     """The calibrations of one database."""
-
-    def __init__(self, engine: sa.Engine, *, clock: Callable[[], float] = time.time) -> None:
-        self._engine = engine
-        self._clock = clock
 
     def insert(self, owner: str, document: bytes, *, most: int | None = None) -> CalibrationRow | None:
         """Keep a calibration under a new id; None when its owner has `most` already."""
@@ -51,25 +46,18 @@ class CalibrationStore:
     def get(self, name: str, *, owner: str | None) -> CalibrationRow | None:
         """One calibration, or None; of this owner only, when one is named."""
         with self._engine.connect() as connection:
-            row = connection.execute(sa.select(CALIBRATIONS).where(*_owned(name, owner))).mappings().first()
+            row = (
+                connection.execute(sa.select(CALIBRATIONS).where(*owned(CALIBRATIONS, name, owner))).mappings().first()
+            )
         return None if row is None else CalibrationRow(**row)
 
     def page(self, *, limit: int, before: str | None, owner: str | None) -> list[CalibrationRow]:
         """Calibrations, newest first, older than `before`."""
-        query = sa.select(CALIBRATIONS).order_by(CALIBRATIONS.c.id.desc()).limit(limit)
-        if before is not None:
-            query = query.where(CALIBRATIONS.c.id < before)
-        if owner is not None:
-            query = query.where(CALIBRATIONS.c.owner == owner)
+        query = newest_first(sa.select(CALIBRATIONS), CALIBRATIONS, limit=limit, before=before, owner=owner)
         with self._engine.connect() as connection:
             return [CalibrationRow(**row) for row in connection.execute(query).mappings()]
 
     def delete(self, name: str, *, owner: str | None) -> bool:
         """Remove one; plans that used it keep what they took from it."""
         with self._engine.begin() as connection:
-            return connection.execute(sa.delete(CALIBRATIONS).where(*_owned(name, owner))).rowcount > 0
-
-
-def _owned(name: str, owner: str | None) -> tuple[sa.ColumnElement[bool], ...]:
-    by_id = CALIBRATIONS.c.id == name
-    return (by_id,) if owner is None else (by_id, CALIBRATIONS.c.owner == owner)
+            return connection.execute(sa.delete(CALIBRATIONS).where(*owned(CALIBRATIONS, name, owner))).rowcount > 0

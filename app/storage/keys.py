@@ -9,15 +9,14 @@ import hashlib
 import hmac
 import os
 import re
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import sqlalchemy as sa
 
-from app.storage.tables import KEYS, USAGE
+from app.storage.tables import KEYS, USAGE, Store
 
 Scope = Literal["read", "submit", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -58,12 +57,8 @@ def digest_of(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-class KeyStore:
+class KeyStore(Store):
     """The keys of one database."""
-
-    def __init__(self, engine: sa.Engine, *, clock: Callable[[], float] = time.time) -> None:
-        self._engine = engine
-        self._clock = clock
 
     def create(self, new: NewKey) -> tuple[KeyRow, str]:
         """A new key and its token, which is told this once."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
@@ -15,9 +15,9 @@ import sqlalchemy as sa
 
 from app.storage.holds import change
 from app.storage.lease import ask_to_stop
-from app.storage.listing import EVERYTHING, Wanted, conditions, ordered
+from app.storage.listing import EVERYTHING, Wanted, conditions, ordered, owned
 from app.storage.searches import KeptSearch, begin_with, delete_kept
-from app.storage.tables import EVENTS, PLANS, writing
+from app.storage.tables import EVENTS, PLANS, Store, writing
 from app.storage.webhooks import NewWebhook, add_webhook, remove_webhooks
 
 State = Literal["queued", "running", "succeeded", "infeasible", "not_found", "incomplete", "cancelled", "failed"]
@@ -44,24 +44,24 @@ class PlanOrigin:
     objective: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PlanRow(PlanOrigin):
-    """One plan as stored; documents are JSON text."""
+    """One plan as stored, by default as it is when it has just been submitted; documents are JSON text."""
 
     id: str
-    state: State
-    stop_reason: StopReason | None
-    revision: int
+    state: State = "queued"
+    stop_reason: StopReason | None = None
+    revision: int = 1
     request_digest: str
     created_at: float
-    started_at: float | None
-    finished_at: float | None
-    attempt: int
-    cancel_requested: bool
-    num_events: int
-    progress: bytes | None
-    outcome: bytes | None
-    fault: bytes | None
+    started_at: float | None = None
+    finished_at: float | None = None
+    attempt: int = 0
+    cancel_requested: bool = False
+    num_events: int = 1
+    progress: bytes | None = None
+    outcome: bytes | None = None
+    fault: bytes | None = None
     headline: bytes | None = None
 
     @property
@@ -116,13 +116,12 @@ def kind_of(row_id: str) -> Kind:
     return "question" if row_id.startswith("question_") else "plan"
 
 
-class PlanStore:
+class PlanStore(Store):
     """The plans of one database, or its questions: rows of the same queue."""
 
     def __init__(self, engine: sa.Engine, *, clock: Callable[[], float] = time.time, kind: Kind = "plan") -> None:
+        super().__init__(engine, clock=clock)
         self._kind = kind
-        self._engine = engine
-        self._clock = clock
 
     def insert(self, new: NewPlan, admit: Admit | None = None) -> PlanRow:
         """Store a plan, which is then queued.
@@ -138,7 +137,8 @@ class PlanStore:
     def insert_in(self, connection: sa.Connection, new: NewPlan) -> PlanRow:
         """The same inside a transaction of the caller."""
         now = self._clock()
-        row = _queued_row(new, now)
+        origin = {one.name: getattr(new, one.name) for one in fields(PlanOrigin)}
+        row = PlanRow(id=new_id(now, new.kind), request_digest=new.request_digest, created_at=now, **origin)
         key = scoped_key(new.owner, new.idempotency_key)
         # Values apart from the statement: SQLAlchemy then builds and compiles it once, not at every submission.
         connection.execute(_INSERT_PLAN, {**vars(row), "request": new.request, "idempotency_key": key, "lease": 0})
@@ -155,7 +155,7 @@ class PlanStore:
         columns = _LIGHT if with_outcome else STATUS_COLUMNS
         with self._engine.connect() as connection:
             found = connection.execute(sa.select(*columns).where(*self._owned(plan_id, owner))).mappings().first()
-        return None if found is None else row_of(found)
+        return None if found is None else PlanRow(**found)
 
     def revision(self, plan_id: str, *, owner: str | None = None) -> int | None:
         """The number that changes with the plan, or None."""
@@ -186,7 +186,7 @@ class PlanStore:
         with self._engine.connect() as connection:
             found = connection.execute(query if owner is None else query.where(PLANS.c.owner == owner)).mappings()
             row = found.first()
-        return None if row is None else row_of(row)
+        return None if row is None else PlanRow(**row)
 
     def page(
         self,
@@ -204,7 +204,7 @@ class PlanStore:
             query = query.where(PLANS.c.owner == owner)
         names = [column.name for column in STATUS_COLUMNS]
         with self._engine.connect() as connection:
-            return [row_of(dict(zip(names, row, strict=True))) for row in connection.execute(query)]
+            return [PlanRow(**dict[str, Any](zip(names, row, strict=True))) for row in connection.execute(query)]
 
     def newest_about(self, parent_id: str, objective: str, *, owner: str | None = None) -> PlanRow | None:
         """The newest row of a kind of question, say, that was made about a plan."""
@@ -244,8 +244,7 @@ class PlanStore:
 
     def _owned(self, plan_id: str, owner: str | None) -> tuple[sa.ColumnElement[bool], ...]:
         """A row by id; one of the other kind, or of another owner, is treated as one that does not exist."""
-        of_kind = (PLANS.c.id == plan_id, _of(self._kind))
-        return of_kind if owner is None else (*of_kind, PLANS.c.owner == owner)
+        return (*owned(PLANS, plan_id, owner), _of(self._kind))
 
     def events(self, plan_id: str, *, after: int, limit: int = 500) -> list[tuple[int, str, float, bytes]]:
         """Sequence number, kind, time and JSON text of the events after a number, in order."""
@@ -257,27 +256,6 @@ class PlanStore:
         )
         with self._engine.connect() as connection:
             return [(row[0], row[1], row[2], row[3]) for row in connection.execute(query)]
-
-
-def _queued_row(new: NewPlan, now: float) -> PlanRow:
-    """What is stored of a plan that has just been submitted."""
-    return PlanRow(
-        id=new_id(now, new.kind),
-        state="queued",
-        stop_reason=None,
-        revision=1,
-        request_digest=new.request_digest,
-        created_at=now,
-        started_at=None,
-        finished_at=None,
-        attempt=0,
-        cancel_requested=False,
-        num_events=1,
-        progress=None,
-        outcome=None,
-        fault=None,
-        **{one.name: getattr(new, one.name) for one in fields(PlanOrigin)},
-    )
 
 
 def scoped_key(owner: str, key: str | None) -> str | None:
@@ -292,8 +270,3 @@ def scoped_key(owner: str, key: str | None) -> str | None:
 def _of(kind: Kind) -> sa.ColumnElement[bool]:
     """Rows of one kind; nothing sorts between the two."""
     return PLANS.c.id >= "question_" if kind == "question" else PLANS.c.id < "question_"
-
-
-def row_of(values: Mapping[Any, Any]) -> PlanRow:
-    """The plan that a row of the table holds."""
-    return PlanRow(**{"outcome": None, **values})

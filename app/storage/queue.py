@@ -5,8 +5,7 @@ The steps are those of `lease`.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,7 +16,7 @@ from app.storage import lease as steps
 from app.storage.holds import append_event, change
 from app.storage.plans import State, StopReason
 from app.storage.searches import KeptSearch, keep_state, kept_search
-from app.storage.tables import PLANS, WORKERS, writing
+from app.storage.tables import PLANS, WORKERS, Store, writing
 
 MOST_URGENT = 0  # plans that wait for nobody: they have places of their own and no limit per key
 
@@ -35,12 +34,8 @@ class Claim:
     urgency: int = 3
 
 
-class PlanQueue:
+class PlanQueue(Store):
     """The queue of one database."""
-
-    def __init__(self, engine: sa.Engine, *, clock: Callable[[], float] = time.time) -> None:
-        self._engine = engine
-        self._clock = clock
 
     def waiting(self) -> tuple[bool, bool]:
         """Whether an urgent plan waits, and any other: the one question of a worker that has nothing to do."""

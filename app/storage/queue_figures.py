@@ -8,14 +8,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from app.storage.plans import PlanRow, State
-from app.storage.tables import PLANS
+from app.storage.tables import PLANS, Store
 
 
-class QueueFigures:
+class QueueFigures(Store):
     """The figures of one database; of one owner only, where one is named."""
-
-    def __init__(self, engine: sa.Engine) -> None:
-        self._engine = engine
 
     def count(self, state: State, *, owner: str | None = None) -> int:
         """Plans in a state."""

@@ -14,9 +14,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.storage.listing import EVERYTHING, Wanted, conditions
-from app.storage.plans import STATUS_COLUMNS, TERMINAL, Admit, NewPlan, PlanRow, PlanStore, row_of, scoped_key
-from app.storage.tables import EVENTS, PLANS, STUDIES, writing
+from app.storage.listing import EVERYTHING, Wanted, conditions, newest_first, owned
+from app.storage.plans import STATUS_COLUMNS, TERMINAL, Admit, NewPlan, PlanRow, PlanStore, scoped_key
+from app.storage.tables import EVENTS, PLANS, STUDIES, Store, writing
 from app.storage.webhooks import NewWebhook, add_webhook, remove_webhooks
 
 
@@ -41,12 +41,11 @@ class StudyRow:
 _COLUMNS = [column for column in STUDIES.c if column.name != "idempotency_key"]
 
 
-class StudyStore:
+class StudyStore(Store):
     """The studies of one database."""
 
     def __init__(self, engine: sa.Engine, *, clock: Callable[[], float] = time.time) -> None:
-        self._engine = engine
-        self._clock = clock
+        super().__init__(engine, clock=clock)
         self._plans = PlanStore(engine, clock=clock)
 
     def new_id(self) -> str:
@@ -90,16 +89,13 @@ class StudyStore:
     def get(self, study_id: str, *, owner: str | None) -> StudyRow | None:
         """One study, or None; of this owner only, when one is named."""
         with self._engine.connect() as connection:
-            row = connection.execute(sa.select(*_COLUMNS).where(*_owned(study_id, owner))).mappings().first()
+            row = connection.execute(sa.select(*_COLUMNS).where(*owned(STUDIES, study_id, owner))).mappings().first()
         return None if row is None else StudyRow(**row)
 
     def page(self, *, limit: int, before: str | None, owner: str | None, wanted: Wanted = EVERYTHING) -> list[StudyRow]:
         """Studies that are wanted, newest first, older than `before`."""
-        query = sa.select(*_COLUMNS).order_by(STUDIES.c.id.desc()).limit(limit).where(*conditions(STUDIES, wanted))
-        if before is not None:
-            query = query.where(STUDIES.c.id < before)
-        if owner is not None:
-            query = query.where(STUDIES.c.owner == owner)
+        query = sa.select(*_COLUMNS).where(*conditions(STUDIES, wanted))
+        query = newest_first(query, STUDIES, limit=limit, before=before, owner=owner)
         with self._engine.connect() as connection:
             return [StudyRow(**row) for row in connection.execute(query).mappings()]
 
@@ -107,7 +103,7 @@ class StudyStore:
         """The plans of a study by member number, without their outcomes; deleted ones are missing."""
         query = sa.select(*STATUS_COLUMNS).where(PLANS.c.study_id == study_id)
         with self._engine.connect() as connection:
-            rows = [row_of(row) for row in connection.execute(query).mappings()]
+            rows = [PlanRow(**row) for row in connection.execute(query).mappings()]
         return {row.member: row for row in rows if row.member is not None}
 
     def counts_of(self, study_ids: Sequence[str]) -> dict[str, dict[str, int]]:
@@ -133,7 +129,7 @@ class StudyStore:
         """Remove a study with its plans; running ones notice that they are not wanted any more."""
         members = PLANS.c.study_id == study_id
         with writing(self._engine) as connection:
-            if connection.execute(sa.delete(STUDIES).where(*_owned(study_id, owner))).rowcount == 0:
+            if connection.execute(sa.delete(STUDIES).where(*owned(STUDIES, study_id, owner))).rowcount == 0:
                 return False
             plan_ids = [str(row[0]) for row in connection.execute(sa.select(PLANS.c.id).where(members))]
             # In this order: a search that still tells news waits for its plan, and then finds none to tell it of.
@@ -150,8 +146,3 @@ class StudyStore:
         with self._engine.connect() as connection:
             ids = [str(row[0]) for row in connection.execute(query)]
         return sum(self.delete(study_id, owner=None) for study_id in ids)
-
-
-def _owned(study_id: str, owner: str | None) -> tuple[sa.ColumnElement[bool], ...]:
-    by_id = STUDIES.c.id == study_id
-    return (by_id,) if owner is None else (by_id, STUDIES.c.owner == owner)

@@ -10,7 +10,7 @@ import sqlite3
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -183,6 +183,14 @@ def create_engine(database_url: str) -> sa.Engine:
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "handle_error", _give_up_read_only)
     return engine
+
+
+class Store:
+    """What reads and writes rows of one database; the clock tells seconds since 1970."""
+
+    def __init__(self, engine: sa.Engine, *, clock: Callable[[], float] = time.time) -> None:
+        self._engine = engine
+        self._clock = clock
 
 
 _WRITERS: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)

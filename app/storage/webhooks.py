@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import random
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import sqlalchemy as sa
 
 from app.storage.lease import OPEN
-from app.storage.tables import PLANS, WEBHOOKS, writing
+from app.storage.tables import PLANS, WEBHOOKS, Store, writing
 
 # Seconds until the next attempt, by the number of those made: the schedule of the Standard Webhooks specification 1.0.
 RETRY_S = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, 86_400.0)
@@ -47,12 +46,8 @@ class WebhookRow:
     ended_at: float | None
 
 
-class WebhookStore:
+class WebhookStore(Store):
     """The webhooks of one database."""
-
-    def __init__(self, engine: sa.Engine, *, clock: Callable[[], float] = time.time) -> None:
-        self._engine = engine
-        self._clock = clock
 
     def get(self, subject_id: str) -> WebhookRow | None:
         """The webhook of a plan or a study, or None."""

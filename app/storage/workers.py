@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from app.storage.queue import PlanQueue
-from app.storage.tables import WORKERS, writing
+from app.storage.tables import WORKERS, Store, writing
 
 
 def new_holder() -> str:
@@ -25,12 +25,11 @@ def new_holder() -> str:
     return f"run_{os.urandom(11).hex()}"
 
 
-class WorkerStore:
+class WorkerStore(Store):
     """The workers of one database."""
 
     def __init__(self, engine: sa.Engine, *, clock: Callable[[], float] = time.time) -> None:
-        self._engine = engine
-        self._clock = clock
+        super().__init__(engine, clock=clock)
         self._queue = PlanQueue(engine, clock=clock)
 
     def enter(self, holder: str, name: str) -> list[str]:
