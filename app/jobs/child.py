@@ -17,7 +17,7 @@ from functools import cache
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from app.faults import Fault, Refused, from_planner_error
 from app.jobs.processes import limit_memory, settle_in
@@ -26,9 +26,9 @@ from models.errors import PlannerError
 
 if TYPE_CHECKING:
     from app.jobs.cluster_pool import ClusterPool
-    from models.outcome import Outcome, Planned, Progress, RequestCheck
+    from models.outcome import Outcome, RequestCheck
     from models.questions import Reply
-    from models.schedule import PipelineSchedule, ScheduleProgress
+    from models.schedule import PipelineSchedule
     from models.verdict import Verdict
     from solver.search.warm_start import WarmStart
 
@@ -59,6 +59,10 @@ class Channel:
         """One message to the parent."""
         with self._lock:
             self._pipe.send_bytes(kind.encode() + b"\n" + text)
+
+    def telling(self, kind: str) -> Callable[[BaseModel], None]:
+        """What sends documents as messages of a kind."""
+        return lambda document: self.send(kind, document.model_dump_json().encode())
 
     def cancelled(self) -> bool:
         """Whether the search should end now with the best it has."""
@@ -147,23 +151,14 @@ def outcomes() -> TypeAdapter[Outcome]:
 def _plan(task: Task, channel: Channel) -> bytes:
     from models.request import PlanRequest
 
-    def progress(news: Progress) -> None:
-        channel.send("progress", news.model_dump_json().encode())
-
-    def incumbent(found: Planned) -> None:
-        channel.send("incumbent", found.model_dump_json().encode())
-
-    def keep(state: bytes) -> None:
-        channel.send("state", state)
-
     outcome = load(task.function)(
         PlanRequest.model_validate_json(task.documents[0]),
-        progress=progress,
-        incumbent=incumbent,
+        progress=channel.telling("progress"),
+        incumbent=channel.telling("incumbent"),
         cancelled=channel.cancelled,
         clock=time.monotonic,
         worker_pool=channel.worker_pool(task),
-        keep=keep,
+        keep=lambda state: channel.send("state", state),
         **_warm_start(*task.documents[1:]),
     )
     return outcomes().dump_json(outcome)
@@ -190,13 +185,11 @@ def _warm_start(*earlier: bytes) -> dict[str, WarmStart]:
 def _ask(task: Task, channel: Channel) -> bytes:
     from models.questions import Question
 
-    def found(reply: Reply) -> None:
-        channel.send("incumbent", reply.model_dump_json().encode())
-
     question = TypeAdapter[Question](Question).validate_json(task.documents[0])
-    reply = load(task.function)(question, found=found, cancelled=channel.cancelled, clock=time.monotonic)
-    text: str = reply.model_dump_json()
-    return text.encode()
+    reply: Reply = load(task.function)(
+        question, found=channel.telling("incumbent"), cancelled=channel.cancelled, clock=time.monotonic
+    )
+    return reply.model_dump_json().encode()
 
 
 def _validate(task: Task, _channel: Channel) -> bytes:
@@ -235,21 +228,14 @@ def _compute(task: Task, _channel: Channel) -> bytes:
 def _schedule(task: Task, channel: Channel) -> bytes:
     from models.schedule import PipelineProblem
 
-    def progress(news: ScheduleProgress) -> None:
-        channel.send("progress", news.model_dump_json().encode())
-
-    def incumbent(found: PipelineSchedule) -> None:
-        channel.send("incumbent", found.model_dump_json().encode())
-
-    answer = load(task.function)(
+    answer: PipelineSchedule = load(task.function)(
         PipelineProblem.model_validate_json(task.documents[0]),
-        progress=progress,
-        incumbent=incumbent,
+        progress=channel.telling("progress"),
+        incumbent=channel.telling("incumbent"),
         cancelled=channel.cancelled,
         clock=time.monotonic,
     )
-    text: str = answer.model_dump_json()
-    return text.encode()
+    return answer.model_dump_json().encode()
 
 
 def _warm_up(task: Task, _channel: Channel) -> bytes:

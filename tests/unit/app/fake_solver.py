@@ -206,7 +206,8 @@ def _told(begin_with: WarmStart | None) -> str:
 
 def _die_in_the_middle_of(incumbent: Callable[[Planned], None]) -> None:
     """Send the beginning of a message by the pipe that news goes through, and die."""
-    (channel,) = (cell.cell_contents for cell in incumbent.__closure__ or ())
+    held = (cell.cell_contents for cell in incumbent.__closure__ or ())
+    channel = next(one for one in held if not isinstance(one, str))
     announced_bytes = struct.pack("!i", 1000)
     os.write(channel._pipe.fileno(), announced_bytes + b"incumbent\n{")  # noqa: SLF001
     os.kill(os.getpid(), signal.SIGKILL)
