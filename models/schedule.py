@@ -201,6 +201,11 @@ class PipelineProblem(Frozen):
         """Compute operations of the schedule: 3 per stage and micro-batch, 2 when fused."""
         return self.num_stages * self.num_microbatches * (2 if self.backward == "fused" else 3)
 
+    def without_exchanges(self) -> PipelineProblem:
+        """The same pipeline with no gradient exchange behind it."""
+        silent = {"gradient_sync_s": 0.0, "gradient_sync_link": None}
+        return self.model_copy(update={"stages": tuple(one.model_copy(update=silent) for one in self.stages)})
+
     @property
     def placement(self) -> tuple[int, ...]:
         """Rank of every stage, stated or implied by the layout."""

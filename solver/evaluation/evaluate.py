@@ -202,10 +202,7 @@ def _divided_way(problem: PipelineProblem, division: TimeDivision) -> Way:
 
 def _bound_s(problem: PipelineProblem) -> float:
     """Least end of the last operation: the pipeline's bound without the exchanges, which `exchanges` times itself."""
-    silent = tuple(
-        stage.model_copy(update={"gradient_sync_s": 0.0, "gradient_sync_link": None}) for stage in problem.stages
-    )
-    return lower_bound(problem.model_copy(update={"stages": silent}))
+    return lower_bound(problem.without_exchanges())
 
 
 def stages_of(context: Context, configuration: Configuration, routes: tuple[PooledRoute, ...]) -> dict[int, PoolStages]:

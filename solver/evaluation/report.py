@@ -240,10 +240,7 @@ def _work(evaluation: Evaluation, route: int, rank: int) -> _Work:
 
 def _end_without_hops_s(timing: Timing) -> float:
     """End of the last operation when the same order runs without any delay between stages."""
-    silent = tuple(
-        stage.model_copy(update={"gradient_sync_s": 0.0, "gradient_sync_link": None}) for stage in timing.problem.stages
-    )
-    free = timing.problem.model_copy(update={"hops": (), "stages": silent})
+    free = timing.problem.without_exchanges().model_copy(update={"hops": ()})
     return float(replay(free, PipelineOrder(timing.order.rank_ops, ())).end.max())
 
 

@@ -98,11 +98,7 @@ def _orders(shape: PipelineShape, schedule: PipelineSchedule) -> tuple[tuple[Int
 
 def end_with_hops(timeline: RouteTimeline, hops: tuple[PipelineHop, ...]) -> float:
     """End of the last operation of the timeline's order under other delays between its stages."""
-    stages = tuple(
-        one.model_copy(update={"gradient_sync_s": 0.0, "gradient_sync_link": None}) for one in timeline.problem.stages
-    )
-    problem = timeline.problem.model_copy(update={"hops": hops, "stages": stages})
-    shape = shape_of(problem)
+    shape = shape_of(timeline.problem.without_exchanges().model_copy(update={"hops": hops}))
     rank_ops, stated = _orders(shape, timeline.schedule)
     on_links = channel_messages(shape)  # a schedule also states messages that take no link any time
     order = PipelineOrder(rank_ops, tuple(own[np.isin(own, one)] for own, one in zip(stated, on_links, strict=True)))
