@@ -83,7 +83,7 @@ BUNDLE_EXAMPLES = {
         hosts=HOSTS,
         time_limit_minutes=1440,
         partition="gpu",
-    ),
+    )
 }
 TWO_BUILDINGS = named_entry("examples", "llama-405b-two-buildings")
 ONE_BUILDING = named_entry("examples", "llama-8b-single-building")
@@ -165,11 +165,7 @@ QUESTION_EXAMPLES = {
         ask="robust",
         request=TWO_BUILDINGS,
         scenarios=[
-            {
-                "name": "night",
-                "changes": [{"pointer": f"{LINK}/background_bytes_per_s", "value": 2e11}],
-                "weight": 0.3,
-            },
+            {"name": "night", "changes": [{"pointer": f"{LINK}/background_bytes_per_s", "value": 2e11}], "weight": 0.3},
             {"name": "slow west", "slow_pools": [{"pool": "west-z1-h100", "times": 1.1}], "weight": 0.1},
         ],
         measure="expected",

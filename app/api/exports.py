@@ -109,10 +109,7 @@ def create_artifact(
              responses={**BUNDLE, **documented(400, 404, 408, 409, 413, 415, 422, 503)},
              summary="Make the folder that starts a plan")  # fmt: skip
 def create_bundle(
-    plan_id: PlanId,
-    body: Annotated[Launch, Body(openapi_examples=BUNDLE_EXAMPLES)],
-    service: Service,
-    caller: Asking,
+    plan_id: PlanId, body: Annotated[Launch, Body(openapi_examples=BUNDLE_EXAMPLES)], service: Service, caller: Asking
 ) -> Response:
     """Scripts, arguments, ranks, a preflight and a README with the commands in order, as a zip."""
     plan, request = _planned(service, plan_id, caller)

@@ -112,9 +112,7 @@ def _is_written_out(value: Any) -> Any:
 
 
 SinceQuery = Annotated[
-    datetime | None,
-    BeforeValidator(_is_written_out),
-    Query(description="Only those submitted at this time or later."),
+    datetime | None, BeforeValidator(_is_written_out), Query(description="Only those submitted at this time or later.")
 ]
 
 

@@ -39,11 +39,7 @@ COMMUNICATORS_FILE = "communicators.yaml"
 RECOMPUTE: dict[str, tuple[Argument, ...]] = {
     "none": (),
     "selective": (("--recompute-granularity", "selective"),),
-    "full": (
-        ("--recompute-granularity", "full"),
-        ("--recompute-method", "uniform"),
-        ("--recompute-num-layers", "1"),
-    ),
+    "full": (("--recompute-granularity", "full"), ("--recompute-method", "uniform"), ("--recompute-num-layers", "1")),
 }
 PRECISION: dict[str, tuple[Argument, ...]] = {
     "bf16": (("--bf16",),),

@@ -128,12 +128,7 @@ class _Watch:
     """The watch over one child: relays its messages, tells it to stop, kills it."""
 
     def __init__(
-        self,
-        process: ForkServerProcess,
-        pipe: Connection,
-        limits: Limits,
-        *,
-        patience_s: Callable[[], float] | None,
+        self, process: ForkServerProcess, pipe: Connection, limits: Limits, *, patience_s: Callable[[], float] | None
     ) -> None:
         assert process.pid is not None
         self._process = process

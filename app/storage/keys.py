@@ -112,8 +112,7 @@ class KeyStore(Store):
             sa.update(USAGE)
             .where(USAGE.c.key_id == key_id)
             .values(
-                minute=minute,
-                num_submissions=sa.case((USAGE.c.minute == minute, USAGE.c.num_submissions + 1), else_=1),
+                minute=minute, num_submissions=sa.case((USAGE.c.minute == minute, USAGE.c.num_submissions + 1), else_=1)
             )
         )
         if connection.execute(count).rowcount == 0:

@@ -36,11 +36,7 @@ CLAIMS = 0x15733A5  # the number of our advisory lock; any that other programs o
 
 WAL_ATTEMPTS, WAL_PAUSE_S = 500, 0.02  # as long as a program that starts beside may need, ten seconds
 
-SCHEMA = sa.Table(
-    "isthmus_schema",
-    METADATA,
-    sa.Column("version", sa.Integer, primary_key=True),
-)
+SCHEMA = sa.Table("isthmus_schema", METADATA, sa.Column("version", sa.Integer, primary_key=True))
 
 PLANS = sa.Table(
     "isthmus_plans",

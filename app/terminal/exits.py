@@ -15,11 +15,7 @@ class ExitCode(IntEnum):
     NOTHING_FOUND = 4
 
 
-EXIT_OF_STATUS = {
-    "planned": ExitCode.PLANNED,
-    "infeasible": ExitCode.INFEASIBLE,
-    "not_found": ExitCode.NOTHING_FOUND,
-}
+EXIT_OF_STATUS = {"planned": ExitCode.PLANNED, "infeasible": ExitCode.INFEASIBLE, "not_found": ExitCode.NOTHING_FOUND}
 
 
 class Failed(Exception):

@@ -18,8 +18,7 @@ def _examples(incomplete: str) -> list[str]:
 
 
 Source = Annotated[
-    str,
-    typer.Argument(help="A file, - for standard input, or the name of an example.", autocompletion=_examples),
+    str, typer.Argument(help="A file, - for standard input, or the name of an example.", autocompletion=_examples)
 ]
 File = Annotated[str, typer.Argument(help="A file, or - for standard input.")]
 PlanSource = Annotated[
@@ -38,10 +37,8 @@ KeyFile = Annotated[
     Path | None, typer.Option(help="File with the API key of the service; else ISTHMUS_API_KEY.", show_default=False)
 ]
 SaveSearch = Annotated[
-    Path | None,
-    typer.Option("--save-search", metavar="FILE", help="Keep the search in this file, for isthmus resume."),
+    Path | None, typer.Option("--save-search", metavar="FILE", help="Keep the search in this file, for isthmus resume.")
 ]
 Hosts = Annotated[
-    list[str] | None,
-    typer.Option("--hosts", help="A hosts file, POOL=node[001-128], or a hostlist; may be repeated."),
+    list[str] | None, typer.Option("--hosts", help="A hosts file, POOL=node[001-128], or a hostlist; may be repeated.")
 ]

@@ -58,12 +58,7 @@ def with_constants(stack: StackProfile, values: Mapping[str, float], *, source: 
 
 
 def fit_constants(
-    stack: StackProfile,
-    names: Sequence[str],
-    measured_s: FloatArray,
-    predict: Predict,
-    *,
-    rows: Sequence[int],
+    stack: StackProfile, names: Sequence[str], measured_s: FloatArray, predict: Predict, *, rows: Sequence[int]
 ) -> dict[str, float]:
     """The constants that bring predicted times of `rows` closest to the measured ones.
 

@@ -26,11 +26,7 @@ _ALWAYS = ("gemm_efficiency", "attention_efficiency", "elementwise_traffic", "st
 
 
 def calibrate_rows(
-    rows: Sequence[Mapping[str, str]],
-    *,
-    name: str,
-    start: StackProfile | None = None,
-    constants: Sequence[str] = (),
+    rows: Sequence[Mapping[str, str]], *, name: str, start: StackProfile | None = None, constants: Sequence[str] = ()
 ) -> Calibration:
     """A profile called `name` fitted to `rows` (see `columns.py`).
 

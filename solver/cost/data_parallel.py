@@ -162,12 +162,7 @@ def group_parameters(parameters: FloatArray, expert_parameters: FloatArray, colu
     return (parameters + expert_parameters * columns.ep) * columns.tp
 
 
-def crossing_bytes(
-    local_parameters: FloatArray,
-    columns: Columns,
-    num_places: IntArray | int,
-    job: Job,
-) -> FloatArray:
+def crossing_bytes(local_parameters: FloatArray, columns: Columns, num_places: IntArray | int, job: Job) -> FloatArray:
     """Bytes per iteration and direction that leave one place, for the parameters of one GPU's group over k places.
 
     All ranks of the place that share these parameters send this much together. State that all n = dp cp ranks share is

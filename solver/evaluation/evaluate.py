@@ -105,11 +105,7 @@ class Evaluation:
 
 
 def evaluate(
-    context: Context,
-    candidate: Candidate,
-    scheduler: Scheduler,
-    *,
-    cutoff_s: float = float("inf"),
+    context: Context, candidate: Candidate, scheduler: Scheduler, *, cutoff_s: float = float("inf")
 ) -> Evaluation | None:
     """Time a candidate, its messages on the paths of least latency and, where there are others, split over several.
 

@@ -15,12 +15,7 @@ from solver.placement.capacity_groups import groups_of
 from solver.placement.fill import PooledRoute, fill
 from solver.placement.problem import MinimumReplicas, PlacementProblem, Prices, RouteCount
 from solver.placement.solve import place
-from solver.placement.strategies import (
-    keep_ranks_in_groups,
-    keep_ranks_whole,
-    keep_replicas_whole,
-    spread_end_ranks,
-)
+from solver.placement.strategies import keep_ranks_in_groups, keep_ranks_whole, keep_replicas_whole, spread_end_ranks
 
 Pattern = Literal["replicas_whole", "ranks_whole", "ranks_in_groups", "ranks_in_regions", "ranks_spread", "priced"]
 CLOSED: dict[Pattern, Callable[[PlacementProblem], tuple[RouteCount, ...] | None]] = {

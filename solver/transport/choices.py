@@ -211,10 +211,7 @@ def _balancing_reason(wire: Wire, option: Option) -> str:
     if option.load_balancing == "ecmp":
         return f"ecmp: {flows} flows on {planes} planes carry {plain:.2f} of it; spreading them gains nothing here."
     share = balanced_efficiency(
-        option.load_balancing,
-        num_connections=flows,
-        queue_pairs=option.num_queue_pairs,
-        num_planes=planes,
+        option.load_balancing, num_connections=flows, queue_pairs=option.num_queue_pairs, num_planes=planes
     )
     return (
         f"{option.load_balancing}: {flows} flows on {planes} planes would collide to {plain:.2f} of the rate, "

@@ -29,9 +29,7 @@ def link_loads(context: Context, traffic: Traffic, *, iteration_s: float, prices
         parts: list[tuple[Dimension, float]] = [("pp", pipeline[index]), ("dp", exchange[index])]
         flows = tuple(
             LinkFlow(
-                cause=cause,
-                bytes_per_iteration=size,
-                price_s_per_gb=prices.get((index, cause), 0.0) * BYTES_PER_GB,
+                cause=cause, bytes_per_iteration=size, price_s_per_gb=prices.get((index, cause), 0.0) * BYTES_PER_GB
             )
             for cause, size in parts
             if size

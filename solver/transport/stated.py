@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 from models.plan import Route
-from models.transport import (
-    Connection,
-    ExchangeRing,
-    ExchangeStep,
-    MessageTransport,
-    TransportChoice,
-)
+from models.transport import Connection, ExchangeRing, ExchangeStep, MessageTransport, TransportChoice
 from solver.context import Context
 from solver.network.topology import Topology
 from solver.transport.exchange import ExchangeCost, InterSiteRing
@@ -58,9 +52,7 @@ def _ring(topology: Topology, site_ring: InterSiteRing, stages: list[int]) -> Ex
         steps=(*steps[first:], *steps[:first]),
         transports=tuple(
             ExchangeStep(
-                from_place=one.step[0],
-                to_place=one.step[1],
-                connection=_connection(one.choice, one.num_connections),
+                from_place=one.step[0], to_place=one.step[1], connection=_connection(one.choice, one.num_connections)
             )
             for one in site_ring.steps
         ),

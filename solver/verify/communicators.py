@@ -93,10 +93,7 @@ class Expected:
             choice.num_outstanding,
         )
         wire = Wire(
-            self.path,
-            communicator.member_bytes_per_s,
-            communicator.num_connections,
-            self.path.capacity_bytes_per_s,
+            self.path, communicator.member_bytes_per_s, communicator.num_connections, self.path.capacity_bytes_per_s
         )
         rate = connection_rate_bytes_per_s(option, wire)
         crossing = StepCost(rate, lambda one: step_s(option, wire, one, rate), option.in_flight_bytes)
