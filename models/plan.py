@@ -255,7 +255,7 @@ class Alternative(Frozen):
     slower_by: Relative = Field(description="Its objective over the plan's, less 1.", examples=[0.04])
     slower_probability: Fraction | None = Field(
         None,
-        description="Fraction that it takes more time than the plan when both are measured: errors that they share "
+        description="Probability that it takes more time than the plan when both are measured: errors that they share "
         "cancel.",
         examples=[0.93],
     )

@@ -122,7 +122,7 @@ def _state_unit(field: dict[str, Any]) -> None:
     >>> field["description"]
     'One-way delay. Unit: s.'
     """
-    kinds = (field, *field.get("anyOf", ()))
+    kinds = (field, field.get("items", {}), *field.get("anyOf", ()))
     unit = next((kind["unit"] for kind in kinds if "unit" in kind), "1")
     if unit != "1" and "description" in field:
         field["description"] += f" Unit: {unit}."
