@@ -36,7 +36,6 @@ from app.api.heads import Heads
 from app.api.observe import Observe
 from app.api.shortcut import Shortcut
 from app.api.strict import LARGE_AT_ONCE
-from app.api.traces import trace_requests
 from app.jobs.beginning import Beginning
 from app.jobs.processes import warm_up
 from app.jobs.service import PlanService
@@ -60,6 +59,7 @@ ROUTERS = (
     catalogue.router,
     health.router,
 )
+UNTRACED = "healthz/.*,metrics"
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -90,9 +90,16 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(Observe, registry=registry)
     start_traces(chosen)
     if chosen.otel_enabled:
-        trace_requests(app)
+        _trace_requests(app)
     describe(app)
     return app
+
+
+def _trace_requests(app: FastAPI) -> None:
+    """One span per request, but for those of monitors. Where spans go is set up in `app.telemetry`."""
+    from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
+
+    FastAPIInstrumentor.instrument_app(app, excluded_urls=UNTRACED)
 
 
 def _lifespan(settings: Settings) -> Any:

@@ -25,8 +25,7 @@ from app.api.tags import Tagged
 from app.compared import PlanComparison, PlanSummary
 from app.documents import read_model, read_plan
 from app.faults import Fault
-from app.jobs.comparison import comparison, differences, predicted, summary
-from app.jobs.moves import moves_between
+from app.jobs.comparison import comparison, differences, moves_between, predicted, summary
 from app.jobs.patches import changed_request
 from app.storage.plans import PlanRow
 from app.wire import Answer, MoveReport, QuestionStatus

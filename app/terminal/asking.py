@@ -14,9 +14,8 @@ import typer
 
 from app.terminal.exits import ExitCode, Failed
 from app.terminal.inputs import read_source
-from app.terminal.options import Json, KeyFile, OutFile, Quiet, Server
+from app.terminal.options import Json, KeyFile, OutFile, Quiet, Server, service
 from app.terminal.outputs import prepare, write
-from app.terminal.place import service
 from app.terminal.planning import settings_of
 from app.terminal.screen import Screen
 

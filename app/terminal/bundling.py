@@ -16,9 +16,8 @@ import typer
 from app.exporters.launch.options import LaunchOptions, SchedulerName, TrainerName
 from app.terminal.exits import ExitCode
 from app.terminal.inputs import hosts_text, read_source
-from app.terminal.options import Hosts, Json, KeyFile, PlanSource, Quiet, RequestFile, Server
+from app.terminal.options import Hosts, Json, KeyFile, PlanSource, Quiet, RequestFile, Server, service
 from app.terminal.outputs import write_folder
-from app.terminal.place import service
 from app.terminal.screen import Screen
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ import typer
 
 from app.faults import Fault, Refused
 from app.terminal.inputs import hosts_text, read_source
-from app.terminal.options import Hosts, Json, KeyFile, Quiet, RequestFile, Server
+from app.terminal.options import Hosts, Json, KeyFile, Quiet, RequestFile, Server, service
 from app.terminal.outputs import write
-from app.terminal.place import service
 from app.terminal.screen import Screen
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from typing import Annotated
 import typer
 
 from app.terminal.inputs import read_rows
-from app.terminal.options import File, Json, KeyFile, OutFile, Quiet, Server
+from app.terminal.options import File, Json, KeyFile, OutFile, Quiet, Server, service
 from app.terminal.outputs import prepare, write
-from app.terminal.place import service
 from app.terminal.screen import Screen
 
 Subject = Annotated[str, typer.Argument(help="training, network or pipeline")]

@@ -13,9 +13,8 @@ import typer
 from app.faults import Fault, Refused
 from app.terminal.exits import ExitCode
 from app.terminal.inputs import read_rows, read_source
-from app.terminal.options import Json, KeyFile, PlanSource, Quiet, RequestFile, Server
+from app.terminal.options import Json, KeyFile, PlanSource, Quiet, RequestFile, Server, service
 from app.terminal.outputs import write
-from app.terminal.place import service
 from app.terminal.screen import Screen
 
 if TYPE_CHECKING:

@@ -1,14 +1,19 @@
-"""The arguments and options that several commands share, so that each is spelled and explained one way.
+"""The arguments and options that several commands share, so that each is spelled and explained one way, and the service
+that two of them name.
 
 Imports nothing heavy: every command's module imports this one.
 """
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from app.client.blocking import Client
 
 
 def _examples(incomplete: str) -> list[str]:
@@ -42,3 +47,16 @@ SaveSearch = Annotated[
 Hosts = Annotated[
     list[str] | None, typer.Option("--hosts", help="A hosts file, POOL=node[001-128], or a hostlist; may be repeated.")
 ]
+
+
+def service(server: str | None, key_file: Path | None) -> AbstractContextManager[Client | None]:
+    """A client of the service that --server or ISTHMUS_SERVER names; None: the work is done here."""
+    from app.settings import Remote
+
+    named = Remote.from_environment()
+    address = named.server if server is None else server
+    if not address:
+        return nullcontext()
+    from app.terminal.remote import client_of
+
+    return client_of(address, key_file, named.api_key)

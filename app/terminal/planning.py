@@ -14,9 +14,8 @@ import typer
 from app.faults import Fault, Refused
 from app.terminal.exits import EXIT_OF_STATUS, ExitCode
 from app.terminal.inputs import read_source
-from app.terminal.options import File, Json, KeyFile, OutFile, Quiet, SaveSearch, Server, Source, TimeLimit
+from app.terminal.options import File, Json, KeyFile, OutFile, Quiet, SaveSearch, Server, Source, TimeLimit, service
 from app.terminal.outputs import prepare, write
-from app.terminal.place import service
 from app.terminal.screen import Screen
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ import typer
 from app.faults import Fault, Refused
 from app.terminal.exits import ExitCode
 from app.terminal.inputs import read_outcome, read_source
-from app.terminal.options import Json, KeyFile, PlanSource, Quiet, Server, Source
-from app.terminal.place import service
+from app.terminal.options import Json, KeyFile, PlanSource, Quiet, Server, Source, service
 from app.terminal.planning import settings_of
 from app.terminal.screen import Screen
 

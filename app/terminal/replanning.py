@@ -12,10 +12,9 @@ import typer
 from app.faults import Fault, Refused
 from app.terminal.exits import ExitCode, Failed
 from app.terminal.inputs import read_outcome, read_source
-from app.terminal.options import Json, KeyFile, OutFile, PlanSource, Quiet, RequestFile, Server
+from app.terminal.options import Json, KeyFile, OutFile, PlanSource, Quiet, RequestFile, Server, service
 from app.terminal.outputs import prepare as prepare_file
 from app.terminal.outputs import write
-from app.terminal.place import service
 from app.terminal.planning import settings_of
 from app.terminal.screen import Screen
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.jobs.moves import moves_between
+from app.jobs.comparison import moves_between
 from models.plan import Plan, Route
 from tests.unit.app.fake_solver import tiny_plan
 
