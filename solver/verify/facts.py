@@ -88,10 +88,21 @@ class Facts:
         """The place itself and every place around it, from the inside out."""
         return self._around.get(place, ())
 
+    @cached_property
+    def _names_around(self) -> Mapping[str, frozenset[str]]:
+        return {place: frozenset(one.id for one in around) for place, around in self._around.items()}
+
     def is_inside(self, place: str, outer: str) -> bool:
         """Whether `place` is `outer` or lies in it."""
-        return any(one.id == outer for one in self.enclosing(place))
+        return outer in self._names_around.get(place, ())
+
+    @cached_property
+    def _buildings(self) -> Mapping[str, str]:
+        return {
+            place: next((one.id for one in around if one.level == "building"), place)
+            for place, around in self._around.items()
+        }
 
     def building_of(self, place: str) -> str:
         """The building around a place; a place with no building around it counts as one of its own."""
-        return next((one.id for one in self.enclosing(place) if one.level == "building"), place)
+        return self._buildings.get(place, place)
