@@ -21,7 +21,7 @@ from pydantic import Field
 from app.api.answers import when
 from app.api.examples import CALIBRATION_EXAMPLES, MEASURED_RUNS_CSV
 from app.api.headers import Asking, Service
-from app.api.problems import Rejected, documented, not_found
+from app.api.problems import documented, not_found
 from app.api.strict import StrictRoute, in_time, whole_body
 from app.documents import parse_json, read_model
 from app.faults import Fault, Refused
@@ -182,5 +182,5 @@ def _full(limit: int) -> Fault:
                  f"at most {limit} calibrations of one owner", "Delete a calibration.", limit=limit)  # fmt: skip
 
 
-def _gone(calibration_id: str) -> Rejected:
+def _gone(calibration_id: str) -> Refused:
     return not_found(f"there is no calibration {calibration_id!r}", "Use an id that GET /v1/calibrations lists.")

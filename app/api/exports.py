@@ -15,14 +15,14 @@ from pydantic import Field
 from app.api.examples import BUNDLE_EXAMPLES, HOSTS_EXAMPLES
 from app.api.headers import Asking, Service
 from app.api.plans import PlanId, found
-from app.api.problems import Rejected, documented
+from app.api.problems import documented
 from app.api.strict import StrictRoute
 from app.documents import read_plan, read_request
 from app.exporters.binding import bind
 from app.exporters.launch.bundle import bundle, zipped
 from app.exporters.launch.options import LaunchOptions, SchedulerName, TrainerName
 from app.exporters.registry import EXPORTERS, ArtifactKind
-from app.faults import Fault
+from app.faults import Fault, Refused
 from app.jobs.access import Caller
 from app.jobs.service import PlanService
 from app.wire import Answer
@@ -122,9 +122,9 @@ def _planned(service: PlanService, plan_id: str, caller: Caller) -> tuple[Plan, 
     row = found(service, plan_id, caller)
     request = service.plans.request(plan_id)
     if row.outcome is None or request is None or json.loads(row.outcome)["status"] != "planned":
-        raise Rejected(Fault("not-finished", f"plan {plan_id} ({row.state}) has no plan to export", "",
+        raise Refused((Fault("not-finished", f"plan {plan_id} ({row.state}) has no plan to export", "",
                              "plans whose outcome is planned",
-                             "Wait until the search has found a plan.", "path"))  # fmt: skip
+                             "Wait until the search has found a plan.", "path"),))  # fmt: skip
     return read_plan(row.outcome), read_request(request)
 
 

@@ -9,9 +9,8 @@ from typing import Annotated
 from fastapi import Depends, Header, Request
 
 from app.api.authentication import CALLER
-from app.api.problems import Rejected
-from app.faults import Fault
-from app.jobs.access import LEAST_URGENT, Caller
+from app.faults import Fault, Refused
+from app.jobs.access import LEAST_URGENT, Busy, Caller
 from app.jobs.service import PlanService
 from app.storage.queue import MOST_URGENT
 
@@ -71,13 +70,11 @@ async def place_to_wait(service: Service, caller: Asking) -> AsyncIterator[None]
     """Room for a client that stays until something happens, given back when it has left."""
     with service.waiting.place(caller) as there_is_room:
         if not there_is_room:
-            raise Rejected(
-                Fault("too-many-waiting", "as many clients wait for news as may", "",
-                      f"{service.settings.max_waiting_clients} of this process, "
-                      f"{service.settings.max_waiting_per_key} of one key",
-                      "Close an event stream, or ask for the status now and then.", "the service"),
-                headers={"Retry-After": "10"},
-            )  # fmt: skip
+            fault = Fault("too-many-waiting", "as many clients wait for news as may", "",
+                          f"{service.settings.max_waiting_clients} of this process, "
+                          f"{service.settings.max_waiting_per_key} of one key",
+                          "Close an event stream, or ask for the status now and then.", "the service")  # fmt: skip
+            raise Busy(fault, retry_after_s=10)
         yield
 
 
@@ -97,11 +94,11 @@ async def idempotency_key(
     """The key of a submission, checked."""
     if idempotency_key is None:
         if service.settings.require_idempotency_key:
-            raise Rejected(_key_fault("idempotency-key-missing", "the Idempotency-Key header is missing"))
+            raise Refused((_key_fault("idempotency-key-missing", "the Idempotency-Key header is missing"),))
         return None
     key = idempotency_key.strip().strip('"')
     if not _KEY.fullmatch(key):
-        raise Rejected(_key_fault("idempotency-key-malformed", f"the key has {len(key)} characters or odd ones"))
+        raise Refused((_key_fault("idempotency-key-malformed", f"the key has {len(key)} characters or odd ones"),))
     return key
 
 

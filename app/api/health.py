@@ -17,8 +17,9 @@ from prometheus_client.registry import Collector
 from pydantic import BaseModel, Field
 
 from app.api.headers import Asking, Service
-from app.api.problems import Rejected, documented
+from app.api.problems import documented
 from app.faults import Fault
+from app.jobs.access import Busy
 from app.jobs.service import PlanService
 from app.storage.migrations import SCHEMA_VERSION
 from app.storage.plans import STATES
@@ -86,9 +87,9 @@ def ready(service: Service) -> Health:
     return Health()
 
 
-def _not_ready(what: str) -> Rejected:
+def _not_ready(what: str) -> Busy:
     fault = Fault("not-ready", what, "", "", "Start `isthmus worker`, or wait until one has started.", "the service")
-    return Rejected(fault, headers={"Retry-After": "5"})
+    return Busy(fault, retry_after_s=5)
 
 
 async def _registry(request: Request) -> CollectorRegistry:

@@ -19,10 +19,11 @@ from fastapi.responses import JSONResponse, Response
 from app.api.answers import envelope, etag, status
 from app.api.examples import PLAN_CONTENT, REQUEST_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency, WaitS, matches
-from app.api.problems import Rejected, documented, not_found
+from app.api.problems import documented, not_found
 from app.api.shortcut import together
 from app.api.strict import StrictRoute
 from app.api.tags import PlanSubmission, next_page, wanted_plans
+from app.faults import Refused
 from app.jobs.access import Caller
 from app.jobs.response_cache import CachedResponse
 from app.jobs.service import PlanService
@@ -244,7 +245,7 @@ def found(service: PlanService, plan_id: str, caller: Caller, *, with_outcome: b
     return row
 
 
-def gone(plan_id: str) -> Rejected:
+def gone(plan_id: str) -> Refused:
     """The 404 of a plan."""
     return not_found(f"there is no plan {plan_id!r}", "Use an id that GET /v1/plans lists.")
 

@@ -18,8 +18,8 @@ from fastapi.routing import iter_route_contexts
 from starlette.exceptions import HTTPException
 
 from app.faults import ISSUE_TYPES, MAX_FAULTS, Fault, Refused, from_errors, from_planner_error
-from app.jobs.access import Busy, Forbidden
-from app.jobs.service import ComputationFailure, KeyConflict
+from app.jobs.access import Busy
+from app.jobs.service import ComputationFailure
 from app.storage.tables import is_outage
 from models.errors import PlannerError
 
@@ -61,15 +61,6 @@ STATUSES: Mapping[str, int] = {
 DEFAULT_STATUS = 422
 
 
-class Rejected(Exception):
-    """A request that a route turns down for a reason of HTTP."""
-
-    def __init__(self, fault: Fault, *, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(fault.what)
-        self.fault = fault
-        self.headers = dict(headers or {})
-
-
 MEANINGS: Mapping[int, str] = {
     400: "The request, a parameter or a header is malformed.",
     401: "The service wants an API key, and there is none or not a living one.",
@@ -104,9 +95,9 @@ def example_name(status: int) -> str:
     return f"problem-{status}"
 
 
-def not_found(what: str, remedy: str) -> Rejected:
+def not_found(what: str, remedy: str) -> Refused:
     """The 404 for something named in the path."""
-    return Rejected(Fault(code="not-found", what=what, allowed="what the list shows", remedy=remedy, where="path"))
+    return Refused((Fault(code="not-found", what=what, allowed="what the list shows", remedy=remedy, where="path"),))
 
 
 def problem(
@@ -144,11 +135,8 @@ def _item(values: Mapping[str, str]) -> dict[str, str | float]:
 def install(app: FastAPI) -> None:
     """Let every error of the application leave as a problem document."""
     handlers: dict[Any, Any] = {
-        Rejected: lambda request, error: problem(request.url.path, [error.fault], headers=error.headers),
         Refused: lambda request, error: problem(request.url.path, error.faults),
         Busy: _busy,
-        Forbidden: lambda request, error: problem(request.url.path, [error.fault]),
-        KeyConflict: lambda request, error: problem(request.url.path, [error.fault], headers={"Retry-After": "1"}),
         ComputationFailure: _computation_failure,
         PlannerError: lambda request, error: problem(request.url.path, [from_planner_error(error)]),
         RequestValidationError: _invalid,

@@ -17,10 +17,10 @@ from app.api.answers import question_envelope, question_head
 from app.api.examples import QUESTION_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency
 from app.api.plans import gone
-from app.api.problems import Rejected, documented, not_found
+from app.api.problems import documented, not_found
 from app.api.strict import StrictRoute
 from app.api.tags import next_page
-from app.faults import Fault
+from app.faults import Fault, Refused
 from app.jobs.access import STUDY_URGENCY, Caller
 from app.jobs.questions import answer_form, submit_question, with_stored_plan
 from app.jobs.service import PlanService
@@ -131,15 +131,15 @@ def _found(service: PlanService, question_id: str, caller: Caller) -> PlanRow:
     return row
 
 
-def _without_form(row: PlanRow, form: str) -> Rejected:
+def _without_form(row: PlanRow, form: str) -> Refused:
     if row.outcome is None:
-        return Rejected(Fault("not-finished", f"question {row.id} ({row.state}) has no answer yet", "",
-                              "a question with an answer", "Ask again a little later."))  # fmt: skip
+        return Refused((Fault("not-finished", f"question {row.id} ({row.state}) has no answer yet", "",
+                              "a question with an answer", "Ask again a little later."),))  # fmt: skip
     return not_found(f"an answer to {row.objective} has no {form}", "Tables are of worth, curves, least and frontier, "
                      "pictures of curves and frontier; read the question itself for JSON.")  # fmt: skip
 
 
-def _gone(question_id: str) -> Rejected:
+def _gone(question_id: str) -> Refused:
     return not_found(f"there is no question {question_id!r}", "Use an id that POST /v1/questions gave.")
 
 

@@ -19,12 +19,12 @@ from app.api.answers import question_envelope
 from app.api.examples import REPLAN_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency, WaitS
 from app.api.plans import PlanId, answer_of, found, gone, queues_a_plan
-from app.api.problems import Rejected, documented, not_found
+from app.api.problems import documented, not_found
 from app.api.strict import StrictRoute
 from app.api.tags import Tagged
 from app.compared import PlanComparison, PlanSummary
 from app.documents import read_model, read_plan
-from app.faults import Fault
+from app.faults import Fault, Refused
 from app.jobs.comparison import comparison, differences, moves_between, predicted, summary
 from app.jobs.patches import changed_request
 from app.storage.plans import PlanRow
@@ -132,6 +132,6 @@ def _plan_of(row: PlanRow) -> Plan:
     return read_plan(row.outcome)
 
 
-def _nothing_to_compare(what: str) -> Rejected:
-    return Rejected(Fault("not-finished", what, "", "plans of :replan whose outcome, and whose parent's, is planned",
-                          "Wait until both searches have found a plan.", "path"))  # fmt: skip
+def _nothing_to_compare(what: str) -> Refused:
+    return Refused((Fault("not-finished", what, "", "plans of :replan whose outcome, and whose parent's, is planned",
+                          "Wait until both searches have found a plan.", "path"),))  # fmt: skip

@@ -17,11 +17,10 @@ from pydantic import Field
 from app.api.examples import RESUME_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency, WaitS
 from app.api.plans import PlanId, answer_of, found, queues_a_plan
-from app.api.problems import Rejected
 from app.api.strict import StrictRoute
 from app.api.tags import Tagged
 from app.documents import read_model
-from app.faults import Fault
+from app.faults import Fault, Refused
 from app.jobs.access import Caller
 from app.jobs.resuming import begins_with
 from app.jobs.service import PlanService
@@ -83,6 +82,6 @@ def _to_go_on(service: PlanService, plan_id: str, body: Resume, caller: Caller) 
     return request, begins_with(service.engine, row)
 
 
-def _nothing_to_resume(row: PlanRow, remedy: str) -> Rejected:
+def _nothing_to_resume(row: PlanRow, remedy: str) -> Refused:
     allowed = "plans whose search has ended without a proof that there is none"
-    return Rejected(Fault("not-finished", f"plan {row.id} is {row.state}", "", allowed, remedy, "path"))
+    return Refused((Fault("not-finished", f"plan {row.id} is {row.state}", "", allowed, remedy, "path"),))

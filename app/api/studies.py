@@ -17,11 +17,12 @@ from pydantic import Field
 from app.api.answers import when
 from app.api.examples import STUDY_EXAMPLES
 from app.api.headers import Asking, IdempotencyKey, Service, Urgency
-from app.api.problems import Rejected, documented, not_found
+from app.api.problems import documented, not_found
 from app.api.questions import FORMS, AnswerForm
 from app.api.strict import StrictRoute
 from app.api.tags import Tagged, next_page, wanted_studies
 from app.exporters.report.answer_picture import study_picture
+from app.faults import Refused
 from app.jobs.access import STUDY_URGENCY, Caller
 from app.jobs.findings import findings, study_table
 from app.jobs.service import PlanService
@@ -166,7 +167,7 @@ def found_study(service: PlanService, study_id: str, caller: Caller) -> StudyRow
     return row
 
 
-def _gone(study_id: str) -> Rejected:
+def _gone(study_id: str) -> Refused:
     return not_found(f"there is no study {study_id!r}", "Use an id that GET /v1/studies lists.")
 
 

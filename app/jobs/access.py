@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from app.faults import Fault
+from app.faults import Fault, Refused
 from app.settings import Settings
 from app.storage.keys import SCOPES, KeyRow, KeyStore
 from app.storage.queue import MOST_URGENT
@@ -22,20 +22,12 @@ USUAL_URGENCY, STUDY_URGENCY, LEAST_URGENT = 3, 6, 7
 
 
 class Busy(Exception):
-    """Too much is under way; the same request can succeed later."""
+    """The same request can succeed later: too much is under way, or something is missing meanwhile."""
 
     def __init__(self, fault: Fault, retry_after_s: int) -> None:
         super().__init__(fault.what)
         self.fault = fault
         self.retry_after_s = retry_after_s
-
-
-class Forbidden(Exception):
-    """The caller is known and may not do this."""
-
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(fault.what)
-        self.fault = fault
 
 
 @dataclass(frozen=True)
@@ -66,15 +58,10 @@ def check_urgency(caller: Caller, urgency: int) -> None:
     """Going before everybody else is for administrators."""
     if urgency > MOST_URGENT or "admin" in caller.scopes:
         return
-    raise Forbidden(
-        Fault(
-            code="not-allowed",
-            what="urgency 0 goes before the plans of every other key and needs the scope admin",
-            allowed="urgency 1 to 7; it orders the plans of one key",
-            remedy="Send a greater urgency, or use a key with the scope admin.",
-            where="header Isthmus-Priority",
-        )
-    )
+    what = "urgency 0 goes before the plans of every other key and needs the scope admin"
+    raise Refused((Fault("not-allowed", what, "", "urgency 1 to 7; it orders the plans of one key",
+                         "Send a greater urgency, or use a key with the scope admin.", "header Isthmus-Priority"),
+                   ))  # fmt: skip
 
 
 class Shares:

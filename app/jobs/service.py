@@ -46,14 +46,6 @@ DIRECT_LIMIT_S = 20.0  # validations and evaluations are arithmetic; this stops 
 STARVED_S = 10.0  # past its limits for what has no answer yet; at a load of 7 a schedule of 0.2 s had none after 1.2 s
 
 
-class KeyConflict(Exception):
-    """An idempotency key that cannot be honoured."""
-
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(fault.what)
-        self.fault = fault
-
-
 class ComputationFailure(Exception):
     """A direct computation that did not answer."""
 
@@ -152,14 +144,15 @@ class PlanService:
             return
         with self._keys_lock:
             if key in self._keys_in_use:
-                raise KeyConflict(
+                raise Busy(
                     Fault(
                         code="idempotency-key-in-use",
                         what="another request with this Idempotency-Key is being answered right now",
                         pointer="",
                         allowed="one request at a time per key",
                         remedy="Wait for the answer of the first request, or send it again a little later.",
-                    )
+                    ),
+                    retry_after_s=1,
                 )
             self._keys_in_use.add(key)
         try:
