@@ -304,8 +304,7 @@ def _with_layer_splits(request: PlanRequest, pools: list[Pool], rows: Rows) -> R
         parts.append({**even, "layer_split": np.full(len(even["tp"]), EVEN)})
     if "by_gpu_type" in wanted and _types_differ(request, pools):
         held = ranks_by_type(pools, rows["tp"], rows["cp"], rows["dp"])
-        fastest = max((pool.gpu for pool in pools), key=_strength).name
-        several = (rows["pp"] > 1) & (held[fastest] < rows["pp"]) & (sum(held.values()) >= rows["pp"])
+        several = (rows["pp"] > 1) & (held[fastest_type(pools)] < rows["pp"]) & (sum(held.values()) >= rows["pp"])
         parts.append(_with_choices(_keep(rows, several), "layer_split", [BY_GPU_TYPE]))
     if not parts:
         return _with_choices(rows, "layer_split", [])
@@ -337,6 +336,11 @@ def ranks_by_type(pools: Sequence[Pool], tp: IntArray, cp: IntArray, dp: IntArra
     names = list(dict.fromkeys(pool.gpu.name for pool in pools))
     groups = groups_by_row(pools, [names.index(pool.gpu.name) for pool in pools], tp, cp)
     return {name: groups[:, number] // dp for number, name in enumerate(names)}
+
+
+def fastest_type(pools: Sequence[Pool]) -> str:
+    """The GPU type that a pipeline is not split by type for, where it fits on this one alone."""
+    return max((pool.gpu for pool in pools), key=_strength).name
 
 
 def _with_choices(rows: Rows, name: str, values: list[int]) -> Rows:

@@ -12,11 +12,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from models.plan import Configuration
-from solver.arrays import FloatArray, IntArray
-from solver.configurations.enumerate import Space
-from solver.questions.row_bounds import PRICED, RowBounds
-
-NAMES = ("tp", "cp", "ep", "pp", "dp", "vpp", "micro_batch", "num_microbatches", "sharding", "shard_group", "recompute")
+from solver.arrays import FloatArray
+from solver.questions.row_bounds import PRICED, RowBounds, row_numbers
 
 
 class RobustBounds:
@@ -24,7 +21,7 @@ class RobustBounds:
 
     def __init__(self, worlds: Sequence[RowBounds], combine: Callable[[FloatArray], FloatArray]) -> None:
         self.worlds, self._combine = worlds, combine
-        self._number = _numbers([one.space for one in worlds])
+        self._number = row_numbers([one.space for one in worlds])
         self.size = max((int(one.max(initial=-1)) for one in self._number), default=-1) + 1
         self.bound_s: FloatArray = np.zeros(self.size)
         self.guess_s: FloatArray = np.zeros(self.size)
@@ -72,19 +69,3 @@ class RobustBounds:
     def least_s(self) -> float:
         """No plan of any configuration has less over all worlds."""
         return float(self.bound_s.min(initial=float("inf")))
-
-
-def _numbers(spaces: Sequence[Space]) -> list[IntArray]:
-    """For each space the number of every row: equal configurations have equal numbers."""
-    tables = [
-        np.stack([*(getattr(space.columns, name) for name in NAMES), space.family, space.layer_split]).astype(np.int64)
-        for space in spaces
-    ]
-    if all(np.array_equal(tables[0], table) for table in tables):
-        return [np.arange(len(space)) for space in spaces]
-    code = np.zeros(sum(len(space) for space in spaces), dtype=np.int64)
-    for column in np.concatenate(tables, axis=1):
-        values, member = np.unique(column, return_inverse=True)
-        code = code * len(values) + member.ravel()
-    _, number = np.unique(code, return_inverse=True)
-    return list(np.split(number.ravel(), np.cumsum([len(space) for space in spaces])[:-1]))

@@ -5,13 +5,13 @@ A configuration is a row of the space.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from models.plan import Configuration
 from models.request import PlanRequest
-from solver.arrays import BoolArray, FloatArray
+from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.bounds.relaxation import refined_bound_s
 from solver.bounds.screening import screening_bounds
 from solver.bounds.work import lower_bounds
@@ -22,6 +22,7 @@ from solver.evaluation.candidate import configuration_of
 
 PORTION = 4_096  # rows priced before the clock is looked at: about a tenth of a second
 SCREENED, PRICED, REFINED = range(3)
+NAMES = ("tp", "cp", "ep", "pp", "dp", "vpp", "micro_batch", "num_microbatches", "sharding", "shard_group", "recompute")
 
 
 class RowBounds:
@@ -72,3 +73,19 @@ class RowBounds:
             bound_s = refined_bound_s(self.context, [self.configuration(row)], cutoff_s)
             self.seconds[row] = max(self.seconds[row], bound_s)
             self.state[row] = REFINED
+
+
+def row_numbers(spaces: Sequence[Space]) -> list[IntArray]:
+    """For each space the number of every row: equal configurations have equal numbers."""
+    tables = [
+        np.stack([*(getattr(space.columns, name) for name in NAMES), space.family, space.layer_split]).astype(np.int64)
+        for space in spaces
+    ]
+    if all(np.array_equal(tables[0], table) for table in tables):
+        return [np.arange(len(space)) for space in spaces]
+    code = np.zeros(sum(len(space) for space in spaces), dtype=np.int64)
+    for column in np.concatenate(tables, axis=1):
+        values, member = np.unique(column, return_inverse=True)
+        code = code * len(values) + member.ravel()
+    _, number = np.unique(code, return_inverse=True)
+    return list(np.split(number.ravel(), np.cumsum([len(space) for space in spaces])[:-1]))

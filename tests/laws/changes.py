@@ -172,6 +172,51 @@ def no_flow_limits(_: Dice, document: Json) -> Json | None:
     return changed if limited else None
 
 
+def nothing_failed(_: Dice, document: Json) -> Json | None:
+    """Every plane of every link is up."""
+    changed = copy.deepcopy(document)
+    down = [link for link in changed["cluster"].get("links", []) if link.pop("num_failed_planes", 0)]
+    return changed if down else None
+
+
+def no_background(_: Dice, document: Json) -> Json | None:
+    """Nobody else sends over the links."""
+    changed = copy.deepcopy(document)
+    links = changed["cluster"].get("links", [])
+    busy = [link for link in links for name in ("background_bytes_per_s", "reverse_background_bytes_per_s")
+            if link.pop(name, 0.0)]  # fmt: skip
+    return changed if busy else None
+
+
+def nothing_unhealthy(_: Dice, document: Json) -> Json | None:
+    """All GPUs are in service, and no other job holds any."""
+    changed = leaving_some(copy.deepcopy(document))
+    short = [pool for pool in changed["cluster"]["pools"] for name in ("num_unhealthy_gpus", "num_reserved_gpus")
+             if pool.pop(name, 0)]  # fmt: skip
+    return changed if short else None
+
+
+def more_cards(dice: Dice, document: Json) -> Json | None:
+    """Some pools with twice the network cards."""
+    changed = copy.deepcopy(document)
+    some = [pool for pool in changed["cluster"]["pools"] if dice.chance(0.7)]
+    for pool in some:
+        pool["nics_per_gpu"] = 2.0 * pool.get("nics_per_gpu", 1.0)
+    return changed if some else None
+
+
+def another_link(dice: Dice, document: Json) -> Json | None:
+    """A wide link beside those that are there, between buildings that links join."""
+    changed = copy.deepcopy(document)
+    links = changed["cluster"].get("links", [])
+    if not links:
+        return None
+    ends = sorted({link[end] for link in links for end in ("from_place", "to_place")})
+    one, other = dice.random.sample(ends, 2)
+    links.append({"id": FREE, "from_place": one, "to_place": other, "capacity_bytes_per_s": 1e12})
+    return changed
+
+
 def less_headroom(_: Dice, document: Json) -> Json | None:
     """All memory may be used."""
     changed = copy.deepcopy(document)
@@ -217,6 +262,11 @@ ADDITIONS: tuple[Change, ...] = (
     zero_distance,
     no_loss,
     no_flow_limits,
+    nothing_failed,
+    no_background,
+    nothing_unhealthy,
+    more_cards,
+    another_link,
     less_headroom,
     more_memory,
     nothing_forbidden,

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
+from models.cluster import GpuType, Link, LoadBalancing, Pool, Uplink
 from models.errors import InvalidRequest
 from models.question_parts import Change
-from models.request import PlanRequest
+from models.request import Constraints, Objective, PlanRequest
+from solver.network.balancing import balanced_efficiency
+from solver.network.technology import QUEUE_PAIRS
 from solver.questions.changes import changed_document
-from solver.questions.more import direction
+from solver.questions.more import DEMANDS, HELPS, HURTS, NO_LIMIT, PRICES, Amounts, direction
 from solver.questions.searches import changed
 from tests.build_request import build_request
 
@@ -98,6 +101,30 @@ def test_a_distance_that_does_not_count_is_refused() -> None:
         ([("/cluster/links/0/capacity_bytes_per_s", "multiply", 2.0), ("/constraints/max_gpus", "replace", 8)], None),
         ([("/workload/global_batch_sequences", "replace", 32)], None),
         ([("/cluster/links/0/planes", "replace", 2)], None),
+        ([("/cluster/links/0/num_failed_planes", "replace", 1)], "less"),
+        ([("/cluster/links/0/background_bytes_per_s", "replace", 1e11)], "less"),
+        ([("/cluster/links/0/reverse_background_bytes_per_s", "replace", 1e11)], "less"),
+        ([("/cluster/links/0/reverse_capacity_bytes_per_s", "replace", 8e11)], "more"),
+        ([("/cluster/links/0/reverse_capacity_bytes_per_s", "replace", 1e11)], "less"),
+        ([("/cluster/links/0/reverse_capacity_bytes_per_s", "replace", 4e11)], None),
+        ([("/cluster/links/0/flow_bytes_per_s", "replace", 1e9)], "less"),
+        ([("/cluster/links/0/latency_s", "remove", None)], "more"),
+        ([("/cluster/links/0/latency_s", "replace", 0.1)], "less"),
+        ([("/cluster/links/0", "remove", None)], "less"),
+        ([("/cluster/links/0/load_balancing", "add", "dqplb")], None),
+        ([("/cluster/pools/0/num_unhealthy_gpus", "replace", 8)], "less"),
+        ([("/cluster/pools/0/num_reserved_gpus", "replace", 8)], "less"),
+        ([("/cluster/pools/0/nics_per_gpu", "multiply", 2.0)], "more"),
+        ([("/cluster/pools/0/gpus_per_host", "replace", 16)], None),
+        ([("/cluster/pools/0", "remove", None)], "less"),
+        ([("/cluster/pools/*/gpu/bf16_flops_per_s", "multiply", 2.0)], None),
+        ([("/cluster/pools/*/gpu/usd_per_gpu_hour", "multiply", 2.0)], None),
+        ([("/constraints/forbidden_places", "add", "north")], "less"),
+        ([("/constraints/pipeline_may_cross_buildings", "replace", False)], "less"),
+        ([("/constraints/max_cross_building_bytes_per_iteration", "replace", 1e9)], "less"),
+        ([("/constraints/allowed/tp", "replace", [4, 8])], "less"),
+        ([("/constraints/use_all_gpus", "replace", True)], "less"),
+        ([("/cluster/fabric", "replace", "one")], None),
     ],
 )
 def test_only_more_of_what_never_hurts_counts_as_more(
@@ -105,3 +132,29 @@ def test_only_more_of_what_never_hurts_counts_as_more(
 ) -> None:
     made = _changed(*({"pointer": pointer, "op": op, "value": value} for pointer, op, value in changes))
     assert direction(build_request(), made) == expected
+
+
+def test_every_field_that_has_a_direction_is_one_of_a_request() -> None:
+    """A name that no request has would stand there for nothing."""
+    names = {name for model in (Pool, GpuType, Link, Uplink, Constraints, Objective) for name in model.model_fields}
+    assert sorted((HELPS | HURTS | NO_LIMIT | DEMANDS | PRICES) - names) == []
+    assert sorted(HELPS & HURTS) == []
+
+
+def test_a_price_matters_where_cost_is_the_objective() -> None:
+    dearer = {"pointer": "/cluster/pools/*/gpu/usd_per_gpu_hour", "op": "multiply", "value": 2.0}
+    base = build_request(objective={"kind": "cost_per_token"})
+    assert direction(base, changed(base, [Change.model_validate(dearer)])) == "less"
+    assert Amounts(build_request()).is_equal_to(Amounts(_changed(dearer)))
+
+
+@pytest.mark.parametrize("method", ["ecmp", "ecmp_qp_scaling", "dqplb", "spray"])
+@pytest.mark.parametrize("num_connections", [1, 2, 7, 16, 100])
+def test_a_plane_less_never_carries_more(method: LoadBalancing, num_connections: int) -> None:
+    """Whatever collisions do to the planes that are left, with the number of queue pairs that suits them best."""
+    carried = [
+        max(planes * balanced_efficiency(method, num_connections=num_connections, queue_pairs=pairs, num_planes=planes)
+            for pairs in QUEUE_PAIRS)
+        for planes in (1, 2, 3, 4, 8, 15, 16, 75, 76)
+    ]  # fmt: skip
+    assert carried == sorted(carried)

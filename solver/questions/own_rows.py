@@ -1,0 +1,125 @@
+"""Configurations of a smaller request that a larger one does not have, or whose layers it shares out otherwise.
+
+Of all others a plan of the smaller request is one of the larger, so what bounds the larger bounds it. Where do own ones
+come from? With fewer GPUs of the fastest type, pipelines that fitted on it alone are left to a split by GPU type. The
+even split goes by the strongest type that there is, and by its network. Ranks go by the number of buildings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from models.cluster import GpuType
+from models.request import PlanRequest
+from solver.arrays import BoolArray
+from solver.configurations.distinct import distinct_rows
+from solver.configurations.enumerate import (
+    BY_GPU_TYPE,
+    EVEN,
+    Space,
+    enumerate_space,
+    fastest_type,
+    ranks_by_type,
+)
+from solver.configurations.framework import within_framework
+from solver.configurations.layers import LayerSplit, split_layers
+from solver.configurations.pricing import StageCosts
+from solver.context import Context, stack_for
+from solver.cost.columns import FSDP
+from solver.cost.fabric import Fabric
+from solver.questions.row_bounds import RowBounds, row_numbers
+from solver.search.warm_start import allowing_only
+
+INFINITE = float("inf")
+PRICED_BY = ("tp", "cp", "ep", "pp", "dp", "micro_batch", "sharding", "shard_group", "recompute")  # a layer's time
+
+
+def own_bound_s(smaller: PlanRequest, larger: PlanRequest, enough_s: float, stopped: Callable[[], bool]) -> float:
+    """No plan of an own configuration of the smaller request takes less, as far as it matters up to `enough_s`.
+
+    Infinite where there is none. Only for requests of which `direction` says that one has nothing but more.
+    """
+    small, large = (Context(one, stack_for(one)) for one in map(within_framework, (smaller, larger)))
+    if not small.pools or has_every_row(small, large):
+        return INFINITE
+    typed = allowing_only(small.request, {"layer_split": "by_gpu_type"}) if _only_typed(small, large) else small.request
+    if typed is None:
+        return INFINITE
+    rows = RowBounds(typed, guessed=False)
+    own = own_rows(rows.context, rows.space, large)
+    rows.price(own, enough_s, stopped)
+    return float(rows.seconds[own].min(initial=INFINITE))
+
+
+def has_every_row(small: Context, large: Context) -> bool:
+    """Whether what differs shows that the larger request has every configuration, without enumerating any.
+
+    True where the even split goes by the same GPUs, values are not allowed for the first time, buildings are as many,
+    and the split by GPU type has the same GPUs, or one type: fewer GPUs, places or links only take configurations away.
+    """
+    same_gpus = _gpus(small) == _gpus(large)
+    return (same_gpus or len({one[-2:] for one in _gpus(large)}) == 1) and _only_typed(small, large)
+
+
+def _only_typed(small: Context, large: Context) -> bool:
+    """Whether own rows can only be such as are split by GPU type."""
+    return (
+        _reference(small) == _reference(large)
+        and _num_places(small.request) == _num_places(large.request)
+        and _is_closed(small.request, large.request)
+    )
+
+
+def own_rows(small: Context, space: Space, large: Context) -> BoolArray:
+    """Which rows of the smaller request's space are its own."""
+    if not large.pools:
+        return np.ones(len(space), dtype=np.bool_)
+    if _only_typed(small, large):  # the larger request leaves to the even split what fits on its fastest type alone
+        columns = space.columns
+        held = ranks_by_type(large.pools, columns.tp, columns.cp, columns.dp)
+        typed: BoolArray = (space.layer_split == BY_GPU_TYPE) & (held[fastest_type(large.pools)] >= columns.pp)
+        return typed
+    numbers = row_numbers([space, enumerate_space(large.request)])
+    own: BoolArray = ~np.isin(numbers[0], numbers[1])
+    if len(space) and _reference(small) != _reference(large):
+        apart = [np.asarray(one) != two for one, two in zip(_split(small, space), _split(large, space), strict=True)]
+        own |= (space.layer_split == EVEN) & np.logical_or.reduce(apart)
+    return own
+
+
+def _reference(context: Context) -> tuple[GpuType, Fabric]:
+    """What the even split goes by: the strongest type with its network, but for its memory."""
+    first = next(iter(context.gpu_classes.values()))
+    return first.gpu.model_copy(update={"memory_bytes": 1.0, "usd_per_gpu_hour": None}), first.fabric
+
+
+def _gpus(context: Context) -> list[tuple[str, str, int, float, float]]:
+    """Of every pool its place, its GPUs, and what types are told apart by."""
+    return [(pool.place, pool.gpu.name, pool.num_free_gpus, pool.gpu.bf16_flops_per_s, pool.gpu.memory_bytes)
+            for pool in context.pools]  # fmt: skip
+
+
+def _num_places(request: PlanRequest) -> tuple[int, ...]:
+    return tuple(sum(place.level == level for place in request.cluster.places) for level in ("building", "region"))
+
+
+def _is_closed(small: PlanRequest, large: PlanRequest) -> bool:
+    """Every stated choice is open, or stated, on both sides."""
+    one, two = small.constraints.allowed, large.constraints.allowed
+    return all((getattr(one, name) is None) == (getattr(two, name) is None) for name in type(one).model_fields)
+
+
+def _split(context: Context, space: Space) -> LayerSplit:
+    """How the even split shares out the layers of every row."""
+    reference, columns = next(iter(context.gpu_classes.values())), space.columns
+    alone = replace(columns, pp=np.minimum(columns.pp, 2))  # what a part costs depends on whether there are stages
+    alone = replace(alone, shard_group=np.where(columns.sharding >= FSDP, columns.shard_group, 1))
+    alone = replace(alone, dp=np.where(columns.sharding >= FSDP, columns.dp, 1))
+    first, row_of = distinct_rows(alone, PRICED_BY)
+    extras = StageCosts(context, reference, columns.take(first)).end_extras()
+    first_extra, last_extra = (one[row_of] for one in extras)
+    stages = columns.pp * columns.vpp
+    return split_layers(context.job.num_layers, stages, first_extra=first_extra, last_extra=last_extra)

@@ -1,0 +1,107 @@
+"""What bounds a request bounds one with less, row by row, but for the configurations that are its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models.request import PlanRequest
+from solver.bounds.relaxation import refined_bound_s
+from solver.bounds.work import lower_bounds
+from solver.configurations.enumerate import enumerate_space
+from solver.configurations.framework import framework_reasons, within_framework
+from solver.context import Context, stack_for
+from solver.lint import lint
+from solver.questions.losses import changes_of
+from solver.questions.more import direction
+from solver.questions.own_rows import has_every_row, own_bound_s, own_rows
+from solver.questions.searches import changed
+from tests.build_request import GPU, build_request, cluster, link, pool
+from tests.laws import changes
+from tests.laws.breach import SLACK
+from tests.laws.dice import Dice
+from tests.laws.evaluations import random_evaluations
+from tests.laws.requests import random_request
+
+NUM_CONFIGURATIONS = 4
+SLOWER = GPU | {"name": "slower-gpu", "bf16_flops_per_s": 5e14}
+
+
+def _context(request: PlanRequest) -> Context:
+    request = within_framework(request)
+    return Context(request, stack_for(request))
+
+
+def _after_a_loss(dice: Dice, document: dict[str, Any]) -> PlanRequest | None:
+    """What is left of a request after the loss of a building, a pool or a link; None where that is no request."""
+    before = PlanRequest.model_validate(document)
+    hardware = before.cluster
+    buildings = [place.id for place in hardware.places if place.level == "building"]
+    lost = dice.pick([*buildings, *(one.id for one in hardware.pools), *(one.id for one in hardware.links)])
+    try:
+        return changed(before, changes_of(before, [lost]))
+    except ValueError:
+        return None
+
+
+def _beside(seed: str) -> Iterator[tuple[PlanRequest, PlanRequest]]:
+    """Pairs of requests, the smaller first, of which `direction` says so: before a loss, and with more of something."""
+    document, dice = changes.with_fixed_stack(random_request(seed)), Dice(f"{seed}/beside")
+    request = PlanRequest.model_validate(document)
+    after = _after_a_loss(dice, document)
+    more = changes.joined(dice.pick(changes.ADDITIONS)(dice, document))
+    pairs = ((after, request), (request, None if more is None else PlanRequest.model_validate(more)))
+    for small, large in pairs:
+        if small is None or large is None or any(lint(one) or framework_reasons(one) for one in (small, large)):
+            continue
+        if direction(small, large) == "more":
+            yield small, large
+
+
+@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(one, marks=pytest.mark.slow) for one in range(6, 400))])
+def test_what_bounds_more_bounds_less_but_for_own_rows(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    for small_request, large_request in _beside(f"own/{seed}"):
+        small, large = _context(small_request), _context(large_request)
+        space = enumerate_space(small.request)
+        if not len(space):
+            continue
+        own = own_rows(small, space, large)
+        if has_every_row(small, large):
+            assert not own.any(), "no row is its own where that is said without looking"
+        for one in random_evaluations(small, space, random, NUM_CONFIGURATIONS):
+            if own[one.row]:
+                continue
+            bounds = lower_bounds(large, space.take(np.array([one.row])))
+            time_s = one.evaluation.iteration_s
+            assert bounds.fits[0]
+            assert bounds.iteration_s[0] <= time_s * SLACK
+            assert refined_bound_s(large, [one.configuration], time_s) <= time_s * SLACK
+
+
+def test_the_loss_of_the_fastest_gpus_leaves_configurations_that_were_not_there() -> None:
+    """With two types only pipelines that do not fit on the faster one alone are split by type."""
+    both = cluster() | {"pools": [pool("east", 2), pool("west", 1), pool("north", 1, gpu=SLOWER)]}
+    before = build_request(cluster=both)
+    after = changed(before, changes_of(before, ["east"]))
+    assert direction(after, before) == "more"
+    assert not has_every_row(_context(after), _context(before))
+    assert own_bound_s(after, before, 1e9, lambda: False) < float("inf")
+
+
+@pytest.mark.parametrize("lost", ["east", "west-pool", "east-west"])
+def test_of_gpus_of_one_type_a_loss_leaves_nothing_new(lost: str) -> None:
+    before = build_request()
+    after = changed(before, changes_of(before, [lost]))
+    assert direction(after, before) == "more"
+    assert own_bound_s(after, before, 1e9, lambda: False) == float("inf")
+
+
+def test_a_building_that_loses_its_only_link_has_less() -> None:
+    two = cluster() | {"links": [link("east-west", "east", "west"), link("north-west", "north", "west")]}
+    before = build_request(cluster=two)
+    after = changed(before, changes_of(before, ["north-west"]))
+    assert direction(before, after) == "less"
