@@ -96,8 +96,7 @@ def curves(question: Curves, found: Callable[[CurvesAnswer], None], hooks: RunHo
     requests = [one.request for some in points.values() for one in some if one.request is not None]
     compared = SideComparison(searches, SharedGoal.of(requests))
     asked = _Asked(compared, points)
-    compared.plan_base(2.0 * limit_s / (len(requests) + 1))
-    found(asked.answer())
+    compared.plan_base(2.0 * limit_s / (len(requests) + 1), lambda: found(asked.answer()))
     waiting = list(asked.open_points())
     for number, point in enumerate(waiting):
         if hooks.stopped():

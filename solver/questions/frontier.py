@@ -183,8 +183,7 @@ def frontier(question: Frontier, found: Callable[[FrontierAnswer], None], hooks:
     watts = {gpu.name: gpu.board_power_w for gpu in gpus if gpu.board_power_w is not None}
     asked = _Asked(question, compared, watts | question.watts_of_gpu)
     num_points = len(question.against) * question.max_points
-    compared.plan_base(2.0 * limit_s / (num_points + 1))
-    found(asked.answer())
+    compared.plan_base(2.0 * limit_s / (num_points + 1), lambda: found(asked.answer()))
     if isinstance(compared.base.outcome, Planned):
         for against in dict.fromkeys(question.against):
             asked.begin(against)

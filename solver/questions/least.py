@@ -66,6 +66,17 @@ class _Asked:
     first: Outcome | None = None
     least: dict[str, LeastAnswer] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for one in self.question.of:
+            self.least[one] = LeastAnswer(
+                of=one,
+                unit=_unit(one, self.searches.base),
+                status="not_tried",
+                value=None,
+                lower_bound=None,
+                there=_there(one, self.searches.base),
+            )
+
     def answer(self) -> SizingAnswer:
         """What is known."""
         first = self.first
@@ -84,15 +95,6 @@ class _Asked:
 
     def begin(self, limit_s: float) -> None:
         """Whether what there is reaches the target: a plan that does, or a proof that none can."""
-        for one in self.question.of:
-            self.least[one] = LeastAnswer(
-                of=one,
-                unit=_unit(one, self.searches.base),
-                status="not_tried",
-                value=None,
-                lower_bound=None,
-                there=_there(one, self.searches.base),
-            )
         base, hooks = self.searches.base, self.searches.hooks
         known = self.searches.known
         if known is not None and known.plan.metrics.iteration_s <= self.target_s:
@@ -250,6 +252,7 @@ def least(question: Sizing, found: Callable[[SizingAnswer], None], hooks: RunHoo
     def publish() -> None:
         found(asked.answer())
 
+    publish()
     asked.begin(FIRST_SHARE * limit_s)
     publish()
     for number, of in enumerate(question.of):

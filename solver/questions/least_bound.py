@@ -26,7 +26,7 @@ def least_bound_s(request: PlanRequest, cutoff_s: float, stopped: Callable[[], b
     context, space = Context(request, stack_for(request)), enumerate_space(request)
     if not len(space):
         return cutoff_s
-    frontier = Frontier(context, space, Goal.of(context), stopped)
+    frontier = Frontier(context, space, Goal.of(context), late=lambda: True)  # no guesses: no plan is sought
     while not stopped() and frontier.least_bound < cutoff_s:
         if not frontier.load(cutoff_s, planned=True) and not _refined(frontier, cutoff_s):
             break

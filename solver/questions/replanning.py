@@ -16,6 +16,7 @@ import numpy as np
 from models.outcome import Outcome, Planned
 from models.plan import Configuration, Plan
 from models.request import Objective, PlanRequest
+from solver.bounds.work import light_bound_s
 from solver.configurations.framework import within_framework
 from solver.context import Context, stack_for
 from solver.evaluation.candidate import Candidate, bundle_of
@@ -30,13 +31,15 @@ from solver.questions.least_moves import (
     move_problem,
     whole_routes,
 )
+from solver.questions.more import direction
 from solver.questions.move_bounds import MoveBounds
+from solver.questions.own_rows import own_bound_s
 from solver.questions.row_bounds import RowBounds
 from solver.questions.searches import SearchRuns
 from solver.questions.slots import SlotPlacement, settled
 from solver.questions.standing import Standing, standing_of
 from solver.questions.state_moves import StateMoves, state_moves
-from solver.questions.warm_start import judged
+from solver.questions.warm_start import judged, no_other
 from solver.search.warm_start import allowing_only, timed_again, timings_of
 
 ROWS_PER_SIZE = 12  # configurations of one number of replicas that are timed at most, the likeliest first
@@ -47,10 +50,14 @@ RoutesOf = Callable[[Configuration], Iterator[tuple[int, tuple[RouteCount, ...]]
 
 @dataclass(frozen=True)
 class ReplanCase:
-    """The plan that something happens to, in its own world; read once for all that may happen to it."""
+    """The plan that something happens to, in its own world, of which no plan takes less than `bound_s`.
+
+    Read once for all that may happen to it.
+    """
 
     plan: Plan
     context: Context
+    bound_s: float = 0.0
 
     @cached_property
     def timings(self) -> list[Timing]:
@@ -125,11 +132,14 @@ class ReplanSearch:
     frontier: ReplanFrontier = field(default_factory=ReplanFrontier)
     best: Outcome | None = None
     bounds: MoveBounds | None = None
+    inherited_s: float = 0.0
 
     def __post_init__(self) -> None:
         self.request = within_framework(self.searches.base)
         self.context = Context(self.request, stack_for(self.request))
         self.standing: Standing = standing_of(self.before.plan, self.before.context, self.context)
+        if self.context.pools:
+            self.inherited_s = light_bound_s(self.context)
         self._known: dict[tuple[object, ...], list[MinimumMoves]] = {}
         self._num_evaluated = 0
         self._quick = Schedulers(self.context, self.searches.hooks.clock, self.stopped).quick
@@ -259,6 +269,13 @@ class ReplanSearch:
             found.append(self.best.plan.metrics.iteration_s)
         return min(found, default=INFINITE)
 
+    def inherit(self, stopped: Callable[[], bool]) -> None:
+        """What bounds the world before, bounds one with nothing but less, but for configurations of its own."""
+        before, bound_s = self.before.context.request, self.before.bound_s
+        if direction(before, self.request) == "less":
+            own_s = own_bound_s(self.request, before, bound_s, stopped)
+            self.inherited_s = max(self.inherited_s, min(bound_s, own_s))
+
     def prove(self, num_moved: int, within_s: float, stopped: Callable[[], bool]) -> None:
         """Raise what is proven of plans with fewer moves than this within a time."""
         if self.bounds is not None:
@@ -270,7 +287,7 @@ class ReplanSearch:
 
     def least_s(self, num_moved: int, known_s: float) -> float:
         """No plan with at most so many moves takes less."""
-        least_s = 0.0 if self.bounds is None else self.bounds.least_s(num_moved)
+        least_s = max(self.inherited_s, 0.0 if self.bounds is None else self.bounds.least_s(num_moved))
         if isinstance(self.best, Planned):
             least_s = max(least_s, self.best.plan.proof.lower_bound_s)
         return min(known_s, least_s)
@@ -292,10 +309,6 @@ def _whole(before: ReplanCase, standing: Standing, configuration: Configuration)
         return []
     replicas = sorted(standing.whole, key=before.end_s.__getitem__)
     return [tuple(slot.pool for slot in standing.whole[replica]) for replica in replicas]
-
-
-def no_other(_problem: object) -> None:
-    """A scheduler that finds nothing: only orders that are known already are used."""
 
 
 def _with_degrees(request: PlanRequest, configuration: Configuration) -> PlanRequest | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -24,12 +25,12 @@ from solver.evaluation.candidate import Candidate
 from solver.evaluation.evaluate import Evaluation, evaluate
 from solver.evaluation.scheduling import Scheduler, Schedulers, Timing, or_same_order
 from solver.placement.fill import PooledRoute
-from solver.questions.replanning import no_other, timed_only
+from solver.questions.replanning import timed_only
 from solver.questions.robust_bounds import RobustBounds
 from solver.questions.row_bounds import RowBounds
 from solver.questions.scenarios import World, worlds_of
 from solver.questions.searches import RunHooks, SearchRuns, changed, with_profile, witness_of
-from solver.questions.warm_start import judged
+from solver.questions.warm_start import judged, no_other
 from solver.search.tasks import placed
 from solver.search.warm_start import timings_of
 
@@ -198,7 +199,8 @@ def robust(question: Robust, found: Callable[[RobustAnswer], None], hooks: RunHo
     there = SearchRuns.of(question, hooks)
     known = there.known if there.base == base else None  # its bound is one of time where time was the objective
     asked = _Asked(question, hooks, worlds, [None] * len(worlds), known)
-    for _ in _plan_each(asked, ALONE_SHARE * question.options.time_limit_s):
+    found(asked.answer())
+    for _ in _plan_each(asked, ALONE_SHARE * question.options.time_limit_s, lambda: found(asked.answer())):
         found(asked.answer())
     for _ in _explore(asked):
         found(asked.answer())
@@ -206,15 +208,21 @@ def robust(question: Robust, found: Callable[[RobustAnswer], None], hooks: RunHo
     return asked.answer()
 
 
-def _plan_each(asked: _Asked, limit_s: float) -> Iterator[None]:
+def _plan_each(asked: _Asked, limit_s: float, publish: Callable[[], None]) -> Iterator[None]:
     """Every world by itself, and its plan in all the others."""
+
+    def heard(number: int, found: Planned) -> None:
+        asked.outcomes[number] = found
+        publish()
+
     ends_s = asked.hooks.clock() + limit_s
     for number, world in enumerate(asked.worlds):
         if asked.hooks.stopped():
             return
         left_s = max(ends_s - asked.hooks.clock(), 0.1 * limit_s) / (len(asked.worlds) - number)
-        outcome = asked.known if number == 0 and asked.known else SearchRuns(
-            world.world.request, asked.hooks).searched(world.world.request, left_s)  # fmt: skip
+        request = world.world.request
+        outcome = asked.known if number == 0 and asked.known else SearchRuns(request, asked.hooks).searched(
+            request, left_s, heard=partial(heard, number))  # fmt: skip
         asked.outcomes[number] = outcome
         if isinstance(outcome, Planned):
             asked.compare(_candidate(outcome.plan, world), world, timings_of(outcome.plan))

@@ -78,9 +78,11 @@ class SearchRuns:
             return cls(base, hooks)
         return cls(base, hooks, known=Planned(plan=plan_there, complete=True, elapsed_s=0.0))
 
-    def base_outcome(self, limit_s: float, *, first: bool = False) -> Outcome:
+    def base_outcome(
+        self, limit_s: float, *, first: bool = False, heard: Callable[[Planned], None] = lambda _: None
+    ) -> Outcome:
         """The plan that is known of the request as it is, or what a search of it ends with."""
-        return self.known or self.searched(self.base, limit_s, first=first)
+        return self.known or self.searched(self.base, limit_s, first=first, heard=heard)
 
     def searched(
         self,
@@ -91,11 +93,12 @@ class SearchRuns:
         until_s: float = float("inf"),
         enough: Callable[[Planned], bool] = lambda _: False,
         begin: Plan | None = None,
+        heard: Callable[[Planned], None] = lambda _: None,
     ) -> Outcome:
         """What a search of a request ends with.
 
         `first`: any plan will do; `enough`: a plan will do of which it is true; `until_s` on the clock it is stopped.
-        It may `begin` with the plan of another request.
+        It may `begin` with the plan of another request. Plans are `heard` of as they are found.
         """
         ends_s = min(until_s, self.hooks.ends_s)
         limit_s = limit_s if until_s < float("inf") else min(limit_s, self.hooks.left_s)
@@ -105,6 +108,10 @@ class SearchRuns:
         there_is_one: list[Planned] = []
         options = request.options.model_copy(update={"time_limit_s": limit_s})
 
+        def take(found: Planned) -> None:
+            there_is_one.append(found)
+            heard(found)
+
         def over() -> bool:
             late = self.hooks.clock() >= ends_s
             does = bool(there_is_one) and (first or enough(there_is_one[-1]))
@@ -112,7 +119,7 @@ class SearchRuns:
 
         outcome = plan(
             request.model_copy(update={"options": options}),
-            incumbent=there_is_one.append,
+            incumbent=take,
             cancelled=over,
             clock=self.hooks.clock,
             begin_with=WarmStart(begin),

@@ -7,10 +7,11 @@ finds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import ceil
+from statistics import NormalDist
 from typing import Any
 
 from models.errors import InvalidRequest
@@ -18,18 +19,22 @@ from models.outcome import Infeasible, NotFound, Outcome, Planned, Reason
 from models.plan import Plan
 from models.question_parts import Gain, Witness
 from models.request import PlanRequest
+from solver.configurations.framework import within_framework
 from solver.context import Context, stack_for
 from solver.objective import Goal
 from solver.questions.least_bound import least_bound_s
 from solver.questions.more import Direction
 from solver.questions.searches import SearchRuns, witness_of
 from solver.questions.warm_start import carried_over
+from solver.search.warm_start import allowing_only
 
-BASE_SHARE = 0.5  # of the question's time at most goes to the base, which every gain is measured against
+BASE_SHARE = 0.4  # of the question's time at most goes to the base, which every gain is measured against
 CARRIED_SHARE = 0.1  # of the base's time, for its own plan carried over into itself
+NEAR_S = 2.0  # for a plan that differs little: the first one on 16,384 GPUs takes as long
 SEARCHED_FROM_S = 5.0  # of a variant's time: below it a search seldom beats the base's plan carried over
 WORSE = 1.2  # times the base's value: a plan carried over that is worse may have become the wrong one
 MILLION = 1e6  # the unit
+TIMES = ("iteration_time", "time_at_confidence")
 ROUNDING = 1e-9  # relative: what bounds give away, and how near to a whole number a bound on one is that number
 
 
@@ -54,7 +59,7 @@ class SharedGoal:
         kind = kinds.pop()
         if kind == "cost_per_token":
             return cls(kind, "USD/million tokens" if _priced(requests) else "GPU s/million tokens", per_token=True)
-        if kind == "iteration_time":
+        if kind in TIMES:
             per_token = len({_tokens(request) for request in requests}) > 1
             return cls(kind, "s/million tokens" if per_token else "s/iteration", per_token)
         return cls(kind, "GPUs" if kind == "fewest_gpus" else "bytes/iteration", per_token=False)
@@ -69,6 +74,8 @@ class SharedGoal:
         if self.unit.startswith("USD"):
             assert metrics.usd_per_million_tokens is not None
             return metrics.usd_per_million_tokens
+        if self.kind == "time_at_confidence":
+            return self.of_seconds(request, _confident_s(request, plan))
         gpus = metrics.num_gpus if self.kind == "cost_per_token" else 1
         return self.of_seconds(request, metrics.iteration_s * gpus)
 
@@ -153,11 +160,18 @@ class SideComparison:
         limit_s = max(request.options.time_limit_s, until_s - hooks.clock())
         return self.measure.bound(request, self.searches.searched(request, limit_s, until_s=until_s))
 
-    def plan_base(self, limit_s: float) -> None:
-        """The base, which takes the time of its own request."""
+    def plan_base(self, limit_s: float, publish: Callable[[], None]) -> None:
+        """The base, which takes the time of its own request; what is known of it is published as it is found."""
         request = self.searches.base
+
+        def heard(found: Planned) -> None:
+            self.base = self._side(request, found)
+            publish()
+
+        publish()
         limit_s = min(request.options.time_limit_s, BASE_SHARE * limit_s)
-        self.base = self._side(request, self.searches.base_outcome(limit_s))
+        self.base = self._side(request, self.searches.base_outcome(limit_s, heard=heard))
+        publish()
         # What carrying over improves without any change is no gain of a change.
         ends_s = self.searches.hooks.clock() + CARRIED_SHARE * limit_s
         self.base = _better(self.base, self.carried(request, ends_s))
@@ -188,23 +202,37 @@ class SideComparison:
         if side.value is None or (self.base.value and side.value > WORSE * self.base.value):
             first = self.searches.searched(request, request.options.time_limit_s, first=True, until_s=until_s)
             side = _better(self._side(request, first), side)
-        return self._bounded(request, side, until_s) if isinstance(side.outcome, Planned) else side
+        return self.bounded(request, side, until_s) if isinstance(side.outcome, Planned) else side
 
     def add(self, name: str, side: Side) -> None:
         """What has become known of a world, beside what was known of it."""
         self.sides[name] = _better(side, self.sides.get(name, Side()))
 
-    def _bounded(self, request: PlanRequest, side: Side, until_s: float) -> Side:
+    def near(self, request: PlanRequest, until_s: float) -> Side:
+        """A plan with as many ranks, GPUs for each and chunks as the base's has, where its configuration has none."""
+        base = self.base.outcome
+        if not isinstance(base, Planned):
+            return Side()
+        own = base.plan.configuration
+        alike = {name: getattr(own.degrees, name) for name in ("tp", "cp", "ep", "pp", "vpp")}
+        narrow = allowing_only(within_framework(request), alike | {"family": own.family})
+        if narrow is None:
+            return Side()
+        limit_s = min(NEAR_S, until_s - self.searches.hooks.clock())
+        return replace(self._side(request, self.searches.searched(narrow, limit_s)), bound=None)
+
+    def bounded(self, request: PlanRequest, side: Side, until_s: float) -> Side:
+        """A world of which a plan is known, with a bound of all its configurations. Only for iteration times."""
         assert isinstance(side.outcome, Planned)
         hooks, best_s = self.searches.hooks, side.outcome.plan.metrics.iteration_s
         least_s = least_bound_s(request, best_s, partial(hooks.is_late, until_s))
         return replace(side, bound=max(side.bound or 0.0, self.measure.of_seconds(request, least_s)))
 
-    def carried(self, request: PlanRequest, until_s: float) -> Side:
+    def carried(self, request: PlanRequest, until_s: float, *, as_it_stands: bool = False) -> Side:
         """The base's configuration in the changed world; of it no bound is known."""
-        hooks, found = self.searches.hooks, None
+        hooks, found, late = self.searches.hooks, None, partial(self.searches.hooks.is_late, until_s)
         if isinstance(self.base.outcome, Planned):
-            found = carried_over(request, self.base.outcome.plan, hooks.clock, partial(hooks.is_late, until_s))
+            found = carried_over(request, self.base.outcome.plan, hooks.clock, late, as_it_stands=as_it_stands)
         return Side() if found is None else Side(found, self.measure.value(request, found.plan), None)
 
     def _side(self, request: PlanRequest, outcome: Outcome) -> Side:
@@ -218,7 +246,7 @@ def gain_of(name: str, base: Side, side: Side, direction: Direction = None) -> G
     most = base.value - side.bound if base.value is not None and side.bound is not None else None
     if direction == "more" and base.value is not None:
         least = max(least or 0.0, 0.0)
-    if direction == "less" and side.outcome is not None and base.value is not None:
+    if direction == "less" and base.value is not None:
         most = min(most or 0.0, 0.0)
     rounding = ROUNDING * abs(base.value or 0.0)
     return Gain(
@@ -260,6 +288,14 @@ def _better(side: Side, warm: Side) -> Side:
     if warm.value is None or (side.value is not None and side.value <= warm.value):
         return replace(side, outcome=side.outcome or warm.outcome, bound=bound)
     return Side(warm.outcome, warm.value, None if bound is None else min(bound, warm.value))
+
+
+def _confident_s(request: PlanRequest, plan: Plan) -> float:
+    """The time that a measurement stays below with the confidence asked for: log-normal, as its 90 % figure."""
+    assert plan.prediction is not None, "the judge asks for it"
+    time = plan.prediction.iteration_s
+    share = NormalDist().inv_cdf(request.objective.confidence) / NormalDist().inv_cdf(0.9)
+    return float(time.p50 * (time.p90 / time.p50) ** share)
 
 
 def _tokens(request: PlanRequest) -> float:

@@ -19,22 +19,44 @@ from solver.evaluation.evaluate import Evaluation
 from solver.evaluation.scheduling import Schedulers
 from solver.objective import Goal
 from solver.search.incumbent import Incumbent
-from solver.search.warm_start import timed_again
+from solver.search.warm_start import candidate_of, timed_again
+
+INFINITE = float("inf")
 
 
 def carried_over(
-    request: PlanRequest, plan: Plan, clock: Clock, stopped: Callable[[], bool] = lambda: False
+    request: PlanRequest,
+    plan: Plan,
+    clock: Clock,
+    stopped: Callable[[], bool] = lambda: False,
+    *,
+    as_it_stands: bool = False,
 ) -> Planned | None:
-    """The best judged plan with the configuration of another request's plan; None where it has none here."""
+    """The best judged plan with the configuration of another request's plan; None where it has none here.
+
+    `as_it_stands`: with its own places and orders alone, wherever else it may be.
+    """
     began_s = clock()
     request = within_framework(request)
     context = Context(request, stack_for(request))
     best = Incumbent(context, Goal.of(context))
-    for found in timed_again(context, plan, Schedulers(context, clock, stopped).quick, stopped):
-        value = best.value_of(found)
-        if value < best.value:
-            best.submit(found, value, unproven(context, found))
+    scheduler = no_other if as_it_stands else Schedulers(context, clock, stopped).quick
+    own = candidate_of(context, plan.configuration, plan.placement.routes)
+    weighed: list[tuple[float, Evaluation]] = []
+    for found in timed_again(context, plan, scheduler, stopped):
+        if as_it_stands and found.candidate != own:
+            break
+        weighed.append((best.value_of(found), found))
+        if as_it_stands:
+            break
+    for value, found in sorted(weighed, key=lambda one: one[0]):
+        if value < INFINITE and best.submit(found, value, unproven(context, found)).accepted:
+            break
     return None if best.plan is None else Planned(plan=best.plan, complete=False, elapsed_s=max(clock() - began_s, 0.0))
+
+
+def no_other(_problem: object) -> None:
+    """A scheduler that finds nothing: only orders that are known already are used."""
 
 
 def judged(context: Context, found: Evaluation) -> Plan | None:

@@ -1,18 +1,29 @@
 """What would changes be worth? Each planned beside the same base, its gain an interval that both sides' bounds prove.
 
-What is compared, and how, is in `side_by_side`.
+In this order: the base; its plan as it stands in every changed world, or one like it; one bound of all that there may
+be more of, and of each world that is neither more nor less; bounds of worlds with less; then searches, first where a
+plan is missing or a better one could decide. How worlds are compared is in `side_by_side`, what holds from one to
+another in `relations`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from pydantic import ValidationError
+
+from models.errors import InvalidRequest
+from models.outcome import Infeasible
+from models.question_parts import Gain
 from models.questions import Variant, WhatIf, WhatIfAnswer
 from models.request import PlanRequest
-from solver.questions.more import direction
+from solver.questions.relations import Relations
 from solver.questions.searches import RunHooks, SearchRuns, changed
-from solver.questions.side_by_side import SharedGoal, SideComparison
+from solver.questions.side_by_side import ROUNDING, SEARCHED_FROM_S, SharedGoal, Side, SideComparison, gain_of
+
+BASE, LARGEST = "", " "  # no variant is called so
+NOT_DECIDED = "not decided yet"
 
 
 @dataclass
@@ -20,36 +31,141 @@ class _Asked:
     """One question under way."""
 
     compared: SideComparison
-    requests: Sequence[tuple[Variant, PlanRequest]]
+    requests: dict[str, PlanRequest]
+    relations: Relations
+    largest: PlanRequest | None
+    found: Callable[[WhatIfAnswer], None]
+
+    def publish(self) -> None:
+        """Tell what is known by now."""
+        self.compared.base = self.side(BASE)
+        self.found(self.answer())
 
     def answer(self) -> WhatIfAnswer:
         """What is known."""
         return WhatIfAnswer(
             **self.compared.base_figures(),
-            gains=tuple(
-                self.compared.gain(one.name, direction(self.compared.searches.base, request))
-                for one, request in self.requests
-            ),
-            complete=all(one.name in self.compared.sides for one, _ in self.requests),
+            gains=tuple(self.gain(name) for name in self.requests),
+            complete=all(name in self.compared.sides or self.relations.is_equal(BASE, name) for name in self.requests),
         )
+
+    def gain(self, name: str) -> Gain:
+        """What a variant gains over the base."""
+        if self.relations.is_equal(BASE, name) and self.compared.base.outcome is not None:
+            return self.compared.nothing(name)
+        return gain_of(name, self.compared.base, self.side(name), self.relations.of(BASE, name))
+
+    def side(self, name: str) -> Side:
+        """What is known of a world."""
+        return self.relations.with_others(name, {BASE: self.compared.base, **self.compared.sides})
+
+    def carry_over(self) -> None:
+        """The base's plan as it stands in every world; then, where that is none, a plan like it."""
+        ends_s, compared = self.compared.searches.hooks.ends_s, self.compared
+        for name, request in self._in_time():
+            if not self.relations.is_equal(BASE, name):
+                compared.add(name, compared.carried(request, ends_s, as_it_stands=True))
+                self.publish()
+        for name, request in self._in_time():
+            side = self.side(name)
+            if side.value is None and not isinstance(side.outcome, Infeasible):
+                compared.add(name, compared.near(request, ends_s))
+                self.publish()
+
+    def bound(self) -> None:
+        """Bounds of all configurations: of all that there may be more of at once, which holds for each world with more;
+        then of worlds that are neither more nor less; then of those with less in which the base's plan is slower.
+        """
+        compared, hooks = self.compared, self.compared.searches.hooks
+        if self.largest is not None and compared.base.value is not None and not hooks.stopped():
+            compared.add(LARGEST, Side(bound=compared.bound_of(self.largest, hooks.ends_s)))
+            self.publish()
+        for name, request in self._in_time(self._unbounded()):
+            side = self.side(name)
+            if side.value is not None and self._needs_bound(name, side):
+                compared.add(name, compared.bounded(request, side, hooks.ends_s))
+                self.publish()
+
+    def _unbounded(self) -> list[str]:
+        """In the order in which bounds are worth most."""
+        place = {None: 0, "more": 1, "less": 2}
+
+        def rank(name: str) -> tuple[int, float]:
+            return place[self.relations.of(BASE, name)], -(self.side(name).value or 0.0)
+
+        return sorted(self.requests, key=rank)
+
+    def _needs_bound(self, name: str, side: Side) -> bool:
+        if self.relations.of(BASE, name) == "less":
+            return self._is_slower(side)
+        return side.bound is None
+
+    def _is_slower(self, side: Side) -> bool:
+        """Only where the best plan known takes longer than the base's may the bound be above it."""
+        base = self.compared.base.value
+        return base is None or side.value is None or side.value > base * (1.0 + ROUNDING)
+
+    def search(self) -> None:
+        """Searches for as long as there is time for whole ones, and in any case where there is no plan."""
+        hooks = self.compared.searches.hooks
+        waiting = sorted(self.requests, key=self._patience)
+        for number, name in enumerate(waiting):
+            side = self.side(name)
+            if hooks.stopped() or (side.value is not None and hooks.left_s < SEARCHED_FROM_S):
+                return
+            if side.is_closed(self.requests[name]) or self.gain(name).verdict == "changes nothing":
+                continue
+            share_s = hooks.left_s / (len(waiting) - number)
+            self.compared.plan_world(name, self.requests[name], min(max(share_s, SEARCHED_FROM_S), hooks.left_s))
+            self.publish()
+
+    def _patience(self, name: str) -> int:
+        """How long a world can wait: without a plan not at all, undecided where that may change not long."""
+        side, direction = self.side(name), self.relations.of(BASE, name)
+        if side.value is None:
+            return 0
+        if self.gain(name).verdict != NOT_DECIDED:
+            return 3
+        base = self.compared.base
+        hopeless = direction == "less" and not self._is_slower(side)
+        if direction == "more" and base.bound is not None and side.bound is not None:
+            hopeless = side.bound >= base.bound * (1.0 - ROUNDING)
+        return 2 if hopeless else 1
+
+    def _in_time(self, names: Sequence[str] | None = None) -> Iterator[tuple[str, PlanRequest]]:
+        for name in self.requests if names is None else names:
+            if self.compared.searches.hooks.stopped():
+                return
+            yield name, self.requests[name]
 
 
 def what_if(question: WhatIf, found: Callable[[WhatIfAnswer], None], hooks: RunHooks) -> WhatIfAnswer:
     """What each variant gains over the base."""
-    limit_s = question.options.time_limit_s
     searches = SearchRuns.of(question, hooks)
-    requests = variants_of(question, searches.base)
-    measure = SharedGoal.of([searches.base, *(request for _, request in requests)])
+    requests = {variant.name: request for variant, request in variants_of(question, searches.base)}
+    measure = SharedGoal.of([searches.base, *requests.values()])
     compared = SideComparison(searches, measure)
-    asked = _Asked(compared, requests)
-    compared.plan_base(limit_s)
-    found(asked.answer())
-    for number, (variant, request) in enumerate(requests):
-        if searches.hooks.stopped():
-            break
-        compared.plan_world(variant.name, request, searches.hooks.left_s / (len(requests) - number))
-        found(asked.answer())
+    relations = Relations({BASE: searches.base, **requests})
+    largest = _largest(question, searches.base, relations)
+    if largest is not None:
+        relations = Relations({**relations.requests, LARGEST: largest})
+    asked = _Asked(compared, requests, relations, largest, found)
+    compared.plan_base(question.options.time_limit_s, asked.publish)
+    asked.carry_over()
+    if measure.kind == "iteration_time":
+        asked.bound()
+    asked.search()
     return asked.answer()
+
+
+def _largest(question: WhatIf, base: PlanRequest, relations: Relations) -> PlanRequest | None:
+    """The base with all changes of variants with more at once; None where they cannot be made together."""
+    more = [one for one in question.variants if relations.of(BASE, one.name) == "more"]
+    most = [one for one in more if not any(relations.of(one.name, other.name) == "more" for other in more)]
+    try:
+        return changed(base, [change for one in most for change in one.changes]) if most else None
+    except (InvalidRequest, ValidationError):
+        return None
 
 
 def variants_of(question: WhatIf, base: PlanRequest) -> list[tuple[Variant, PlanRequest]]:

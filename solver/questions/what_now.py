@@ -13,6 +13,7 @@ from itertools import islice
 from models.errors import InvalidRequest
 from models.outcome import Infeasible, Planned
 from models.plan import Plan
+from models.question_parts import QuestionBase
 from models.request import PlanRequest
 from models.what_now import PreparedLoss, ReplanPoint, StateMove, WhatIfLost, WhatIfLostAnswer, WhatNow, WhatNowAnswer
 from solver.context import Context, stack_for
@@ -32,10 +33,14 @@ FIRST_SHARE = 0.1  # of the time goes to the first of all losses at least: what 
 
 @dataclass
 class _Learned:
-    """What earlier losses have shown: the fastest plan, if it has other degrees, and seconds of all first bounds."""
+    """What earlier losses have shown: the fastest plan, if it has other degrees, and what bounds took in seconds.
+
+    `bounds_s` are those of all configurations, `own_s` of those that a loss leaves.
+    """
 
     fastest: Plan | None = None
     bounds_s: float = 0.0
+    own_s: float = 0.0
 
 
 @dataclass
@@ -100,19 +105,27 @@ def what_now(question: WhatNow, found: Callable[[WhatNowAnswer], None], hooks: R
     Raises InvalidRequest for changes that do not fit, and for a plan of another cluster.
     """
     before = with_profile(timed_only(question.asked))
-    asked = _Asked(question, hooks, _plan_before(question.plan, before, hooks))
+    asked = _Asked(question, hooks, None)
+    asked.before = _plan_before(question, before, hooks, lambda: found(asked.answer()))
     for _ in asked.ways_on(before, _Learned()):
         found(asked.answer())
     return asked.answer()
 
 
-def _plan_before(given: Plan | None, before: PlanRequest, hooks: RunHooks) -> ReplanCase | None:
-    """The plan that is given, or what a search finds. Raises InvalidRequest for a plan of another cluster."""
-    context = Context(before, stack_for(before))
+def _plan_before(
+    question: QuestionBase, before: PlanRequest, hooks: RunHooks, publish: Callable[[], None]
+) -> ReplanCase | None:
+    """The plan that is given, or what a search finds. Raises InvalidRequest for a plan of another cluster.
+
+    The bound of a given plan counts where the plan is one of this request, and where time was its objective.
+    """
+    context, given = Context(before, stack_for(before)), question.plan
     if given is None:
+        publish()  # that there is no answer yet
         limit_s = min(before.options.time_limit_s, BASE_SHARE * hooks.left_s)
         outcome = SearchRuns(before, hooks).searched(before, limit_s)
-        return ReplanCase(outcome.plan, context) if isinstance(outcome, Planned) else None
+        found = outcome.plan if isinstance(outcome, Planned) else None
+        return None if found is None else ReplanCase(found, context, found.proof.lower_bound_s)
     pools = {pool.id for pool in context.pools}
     strange = sorted({pool for route in given.placement.routes for pool in route.pools} - pools)
     if strange:
@@ -121,7 +134,8 @@ def _plan_before(given: Plan | None, before: PlanRequest, hooks: RunHooks) -> Re
             pointer="/plan",
             remedy="give the request that the plan was made for",
         )
-    return ReplanCase(given, context)
+    known = SearchRuns.of(question, hooks).known if question.asked.objective.kind == "iteration_time" else None
+    return ReplanCase(given, context, given.proof.lower_bound_s if known else 0.0)
 
 
 def _searched(replanning: ReplanSearch, hooks: RunHooks, other: Plan | None) -> Iterator[None]:
@@ -158,6 +172,11 @@ def _searched(replanning: ReplanSearch, hooks: RunHooks, other: Plan | None) -> 
 
 def _proven(replanning: ReplanSearch, hooks: RunHooks, tolerance: float, learned: _Learned) -> Iterator[None]:
     """What else could move so few, or be so fast: first for the plan that is recommended."""
+    began_s = hooks.clock()
+    if hooks.left_s >= learned.own_s:
+        replanning.inherit(hooks.stopped)
+        learned.own_s = hooks.clock() - began_s
+        yield
     if hooks.stopped() or hooks.left_s < learned.bounds_s or not replanning.frontier.points:
         return
     began_s = hooks.clock()
@@ -217,15 +236,15 @@ def what_if_lost(question: WhatIfLost, found: Callable[[WhatIfLostAnswer], None]
     The first has more, for a search whose plan is then tried for the others as well.
     """
     before = with_profile(timed_only(changed(question.asked, question.changes)))
-    plan = _plan_before(question.plan, before, hooks)
+    name = stack_for(before).name
+    answer = WhatIfLostAnswer(stack_profile=name, before_s=None, losses=(), complete=False, elapsed_s=0.0)
+    plan = _plan_before(question, before, hooks, lambda: found(answer))
     losses = list(possible_losses(before, plan.plan, question.kinds)) if plan else []
-    answer = WhatIfLostAnswer(
-        stack_profile=stack_for(before).name,
-        before_s=plan.plan.metrics.iteration_s if plan else None,
-        losses=tuple(PreparedLoss(kind=kind, name=name, answer=None) for kind, name in losses),
-        complete=False,
-        elapsed_s=0.0,
-    )
+    answer = answer.model_copy(update={
+        "before_s": plan.plan.metrics.iteration_s if plan else None,
+        "losses": tuple(PreparedLoss(kind=kind, name=name, answer=None) for kind, name in losses),
+    })  # fmt: skip
+    found(answer)
     known: dict[tuple[str, ...], WhatNowAnswer] = {}
     learned = _Learned()
     alike = [what_is_gone(before, name) for _, name in losses]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from models.outcome import Infeasible, Outcome, Planned, Reason
+from models.outcome import Infeasible, NotFound, Outcome, Planned, Reason
 from models.question_parts import Status
 from models.questions import Conflict, Relaxation, WhyNot, WhyNotAnswer, Wish
 from models.request import PlanRequest
@@ -92,12 +92,13 @@ def why_not(question: WhyNot, found: Callable[[WhyNotAnswer], None], hooks: RunH
     """
     limit_s = question.options.time_limit_s
     searches = SearchRuns.of(question, hooks)
-    outcome = searches.base_outcome(CONFLICTS_SHARE / 2 * limit_s, first=True)
-    asked = _Asked(searches, outcome)
+    asked = _Asked(searches, NotFound(lower_bound_s=0.0, detail="the search has begun", elapsed_s=0.0))
 
     def publish() -> None:
         found(asked.answer())
 
+    publish()
+    outcome = asked.outcome = searches.base_outcome(CONFLICTS_SHARE / 2 * limit_s, first=True)
     publish()
     if isinstance(outcome, Infeasible):
         asked.reasons[frozenset(asked.wishes)] = outcome.reasons

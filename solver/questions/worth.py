@@ -175,8 +175,7 @@ def worth(question: Worth, found: Callable[[WorthAnswer], None], hooks: RunHooks
     def publish() -> None:
         found(asked.answer())
 
-    compared.plan_base(limit_s)
-    publish()
+    compared.plan_base(limit_s, publish)
     if near is not None and near.request != searches.base and not hooks.stopped():
         compared.plan_world(near.name, near.request, (DISTANCE_SHARE if items else 1.0) * hooks.left_s)
         publish()

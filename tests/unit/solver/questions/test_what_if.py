@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from random import Random
 from typing import Any
 
@@ -22,8 +23,8 @@ from tests.build_request import build_request
 def _asked(variants: list[dict[str, Any]], limit_s: float, **parts: Any) -> WhatIfAnswer:
     options = {"time_limit_s": limit_s, "workers": 1, "relative_gap": 0.0}
     request = build_request(**parts, options=options).model_dump(mode="json")
-    return ask(WhatIf.model_validate(
-        {"request": request, "variants": variants, "options": {"time_limit_s": limit_s}}))  # fmt: skip
+    question = WhatIf.model_validate({"request": request, "variants": variants, "options": {"time_limit_s": limit_s}})
+    return ask(question, clock=time.process_time)
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 40))])
@@ -55,6 +56,37 @@ def test_the_interval_is_that_of_both_sides() -> None:
     assert (answer.value, answer.lower_bound, gain.value, gain.lower_bound) != (None,) * 4
     assert gain.least == pytest.approx(answer.lower_bound - gain.value)
     assert gain.most == pytest.approx(answer.value - gain.lower_bound)
+
+
+def test_a_time_at_a_confidence_is_compared_as_such() -> None:
+    twice = {"pointer": "/cluster/links/*/capacity_bytes_per_s", "op": "multiply", "value": 2.0}
+    asked = {"objective": {"kind": "time_at_confidence", "confidence": 0.9}}
+    answer = _asked([{"name": "wider", "changes": [twice]}], 6.0, **asked)
+    assert (answer.unit, answer.gains[0].direction) == ("s/iteration", None)
+    assert answer.plan is not None
+    assert answer.value is not None
+    assert answer.value > answer.plan.iteration_s, "that of nine runs in ten, not that of every second one"
+
+
+def test_a_change_of_nothing_changes_nothing() -> None:
+    """What no plan depends on is decided without a search of its own."""
+    same = {"pointer": "/cluster/source", "value": "another survey"}
+    (gain,) = _asked([{"name": "survey", "changes": [same]}], 4.0).gains
+    assert (gain.verdict, gain.least, gain.most) == ("changes nothing", 0.0, 0.0)
+
+
+def test_what_bounds_more_bounds_less_and_a_plan_with_less_is_one_with_more() -> None:
+    """Nine times the way between buildings, and a ninth: no interval is empty of what the others prove."""
+    at = "/cluster/links/*/capacity_bytes_per_s"
+    variants = [{"name": f"times {by:g}", "changes": [{"pointer": at, "op": "multiply", "value": by}]}
+                for by in (1 / 9, 1 / 3, 3.0, 9.0)]  # fmt: skip
+    answer = _asked(variants, 12.0)
+    sides = [*answer.gains[:2], answer, *answer.gains[2:]]
+    values, bounds = [one.value for one in sides], [one.lower_bound for one in sides]
+    assert None not in values
+    assert None not in bounds
+    assert values == sorted(values, reverse=True)
+    assert bounds == sorted(bounds, reverse=True)
 
 
 def test_more_gains_nothing_at_worst_and_less_at_best() -> None:
@@ -99,7 +131,7 @@ def test_a_question_that_is_stopped_keeps_what_it_has() -> None:
     heard: list[WhatIfAnswer] = []
     variants = [variant(Random(number), number) for number in range(3)]
     question = WhatIf.model_validate({"request": build_request(), "variants": variants})
-    answer = ask(question, found=heard.append, cancelled=lambda: len(heard) >= 2)
+    answer = ask(question, found=heard.append, cancelled=lambda: bool(heard) and heard[-1].value is not None)
     assert answer.value is not None
-    assert [one.status == "not_tried" for one in answer.gains] == [False, True, True]
+    assert "not_tried" in [one.status for one in answer.gains]
     assert not answer.complete

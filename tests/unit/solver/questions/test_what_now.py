@@ -105,6 +105,24 @@ def test_no_placement_of_no_configuration_contradicts_the_proof(lost: str) -> No
     assert answer.points[answer.chosen].num_moved <= fewest
 
 
+@pytest.mark.parametrize("lost", ["north", "west-pool", "east-west"])
+def test_what_bounds_the_world_before_a_loss_bounds_what_is_left(lost: str) -> None:
+    """However short the time: of GPUs of one type a loss leaves nothing that was not there."""
+    request = _request()
+    before = _planned(request)
+    answer = _asked(request, before, limit_s=0.5, lost=[lost])
+    assert answer.points
+    assert answer.lower_bound_s >= before.proof.lower_bound_s * (1.0 - CLOSE)
+
+
+def test_a_plan_of_another_request_brings_no_bound() -> None:
+    before = _planned(_request(workload=workload(batch=32)))
+    request = _request()
+    answer = _asked(request, before, limit_s=0.5, lost=["north"])
+    best = _planned(changed(request, changes_of(request, ["north"])))
+    assert answer.lower_bound_s <= best.metrics.iteration_s
+
+
 def _three_equal() -> dict[str, Any]:
     named = cluster()
     return named | {"pools": [pool(name, 2) for name in ("east", "west", "north")]}

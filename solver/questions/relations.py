@@ -1,0 +1,79 @@
+"""Worlds of a question beside each other: which have nothing but more than which, so that bounds and plans hold there.
+
+What bounds a world bounds each that has nothing but less, and a plan of that one is a plan of the world. It is claimed
+only where no configuration of the smaller one is its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from models.outcome import Infeasible
+from models.request import PlanRequest
+from solver.configurations.framework import within_framework
+from solver.context import Context, stack_for
+from solver.questions.more import Amounts, Direction
+from solver.questions.own_rows import has_every_row
+from solver.questions.side_by_side import Side
+
+
+@dataclass
+class _World:
+    """A request as amounts, with what is derived from it where that is asked for."""
+
+    amounts: Amounts
+
+    @cached_property
+    def context(self) -> Context:
+        """As a search has it."""
+        request = within_framework(self.amounts.request)
+        return Context(request, stack_for(request))
+
+
+@dataclass
+class Relations:
+    """Requests by name, and what one has more or less of than another."""
+
+    requests: Mapping[str, PlanRequest]
+    _known: dict[tuple[str, str], Direction] = field(default_factory=dict)
+
+    @cached_property
+    def _worlds(self) -> dict[str, _World]:
+        return {name: _World(Amounts(request)) for name, request in self.requests.items()}
+
+    def of(self, name: str, other: str) -> Direction:
+        """What the other world has: nothing but more, nothing but less, or neither is known."""
+        if (name, other) not in self._known:
+            found = self._of(name, other)
+            self._known[name, other] = found
+            self._known[other, name] = "less" if found == "more" else "more" if found == "less" else None
+        return self._known[name, other]
+
+    def _of(self, name: str, other: str) -> Direction:
+        one, two = self._worlds[name], self._worlds[other]
+        found = one.amounts.direction_to(two.amounts)
+        small, large = (one, two) if found == "more" else (two, one)
+        if found is None or not small.context.pools:
+            return None
+        return found if has_every_row(small.context, large.context) else None
+
+    def is_equal(self, name: str, other: str) -> bool:
+        """Whether two worlds differ in nothing that a plan depends on."""
+        return self._worlds[name].amounts.is_equal_to(self._worlds[other].amounts)
+
+    def with_others(self, name: str, sides: Mapping[str, Side]) -> Side:
+        """What is known of a world, also from those with more and with less."""
+        found = sides.get(name, Side())
+        for other, side in sides.items():
+            relation = None if other == name else self.of(name, other)
+            if relation == "more" and side.bound is not None:
+                found = replace(found, bound=max(found.bound or 0.0, side.bound))
+            if relation == "more" and isinstance(side.outcome, Infeasible) and found.value is None:
+                found = replace(found, outcome=side.outcome)
+            if relation == "less" and side.value is not None and (found.value is None or side.value < found.value):
+                found = replace(found, outcome=side.outcome, value=side.value)
+        if found.value is None or found.bound is None:
+            return found
+        return replace(found, bound=min(found.bound, found.value))
