@@ -29,6 +29,9 @@ HURTS = frozenset({
 NO_LIMIT = frozenset({"flow_bytes_per_s", "max_gpus", "max_cross_building_bytes_per_iteration", "target_iteration_s"})
 DEMANDS = frozenset({"forbidden_places", "pins"})  # lists of what has to be obeyed
 PARTS = frozenset({"places", "pools", "links"})  # what there is, by id
+GPUS = (
+    PARTS | DEMANDS | {"num_hosts", "num_reserved_gpus", "num_unhealthy_gpus", "max_gpus"}
+)  # how many there are to use
 SILENT = frozenset({"host_names", "source", "board_power_w", "switch_buffer_bytes", "definition"})  # of no plan's time
 PRICES = frozenset({"usd_per_gpu_hour", "usd_per_gb"})  # which only the objective of cost looks at
 ABSENT = object()
@@ -48,11 +51,13 @@ class Amounts:
         """
         if "time_at_confidence" in (self.request.objective.kind, other.request.objective.kind):
             return None  # what a time may turn out to be depends on the network cards and GPUs in a way of its own
-        found = {_worth(path, one, two) for path, one, two in self._differences_to(other)}
+        differences = list(self._differences_to(other))
+        found = {_worth(path, one, two) for path, one, two in differences}
         if len(found) != 1:
             return None
         larger = other if found == {"more"} else self
-        return None if larger.request.constraints.use_all_gpus else found.pop()
+        other_gpus = any(GPUS.intersection(path[-2:]) for path, _, _ in differences)
+        return None if other_gpus and larger.request.constraints.use_all_gpus else found.pop()
 
     def is_equal_to(self, other: Amounts) -> bool:
         """Whether two requests differ in nothing that a plan depends on."""

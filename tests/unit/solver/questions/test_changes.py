@@ -141,6 +141,15 @@ def test_every_field_that_has_a_direction_is_one_of_a_request() -> None:
     assert sorted(HELPS & HURTS) == []
 
 
+def test_more_gpus_are_no_more_where_all_have_to_be_used() -> None:
+    """A link less is less whatever has to be used; a host less changes what that is."""
+    base = build_request(constraints={"use_all_gpus": True})
+    wave = {"pointer": "/cluster/links/0/num_failed_planes", "value": 1}
+    broken = {"pointer": "/cluster/pools/0/num_unhealthy_gpus", "value": 8}
+    found = [direction(base, changed(base, [Change.model_validate(one)])) for one in (wave, broken)]
+    assert found == ["less", None]
+
+
 def test_a_price_matters_where_cost_is_the_objective() -> None:
     dearer = {"pointer": "/cluster/pools/*/gpu/usd_per_gpu_hour", "op": "multiply", "value": 2.0}
     base = build_request(objective={"kind": "cost_per_token"})
