@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Literal
 
 from models.outcome import Infeasible
 from models.request import PlanRequest
@@ -17,6 +18,9 @@ from solver.context import Context, stack_for
 from solver.questions.more import Amounts, Direction
 from solver.questions.own_rows import has_every_row
 from solver.questions.side_by_side import Side
+
+Relation = Literal["more", "less", "same"] | None
+MIRRORED: dict[Relation, Relation] = {"more": "less", "less": "more", "same": "same", None: None}
 
 
 @dataclass
@@ -37,7 +41,7 @@ class Relations:
     """Requests by name, and what one has more or less of than another."""
 
     requests: Mapping[str, PlanRequest]
-    _known: dict[tuple[str, str], Direction] = field(default_factory=dict)
+    _known: dict[tuple[str, str], Relation] = field(default_factory=dict)
 
     @cached_property
     def _worlds(self) -> dict[str, _World]:
@@ -45,34 +49,40 @@ class Relations:
 
     def of(self, name: str, other: str) -> Direction:
         """What the other world has: nothing but more, nothing but less, or neither is known."""
+        found = self._between(name, other)
+        return None if found == "same" else found
+
+    def is_equal(self, name: str, other: str) -> bool:
+        """Whether two worlds differ in nothing that a plan depends on."""
+        return self._between(name, other) == "same"
+
+    def _between(self, name: str, other: str) -> Relation:
         if (name, other) not in self._known:
-            found = self._of(name, other)
-            self._known[name, other] = found
-            self._known[other, name] = "less" if found == "more" else "more" if found == "less" else None
+            self._known[name, other] = found = self._compared(name, other)
+            self._known[other, name] = MIRRORED[found]
         return self._known[name, other]
 
-    def _of(self, name: str, other: str) -> Direction:
+    def _compared(self, name: str, other: str) -> Relation:
         one, two = self._worlds[name], self._worlds[other]
+        if one.amounts.is_equal_to(two.amounts):
+            return "same"
         found = one.amounts.direction_to(two.amounts)
         small, large = (one, two) if found == "more" else (two, one)
         if found is None or not small.context.pools:
             return None
         return found if has_every_row(small.context, large.context) else None
 
-    def is_equal(self, name: str, other: str) -> bool:
-        """Whether two worlds differ in nothing that a plan depends on."""
-        return self._worlds[name].amounts.is_equal_to(self._worlds[other].amounts)
-
     def with_others(self, name: str, sides: Mapping[str, Side]) -> Side:
         """What is known of a world, also from those with more and with less."""
         found = sides.get(name, Side())
         for other, side in sides.items():
-            relation = None if other == name else self.of(name, other)
-            if relation == "more" and side.bound is not None:
+            relation = None if other == name else self._between(name, other)
+            if relation in ("more", "same") and side.bound is not None:
                 found = replace(found, bound=max(found.bound or 0.0, side.bound))
-            if relation == "more" and isinstance(side.outcome, Infeasible) and found.value is None:
+            if relation in ("more", "same") and isinstance(side.outcome, Infeasible) and found.value is None:
                 found = replace(found, outcome=side.outcome)
-            if relation == "less" and side.value is not None and (found.value is None or side.value < found.value):
+            better = side.value is not None and (found.value is None or side.value < found.value)
+            if relation in ("less", "same") and better:
                 found = replace(found, outcome=side.outcome, value=side.value)
         if found.value is None or found.bound is None:
             return found

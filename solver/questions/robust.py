@@ -18,6 +18,7 @@ from models.outcome import Infeasible, NotFound, Outcome, Planned
 from models.plan import Configuration, Plan
 from models.question_parts import Witness
 from models.robust import Robust, RobustAnswer, ScenarioFigure
+from solver.clock import WORK_PER_ROW_S
 from solver.configurations.framework import within_framework
 from solver.context import Context, stack_for
 from solver.cost.columns import FloatArray
@@ -250,7 +251,7 @@ def _candidate(plan: Plan, world: _World) -> Candidate:
 
 def _explore(asked: _Asked) -> Iterator[None]:
     """Configurations by their bound over all worlds, the likeliest first, each in its places in every world."""
-    if asked.hooks.stopped() or any(isinstance(one, Infeasible) for one in asked.outcomes):
+    if asked.hooks.stopped() or any(isinstance(one, Infeasible) for one in asked.outcomes) or not _has_time(asked):
         return
     rows = []
     for world in asked.worlds:
@@ -272,6 +273,12 @@ def _explore(asked: _Asked) -> Iterator[None]:
                 _try(asked, candidate, home)
         if asked.best is not before:
             yield
+
+
+def _has_time(asked: _Asked) -> bool:
+    """To list the configurations of every world."""
+    plans = (one.plan for one in asked.outcomes if isinstance(one, Planned))
+    return WORK_PER_ROW_S * sum(one.proof.num_configurations for one in plans) < asked.hooks.left_s
 
 
 def _try(asked: _Asked, candidate: Candidate, home: _World) -> None:

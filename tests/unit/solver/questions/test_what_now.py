@@ -16,6 +16,7 @@ from models.plan import Configuration, Plan
 from models.request import PlanRequest
 from models.what_now import WhatIfLost, WhatNow, WhatNowAnswer
 from solver.configurations.enumerate import enumerate_space
+from solver.configurations.framework import within_framework
 from solver.context import Context, stack_for
 from solver.evaluation.candidate import Candidate, configuration_of
 from solver.evaluation.evaluate import evaluate
@@ -31,6 +32,9 @@ from solver.questions.searches import RunHooks, SearchRuns, changed, with_profil
 from solver.questions.standing import Standing, standing_of
 from solver.verify.judge import judge
 from tests.build_request import build_request, cluster, link, pool, workload
+from tests.laws import changes
+from tests.laws.dice import Dice
+from tests.laws.requests import random_request
 
 CLOSE = 1e-9
 FEW = {"tp": [4], "pp": [2], "vpp": [1], "micro_batch_sequences": [1], "sharding": ["zero1"], "recompute": ["none"]}
@@ -268,3 +272,33 @@ def test_a_replan_that_is_stopped_keeps_what_it_has() -> None:
     answer = ask(question, found=heard.append, cancelled=lambda: any(one.points for one in heard))
     assert answer.points
     assert not answer.complete
+
+
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(one, marks=pytest.mark.slow) for one in range(3, 80))])
+def test_replans_of_random_fleets_are_what_they_say(seed: int) -> None:
+    """Mixed types, uneven pools, several pools in a place: what is said to stay stays, and no proof is contradicted."""
+    dice, document = Dice(f"replan/{seed}"), changes.with_fixed_stack(random_request(f"replan/{seed}"))
+    document["objective"] = {"kind": "iteration_time"}
+    request = with_profile(PlanRequest.model_validate(document))
+    outcome = plan(request, clock=lambda: 0.0)
+    if not isinstance(outcome, Planned):
+        return
+    used = sorted({pool for route in outcome.plan.placement.routes for pool in route.pools})
+    lost = dice.pick(used)
+    answer = _asked(request, outcome.plan, limit_s=2.0, lost=[lost])
+    after = changed(request, changes_of(request, [lost]))
+    contexts = [Context(within_framework(one), stack_for(one)) for one in (request, after)]
+    standing = standing_of(outcome.plan, *contexts)
+    assert answer.num_groups_lost == standing.num_lost
+    for point in answer.points:
+        assert point.least_moved <= point.num_moved <= point.num_groups
+        assert point.lower_bound_s <= point.iteration_s
+        index = {pool.id: number for number, pool in enumerate(contexts[1].pools)}
+        ranks, there = standing.ranks_kept(point.plan.configuration), Counter[tuple[int, int]]()
+        for route in point.plan.routes:
+            for rank, pool_id in enumerate(route.pools):
+                there[rank, index[pool_id]] += route.num_replicas
+        fewest = sum(max(0, number - standing.count(ranks[rank], pool)) for (rank, pool), number in there.items())
+        assert point.num_moved >= fewest, "no more groups stay in a pool than stood there"
+    if answer.plan is not None:
+        assert judge(after, answer.plan).violations == ()
