@@ -67,7 +67,7 @@ def has_every_row(small: Context, large: Context) -> bool:
 def _only_typed(small: Context, large: Context) -> bool:
     """Whether own rows can only be such as are split by GPU type."""
     return (
-        _reference(small) == _reference(large)
+        reference_of(small) == reference_of(large)
         and _num_places(small.request) == _num_places(large.request)
         and _is_closed(small.request, large.request)
     )
@@ -84,13 +84,16 @@ def own_rows(small: Context, space: Space, large: Context) -> BoolArray:
         return typed
     numbers = row_numbers([space, enumerate_space(large.request)])
     own: BoolArray = ~np.isin(numbers[0], numbers[1])
-    if len(space) and _reference(small) != _reference(large):
-        apart = [np.asarray(one) != two for one, two in zip(_split(small, space), _split(large, space), strict=True)]
+    if len(space) and reference_of(small) != reference_of(large):
+        apart = [
+            np.asarray(one) != two
+            for one, two in zip(layer_split_of(small, space), layer_split_of(large, space), strict=True)
+        ]
         own |= (space.layer_split == EVEN) & np.logical_or.reduce(apart)
     return own
 
 
-def _reference(context: Context) -> tuple[GpuType, Fabric]:
+def reference_of(context: Context) -> tuple[GpuType, Fabric]:
     """What the even split goes by: the strongest type with its network, but for its memory."""
     first = next(iter(context.gpu_classes.values()))
     return first.gpu.model_copy(update={"memory_bytes": 1.0, "usd_per_gpu_hour": None}), first.fabric
@@ -112,7 +115,7 @@ def _is_closed(small: PlanRequest, large: PlanRequest) -> bool:
     return all((getattr(one, name) is None) == (getattr(two, name) is None) for name in type(one).model_fields)
 
 
-def _split(context: Context, space: Space) -> LayerSplit:
+def layer_split_of(context: Context, space: Space) -> LayerSplit:
     """How the even split shares out the layers of every row."""
     reference, columns = next(iter(context.gpu_classes.values())), space.columns
     alone = replace(columns, pp=np.minimum(columns.pp, 2))  # what a part costs depends on whether there are stages

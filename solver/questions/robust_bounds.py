@@ -2,7 +2,8 @@
 
 value >= min over configurations of max (or weighted sum) over worlds of the bound there: at least as much as the max
 (or sum) of the worlds' own bounds, since a plan has one configuration. A configuration that a world does not list
-claims nothing there.
+claims nothing there. Where the even split goes by other GPUs in some world, a plan has the layers of one world: what is
+shared out differently is bounded by what holds for any layers.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from models.plan import Configuration
-from solver.arrays import FloatArray
+from solver.arrays import BoolArray, FloatArray, IntArray
+from solver.questions.own_rows import layer_split_of, reference_of
 from solver.questions.row_bounds import PRICED, RowBounds, row_numbers
 
 
@@ -23,6 +25,7 @@ class RobustBounds:
         self.worlds, self._combine = worlds, combine
         self._number = row_numbers([one.space for one in worlds])
         self.size = max((int(one.max(initial=-1)) for one in self._number), default=-1) + 1
+        self._apart = _shared_out_apart(worlds, self._number, self.size)
         self.bound_s: FloatArray = np.zeros(self.size)
         self.guess_s: FloatArray = np.zeros(self.size)
         self.combine()
@@ -43,7 +46,8 @@ class RobustBounds:
     def price(self, cutoff_s: float, stopped: Callable[[], bool]) -> None:
         """Price what may still be better, world by world."""
         for numbers, world in zip(self._number, self.worlds, strict=True):
-            world.price(self.bound_s[numbers] < cutoff_s, float("inf"), stopped)
+            wanted = (self.bound_s[numbers] < cutoff_s) & ~self._apart[numbers]
+            world.price(wanted, float("inf"), stopped)
             self.combine()
 
     def configuration(self, number: int) -> Configuration:
@@ -69,3 +73,18 @@ class RobustBounds:
     def least_s(self) -> float:
         """No plan of any configuration has less over all worlds."""
         return float(self.bound_s.min(initial=float("inf")))
+
+
+def _shared_out_apart(worlds: Sequence[RowBounds], numbers: Sequence[IntArray], size: int) -> BoolArray:
+    """Which configurations do not have the same layers on every stage in all worlds that list them."""
+    apart: BoolArray = np.zeros(size, dtype=np.bool_)
+    listing = [(world, own) for world, own in zip(worlds, numbers, strict=True) if len(own)]
+    if len({reference_of(world.context) for world, _ in listing}) < 2:
+        return apart
+    splits = [(own, layer_split_of(world.context, world.space)) for world, own in listing]
+    for part in range(4):
+        most, least = np.full(size, -1), np.full(size, np.iinfo(np.int64).max)
+        for own, split in splits:
+            most[own], least[own] = np.maximum(most[own], split[part]), np.minimum(least[own], split[part])
+        apart |= most > least
+    return apart

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 
 from models.errors import InvalidRequest
@@ -18,6 +19,9 @@ from solver.evaluation.evaluate import evaluate
 from solver.evaluation.scheduling import Schedulers, or_same_order
 from solver.planner import plan
 from solver.questions.ask import ask
+from solver.questions.own_rows import layer_split_of
+from solver.questions.robust_bounds import RobustBounds
+from solver.questions.row_bounds import PRICED, SCREENED, RowBounds
 from solver.questions.scenarios import worlds_of
 from solver.questions.searches import changed, with_profile
 from solver.questions.warm_start import no_other
@@ -44,6 +48,24 @@ def _asked(request: PlanRequest, limit_s: float = 8.0, **parts: Any) -> RobustAn
 
 def _question(request: PlanRequest, limit_s: float = 8.0, **parts: Any) -> Robust:
     return Robust.model_validate({"request": request, "options": {"time_limit_s": limit_s}, **parts})
+
+
+def test_what_is_shared_out_differently_is_bounded_for_any_layers() -> None:
+    """GPUs that are all slower share out layers otherwise, since sending takes as long as before."""
+    request = build_request(options={"time_limit_s": 2.0, "workers": 1})
+    pools = [{"pool": pool.id, "times": 3.0} for pool in request.cluster.pools]
+    question = _question(with_profile(request), scenarios=[{"name": "all slow", "slow_pools": pools}])
+    rows = [RowBounds(one.request) for one in worlds_of(question, question.asked)]
+    assert len(rows[0]) == len(rows[1])
+    apart = np.zeros(len(rows[0]), dtype=np.bool_)
+    for one, other in zip(*(layer_split_of(one.context, one.space) for one in rows), strict=True):
+        apart |= one != other
+    assert apart.any()
+    bounds = RobustBounds(rows, lambda times: times.max(axis=0))
+    bounds.price(float("inf"), lambda: False)
+    for one in rows:
+        assert np.all(one.state[apart] == SCREENED)
+        assert np.any(one.state[~apart] == PRICED)
 
 
 def _brute(question: Robust) -> float:
