@@ -121,7 +121,7 @@ def layer_split_of(context: Context, space: Space) -> LayerSplit:
     alone = replace(columns, pp=np.minimum(columns.pp, 2))  # what a part costs depends on whether there are stages
     alone = replace(alone, shard_group=np.where(columns.sharding >= FSDP, columns.shard_group, 1))
     alone = replace(alone, dp=np.where(columns.sharding >= FSDP, columns.dp, 1))
-    first, row_of = distinct_rows(alone, PRICED_BY)
+    first, row_of = distinct_rows(*(getattr(alone, name) for name in PRICED_BY))
     extras = StageCosts(context, reference, columns.take(first)).end_extras()
     first_extra, last_extra = (one[row_of] for one in extras)
     stages = columns.pp * columns.vpp
