@@ -96,7 +96,7 @@ def _answered(question: Question, settings: Settings, screen: Screen) -> Reply:
 
     reader: TypeAdapter[Reply] = TypeAdapter(Reply)
     limit_s = question.options.time_limit_s
-    text = answer_of("ask", settings.solvers.ask, (canonical(question),), settings, screen.news, limit_s)
+    text = answer_of("ask", settings.solvers.ask, (canonical(question),), settings, screen.news, limit_s=limit_s)
     return reader.validate_json(text)
 
 

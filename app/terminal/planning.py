@@ -172,7 +172,9 @@ def schedule(
             from app.terminal.work import answer_of
 
             settings, limit_s = settings_of(context), asked.options.time_limit_s
-            text = answer_of("schedule", settings.solvers.schedule, (canonical(asked),), settings, screen.news, limit_s)
+            text = answer_of(
+                "schedule", settings.solvers.schedule, (canonical(asked),), settings, screen.news, limit_s=limit_s
+            )
             found = PipelineSchedule.model_validate_json(text)
     screen.show(found, lambda console: print_schedule(console, found))
     write(out, canonical(found), quiet=quiet)

@@ -89,6 +89,7 @@ def answer_of(
     documents: tuple[bytes, ...],
     settings: Settings,
     console: Console,
+    *,
     limit_s: float = SHORT_TASK_S,
 ) -> bytes:
     """The answer of a task of a kind that has one, or Failed. Only what the task needs is imported for it."""

@@ -5,6 +5,7 @@ Never searches: the configuration is the plan's, only its placement is made anew
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from models.cluster import Cluster, Place
 from models.plan import Configuration
 from models.request import PlanRequest
 from solver.context import Context
+from solver.evaluation.candidate import Candidate
 from solver.evaluation.evaluate import Evaluation, evaluate
 from solver.evaluation.places import placements
 from solver.evaluation.scheduling import Scheduler, or_same_order
@@ -31,7 +33,7 @@ class OneBuilding:
 
 
 def one_building(context: Context, found: Evaluation, scheduler: Scheduler, *, late: Callable[[], bool]) -> OneBuilding:
-    """Iteration time of the evaluation's configuration when every pool stands in one building, its zones as they are.
+    """Iteration time of the evaluation's configuration on the same GPUs in one building, its zones as they are.
 
     Where nothing that was timed there is as fast as the evaluation itself, what distance costs is not known: that the
     same plan would lose nothing is no measurement.
@@ -40,7 +42,7 @@ def one_building(context: Context, found: Evaluation, scheduler: Scheduler, *, l
         return OneBuilding(found.iteration_s)
     if late():
         return OneBuilding(None, "no time was left to time the configuration in one building")
-    near = Context(without_distance(context), context.stack)
+    near = Context(_with_these_gpus(without_distance(context), context, found.candidate), context.stack)
     times = _times_s(near, found.candidate.configuration, or_same_order(found.timings, scheduler), late)
     if not times:
         return OneBuilding(None, "no placement of the configuration in one building was found")
@@ -50,6 +52,21 @@ def one_building(context: Context, found: Evaluation, scheduler: Scheduler, *, l
             None, f"the best that was timed in one building takes {least_s:.4g} s, longer than the plan itself"
         )
     return OneBuilding(min(least_s, found.iteration_s))
+
+
+def _with_these_gpus(request: PlanRequest, context: Context, candidate: Candidate) -> PlanRequest:
+    """The request with as many free GPUs in every pool as the candidate uses there, and no other pools."""
+    group = candidate.configuration.degrees.gpus_per_stage_group
+    used = Counter[str]()
+    for route in candidate.routes:
+        for pool in route.pools:
+            used[context.pools[pool].id] += route.num_replicas * group
+    pools = [
+        pool.model_copy(update={"num_reserved_gpus": pool.num_reserved_gpus + pool.num_free_gpus - used[pool.id]})
+        for pool in request.cluster.pools
+        if used[pool.id]
+    ]
+    return request.model_copy(update={"cluster": request.cluster.model_copy(update={"pools": tuple(pools)})})
 
 
 def _times_s(

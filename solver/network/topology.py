@@ -113,10 +113,6 @@ class Topology:
         """One-way delay of each edge."""
         return np.array([edge.latency_s for edge in self.edges], dtype=np.float64)
 
-    def place(self, place: PlaceId) -> Place:
-        """The place with this id."""
-        return self.places[self.index_of[place]]
-
     @cached_property
     def _around(self) -> Mapping[PlaceId, tuple[Place, ...]]:
         return places_around(self.places)
@@ -191,7 +187,8 @@ class Topology:
 
 
 def _end_to_end(topology: Topology, place_a: PlaceId, place_b: PlaceId, forward: tuple[int, ...]) -> PathFacts:
-    access = latency.access_s(topology.place(place_a).level) + latency.access_s(topology.place(place_b).level)
+    levels = (topology.places[topology.index_of[place]].level for place in (place_a, place_b))
+    access = sum(map(latency.access_s, levels))
     one_way_s = access + sum(topology.edges[index].latency_s for index in forward)
     back = access + sum(topology.edges[index].latency_s for index in topology.path(place_b, place_a))
     round_trip_s = one_way_s + back
