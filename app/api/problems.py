@@ -19,7 +19,6 @@ from starlette.exceptions import HTTPException
 
 from app.faults import ISSUE_TYPES, MAX_FAULTS, Fault, Refused, from_errors, from_planner_error
 from app.jobs.access import Busy
-from app.jobs.service import ComputationFailure
 from app.storage.tables import is_outage
 from models.errors import PlannerError
 
@@ -100,12 +99,9 @@ def not_found(what: str, remedy: str) -> Refused:
     return Refused((Fault(code="not-found", what=what, allowed="what the list shows", remedy=remedy, where="path"),))
 
 
-def problem(
-    path: str, faults: Sequence[Fault | Mapping[str, str]], *, headers: Mapping[str, str] | None = None
-) -> JSONResponse:
+def problem(path: str, faults: Sequence[Fault], *, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """The response for one or more faults; the first decides the status."""
-    items = [fault.to_dict() if isinstance(fault, Fault) else _item(fault) for fault in faults]
-    body = problem_body(path, items)
+    body = problem_body(path, [fault.to_dict() for fault in faults])
     return JSONResponse(body, status_code=body["status"], media_type=MEDIA_TYPE, headers=dict(headers or {}))
 
 
@@ -125,19 +121,11 @@ def problem_body(path: str, items: Sequence[Mapping[str, str | float]]) -> dict[
     }
 
 
-def _item(values: Mapping[str, str]) -> dict[str, str | float]:
-    code, what, pointer, allowed, remedy = (
-        values.get(name, "") for name in ("code", "what", "pointer", "allowed", "remedy")
-    )
-    return Fault(code, what, pointer, allowed, remedy).to_dict()
-
-
 def install(app: FastAPI) -> None:
     """Let every error of the application leave as a problem document."""
     handlers: dict[Any, Any] = {
         Refused: lambda request, error: problem(request.url.path, error.faults),
         Busy: _busy,
-        ComputationFailure: _computation_failure,
         PlannerError: lambda request, error: problem(request.url.path, [from_planner_error(error)]),
         RequestValidationError: _invalid,
         HTTPException: _http,
@@ -159,11 +147,6 @@ def _as_async(handler: Any) -> Any:
 
 def _busy(request: Request, error: Busy) -> JSONResponse:
     return problem(request.url.path, [error.fault], headers={"Retry-After": str(error.retry_after_s)})
-
-
-def _computation_failure(request: Request, error: ComputationFailure) -> JSONResponse:
-    headers = {"Retry-After": "5"} if error.fault["code"] == "solver-stopped" else {}
-    return problem(request.url.path, [error.fault], headers=headers)
 
 
 def _invalid(request: Request, error: RequestValidationError) -> JSONResponse:

@@ -46,14 +46,6 @@ DIRECT_LIMIT_S = 20.0  # validations and evaluations are arithmetic; this stops 
 STARVED_S = 10.0  # past its limits for what has no answer yet; at a load of 7 a schedule of 0.2 s had none after 1.2 s
 
 
-class ComputationFailure(Exception):
-    """A direct computation that did not answer."""
-
-    def __init__(self, fault: dict[str, str]) -> None:
-        super().__init__(fault["what"])
-        self.fault = fault
-
-
 @dataclass(frozen=True)
 class Tag:
     """What a client calls a plan or a study, and where it wants to hear of its end; it changes nothing else."""
@@ -253,7 +245,8 @@ def _answer(ended: Ended) -> bytes:
     if ended.ending == "answered":
         return ended.answer
     if ended.ending == "refused":
-        raise ComputationFailure(json.loads(ended.detail))
+        raise Refused((Fault(**json.loads(ended.detail)),))
     if ended.best is not None:
         return ended.best
-    raise ComputationFailure(json.loads(fault_of(ended)))
+    fault = Fault(**json.loads(fault_of(ended)))
+    raise Busy(fault, retry_after_s=5) if fault.code == "solver-stopped" else Refused((fault,))
