@@ -39,12 +39,12 @@ Path = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Amounts:
+class StatedWorld:
     """A request as values to compare: what is left out stands as what it means, elements stand under their ids."""
 
     request: PlanRequest
 
-    def direction_to(self, other: Amounts) -> Direction:
+    def direction_to(self, other: StatedWorld) -> Direction:
         """What the other request has of everything that differs: more, less, or something else beside.
 
         That each configuration of the smaller one is one of the larger is another matter: see `own_rows.py`.
@@ -59,11 +59,11 @@ class Amounts:
         other_gpus = any(GPUS.intersection(path[-2:]) for path, _, _ in differences)
         return None if other_gpus and larger.request.constraints.use_all_gpus else found.pop()
 
-    def is_equal_to(self, other: Amounts) -> bool:
+    def is_equal_to(self, other: StatedWorld) -> bool:
         """Whether two requests differ in nothing that a plan depends on."""
         return next(self._differences_to(other), None) is None
 
-    def _differences_to(self, other: Amounts) -> Iterator[tuple[Path, Any, Any]]:
+    def _differences_to(self, other: StatedWorld) -> Iterator[tuple[Path, Any, Any]]:
         for path, one, two in _differences(self.stated, other.stated):
             alone = path[-1] == "parent" and self.stands_alone(path[-2]) and other.stands_alone(path[-2])
             if not alone:
@@ -87,7 +87,7 @@ class Amounts:
 
 def direction(base: PlanRequest, other: PlanRequest) -> Direction:
     """What the other request has of everything that differs from the base."""
-    return Amounts(base).direction_to(Amounts(other))
+    return StatedWorld(base).direction_to(StatedWorld(other))
 
 
 def _stated(request: PlanRequest) -> dict[str, Any]:

@@ -31,9 +31,7 @@ from solver.questions.least_moves import (
     move_problem,
     whole_routes,
 )
-from solver.questions.more import direction
 from solver.questions.move_bounds import MoveBounds
-from solver.questions.own_rows import own_bound_s
 from solver.questions.row_bounds import RowBounds
 from solver.questions.searches import SearchRuns
 from solver.questions.slots import SlotPlacement, settled
@@ -268,13 +266,6 @@ class ReplanSearch:
         if isinstance(self.best, Planned):
             found.append(self.best.plan.metrics.iteration_s)
         return min(found, default=INFINITE)
-
-    def inherit(self, stopped: Callable[[], bool]) -> None:
-        """What bounds the world before, bounds one with nothing but less, but for configurations of its own."""
-        before, bound_s = self.before.context.request, self.before.bound_s
-        if direction(before, self.request) == "less":
-            own_s = own_bound_s(self.request, before, bound_s, stopped)
-            self.inherited_s = max(self.inherited_s, min(bound_s, own_s))
 
     def prove(self, num_moved: int, within_s: float, stopped: Callable[[], bool]) -> None:
         """Raise what is proven of plans with fewer moves than this within a time."""

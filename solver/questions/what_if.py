@@ -3,7 +3,7 @@
 In this order: the base; its plan as it stands in every changed world, or one like it; one bound of all that there may
 be more of, and of each world that is neither more nor less; bounds of worlds with less; then searches, first where a
 plan is missing or a better one could decide. How worlds are compared is in `side_by_side`, what holds from one to
-another in `relations`.
+another in `compared_worlds`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from models.outcome import Infeasible
 from models.question_parts import Gain
 from models.questions import Variant, WhatIf, WhatIfAnswer
 from models.request import PlanRequest
-from solver.questions.relations import Relations
+from solver.questions.compared_worlds import ComparedWorlds
 from solver.questions.searches import RunHooks, SearchRuns, changed
 from solver.questions.side_by_side import ROUNDING, SEARCHED_FROM_S, SharedGoal, Side, SideComparison, gain_of
 
@@ -32,7 +32,7 @@ class _Asked:
 
     compared: SideComparison
     requests: dict[str, PlanRequest]
-    relations: Relations
+    relations: ComparedWorlds
     largest: PlanRequest | None
     found: Callable[[WhatIfAnswer], None]
 
@@ -127,10 +127,10 @@ class _Asked:
         if self.gain(name).verdict != NOT_DECIDED:
             return 3
         base = self.compared.base
-        hopeless = direction == "less" and not self._is_slower(side)
+        settled = direction == "less" and not self._is_slower(side)
         if direction == "more" and base.bound is not None and side.bound is not None:
-            hopeless = side.bound >= base.bound * (1.0 - ROUNDING)
-        return 2 if hopeless else 1
+            settled = side.bound >= base.bound * (1.0 - ROUNDING)
+        return 2 if settled else 1
 
     def _in_time(self, names: Sequence[str] | None = None) -> Iterator[tuple[str, PlanRequest]]:
         for name in self.requests if names is None else names:
@@ -145,10 +145,10 @@ def what_if(question: WhatIf, found: Callable[[WhatIfAnswer], None], hooks: RunH
     requests = {variant.name: request for variant, request in variants_of(question, searches.base)}
     measure = SharedGoal.of([searches.base, *requests.values()])
     compared = SideComparison(searches, measure)
-    relations = Relations({BASE: searches.base, **requests})
+    relations = ComparedWorlds({BASE: searches.base, **requests})
     largest = _largest(question, searches.base, relations)
     if largest is not None:
-        relations = Relations({**relations.requests, LARGEST: largest})
+        relations = ComparedWorlds({**relations.requests, LARGEST: largest})
     asked = _Asked(compared, requests, relations, largest, found)
     compared.plan_base(question.options.time_limit_s, asked.publish)
     asked.carry_over()
@@ -158,7 +158,7 @@ def what_if(question: WhatIf, found: Callable[[WhatIfAnswer], None], hooks: RunH
     return asked.answer()
 
 
-def _largest(question: WhatIf, base: PlanRequest, relations: Relations) -> PlanRequest | None:
+def _largest(question: WhatIf, base: PlanRequest, relations: ComparedWorlds) -> PlanRequest | None:
     """The base with all changes of variants with more at once; None where they cannot be made together."""
     more = [one for one in question.variants if relations.of(BASE, one.name) == "more"]
     most = [one for one in more if not any(relations.of(one.name, other.name) == "more" for other in more)]

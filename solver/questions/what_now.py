@@ -18,7 +18,9 @@ from models.request import PlanRequest
 from models.what_now import PreparedLoss, ReplanPoint, StateMove, WhatIfLost, WhatIfLostAnswer, WhatNow, WhatNowAnswer
 from solver.context import Context, stack_for
 from solver.questions.losses import changes_of, possible_losses, what_is_gone
+from solver.questions.more import direction
 from solver.questions.move_bounds import MoveBounds
+from solver.questions.own_rows import own_bound_s
 from solver.questions.replanning import ReplanCase, ReplanSearch, ReplanSolution, timed_only
 from solver.questions.searches import RunHooks, SearchRuns, changed, with_profile, witness_of
 from solver.questions.state_moves import StateDemand
@@ -174,7 +176,7 @@ def _proven(replanning: ReplanSearch, hooks: RunHooks, tolerance: float, learned
     """What else could move so few, or be so fast: first for the plan that is recommended."""
     began_s = hooks.clock()
     if hooks.left_s >= learned.own_s:
-        replanning.inherit(hooks.stopped)
+        _inherit(replanning, hooks)
         learned.own_s = hooks.clock() - began_s
         yield
     if hooks.stopped() or hooks.left_s < learned.bounds_s or not replanning.frontier.points:
@@ -189,6 +191,14 @@ def _proven(replanning: ReplanSearch, hooks: RunHooks, tolerance: float, learned
     for one in replanning.frontier.points:
         replanning.prove(one.num_moved + 1, one.iteration_s, hooks.stopped)
         yield
+
+
+def _inherit(replanning: ReplanSearch, hooks: RunHooks) -> None:
+    """What bounds the world before, bounds one with nothing but less, but for configurations of its own."""
+    before, bound_s = replanning.before.context.request, replanning.before.bound_s
+    if direction(before, replanning.request) == "less":
+        own_s = own_bound_s(replanning.request, before, bound_s, hooks.stopped)
+        replanning.inherited_s = max(replanning.inherited_s, min(bound_s, own_s))
 
 
 def _same_degrees(one: Plan, other: Plan) -> bool:

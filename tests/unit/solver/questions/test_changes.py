@@ -13,7 +13,7 @@ from models.request import Constraints, Objective, PlanRequest
 from solver.network.balancing import balanced_efficiency
 from solver.network.technology import QUEUE_PAIRS
 from solver.questions.changes import changed_document
-from solver.questions.more import DEMANDS, HELPS, HURTS, NO_LIMIT, PRICES, Amounts, direction
+from solver.questions.more import DEMANDS, HELPS, HURTS, NO_LIMIT, PRICES, StatedWorld, direction
 from solver.questions.searches import changed
 from tests.build_request import build_request
 
@@ -154,7 +154,7 @@ def test_a_price_matters_where_cost_is_the_objective() -> None:
     dearer = {"pointer": "/cluster/pools/*/gpu/usd_per_gpu_hour", "op": "multiply", "value": 2.0}
     base = build_request(objective={"kind": "cost_per_token"})
     assert direction(base, changed(base, [Change.model_validate(dearer)])) == "less"
-    assert Amounts(build_request()).is_equal_to(Amounts(_changed(dearer)))
+    assert StatedWorld(build_request()).is_equal_to(StatedWorld(_changed(dearer)))
 
 
 @pytest.mark.parametrize("method", ["ecmp", "ecmp_qp_scaling", "dqplb", "spray"])

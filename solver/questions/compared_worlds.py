@@ -15,7 +15,7 @@ from models.outcome import Infeasible
 from models.request import PlanRequest
 from solver.configurations.framework import within_framework
 from solver.context import Context, stack_for
-from solver.questions.more import Amounts, Direction
+from solver.questions.more import Direction, StatedWorld
 from solver.questions.own_rows import has_every_row
 from solver.questions.side_by_side import Side
 
@@ -25,19 +25,19 @@ MIRRORED: dict[Relation, Relation] = {"more": "less", "less": "more", "same": "s
 
 @dataclass
 class _World:
-    """A request as amounts, with what is derived from it where that is asked for."""
+    """A request as it is stated, with what is derived from it where that is asked for."""
 
-    amounts: Amounts
+    stated: StatedWorld
 
     @cached_property
     def context(self) -> Context:
         """As a search has it."""
-        request = within_framework(self.amounts.request)
+        request = within_framework(self.stated.request)
         return Context(request, stack_for(request))
 
 
 @dataclass
-class Relations:
+class ComparedWorlds:
     """Requests by name, and what one has more or less of than another."""
 
     requests: Mapping[str, PlanRequest]
@@ -45,7 +45,7 @@ class Relations:
 
     @cached_property
     def _worlds(self) -> dict[str, _World]:
-        return {name: _World(Amounts(request)) for name, request in self.requests.items()}
+        return {name: _World(StatedWorld(request)) for name, request in self.requests.items()}
 
     def of(self, name: str, other: str) -> Direction:
         """What the other world has: nothing but more, nothing but less, or neither is known."""
@@ -64,9 +64,9 @@ class Relations:
 
     def _compared(self, name: str, other: str) -> Relation:
         one, two = self._worlds[name], self._worlds[other]
-        if one.amounts.is_equal_to(two.amounts):
+        if one.stated.is_equal_to(two.stated):
             return "same"
-        found = one.amounts.direction_to(two.amounts)
+        found = one.stated.direction_to(two.stated)
         small, large = (one, two) if found == "more" else (two, one)
         if found is None or not small.context.pools:
             return None
