@@ -100,7 +100,8 @@ class Gain(Frozen):
 
     name: Name = Field(description="The variant.", examples=["400 Gb/s more"])
     status: Status | Literal["not_tried"] = Field(
-        description="What its search ended with; not_tried: time ran out.", examples=["planned"]
+        description="What is known of it; planned also where a plan with less is one of it. not_tried: time ran out.",
+        examples=["planned"],
     )
     direction: Literal["more", "less"] | None = Field(
         None,
