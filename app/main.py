@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -39,6 +40,7 @@ from app.api.strict import LARGE_AT_ONCE
 from app.jobs.beginning import Beginning
 from app.jobs.processes import warm_up
 from app.jobs.service import PlanService
+from app.jobs.warm_up import compile_once
 from app.jobs.worker import Worker
 from app.settings import Settings
 from app.telemetry import start_traces
@@ -113,6 +115,8 @@ def _lifespan(settings: Settings) -> Any:
         worker = Worker(settings, service.engine) if settings.run_worker else None
         beginning = Beginning(worker, settings.heartbeat_s) if worker is not None else None
         await run_sync(beginning.begin if beginning is not None else warm_up)
+        if worker is None:  # direct computations search, too; a worker compiles for itself
+            threading.Thread(target=compile_once, args=(settings,), name="isthmus-compiling", daemon=True).start()
         try:
             yield
         finally:

@@ -48,7 +48,6 @@ class Worker:
     def start(self) -> None:
         """Begin to take plans, first of all those that an earlier run of this worker left behind."""
         warm_up()
-        compile_once(self._settings)
         program()  # read now: later the files may be those of another version
         freed = self._workers.enter(self._holder, self._settings.worker_id)
         if freed:
@@ -73,10 +72,13 @@ class Worker:
 
     def _dispatch(self) -> None:
         """Fill the free places, again and again. After a failure this worker may hold what it does not know of."""
-        settings, looked_at = self._settings, -1e9
+        settings, looked_at, is_compiled = self._settings, -1e9, False
         while not self._stopping.is_set():
             pause_s = settings.queue_poll_s
             try:
+                if not is_compiled:  # here, so that the service answers meanwhile
+                    compile_once(settings)
+                    is_compiled = True
                 if time.monotonic() - looked_at >= settings.heartbeat_s:
                     self._return_unknown()
                     looked_at = time.monotonic()

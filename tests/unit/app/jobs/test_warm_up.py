@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from app.jobs import warm_up
 from app.settings import Settings
-from tests.unit.app.service_fixture import FAKE, FAKE_SOLVERS, settings_for
+from tests.unit.app import fake_solver
+from tests.unit.app.programs import await_
+from tests.unit.app.service_fixture import FAKE, FAKE_SOLVERS, running, settings_for, submit
 
 
 def _settings(folder: Path, function: str) -> Settings:
@@ -37,3 +40,24 @@ def test_changed_sources_are_compiled_again(tmp_path: Path, monkeypatch: pytest.
     assert warm_up.remembered("made_up_package.kernels:run") == before
     os.utime(package / "__init__.py", (1.0, 1.0))
     assert warm_up.remembered("made_up_package.kernels:run") != before
+
+
+def test_a_service_answers_while_it_compiles_and_plans_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = threading.Event()
+    monkeypatch.setattr("app.jobs.worker.compile_once", lambda _settings: compiled.wait(60.0))
+    with running(settings_for(tmp_path)) as client:
+        path = f"/v1/plans/{submit(client, fake_solver.FINDS).json()['id']}/status"
+        assert client.get(path).json()["state"] == "queued"
+        compiled.set()
+        await_(lambda: client.get(path).json()["state"] == "succeeded", "planned")
+
+
+def test_a_service_without_a_worker_compiles_for_what_it_computes_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = threading.Event()
+    monkeypatch.setattr("app.main.compile_once", lambda _settings: begun.set())
+    with running(settings_for(tmp_path, run_worker=False)):
+        assert begun.wait(60.0)
