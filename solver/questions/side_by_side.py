@@ -219,7 +219,8 @@ class SideComparison:
         if narrow is None:
             return Side()
         limit_s = min(NEAR_S, until_s - self.searches.hooks.clock())
-        return replace(self._side(request, self.searches.searched(narrow, limit_s)), bound=None)
+        found = self.searches.searched(narrow, limit_s)  # where it finds none, nothing is known of other degrees
+        return replace(self._side(request, found), bound=None) if isinstance(found, Planned) else Side()
 
     def bounded(self, request: PlanRequest, side: Side, until_s: float) -> Side:
         """A world of which a plan is known, with a bound of all its configurations. Only for iteration times."""

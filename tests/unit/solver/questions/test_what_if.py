@@ -14,7 +14,8 @@ from models.outcome import Planned
 from models.questions import WhatIf, WhatIfAnswer
 from solver.planner import plan
 from solver.questions.ask import ask
-from solver.questions.searches import changed, with_profile
+from solver.questions.searches import RunHooks, SearchRuns, changed, with_profile
+from solver.questions.side_by_side import SharedGoal, Side, SideComparison
 from solver.questions.warm_start import carried_over
 from solver.verify.judge import judge
 from tests.build_request import build_request
@@ -135,3 +136,16 @@ def test_a_question_that_is_stopped_keeps_what_it_has() -> None:
     assert answer.value is not None
     assert "not_tried" in [one.status for one in answer.gains]
     assert not answer.complete
+
+
+def test_what_a_plan_like_the_base_cannot_do_others_may() -> None:
+    """Sixteen GPUs of a replica are not there, which proves nothing of smaller ones."""
+    base = with_profile(build_request(constraints={"allowed": {"tp": [8], "pp": [2]}}))
+    world = with_profile(build_request(constraints={"max_gpus": 8}))
+    question = WhatIf.model_validate({"request": base, "variants": [{"name": "v", "changes": [{"pointer": "/x/y"}]}]})
+    compared = SideComparison(SearchRuns(base, RunHooks.of(question, lambda: False, time.process_time)),
+                              SharedGoal.of([base]))  # fmt: skip
+    outcome = plan(base.model_copy(update={"options": base.options.model_copy(update={"time_limit_s": 2.0})}))
+    compared.base = Side(outcome)
+    assert isinstance(outcome, Planned)
+    assert compared.near(world, time.process_time() + 3.0).outcome is None
