@@ -24,6 +24,7 @@ from solver.questions.side_by_side import ROUNDING, SEARCHED_FROM_S, SharedGoal,
 
 BASE, LARGEST = "", " "  # no variant is called so
 NOT_DECIDED = "not decided yet"
+MOST_COMPARED = 40  # variants of which each is compared with each: a comparison takes about a millisecond
 
 
 @dataclass
@@ -57,7 +58,10 @@ class _Asked:
 
     def side(self, name: str) -> Side:
         """What is known of a world."""
-        return self.relations.with_others(name, {BASE: self.compared.base, **self.compared.sides})
+        sides = {BASE: self.compared.base, **self.compared.sides}
+        if len(self.requests) > MOST_COMPARED and name != BASE:
+            sides = {other: sides[other] for other in (name, BASE, LARGEST) if other in sides}
+        return self.relations.with_others(name, sides)
 
     def carry_over(self) -> None:
         """The base's plan as it stands in every world; then, where that is none, a plan like it."""
@@ -161,6 +165,8 @@ def what_if(question: WhatIf, found: Callable[[WhatIfAnswer], None], hooks: RunH
 def _largest(question: WhatIf, base: PlanRequest, relations: ComparedWorlds) -> PlanRequest | None:
     """The base with all changes of variants with more at once; None where they cannot be made together."""
     more = [one for one in question.variants if relations.of(BASE, one.name) == "more"]
+    if len(more) > MOST_COMPARED:
+        return None
     most = [one for one in more if not any(relations.of(one.name, other.name) == "more" for other in more)]
     try:
         return changed(base, [change for one in most for change in one.changes]) if most else None
