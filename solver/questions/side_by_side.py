@@ -149,7 +149,8 @@ class SideComparison:
         """What a world gains that is the base in other words."""
         base = self.base
         same = Side(base.outcome, base.value, base.value)
-        return gain_of(name, replace(base, bound=base.value), same, "more")
+        gain = gain_of(name, replace(base, bound=base.value), same, "more")
+        return gain.model_copy(update={"lower_bound": base.bound})  # the two are one, wherever it lies
 
     def bound_of(self, request: PlanRequest, until_s: float) -> float | None:
         """What no plan of a request falls below, as far as it matters beside the base's plan."""

@@ -72,8 +72,10 @@ def test_a_time_at_a_confidence_is_compared_as_such() -> None:
 def test_a_change_of_nothing_changes_nothing() -> None:
     """What no plan depends on is decided without a search of its own."""
     same = {"pointer": "/cluster/source", "value": "another survey"}
-    (gain,) = _asked([{"name": "survey", "changes": [same]}], 4.0).gains
+    answer = _asked([{"name": "survey", "changes": [same]}], 4.0)
+    (gain,) = answer.gains
     assert (gain.verdict, gain.least, gain.most) == ("changes nothing", 0.0, 0.0)
+    assert (gain.value, gain.lower_bound) == (answer.value, answer.lower_bound), "no more is proven than of the base"
 
 
 def test_what_bounds_more_bounds_less_and_a_plan_with_less_is_one_with_more() -> None:
