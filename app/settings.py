@@ -134,8 +134,8 @@ class Settings(BaseModel):
     max_direct_per_key: PositiveInt = Field(1, description="The same of one key.")
     max_schedule_time_limit_s: Positive = Field(60.0, description="Longest time limit of a direct schedule.")
     max_wait_s: Positive = Field(60.0, description="Longest `Prefer: wait` honoured.")
-    # Twice the largest document: the plan of 1,048,576 GPUs in 64 buildings and its request, to be evaluated, have 5.6 MB.
-    # The parser holds up everybody while it reads one text: 66 ms for 16 MB of escapes.
+    # Twice the largest document: the plan of 1,048,576 GPUs in 64 buildings and its request, to be evaluated, have
+    # 5.6 MB. The parser holds up everybody while it reads one text: 66 ms for 16 MB of escapes.
     max_body_bytes: PositiveInt = Field(12 * MIB, description="Largest request body, once it is decompressed.")
     max_body_bytes_at_once: PositiveInt = Field(
         128 * MIB, description="Request bodies that one process holds at once, together."
