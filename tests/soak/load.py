@@ -31,7 +31,7 @@ KINDS = {
     fake_solver.IGNORES_STOP: 3,
     fake_solver.KILLS_WORKER: 1,
 }
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0  # what kills its worker waits for eight starts of one, each up to 20 s at a load of 8
 
 
 @dataclass
