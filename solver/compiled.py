@@ -22,15 +22,15 @@ MARKS = (b"solver.compiled", b"(NamedTuple)")  # of a file with kernels, and of 
 
 def compiled(function: AnyFunction) -> AnyFunction:
     """Compile a function for numbers and arrays; its signature stays what it was."""
-    return _kept(function)
+    return _retained(function)
 
 
 def inlined(function: AnyFunction) -> AnyFunction:
     """Compile a function into every compiled function that calls it."""
-    return _kept(function, forceinline=True)
+    return _retained(function, forceinline=True)
 
 
-def _kept(function: AnyFunction, **options: bool) -> AnyFunction:
+def _retained(function: AnyFunction, **options: bool) -> AnyFunction:
     """Compiled; only these functions are kept in our folder, whatever else the process compiles."""
     usual = config.CACHE_DIR
     config.CACHE_DIR = str(FOLDER)

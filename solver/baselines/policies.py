@@ -63,20 +63,20 @@ class BaselinePolicy:
 
 def _even_not_folded(space: Space, *codes: int) -> BoolArray:
     """Rows with one of these shardings, one-way or interleaved, layers split evenly; codes as in `Columns`."""
-    kept: BoolArray = np.isin(space.columns.sharding, codes) & (space.family != V) & (space.layer_split == EVEN)
-    return kept
+    retained: BoolArray = np.isin(space.columns.sharding, codes) & (space.family != V) & (space.layer_split == EVEN)
+    return retained
 
 
 def _zero1(space: Space, *families: int) -> BoolArray:
     """Rows with ZeRO-1 in one of these families; codes as in `Space`."""
-    kept: BoolArray = (space.columns.sharding == ZERO1) & np.isin(space.family, families)
-    return kept
+    retained: BoolArray = (space.columns.sharding == ZERO1) & np.isin(space.family, families)
+    return retained
 
 
 def _zero1_evenly(space: Space, *families: int) -> BoolArray:
     """The same with layers split evenly, for planners that take all GPUs to be alike."""
-    kept: BoolArray = _zero1(space, *families) & (space.layer_split == EVEN)
-    return kept
+    retained: BoolArray = _zero1(space, *families) & (space.layer_split == EVEN)
+    return retained
 
 
 POLICIES: tuple[BaselinePolicy, ...] = (

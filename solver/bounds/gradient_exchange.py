@@ -36,13 +36,13 @@ class GradientExchange:
         largest = sent(*_most_parameters(price, shares, ends)) if ends else whole
         return cls(sent(*least_parameters(price, shares)), largest, whole)
 
-    def least_s(self, ranks: IntArray, vpp: IntArray, kept: IntArray, link: ExchangeLink) -> FloatArray:
+    def least_s(self, ranks: IntArray, vpp: IntArray, retained: IntArray, link: ExchangeLink) -> FloatArray:
         """End of the exchanges of all stages of so many ranks, one after another, with so many ranks whole in a group.
 
         All of them after the first stage's weight gradients; the last one of each rank after all work of the rank.
         """
         stages = ranks * vpp
-        others = np.maximum(self.whole - kept * self.largest, stages * self.smallest)
+        others = np.maximum(self.whole - retained * self.largest, stages * self.smallest)
         all_s = link.stage_work_s + others / link.rate + stages * link.steps_s
         last_s = link.rank_work_s + ranks * (self.smallest / link.rate + link.steps_s)
         end_s: FloatArray = np.maximum(all_s, last_s)

@@ -159,17 +159,17 @@ def distance_cases(
         cases = [CutCase(columns.dp > 1, none_whole, CrossingDelay.none(len(columns)))]
         whole = np.cumsum(-np.sort(-(held // some.dp[:, None]), axis=1), axis=1)
         for h in range(1, min(held.shape[1], int(columns.pp.max(initial=1))) + 1):
-            kept = np.minimum(whole[:, h - 1], some.pp)[row_of]
+            retained = np.minimum(whole[:, h - 1], some.pp)[row_of]
             by_rate = _leaving_by_rate(cut, held, some, h)[row_of]
-            spanning = columns.pp - kept
+            spanning = columns.pp - retained
             crossing = _num_crossing(held, some, h)[row_of]
-            exchanges = np.where(spanning > 0, exchanged.least_s(spanning, columns.vpp, kept, link), 0.0)
+            exchanges = np.where(spanning > 0, exchanged.least_s(spanning, columns.vpp, retained, link), 0.0)
             leaving = message_bytes * _times_left(columns.vpp, looped, h) * by_rate
             parts = [exchanges, np.maximum(leaving, np.where(by_rate > 0, one_queue_s, 0.0))]
             if cut.of_places:
                 parts.append(inside.work_s + inside.exposed_s)
             delay = CrossingDelay(crossing, looped, max(h, 2), CrossingMessages.of(cut, columns, each_bytes))
-            cases.append(CutCase(kept > 0, np.maximum.reduce(parts), delay))
+            cases.append(CutCase(retained > 0, np.maximum.reduce(parts), delay))
         yield cases
 
 

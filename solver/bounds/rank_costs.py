@@ -229,8 +229,8 @@ def _memory_needs(rank: RankCosts, capacity: FloatArray) -> dict[str, FloatArray
         )
         for one in kinds_of_layer
     ]
-    both_s, weights_s, kept = map(min, zip(*per_activation, strict=True)) if per_activation else (0.0, 0.0, 0.0)
-    own = per_byte * inner.activation_bytes**2 / v * (both_s + kept * weights_s)
+    both_s, weights_s, retained = map(min, zip(*per_activation, strict=True)) if per_activation else (0.0, 0.0, 0.0)
+    own = per_byte * inner.activation_bytes**2 / v * (both_s + retained * weights_s)
     return {
         "weighted": rank.kind.chunk.both_s[fewest] * v * (v - 1) / 2.0,
         "trips": np.ones(len(n)),

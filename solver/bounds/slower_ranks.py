@@ -135,6 +135,6 @@ def _needs(
         trips = float(np.ceil(m / np.floor(capacity / held[0] * (1.0 + ROUNDING))))
         needs |= {"trips": trips, "held_own": (trips - 1.0) * float(weights[0]) * float(context_bytes[0] >= held[0])}
     else:
-        kept = held * both + np.minimum(context_bytes, held) * weights
-        needs |= {"held_own": m * float(kept.sum()) / capacity, "held_per_s": m * float(held.min()) / capacity}
+        retained = held * both + np.minimum(context_bytes, held) * weights
+        needs |= {"held_own": m * float(retained.sum()) / capacity, "held_per_s": m * float(held.min()) / capacity}
     return needs

@@ -57,8 +57,8 @@ def least_exchange_s(
         times.append(_AffineTimes(each / scale[:, None], whole, 2.0 * (whole - half)))
     if not times:
         return np.zeros(dense.shape[-1])
-    kept = _not_above(times, row)
-    least: FloatArray = np.add.reduce([one.at(kept, row) for one in times]).min(axis=0, initial=np.inf)
+    retained = _not_above(times, row)
+    least: FloatArray = np.add.reduce([one.at(retained, row) for one in times]).min(axis=0, initial=np.inf)
     return np.where(np.isfinite(least), least, 0.0)
 
 
@@ -73,10 +73,10 @@ class _AffineTimes:
     whole: FloatArray
     slope: FloatArray
 
-    def at(self, kept: IntArray, row: IntArray) -> FloatArray:
+    def at(self, retained: IntArray, row: IntArray) -> FloatArray:
         """Of some numbers of replicas, each of the configuration of this row."""
-        share = self.share[row[kept]]
-        return np.where(share > 0, self.whole[kept, None] + self.slope[kept, None] * (share - 1.0), 0.0)
+        share = self.share[row[retained]]
+        return np.where(share > 0, self.whole[retained, None] + self.slope[retained, None] * (share - 1.0), 0.0)
 
 
 def _not_above(times: list[_AffineTimes], row: IntArray) -> IntArray:
@@ -86,5 +86,5 @@ def _not_above(times: list[_AffineTimes], row: IntArray) -> IntArray:
     least = np.minimum.reduceat(ends[::2].sum(axis=0), first)[np.searchsorted(row[first], row)]
     is_least = ends[::2].sum(axis=0) <= least
     chosen = np.flatnonzero(is_least)[np.searchsorted(row[is_least], row)]
-    kept: IntArray = np.flatnonzero(is_least | (ends < ends[:, chosen]).any(axis=0))
-    return kept
+    retained: IntArray = np.flatnonzero(is_least | (ends < ends[:, chosen]).any(axis=0))
+    return retained

@@ -364,7 +364,7 @@ def _cross_where(rows: Rows, table: IntArray, names: tuple[str, ...], keep: npt.
 
 
 def _without(rows: Rows, name: str) -> Rows:
-    return {kept: column for kept, column in rows.items() if kept != name}
+    return {retained: column for retained, column in rows.items() if retained != name}
 
 
 def _keep(rows: Rows, mask: npt.NDArray[np.bool_]) -> Rows:

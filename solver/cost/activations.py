@@ -21,23 +21,23 @@ def layer_bytes(at: Setting, shape: LayerShape) -> tuple[FloatArray, FloatArray]
     With full recomputation only the 2 b s h input of the layer is kept until its backward starts.
     """
     mode = at.columns.recompute
-    kept = _kept_bytes(at, shape)
+    retained = _retained_bytes(at, shape)
     scores = np.where(mode == RECOMPUTE_NONE, _score_bytes(at), 0.0)
     inputs = at.tokens * at.job.value_bytes * at.job.hidden_size / at.norm_split
-    context = np.minimum(_context_bytes(at, shape), kept)
+    context = np.minimum(_context_bytes(at, shape), retained)
     full = mode == RECOMPUTE_FULL
     overhead = at.stack.activation_overhead.value
-    held = np.where(full, inputs, kept + scores) * overhead
+    held = np.where(full, inputs, retained + scores) * overhead
     return held, np.where(full, 0.0, context) * overhead
 
 
 def working_bytes(at: Setting, shape: LayerShape) -> FloatArray:
     """Activations that exist once, beside those in flight: of the layer whose forward is being repeated."""
-    whole = (_kept_bytes(at, shape) + _score_bytes(at)) * at.stack.activation_overhead.value
+    whole = (_retained_bytes(at, shape) + _score_bytes(at)) * at.stack.activation_overhead.value
     return np.where(at.columns.recompute == RECOMPUTE_FULL, whole, 0.0)
 
 
-def _kept_bytes(at: Setting, shape: LayerShape) -> FloatArray:
+def _retained_bytes(at: Setting, shape: LayerShape) -> FloatArray:
     return at.tokens * (_replicated_bytes(at) + _split_bytes(at, shape)) + _expert_bytes(at, shape)
 
 
@@ -60,8 +60,8 @@ def _score_bytes(at: Setting) -> FloatArray:
     """An unfused core keeps the output of the softmax, and that of a dropout with its mask: 5 a s per token."""
     if at.job.flash_attention:
         return np.zeros_like(at.tp)
-    kept = at.job.value_bytes + (at.job.value_bytes + MASK_BYTES if at.stack.dropout else 0.0)
-    return at.tokens * at.job.sequence_length * at.job.num_heads * kept / at.tp
+    retained = at.job.value_bytes + (at.job.value_bytes + MASK_BYTES if at.stack.dropout else 0.0)
+    return at.tokens * at.job.sequence_length * at.job.num_heads * retained / at.tp
 
 
 def _expert_bytes(at: Setting, shape: LayerShape) -> FloatArray:

@@ -98,8 +98,10 @@ def on_fast_types(
                 fast.add(gpu)
                 held += capacity[gpu]
         if len(fast) < len(capacity):
-            kept = zip(context.capacity_groups, problem.capacity_u, strict=True)
-            yield replace(problem, capacity_u=tuple(available if group.gpu in fast else 0 for group, available in kept))
+            retained = zip(context.capacity_groups, problem.capacity_u, strict=True)
+            yield replace(
+                problem, capacity_u=tuple(available if group.gpu in fast else 0 for group, available in retained)
+            )
     yield problem
 
 

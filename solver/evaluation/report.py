@@ -154,14 +154,14 @@ def _memory_use(context: Context, evaluation: Evaluation, route: int, rank: int)
 
 def _error_bars(context: Context, evaluation: Evaluation, memory: tuple[MemoryUse, ...]) -> Prediction:
     """What the figures of the evaluation may turn out to be."""
-    kept = 1.0 - context.request.constraints.memory_headroom_fraction
+    retained = 1.0 - context.request.constraints.memory_headroom_fraction
     return prediction(
         context.job,
         context.stack,
         columns_of(evaluation.candidate.configuration),
         _gpu_types(context, evaluation),
         iteration_s=evaluation.iteration_s,
-        memory=[(one.total_bytes, one.limit_bytes / kept) for one in memory],
+        memory=[(one.total_bytes, one.limit_bytes / retained) for one in memory],
     )
 
 

@@ -14,7 +14,7 @@ from solver.evaluation.report import errors_of, time_of
 from solver.evaluation.where import crossing_of, placement_of
 
 MAX_ALTERNATIVES = 5  # of a plan, as many as a reader compares; set by hand
-MAX_KEPT = 40  # evaluations of different kinds
+MAX_RETAINED = 40  # evaluations of different kinds
 WORTH_NAMING = 0.005  # of the difference; smaller causes are left out
 CAUSES = (
     ("compute_s", "compute"),
@@ -32,7 +32,7 @@ Shape = tuple[object, ...]
 
 @dataclass
 class Kinds:
-    """The best evaluation of every kind (pipeline shape, sharding, crossing) with its value: the best `MAX_KEPT`."""
+    """The best evaluation of every kind (pipeline shape, sharding, crossing) with its value: the best `MAX_RETAINED`."""
 
     _best: dict[Shape, tuple[float, Evaluation]] = field(default_factory=dict)
 
@@ -42,7 +42,7 @@ class Kinds:
         kind = (*pipeline_shape(configuration), configuration.sharding, crossing_of(context, found.candidate))
         if kind not in self._best or _rank((value, found)) < _rank(self._best[kind]):
             self._best[kind] = (value, found)
-        if len(self._best) > MAX_KEPT:
+        if len(self._best) > MAX_RETAINED:
             del self._best[max(self._best, key=lambda one: _rank(self._best[one]))]
 
     def drop(self, found: Evaluation) -> None:

@@ -58,15 +58,15 @@ class FrameworkTrials:
 
 
 def runnable_by(
-    trials: FrameworkTrials, plan: Plan, found: Evaluation, kept: Iterable[Evaluation]
+    trials: FrameworkTrials, plan: Plan, found: Evaluation, retained: Iterable[Evaluation]
 ) -> tuple[RunnableBy, ...]:
-    """What every known framework makes of the plan; `kept` are other evaluations of the search, best first."""
-    others, request = list(kept), trials.context.request
+    """What every known framework makes of the plan; `retained` are other evaluations of the search, best first."""
+    others, request = list(retained), trials.context.request
     return tuple(_made_by(trials, profile, plan, found, others) for profile in frameworks_of(request))
 
 
 def _made_by(
-    trials: FrameworkTrials, profile: FrameworkProfile, plan: Plan, found: Evaluation, kept: list[Evaluation]
+    trials: FrameworkTrials, profile: FrameworkProfile, plan: Plan, found: Evaluation, retained: list[Evaluation]
 ) -> RunnableBy:
     reasons = [one.detail for one in unsupported_configuration(profile, plan.configuration)]
     otherwise = list(
@@ -77,7 +77,7 @@ def _made_by(
         own = trials.timed(profile, found.candidate) if otherwise else found
         reasons = otherwise if own is not None else [NOT_TIMED if trials.late else TOO_MANY_ACTIVATIONS]
     runs = own is not None or reasons == [NOT_TIMED]
-    best = _best(trials, profile, own, [*([] if runs else [found]), *kept])
+    best = _best(trials, profile, own, [*([] if runs else [found]), *retained])
     return RunnableBy(
         framework=profile.name,
         runs=runs,
@@ -89,10 +89,10 @@ def _made_by(
 
 
 def _best(
-    trials: FrameworkTrials, profile: FrameworkProfile, own: Evaluation | None, kept: Iterable[Evaluation]
+    trials: FrameworkTrials, profile: FrameworkProfile, own: Evaluation | None, retained: Iterable[Evaluation]
 ) -> Evaluation | None:
     """The fastest of the plan and the best few that the framework runs, as it runs them; adapted where it has to be."""
-    found = (adapted(profile, trials.context.request, one.candidate) for one in kept)
+    found = (adapted(profile, trials.context.request, one.candidate) for one in retained)
     able = dict.fromkeys(one for one in found if one is not None)
     timed = [own, *(trials.timed(profile, one) for one in islice(able, MOST_TRIED))]
     return min((one for one in timed if one is not None), key=lambda one: one.iteration_s, default=None)

@@ -165,10 +165,10 @@ class Topology:
         pairs = {index: frozenset((edge.from_place, edge.to_place)) for index, edge in enumerate(self.edges)}
         while True:
             links_at = Counter(end for ends in pairs.values() for end in ends)  # both directions of a link count
-            kept = {index: ends for index, ends in pairs.items() if all(links_at[end] > 2 for end in ends)}
-            if len(kept) == len(pairs):
-                return frozenset(kept)
-            pairs = kept
+            retained = {index: ends for index, ends in pairs.items() if all(links_at[end] > 2 for end in ends)}
+            if len(retained) == len(pairs):
+                return frozenset(retained)
+            pairs = retained
 
     def path_facts(self, place_a: PlaceId, place_b: PlaceId, along: tuple[int, ...] | None = None) -> PathFacts:
         """A path, by default that of least latency, end to end from GPU to GPU; answers come back the shortest way."""

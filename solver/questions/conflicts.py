@@ -111,18 +111,18 @@ def _shrunk(names: Names, order: Sequence[str], memory: _Memory, stopped: Callab
 
     What was undecided is asked again when others have gone: fewer constraints are easier to decide.
     """
-    kept, unsure = names, frozenset(names)
+    retained, unsure = names, frozenset(names)
     while not stopped():
-        before = kept
-        for name in [one for one in order if one in unsure and one in kept]:
-            status = memory.status(kept - {name})
+        before = retained
+        for name in [one for one in order if one in unsure and one in retained]:
+            status = memory.status(retained - {name})
             if status == "infeasible":
-                kept -= {name}
+                retained -= {name}
             if status != "not_found":
                 unsure -= {name}
-        if not unsure or kept == before:
+        if not unsure or retained == before:
             break
-    return FoundConflict(kept, unsure & kept)
+    return FoundConflict(retained, unsure & retained)
 
 
 def _as_found(names: Sequence[str], cores: Sequence[FoundConflict], memory: _Memory, *, complete: bool) -> Conflicts:

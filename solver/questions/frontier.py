@@ -124,12 +124,12 @@ class _Asked:
     def _frontier(self, against: Spent) -> FrontierAgainst:
         bounds = self._bounds(against)
         points = [self._point(plan, against, bounds) for plan in self._plans()] if self.limited.get(against) else []
-        kept = undominated(points, against)
+        retained = undominated(points, against)
         return FrontierAgainst(
             against=against,
             limited={"gpus": "gpus", "bytes": "bytes"}.get(against, "iteration_s"),
-            points=tuple(kept),
-            num_dominated=len(points) - len(kept),
+            points=tuple(retained),
+            num_dominated=len(points) - len(retained),
             detail=self.details.get(against, ""),
         )
 

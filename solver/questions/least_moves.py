@@ -77,7 +77,7 @@ def move_problem(context: Context, configuration: Configuration, standing: Stand
         building_u=tuple(problem.building_u[group] for group in groups),
         island_u=tuple(context.geography.island_u[group] for group in groups),
         standing_pu=tuple(
-            tuple(standing.count(rank, pool) for pool in pools) for rank in standing.ranks_kept(configuration)
+            tuple(standing.count(rank, pool) for pool in pools) for rank in standing.ranks_retained(configuration)
         ),
         allowed_pu=tuple(tuple(row[group] for group in groups) for row in problem.allowed_pu),
         minimums=tuple(

@@ -34,8 +34,8 @@ class MoveBounds:
         alike = np.flatnonzero((columns.tp == degrees.tp) & (columns.cp == degrees.cp) & (columns.ep == degrees.ep))
         held = [len(one) for one in standing.slots]
         for rows, like in _shapes(self.rows.context, space, alike, standing.configuration):
-            kept = [rank for rank in standing.ranks_kept(like) if rank is not None]
-            self.moved[rows] -= sum(np.minimum(columns.dp[rows], held[rank]) for rank in kept)
+            retained = [rank for rank in standing.ranks_retained(like) if rank is not None]
+            self.moved[rows] -= sum(np.minimum(columns.dp[rows], held[rank]) for rank in retained)
         typed = alike[space.layer_split[alike] == BY_GPU_TYPE]  # layers follow the placement: any rank may hold any
         self.moved[typed] = np.maximum(columns.pp[typed] * columns.dp[typed] - sum(held), 0)
 

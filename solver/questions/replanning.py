@@ -105,10 +105,10 @@ class ReplanFrontier:
 
     def offer(self, adapted: ReplanSolution) -> ReplanSolution:
         """A plan that is faster than all with no more moves."""
-        kept = [
+        retained = [
             one for one in self.points if one.num_moved < adapted.num_moved or one.iteration_s < adapted.iteration_s
         ]
-        self.points = sorted([*kept, adapted], key=lambda one: one.num_moved)
+        self.points = sorted([*retained, adapted], key=lambda one: one.num_moved)
         return adapted
 
     def cutoff_s(self, num_moved: int) -> float:
@@ -296,7 +296,7 @@ def _likeliest(rows: RowBounds) -> Iterator[int]:
 
 def _whole(before: ReplanCase, standing: Standing, configuration: Configuration) -> list[tuple[int, ...]]:
     """Pools by rank of the replicas that stand whole in the ranks of a configuration, the fastest first."""
-    if standing.ranks_kept(configuration) != tuple(range(configuration.degrees.pp)):
+    if standing.ranks_retained(configuration) != tuple(range(configuration.degrees.pp)):
         return []
     replicas = sorted(standing.whole, key=before.end_s.__getitem__)
     return [tuple(slot.pool for slot in standing.whole[replica]) for replica in replicas]

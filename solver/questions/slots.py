@@ -22,7 +22,7 @@ class SlotPlacement:
     """Routes on slots, which of their groups stay where they are, and the replicas of which nothing moves."""
 
     routes: tuple[PooledRoute, ...]
-    kept_groups: tuple[tuple[int, int], ...]
+    retained_groups: tuple[tuple[int, int], ...]
     num_moved: int
     num_untouched: int
 
@@ -61,7 +61,7 @@ def settled(
     degrees = configuration.degrees
     slots = _Slots(
         standing,
-        standing.ranks_kept(configuration),
+        standing.ranks_retained(configuration),
         {index: set(range(groups_of(pool, degrees.tp, degrees.cp))) for index, pool in enumerate(context.pools)},
     )
     replicas = _whole(routes, slots)
@@ -72,8 +72,8 @@ def settled(
         if not replica.fill_free(slots):
             return None
     pooled = [route for one in replicas for route in one.routes()]
-    kept_groups = tuple(kept for one in replicas for kept in one.kept_groups)
-    return SlotPlacement(tuple(pooled), kept_groups, degrees.pp * degrees.dp - len(kept_groups), num_untouched)
+    retained_groups = tuple(retained for one in replicas for retained in one.retained_groups)
+    return SlotPlacement(tuple(pooled), retained_groups, degrees.pp * degrees.dp - len(retained_groups), num_untouched)
 
 
 @dataclass
@@ -83,17 +83,17 @@ class _Replicas:
     pools: tuple[int, ...]
     whole: list[tuple[int, ...]]
     groups: list[list[int | None]]
-    kept_groups: list[tuple[int, int]] = field(default_factory=list)
+    retained_groups: list[tuple[int, int]] = field(default_factory=list)
 
     def fill_own(self, slots: _Slots) -> None:
         """Groups whose layers stand in their pool."""
         for rank, pool in enumerate(self.pools):
             row = self.groups[rank]
-            self.kept_groups += [(rank, pool)] * len(self.whole)
+            self.retained_groups += [(rank, pool)] * len(self.whole)
             for i in range(len(self.whole), len(row)):
                 row[i] = slots.next_own(rank, pool)
                 if row[i] is not None:
-                    self.kept_groups.append((rank, pool))
+                    self.retained_groups.append((rank, pool))
 
     def fill_free(self, slots: _Slots) -> bool:
         """The others, side by side as far as there is room; false where there is none."""

@@ -52,7 +52,7 @@ class Standing:
         alive = set.intersection(*(set(one) for one in self.slots))
         return {replica: tuple(one[replica] for one in self.slots) for replica in sorted(alive)}
 
-    def ranks_kept(self, configuration: Configuration) -> tuple[int | None, ...]:
+    def ranks_retained(self, configuration: Configuration) -> tuple[int | None, ...]:
         """For every rank of a configuration the rank of the plan that holds the same layers; None: no rank does."""
         return tuple(self.rank_by_key.get(key) for key in rank_keys(configuration))
 

@@ -63,14 +63,14 @@ def state_moves(
             before = demand.get((source, place), (0, 0.0))
             demand[source, place] = before[0] + num_groups, before[1] + num_bytes
 
-    for rank, pool, num_kept, num_come in _arrivals(settled):
+    for rank, pool, num_retained, num_come in _arrivals(settled):
         place = context.pools[pool].place
-        old, new = standing.ranks_kept(configuration)[rank], _state(context, configuration, pool, rank)
+        old, new = standing.ranks_retained(configuration)[rank], _state(context, configuration, pool, rank)
         missing = holders.missing(old, configuration)
         source = holders.nearest(old, place)
         grown = 0.0
-        if num_kept and old is not None:
-            grown = num_kept * new.beyond(_state(context, standing.configuration, pool, old))
+        if num_retained and old is not None:
+            grown = num_retained * new.beyond(_state(context, standing.configuration, pool, old))
         come = num_come * new.total_bytes
         lost = grown if missing.sharded else 0.0
         lost += num_come * (missing.sharded * new.sharded_bytes + missing.whole * new.whole_bytes)
@@ -85,10 +85,10 @@ def _arrivals(settled: SlotPlacement) -> list[tuple[int, int, int, int]]:
     for route in settled.routes:
         for rank, pool in enumerate(route.pools):
             total[rank, pool] = total.get((rank, pool), 0) + route.num_replicas
-    kept_there: dict[tuple[int, int], int] = {}
-    for key in settled.kept_groups:
-        kept_there[key] = kept_there.get(key, 0) + 1
-    return [(rank, pool, kept_there.get((rank, pool), 0), number - kept_there.get((rank, pool), 0))
+    retained_there: dict[tuple[int, int], int] = {}
+    for key in settled.retained_groups:
+        retained_there[key] = retained_there.get(key, 0) + 1
+    return [(rank, pool, retained_there.get((rank, pool), 0), number - retained_there.get((rank, pool), 0))
             for (rank, pool), number in sorted(total.items())]  # fmt: skip
 
 

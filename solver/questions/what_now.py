@@ -154,14 +154,14 @@ def _searched(replanning: ReplanSearch, hooks: RunHooks, other: Plan | None) -> 
         return seconds if not hooks.stopped() and seconds >= num_plans * quick_s else 0.0
 
     searched = limit_s >= SEARCHED_FROM_S
-    kept = replanning.keep_degrees(until(KEEP_SHARE if searched else QUICK_SHARE))
-    for _ in islice(kept, 1):
+    retained = replanning.keep_degrees(until(KEEP_SHARE if searched else QUICK_SHARE))
+    for _ in islice(retained, 1):
         quick_s = hooks.clock() - began_s
         yield
     if other is not None and left_s(SEARCH_SHARE, CARRIED_PLANS):
         replanning.carry_over(other, until(SEARCH_SHARE))
         yield
-    for _ in kept:
+    for _ in retained:
         yield
     if searched and (seconds := left_s(DEGREES_SHARE, SEARCHED_PLANS)):
         for _ in replanning.search_degrees(seconds):

@@ -44,14 +44,14 @@ class _Asked:
         groups = [group for name, group in self.wishes.items() if name in names]
         return changed(self.searches.base, [change for group in groups for change in group.changes])
 
-    def decide(self, kept: Names) -> Status:
+    def decide(self, retained: Names) -> Status:
         """Whether the request with these wishes alone has a plan."""
-        lifted = frozenset(self.wishes) - kept
+        lifted = frozenset(self.wishes) - retained
         outcome = self.search(self.without(lifted))
         if isinstance(outcome, Planned):
             self.plans[lifted] = outcome
         if isinstance(outcome, Infeasible):
-            self.reasons[kept] = outcome.reasons
+            self.reasons[retained] = outcome.reasons
         return outcome.status
 
     def search(self, request: PlanRequest) -> Outcome:
@@ -75,7 +75,7 @@ class _Asked:
         )
 
     def _conflict(self, core: FoundConflict) -> Conflict:
-        known = [kept for kept in self.reasons if kept <= core.names]
+        known = [retained for retained in self.reasons if retained <= core.names]
         return Conflict(
             wishes=tuple(sorted(core.names)),
             physics=self.physics.get(core.names, ()),

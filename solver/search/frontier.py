@@ -153,10 +153,10 @@ class Frontier:
 
     def num_ruled_out(self, cutoff: float) -> int:
         """Configurations that do not fit or cannot improve on the cutoff, but for those that were explored."""
-        kept = self.bound < cutoff
-        kept[list(self.explored)] = True
+        retained = self.bound < cutoff
+        retained[list(self.explored)] = True
         open_ones = len(self.unpriced) - self.unpriced.num_at_least(cutoff)
-        return len(self.space) - open_ones - int(np.count_nonzero(kept))
+        return len(self.space) - open_ones - int(np.count_nonzero(retained))
 
     def configuration(self, index: int) -> Configuration:
         """The configuration behind an index."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from models.figures import ConvergencePoint
 
 MAX_POINTS = 200  # of the course of a search in a plan document; set by hand
-MAX_KEPT = 4 * MAX_POINTS  # then every other one goes, so that thinning happens seldom
+MAX_RETAINED = 4 * MAX_POINTS  # then every other one goes, so that thinning happens seldom
 
 
 @dataclass
@@ -30,8 +30,8 @@ class History:
         self._points.append(
             ConvergencePoint(elapsed_s=max(elapsed_s, 0.0), incumbent_s=incumbent_s, lower_bound_s=lower_bound_s)
         )
-        if len(self._points) > MAX_KEPT:
-            self._points = _thinned(self._points, MAX_KEPT // 2)
+        if len(self._points) > MAX_RETAINED:
+            self._points = _thinned(self._points, MAX_RETAINED // 2)
 
     def points(self) -> tuple[ConvergencePoint, ...]:
         """At most 200 points, the last one included."""
@@ -43,7 +43,7 @@ def _thinned(points: list[ConvergencePoint], most: int) -> list[ConvergencePoint
     if len(points) <= most:
         return points
     new = [i for i, one in enumerate(points) if i == 0 or one.incumbent_s != points[i - 1].incumbent_s]
-    kept = {0, len(points) - 1, *new[-(most // 2) :]}
-    step = len(points) / (most - len(kept))
-    kept.update(int(k * step) for k in range(most - len(kept)))
-    return [points[i] for i in sorted(kept)]
+    retained = {0, len(points) - 1, *new[-(most // 2) :]}
+    step = len(points) / (most - len(retained))
+    retained.update(int(k * step) for k in range(most - len(retained)))
+    return [points[i] for i in sorted(retained)]

@@ -83,9 +83,9 @@ def fastest_option(communicator: Communicator, wire: Wire) -> TimedOption:
     """
     columns, least_window = path_options(wire.path)
     rates = rates_bytes_per_s(columns, wire)
-    kept = _without_idle_windows(communicator, columns, rates, least_window)
-    kept = kept[np.argsort(-rates[kept], kind="stable")]
-    columns, rates = columns.take(kept), rates[kept]
+    retained = _without_idle_windows(communicator, columns, rates, least_window)
+    retained = retained[np.argsort(-rates[retained], kind="stable")]
+    columns, rates = columns.take(retained), rates[retained]
     time_s = _times_s(communicator, columns, rates, partial(delays_s, columns, wire))
     if wire.path.loss_probability > 0:
         _add_recovery(communicator, wire, columns, rates, time_s)

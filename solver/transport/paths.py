@@ -58,11 +58,13 @@ def least_paths(topology: Topology, weight: FloatArray, sources: tuple[int, ...]
     order = order[np.isfinite(weight[order])]
     first = np.ones(len(order), dtype=bool)
     first[1:] = (tails[order][1:] != tails[order][:-1]) | (heads[order][1:] != heads[order][:-1])
-    kept = order[first]
+    retained = order[first]
     # Zero would read as "no edge" in a sparse matrix; the smallest normal number does not change any sum.
-    values = np.maximum(weight[kept], np.finfo(np.float64).tiny)
+    values = np.maximum(weight[retained], np.finfo(np.float64).tiny)
     size = len(topology.places)
-    graph = csr_matrix((values, (tails[kept], heads[kept])), shape=(size, size))
+    graph = csr_matrix((values, (tails[retained], heads[retained])), shape=(size, size))
     distance, predecessor = dijkstra(graph, indices=list(sources), return_predecessors=True)
-    cheapest = dict(zip(zip(tails[kept].tolist(), heads[kept].tolist(), strict=True), kept.tolist(), strict=True))
+    cheapest = dict(
+        zip(zip(tails[retained].tolist(), heads[retained].tolist(), strict=True), retained.tolist(), strict=True)
+    )
     return Paths(sources, distance, predecessor, cheapest)

@@ -70,13 +70,13 @@ def _optimal_parts(
     if len({edge.technology == "tcp" for edge in map(topology.edges.__getitem__, plain.load)}) > 1:
         return None  # a split could then join streams and queue pairs in one step
     free = capacity > FULL * topology.capacity_bytes_per_s
-    kept = [index for index, edge in enumerate(topology.edges) if free[index] and _kind(edge) in kinds]
-    if not set(plain.load) <= set(kept):
+    retained = [index for index, edge in enumerate(topology.edges) if free[index] and _kind(edge) in kinds]
+    if not set(plain.load) <= set(retained):
         return None
-    open_edges = Topology(topology.places, tuple(topology.edges[index] for index in kept))
-    best = route(open_edges, dict(zip(plain.steps, size_by_step, strict=True)), capacity[kept])
+    open_edges = Topology(topology.places, tuple(topology.edges[index] for index in retained))
+    best = route(open_edges, dict(zip(plain.steps, size_by_step, strict=True)), capacity[retained])
     return tuple(
-        normalised([(tuple(kept[edge] for edge in path), part) for path, part in split if part >= LEAST_PART])
+        normalised([(tuple(retained[edge] for edge in path), part) for path, part in split if part >= LEAST_PART])
         for split in best.split_k
     )
 

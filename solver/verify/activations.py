@@ -37,9 +37,9 @@ def timed(texts: Iterable[str], starts: Iterable[float], ends: Iterable[float]) 
     ]
     size = min(len(one) for one in rows)
     code, start, end = (one[:size] for one in rows)
-    kept = code != SYNC
-    stage, kind = np.divmod(code[kept], len(KINDS))
-    return Timed(stage, kind, start[kept], end[kept])
+    retained = code != SYNC
+    stage, kind = np.divmod(code[retained], len(KINDS))
+    return Timed(stage, kind, start[retained], end[retained])
 
 
 def timed_operations(timeline: RankTimeline) -> Timed:

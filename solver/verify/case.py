@@ -43,14 +43,14 @@ class Case(Reading):
     def prediction(self) -> Prediction:
         """The error bars that follow from the rest of the plan."""
         pools = {pool.id: pool for used in self.pools_by_route.values() for pool in used}
-        kept = 1.0 - self.request.constraints.memory_headroom_fraction
+        retained = 1.0 - self.request.constraints.memory_headroom_fraction
         return prediction(
             self.derived.job,
             self.derived.stack,
             self.derived.columns,
             [(pool.gpu, fabric_of(pool)) for pool in pools.values()],
             iteration_s=self.plan.metrics.iteration_s,
-            memory=[(one.total_bytes, one.limit_bytes / kept) for one in self.plan.memory],
+            memory=[(one.total_bytes, one.limit_bytes / retained) for one in self.plan.memory],
         )
 
     @cached_property

@@ -179,16 +179,16 @@ def _send_next(work: Work, network: Network, state: JointReplayState, channel: i
 def _arrive(work: Work, network: Network, state: JointReplayState, heap: list[tuple[float, int]], now: float) -> None:
     """Take flows that end now off their edges; time slots behind a message and what waits for the channel start."""
     began = state.clock[0]
-    kept, done = 0, []
+    retained, done = 0, []
     for position in range(state.num_active[0]):
         channel = state.active[position]
         if state.rate[channel] > 0 and began + state.left[channel] / state.rate[channel] <= now * (1.0 + SAME):
             done.append(channel)
         else:
-            state.active[kept] = channel
-            kept += 1
-    _pass_time(state, now, kept)
-    state.num_active[0] = kept
+            state.active[retained] = channel
+            retained += 1
+    _pass_time(state, now, retained)
+    state.num_active[0] = retained
     for channel in done:
         operation = work.channel_flat[state.channel_at[channel] - 1]
         if not state.channel_in_tail[channel]:

@@ -48,8 +48,8 @@ class FeasibilitySearch:
         self._decisions = Decisions(
             np.zeros((depth, 6), dtype=np.int64), np.zeros(depth, dtype=np.int64), np.array(rule)
         )
-        kept = (self._state.est <= self._state.lst).all() and self._narrow(root_work, joint)
-        self.status = OPEN if kept else REFUTED
+        retained = (self._state.est <= self._state.lst).all() and self._narrow(root_work, joint)
+        self.status = OPEN if retained else REFUTED
 
     def _narrow(self, work: int, joint: JointRanks | None) -> bool:
         machines, waits = self._state_space.machines, self._state_space.waits

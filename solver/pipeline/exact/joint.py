@@ -16,15 +16,15 @@ def joint_ranks_of(shape: PipelineShape) -> JointRanks | None:
     pairs = [own for rank in range(shape.num_ranks) if len(own := np.flatnonzero(shape.rank_of_s == rank)) == 2]
     memories = [_memory(shape, own) for own in pairs]
     graphs = {memory: _graph(shape, np.array(memory)) for memory in dict.fromkeys(memories)}
-    kept = [at for at, memory in enumerate(memories) if graphs[memory] is not None]
-    if not kept:
+    retained = [at for at, memory in enumerate(memories) if graphs[memory] is not None]
+    if not retained:
         return None
     used = [memory for memory in graphs if graphs[memory] is not None]
     laid = [graph for graph in graphs.values() if graph is not None]
     sizes = [len(count) for count, _ in laid]
-    columns = [_streams(shape, pairs[at]) for at in kept]
+    columns = [_streams(shape, pairs[at]) for at in retained]
     return JointRanks(
-        np.array([used.index(memories[at]) for at in kept], dtype=np.int64),
+        np.array([used.index(memories[at]) for at in retained], dtype=np.int64),
         np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
         np.array([first for first, _ in columns], dtype=np.int64),
         np.array([ticks for _, ticks in columns], dtype=np.int64),
@@ -34,7 +34,7 @@ def joint_ranks_of(shape: PipelineShape) -> JointRanks | None:
         np.zeros(max(sizes), dtype=np.int64),
         np.zeros(max(sizes), dtype=np.int64),
         np.zeros((2, STREAMS, 2 * shape.num_microbatches), dtype=np.int64),
-        np.full(len(kept), -1, dtype=np.int64),
+        np.full(len(retained), -1, dtype=np.int64),
     )
 
 

@@ -114,8 +114,8 @@ def propagate_jointly(
             if now == joint.seen[k]:
                 continue
             moved = True
-            kept = _narrow(waits, joint, state, k)
-            if not (kept and push_earliest(waits, state) and push_latest(waits, state)):
+            retained = _narrow(waits, joint, state, k)
+            if not (retained and push_earliest(waits, state) and push_latest(waits, state)):
                 return False
             joint.seen[k] = now
     return True

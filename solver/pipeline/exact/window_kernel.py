@@ -93,8 +93,8 @@ def propagate(machines: Machines, waits: Waits, state: State, rows: Rows, most_w
             dirty[k] = 0
             moved = True
             state.number[WORK] += LEAST_WORK
-            kept = narrow(machines, waits, state, rows, k)
-            if not (kept and push_earliest(waits, state) and push_latest(waits, state)):
+            retained = narrow(machines, waits, state, rows, k)
+            if not (retained and push_earliest(waits, state) and push_latest(waits, state)):
                 state.weight[k] += 1.0
                 return False
     return True

@@ -20,8 +20,8 @@ def planned(shape: PipelineShape, ranks: Sequence[Iterable[Step]]) -> PipelineOr
 
 def ids(shape: PipelineShape, steps: Iterable[Step]) -> Ints:
     """Operation ids of a sequence."""
-    kept = [step for step in steps if step[0] < shape.num_kinds]
-    return np.array([shape.operation_id(*step) for step in kept], dtype=np.int64)
+    retained = [step for step in steps if step[0] < shape.num_kinds]
+    return np.array([shape.operation_id(*step) for step in retained], dtype=np.int64)
 
 
 def whole_backward(stage: int, microbatch: int) -> Iterator[Step]:

@@ -75,7 +75,7 @@ def _every_placement(context: Context, configuration: Configuration) -> Iterator
 
 
 def _moved(candidate: Candidate, standing: Standing) -> int:
-    ranks = standing.ranks_kept(candidate.configuration)
+    ranks = standing.ranks_retained(candidate.configuration)
     there = Counter((rank, way) for route in candidate.routes for rank, way in enumerate(route.pools))
     return sum(max(0, number - standing.count(ranks[rank], pool)) for (rank, pool), number in there.items())
 
@@ -294,7 +294,7 @@ def test_replans_of_random_fleets_are_what_they_say(seed: int) -> None:
         assert point.least_moved <= point.num_moved <= point.num_groups
         assert point.lower_bound_s <= point.iteration_s
         index = {pool.id: number for number, pool in enumerate(contexts[1].pools)}
-        ranks, there = standing.ranks_kept(point.plan.configuration), Counter[tuple[int, int]]()
+        ranks, there = standing.ranks_retained(point.plan.configuration), Counter[tuple[int, int]]()
         for route in point.plan.routes:
             for rank, pool_id in enumerate(route.pools):
                 there[rank, index[pool_id]] += route.num_replicas
