@@ -152,18 +152,14 @@ def whole_layers_s(types: Types, space: Space, least_s: FloatArray, most: FloatA
 
 
 def layers_in_memory(types: Types) -> FloatArray:
-    """Most usual layers of a rank of each type, one row per type, in its memory."""
-    return np.stack([_layers_in_memory(types, price) for price in types.prices])
-
-
-def _layers_in_memory(types: Types, price: StageCosts) -> FloatArray:
-    """Most usual layers of a rank without ends: the state of each, and its activation of one micro-batch."""
-    layer, nothing = types.layer(price), np.zeros(len(price.columns))
-    empty = price.static_bytes(nothing, nothing)
-    each = price.static_bytes(layer.parameters, layer.expert_parameters) - empty + layer.activation_bytes
-    left_bytes = types.context.memory_limit_bytes(price.gpu_class.gpu) - empty
-    most: FloatArray = np.floor(np.maximum(left_bytes, 0.0) / np.maximum(each, 1.0) * (1.0 + ROUNDING))
-    return most
+    """Most usual layers of a rank without ends, by type: the state of each, and its activation of one micro-batch."""
+    nothing, found = np.zeros_like(types.layer_s[0]), []
+    for price in types.prices:
+        layer, empty = types.layer(price), price.static_bytes(nothing, nothing)
+        each = price.static_bytes(layer.parameters, layer.expert_parameters) - empty + layer.activation_bytes
+        left_bytes = types.context.memory_limit_bytes(price.gpu_class.gpu) - empty
+        found.append(np.floor(np.maximum(left_bytes, 0.0) / np.maximum(each, 1.0) * (1.0 + ROUNDING)))
+    return np.stack(found)
 
 
 def _ends_worth(types: Types) -> tuple[FloatArray, FloatArray]:

@@ -75,13 +75,19 @@ def shape_bounds_s(context: Context, space: Space) -> FloatArray:
     if by_type.any():
         bound_s[by_type] = unequal_work_s(context, space.take(by_type))
     if not by_type.all():
-        even = space.take(~by_type)
-        prices = [StageCosts(context, gpu_class, even.columns) for gpu_class in context.gpu_classes.values()]
-        shares = Shares.of(prices[0], even.family)
-        parts = [one.seconds for one in _work_parts(least_of(prices), shares, _ends(least_of(prices), shares))]
-        order = sorted(range(len(prices)), key=lambda number: float(_lightest_s(prices[number], shares).sum()))
-        slower = _slower_types_s([prices[number] for number in order], shares)
-        bound_s[~by_type] = np.maximum.reduce([*parts, slower])
+        bound_s[~by_type] = _even_work_s(context, space.take(~by_type))
+    return bound_s
+
+
+def _even_work_s(context: Context, space: Space) -> FloatArray:
+    """The same of rows that share out their layers evenly, on whatever types they are."""
+    prices = [StageCosts(context, gpu_class, space.columns) for gpu_class in context.gpu_classes.values()]
+    shares, price = Shares.of(prices[0], space.family), least_of(prices)
+    parts = _work_parts(price, shares, _ends(price, shares), _whole(price))
+    lightest = [float(_lightest_s(one, shares, _ends(one, shares)).sum()) for one in prices]
+    fast_first = [prices[number] for number in np.argsort(lightest, kind="stable")]
+    slower_s = _slower_types_s(fast_first, shares)
+    bound_s: FloatArray = np.maximum.reduce([*(one.seconds for one in parts), slower_s])
     return bound_s
 
 
@@ -177,9 +183,8 @@ def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares) -> Bounds
     price = least_of(prices)
     context, columns = price.context, price.columns
     memory = _Memory.of(prices, shares)
-    ends, capacities = memory.ends, memory.capacities
-    whole = price.of(*kinds(context, 0, context.job.num_layers), embedding=1.0, logits=1.0)
-    parts = _work_parts(price, shares, ends)
+    ends, capacities, whole = memory.ends, memory.capacities, _whole(price)
+    parts = _work_parts(price, shares, ends, whole)
     parts += [
         _memory_seconds_s(price, shares, rank, capacity) for (rank, _), capacity in zip(ends, capacities, strict=True)
     ]
@@ -197,7 +202,7 @@ def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares) -> Bounds
     return Bounds(
         iteration_s=bound_s,
         guess_s=guess_s(context, space, ends[0][1], whole, bound_s=bound_s, capacity=capacities[0]),
-        lightest_s=_lightest_s(price, shares),
+        lightest_s=_lightest_s(price, shares, ends),
         fits=memory.fits,
         least_memory_bytes=memory.need_bytes,
     )
@@ -253,16 +258,21 @@ def _ends(price: StageCosts, shares: Shares) -> list[tuple[IntArray, StageCost]]
     return [(rank, rank_cost(price, shares, rank)) for rank in (first, last)]
 
 
-def _lightest_s(price: StageCosts, shares: Shares) -> FloatArray:
+def _whole(price: StageCosts) -> StageCost:
+    """The whole model on one GPU group: all layers and both ends."""
+    return price.of(*kinds(price.context, 0, price.context.job.num_layers), embedding=1.0, logits=1.0)
+
+
+def _lightest_s(price: StageCosts, shares: Shares, ends: list[tuple[IntArray, StageCost]]) -> FloatArray:
     """The work of the lightest rank over the iteration."""
-    costs = [cost for _, cost in _ends(price, shares)]
-    return price.columns.num_microbatches * lightest_rank_s(price, shares, costs)
+    return price.columns.num_microbatches * lightest_rank_s(price, shares, [cost for _, cost in ends])
 
 
-def _work_parts(price: StageCosts, shares: Shares, ends: list[tuple[IntArray, StageCost]]) -> list[_Part]:
+def _work_parts(
+    price: StageCosts, shares: Shares, ends: list[tuple[IntArray, StageCost]], whole: StageCost
+) -> list[_Part]:
     """What the work alone takes: that of an average rank, the way of a micro-batch there and back, and both ends."""
-    columns, job = price.columns, price.context.job
-    whole = price.of(*kinds(price.context, 0, job.num_layers), embedding=1.0, logits=1.0)
+    columns = price.columns
     passes = 2.0 * columns.vpp.astype(np.float64)
     average = _Part(columns.num_microbatches * whole.total_s / columns.pp)
     there_and_back = _Part(whole.forward_s + whole.input_grad_s, passes, passes - 2.0)

@@ -32,7 +32,7 @@ Shape = tuple[object, ...]
 
 @dataclass
 class Kinds:
-    """The best evaluation of every kind (pipeline shape, sharding, crossing) with its value: the best `MAX_RETAINED`."""
+    """The best evaluation of each kind (pipeline shape, sharding, crossing) with its value: the best `MAX_RETAINED`."""
 
     _best: dict[Shape, tuple[float, Evaluation]] = field(default_factory=dict)
 
