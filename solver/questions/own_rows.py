@@ -37,8 +37,8 @@ INFINITE = float("inf")
 PRICED_BY = ("tp", "cp", "ep", "pp", "dp", "micro_batch", "sharding", "shard_group", "recompute")  # a layer's time
 
 
-def own_bound_s(smaller: PlanRequest, larger: PlanRequest, enough_s: float, stopped: Callable[[], bool]) -> float:
-    """No plan of an own configuration of the smaller request takes less, as far as it matters up to `enough_s`.
+def own_bound_s(smaller: PlanRequest, larger: PlanRequest, target_bound_s: float, stopped: Callable[[], bool]) -> float:
+    """No plan of an own configuration of the smaller request takes less, as far as it matters up to `target_bound_s`.
 
     Infinite where there is none. Only for requests of which `direction` says that one has nothing but more.
     """
@@ -50,7 +50,7 @@ def own_bound_s(smaller: PlanRequest, larger: PlanRequest, enough_s: float, stop
         return INFINITE
     rows = RowBounds(typed, guessed=False)
     own = own_rows(rows.context, rows.space, large)
-    rows.price(own, enough_s, stopped)
+    rows.price(own, target_bound_s, stopped)
     return float(rows.seconds[own].min(initial=INFINITE))
 
 
