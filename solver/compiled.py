@@ -21,7 +21,7 @@ MARKS = (b"solver.compiled", b"(NamedTuple)")  # of a file with kernels, and of 
 
 
 def compiled(function: AnyFunction) -> AnyFunction:
-    """Compile a function for numbers and arrays; its signature stays what it was."""
+    """Compile a function for numbers and arrays; its signature remains what it was."""
     return _retained(function)
 
 

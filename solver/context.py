@@ -48,6 +48,8 @@ class Known:
     """Costs of single layers and ends by what they depend on."""
     stages: dict[tuple[object, ...], Any] = field(default_factory=dict)
     """Stages of the latest configurations on some pool."""
+    cuts: list[Any] = field(default_factory=list)
+    """Cuts between places, buildings and regions, once they are looked for."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from solver.bounds.least_traffic import least_crossing_bytes
 from solver.configurations.enumerate import Space
 from solver.context import Context
 from solver.cost.columns import FloatArray
-from solver.cost.uncertainty import time_factor
+from solver.cost.uncertainty import least_time_factor, time_factor
 
 SECONDS_PER_HOUR = 3600.0  # the unit
 SHARPNESS = 16.0  # a guess 10 % below the target is met five times of six, one 10 % above once of six
@@ -39,6 +39,12 @@ class Goal:
         known = [price for price in prices if price is not None]
         priced = len(known) == len(prices) and min(known, default=0.0) > 0
         return cls(context.request.objective, min(known) / SECONDS_PER_HOUR if priced else 1.0, priced)
+
+    def least_sizes(self, context: Context, space: Space) -> FloatArray:
+        """The `sizes` or less: uncertainty without that of the constants, whose slopes take longer than bounds."""
+        if self.counts_doubt:
+            return np.full(len(space), least_time_factor(context.job, context.stack, self.objective.confidence))
+        return self.sizes(context, space)
 
     def sizes(self, context: Context, space: Space) -> FloatArray:
         """What each configuration has to pay beside time: GPUs, bytes that must leave a building, least uncertainty."""

@@ -111,7 +111,7 @@ POLICIES: tuple[BaselinePolicy, ...] = (
     ),
     BaselinePolicy(
         name="sailor-like",
-        assumptions="The pipeline crosses regions, data parallelism stays inside one (inside one building where there "
+        assumptions="The pipeline crosses regions, data parallelism is inside one (inside one building where there "
         "is one region only); 1F1B with a fused backward; no recomputation. Stages may be on different GPU types, with "
         "layers shared out accordingly. Degrees as our space has them, not per stage (arXiv 2504.17096).",
         allowed=lambda space: _zero1(space, ONE_WAY) & (space.columns.recompute != RECOMPUTE_FULL),

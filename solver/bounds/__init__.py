@@ -9,7 +9,8 @@
 `rank_costs`: what a rank with so many layers takes at least on a type, for `stage_partition`. Needs `kind_costs`.
 `layer_windows`: dense layers that lie beside so many MoE layers, or the other way. Needs the architecture.
 `connections`: the most that one connection carries, and the least that a message waits. Needs the link graph.
-`least_hops`: messages that every pass pays, from rank to rank and between GPU types. Needs the link graph.
+`least_hops`: messages that every pass pays, from rank to rank and between groups of GPUs. Needs the link graph.
+`crossing_pipelines`: even pipelines with the messages of every way to lie over a cut. Needs `network_cut`.
 `synchronisation`: exchange among the even share of replicas inside a place. Needs stage prices.
 `unequal_layers`: layers shared out by GPU type, any share of them. Needs layer prices of every type.
 `slower_ranks`: some replica has so many ranks on slower types (pigeonhole). Needs stages on every type.

@@ -2,7 +2,7 @@
 whatever path, transport and placement is chosen.
 
 Owns these limits: the fastest card, the planes that one connection may use, the widest window over the nearest way, and
-the wait for what is lost. Never chooses a transport: `solver/transport` does, and stays within them.
+the wait for what is lost. Never chooses a transport: `solver/transport` does, and remains within them.
 """
 
 from __future__ import annotations

@@ -20,15 +20,17 @@ from solver.cost.stage import boundary_bytes
 
 @dataclass(frozen=True)
 class MessageDelays:
-    """Least seconds on messages: before a rank's last chunk begins, before any gradient, and of all lives of chunks.
+    """Least seconds on messages: from a rank to the next, before the last chunk of the first rank that has one begins,
+    before any gradient, and of all lives of chunks.
 
-    With d for a message between GPU types, h for any other, p ranks and v chunks, and a pipeline that must be on two
-    types: round and round, every cycle over the ranks leaves a type and comes back, so v cycles without the last way
-    home cross 2 v - 1 times and v - 1 cycles 2 (v - 1) times. There and back over the ranks, both halves cross once.
-    One way crosses once. All other hops of the way take h. `held_s` is the sum over chunks of what lies between a
-    chunk's forward and its input gradient, of so many messages that being late once behind others is nothing.
+    With d for a message between groups of GPUs, h for any other, p ranks and v chunks, and a pipeline that must be in
+    two groups: round and round, every cycle over the ranks leaves a group and comes back, so v cycles without the last
+    way home cross 2 v - 1 times and v - 1 cycles 2 (v - 1) times. There and back over the ranks, both halves cross
+    once. One way crosses once. All other hops of the way take h. `held_s` is the sum over chunks of what lies between
+    a chunk's forward and its input gradient, of so many messages that being late once behind others is nothing.
     """
 
+    hop_s: float = 0.0
     ahead_s: float = 0.0
     turnaround_s: float = 0.0
     held_s: float = 0.0
@@ -39,18 +41,39 @@ class MessageDelays:
         one = configurations[0]
         if one.degrees.pp == 1:
             return cls()
-        pp, v = one.degrees.pp, one.degrees.vpp
-        crossings = 2.0 * {"loop": 2 * v - 1, "v": 2}.get(one.family, 1)
         hop_s = least_hop_s(context, configurations)
-        apart_s = between_types_s(context, configurations, (crossings, float("inf")))
-        more_s, more_of_all_s = (max(one - hop_s, 0.0) for one in apart_s)
-        hops_ahead = sum(here != there for here, there in pairwise(map(one.rank_of_stage, range(pp * v))))
-        if one.family == "loop":
-            ahead_s, held_s = ((v - 1) * (pp * hop_s + 2 * more) for more in (more_s, more_of_all_s))
-            return cls(ahead_s, hops_ahead * hop_s + (2 * v - 1) * more_s, v * held_s)
-        if one.family == "v":
-            return cls((pp - 1) * hop_s + more_s, hops_ahead * hop_s + 2 * more_s)
-        return cls(0.0, hops_ahead * hop_s + more_s)
+        apart_s = between_types_s(context, configurations, (crossings_of(one), float("inf")))
+        return cls.along(one, hop_s, apart_s)
+
+    @classmethod
+    def along(
+        cls, configuration: Configuration, hop_s: float, crossing_s: Sequence[float], num_groups: int = 2
+    ) -> MessageDelays:
+        """Of a pipeline over so many groups of GPUs. `crossing_s` is d, of the messages of one micro-batch and of all.
+
+        With g groups a cycle crosses g times and a way over the ranks g - 1 times.
+        """
+        pp, v = configuration.degrees.pp, configuration.degrees.vpp
+        more_s, more_of_all_s = (max(one - hop_s, 0.0) for one in crossing_s)
+        hops_s = hop_s * sum(here != there for here, there in pairwise(map(configuration.rank_of_stage, range(pp * v))))
+        turnaround_s = hops_s + crossings_of(configuration, num_groups) / 2.0 * more_s
+        if configuration.family == "loop":
+            ahead_s, held_s = ((v - 1) * (pp * hop_s + num_groups * more) for more in (more_s, more_of_all_s))
+            return cls(hop_s, ahead_s, turnaround_s, v * held_s)
+        return cls(hop_s, ((pp - 1) * hop_s + (num_groups - 1) * more_s) * (configuration.family == "v"), turnaround_s)
+
+
+def crossings_of(configuration: Configuration, num_groups: int = 2) -> float:
+    """How often a micro-batch and its gradients cross, at least, where every way over the ranks visits so many groups.
+
+    >>> from models.plan import Degrees
+    >>> ranks = Degrees(tp=1, cp=1, pp=4, dp=1, vpp=3)
+    >>> crossings_of(Configuration.model_construct(degrees=ranks, family="loop"))
+    10.0
+    """
+    v = configuration.degrees.vpp
+    times = {"loop": v * num_groups - 1, "v": v * (num_groups - 1)}.get(configuration.family, num_groups - 1)
+    return 2.0 * times
 
 
 def least_hop_s(context: Context, configurations: Sequence[Configuration]) -> float:

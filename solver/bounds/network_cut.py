@@ -135,7 +135,7 @@ def distance_cases(
     known: then `shares` has stages at their smallest, all work may overlap, and one rank may be the model.
     """
     context, columns = price.context, price.columns
-    found = list(cuts(context))
+    found = cuts(context)
     if not found:
         return
     begin = np.maximum(columns.num_microbatches * _lightest_stage_s(price, shares) - overlap_s, 0.0)
@@ -260,8 +260,15 @@ def _leaving(held: IntArray, dp: IntArray, pp: IntArray) -> FloatArray:
     return np.where(held >= dp[:, None], leaving, np.inf)
 
 
-def cuts(context: Context) -> Iterator[NetworkCut]:
+def cuts(context: Context) -> Sequence[NetworkCut]:
     """Between places with pools, between their buildings, between their regions; those alone that lie side by side."""
+    if not context.known.cuts:
+        context.known.cuts.append(tuple(_cuts(context)))
+    found: tuple[NetworkCut, ...] = context.known.cuts[0]
+    return found
+
+
+def _cuts(context: Context) -> Iterator[NetworkCut]:
     topology, known = context.topology, set[tuple[int, ...]]()
     for level in ("place", "building", "region"):
         names = [_around(context, pool.place, level) for pool in context.pools]

@@ -5,7 +5,7 @@ GPU types and configurations.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +14,9 @@ from models.cluster import GpuType, Pool
 from models.plan import Configuration
 from models.schedule import PipelineHop, PipelineProblem, PipelineRank, PipelineStage
 from solver.bounds.bounded import ROUNDING
-from solver.bounds.least_hops import least_hop_s
-from solver.bounds.slower_ranks import slower_ranks_s
+from solver.bounds.crossing_pipelines import crossing_bound_s
+from solver.bounds.least_hops import MessageDelays, least_hop_s
+from solver.bounds.slower_ranks import crossing_ranks_s, slower_ranks_s
 from solver.bounds.stage_partition import stage_partition_bound_s
 from solver.bounds.synchronisation import least_exchange_s
 from solver.configurations.framework import backward_of
@@ -24,6 +25,8 @@ from solver.context import Context
 from solver.cost.columns import FloatArray, columns_of_all
 from solver.cost.fabric import fabric_of
 from solver.pipeline.bounds import lower_bound
+
+MOST_WAYS = 16  # to cross, of which each has a relaxation of its own; of more the least delays count
 
 
 def refined_bound_s(context: Context, configurations: Sequence[Configuration], high_s: float) -> float:
@@ -36,11 +39,21 @@ def refined_bound_s(context: Context, configurations: Sequence[Configuration], h
     if configuration.layer_split == "by_gpu_type":
         return stage_partition_bound_s(context, configurations, 0.0, high_s)
     priced = _Priced.of(context, configurations)
-    relaxed_s = _relaxed_s(context, configuration, priced)
-    if relaxed_s >= high_s or len({pool.gpu for pool in priced.pools}) == 1:
-        return relaxed_s
+    relaxed = _Relaxation.of(context, configuration, priced)
+    bound_s = relaxed.bound_s()
     costs = list(zip(itertools.cycle(priced.pools), priced.options, strict=False))
-    return max(relaxed_s, slower_ranks_s(context, configuration, costs, priced.exposed_s, high_s))
+    if bound_s < high_s and len({pool.gpu for pool in priced.pools}) > 1:
+        bound_s = max(bound_s, slower_ranks_s(context, configuration, costs, priced.exposed_s, high_s))
+
+    def pipeline_s(crossing_s: float, delays: MessageDelays) -> float:
+        ways = list(_ways_to_cross(configuration))
+        if len(ways) > MOST_WAYS:
+            return crossing_ranks_s(context, configuration, costs, priced.exposed_s, high_s, delays=delays)
+        return min(relaxed.bound_s(_hops(configuration, priced.hop_s, one, crossing_s)) for one in ways)
+
+    if bound_s < high_s:
+        bound_s = crossing_bound_s(context, configurations, bound_s, priced.hop_s, pipeline_s)
+    return bound_s
 
 
 def relaxed_bound_s(context: Context, configuration: Configuration) -> float:
@@ -49,7 +62,7 @@ def relaxed_bound_s(context: Context, configuration: Configuration) -> float:
     Stage times, exchanges, static memory and optimizer are the least over pools, budgets the largest, so no placement
     beats it.
     """
-    return _relaxed_s(context, configuration, _Priced.of(context, [configuration]))
+    return _Relaxation.of(context, configuration, _Priced.of(context, [configuration])).bound_s()
 
 
 @dataclass(frozen=True)
@@ -73,12 +86,27 @@ class _Priced:
         return cls(pools, options, exposed_s, least_hop_s(context, configurations))
 
 
-def _relaxed_s(context: Context, configuration: Configuration, priced: _Priced) -> float:
-    limits = [context.memory_limit_bytes(pool.gpu) for pool in priced.pools]
-    limits *= len(priced.options) // len(limits)
-    problem = _relaxation(context, configuration, priced, limits)
-    update = float(np.minimum.reduce([one.optimizer_s for one in priced.options]).max())
-    return float("inf") if problem is None else lower_bound(problem) + update
+@dataclass(frozen=True)
+class _Relaxation:
+    """The pipeline with every cost at its least, None where memory holds no micro-batch, and the least update."""
+
+    problem: PipelineProblem | None
+    update_s: float
+
+    @classmethod
+    def of(cls, context: Context, configuration: Configuration, priced: _Priced) -> _Relaxation:
+        """With every message at its least."""
+        limits = [context.memory_limit_bytes(pool.gpu) for pool in priced.pools]
+        limits *= len(priced.options) // len(limits)
+        update_s = float(np.minimum.reduce([one.optimizer_s for one in priced.options]).max())
+        return cls(_relaxation(context, configuration, priced, limits), update_s)
+
+    def bound_s(self, hops: tuple[PipelineHop, ...] | None = None) -> float:
+        """The bound of its pipeline, with other messages where they are given; infinite where nothing fits."""
+        if self.problem is None:
+            return float("inf")
+        problem = self.problem if hops is None else self.problem.model_copy(update={"hops": hops})
+        return lower_bound(problem) + self.update_s
 
 
 def _distinct_pools(context: Context) -> list[Pool]:
@@ -143,11 +171,30 @@ def _relaxation(
         layout=configuration.family,
         stages=stages,
         backward=backward_of(context.request),
-        hops=tuple(
-            PipelineHop(from_stage=stage, to_stage=stage + 1, latency_s=priced.hop_s, transfer_s=0.0)
-            for stage, (here, there) in enumerate(
-                itertools.pairwise(map(configuration.rank_of_stage, range(num_stages)))
-            )
-            if here != there
-        ),
+        hops=_hops(configuration, priced.hop_s),
     )
+
+
+def _ways_to_cross(configuration: Configuration) -> Iterator[tuple[int, ...]]:
+    """Where a pipeline in two groups may cross: after which ranks, the last one where a loop comes home.
+
+    One boundary between neighbours at least is on the way; a loop goes over all ranks and home, so over two.
+    """
+    pp = configuration.degrees.pp
+    both = itertools.combinations(range(pp), 2)
+    return both if configuration.family == "loop" else ((rank,) for rank in range(pp - 1))
+
+
+def _hops(
+    configuration: Configuration, hop_s: float, crossed: tuple[int, ...] = (), crossing_s: float = 0.0
+) -> tuple[PipelineHop, ...]:
+    """Every message at its least, and so long those that cross, after ranks as `_ways_to_cross` has them."""
+    last, looped = configuration.degrees.pp - 1, configuration.family == "loop"
+    hops = []
+    ranks = map(configuration.rank_of_stage, range(configuration.degrees.num_stages))
+    for stage, (here, there) in enumerate(itertools.pairwise(ranks)):
+        if here != there:
+            boundary = last if looped and here == last else min(here, there)
+            latency_s = crossing_s if boundary in crossed else hop_s
+            hops.append(PipelineHop(from_stage=stage, to_stage=stage + 1, latency_s=latency_s, transfer_s=0.0))
+    return tuple(hops)

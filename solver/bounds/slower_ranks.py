@@ -12,18 +12,21 @@ import numpy as np
 from models.cluster import Pool
 from models.plan import Configuration
 from solver.bounds.bounded import ROUNDING
-from solver.bounds.stage_partition import least_time_s
+from solver.bounds.least_hops import MessageDelays
+from solver.bounds.stage_partition import least_time_s, with_delays
 from solver.bounds.stage_partition_kernel import NEEDS, PartitionProblem
 from solver.configurations.stages import PoolStages
 from solver.context import Context
 from solver.cost.columns import FloatArray
 from solver.placement.capacity_groups import groups_of
 
+Costs = Sequence[tuple[Pool, PoolStages]]
+
 
 def slower_ranks_s(
     context: Context,
     configuration: Configuration,
-    costs: Sequence[tuple[Pool, PoolStages]],
+    costs: Costs,
     exposed_s: FloatArray,
     high_s: float,
 ) -> float:
@@ -40,12 +43,21 @@ def slower_ranks_s(
     return best_s
 
 
-Costs = list[tuple[Pool, PoolStages]]
+def crossing_ranks_s(
+    context: Context,
+    configuration: Configuration,
+    costs: Costs,
+    exposed_s: FloatArray,
+    high_s: float,
+    *,
+    delays: MessageDelays,
+) -> float:
+    """The largest time up to `high_s` found impossible for a replica with these delays, on whatever types it is."""
+    problem = _problem(context, configuration, (costs, costs), configuration.degrees.pp, exposed_s)
+    return least_time_s(with_delays(problem, delays), 0.0, high_s)
 
 
-def _halves(
-    context: Context, configuration: Configuration, costs: Sequence[tuple[Pool, PoolStages]]
-) -> Iterator[tuple[Costs, Costs, int]]:
+def _halves(context: Context, configuration: Configuration, costs: Costs) -> Iterator[tuple[Costs, Costs, int]]:
     """Faster and slower types, and the most ranks of some replica on the faster ones, where these are not enough."""
     degrees = configuration.degrees
     order = sorted(costs, key=lambda one: float(one[1].cost.total_s.sum()))

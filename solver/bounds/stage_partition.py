@@ -24,9 +24,10 @@ micro-batches, rank r's work y = f + i + w of one of them, and U the forward of 
 - *held*, several chunks: the rank has capacity bytes for T seconds. A chunk's activation is held while it and all later
   chunks of all ranks run, of the same chunk those of later ranks round and round, and then its weight gradient.
 
-Forwards that wait for all ranks, or for all cycles but the last, wait for their messages, too (`least_hops.py`).
+What waits for other ranks waits for the messages between them, too: one from each of these ranks to the next on the
+way there, and one on the way back (`least_hops.py`).
 Each sum over other ranks is the least of all partitions within T, so they may belong to different ones. Chunks of
-a rank take equally long but for one layer, as `by_type.shared_layers` has it: with e layers' worth of an end in it a
+a rank take equally long but for one layer, as `by_type.layer_shares` has it: with e layers' worth of an end in it a
 chunk counts e layers more, rounded down, and no chunk has fewer than (layers + e) / v rounded down, less its own e, nor
 more than that rounded up. With dense and MoE layers a partition shares out the latter; a rank has as many of the
 others as any chunks with so many MoE layers have at least (`layer_windows.py`), and a chunk the fewest of each kind
@@ -150,7 +151,7 @@ def _problem(configuration: Configuration, gpus: Sequence[Kind], delays: Message
     shape = configuration.num_microbatches, vpp
     ranks = [[RankCosts(gpu, one, *shape, few_others=few, other_s=other_s) for gpu in gpus] for one in ends]
     needs = [[one.needs() for one in row] for row in ranks]
-    return PartitionProblem(
+    problem = PartitionProblem(
         kind_r=np.array([0] + [1] * (pp - 2) + [2]),
         held_c=np.array([gpu.held for gpu in gpus]),
         num_layers=num_usual,
@@ -163,11 +164,19 @@ def _problem(configuration: Configuration, gpus: Sequence[Kind], delays: Message
         update_s=float(min(one.update_s[-(-num_usual // pp)] for one in ranks[1])),
         others_forward_s=others * other_s[0],
         others_both_s=others * other_s[1],
-        ahead_delay_s=delays.ahead_s,
-        turnaround_delay_s=delays.turnaround_s,
-        held_delay_s=delays.held_s,
         layer_both_c=np.array([gpu.layer_both_s for gpu in gpus]),
         after_r=np.zeros(pp),
         after_last_r=np.zeros(pp),
         needs=np.array([[[one[name] for one in row] for row in needs] for name in NEEDS]),
+    )
+    return with_delays(problem, delays)
+
+
+def with_delays(problem: PartitionProblem, delays: MessageDelays) -> PartitionProblem:
+    """The same with these messages."""
+    return problem._replace(
+        hop_s=delays.hop_s,
+        ahead_delay_s=delays.ahead_s,
+        turnaround_delay_s=delays.turnaround_s,
+        held_delay_s=delays.held_s,
     )

@@ -64,6 +64,7 @@ class PartitionProblem(NamedTuple):
     update_s: float = 0.0
     others_forward_s: float = 0.0
     others_both_s: float = 0.0
+    hop_s: float = 0.0
     ahead_delay_s: float = 0.0
     turnaround_delay_s: float = 0.0
     held_delay_s: float = 0.0
@@ -147,7 +148,7 @@ def _extend(
             fewest = _last_chunks(problem, others, to_go - n)
             last_s = _behind_s(problem, left, most.widest, fewest) * problem.back / (1.0 + problem.back)
             last_s += problem.after_last_r[rank]
-            if _need_s(problem, (kind, gpu, n), known, sums[have, 0], (behind_s, last_s)) <= limit_s:
+            if _need_s(problem, (kind, gpu, n), known, (rank, sums[have, 0]), (behind_s, last_s)) <= limit_s:
                 for one in range(NUM_SUMS):
                     total = sums[have, one] + problem.needs[FIRST_SUM + one, kind, gpu, n]
                     then[have + n, one] = min(then[have + n, one], total)
@@ -175,28 +176,38 @@ def _last_chunks(problem: PartitionProblem, ranks: int, layers: int) -> int:
 
 @inlined
 def _need_s(
-    problem: PartitionProblem, at: tuple[int, int, int], known: Floats, sum_s: float, behind: tuple[float, float]
+    problem: PartitionProblem,
+    at: tuple[int, int, int],
+    known: Floats,
+    before: tuple[int, float],
+    behind: tuple[float, float],
 ) -> float:
-    """The largest part of the bound for one rank; behind it are both passes, and input gradients of last chunks."""
+    """The largest part of the bound for one rank; before it are so many ranks and their first chunks, behind it both
+    passes, and input gradients of last chunks.
+    """
     kind, gpu, n = at
-    behind_s, last_s = behind
-    needs = problem.needs
-    lead_s, lead_layers_s = sum_s, max(sum_s - problem.embedding_s, 0.0)
-    lead_back_s = problem.back * lead_layers_s
+    (rank, sum_s), (behind_s, last_s) = before, behind
+    needs, others = problem.needs, len(problem.kind_r) - 1 - rank
+    folded = problem.num_chunks > 1 and not problem.looped
+    before_hops_s, behind_hops_s = rank * problem.hop_s, others * problem.hop_s
+    lead_layers_s = max(sum_s - problem.embedding_s, 0.0)
+    lead_s, lead_back_s = sum_s + before_hops_s, problem.back * lead_layers_s + before_hops_s
     ahead_s = known[BEFORE_LAST] + (lead_layers_s if problem.looped else 0.0)
     need_s = max(lead_s + needs[WORK, kind, gpu, n], lead_s + lead_back_s + needs[THROUGH, kind, gpu, n])
     back_s = problem.back * max(ahead_s - problem.embedding_s, 0.0)
-    ahead_s, back_s = ahead_s + problem.ahead_delay_s, back_s + problem.ahead_delay_s  # messages go back, too
+    ahead_hops_s = problem.ahead_delay_s + (behind_hops_s if folded else before_hops_s)
+    ahead_s, back_s = ahead_s + ahead_hops_s, back_s + ahead_hops_s  # messages go back, too
     need_s = max(need_s, ahead_s + needs[LATE, kind, gpu, n], ahead_s + back_s + needs[LAST, kind, gpu, n])
     need_s = max(need_s, ahead_s + lead_back_s + needs[BETWEEN, kind, gpu, n])
     turnaround_s = known[FORWARD] + problem.others_forward_s + problem.turnaround_delay_s + last_s
+    turnaround_s += before_hops_s if folded else behind_hops_s
     need_s = max(need_s, turnaround_s + needs[EARLY, kind, gpu, n])
     need_s = max(need_s, turnaround_s + lead_back_s + needs[EARLY_BACK, kind, gpu, n])
     there_and_back_s = known[BOTH] + problem.others_both_s + 2.0 * problem.turnaround_delay_s
     need_s = max(need_s, there_and_back_s + needs[HOME, kind, gpu, n])
     own_s = needs[HELD_OWN, kind, gpu, n] + problem.update_s
     if needs[TRIPS, kind, gpu, n] > 1:
-        life_s = needs[OWN_BOTH, kind, gpu, n] + behind_s
+        life_s = needs[OWN_BOTH, kind, gpu, n] + behind_s + 2.0 * behind_hops_s
         need_s = max(need_s, lead_s + lead_back_s + needs[TRIPS, kind, gpu, n] * life_s + own_s)
     if needs[HELD_PER_S, kind, gpu, n] > 0:
         life_s = known[WEIGHTED] + problem.held_delay_s + (behind_s if problem.looped else 0.0)

@@ -250,23 +250,25 @@ def _guess_s(types: Types, space: Space, whole: StageCost, *, bound_s: FloatArra
     per_rank = bound_s / np.maximum(columns.num_microbatches * whole.total_s, 1e-12)
     fill = (columns.pp - 1) * per_rank * (whole.forward_s + whole.input_grad_s) / columns.vpp
     coarse = 1.0 + COARSE * columns.pp * columns.vpp / types.context.job.num_layers
-    usual = np.where(_usual_fits(types, space, whole, bound_s), 1.0, ESTIMATES.few_in_flight)
+    usual = _crowding(types, space, whole, bound_s)
     return crossed_s(types.context, space, whole, inside_s=usual * (bound_s * coarse + fill), local=True)
 
 
-def _usual_fits(types: Types, space: Space, whole: StageCost, bound_s: FloatArray) -> BoolArray:
-    """Some type has memory for usual schedules on the first rank, and every other one where it comes last.
+def _crowding(types: Types, space: Space, whole: StageCost, bound_s: FloatArray) -> FloatArray:
+    """What memory costs usual schedules: on the first rank of the type with most, and of every other where it is last.
 
     Each type has as many layers per rank as it does in the time of the bound.
     """
     context, columns = types.context, space.columns
-    first, last = np.zeros(len(columns), dtype=bool), np.ones(len(columns), dtype=bool)
+    first, last = np.full(len(columns), np.inf), np.ones(len(columns))
     for price, layer_s, held in zip(types.prices, types.layer_s, types.held, strict=True):
         part = bound_s / (columns.num_microbatches * layer_s) / context.job.num_layers
         static = price.static_bytes(part * whole.parameters, part * whole.expert_parameters)
         capacity = context.memory_limit_bytes(price.gpu_class.gpu) - static
         used = np.minimum(held, columns.pp).astype(np.int64)
         activations = part * price.of(*kinds(context, 0, context.job.num_layers)).activation_bytes
-        first |= peak_activations(columns, 0) * activations <= capacity
-        last &= (used == 0) | (peak_activations(columns, columns.pp - used) * activations <= capacity)
-    return first & last
+        there = ESTIMATES.crowding(peak_activations(columns, columns.pp - used) * activations, capacity)
+        first = np.minimum(first, ESTIMATES.crowding(peak_activations(columns, 0) * activations, capacity))
+        last = np.maximum(last, np.where(used == 0, 1.0, there))
+    worst: FloatArray = np.maximum(first, last)
+    return worst

@@ -7,15 +7,18 @@ across places are free here; what distance costs at least, exchanges or messages
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from models.cluster import GpuType
 from models.stack import StackProfile
 from solver.bounds.bounded import ROUNDING, BoolArray, Bounds, merged
 from solver.bounds.gradient_exchange import least_parameters
 from solver.bounds.network_cut import (
     CrossingDelay,
+    CutCase,
     distance_cases,
     heaviest_stage_s,
     inner_rank_s,
@@ -25,7 +28,7 @@ from solver.bounds.network_cut import (
 from solver.bounds.unequal_layers import unequal_bounds, unequal_work_s
 from solver.configurations.enumerate import BY_GPU_TYPE, Space
 from solver.configurations.pricing import IntArray, Shares, StageCosts, kinds, least_of, rank_cost
-from solver.context import Context, peak_flops_per_s
+from solver.context import Context, GpuClass, peak_flops_per_s
 from solver.cost.columns import FSDP, ZERO1, FloatArray
 from solver.cost.data_parallel import step_traffic
 from solver.cost.optimizer import optimizer_s
@@ -113,7 +116,9 @@ def memory_needs(context: Context, space: Space) -> tuple[BoolArray, FloatArray]
         fits[by_type], need_bytes[by_type] = unequal.fits, unequal.least_memory_bytes
     if not by_type.all():
         even = space.take(~by_type)
-        of_each_gpu = {gpu_class.gpu: gpu_class for gpu_class in context.gpu_classes.values()}
+        of_each_gpu: dict[GpuType, GpuClass] = {}
+        for gpu_class in context.gpu_classes.values():
+            of_each_gpu.setdefault(gpu_class.gpu, gpu_class)  # the first one: layers are split by its prices
         prices = [StageCosts(context, gpu_class, even.columns) for gpu_class in of_each_gpu.values()]
         memory = _Memory.of(prices, Shares.of(prices[0], even.family))
         fits[~by_type], need_bytes[~by_type] = memory.fits, memory.need_bytes
@@ -140,6 +145,14 @@ def _even_bounds(context: Context, space: Space) -> Bounds:
         left = left + prices[number].gpu_class.num_gpus
     slower = _slower_types_s([prices[number] for number in order], shares)
     return replace(whole, iteration_s=np.maximum(whole.iteration_s, slower), guess_s=guess)
+
+
+def even_cases(context: Context, space: Space) -> tuple[Iterator[list[CutCase]], FloatArray]:
+    """How even pipelines may lie over every cut, on whatever GPU types, and the least update after all of it."""
+    prices = [StageCosts(context, gpu_class, space.columns) for gpu_class in context.gpu_classes.values()]
+    shares, price = Shares.of(prices[0], space.family), least_of(prices)
+    tail, costs = _tail_s(prices, shares), [cost for _, cost in _ends(price, shares)]
+    return distance_cases(price, shares, tail.overlap_s, costs), tail.update_s
 
 
 def _slower_types_s(fast_first: list[StageCosts], shares: Shares) -> FloatArray:

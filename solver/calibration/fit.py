@@ -105,7 +105,7 @@ def calibrate(
 ) -> Calibration:
     """Fit `names` to all samples, and report the error with every fold held back once.
 
-    Raises TooFewRows below two rows per constant, ContradictoryRows when the fit itself stays far off.
+    Raises TooFewRows below two rows per constant, ContradictoryRows when the fit itself remains far off.
     """
     count = len(measured_s)
     if count < ROWS_PER_CONSTANT * len(names):

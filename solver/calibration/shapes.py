@@ -1,6 +1,6 @@
 """Published shapes of models that measured rows only name, to fill cells a source leaves empty.
 
-A cell that is given stays.
+A cell that is given remains.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ from solver.cost.columns import Columns, columns_of
 from solver.cost.memory import Schedule, peak_activations
 
 IN_FLIGHT = (1.0, 0.5, 0.0)  # of what usual schedules hold at once; one micro-batch in any case
+LEAST_GAIN = 0.01  # of the slowest rank's work, below which fewer micro-batches in flight are not worth their bubble
 
 
 @dataclass(frozen=True)
@@ -75,20 +76,35 @@ class Shared:
     slowest_s: float
 
 
-def shared_layers(configuration: Configuration, cost_r: Sequence[TypeCost], num_layers: int) -> Shared | None:
-    """The share for ranks with these costs; memory for fewer micro-batches at once where the usual ones do not fit."""
+def layer_shares(configuration: Configuration, cost_r: Sequence[TypeCost], num_layers: int) -> Iterator[Shared]:
+    """Shares for ranks with these costs: with memory for as many micro-batches in flight as usual, then for fewer.
+
+    Fewer in flight leave memory for more layers on fast ranks; only shares whose slowest rank gains by it follow.
+    """
     degrees = configuration.degrees
     stages_r = [configuration.stages_of_rank(rank) for rank in range(degrees.pp)]
     ends = {0: [cost.first_s for cost in cost_r], degrees.num_stages - 1: [cost.last_s for cost in cost_r]}
     ends_s = [sum(ends[stage][rank] for stage in own if stage in ends) for rank, own in enumerate(stages_r)]
     layer_s = [cost.layer_s for cost in cost_r]
+    least_s = float("inf")
     for most in _limits(configuration, cost_r, stages_r):
         ranks = share_layers(num_layers, layer_s, ends_s, least=[len(own) for own in stages_r], most=most)
-        if ranks is not None:
-            break
-    else:
-        return None
-    layers = [0] * degrees.num_stages
+        if ranks is None:
+            continue
+        slowest_s = max(end + each * count for end, each, count in zip(ends_s, layer_s, ranks, strict=True))
+        if slowest_s < least_s * (1.0 - LEAST_GAIN):
+            least_s = slowest_s
+            yield Shared(_by_stage(stages_r, ranks, layer_s, ends), slowest_s)
+
+
+def _by_stage(
+    stages_r: Sequence[Sequence[int]],
+    ranks: Sequence[int],
+    layer_s: Sequence[float],
+    ends: Mapping[int, Sequence[float]],
+) -> tuple[int, ...]:
+    """The layers of every rank shared out over its stages, of which the `ends` have more to do."""
+    layers = [0] * sum(map(len, stages_r))
     for rank, own in enumerate(stages_r):
         inside = [ends[stage][rank] if stage in ends else 0.0 for stage in own]
         most_each, least_each = [ranks[rank]] * len(own), [1] * len(own)
@@ -96,8 +112,7 @@ def shared_layers(configuration: Configuration, cost_r: Sequence[TypeCost], num_
         assert shares is not None, "every rank has at least one layer per stage"
         for stage, count in zip(own, shares, strict=True):
             layers[stage] = count
-    slowest_s = max(end + each * count for end, each, count in zip(ends_s, layer_s, ranks, strict=True))
-    return Shared(tuple(layers), slowest_s)
+    return tuple(layers)
 
 
 def _limits(

@@ -67,10 +67,15 @@ def log_slopes(
 def time_factor(
     job: Job, gpu: GpuType, fabric: Fabric, stack: StackProfile, columns: Columns, *, confidence: float
 ) -> FloatArray:
-    """The time that a measurement stays below with this probability, over the predicted one; one per row."""
+    """The time that a measurement remains below with this probability, over the predicted one; one per row."""
     errors = common_errors(job, gpu, fabric, stack, columns)
     spread = np.sqrt((errors**2).sum(axis=1) + _own_variance(job, stack))
     return np.asarray(np.exp(NormalDist().inv_cdf(confidence) * spread))
+
+
+def least_time_factor(job: Job, stack: StackProfile, confidence: float) -> float:
+    """No configuration's `time_factor` is below this at a confidence of at least 1/2: constants without errors."""
+    return math.exp(NormalDist().inv_cdf(confidence) * math.sqrt(_own_variance(job, stack)))
 
 
 def _own_variance(job: Job, stack: StackProfile) -> float:
@@ -91,7 +96,7 @@ def interval(value: float, spread: float) -> Interval:
 
 
 def fits_probability(peak_bytes: float, memory_bytes: float, spread: float) -> float:
-    """Probability that a peak whose logarithm has this spread stays within the memory.
+    """Probability that a peak whose logarithm has this spread remains within the memory.
 
     >>> round(fits_probability(0.94, 1.0, 0.045), 2)
     0.92

@@ -100,7 +100,7 @@ def headroom(request: PlanRequest) -> Iterator[Found]:
     """No room left for what the memory model does not know."""
     fraction = request.constraints.memory_headroom_fraction
     if fraction < LEAST_HEADROOM:
-        yield "/constraints/memory_headroom_fraction", f"{fraction:.1%} of HBM stays free"
+        yield "/constraints/memory_headroom_fraction", f"{fraction:.1%} of HBM is free"
 
 
 RULES = (

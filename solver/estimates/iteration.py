@@ -32,8 +32,8 @@ def guess_s(
     """
     columns = space.columns
     fill = (columns.pp - 1) * (first.forward_s + first.input_grad_s) / columns.vpp
-    fits = peak_activations(columns, 0) * first.activation_bytes <= capacity
-    inside: FloatArray = np.where(fits, bound_s + fill, ESTIMATES.few_in_flight * (bound_s + fill))
+    crowding = ESTIMATES.crowding(peak_activations(columns, 0) * first.activation_bytes, capacity)
+    inside: FloatArray = crowding * (bound_s + fill)
     held = np.maximum(np.floor(capacity / np.maximum(first.activation_bytes, 1.0)), 1.0)
     return crossed_s(context, space, whole, inside_s=inside, held=held, local=True)
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from solver.cost.columns import FloatArray
+
 
 @dataclass(frozen=True)
 class EstimateParams:
@@ -15,7 +19,9 @@ class EstimateParams:
     Memory and limits
     -----------------
     few_in_flight
-        Times the bound and the fill, where memory holds too few micro-batches for a usual schedule.
+        Times the bound and the fill, where memory holds too few micro-batches for a usual schedule by far.
+    by_far
+        Times the memory there is is what a usual schedule would need by far; with less the factor is nearer to 1.
     unlikely
         Times the guess, where a GPU type is needed that the ends of the pipeline do not fit on, or no pattern is
         possible.
@@ -39,6 +45,7 @@ class EstimateParams:
     """
 
     few_in_flight: float = 1.4
+    by_far: float = 1.5
     unlikely: float = 10.0
     oversize: float = 100.0
     over_limit_s: float = 1e6
@@ -48,6 +55,17 @@ class EstimateParams:
     crowded: float = 2.0
     trust_in_fewest: float = 0.75
     beside: float = 0.5
+
+    def crowding(self, need: FloatArray, capacity: FloatArray) -> FloatArray:
+        """Factor of the time where usual schedules need so many bytes of this capacity: 1 where they fit.
+
+        >>> EstimateParams().crowding(np.array([1.0, 1.25, 4.0, 1.0]), np.array([1.0, 1.0, 1.0, -1.0])).tolist()
+        [1.0, 1.2, 1.4, 1.4]
+        """
+        ratio = np.where(capacity > 0, need / np.maximum(capacity, 1e-9), np.inf)
+        beyond = np.clip((ratio - 1.0) / (self.by_far - 1.0), 0.0, 1.0)
+        factor: FloatArray = 1.0 + (self.few_in_flight - 1.0) * beyond
+        return factor
 
 
 ESTIMATES = EstimateParams()

@@ -11,7 +11,7 @@ from itertools import combinations
 from typing import Literal
 
 from models.plan import Configuration
-from solver.configurations.by_type import TypeCost, shared_layers, type_costs
+from solver.configurations.by_type import TypeCost, layer_shares, type_costs
 from solver.context import Context
 from solver.evaluation.candidate import Candidate
 from solver.evaluation.crossings import nominal_prices
@@ -23,6 +23,7 @@ Routes = tuple[RouteCount, ...]
 TypedPattern = Literal["types", "types_in_parts", "types_in_regions", "ranks_whole"]
 ALL_PATTERNS: tuple[TypedPattern, ...] = ("types", "types_in_parts", "types_in_regions", "ranks_whole")
 MOST_TIMED = 4  # placements of one configuration, those whose slowest rank is fastest, of every pattern in turn
+MOST_TIGHT = 2  # of them with fewer micro-batches in flight than usual, where that spares the slowest rank
 MOST_TOGETHER, MOST_PARTED = 4, 16  # capacity groups of one part, and capacity groups of a type that are parted
 
 
@@ -45,14 +46,15 @@ def typed_placements(
     """Candidates with their layers shared out: by the time of the slowest rank, then every pattern in turn."""
     costs = type_costs(context, configuration)
     whole = placement_problem(context, configuration, nominal_prices(context, configuration))
-    found: dict[tuple[Routes, tuple[int, ...]], tuple[float, int]] = {}
+    found: dict[tuple[Routes, tuple[int, ...]], tuple[bool, float, int]] = {}
     for problem in by_island(context, whole):
         for segments, routes, place in _everywhere(context, problem, costs, patterns):
             cost_r = [costs[gpu] for gpu in _types(segments)]
-            shared = shared_layers(configuration, cost_r, context.job.num_layers)
-            if shared is not None:
-                found.setdefault((routes, shared.layers_per_stage), (shared.slowest_s, place))
-    for routes, layers in sorted(found, key=lambda one: found[one])[:MOST_TIMED]:
+            for number, shared in enumerate(layer_shares(configuration, cost_r, context.job.num_layers)):
+                found.setdefault((routes, shared.layers_per_stage), (number > 0, shared.slowest_s, place))
+    best_first = sorted(found, key=found.__getitem__)
+    usual, tight = ([one for one in best_first if found[one][0] == fewer] for fewer in (False, True))
+    for routes, layers in usual[: MOST_TIMED - len(tight[:MOST_TIGHT])] + tight[:MOST_TIGHT]:
         own = configuration.model_copy(update={"layers_per_stage": layers})
         yield Candidate(own, pooled(context, own, routes))
 
@@ -105,7 +107,7 @@ def _parted(context: Context, problem: PlacementProblem, segments: Segments) -> 
 def _parts(context: Context, problem: PlacementProblem, segment: Segment) -> Iterator[Segment]:
     """Of the fewest capacity groups, in as few regions as it goes, those that leave least capacity beside their ranks.
 
-    No part leaves more of the segment's spare GPUs than its share of the ranks; what cannot be parted stays together.
+    No part leaves more of the segment's spare GPUs than its share of the ranks; what cannot be parted remains together.
     """
     groups, left, replicas = set(segment.capacity_groups), segment.num_ranks, problem.num_replicas
     while left:

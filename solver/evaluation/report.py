@@ -172,7 +172,7 @@ def errors_of(context: Context, evaluation: Evaluation) -> tuple[float, ...]:
 
 
 def quantile(context: Context, evaluation: Evaluation, confidence: float) -> float:
-    """The time that a measurement stays below with this probability, over that of the evaluation."""
+    """The time that a measurement remains below with this probability, over that of the evaluation."""
     columns = columns_of(evaluation.candidate.configuration)
     gpu, fabric = slowest_alone(context.job, context.stack, columns, _gpu_types(context, evaluation))
     return float(time_factor(context.job, gpu, fabric, context.stack, columns, confidence=confidence)[0])

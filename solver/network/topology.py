@@ -58,7 +58,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class PathFacts:
-    """A path end to end: what the transfer model needs to know of it; by default one that stays inside a place."""
+    """A path end to end: what the transfer model needs to know of it; by default one that remains inside a place."""
 
     edges: tuple[int, ...]
     latency_s: float

@@ -186,7 +186,7 @@ def check_exchanges(stated: Stated) -> Iterator[PipelineViolation]:
 
 
 def check_memory(stated: Stated) -> Iterator[PipelineViolation]:
-    """Activation memory stays within every budget at every instant, and the stated peaks are true."""
+    """Activation memory remains within every budget at every instant, and the stated peaks are true."""
     for rank, timeline in enumerate(stated.schedule.ranks):
         peak, at_s = _peak(stated, rank)
         budget = stated.shape.budget_r[rank]

@@ -27,7 +27,7 @@ class TickShape:
 
 
 def quantise(shape: PipelineShape, tick_s: float) -> TickShape:
-    """Every time of the shape in ticks, rounded down; memory stays what it is."""
+    """Every time of the shape in ticks, rounded down; memory remains what it is."""
     columns = (shape.duration_ks, shape.latency_s, shape.transfer_s, shape.sync_s)
     ticks = [whole_ticks(column, tick_s) for column in columns]
     exact = all(

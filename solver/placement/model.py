@@ -3,7 +3,7 @@
 A replica is a chain of blocks through the cuts between ranks. Its crossings are counted at the cuts, so nothing has a
 variable per pair of capacity groups: capacity groups x ranks^2 / 2 columns per crossing allowed, whatever the number of
 replicas. One programme has at most `crossings` per replica, inside groups of one tier.
-Everything in it is whole: seconds are ticks, rounded so that the programme stays a relaxation.
+Everything in it is whole: seconds are ticks, rounded so that the programme remains a relaxation.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from solver.placement.strategies import PATTERNS
 
 RELATIVE_GAP = 1e-6  # that a better placement has to gain; above the rounding to ticks
 LEAST_TIME_S = 0.05  # with less no programme is begun; set by hand
-SHARES = (0.3, 0.5)  # of the time left that each programme may take, first and once more where it stays open
+SHARES = (0.3, 0.5)  # of the time left that each programme may take, first and once more where it remains open
 MAX_COLUMNS = 8_000  # beyond, the search only reads the programme before its time is up
 MAX_BLOCKS = 2 * MAX_COLUMNS  # beyond, a programme is not even written: it takes longer than what a search has for it
 

@@ -159,7 +159,7 @@ def _joined(parts: list[Routes]) -> Iterator[RouteCount]:
 def keep_segments_whole(problem: PlacementProblem, segments: tuple[tuple[int, frozenset[int]], ...]) -> Routes | None:
     """Consecutive ranks in given capacity groups, as those of one GPU type are: (ranks, groups) along the pipeline.
 
-    Each replica's part of a segment stays in one capacity group as far as possible, and goes on in the nearest capacity
+    Each replica's part of a segment is in one capacity group as far as possible, and goes on in the nearest capacity
     group of the next segment. None when some segment's capacity groups have too little capacity or a rule forbids the
     routes.
     """

@@ -75,7 +75,7 @@ class ReplanCase:
 
 @dataclass(frozen=True)
 class ReplanSolution:
-    """One judged plan of the changed world, what of the old one stays in it, and what has to be fetched."""
+    """One judged plan of the changed world, what of the old one remains in it, and what has to be fetched."""
 
     plan: Plan
     settled: SlotPlacement

@@ -44,7 +44,7 @@ class Resource:
     together: bool = False
 
     def saved_s(self, plan: Plan, fraction: float) -> float | None:
-        """Seconds that a fraction more saves while the plan stays as it is, by its dual prices; None without any.
+        """Seconds that a fraction more saves while the plan remains as it is, by its dual prices; None without any.
 
         A flow of B bytes with a price of p seconds per byte takes p B; on a link 1 + f times as wide, p B / (1 + f).
         What other work hides takes nothing, so no more is saved than transfers of the plan are exposed.

@@ -293,7 +293,7 @@ def _better(side: Side, warm: Side) -> Side:
 
 
 def _confident_s(request: PlanRequest, plan: Plan) -> float:
-    """The time that a measurement stays below with the confidence asked for: log-normal, as its 90 % figure."""
+    """The time that a measurement remains below with the confidence asked for: log-normal, as its 90 % figure."""
     assert plan.prediction is not None, "the judge asks for it"
     time = plan.prediction.iteration_s
     share = NormalDist().inv_cdf(request.objective.confidence) / NormalDist().inv_cdf(0.9)

@@ -1,6 +1,6 @@
 """What still stands of a plan after a loss or a change: which stage groups can stay where they are.
 
-A stage group is one pipeline rank of one replica. It stays where it is if its GPUs are still there and a new plan puts
+A stage group is one pipeline rank of one replica. It is left there if its GPUs are still there and a new plan puts
 a group there that holds the same layers, split the same way.
 """
 

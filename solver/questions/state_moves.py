@@ -1,7 +1,7 @@
 """What of the model's state has to travel into a new placement: bytes, from where, on which links, how long.
 
 A group that moves fetches its weights and its part of the optimizer state from a group that holds the same layers, the
-nearest that still stands; one that stays fetches only what its part has grown by. Parts of which no copy is left come
+nearest that still stands; one that remains fetches only what its part has grown by. Parts of which no copy is left come
 from a checkpoint. Seconds are those of all transfers at once at the full rate of links and network cards on paths of
 least latency: no copy is faster on these paths. Reading a checkpoint from storage is not timed.
 """

@@ -65,7 +65,7 @@ class Search:
         self.refining_s = 0.0
 
     def run(self) -> Plan | None:
-        """Explore, compare, improve the best, explore and refine on; the best judged plan, or None."""
+        """Explore, compare, improve the best, explore on, improve again, refine on; the best judged plan, or None."""
         self.resumption.begin()
         while not len(self.frontier.rows) and self._price():
             continue
@@ -93,6 +93,8 @@ class Search:
         improve = self._explore if self.goal.objective.kind == "fewest_gpus" else self._improve
         improve(params.improve_share)
         self.saver.save()
+        self._explore(params.resume_share)
+        improve(params.again_share)
         self._break_ties(params.last_share)
         self._explore(params.last_share)
         self.runner.attend()
@@ -181,10 +183,13 @@ class Search:
         self._see_through(BaselineTask, tasks, until_s, self._out_of_time)
 
     def _improve(self, share: float) -> None:
-        """CP-SAT schedules and priced placements for the best evaluations of several pipeline shapes."""
+        """Thorough schedules and priced placements for the best evaluations of several pipeline shapes, each once."""
         self.acceptance.settle()
         until_s = self.phases.deadline(share)
-        tasks = improvements(self.result.kinds, self.best, self.params, self.dispatcher.num_workers, until_s)
+        slots = int((until_s - self.hooks.clock()) / self.params.least_improve_s)
+        most = max(min(slots, self.params.num_improved), 1, self.dispatcher.num_workers)
+        best = improvements(self.result.kinds, self.best, self.params, most, until_s)
+        tasks = [task for task in best if task.found.candidate not in self.runner.improved]
         self._see_through(ImproveTask, tasks, until_s, lambda: self._stopped(until_s))
 
     def _see_through(

@@ -36,11 +36,12 @@ def next_evaluation(frontier: Frontier, best: Incumbent) -> EvaluateTask | None:
 
 
 def least_refined(frontier: Frontier, cutoff: float) -> int | None:
-    """Of the refined configurations that are neither explored nor ruled out, the one with the least bound.
+    """Of the refined configurations, alone or together, neither explored nor ruled out, the one with the least bound.
 
     Those of a pipeline shape that was explored before are penalised as guesses are.
     """
-    waiting = sorted(index for index in frontier.refined - frontier.explored if frontier.bound[index] < cutoff)
+    refined = frontier.refined | frontier.refined_together
+    waiting = sorted(index for index in refined - frontier.explored if frontier.bound[index] < cutoff)
     if not waiting:
         return None
     explored = list(frontier.explored)
@@ -97,7 +98,7 @@ def baselines(comparison: Comparison, until_s: float, step_s: float) -> list[Bas
 
 
 def improvements(kinds: Kinds, best: Incumbent, params: SearchParams, most: int, until_s: float) -> list[ImproveTask]:
-    """CP-SAT schedules and priced placements for the evaluations of the most promising pipeline shapes.
+    """Thorough schedules and priced placements for the evaluations of the most promising pipeline shapes, so many.
 
     The most promising have the least sum of value and bound.
     """
@@ -109,4 +110,4 @@ def improvements(kinds: Kinds, best: Incumbent, params: SearchParams, most: int,
         return value + best.goal.value(relaxed_bound_s(best.context, configuration), size)
 
     weighed = sorted(kinds.per_shape()[: params.num_promising], key=likely_value)
-    return [ImproveTask(found, until_s) for _, found in weighed[: max(params.num_improved, most)]]
+    return [ImproveTask(found, until_s) for _, found in weighed[:most]]

@@ -97,7 +97,9 @@ class Frontier:
     def _price(self, rows: IntArray) -> int:
         if not len(rows):
             return 0
-        bounds, size = lower_bounds(self.context, self.space.take(rows)), self.unpriced.size[rows]
+        bounds = lower_bounds(self.context, self.space.take(rows))
+        _work_out_sizes(self, rows[bounds.fits])
+        size = self.unpriced.size[rows]
         seconds = np.maximum(bounds.iteration_s, self.unpriced.bound_s[rows])
         value = self.goal.least_values(seconds, size)
         keep = bounds.fits & np.isfinite(value)
@@ -174,6 +176,12 @@ class Frontier:
         self.explored.discard(index)
         self.underway.discard(index)
         self.num_timed[index] = max(num_timed, self.num_timed.get(index, 0))
+
+
+def _work_out_sizes(frontier: Frontier, rows: IntArray) -> None:
+    """Make the sizes of these configurations their own where they may have been less."""
+    if frontier.goal.counts_doubt and len(rows):
+        frontier.unpriced.size[rows] = frontier.goal.sizes(frontier.context, frontier.space.take(rows))
 
 
 def _bound_shapes(frontier: Frontier, cutoff: float, most: int) -> int:

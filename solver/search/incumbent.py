@@ -89,7 +89,7 @@ class Incumbent:
         return verdict
 
     def raise_bound(self, least_open: float) -> None:
-        """Nothing that is still open has a value below this; what was proven once stays proven."""
+        """Nothing that is still open has a value below this; what was proven once remains proven."""
         self.bound = max(self.bound, min(least_open, self.value))
 
     @property

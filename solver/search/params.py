@@ -28,8 +28,9 @@ class SearchParams:
         Of configurations as good as the plan by a target, those that may be faster are evaluated.
     compare_share
         Baselines are tried, seven of them, whose evaluations are candidates too.
-    improve_share
-        Thorough schedules and priced placements; the largest share, since CP-SAT uses whatever it gets.
+    improve_share, resume_share, again_share
+        Thorough schedules and priced placements; then more is evaluated, and what came up by then is improved: local
+        search gains most in its first second, as much as a better configuration does.
     last_share
         The end. The rest is for the price of distance and for writing out the answer.
     search_gain, improve_gain
@@ -78,8 +79,10 @@ class SearchParams:
     most_tied
         Configurations as good as the plan that are evaluated for a faster one.
     num_promising, num_improved
-        Evaluations of different pipeline shapes that are weighed for improvement, and those improved at least: with
-        fewer seconds each CP-SAT finds nothing that the generators have not.
+        Evaluations of different pipeline shapes that are weighed for improvement, and those improved at most by one
+        process, each time.
+    least_improve_s
+        Seconds for each of them at least: one less is improved instead.
 
     Saving
     ------
@@ -107,7 +110,9 @@ class SearchParams:
     first_share: float = 0.85
     ties_share: float = 0.35
     compare_share: float = 0.45
-    improve_share: float = 0.8
+    improve_share: float = 0.65
+    resume_share: float = 0.8
+    again_share: float = 0.94
     last_share: float = 0.96
     search_gain: float = 0.01
     improve_gain: float = 1e-9
@@ -132,7 +137,8 @@ class SearchParams:
     refine_share: float = 0.35
     most_tied: int = 24
     num_promising: int = 12
-    num_improved: int = 3
+    num_improved: int = 5
+    least_improve_s: float = 1.3
 
     save_share: float = 0.05
     least_save_s: float = 10.0

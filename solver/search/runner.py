@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from solver.baselines.policies import POLICIES
 from solver.baselines.run import BaselineResult
+from solver.evaluation.candidate import Candidate
 from solver.evaluation.evaluate import Evaluation
 from solver.search.acceptance import Acceptance
 from solver.search.choice import next_evaluation, next_refinement
@@ -26,12 +27,13 @@ from solver.search.tasks import (
 
 @dataclass
 class TaskRunner:
-    """`wanted` tasks have their turn before any that the frontier offers."""
+    """`wanted` tasks have their turn before any that the frontier offers; the `improved` had theirs."""
 
     dispatcher: TaskDispatcher
     frontier: Frontier
     acceptance: Acceptance
     wanted: deque[SearchTask] = field(default_factory=deque)
+    improved: set[Candidate] = field(default_factory=set)
 
     def do(self, task: SearchTask) -> None:
         """Do a task in this process, while the others do what they have."""
@@ -92,6 +94,7 @@ class TaskRunner:
             if isinstance(task, EvaluateTask):
                 self.frontier.refined.add(task.index)
         elif isinstance(task, BaselineTask | ImproveTask):
+            self.improved.update({task.found.candidate} if isinstance(task, ImproveTask) else ())
             others = self.dispatcher.num_underway(type(task)) + sum(isinstance(one, type(task)) for one in self.wanted)
             left_s = task.until_s - self.acceptance.phases.hooks.clock()
             return replace(task, seconds=self.dispatcher.share_s(1 + others, left_s))

@@ -23,7 +23,7 @@ from solver.search.incumbent import Incumbent
 from solver.search.phases import Phases
 from solver.search.unpriced import BoolArray
 
-FORMAT = "isthmus-search-1"
+FORMAT = "isthmus-search-2"
 MOST_BYTES = 1 << 28  # once decompressed; the columns of the most rows that are kept have a tenth of it
 FAST = 1  # of zlib: the columns are noise to it, and a search waits for it
 
@@ -36,8 +36,8 @@ class SavedSearch:
 
     `question` says what was asked. Of the `num_configurations` of its space, `priced` ones (a mask) do not wait, and
     those that fit into memory and may reach the target are `rows`, ascending: `seconds` no plan of one goes below,
-    `guess` what to go by, `pace_s` its likely time. `explored` and `refined` are places among them, and so is the first
-    of each pair of `num_timed`. The rest is as in `Frontier`.
+    `size` what it has of the objective beside time, `guess` what to go by, `pace_s` its likely time. `explored` and
+    `refined` are places among them, and so is the first of each pair of `num_timed`. The rest is as in `Frontier`.
     """
 
     question: str
@@ -46,6 +46,7 @@ class SavedSearch:
     priced: BoolArray
     rows: Ints
     seconds: FloatArray
+    size: FloatArray
     guess: FloatArray
     pace_s: FloatArray
     explored: Ints
@@ -90,19 +91,20 @@ class SavedSearch:
         num_rows = len(self.rows)
         places = np.concatenate([self.explored, self.refined, self.num_timed[:, 0]])
         return bool(
-            all(len(one) == num_rows for one in (self.seconds, self.guess, self.pace_s))
+            all(len(one) == num_rows for one in (self.seconds, self.size, self.guess, self.pace_s))
             and len(self.priced) == self.num_configurations
             and np.all(np.diff(self.rows, prepend=-1) > 0)
             and (num_rows == 0 or (self.rows[-1] < len(self.priced) and bool(self.priced[self.rows].all())))
             and np.all((places >= 0) & (places < num_rows))
             and not np.isnan(self.seconds).any()
+            and not np.isnan(self.size).any()
         )
 
 
 _SCALARS = ("question", "num_configurations", "bound", "fastest_s", "missed_s", "any_fits", "least_need")
 # The bounds are exact; what only orders the search is not.
-_COLUMNS = {"priced": "uint8", "rows": "uint8", "seconds": "float64", "guess": "float32", "pace_s": "float32",
-            "explored": "int32", "refined": "int32", "num_timed": "int32"}  # fmt: skip
+_COLUMNS = {"priced": "uint8", "rows": "uint8", "seconds": "float64", "size": "float64", "guess": "float32",
+            "pace_s": "float32", "explored": "int32", "refined": "int32", "num_timed": "int32"}  # fmt: skip
 
 
 def _packed(saved: SavedSearch) -> dict[str, npt.NDArray[Any]]:
@@ -123,6 +125,7 @@ def _unpacked(head: dict[str, Any], columns: dict[str, npt.NDArray[Any]]) -> Sav
         priced=priced,
         rows=np.flatnonzero(fits),
         seconds=columns["seconds"],
+        size=columns["size"],
         guess=columns["guess"].astype(np.float64),
         pace_s=columns["pace_s"].astype(np.float64),
         explored=columns["explored"].astype(np.int64),
@@ -177,6 +180,7 @@ def saved_search(frontier: Frontier, bound: float, refining: set[int]) -> SavedS
         priced=priced,
         rows=frontier.rows[chosen],
         seconds=frontier.seconds[chosen],
+        size=frontier.unpriced.size[frontier.rows[chosen]],
         guess=frontier.guess[chosen],
         pace_s=frontier.pace_s[chosen],
         explored=_places(place_of, explored),
@@ -201,6 +205,7 @@ def restored(saved: SavedSearch | None, frontier: Frontier) -> bool:
         return False
     frontier.rows, frontier.seconds = saved.rows.copy(), saved.seconds.copy()
     frontier.guess, frontier.pace_s = saved.guess.copy(), saved.pace_s.copy()
+    frontier.unpriced.size[saved.rows] = saved.size
     frontier.bound = frontier.goal.least_values(frontier.seconds, frontier.unpriced.size[frontier.rows])
     frontier.explored, frontier.refined = set(saved.explored.tolist()), set(saved.refined.tolist())
     frontier.num_timed = {int(index): int(number) for index, number in saved.num_timed}

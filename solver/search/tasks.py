@@ -43,7 +43,7 @@ PATTERNS: tuple[Pattern, ...] = ("replicas_whole", "ranks_whole", "ranks_in_grou
 @dataclass(frozen=True)
 class TaskContext:
     """What every task needs: the request with all that is derived from it, schedulers with the end of the search, and
-    the incumbent, which in another process stays empty: there a task knows only what it was told.
+    the incumbent, which in another process remains empty: there a task knows only what it was told.
     """
 
     context: Context

@@ -28,9 +28,10 @@ SHAPE = ("tp", "cp", "ep", "pp", "dp", "vpp", "micro_batch", "num_microbatches",
 class Unpriced:
     """`rows` of the space that wait; `least_value` is the least objective that any of them may have.
 
-    `bound_s` (seconds) and `size` (of the objective) are columns of the whole space. `missed_s` is the least bound of
-    what misses the target for certain and never waited, or waits no longer. Those of a shape do the same work,
-    however they shard state, and have one bound together before any of them is priced.
+    `bound_s` (seconds) and `size` (of the objective, the least it may be until a row is priced) are columns of the
+    whole space. `missed_s` is the least bound of what misses the target for certain and never waited, or waits no
+    longer. Those of a shape do the same work, however they shard state, and have one bound together before any of them
+    is priced.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class Unpriced:
     ) -> None:
         self._params, self._goal, self._space = params, goal, space
         self._portion = params.first_portion
-        self.size = goal.sizes(context, space)
+        self.size = goal.least_sizes(context, space)
         self.largest = max(float(self.size.max()), 1.0)
         screened = screening_bounds(context, space, late=late)
         self.bound_s = screened.bound_s

@@ -1,6 +1,6 @@
 """What a stage-to-stage message costs on each route, when all replicas that share a link get equal shares of it.
 
-The reserved share: every replica keeps capacity / sharers of each link for the whole iteration, so a plan stays
+The reserved share: every replica keeps capacity / sharers of each link for the whole iteration, so a plan remains
 true whatever order the others send in.
 """
 

@@ -27,7 +27,7 @@ from solver.transport.routing import route
 
 LEAST_RATE = 1e-6  # of its capacity, what an edge keeps for an exchange whatever messages reserve
 SAME_TIME = 1e-6  # relative difference below which the plan's paths are as fast as the best
-NOISE = 1e-6  # of the dearest edge, below which a dual is the solver's rounding
+NOISE = 1e-6  # of the most that a price times a rate is worth, below which a dual is the solver's rounding
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,8 @@ def link_prices(context: Context, traffic: Traffic, *, hidden_s: float) -> Price
     for cause, phases, rates in (("pp", messages, free), ("dp", exchange_phases(context, traffic), left)):
         for phase in phases:
             price_e = _phase_prices(context, phase, rates)
-            for edge in np.flatnonzero(price_e > NOISE * price_e.max(initial=0.0)).tolist():
+            worth_e = price_e * rates  # seconds per second: per byte a thin edge's rounding looks dear
+            for edge in np.flatnonzero(worth_e > NOISE * worth_e.max(initial=0.0)).tolist():
                 prices[edge, cause] = max(prices.get((edge, cause), 0.0), float(price_e[edge]))  # type: ignore[index, arg-type]
     return prices
 

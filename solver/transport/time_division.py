@@ -18,6 +18,7 @@ from solver.transport.prices import Traffic
 LEAST_GAIN = 1e-3  # of the end of a route, below which time slots are not worth a shift
 MAX_REASON = 600  # characters that the plan document allows
 SAME_PACE = 1e-9  # relative: rounding of two ways to the same time
+FILLED = 0.95  # of a share: on paths with loss or many planes any number of senders leaves a hundredth unused
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def time_divided(messages: StageMessages, route: PooledRoute, delays: tuple[HopD
     """The route with as few replicas at a time as fill its share of the links; None where that shortens no message.
 
     The slowest hop sets the shift. Each other hop keeps its pace, by a transport of its own, where a message arrives
-    earlier for it, and stays as it is where not.
+    earlier for it, and remains as it is where not.
     """
     shared = [hop for hop in delays if hop.link is not None]
     if route.num_replicas < 2 or not shared:
@@ -96,7 +97,7 @@ class _Senders:
         share, at_once = self.share_bytes_per_s(hop), 1
         while at_once < self.route.num_replicas:
             sender = self.rate_bytes_per_s(hop, at_once)
-            if at_once * sender >= share:
+            if at_once * sender >= FILLED * share:
                 break
             at_once = min(max(at_once + 1, int(share // sender)), self.route.num_replicas)
         return at_once

@@ -51,7 +51,8 @@ RETIRED = set(
 # The same in docstrings, comments and messages, where their plain meaning is not needed either. `exchange-turns` is the
 # name of a rule, which verdicts state.
 RETIRED_IN_TEXT = re.compile(
-    rf"(?<![\w-])(?:{'|'.join(sorted(RETIRED - {'kept', 'promise', 'room', 'stay', 'turn'}))}|turns)(?![\w-])", re.I
+    rf"(?<![\w-])(?:{'|'.join(sorted(RETIRED - {'kept', 'promise', 'room', 'stay', 'turn'}))}|stays|turns)(?![\w-])",
+    re.I,
 )
 # Words of two meanings: the names that may have one of them, and the folders where the other is meant.
 AMBIGUOUS = {

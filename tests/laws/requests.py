@@ -20,6 +20,7 @@ Json = dict[str, Any]
 FRAMEWORKS = ("megatron-core", "torchtitan", "deepspeed")
 STACKS = ("megatron-2024", "megatron-2021", "fsdp-2023", "hai-llm-2024", "deepspeed-zero3-2021", "zero-bubble-2024")
 MOSTLY = 0.93  # of the time a request avoids what arithmetic alone refuses
+MOST_SECONDS = 1e7  # that a target may have
 WORK_S = (2.5, 3.0, 4.0, 6.0)  # counted work of a search: 0.2 s a candidate, 1.5 s to begin
 DEGREES = {
     "tp": (1, 2, 3, 4, 8, 16),
@@ -212,7 +213,8 @@ def objective(dice: Dice, document: Json) -> Json:
         return {"kind": "time_at_confidence", "confidence": dice.pick((0.5, 0.8, 0.9, 0.99))}
     found: Json = {"kind": kind}
     if kind in ("fewest_gpus", "least_cross_building_traffic"):
-        found["target_iteration_s"] = float(f"{_light_s(document) * dice.log(3.0, 3e4):.3g}")
+        target_s = min(_light_s(document) * dice.log(3.0, 3e4), MOST_SECONDS)  # without usable GPUs it is any number
+        found["target_iteration_s"] = float(f"{target_s:.3g}")
     return found
 
 

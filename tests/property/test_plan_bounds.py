@@ -81,6 +81,8 @@ CASES = {
         SHORT,
         cloud((1, 1, 2), 5e10, latency_s=5e-3, planes=16, load_balancing=["ecmp", "dqplb"], loss_probability=1e-4),
     ),
+    "two buildings far apart": (SHORT, cloud((2, 2), 5e10, latency_s=2e-2, planes=8, load_balancing=["dqplb"])),
+    "three equal buildings in a far line": (SHORT, cloud((1, 1, 1), 5e10, latency_s=8e-3, loss_probability=1e-5)),
     "three types": (
         SHORT,
         campus(

@@ -98,7 +98,7 @@ class FeasibilitySearch:
         return int((self._state.est + self._state_space.waits.last).max())
 
     def lower(self, horizon: int) -> None:
-        """Go on with a closer horizon: what is refuted stays refuted."""
+        """Go on with a closer horizon: what is refuted remains refuted."""
         if self.status != REFUTED and horizon < self.horizon:
             machines, waits = self._state_space.machines, self._state_space.waits
             lower(machines, waits, self._state, self._rows, self.horizon - horizon)

@@ -21,7 +21,7 @@ from solver.pipeline.simulate import PipelineReplay, durations, replay_shape, ti
 def replayed(shape: PipelineShape, order: PipelineOrder, objective: str) -> PipelineReplay:
     """Times of an order: all as early as can be, and for the span then starts as late as ends allow.
 
-    With blocking sends everything stays as early as can be: what is then late is not worked out.
+    With blocking sends everything remains as early as can be: what is then late is not worked out.
     """
     run = replay_shape(shape, order)
     return started_late(shape, order, run) if objective == "span" and not shape.blocking else run

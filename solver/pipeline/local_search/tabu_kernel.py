@@ -275,7 +275,7 @@ def estimate(nodes: Nodes, order: Order, low: int, size: int, stamp: int, segmen
 
 @compiled
 def fits(nodes: Nodes, order: Order, low: int, size: int, segment: Ints) -> bool:
-    """Memory stays within the budget at every place of the segment."""
+    """Memory remains within the budget at every place of the segment."""
     machine = nodes.machine[segment[0]]
     budget = nodes.budget[machine]
     if budget == np.inf:

@@ -124,7 +124,7 @@ def framework_runs_it(case: Case) -> Iterator[Finding]:
 
 
 def max_gpus(case: Case) -> Iterator[Finding]:
-    """tp * cp * pp * dp stays within max_gpus."""
+    """tp * cp * pp * dp remains within max_gpus."""
     limit, used = case.request.constraints.max_gpus, case.configuration.degrees.num_gpus
     if limit is not None and used > limit:
         yield Finding(WHERE, f"{used} GPUs are used, the request allows {limit}")

@@ -142,7 +142,7 @@ def crossing_label(case: Case) -> Iterator[Finding]:
 
 
 def pipeline_crossing(case: Case) -> Iterator[Finding]:
-    """With pipeline_may_cross_buildings off, every replica stays in one building."""
+    """With pipeline_may_cross_buildings off, every replica remains in one building."""
     if not case.request.constraints.pipeline_may_cross_buildings:
         for route, buildings in _split_routes(case).items():
             yield Finding(f"route {route}", f"spans {', '.join(buildings)}, pipelines may not cross buildings")

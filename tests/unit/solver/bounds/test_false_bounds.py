@@ -13,8 +13,9 @@ from solver.bounds.least_traffic import least_crossing_bytes
 from solver.bounds.network_cut import heaviest_stage_s
 from solver.bounds.relaxation import refined_bound_s
 from solver.bounds.screening import screening_bounds
-from solver.bounds.work import lower_bounds
+from solver.bounds.work import lower_bounds, memory_needs
 from solver.configurations.enumerate import BY_GPU_TYPE, Space, enumerate_space
+from solver.configurations.framework import within_framework
 from solver.configurations.pricing import Shares, StageCosts
 from solver.configurations.stages import pool_stages
 from solver.context import Context
@@ -28,6 +29,7 @@ from solver.explain.infeasible import memory_reasons
 from solver.planner import plan, validate
 from solver.verify.judge import judge
 from tests.build_job import ARCHITECTURE, context_of, job
+from tests.laws.requests import random_request
 
 SLACK = 1 + 1e-9
 MEASURED: dict[str, Any] = {
@@ -187,3 +189,15 @@ def test_layers_measured_faster_than_the_peak_are_planned_and_said_to_be() -> No
     assert judge(request, outcome.plan).accepted
     assert outcome.plan.metrics.model_flops_utilisation > 1
     assert any("faster than the peak" in note for note in outcome.plan.notes)
+
+
+@pytest.mark.parametrize("number", [*range(1108, 1116), 1201])
+def test_memory_alone_is_that_of_the_bounds_whatever_network_the_gpus_are_behind(number: int) -> None:
+    """Of one GPU type behind several kinds of network the first splits the layers (request 1111 said too small)."""
+    context = context_of(within_framework(PlanRequest.model_validate(random_request(f"9201/{number}"))))
+    space = enumerate_space(context.request)
+    space = space.take(np.arange(min(len(space), 4000)))
+    bounds = lower_bounds(context, space)
+    fits, need_bytes = memory_needs(context, space)
+    assert np.array_equal(fits, bounds.fits)
+    assert need_bytes == pytest.approx(bounds.least_memory_bytes)

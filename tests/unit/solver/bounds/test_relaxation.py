@@ -10,15 +10,17 @@ import pytest
 from models.catalogue import named_entry
 from models.plan import Configuration
 from models.request import PlanRequest
-from solver.bounds.least_hops import MessageDelays, least_hop_s
-from solver.bounds.relaxation import refined_bound_s
+from solver.bounds.least_hops import MessageDelays, crossings_of, least_hop_s
+from solver.bounds.relaxation import refined_bound_s, relaxed_bound_s
 from solver.configurations.enumerate import enumerate_space
 from solver.context import Context, stack_for
 from solver.objective import Goal
 from solver.search.choice import alike_configurations
 from solver.search.frontier import Frontier
+from tests.build_job import FIXED, context_of, job
 
 FAR = 1e9
+FAR_S = 0.5
 
 
 def frontier_of(context: Context) -> Frontier:
@@ -99,3 +101,20 @@ def test_one_place_with_both_types_delays_nothing_but_hops() -> None:
     configuration = frontier_of(near).configuration(0)
     hops_s = (configuration.degrees.pp - 1) * least_hop_s(near, [configuration])
     assert MessageDelays.of(near, [configuration]).turnaround_s == pytest.approx(hops_s)
+
+
+@pytest.mark.parametrize(("family", "vpp"), [("one_way", 1), ("v", 2), ("loop", 2), ("loop", 4)])
+def test_a_far_building_delays_pipelines_that_cannot_stay_out_of_it(family: str, vpp: int) -> None:
+    """Two equal buildings far apart, and exchanges between them would take longer than the pipelines."""
+    found = []
+    for latency_s in (1e-5, FAR_S):
+        far = {"latency_s": latency_s, "capacity_bytes_per_s": 1e10}
+        allowed = {**FIXED, "pp": [4], "dp": [4], "vpp": [vpp]}
+        context = context_of(job(hosts=(2, 2), batch=16, allowed=allowed, link=far))
+        frontier = frontier_of(context)
+        every = [frontier.configuration(index) for index in range(len(frontier.rows))]
+        one = next(one for one in every if one.family == family)
+        found.append((relaxed_bound_s(context, one), refined_bound_s(context, [one], FAR)))
+    (near_s, refined_near_s), (relaxed_s, refined_s) = found
+    assert relaxed_s == pytest.approx(near_s, rel=0.01)
+    assert refined_s > max(crossings_of(one) * FAR_S, refined_near_s)

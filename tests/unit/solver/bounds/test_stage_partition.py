@@ -23,10 +23,10 @@ BACK, EMBEDDING_S, THROUGH_SHARE = 1.5, 0.2, 0.9
 HIGH_S = 1e3
 
 
-def problem(held: tuple[int, int]) -> PartitionProblem:
+def problem(held: tuple[int, int], hop_s: float = 0.0) -> PartitionProblem:
     """Three ranks on a fast and a slow type: each works m times, the forward, a third, fills the pipeline.
 
-    Most of the work is done before the last gradient goes back.
+    Most of the work is done before the last gradient goes back. A message from rank to rank takes `hop_s`.
     """
     layers = np.arange(NUM_LAYERS + 1.0)
     work_s = np.outer(LAYER_S, layers)
@@ -46,10 +46,11 @@ def problem(held: tuple[int, int]) -> PartitionProblem:
         after_r=np.zeros(NUM_RANKS),
         after_last_r=np.zeros(NUM_RANKS),
         needs=np.array([needs[name][None] for name in NEEDS]),
+        hop_s=hop_s,
     )
 
 
-def all_times_s(held: tuple[int, int]) -> Iterator[float]:
+def all_times_s(held: tuple[int, int], hop_s: float = 0.0) -> Iterator[float]:
     """What every order of types and every share of the layers takes."""
     for types in itertools.product((0, 1), repeat=NUM_RANKS):
         if any(types.count(kind) > most for kind, most in enumerate(held)):
@@ -59,15 +60,20 @@ def all_times_s(held: tuple[int, int]) -> Iterator[float]:
             work_s = [LAYER_S[kind] * count for kind, count in zip(types, layers, strict=True)]
             heads_s = [sum(work_s[:rank]) / 3.0 for rank in range(NUM_RANKS)]
             yield max(
-                head_s + max(busy_s, BACK * max(head_s - EMBEDDING_S, 0.0) + THROUGH_SHARE * busy_s)
-                for head_s, busy_s in zip(heads_s, [NUM_MICROBATCHES * own for own in work_s], strict=True)
+                rank * hop_s
+                + head_s
+                + max(busy_s, rank * hop_s + BACK * max(head_s - EMBEDDING_S, 0.0) + THROUGH_SHARE * busy_s)
+                for rank, (head_s, busy_s) in enumerate(
+                    zip(heads_s, [NUM_MICROBATCHES * own for own in work_s], strict=True)
+                )
             )
 
 
+@pytest.mark.parametrize("hop_s", [0.0, 0.7, 4.0])
 @pytest.mark.parametrize("held", [(1, 2), (2, 1), (2, 2), (3, 3)])
-def test_no_partition_is_missed(held: tuple[int, int]) -> None:
-    least_s = min(all_times_s(held))
-    found_s = least_time_s(problem(held), 0.0, 1.1 * least_s)
+def test_no_partition_is_missed(held: tuple[int, int], hop_s: float) -> None:
+    least_s = min(all_times_s(held, hop_s))
+    found_s = least_time_s(problem(held, hop_s), 0.0, 1.1 * least_s)
     assert found_s <= least_s
     assert found_s == pytest.approx(least_s, rel=0.01)
 

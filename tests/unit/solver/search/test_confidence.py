@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from models.outcome import Planned
 from models.plan import Plan
 from models.request import Objective, PlanRequest
-from solver.planner import plan
+from solver.configurations.enumerate import enumerate_space
+from solver.context import Context
+from solver.objective import Goal
+from solver.planner import plan, stack_for
+from solver.search.frontier import Frontier
+from solver.search.saved import SavedSearch, restored, saved_search
 from solver.verify.judge import judge
 from tests.build_job import FIXED, job
 
@@ -26,6 +32,22 @@ def planned(objective: Objective) -> Plan:
     outcome = plan(asked(objective))
     assert isinstance(outcome, Planned), outcome
     return outcome.plan
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.99])
+def test_sizes_are_least_ones_until_a_configuration_is_priced(confidence: float) -> None:
+    """And a saved search has both, so that its bounds are those of the one that was saved."""
+    request = asked(Objective(kind="time_at_confidence", confidence=confidence))
+    context = Context(request, stack_for(request))
+    space, goal = enumerate_space(request), Goal.of(context)
+    exact = goal.sizes(context, space)
+    frontier, again = (Frontier(context, space, goal) for _ in range(2))
+    assert np.all(frontier.unpriced.size <= exact * (1 + 1e-12))
+    assert frontier.load(np.inf, planned=True, most=4) == 4
+    assert frontier.unpriced.size[frontier.rows] == pytest.approx(exact[frontier.rows])
+    assert np.array_equal(frontier.bound, goal.least_values(frontier.seconds, exact[frontier.rows]))
+    assert restored(SavedSearch.from_bytes(saved_search(frontier, 0.0, set()).to_bytes()), again)
+    assert np.array_equal(np.sort(again.bound), np.sort(frontier.bound))
 
 
 def at_90(one: Plan) -> float:

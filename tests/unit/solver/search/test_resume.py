@@ -203,7 +203,7 @@ def test_a_state_whose_parts_do_not_fit_together_is_refused(state: SavedSearch) 
     for one in broken:
         with pytest.raises(ValueError, match="saved search"):
             SavedSearch.from_bytes(one.to_bytes())
-    for text in (b"", b"{}", b'{"format": "isthmus-search-1"}\n', b"\xff\n"):
+    for text in (b"", b"{}", b'{"format": "isthmus-search-2"}\n', b"\xff\n"):
         with pytest.raises(ValueError, match="saved search"):
             SavedSearch.from_bytes(zlib.compress(text))
 

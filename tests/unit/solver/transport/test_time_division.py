@@ -59,6 +59,19 @@ def test_turns_end_earlier_on_narrow_links_and_the_reason_says_so(monkeypatch):
     assert "all at once at" in message_reasons(found)
 
 
+def test_links_of_many_planes_are_shared_in_time_slots_although_no_queues_fill_them():
+    """Loss and planes leave a hundredth of a link unused, however many send; slots are worth it all the same."""
+    lossy = {"planes": 16, "loss_probability": 1e-6, "load_balancing": ["ecmp", "dqplb"], "latency_s": 2e-4}
+    request = job(
+        hosts=(8, 8),
+        allowed={**FIXED, "pp": [2], "dp": [32]},
+        link={"capacity_bytes_per_s": 1e11, **lossy},
+        constraints=PIPELINES_ONLY,
+    )
+    found = planned(request)
+    assert all(one.stagger_s > 0 for one in found.timelines)
+
+
 @pytest.mark.parametrize(
     "shared_links", [line(2e10), meshed(2, PARALLEL, batch=96, allowed=TWO_BY_TWO, constraints=PIPELINES_ONLY)]
 )
