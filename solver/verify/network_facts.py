@@ -135,13 +135,27 @@ class NetworkFacts:
     @cached_property
     def crossings(self) -> frozenset[Crossing]:
         """Tiers between buildings that stage boundaries and, at their widest, exchanges over replicas cross."""
-        ends = {(one.sender.place, one.receiver.place) for one in self.boundaries}
-        found = {_crossing(self.topology, "pp", *pair) for pair in ends}
-        for places in {self.places_of_rank(rank) for rank in range(self.facts.configuration.degrees.pp)}:
-            pairs = [_crossing(self.topology, "dp", *pair) for pair in combinations(sorted(places), 2)]
+        found = {one for one in self.pairs if one.dimension == "pp"}
+        for pairs in self._exchanging_pairs:
             widest = max((TIERS.index(pair.tier) for pair in pairs), default=0)
             found |= {pair for pair in pairs if TIERS.index(pair.tier) == widest}
         return frozenset(one for one in found if one.tier in BETWEEN_BUILDINGS)
+
+    @cached_property
+    def pairs(self) -> frozenset[Crossing]:
+        """Every pair of places that may send to each other: a ring of three places may pass tiers of several widths."""
+        ends = {(one.sender.place, one.receiver.place) for one in self.boundaries}
+        messages = (_crossing(self.topology, "pp", *pair) for pair in ends)
+        return frozenset(messages).union(*self._exchanging_pairs)
+
+    @cached_property
+    def _exchanging_pairs(self) -> list[frozenset[Crossing]]:
+        """Pairs of the places of each rank whose replicas exchange."""
+        ranks = {self.places_of_rank(rank) for rank in range(self.facts.configuration.degrees.pp)}
+        return [
+            frozenset(_crossing(self.topology, "dp", *pair) for pair in combinations(sorted(places), 2))
+            for places in ranks
+        ]
 
 
 def _crossing(topology: Topology, dimension: Dimension, one: str, other: str) -> Crossing:

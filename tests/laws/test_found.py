@@ -27,6 +27,7 @@ REJECTED = {  # evaluations that the judge rejected, by the seed that draws them
     "evaluation-detours-through-a-building": "601/122",
     "evaluation-turns-over-a-split-ring": "7102/103",
     "pin-of-ranks-on-the-same-replicas": "9001/729",
+    "ring-of-two-tiers": "9202/1693",
 }
 IMPOSSIBLE = {"no-configuration-of-two-types", "no-degree-fits-either", "nothing-fits-and-no-time-to-price"}
 

@@ -93,9 +93,9 @@ def transport_time(case: Case) -> Iterator[Finding]:
 
 
 def _least_round_trips_s(case: Case) -> dict[tuple[Dimension, Tier], float]:
-    """Shortest round trip of a dimension on a tier between buildings."""
+    """Shortest round trip of a dimension on each tier."""
     least: dict[tuple[Dimension, Tier], float] = {}
-    for dimension, tier, (one, other) in case.network.crossings:
+    for dimension, tier, (one, other) in case.network.pairs:
         round_trip = case.network.topology.path_facts(one, other).round_trip_s
         least[dimension, tier] = min(least.get((dimension, tier), round_trip), round_trip)
     return least
