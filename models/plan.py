@@ -189,7 +189,8 @@ class StageExchange(Frozen):
     """Gradient reduction and parameter gathering of one stage over all replicas, once per iteration.
 
     It becomes ready when the last weight gradient of the stage ends on the slowest route, less what overlaps with that
-    backward. Exchanges that leave their places take the links between them one after another.
+    backward. Exchanges that leave their places take the links between them one after another, and those of one pipeline
+    rank the network cards of its GPUs, each of them for max(private_s, shared_s).
     """
 
     stage: Count = Field(description="Stage, in model order.", examples=[0])

@@ -1,14 +1,16 @@
 """Messages that arrive as late as the plan's links would bring them, held back on the receiving side.
 
 A message leaves its link at max(sent, link free) + occupancy, in the planned order of the link, and arrives a latency
-later. An exchange of gradients is such a message, sent when the last replica has its gradients. When things were sent
-stands in a table that all processes of one machine share.
+later. An exchange of gradients is such a message, sent when the last replica has its gradients; exchanges inside places
+take the cards of their pipeline rank one after another. When things were sent stands in a table that all processes of
+one machine share.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -97,6 +99,16 @@ class _Channel:
             self.arrivals_s[message.operation] = self.free_s + message.lag_s
 
 
+def _on_cards(case: ReplayCase) -> Iterator[tuple[Message, ...]]:
+    """Exchanges inside places of every pipeline rank, whose cards each of them takes all the time."""
+    by_rank = defaultdict[int, list[Message]](list)
+    for one in case.exchanges:
+        if one.occupancy_s == 0:
+            own = one.model_copy(update={"occupancy_s": one.lag_s, "lag_s": 0.0})
+            by_rank[case.rank_of_stage[int(one.operation.removesuffix(EXCHANGE))]].append(own)
+    return map(tuple, by_rank.values())
+
+
 class DelayLine:
     """Holds a consumer back until the message it needs would have arrived."""
 
@@ -112,9 +124,8 @@ class DelayLine:
         self._sent, self._clock, self._sleep = sent, clock, sleep
         pipeline = case.pipeline_of(replica)
         sharing = tuple(one for one in case.exchanges if one.occupancy_s > 0)
-        free = [*pipeline.free_messages, *(one for one in case.exchanges if one.occupancy_s == 0)]
-        self._lag_s = {message.operation: message.lag_s for message in free}
-        channels = [_Channel(messages) for messages in (*pipeline.channels, sharing)]
+        self._lag_s = {message.operation: message.lag_s for message in pipeline.free_messages}
+        channels = [_Channel(messages) for messages in (*pipeline.channels, sharing, *_on_cards(case))]
         self._channel_of = {one.operation: channel for channel in channels for one in channel.messages}
         self._in_flight: list[str] = []
 

@@ -11,7 +11,8 @@
 `connections`: the most that one connection carries, and the least that a message waits. Needs the link graph.
 `least_hops`: messages that every pass pays, from rank to rank and between groups of GPUs. Needs the link graph.
 `crossing_pipelines`: even pipelines with the messages of every way to lie over a cut. Needs `network_cut`.
-`synchronisation`: exchange among the even share of replicas inside a place. Needs stage prices.
+`synchronisation`: exchange among the even share of replicas inside a place, of a stage, and of all chunks of a rank
+  one after another. Needs stage prices.
 `unequal_layers`: layers shared out by GPU type, any share of them. Needs layer prices of every type.
 `slower_ranks`: some replica has so many ranks on slower types (pigeonhole). Needs stages on every type.
 `relaxation`: the pipeline problem, every cost at its least over places, types and alike rows. Needs `pipeline.bounds`.

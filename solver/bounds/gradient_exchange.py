@@ -62,13 +62,18 @@ class ExchangeLink:
     steps_s: FloatArray
 
 
-def least_parameters(price: StageCosts, shares: Shares) -> tuple[FloatArray, FloatArray]:
-    """Dense and expert parameters on one GPU of the stage with the fewest layers, wherever these layers are."""
+def smallest_stages(price: StageCosts, shares: Shares) -> tuple[StageCost, StageCost]:
+    """The stage with the fewest layers, wherever they are: with the fewest MoE layers and with the most."""
     split = shares.split
     inner = np.where(price.columns.pp * price.columns.vpp > 2, split.middle, split.first)
     layers = np.minimum.reduce([split.first, split.last, inner])
     fewest, most = (number[layers] for number in moe_among(price.context))
-    one, other = price.of(layers - fewest, fewest), price.of(layers - most, most)
+    return price.of(layers - fewest, fewest), price.of(layers - most, most)
+
+
+def least_parameters(price: StageCosts, shares: Shares) -> tuple[FloatArray, FloatArray]:
+    """Dense and expert parameters on one GPU of the stage with the fewest layers."""
+    one, other = smallest_stages(price, shares)
     return np.minimum(one.parameters, other.parameters), np.minimum(one.expert_parameters, other.expert_parameters)
 
 

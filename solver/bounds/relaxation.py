@@ -18,7 +18,8 @@ from solver.bounds.crossing_pipelines import crossing_bound_s
 from solver.bounds.least_hops import MessageDelays, least_hop_s
 from solver.bounds.slower_ranks import crossing_ranks_s, slower_ranks_s
 from solver.bounds.stage_partition import stage_partition_bound_s
-from solver.bounds.synchronisation import least_exchange_s
+from solver.bounds.synchronisation import least_exchange_s, rank_exchanges_s
+from solver.configurations.enumerate import num_places
 from solver.configurations.framework import backward_of
 from solver.configurations.stages import PoolStages, pool_stages
 from solver.context import Context
@@ -67,23 +68,32 @@ def relaxed_bound_s(context: Context, configuration: Configuration) -> float:
 
 @dataclass(frozen=True)
 class _Priced:
-    """One pool of each GPU type and fabric, the stages on it, and the least that every stage's exchange exposes.
+    """One pool of each GPU type and fabric, the stages on it, how long every stage exchanges at least, and the most of
+    it that runs beside the last backward.
 
     `options` are the stages of each configuration on each pool, pool by pool, configuration after configuration.
     """
 
     pools: list[Pool]
     options: list[PoolStages]
-    exposed_s: FloatArray
+    exchange_s: FloatArray
+    overlap_s: FloatArray
     hop_s: float
+
+    @property
+    def exposed_s(self) -> FloatArray:
+        """Least time from the last weight gradient of every stage to the end of its exchange."""
+        exposed: FloatArray = np.maximum(self.exchange_s - self.overlap_s, 0.0)
+        return exposed
 
     @classmethod
     def of(cls, context: Context, configurations: Sequence[Configuration]) -> _Priced:
         """The stages of these configurations on all pools that may be used."""
         pools = _distinct_pools(context)
         options = [pool_stages(context, pool, configuration) for configuration in configurations for pool in pools]
-        exposed_s = _exposed_s(context, configurations, pools, options)
-        return cls(pools, options, exposed_s, least_hop_s(context, configurations))
+        exchange_s = _exchange_s(context, configurations, pools, options)
+        overlap = context.stack.data_parallel_overlap.value * np.maximum.reduce([one.cost.total_s for one in options])
+        return cls(pools, options, exchange_s, overlap, least_hop_s(context, configurations))
 
 
 @dataclass(frozen=True)
@@ -92,6 +102,7 @@ class _Relaxation:
 
     problem: PipelineProblem | None
     update_s: float
+    exchanges_s: float
 
     @classmethod
     def of(cls, context: Context, configuration: Configuration, priced: _Priced) -> _Relaxation:
@@ -99,14 +110,19 @@ class _Relaxation:
         limits = [context.memory_limit_bytes(pool.gpu) for pool in priced.pools]
         limits *= len(priced.options) // len(limits)
         update_s = float(np.minimum.reduce([one.optimizer_s for one in priced.options]).max())
-        return cls(_relaxation(context, configuration, priced, limits), update_s)
+        problem = _relaxation(context, configuration, priced, limits)
+        return cls(
+            problem,
+            update_s,
+            0.0 if problem is None else rank_exchanges_s(problem, priced.exchange_s, priced.overlap_s),
+        )
 
     def bound_s(self, hops: tuple[PipelineHop, ...] | None = None) -> float:
         """The bound of its pipeline, with other messages where they are given; infinite where nothing fits."""
         if self.problem is None:
             return float("inf")
         problem = self.problem if hops is None else self.problem.model_copy(update={"hops": hops})
-        return lower_bound(problem) + self.update_s
+        return max(lower_bound(problem), self.exchanges_s) + self.update_s
 
 
 def _distinct_pools(context: Context) -> list[Pool]:
@@ -117,24 +133,23 @@ def _distinct_pools(context: Context) -> list[Pool]:
     return list(seen.values())
 
 
-def _exposed_s(
+def _exchange_s(
     context: Context, configurations: Sequence[Configuration], pools: list[Pool], options: list[PoolStages]
 ) -> FloatArray:
-    """Least time from the last weight gradient of every stage to the end of its exchange.
+    """Least time that the exchange of every stage takes inside places.
 
-    Some place holds at least its even share of the replicas and exchanges among them; no more of that than the stack
-    allows overlaps. Beyond that share any number of replicas may be there, so the least over all numbers counts.
+    Some place holds at least its even share of the replicas and exchanges among them. Beyond that share any number of
+    replicas may be there, so the least over all numbers counts.
     """
-    columns, num_places = columns_of_all(configurations), len({pool.place for pool in context.pools})
+    columns, places = columns_of_all(configurations), num_places(context.pools)
     dense = np.minimum.reduce([one.cost.parameters for one in options])
     experts = np.minimum.reduce([one.cost.expert_parameters for one in options])
     durations = [
-        least_exchange_s(context, columns, fabric_of(pool), dense=dense, experts=experts, num_places=num_places)
+        least_exchange_s(context, columns, fabric_of(pool), dense=dense, experts=experts, num_places=places)
         for pool in pools
     ]
-    overlap = context.stack.data_parallel_overlap.value * np.maximum.reduce([one.cost.total_s for one in options])
-    exposed: FloatArray = np.maximum(np.minimum.reduce(durations) - overlap, 0.0)
-    return exposed
+    exchange: FloatArray = np.minimum.reduce(durations)
+    return exchange
 
 
 def _relaxation(

@@ -1,15 +1,24 @@
-"""The least time that the exchange of a stage's gradients takes inside a place, whatever the placement."""
+"""The least time that exchanges of gradients take inside a place, whatever the placement: of a stage and of a rank."""
 
 from __future__ import annotations
 
+import itertools
+from collections import defaultdict
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from models.schedule import PipelineProblem
+from solver.bounds.gradient_exchange import least_parameters, smallest_stages
+from solver.bounds.network_cut import heaviest_stage_s
+from solver.configurations.enumerate import num_places
+from solver.configurations.pricing import Shares, StageCosts, least_of
 from solver.context import Context
 from solver.cost.columns import Columns, FloatArray, IntArray
 from solver.cost.data_parallel import step_traffic
 from solver.cost.fabric import Fabric
+from solver.cost.optimizer import optimizer_s
+from solver.cost.stage import StageCost
 
 
 def replicas_in_a_place(columns: Columns, row: int, num_places: int) -> IntArray:
@@ -20,6 +29,13 @@ def replicas_in_a_place(columns: Columns, row: int, num_places: int) -> IntArray
     """
     dp, bundle = int(columns.dp[row]), max(1, int(columns.ep[row]) // int(columns.cp[row]))
     return np.arange(-(-dp // (num_places * bundle)), dp // bundle + 1) * bundle
+
+
+def least_replicas(columns: Columns, num_places: int) -> IntArray:
+    """The fewest of these numbers, by configuration."""
+    bundle = np.maximum(columns.ep // columns.cp, 1)
+    fewest: IntArray = -(-columns.dp // (num_places * bundle)) * bundle
+    return fewest
 
 
 def least_exchange_s(
@@ -62,6 +78,33 @@ def least_exchange_s(
     return np.where(np.isfinite(least), least, 0.0)
 
 
+def rank_exchanges_s(problem: PipelineProblem, exchange_s: FloatArray, overlap_s: FloatArray) -> float:
+    """End of the exchanges of the ranks of a pipeline at least: they take the cards of a rank one after another.
+
+    `exchange_s` and `overlap_s` have the least time of every stage's exchange and its largest head start. Proof: of the
+    first k chunks of a rank some exchange starts first, behind all weight gradients of its chunk j. These need the
+    forwards of all chunks and the input gradients of the chunks from j on, and the rank's first forward those of the
+    stages before it. All k exchanges follow.
+    """
+    m, latest_s = problem.num_microbatches, 0.0
+    lead_s = [0.0, *itertools.accumulate(one.forward_s for one in problem.stages)]
+    stages_of = defaultdict[int, list[int]](list)
+    for stage, rank in enumerate(problem.placement):
+        stages_of[rank].append(stage)
+    for own in stages_of.values():
+        forward_s = sum(problem.stages[stage].forward_s for stage in own)
+        back_s = sum(problem.stages[stage].input_grad_s for stage in own)
+        ready_s, total_s = np.inf, 0.0
+        for stage in own:
+            one = problem.stages[stage]
+            end_s = lead_s[own[0]] + m * (forward_s + back_s + one.weight_grad_s)
+            ready_s = min(ready_s, max(end_s - float(overlap_s[stage]), 0.0))
+            total_s += float(exchange_s[stage])
+            back_s -= one.input_grad_s
+            latest_s = max(latest_s, ready_s + total_s if total_s > 0 else 0.0)
+    return latest_s
+
+
 @dataclass(frozen=True)
 class _AffineTimes:
     """Times of numbers of replicas: `whole` at the most parameters, so much more for all of them, 0 for none.
@@ -88,3 +131,73 @@ def _not_above(times: list[_AffineTimes], row: IntArray) -> IntArray:
     chosen = np.flatnonzero(is_least)[np.searchsorted(row[is_least], row)]
     retained: IntArray = np.flatnonzero(is_least | (ends < ends[:, chosen]).any(axis=0))
     return retained
+
+
+@dataclass(frozen=True)
+class SynchronisationTail:
+    """What follows the last weight gradient of a stage: an exchange beyond what can overlap, then the update."""
+
+    exposed_s: FloatArray
+    overlap_s: FloatArray
+    update_s: FloatArray
+
+
+def tail_of(prices: list[StageCosts], shares: Shares) -> SynchronisationTail:
+    """The exchange of the smallest stage inside a place, the most that overlaps, the least update, over the types.
+
+    Some place holds at least dp / places replicas, and more of them take no less time where a group of any size has
+    all of its scale-up rate; the stage is taken to have the fewest layers and no end.
+    """
+    context, columns = prices[0].context, prices[0].columns
+    parameters, experts = least_parameters(prices[0], shares)
+    exchange = np.minimum.reduce([_inside_s(price, parameters, experts) for price in prices])
+    beside = [heaviest_stage_s(price, shares) for price in prices]
+    overlap = context.stack.data_parallel_overlap.value * np.maximum.reduce(beside)
+    updates = [
+        optimizer_s(parameters, experts, columns, gpu=price.gpu_class.gpu, stack=context.stack, job=context.job)
+        for price in prices
+    ]
+    return SynchronisationTail(np.maximum(exchange - overlap, 0.0), overlap, np.minimum.reduce(updates))
+
+
+def average_rank_exchanges_s(
+    prices: list[StageCosts], shares: Shares, whole: StageCost, overlap_s: FloatArray
+) -> FloatArray:
+    """The exchanges of an average rank, which take its cards one after another, behind what the first one waits for.
+
+    Its last weight gradient needs the forwards of all chunks and the gradients of its own. The time of an exchange is a
+    straight line in its parameters, so those of all chunks take no less than one of their sum, and the mean over the
+    ranks is that of the mean; where ranks are on several fabrics, no less than on a line that is below all of theirs.
+    """
+    columns, price = prices[0].columns, least_of(prices)
+    parameters, experts = whole.parameters / columns.pp, whole.expert_parameters / columns.pp
+    if len(prices) == 1:
+        exchanges_s = _inside_s(price, parameters, experts)
+    else:
+        none = np.zeros_like(parameters)
+        exchanges_s = _below_all_s(prices, parameters, none) + _below_all_s(prices, none, experts)
+    chunk_s = np.minimum.reduce([one.input_grad_s + one.weight_grad_s for one in smallest_stages(price, shares)])
+    before_s = columns.num_microbatches * (whole.forward_s / columns.pp + chunk_s)
+    found: FloatArray = np.where(exchanges_s > 0, before_s - overlap_s + exchanges_s, 0.0)
+    return found
+
+
+def _inside_s(price: StageCosts, parameters: FloatArray, experts: FloatArray) -> FloatArray:
+    """Exchange of so many dense and expert parameters on one GPU among the fewest replicas that some place holds."""
+    context, columns = price.context, price.columns
+    alone = replace(columns, dp=least_replicas(columns, num_places(context.pools)))
+    fabric = price.gpu_class.fabric.at_best()
+    traffic = step_traffic(parameters, experts, alone, fabric, context.stack, job=context.job)
+    return traffic.reduce_s + traffic.gather_s
+
+
+def _below_all_s(prices: list[StageCosts], parameters: FloatArray, experts: FloatArray) -> FloatArray:
+    """The line through the least start and the least slope of all fabrics, at so many parameters of one kind."""
+    if not (parameters.any() or experts.any()):
+        return np.zeros(len(parameters))
+    whole = [_inside_s(price, parameters, experts) for price in prices]
+    half = [_inside_s(price, 0.5 * parameters, 0.5 * experts) for price in prices]
+    slopes = [2.0 * (all_s - half_s) for all_s, half_s in zip(whole, half, strict=True)]
+    starts = [all_s - slope_s for all_s, slope_s in zip(whole, slopes, strict=True)]
+    below: FloatArray = np.maximum(np.minimum.reduce(starts) + np.minimum.reduce(slopes), 0.0)
+    return below

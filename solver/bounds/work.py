@@ -15,23 +15,20 @@ import numpy as np
 from models.cluster import GpuType
 from models.stack import StackProfile
 from solver.bounds.bounded import ROUNDING, BoolArray, Bounds, merged
-from solver.bounds.gradient_exchange import least_parameters
 from solver.bounds.network_cut import (
     CrossingDelay,
     CutCase,
     distance_cases,
-    heaviest_stage_s,
     inner_rank_s,
     lightest_rank_s,
     with_distance_s,
 )
+from solver.bounds.synchronisation import average_rank_exchanges_s, tail_of
 from solver.bounds.unequal_layers import unequal_bounds, unequal_work_s
 from solver.configurations.enumerate import BY_GPU_TYPE, Space
 from solver.configurations.pricing import IntArray, Shares, StageCosts, kinds, least_of, rank_cost
 from solver.context import Context, GpuClass, peak_flops_per_s
 from solver.cost.columns import FSDP, ZERO1, FloatArray
-from solver.cost.data_parallel import step_traffic
-from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost
 from solver.estimates.iteration import guess_s
 from solver.estimates.params import ESTIMATES
@@ -151,7 +148,7 @@ def even_cases(context: Context, space: Space) -> tuple[Iterator[list[CutCase]],
     """How even pipelines may lie over every cut, on whatever GPU types, and the least update after all of it."""
     prices = [StageCosts(context, gpu_class, space.columns) for gpu_class in context.gpu_classes.values()]
     shares, price = Shares.of(prices[0], space.family), least_of(prices)
-    tail, costs = _tail_s(prices, shares), [cost for _, cost in _ends(price, shares)]
+    tail, costs = tail_of(prices, shares), [cost for _, cost in _ends(price, shares)]
     return distance_cases(price, shares, tail.overlap_s, costs), tail.update_s
 
 
@@ -202,7 +199,7 @@ def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares) -> Bounds
         _memory_seconds_s(price, shares, rank, capacity) for (rank, _), capacity in zip(ends, capacities, strict=True)
     ]
     parts.append(_round_trips_s(space, ends[0][1], whole, capacities[0]))
-    tail = _tail_s(prices, shares)
+    tail = tail_of(prices, shares)
 
     def pipeline_s(delay: CrossingDelay) -> FloatArray:
         longest: FloatArray = np.maximum.reduce([one.with_delay(delay) for one in parts]) + tail.exposed_s
@@ -211,7 +208,7 @@ def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares) -> Bounds
     costs = [cost for _, cost in ends]
     bound_s = pipeline_s(CrossingDelay.none(len(columns)))
     bound_s = with_distance_s(bound_s, distance_cases(price, shares, tail.overlap_s, costs), pipeline_s)
-    bound_s = bound_s + tail.update_s
+    bound_s = np.maximum(bound_s, average_rank_exchanges_s(prices, shares, whole, tail.overlap_s)) + tail.update_s
     return Bounds(
         iteration_s=bound_s,
         guess_s=guess_s(context, space, ends[0][1], whole, bound_s=bound_s, capacity=capacities[0]),
@@ -334,38 +331,6 @@ def _memory_seconds_s(price: StageCosts, shares: Shares, rank: IntArray, capacit
         crossed = crossed + np.where(chunk < columns.vpp, own * 2.0 * passes, 0.0)
     per_byte = columns.num_microbatches / np.maximum(capacity, 1.0)
     return _Part(per_byte * held, per_byte * crossed)
-
-
-@dataclass(frozen=True)
-class SynchronisationTail:
-    """What follows the last weight gradient of a stage: an exchange beyond what can overlap, then the update."""
-
-    exposed_s: FloatArray
-    overlap_s: FloatArray
-    update_s: FloatArray
-
-
-def _tail_s(prices: list[StageCosts], shares: Shares) -> SynchronisationTail:
-    """The exchange of the smallest stage inside a place, the most that overlaps, the least update, over the types.
-
-    Some place holds at least dp / places replicas, and more of them take no less time where a group of any size has
-    all of its scale-up rate; the stage is taken to have the fewest layers and no end.
-    """
-    context, columns = prices[0].context, prices[0].columns
-    parameters, experts = least_parameters(prices[0], shares)
-    alone = replace(columns, dp=np.maximum(columns.dp // len({pool.place for pool in context.pools}), 1))
-    traffic = [
-        step_traffic(parameters, experts, alone, price.gpu_class.fabric.at_best(), context.stack, job=context.job)
-        for price in prices
-    ]
-    beside = [heaviest_stage_s(price, shares) for price in prices]
-    overlap = context.stack.data_parallel_overlap.value * np.maximum.reduce(beside)
-    updates = [
-        optimizer_s(parameters, experts, columns, gpu=price.gpu_class.gpu, stack=context.stack, job=context.job)
-        for price in prices
-    ]
-    exchange = np.minimum.reduce([one.reduce_s + one.gather_s for one in traffic])
-    return SynchronisationTail(np.maximum(exchange - overlap, 0.0), overlap, np.minimum.reduce(updates))
 
 
 def _static_bytes(price: StageCosts, shares: Shares, rank: IntArray, cost: StageCost) -> FloatArray:

@@ -259,7 +259,7 @@ def _with_sharding(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
     Those of hsdp and zero1 may be as many as there are places, so that a place more takes no choice away.
     """
     names = request.constraints.allowed.sharding or ("zero1", "fsdp", "hsdp")
-    copies = {"hsdp": list(range(2, max(_num_places(pools), 2) + 1)), "zero1": optimizer_copies(request, pools)}
+    copies = {"hsdp": list(range(2, max(num_places(pools), 2) + 1)), "zero1": optimizer_copies(request, pools)}
     options = [(SHARDING_CODES.index(name), k) for name in names for k in copies.get(name, [1])]
     table = np.array(options, dtype=np.int64).reshape(-1, 2)
     dp, sharding, split = rows["dp"][:, None], table[:, 0], table[:, 1]
@@ -276,10 +276,11 @@ def optimizer_copies(request: PlanRequest, pools: list[Pool]) -> list[int]:
     """Numbers of copies of the optimizer state that zero1 may keep: up to one per place."""
     framework = request.constraints.framework
     several = framework is None or framework.optimizer_copies
-    return list(range(1, _num_places(pools) + 1)) if several else [1]
+    return list(range(1, num_places(pools) + 1)) if several else [1]
 
 
-def _num_places(pools: list[Pool]) -> int:
+def num_places(pools: list[Pool]) -> int:
+    """Places with GPUs to use."""
     return len({pool.place for pool in pools})
 
 

@@ -102,18 +102,24 @@ def _under(pattern: CrossingPattern, row_of: IntArray, job: _Job) -> FloatArray:
 
 
 def _private_s(job: _Job, replicas: FloatArray) -> FloatArray:
-    """The exchange of one stage among so many replicas inside a place."""
-    columns = job.space.columns
+    """The exchanges of a rank among so many replicas inside a place, one after another while its pipeline drains.
+
+    Backwards of two chunks of a rank are as far from each other as one of all ranks takes.
+    """
+    columns, whole = job.space.columns, job.whole
     stages, gpu_class = columns.pp * columns.vpp, next(iter(job.context.gpu_classes.values()))
     traffic = step_traffic(
-        job.whole.parameters / stages,
-        job.whole.expert_parameters / stages,
+        whole.parameters / stages,
+        whole.expert_parameters / stages,
         replace(columns, dp=replicas.astype(np.int64)),
         gpu_class.fabric,
         job.context.stack,
         job=job.context.job,
     )
-    return traffic.reduce_s + traffic.gather_s
+    each_s = traffic.reduce_s + traffic.gather_s
+    apart_s = (whole.input_grad_s + whole.weight_grad_s) / columns.vpp
+    found: FloatArray = each_s + (columns.vpp - 1) * np.maximum(each_s - apart_s, 0.0)
+    return found
 
 
 def _sent_bytes(job: _Job, num_places: FloatArray) -> FloatArray:

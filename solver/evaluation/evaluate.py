@@ -187,7 +187,8 @@ def _evaluate(
         # On the same rings: the orders were made for them, and a plan states one for each stage.
         costs = exchange_costs(context, configuration, routes, stages, reserved=reserved, chosen=costs)
     last_s = np.maximum.reduce([one.timing.last_weight_gradients_s() + one.way.stagger_s for one in timed])
-    exchanges = run_exchanges(costs, last_s.tolist())
+    ranks = [configuration.rank_of_stage(stage) for stage in range(configuration.degrees.num_stages)]
+    exchanges = run_exchanges(costs, last_s.tolist(), ranks)
     return Evaluation(candidate, stages, hops, costs, timed, exchanges, update, message_bytes, paths)
 
 

@@ -7,7 +7,7 @@ latency or, where that is faster, split over several. A few chunks are pipelined
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
@@ -308,23 +308,28 @@ def _place_bytes_per_s(context: Context, configuration: Configuration, pool: int
     return gpus * context.pools[pool].nic_bytes_per_s_per_gpu * context.stack.scale_out_efficiency.value
 
 
-def run_exchanges(costs: tuple[ExchangeCost, ...], last_end_s: list[float]) -> tuple[StageExchange, ...]:
-    """When each exchange runs: one by one on the shared links, the others as soon as they are ready.
+def run_exchanges(
+    costs: tuple[ExchangeCost, ...], last_end_s: list[float], ranks: Sequence[int]
+) -> tuple[StageExchange, ...]:
+    """When each exchange runs: one by one on the shared links and on the cards of each of the pipeline `ranks`.
 
-    Their order is that of the better of two rules: first ready first, or of those that are ready the longest first.
+    On the links their order is that of the better of two rules: first ready first, or of those that are ready the
+    longest first.
     """
     ready = [max(end - cost.overlap_s, 0.0) for end, cost in zip(last_end_s, costs, strict=True)]
-    shared = [stage for stage, cost in enumerate(costs) if cost.shared_s > 0]
-    first_ready = sorted(shared, key=lambda stage: (ready[stage], stage))
+    first_ready = sorted(range(len(costs)), key=lambda stage: (ready[stage], stage))
+    private = [stage for stage in first_ready if costs[stage].shared_s == 0]
+    shared = [stage for stage in first_ready if costs[stage].shared_s > 0]
     ways = [
-        _one_by_one(costs, ready, last_end_s, order) for order in (first_ready, _longest_first(costs, ready, shared))
+        _one_by_one(costs, ready, last_end_s, ranks, private + order)
+        for order in (shared, _longest_first(costs, ready, shared))
     ]
     return min(ways, key=lambda way: max(one.end_s for one in way))
 
 
 def _longest_first(costs: tuple[ExchangeCost, ...], ready: list[float], stages: list[int]) -> list[int]:
     """Whenever the links are free, of the exchanges that are ready the one that lasts longest (Schrage's rule)."""
-    waiting = sorted(stages, key=lambda stage: (-ready[stage], stage))
+    waiting = stages[::-1]
     order, able, free_s = list[int](), list[tuple[float, int]](), 0.0
     while waiting or able:
         if not able:
@@ -337,13 +342,20 @@ def _longest_first(costs: tuple[ExchangeCost, ...], ready: list[float], stages: 
 
 
 def _one_by_one(
-    costs: tuple[ExchangeCost, ...], ready: list[float], last_end_s: list[float], order: list[int]
+    costs: tuple[ExchangeCost, ...],
+    ready: list[float],
+    last_end_s: list[float],
+    ranks: Sequence[int],
+    order: list[int],
 ) -> tuple[StageExchange, ...]:
-    """All exchanges, those on the shared links in this order."""
-    start, free_s = list(ready), 0.0
+    """All exchanges in this order: on the links those of all ranks, on its cards those of each rank."""
+    start, links_free_s, cards_free_s = list(ready), 0.0, [0.0] * (max(ranks) + 1)
     for stage in order:
-        start[stage] = max(ready[stage], free_s)
-        free_s = start[stage] + costs[stage].shared_s
+        cost, rank = costs[stage], ranks[stage]
+        start[stage] = max(ready[stage], cards_free_s[rank], links_free_s if cost.shared_s > 0 else 0.0)
+        cards_free_s[rank] = start[stage] + max(cost.private_s, cost.shared_s)
+        if cost.shared_s > 0:
+            links_free_s = start[stage] + cost.shared_s
     return tuple(
         StageExchange(
             stage=stage,

@@ -133,7 +133,8 @@ def exchange_phases(context: Context, traffic: Traffic) -> list[PricedPhase]:
     """
     weighted: defaultdict[Ring, float] = defaultdict(float)
     rings_between: defaultdict[Ring, list[InterSiteRing]] = defaultdict(list)
-    for stage, weight in delaying(traffic.exchanges, traffic.pipeline_s).items():
+    ranks = [traffic.configuration.rank_of_stage(stage) for stage in range(len(traffic.costs))]
+    for stage, weight in delaying(traffic.exchanges, traffic.pipeline_s, ranks).items():
         site_ring = traffic.costs[stage].site_ring
         if site_ring is not None and site_ring.bottlenecks:
             rings_between[site_ring.ring].append(site_ring)
@@ -148,19 +149,22 @@ def exchange_phases(context: Context, traffic: Traffic) -> list[PricedPhase]:
     return phases
 
 
-def delaying(exchanges: tuple[StageExchange, ...], pipeline_s: float) -> dict[int, float]:
+def delaying(exchanges: tuple[StageExchange, ...], pipeline_s: float, ranks: Sequence[int]) -> dict[int, float]:
     """Stages whose exchange on shared links delays the iteration, and seconds that it grows per second of theirs.
 
     The last to end counts if it ends after the pipeline, and so does every exchange that it waited for on the links.
+    One that it waited for on the cards of its rank, of the `ranks` by stage, does not: its time on links is hidden.
     """
     last = max(exchanges, key=lambda one: one.end_s, default=None)
     if last is None or last.shared_s == 0 or last.end_s <= max(pipeline_s, last.last_weight_grad_end_s):
         return {}
     weights = {last.stage: 1.0 if last.shared_s >= last.private_s else 1.0 / POLICY.num_exchange_chunks}
     before = sorted((one for one in exchanges if one.shared_s > 0), key=lambda one: one.start_s, reverse=True)
-    start_s = last.start_s
+    waiting = last
     for one in before:
-        if one.start_s < start_s and one.start_s + one.shared_s >= start_s * (1.0 - 1e-12):
-            weights[one.stage] = 1.0
-            start_s = one.start_s
+        on_cards_s = one.private_s if ranks[one.stage] == ranks[waiting.stage] else 0.0
+        if one.start_s < waiting.start_s <= (one.start_s + max(one.shared_s, on_cards_s)) * (1.0 + 1e-12):
+            if one.shared_s >= on_cards_s:
+                weights[one.stage] = 1.0
+            waiting = one
     return weights

@@ -3,8 +3,8 @@
 Messages travel the plan's paths between the pools' places (that of least latency, or a split) as fluid flows, one at a
 time per link name and direction, in the plan's order. Every queue keeps the share that its stated transfer time
 reserves, cut where the shares of an edge add up to more than it has; what is left is shared max-min fairly. Exchanges
-take the links in the plan's order and never start later than stated. Staggered replicas keep the pace that they are
-shifted by, as one flow that delivers after its first turn; the last of them ends by the stagger later.
+take links and cards in the plan's order and never start later than stated. Staggered replicas keep the pace that they
+are shifted by, as one flow that delivers after its first turn; the last of them ends by the stagger later.
 """
 
 from __future__ import annotations
@@ -106,15 +106,23 @@ def _last_gradients(work: Work, end: Floats, num_stages: int, stagger_s: Floats)
 def _exchanges_end_s(case: Reading, last_s: Floats) -> float:
     """End of the last exchange, in the plan's order from when their gradients are ready; 0 where there are none."""
     end_s = free_s = 0.0
-    for one in sorted(case.plan.exchanges, key=lambda one: one.start_s):
-        start_s = max(float(last_s[one.stage]) - one.overlap_s, 0.0)
+    cards_free_s = [0.0] * case.configuration.degrees.pp
+    for one in in_order(case.plan.exchanges):
+        rank = case.configuration.rank_of_stage(one.stage)
+        start_s = max(float(last_s[one.stage]) - one.overlap_s, cards_free_s[rank])
         if one.shared_s > 0:
             start_s = max(start_s, free_s)
         start_s = min(start_s, one.start_s)
+        cards_free_s[rank] = start_s + max(one.private_s, one.shared_s)
         if one.shared_s > 0:
             free_s = start_s + one.shared_s
         end_s = max(end_s, float(last_s[one.stage]), start_s + _duration_s(case, one))
     return end_s
+
+
+def in_order(exchanges: Iterable[StageExchange]) -> list[StageExchange]:
+    """Exchanges as they follow each other; those that take no time go before others that begin with them."""
+    return sorted(exchanges, key=lambda one: (one.start_s, max(one.private_s, one.shared_s), one.stage))
 
 
 def _duration_s(case: Reading, one: StageExchange) -> float:

@@ -111,6 +111,10 @@ CASES = {
         SHORT,
         campus([hosts("H100-SXM-80G", count) for count in (1, 1, 1, 2)], oversubscription=64.0, latency_s=2e-2),
     ),
+    "thin cards of two kinds": (
+        SHORT,
+        campus([hosts("H100-SXM-80G", 2, rate) for rate in (1e9, 1e9, 3e9, 1e9)], oversubscription=1.0, latency_s=1e-5),
+    ),
     "slow cards in one zone": (
         SHORT,
         campus(

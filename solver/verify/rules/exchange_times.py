@@ -5,7 +5,7 @@ Judges `Plan.exchange_rings` and the exact times of `Plan.exchanges`. What no ex
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from models.transport import Dimension, ExchangeRing
 from solver.pipeline.problem import Floats
 from solver.verify.case import Case, Finding, Rule, differs
-from solver.verify.joint_replay import reserved_bytes_per_s
+from solver.verify.joint_replay import in_order, reserved_bytes_per_s
 from solver.verify.rules.message_times import unoffered
 from solver.verify.rules.paths import path_faults
 
@@ -71,14 +71,15 @@ def _transport_faults(case: Case, ring: ExchangeRing) -> Iterator[str]:
 def exchange_times(case: Case) -> Iterator[Finding]:
     """Head start, time inside places and time on the links are what physics, ring and transports make of them.
 
-    Those that share links follow each other without a break; every other one starts when it is ready.
+    Those that share links follow each other without a break, as do those of a rank on its cards; every other one starts
+    when it is ready.
     """
-    free_s = 0.0
-    for one in sorted(case.plan.exchanges, key=lambda one: (one.start_s, one.stage)):
+    free_s, cards_free_s = 0.0, defaultdict[int, float](float)
+    for one in in_order(case.plan.exchanges):
         if one.stage >= case.configuration.degrees.num_stages:
             continue
-        shared = one.stage in case.exchanging.shared_stages
-        start_s = max(one.last_weight_grad_end_s - one.overlap_s, 0.0)
+        rank, shared = case.configuration.rank_of_stage(one.stage), one.stage in case.exchanging.shared_stages
+        start_s = max(one.last_weight_grad_end_s - one.overlap_s, cards_free_s[rank])
         derived = {
             "overlap_s": case.exchanging.overlap_s(one.stage),
             "private_s": case.exchanging.private_s(one.stage),
@@ -86,6 +87,7 @@ def exchange_times(case: Case) -> Iterator[Finding]:
             "start_s": max(start_s, free_s) if shared else start_s,
         }
         free_s = one.start_s + one.shared_s if shared else free_s
+        cards_free_s[rank] = one.start_s + max(one.private_s, one.shared_s)
         for name, value in derived.items():
             if differs(getattr(one, name), value):
                 yield Finding(f"exchange of stage {one.stage}", f"{name} {getattr(one, name):.9g}, it is {value:.9g}")

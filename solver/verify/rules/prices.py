@@ -195,18 +195,23 @@ def _size(case: Case, stages: Iterator[int] | list[int] | Mapping[int, float]) -
 def _delaying(case: Case) -> dict[int, float]:
     """Stages whose exchange on links delays the iteration, with the seconds that it grows per second of theirs.
 
-    That is the last to end, if it ends after the pipeline, and every one that it had to wait for.
+    That is the last to end, if it ends after the pipeline, and every one that it had to wait for on the links.
     """
     last = max(case.plan.exchanges, key=lambda one: one.end_s, default=None)
     if last is None or last.shared_s == 0 or last.end_s <= max(_pipeline_end_s(case), last.last_weight_grad_end_s):
         return {}
     chunk = 1.0 / case.plan.transport_policy.num_exchange_chunks
     weight_of = {last.stage: 1.0 if last.shared_s >= last.private_s else chunk}
-    at_s = last.start_s
+    waits, rank_of = last, case.configuration.rank_of_stage
     shared = [case.plan.exchanges[_index(case)[stage]] for stage in _shared(case)]
     for one in sorted(shared, key=lambda one: one.start_s, reverse=True):
-        if one.start_s < at_s and one.start_s + one.shared_s >= at_s * (1.0 - 1e-12):
-            weight_of[one.stage], at_s = 1.0, one.start_s
+        if one.start_s >= waits.start_s:
+            continue
+        nearly_s = waits.start_s * (1.0 - 1e-12)
+        if one.start_s + one.shared_s >= nearly_s:
+            weight_of[one.stage], waits = 1.0, one
+        elif rank_of(one.stage) == rank_of(waits.stage) and one.start_s + one.private_s >= nearly_s:
+            waits = one  # on the cards of the rank: its bytes between places are hidden
     return weight_of
 
 
