@@ -15,6 +15,7 @@ from models.question_parts import Change
 from models.request import PlanRequest
 from models.worth import Curve, CurvePoint, Curves, CurvesAnswer
 from solver.context import stack_for
+from solver.network.topology import UPLINK_PREFIX, build_topology
 from solver.questions.more import direction
 from solver.questions.searches import RunHooks, SearchRuns, changed
 from solver.questions.side_by_side import SharedGoal, Side, SideComparison, closed
@@ -124,16 +125,21 @@ def changes_over(request: PlanRequest, over: str, factor: float) -> tuple[Change
                    for place in cluster.places if place.uplink.oversubscription > 1.0]  # fmt: skip
         return tuple(links) or _some(tuple(uplinks), over)
     if over == "latency":
-        named = [(link, "distance_km" if link.latency_s is None else "latency_s") for link in cluster.links]
-        return _some(tuple(multiplied(f"/cluster/links/{escaped(link.id)}/{name}", factor)
-                           for link, name in named if getattr(link, name)), over)  # fmt: skip
+        edges = [edge for edge in build_topology(cluster).edges if edge.latency_s > 0.0 and not edge.reverse]
+        places = {UPLINK_PREFIX + place.id: place.id for place in cluster.places}
+        delays = {edge.id: edge.latency_s * factor for edge in edges}
+        between = [put(f"/cluster/links/{escaped(link.id)}/latency_s", delays[link.id])
+                   for link in cluster.links if link.id in delays]  # fmt: skip
+        above = [put(f"/cluster/places/{escaped(places[name])}/uplink/latency_s", delay_s)
+                 for name, delay_s in delays.items() if name in places]  # fmt: skip
+        return tuple(between) or _some(tuple(above), over)
     return (multiplied(over, factor),)
 
 
 def _some(changes: tuple[Change, ...], over: str) -> tuple[Change, ...]:
     if not changes:
         raise InvalidRequest(
-            f"there is no {over} to change: the cluster has no links that state one",
+            f"there is no {over} to change: the cluster has no link and no uplink with one",
             pointer="/over",
             remedy="leave it out, or give the pointer of a number",
         )

@@ -9,7 +9,11 @@ import pytest
 
 from models.errors import InvalidRequest
 from models.worth import Curve, Curves, CurvesAnswer
+from solver.network.topology import build_topology
 from solver.questions.ask import ask
+from solver.questions.curves import changes_over
+from solver.questions.more import direction
+from solver.questions.searches import changed
 from tests.build_request import build_request, cluster
 from tests.unit.solver.questions.intervals import CLOSE
 
@@ -64,9 +68,8 @@ def test_any_number_may_be_the_axis_and_what_cannot_be_is_said() -> None:
 
 
 def test_what_a_cluster_does_not_have_is_refused() -> None:
-    alone = {**cluster(), "pools": cluster()["pools"][:1], "places": cluster()["places"][:2], "links": []}
     with pytest.raises(InvalidRequest, match="no latency to change"):
-        _asked(3.0, ["latency"], [2.0], cluster=alone)
+        _asked(3.0, ["latency"], [2.0], cluster="h100-b200-one-building")
 
 
 def test_a_question_that_is_stopped_keeps_what_it_has() -> None:
@@ -79,3 +82,15 @@ def test_a_question_that_is_stopped_keeps_what_it_has() -> None:
     )
     assert [point.status for point in answer.curves[0].points] == ["planned", "not_tried"]
     assert not answer.complete
+
+
+@pytest.mark.parametrize("name", ["two-buildings", "five-cloud-zones", "single-building"])
+def test_delays_that_nobody_stated_are_those_of_the_tiers(name: str) -> None:
+    request = build_request(cluster=name)
+    times = {factor: changed(request, changes_over(request, "latency", factor), "/over") for factor in (1.0, 3.0)}
+    one, three = (build_topology(times[factor].cluster) for factor in (1.0, 3.0))
+    assert one.edges == build_topology(request.cluster).edges
+    grown = [(thrice.latency_s, once.latency_s) for once, thrice in zip(one.edges, three.edges, strict=True)]
+    assert all(thrice == pytest.approx(once) or thrice == pytest.approx(3.0 * once) for thrice, once in grown)
+    assert any(thrice > once for thrice, once in grown)
+    assert direction(request, times[3.0]) == "less"
