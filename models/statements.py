@@ -13,6 +13,7 @@ from models.plan import LayerSplit
 from models.stack import Constant, StackProfile, generation_of
 
 EXCHANGE_LINK = "gradient exchange"  # the link name under which a pipeline problem knows exchanges between places
+CARDS_LINK = "network cards of rank"  # and those inside places that the cards of a rank, which follows, pace
 
 LAYER_RULES: dict[LayerSplit, str] = {
     "even": "Layers are split over stages as evenly as the ends' extra work allows.",

@@ -130,6 +130,12 @@ class ChunkCosts:
     kind: Kind
 
     @cached_property
+    def num_places(self) -> int:
+        """Places with GPUs of these types."""
+        names = {one.gpu_class.gpu.name for one in self.kind.prices}
+        return len({pool.place for pool in self.kind.context.pools if pool.gpu.name in names})
+
+    @cached_property
     def usual_among(self) -> tuple[IntArray, IntArray]:
         """Fewest and most usual layers among 0, 1, 2 ... consecutive layers."""
         numbers = window_sizes(self.kind.context)
@@ -150,6 +156,12 @@ class ChunkCosts:
     def weight_grad_s(self) -> FloatArray:
         """Least weight gradient of 0, 1, 2 ... consecutive layers."""
         return self._least_of_chunk(self.kind.layer.weight_grad_s, self.kind.other.weight_grad_s)
+
+    @cached_property
+    def backward_s(self) -> FloatArray:
+        """Least input and weight gradient of 0, 1, 2 ... consecutive layers."""
+        layer, other = self.kind.layer, self.kind.other
+        return self._least_of_chunk(layer.input_grad_s + layer.weight_grad_s, other.input_grad_s + other.weight_grad_s)
 
     @cached_property
     def activation_bytes(self) -> FloatArray:
@@ -182,15 +194,13 @@ class ChunkCosts:
     def _exchange_s(self, fewest: IntArray) -> FloatArray:
         """Of 0, 1, 2 ... layers at least so many are usual."""
         context, found = self.kind.context, []
-        names = {one.gpu_class.gpu.name for one in self.kind.prices}
-        places = {pool.place for pool in context.pools if pool.gpu.name in names}
         for one in self.kind.costs:
             usual, fabric = usual_layer(one.price.parts, context), one.price.gpu_class.fabric
             other = one.price.parts[0 if context.job.num_moe_layers else 1]
             dense = self._least_of_chunk(usual.parameters, other.parameters, fewest)
             experts = usual.expert_parameters * fewest
             found.append(
-                least_exchange_s(context, one.columns, fabric, dense=dense, experts=experts, num_places=len(places))
+                least_exchange_s(context, one.columns, fabric, dense=dense, experts=experts, num_places=self.num_places)
             )
         least: FloatArray = np.minimum.reduce(found)
         return least

@@ -19,7 +19,7 @@ from models.schedule import (
     Sends,
     minimum_budget_bytes,
 )
-from models.statements import EXCHANGE_LINK
+from models.statements import CARDS_LINK, EXCHANGE_LINK
 from solver.configurations.framework import backward_of
 from solver.configurations.stages import PoolStages, pool_stages
 from solver.context import Context
@@ -236,7 +236,8 @@ class RankSide:
         """Stages as they cost on the route's pools, and memory that is left for activations."""
         ranks = [configuration.rank_of_stage(stage) for stage in range(configuration.degrees.num_stages)]
         budgets = _budgets(context, route, stages)
-        own = tuple(_stage(stages[route.pools[rank]], stage, costs[stage]) for stage, rank in enumerate(ranks))
+        seen = _exchanges_seen(ranks, costs)
+        own = tuple(_stage(stages[route.pools[rank]], stage, seen[stage]) for stage, rank in enumerate(ranks))
         if np.any(np.array(minimum_budget_bytes(ranks, own, backward_of(context.request))) > budgets):
             return cls((), (), fits=False)
         return cls(tuple(PipelineRank(activation_budget_bytes=float(one)) for one in budgets), own, fits=True)
@@ -292,8 +293,8 @@ def _budgets(
     )
 
 
-def _stage(stages: PoolStages, stage: int, exchange: ExchangeCost) -> PipelineStage:
-    """Cost of a stage. The scheduler sees the exchange that is left after its head start."""
+def _stage(stages: PoolStages, stage: int, exchange: tuple[float, str | None]) -> PipelineStage:
+    """Cost of a stage, with its exchange as the scheduler sees it: seconds, and the link that it takes."""
     cost = stages.cost
     return PipelineStage(
         forward_s=float(cost.forward_s[stage]),
@@ -301,6 +302,25 @@ def _stage(stages: PoolStages, stage: int, exchange: ExchangeCost) -> PipelineSt
         weight_grad_s=float(cost.weight_grad_s[stage]),
         activation_bytes=float(cost.activation_bytes[stage]),
         weight_grad_context_bytes=float(cost.weight_grad_context_bytes[stage]),
-        gradient_sync_s=exchange.shared_s or max(exchange.duration_s - exchange.overlap_s, 0.0),
-        gradient_sync_link=EXCHANGE_LINK if exchange.shared_s else None,
+        gradient_sync_s=exchange[0],
+        gradient_sync_link=exchange[1],
     )
+
+
+def _exchanges_seen(ranks: list[int], costs: tuple[ExchangeCost, ...]) -> list[tuple[float, str | None]]:
+    """Of every stage what the scheduler sees of its exchange: the time on links, else what is left after its head start.
+
+    Where the cards of a rank take longer than a head start its chunks exchange one after another there, and only the
+    first chunk, whose gradients are ready last, has its head start.
+    """
+    seen, num_ranks = list[tuple[float, str | None]](), max(ranks) + 1
+    paced = {rank for rank, one in zip(ranks, costs, strict=True) if one.private_s > one.overlap_s and not one.shared_s}
+    for stage, (rank, one) in enumerate(zip(ranks, costs, strict=True)):
+        left_s = max(one.private_s - one.overlap_s, 0.0)
+        if one.shared_s:
+            seen.append((one.shared_s, EXCHANGE_LINK))
+        elif rank in paced and len(ranks) > num_ranks:
+            seen.append((left_s if stage < num_ranks else one.private_s, f"{CARDS_LINK} {rank}"))
+        else:
+            seen.append((left_s, None))
+    return seen

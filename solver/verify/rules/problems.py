@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from models.plan import RouteTimeline
 from models.schedule import PipelineOptions, PipelineProblem
-from models.statements import EXCHANGE_LINK
+from models.statements import CARDS_LINK, EXCHANGE_LINK
 from solver.verify.case import Case, Finding, Rule, differs
 
 PROVEN = 1e-6  # relative distance below which a bound and a value are the same number
@@ -44,13 +44,24 @@ def problem_facts(case: Case) -> Iterator[Finding]:
 
 
 def _expected_exchanges(case: Case) -> list[tuple[float, str | None]]:
-    """What the scheduler sees of every exchange: the time on links, else what is left after the head start."""
-    ways, expected = case.exchanging_at_once, list[tuple[float, str | None]]()
-    for stage in range(case.configuration.degrees.num_stages):
+    """What the scheduler sees of every exchange: the time on links, else what is left after the head start.
+
+    Chunks of a rank one of which exchanges inside a place for longer than its head start are on the rank's cards: all
+    but the first chunk with all of their time.
+    """
+    ways, degrees, expected = case.exchanging_at_once, case.configuration.degrees, list[tuple[float, str | None]]()
+    inside = [stage for stage in range(degrees.num_stages) if stage not in ways.shared_stages]
+    left = {stage: ways.private_s(stage) - ways.overlap_s(stage) for stage in inside}
+    paced = {case.configuration.rank_of_stage(stage) for stage in inside if left[stage] > 0 and degrees.vpp > 1}
+    for stage in range(degrees.num_stages):
+        rank = case.configuration.rank_of_stage(stage)
         if stage in ways.shared_stages:
             expected.append((ways.on_ring(stage).shared_s, EXCHANGE_LINK))
+        elif rank in paced:
+            own_s = max(left[stage], 0.0) if stage < degrees.pp else ways.private_s(stage)
+            expected.append((own_s, f"{CARDS_LINK} {rank}"))
         else:
-            expected.append((max(ways.private_s(stage) - ways.overlap_s(stage), 0.0), None))
+            expected.append((max(left[stage], 0.0), None))
     return expected
 
 
