@@ -308,7 +308,7 @@ def _stage(stages: PoolStages, stage: int, exchange: tuple[float, str | None]) -
 
 
 def _exchanges_seen(ranks: list[int], costs: tuple[ExchangeCost, ...]) -> list[tuple[float, str | None]]:
-    """Of every stage what the scheduler sees of its exchange: the time on links, else what is left after its head start.
+    """What the scheduler sees of every stage: its exchange on links, else what is left of it after its head start.
 
     Where the cards of a rank take longer than a head start its chunks exchange one after another there, and only the
     first chunk, whose gradients are ready last, has its head start.
