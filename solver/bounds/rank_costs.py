@@ -150,7 +150,7 @@ class RankCosts:
         )
         exchanged = self._exchanged_s(m * work, m * usual.total_s)
         needs = {
-            "work": np.where(fits, np.maximum(exchanged, self._exchanges_s(m)) + update, np.inf),
+            "work": np.where(fits, np.maximum(exchanged, _exchanges_s(self)) + update, np.inf),
             "late": self._exchanged_s(m * late, m * usual_late) + update,
             "through": m * cost.total_s - last_s + update,
             "early": self._exchanged_s(m * work - first_s, m * usual.total_s - first_s) + update,
@@ -177,35 +177,6 @@ class RankCosts:
         ends_s: FloatArray = np.maximum(all_s + exchange, np.where(self.layers > 0, usual_s + of_usual, 0.0))
         return ends_s
 
-    def _exchanges_s(self, m: float) -> FloatArray:
-        """Up to the end of the exchanges of all chunks, from the first forward; see `rank_exchanges_s`.
-
-        Before all of them come all forwards, and the gradients of a chunk; together they take no less than one exchange
-        of all parameters would.
-        """
-        if self.vpp == 1:
-            return 0.0 * self.layers
-        context, chunk = self.context, self.kind.chunk
-        exchanges = [
-            least_exchange_s(
-                context,
-                one.columns,
-                one.price.gpu_class.fabric,
-                dense=dense,
-                experts=experts,
-                num_places=chunk.num_places,
-            )
-            for one, (dense, experts) in zip(self.kind.costs, self.parameters, strict=True)
-        ]
-        exchange = np.minimum.reduce(exchanges)
-        ends_s = max(float(cost.total_s.max()) for cost in self.kind.ends[self.at])
-        worth = sum(worth * here for worth, here in zip(self.kind.worth, self.at, strict=True))
-        most = np.ceil((self.layers + self.others + worth) / self.vpp)
-        overlap = context.stack.data_parallel_overlap.value * (most * self.kind.dearest_s + ends_s)
-        before = m * (self.cost.forward_s + chunk.backward_s[self.chunks[2]])
-        found: FloatArray = np.where(exchange > 0, np.maximum(before - overlap, 0.0) + exchange, 0.0)
-        return found
-
     @cached_property
     def usual(self) -> StageCost:
         """The usual layers at their least, and the ends whose stage has one in any case."""
@@ -214,6 +185,36 @@ class RankCosts:
         counts = (0.0, self.layers) if moe else (self.layers, 0.0)
         ends = {"embedding": float(self.at[0] and first), "logits": float(self.at[1] and last)}
         return self.kind.least.of(*counts, **ends)
+
+
+def _exchanges_s(rank: RankCosts) -> FloatArray:
+    """Up to the end of the exchanges of all chunks, from the first forward; see `rank_exchanges_s`.
+
+    Before all of them come all forwards, and the gradients of a chunk; together they take no less than one exchange
+    of all parameters would.
+    """
+    if rank.vpp == 1:
+        return 0.0 * rank.layers
+    context, chunk = rank.context, rank.kind.chunk
+    exchanges = [
+        least_exchange_s(
+            context,
+            one.columns,
+            one.price.gpu_class.fabric,
+            dense=dense,
+            experts=experts,
+            num_places=chunk.num_places,
+        )
+        for one, (dense, experts) in zip(rank.kind.costs, rank.parameters, strict=True)
+    ]
+    exchange = np.minimum.reduce(exchanges)
+    ends_s = max(float(cost.total_s.max()) for cost in rank.kind.ends[rank.at])
+    worth = sum(worth * here for worth, here in zip(rank.kind.worth, rank.at, strict=True))
+    most = np.ceil((rank.layers + rank.others + worth) / rank.vpp)
+    overlap = context.stack.data_parallel_overlap.value * (most * rank.kind.dearest_s + ends_s)
+    before = rank.num_microbatches * (rank.cost.forward_s + chunk.backward_s[rank.chunks[2]])
+    found: FloatArray = np.where(exchange > 0, np.maximum(before - overlap, 0.0) + exchange, 0.0)
+    return found
 
 
 def _home_s(rank: RankCosts) -> FloatArray:
