@@ -60,7 +60,8 @@ def test_distance_costs_what_one_building_saves(far: Plan) -> None:
     assert far.one_building_s is not None
     assert far.one_building_s < 0.99 * far.metrics.iteration_s
     single = planned(hosts=(8,), allowed={**FREE, **_same(far)})
-    assert single.metrics.iteration_s == pytest.approx(far.one_building_s, rel=0.03)
+    quick = pytest.approx(far.one_building_s, rel=0.05)  # of the same configuration, with quick schedules
+    assert single.metrics.iteration_s == quick
 
 
 def _same(found: Plan) -> dict[str, Any]:
