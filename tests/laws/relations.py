@@ -96,6 +96,8 @@ def a_pool_adds_at_most_its_share(trial: Trial) -> Iterator[Breach]:
     precision, most_gpus = trial.request.workload.precision, trial.request.constraints.max_gpus
     one_s = usable_flops_per_s([pools[beside]], precision, most_gpus)
     both_s = usable_flops_per_s([pools[beside], pools[changes.FREE]], precision, most_gpus)
+    if one_s == 0.0:
+        return  # no GPU of it is free
     least_s = trial.plan.proof.lower_bound_s * one_s / both_s * WITHOUT_RECOMPUTATION
     if outcome.plan.metrics.iteration_s < least_s * (1.0 - CLOSE):
         yield Breach(
