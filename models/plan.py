@@ -109,6 +109,11 @@ class Configuration(Frozen):
             return self.degrees.pp - 1 - position
         return position
 
+    @property
+    def rank_of_stages(self) -> tuple[int, ...]:
+        """The same of every stage, in model order."""
+        return tuple(map(self.rank_of_stage, range(self.degrees.num_stages)))
+
     def stages_of_rank(self, rank: int) -> list[int]:
         """Stages that pipeline rank `rank` holds, in model order."""
         return [stage for stage in range(self.degrees.num_stages) if self.rank_of_stage(stage) == rank]

@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from solver.bounds.synchronisation import least_exchange_s
+from solver.configurations.enumerate import num_places
 from solver.configurations.pricing import IntArray, PartCosts, StageCosts, kinds, least_of, moe_among, parts_of_each
 from solver.context import Context, GpuClass
 from solver.cost.columns import Columns, FloatArray, joined
@@ -133,7 +134,7 @@ class ChunkCosts:
     def num_places(self) -> int:
         """Places with GPUs of these types."""
         names = {one.gpu_class.gpu.name for one in self.kind.prices}
-        return len({pool.place for pool in self.kind.context.pools if pool.gpu.name in names})
+        return num_places([pool for pool in self.kind.context.pools if pool.gpu.name in names])
 
     @cached_property
     def usual_among(self) -> tuple[IntArray, IntArray]:

@@ -55,7 +55,7 @@ class MessageDelays:
         """
         pp, v = configuration.degrees.pp, configuration.degrees.vpp
         more_s, more_of_all_s = (max(one - hop_s, 0.0) for one in crossing_s)
-        hops_s = hop_s * sum(here != there for here, there in pairwise(map(configuration.rank_of_stage, range(pp * v))))
+        hops_s = hop_s * sum(here != there for here, there in pairwise(configuration.rank_of_stages))
         turnaround_s = hops_s + crossings_of(configuration, num_groups) / 2.0 * more_s
         if configuration.family == "loop":
             ahead_s, held_s = ((v - 1) * (pp * hop_s + num_groups * more) for more in (more_s, more_of_all_s))

@@ -107,9 +107,7 @@ class RankCosts:
 
     def exposed_s(self, exchange_s: FloatArray) -> FloatArray:
         """Least exchange of a stage beyond what overlaps, from that of a stage with 0, 1, 2 ... layers."""
-        ends_s = max(float(cost.total_s.max()) for cost in self.kind.ends[self.at])
-        overlap = window_sizes(self.context) * self.kind.dearest_s + ends_s
-        exposed = np.maximum(exchange_s - self.context.stack.data_parallel_overlap.value * overlap, 0.0)
+        exposed = np.maximum(exchange_s - _overlap_s(self, window_sizes(self.context)), 0.0)
         least = np.minimum.accumulate(exposed[::-1])[::-1]  # a stage may have more layers than the fewest
         exposed_s: FloatArray = least[np.maximum(self.chunks[2], min(1, len(least) - 1))]
         return exposed_s
@@ -195,10 +193,10 @@ def _exchanges_s(rank: RankCosts) -> FloatArray:
     """
     if rank.vpp == 1:
         return 0.0 * rank.layers
-    context, chunk = rank.context, rank.kind.chunk
+    chunk = rank.kind.chunk
     exchanges = [
         least_exchange_s(
-            context,
+            rank.context,
             one.columns,
             one.price.gpu_class.fabric,
             dense=dense,
@@ -208,13 +206,18 @@ def _exchanges_s(rank: RankCosts) -> FloatArray:
         for one, (dense, experts) in zip(rank.kind.costs, rank.parameters, strict=True)
     ]
     exchange = np.minimum.reduce(exchanges)
-    ends_s = max(float(cost.total_s.max()) for cost in rank.kind.ends[rank.at])
     worth = sum(worth * here for worth, here in zip(rank.kind.worth, rank.at, strict=True))
     most = np.ceil((rank.layers + rank.others + worth) / rank.vpp)
-    overlap = context.stack.data_parallel_overlap.value * (most * rank.kind.dearest_s + ends_s)
     before = rank.num_microbatches * (rank.cost.forward_s + chunk.backward_s[rank.chunks[2]])
-    found: FloatArray = np.where(exchange > 0, np.maximum(before - overlap, 0.0) + exchange, 0.0)
+    found: FloatArray = np.where(exchange > 0, np.maximum(before - _overlap_s(rank, most), 0.0) + exchange, 0.0)
     return found
+
+
+def _overlap_s(rank: RankCosts, num_layers: IntArray | FloatArray) -> FloatArray:
+    """The most that the exchange of a stage with so many layers and the rank's ends has of a head start."""
+    ends_s = max(float(cost.total_s.max()) for cost in rank.kind.ends[rank.at])
+    share = rank.context.stack.data_parallel_overlap.value
+    return np.asarray(share * (num_layers * rank.kind.dearest_s + ends_s), dtype=np.float64)
 
 
 def _home_s(rank: RankCosts) -> FloatArray:

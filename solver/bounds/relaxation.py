@@ -206,7 +206,7 @@ def _hops(
     """Every message at its least, and so long those that cross, after ranks as `_ways_to_cross` has them."""
     last, looped = configuration.degrees.pp - 1, configuration.family == "loop"
     hops = []
-    ranks = map(configuration.rank_of_stage, range(configuration.degrees.num_stages))
+    ranks = configuration.rank_of_stages
     for stage, (here, there) in enumerate(itertools.pairwise(ranks)):
         if here != there:
             boundary = last if looped and here == last else min(here, there)

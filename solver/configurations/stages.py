@@ -52,7 +52,7 @@ def _pool_stages(context: Context, pool: Pool, configuration: Configuration) -> 
     last = np.zeros(num_stages)
     first[0], last[-1] = 1.0, 1.0
     cost = StageCosts(context, gpu_class, columns_of(configuration)).of(dense, moe, embedding=first, logits=last)
-    rank_of = np.array([configuration.rank_of_stage(stage) for stage in range(num_stages)])
+    rank_of = np.array(configuration.rank_of_stages)
     columns = _repeated(configuration, num_ranks)
     parameters = _by_rank(rank_of, cost.parameters, num_ranks)
     experts = _by_rank(rank_of, cost.expert_parameters, num_ranks)

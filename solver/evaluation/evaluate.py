@@ -5,6 +5,7 @@ Reporting it as a plan is `report.py`; judging it is `solver/verify`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,6 +41,8 @@ from solver.transport.hops import (
 from solver.transport.message_paths import MessagePaths, split_paths
 from solver.transport.prices import Traffic
 from solver.transport.time_division import TimeDivision, time_divided
+
+SeenExchange = tuple[float, str | None]  # seconds of a stage's exchange for the scheduler, and the link that it takes
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,11 +165,12 @@ def _evaluate(
     hops = route_hops(messages, routes, exchanging)
     reserved = reserved_bytes_per_s(routes, hops, message_bytes)
     costs = exchange_costs(context, configuration, routes, stages, reserved=reserved)
+    seen = _exchanges_seen(configuration.rank_of_stages, costs)
     ways, alike = [], dict[tuple[int, ...], RankSide]()
     for route, delays in zip(routes, hops, strict=True):
         kinds = tuple(id(stages[pool]) for pool in route.pools)
         if kinds not in alike:
-            alike[kinds] = RankSide.of(context, configuration, route, stages, costs=costs)
+            alike[kinds] = RankSide.of(context, configuration, route, stages, exchanges=seen)
         problem = pipeline_problem(context, configuration, alike[kinds], delays)
         if problem is None:
             return None
@@ -187,8 +191,7 @@ def _evaluate(
         # On the same rings: the orders were made for them, and a plan states one for each stage.
         costs = exchange_costs(context, configuration, routes, stages, reserved=reserved, chosen=costs)
     last_s = np.maximum.reduce([one.timing.last_weight_gradients_s() + one.way.stagger_s for one in timed])
-    ranks = [configuration.rank_of_stage(stage) for stage in range(configuration.degrees.num_stages)]
-    exchanges = run_exchanges(costs, last_s.tolist(), ranks)
+    exchanges = run_exchanges(costs, last_s.tolist(), configuration.rank_of_stages)
     return Evaluation(candidate, stages, hops, costs, timed, exchanges, update, message_bytes, paths)
 
 
@@ -231,13 +234,12 @@ class RankSide:
         route: PooledRoute,
         stages: dict[int, PoolStages],
         *,
-        costs: tuple[ExchangeCost, ...],
+        exchanges: Sequence[SeenExchange],
     ) -> RankSide:
         """Stages as they cost on the route's pools, and memory that is left for activations."""
-        ranks = [configuration.rank_of_stage(stage) for stage in range(configuration.degrees.num_stages)]
+        ranks = configuration.rank_of_stages
         budgets = _budgets(context, route, stages)
-        seen = _exchanges_seen(ranks, costs)
-        own = tuple(_stage(stages[route.pools[rank]], stage, seen[stage]) for stage, rank in enumerate(ranks))
+        own = tuple(_stage(stages[route.pools[rank]], stage, exchanges[stage]) for stage, rank in enumerate(ranks))
         if np.any(np.array(minimum_budget_bytes(ranks, own, backward_of(context.request))) > budgets):
             return cls((), (), fits=False)
         return cls(tuple(PipelineRank(activation_budget_bytes=float(one)) for one in budgets), own, fits=True)
@@ -293,8 +295,8 @@ def _budgets(
     )
 
 
-def _stage(stages: PoolStages, stage: int, exchange: tuple[float, str | None]) -> PipelineStage:
-    """Cost of a stage, with its exchange as the scheduler sees it: seconds, and the link that it takes."""
+def _stage(stages: PoolStages, stage: int, exchange: SeenExchange) -> PipelineStage:
+    """Cost of a stage, with its exchange as the scheduler sees it."""
     cost = stages.cost
     return PipelineStage(
         forward_s=float(cost.forward_s[stage]),
@@ -307,13 +309,13 @@ def _stage(stages: PoolStages, stage: int, exchange: tuple[float, str | None]) -
     )
 
 
-def _exchanges_seen(ranks: list[int], costs: tuple[ExchangeCost, ...]) -> list[tuple[float, str | None]]:
+def _exchanges_seen(ranks: Sequence[int], costs: tuple[ExchangeCost, ...]) -> list[SeenExchange]:
     """What the scheduler sees of every stage: its exchange on links, else what is left of it after its head start.
 
     Where the cards of a rank take longer than a head start its chunks exchange one after another there, and only the
     first chunk, whose gradients are ready last, has its head start.
     """
-    seen, num_ranks = list[tuple[float, str | None]](), max(ranks) + 1
+    seen, num_ranks = list[SeenExchange](), max(ranks) + 1
     paced = {rank for rank, one in zip(ranks, costs, strict=True) if one.private_s > one.overlap_s and not one.shared_s}
     for stage, (rank, one) in enumerate(zip(ranks, costs, strict=True)):
         left_s = max(one.private_s - one.overlap_s, 0.0)

@@ -124,7 +124,7 @@ def route_hops(
 
 def _legs(configuration: Configuration, route: PooledRoute) -> list[_Leg]:
     """Wherever the rank changes from one stage to the next."""
-    ranks = [configuration.rank_of_stage(stage) for stage in range(configuration.degrees.num_stages)]
+    ranks = configuration.rank_of_stages
     return [
         _Leg(stage, route.pools[here], route.pools[there], there > here)
         for stage, (here, there) in enumerate(itertools.pairwise(ranks))

@@ -133,7 +133,7 @@ def exchange_phases(context: Context, traffic: Traffic) -> list[PricedPhase]:
     """
     weighted: defaultdict[Ring, float] = defaultdict(float)
     rings_between: defaultdict[Ring, list[InterSiteRing]] = defaultdict(list)
-    ranks = [traffic.configuration.rank_of_stage(stage) for stage in range(len(traffic.costs))]
+    ranks = traffic.configuration.rank_of_stages
     for stage, weight in delaying(traffic.exchanges, traffic.pipeline_s, ranks).items():
         site_ring = traffic.costs[stage].site_ring
         if site_ring is not None and site_ring.bottlenecks:

@@ -35,7 +35,7 @@ def _belongs_together(case: Case) -> bool:
     routes = case.route_by_id.keys()
     if not routes == case.timeline_by_route.keys() == case.pools_by_route.keys():
         return False
-    placed = tuple(used.rank_of_stage(stage) for stage in range(used.degrees.num_stages))
+    placed = used.rank_of_stages
     stages = range(used.degrees.num_stages)
     return (
         all(one.problem.placement == placed for one in case.timeline_by_route.values())

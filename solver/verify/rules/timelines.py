@@ -49,7 +49,7 @@ def problem_shape(case: Case) -> Iterator[Finding]:
         "num_microbatches": used.num_microbatches,
         "ranks": used.degrees.pp,
         "stages": used.degrees.num_stages,
-        "ranks of the stages": tuple(used.rank_of_stage(stage) for stage in range(used.degrees.num_stages)),
+        "ranks of the stages": used.rank_of_stages,
     }
     for timeline in case.plan.timelines:
         problem = timeline.problem
