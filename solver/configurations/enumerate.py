@@ -19,7 +19,7 @@ from models.statements import SPACE_LIMITS
 from models.workload import LatentAttention, Recompute
 from solver.cost.columns import DDP, FSDP, HSDP, RECOMPUTE_CODES, SHARDING_CODES, ZERO1, Columns
 from solver.network.islands import islands
-from solver.network.places import buildings_of, usable_pools
+from solver.network.places import buildings_of, num_enclosing, usable_pools
 from solver.network.topology import build_topology
 from solver.placement.capacity_groups import groups_by_row, groups_of, usable_gpus
 
@@ -27,6 +27,7 @@ IntArray = npt.NDArray[np.int64]
 FAMILY_CODES = ("one_way", "loop", "v")
 LAYER_SPLIT_CODES: tuple[LayerSplit, ...] = ("even", "by_gpu_type")
 EVEN, BY_GPU_TYPE = range(2)
+FEW_BUILDINGS = 8  # or regions, of which pipelines may have one or two ranks in some and none in others
 ANY_PIPELINE_RANKS = 16  # every number of ranks up to here, where layers are shared out by GPU type
 
 
@@ -150,14 +151,15 @@ def context_degrees(request: PlanRequest) -> list[int]:
 def pipeline_degrees(request: PlanRequest, layer_split: int = EVEN) -> list[int]:
     """Powers of two, divisors of the layers and of the layers plus two, and one or two ranks per building or region.
 
-    Layers by GPU type fit any number of ranks: all small ones too. Up to 64 and the layers.
+    Of up to eight buildings or regions with GPUs also those of fewer, so that one more takes none away. Layers by GPU
+    type fit any number of ranks: all small ones too. Up to 64 and the layers.
     """
     layers = request.workload.architecture.num_layers
     limit = min(SPACE_LIMITS.max_pipeline_ranks, layers)
     usual = {*_powers_of_two(limit), *_divisors(layers), *_divisors(layers + 2)}
-    for level in ("building", "region"):
-        count = sum(place.level == level for place in request.cluster.places)
-        usual |= {count, 2 * count} - {0}
+    for count in num_enclosing(request):
+        counts = range(1, count + 1) if count <= FEW_BUILDINGS else (count,)
+        usual |= {times * one for one in counts for times in (1, 2)}
     if layer_split == BY_GPU_TYPE:
         usual |= set(range(1, ANY_PIPELINE_RANKS + 1))
     pinned = max((pin.last_pipeline_rank for pin in request.constraints.pins), default=-1)
@@ -296,7 +298,7 @@ def _recompute_codes(request: PlanRequest) -> list[int]:
 def _with_layer_splits(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
     """By GPU type where several types are needed to hold all ranks, each rank with all its replicas on one type.
 
-    A pipeline that fits on the fastest type alone is left to the even split.
+    A pipeline that fits on the fastest type alone is left to the even split, where that is wanted too.
     """
     wanted = _layer_splits(request)
     parts: list[Rows] = []
@@ -305,7 +307,9 @@ def _with_layer_splits(request: PlanRequest, pools: list[Pool], rows: Rows) -> R
         parts.append({**even, "layer_split": np.full(len(even["tp"]), EVEN)})
     if "by_gpu_type" in wanted and _types_differ(request, pools):
         held = ranks_by_type(pools, rows["tp"], rows["cp"], rows["dp"])
-        several = (rows["pp"] > 1) & (held[fastest_type(pools)] < rows["pp"]) & (sum(held.values()) >= rows["pp"])
+        several = (rows["pp"] > 1) & (sum(held.values()) >= rows["pp"])
+        if "even" in wanted:
+            several &= held[fastest_type(pools)] < rows["pp"]
         parts.append(_with_choices(_keep(rows, several), "layer_split", [BY_GPU_TYPE]))
     if not parts:
         return _with_choices(rows, "layer_split", [])

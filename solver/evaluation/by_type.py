@@ -151,7 +151,7 @@ def _segment_orders(
 ) -> list[Segments]:
     """GPU types one after another, region by region where asked: fast, slow, or with most memory first."""
     segments = _filled(problem, _segments(context, in_regions=in_regions), costs)
-    if len({one.gpu for one in segments}) < 2:
+    if not segments:
         return []
     held: dict[int, int] = {}
     for one in segments:

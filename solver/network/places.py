@@ -27,3 +27,11 @@ def usable_pools(request: PlanRequest) -> list[Pool]:
         return free
     around = ancestors_of(request.cluster)
     return [pool for pool in free if forbidden.isdisjoint(around[pool.place])]
+
+
+def num_enclosing(request: PlanRequest) -> tuple[int, int]:
+    """Buildings and regions with usable pools."""
+    around, level_of = ancestors_of(request.cluster), {place.id: place.level for place in request.cluster.places}
+    enclosing = {place for pool in usable_pools(request) for place in around[pool.place]}
+    levels = [level_of[place] for place in enclosing]
+    return levels.count("building"), levels.count("region")

@@ -30,6 +30,7 @@ from solver.configurations.pricing import StageCosts
 from solver.context import Context, stack_for
 from solver.cost.columns import FSDP
 from solver.cost.fabric import Fabric
+from solver.network.places import num_enclosing
 from solver.questions.row_bounds import RowBounds, row_numbers
 from solver.search.warm_start import allowing_only
 
@@ -68,7 +69,7 @@ def _only_typed(small: Context, large: Context) -> bool:
     """Whether own rows can only be such as are split by GPU type."""
     return (
         reference_of(small) == reference_of(large)
-        and _num_places(small.request) == _num_places(large.request)
+        and num_enclosing(small.request) == num_enclosing(large.request)
         and _is_closed(small.request, large.request)
     )
 
@@ -103,10 +104,6 @@ def _gpus(context: Context) -> list[tuple[str, str, int, float, float]]:
     """Of every pool its place, its GPUs, and what types are told apart by."""
     return [(pool.place, pool.gpu.name, pool.num_free_gpus, pool.gpu.bf16_flops_per_s, pool.gpu.memory_bytes)
             for pool in context.pools]  # fmt: skip
-
-
-def _num_places(request: PlanRequest) -> tuple[int, ...]:
-    return tuple(sum(place.level == level for place in request.cluster.places) for level in ("building", "region"))
 
 
 def _is_closed(small: PlanRequest, large: PlanRequest) -> bool:

@@ -136,3 +136,26 @@ def test_clusters_of_several_kinds_of_pools_and_paths_are_planned(name: str) -> 
     outcome = plan(request)
     assert isinstance(outcome, Planned), outcome
     assert judge(request, outcome.plan).violations == ()
+
+
+@pytest.mark.parametrize("kind", ["iteration_time", "fewest_gpus", "time_at_confidence"])
+def test_gpus_in_a_wrong_unit_are_refused_in_days(kind: str) -> None:
+    target = {"target_iteration_s": 100.0} if kind == "fewest_gpus" else {}
+    one = request([building("a")], [("a", 4, {"gpu": SLOW_GPU | {"bf16_flops_per_s": 1e6}})], [])
+    one = PlanRequest.model_validate({**one.model_dump(mode="json"), "objective": {"kind": kind, **target}})
+    outcome = plan(one)
+    assert isinstance(outcome, Infeasible)
+    assert outcome.reasons[0].code == "too-slow"
+    assert "days" in outcome.reasons[0].detail
+
+
+def test_layers_by_gpu_type_alone_may_be_on_one_of_the_types() -> None:
+    """What fits on the fastest type alone is not left to a split that is not allowed."""
+    pools = [("a", 2), ("a", 2, {"gpu": SLOW_GPU})]
+    allowed = {**FIXED, "dp": [1], "pp": [2], "layer_split": ["by_gpu_type"]}
+    one = request([building("a")], pools, [])
+    one = PlanRequest.model_validate({**one.model_dump(mode="json"), "constraints": {"allowed": allowed}})
+    outcome = plan(one)
+    assert isinstance(outcome, Planned), outcome
+    assert judge(one, outcome.plan).accepted
+    assert {pool for route in outcome.plan.placement.routes for pool in route.pools} == {"p0"}

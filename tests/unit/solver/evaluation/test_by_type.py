@@ -45,3 +45,12 @@ def test_parts_hold_every_replica_of_their_ranks_on_one_type(context: Context) -
         assert sum(route.num_replicas for route in candidate.routes) == 4
         for pools in pools_of_ranks(candidate):
             assert len({context.pools[pool].gpu.name for pool in pools}) == 1
+
+
+def test_types_that_hold_no_whole_rank_have_no_placement(context: Context) -> None:
+    """Every island alone holds too few of the ranks."""
+    space = enumerate_space(context.request)
+    row = int(np.flatnonzero(space.layer_split == BY_GPU_TYPE)[0])
+    configuration = configuration_of(context, space, row)
+    many = configuration.degrees.model_copy(update={"dp": 64})
+    assert list(typed_placements(context, configuration.model_copy(update={"degrees": many}))) == []
