@@ -34,6 +34,7 @@ ISSUE_TYPES: Mapping[str, str] = {
     "pins-contradict": "Infeasible: pins contradict each other or the forbidden places.",
     "traffic-limit": "Infeasible: the traffic between buildings exceeds its limit.",
     "target-out-of-reach": "Infeasible: no plan reaches the target.",
+    "too-slow": "Infeasible: every iteration takes days; some rate or time is in a wrong unit.",
     "precision-unsupported": "Infeasible: the GPUs lack the precision.",
     "nothing-allowed": "Infeasible: the constraints leave no configuration.",
     "too-few-rows": "Fewer measured rows than the fit needs.",

@@ -87,9 +87,16 @@ Seconds = Annotated[float, Field(ge=0, le=1e7, json_schema_extra=_unit("s"))]
 SignedSeconds = Annotated[float, Field(json_schema_extra=_unit("s"))]
 PositiveSeconds = Annotated[float, Field(gt=0, le=1e7, json_schema_extra=_unit("s"))]
 Bytes = Annotated[float, Field(ge=0, le=1e18, json_schema_extra=_unit("B"))]
-BytesPerSecond = Annotated[float, Field(gt=0, le=1e18, json_schema_extra=_unit("B/s")), AfterValidator(_in_si)]
-CapacityBytes = Annotated[float, Field(gt=0, le=1e14, json_schema_extra=_unit("B")), AfterValidator(_in_si)]
-FlopsPerSecond = Annotated[float, Field(gt=0, le=1e20, json_schema_extra=_unit("FLOP/s")), AfterValidator(_in_si)]
+MOST_BYTES_PER_S, MOST_CAPACITY_BYTES, MOST_FLOPS_PER_S = 1e18, 1e14, 1e20
+BytesPerSecond = Annotated[
+    float, Field(gt=0, le=MOST_BYTES_PER_S, json_schema_extra=_unit("B/s")), AfterValidator(_in_si)
+]
+CapacityBytes = Annotated[
+    float, Field(gt=0, le=MOST_CAPACITY_BYTES, json_schema_extra=_unit("B")), AfterValidator(_in_si)
+]
+FlopsPerSecond = Annotated[
+    float, Field(gt=0, le=MOST_FLOPS_PER_S, json_schema_extra=_unit("FLOP/s")), AfterValidator(_in_si)
+]
 Kilometres = Annotated[float, Field(ge=0, le=50_000, json_schema_extra=_unit("km"))]
 Fraction = Annotated[float, Field(ge=0, le=1, json_schema_extra=_unit("1"))]
 PositiveFraction = Annotated[float, Field(gt=0, le=1, json_schema_extra=_unit("1"))]

@@ -26,6 +26,7 @@ class Reason(Frozen):
         "pins-contradict",
         "traffic-limit",
         "target-out-of-reach",
+        "too-slow",
         "precision-unsupported",
         "nothing-allowed",
         "no-price",

@@ -21,6 +21,7 @@ from solver.cost.uncertainty import least_time_factor, time_factor
 SECONDS_PER_HOUR = 3600.0  # the unit
 SHARPNESS = 16.0  # a guess 10 % below the target is met five times of six, one 10 % above once of six
 SLIGHT = 0.01  # of the largest size
+LONGEST_S = 1e6  # iterations of more than eleven days are those of a wrong unit; documents state no more than 1e7 s
 LATEST = 1e6  # times the target, where guesses no longer differ
 
 
@@ -60,7 +61,10 @@ class Goal:
         return space.columns.num_gpus.astype(np.float64)
 
     def values(self, iteration_s: FloatArray, sizes: FloatArray) -> FloatArray:
-        """The least objective at these times; infinite where a target is missed."""
+        """The least objective at these times; infinite where a target is missed, or beyond what plans state."""
+        return np.where(iteration_s <= LONGEST_S, self._values(iteration_s, sizes), np.inf)
+
+    def _values(self, iteration_s: FloatArray, sizes: FloatArray) -> FloatArray:
         if self.objective.kind == "cost_per_token":
             return np.where(iteration_s <= self.target_s, iteration_s * sizes * self.usd_per_gpu_s, np.inf)
         if self.counts_doubt:
@@ -89,7 +93,7 @@ class Goal:
         [64.6, 65.3, 1090535.7]
         """
         if not self.has_target:
-            return self.values(guess_s, sizes)
+            return self._values(guess_s, sizes)
         late = np.minimum(guess_s / self.target_s, LATEST)
         spent = sizes + SLIGHT * largest
         if self.objective.kind == "cost_per_token":

@@ -16,8 +16,9 @@ from solver.configurations.enumerate import enumerate_space, with_every_degree
 from solver.configurations.framework import framework_reasons, within_framework
 from solver.context import Context, stack_for
 from solver.diagnostics.table import diagnostics_of
-from solver.explain.infeasible import memory_reason, memory_reasons, space_reasons, target_reasons
+from solver.explain.infeasible import duration_reasons, memory_reason, memory_reasons, space_reasons, target_reasons
 from solver.lint import lint
+from solver.objective import LONGEST_S
 from solver.search.branch_and_bound import Search
 from solver.search.hooks import Hooks
 from solver.search.params import DEFAULTS, SearchParams
@@ -137,6 +138,8 @@ def _reasons(search: Search, late: Callable[[], bool]) -> tuple[Reason, ...]:
     What the target alone rules out is never priced, so nothing is known of its memory.
     """
     context, frontier = search.frontier.context, search.frontier
+    if LONGEST_S < search.result.least_s < float("inf"):
+        return duration_reasons(context, search.result.least_s)
     need_bytes, row = frontier.least_need
     reasons = () if frontier.any_fits or row < 0 else memory_reason(context, frontier.space, need_bytes, row, late=late)
     if not reasons or frontier.unpriced.target_rules_out:

@@ -19,8 +19,9 @@ from solver.configurations.enumerate import IntArray, Space, enumerate_space
 from solver.configurations.framework import within_framework
 from solver.context import Context, stack_for
 from solver.cost.columns import FSDP, RECOMPUTE_CODES, SHARDING_CODES
+from solver.objective import LONGEST_S
 
-GIB = 2.0**30  # the unit
+GIB, DAY_S = 2.0**30, 86_400.0  # the units
 MAX_ROWS = 200_000  # of a larger space nothing is said before a search has priced it
 PORTION = 8_192  # rows at a time, which keeps memory small
 MOST_TRIED = 512  # configurations, those that need least memory, that a remedy is checked on
@@ -103,6 +104,23 @@ def target_reasons(context: Context, fastest_s: float) -> tuple[Reason, ...]:
             f"than {fastest_s:.4g} s",
             remedies=(
                 f"set target_iteration_s above {fastest_s:.4g}; the objective iteration_time finds what is reached",
+            ),
+        ),
+    )
+
+
+def duration_reasons(context: Context, least_s: float) -> tuple[Reason, ...]:
+    """Every iteration is so long that some figure of the request can only be in a wrong unit."""
+    return (
+        Reason(
+            code="too-slow",
+            pointer="/cluster/pools",
+            detail=f"an iteration takes at least {least_s:.4g} s, {least_s / DAY_S:.3g} days, on the "
+            f"{context.usable_gpus} GPUs; plans take up to {LONGEST_S:,.0f} s",
+            remedies=(
+                "state rates in SI units: FLOP/s (989 TFLOP/s is 9.89e14), B/s (400 Gb/s is 5e10)",
+                "state layer profiles in seconds of one micro-batch",
+                "lower global_batch_sequences",
             ),
         ),
     )

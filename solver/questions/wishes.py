@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from math import floor
 from typing import Any
 
-from models.cluster import MAX_GPUS
+from models.base import MOST_BYTES_PER_S, MOST_CAPACITY_BYTES, MOST_FLOPS_PER_S
+from models.cluster import MAX_GPUS, Cluster
 from models.question_parts import Change
 from models.request import PlanRequest
 from models.statements import SPACE_LIMITS
@@ -121,29 +122,47 @@ def _objective(request: PlanRequest) -> Iterator[Group]:
 
 def hardware_of(request: PlanRequest) -> tuple[Group, ...]:
     """What the hardware sets, with a change that makes it no hindrance; only to see whether it is one."""
-    pools, links = "/cluster/pools/*", "/cluster/links/*"
+    cluster, pools, links = request.cluster, "/cluster/pools/*", "/cluster/links/*"
     total = sum(pool.num_hosts * pool.gpus_per_host for pool in request.cluster.pools)
     hosts = min(MORE_HOSTS, floor(MAX_GPUS / total))
-    rates = [Change(pointer=f"{pools}/nic_bytes_per_s", op="multiply", value=LARGE),
+    cards, speeds = [pool.nic_bytes_per_s for pool in cluster.pools], _speeds(cluster)
+    rates = [multiplied(f"{pools}/nic_bytes_per_s", _largely(cards, MOST_BYTES_PER_S)),
              put("/cluster/places/*/uplink/oversubscription", 1.0)]  # fmt: skip
     near = [put("/cluster/places/*/uplink/latency_s", 0.0)]
-    if request.cluster.links:
-        rates += [Change(pointer=f"{links}/capacity_bytes_per_s", op="multiply", value=LARGE),
+    if cluster.links:
+        capacities = [link.capacity_bytes_per_s for link in cluster.links]
+        rates += [multiplied(f"{links}/capacity_bytes_per_s", _largely(capacities, MOST_BYTES_PER_S)),
                   put(f"{links}/reverse_capacity_bytes_per_s", None),
                   put(f"{links}/oversubscription", 1.0)]  # fmt: skip
         near.append(put(f"{links}/latency_s", 0.0))
-    speed = [Change(pointer=f"{pools}/gpu/{name}", op="multiply", value=LARGE)
-             for name in ("bf16_flops_per_s", "memory_bytes_per_s", "scale_up_bytes_per_s")]  # fmt: skip
+    speed = [multiplied(f"{pools}/gpu/{name}", factor) for name, factor in speeds.items()]
+    memory = _largely([pool.gpu.memory_bytes for pool in cluster.pools], MOST_CAPACITY_BYTES)
     speed += [multiplied(f"/workload/layer_profiles/{index}/{name}", 1.0 / LARGE)
               for index, profile in enumerate(request.workload.layer_profiles)
               for name in ("forward_s", "input_grad_s", "weight_grad_s") if getattr(profile, name)]  # fmt: skip
     return (
-        Group("memory of the GPUs", "/cluster/pools", "", (multiplied(f"{pools}/gpu/memory_bytes", LARGE),)),
+        Group("memory of the GPUs", "/cluster/pools", "", (multiplied(f"{pools}/gpu/memory_bytes", memory),)),
         Group("number of GPUs", "/cluster/pools", "", more_hosts(hosts)),
         Group("speed of the GPUs", "/cluster/pools", "", tuple(speed)),
         Group("rates of links and network cards", "/cluster/links", "", tuple(rates)),
         Group("distance: the speed of light", "/cluster/links", "", tuple(near)),
     )
+
+
+def _speeds(cluster: Cluster) -> dict[str, float]:
+    """How much faster each rate of the GPUs may be stated."""
+    most = {"bf16_flops_per_s": MOST_FLOPS_PER_S, "memory_bytes_per_s": MOST_BYTES_PER_S,
+            "scale_up_bytes_per_s": MOST_BYTES_PER_S}  # fmt: skip
+    return {name: _largely([getattr(pool.gpu, name) for pool in cluster.pools], one) for name, one in most.items()}
+
+
+def _largely(values: Sequence[float], most: float) -> float:
+    """A factor so large, or what a request may state at most.
+
+    >>> _largely([8e10, 1.41e11], 1e14)
+    709.2
+    """
+    return min(LARGE, max(floor(10.0 * most / max(values)) / 10.0, 1.0))
 
 
 def multiplied(pointer: str, times: float) -> Change:

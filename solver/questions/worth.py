@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from pydantic import ValidationError
+
 from models.outcome import Planned
 from models.question_parts import Change, Gain
 from models.request import PlanRequest
@@ -169,7 +171,8 @@ def worth(question: Worth, found: Callable[[WorthAnswer], None], hooks: RunHooks
     searches = SearchRuns.of(question, hooks)
     compared = SideComparison(searches, SharedGoal.of([searches.base]))
     near = _in_one_building(searches.base) if "distance" in question.of else None
-    items = [_item(question, searches.base, one) for one in resources_of(searches.base, question.of)]
+    each = (_item(question, searches.base, one) for one in resources_of(searches.base, question.of))
+    items = [item for item in each if item is not None]
     asked = _Asked(question, compared, items, near)
 
     def publish() -> None:
@@ -185,11 +188,17 @@ def worth(question: Worth, found: Callable[[WorthAnswer], None], hooks: RunHooks
     return asked.answer()
 
 
-def _item(question: Worth, base: PlanRequest, resource: Resource) -> _Item:
-    """A resource with its worlds. With all GPUs in use by order, more of something may leave no plan."""
+def _item(question: Worth, base: PlanRequest, resource: Resource) -> _Item | None:
+    """A resource with its worlds; None where a request may state no more of it.
+
+    With all GPUs in use by order, more of something may leave no plan.
+    """
     free = not base.constraints.use_all_gpus
     steps = resource.given_up or (() if resource.larger is None else resource.larger(question.useful_fraction))
-    useful = changed(base, steps)
+    try:
+        useful = changed(base, steps)
+    except ValidationError:
+        return None
     more = free or not useful.constraints.use_all_gpus
     small = None
     if resource.larger is not None:

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from models.catalogue import entry_names, named_entry
 from models.outcome import Infeasible, Planned
 from models.questions import WhyNot, WhyNotAnswer
 from models.request import PlanRequest
 from solver.planner import plan
 from solver.questions.ask import ask
 from solver.questions.searches import changed
-from solver.questions.wishes import Group, wishes_of
+from solver.questions.wishes import Group, hardware_of, wishes_of
 from tests.build_request import build_request
 
 PIN = {"first_pipeline_rank": 0, "last_pipeline_rank": 0}
@@ -117,3 +118,10 @@ def test_a_question_that_is_stopped_keeps_what_it_has() -> None:
     answer = ask(WhyNot.model_validate({"request": request}), found=heard.append, cancelled=lambda: len(heard) > 2)
     assert answer.outcome == "infeasible"
     assert not answer.complete or answer.conflicts
+
+
+@pytest.mark.parametrize("name", entry_names("examples"))
+def test_hardware_is_raised_as_far_as_a_request_may_state(name: str) -> None:
+    request = PlanRequest.model_validate(named_entry("examples", name))
+    for group in hardware_of(request):
+        assert changed(request, group.changes) != request, group.name

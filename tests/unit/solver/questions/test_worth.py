@@ -154,3 +154,9 @@ def test_rounding_alone_leaves_no_world_open() -> None:
     exact = build_request(options={"relative_gap": 0.0})
     assert Side(value=1.0, bound=1.0 - 1e-12).is_closed(exact)
     assert not Side(value=1.0, bound=0.999).is_closed(exact)
+
+
+def test_what_a_request_may_state_no_more_of_is_left_out() -> None:
+    of_all = {value.name for value in _asked(2.0).values}
+    widest = {value.name for value in _asked(2.0, cluster=_narrow(9e17, "east-north")).values}
+    assert widest < of_all
