@@ -194,8 +194,9 @@ class StageExchange(Frozen):
     """Gradient reduction and parameter gathering of one stage over all replicas, once per iteration.
 
     It becomes ready when the last weight gradient of the stage ends on the slowest route, less what overlaps with that
-    backward. Exchanges that leave their places take the links between them one after another, and those of one pipeline
-    rank the network cards of its GPUs, each of them for max(private_s, shared_s).
+    backward. Exchanges of one pipeline rank take the network cards of its GPUs one after another, each of them for
+    max(private_s, shared_s); those of several ranks are on the links between places at once as far as these carry them,
+    each with constant rates for shared_s.
     """
 
     stage: Count = Field(description="Stage, in model order.", examples=[0])

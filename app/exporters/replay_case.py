@@ -22,6 +22,14 @@ TORCH_VERSION = "2.13.0"
 MAX_RANKS = 32
 DEFAULT_OPERATION_S = 0.03
 EXCHANGE = "SYNC"
+SAME_INSTANT = 1e-12  # relative: an end on the links, and a start that may have waited for it
+
+
+class Wait(Frozen):
+    """What an exchange has to wait for."""
+
+    operation: str = Field(description="An exchange.", examples=["3SYNC"])
+    lag_s: Seconds = Field(description="From its start to that of the one that waits.", examples=[0.05])
 
 
 class Message(Frozen):
@@ -33,11 +41,15 @@ class Message(Frozen):
         description="From then to its arrival; below zero where replicas have time slots.", examples=[0.08],
         json_schema_extra={"unit": "s"},
     )  # fmt: skip
+    after: tuple[Wait, ...] = Field(
+        (), description="Of an exchange: those whose links or cards it takes.", examples=[[]]
+    )
 
     def scaled(self, factor: float) -> Message:
         """The same with all times times `factor`."""
         changes = {"occupancy_s": self.occupancy_s * factor, "lag_s": self.lag_s * factor}
-        return self.model_copy(update=changes)
+        after = tuple(one.model_copy(update={"lag_s": one.lag_s * factor}) for one in self.after)
+        return self.model_copy(update={**changes, "after": after})
 
 
 class ReplayPipeline(Frozen):
@@ -84,7 +96,7 @@ class ReplayCase(Frozen):
     pipelines: tuple[ReplayPipeline, ...] = Field(min_length=1, description="One per route.", examples=[[{}]])
     replicas: tuple[Replica, ...] = Field(min_length=1, description="Data parallel replicas.", examples=[[{}]])
     exchanges: tuple[Message, ...] = Field(
-        (), description="Exchanges of gradients in the order in which they take the links.", examples=[[]]
+        (), description="Exchanges of gradients in the order in which they begin.", examples=[[]]
     )
     head_start_s: tuple[Seconds, ...] = Field(
         (), description="By stage, how long before its last W an exchange may begin.", examples=[[0.0]]
@@ -161,7 +173,7 @@ def iteration_case(plan: Plan, request: PlanRequest | None = None) -> ReplayCase
         for route in sorted(plan.placement.routes, key=lambda one: one.first_replica)
         for at in range(route.num_replicas)
     ]
-    exchanges = sorted(plan.exchanges, key=lambda one: (one.start_s, one.stage))
+    exchanges = sorted(plan.exchanges, key=lambda one: (one.start_s, max(one.private_s, one.shared_s), one.stage))
     return ReplayCase(
         name=request.workload.architecture.name if request else "plan",
         num_microbatches=problem.num_microbatches,
@@ -174,8 +186,9 @@ def iteration_case(plan: Plan, request: PlanRequest | None = None) -> ReplayCase
                 operation=f"{one.stage}{EXCHANGE}",
                 occupancy_s=one.shared_s,
                 lag_s=_exchange_s(one, plan.transport_policy.num_exchange_chunks) - one.shared_s,
+                after=_waits(one, exchanges[:number], plan.configuration.rank_of_stages),
             )
-            for one in exchanges
+            for number, one in enumerate(exchanges)
         ),
         head_start_s=tuple(one.overlap_s for one in sorted(exchanges, key=lambda one: one.stage)),
         closing_s=plan.time.optimizer_s + plan.time.overhead_s,
@@ -207,6 +220,20 @@ def losses(plan: Plan, _request: PlanRequest | None = None) -> Iterator[str]:
     yield "arithmetic: a small model is trained, and an operation sleeps for the rest of its planned time"
     yield "the network: messages and exchanges between processes come as late as the plan's links would bring them"
     yield "sharding: gradients are all-reduced and every process keeps the whole state of its stages"
+
+
+def _waits(one: StageExchange, before: list[StageExchange], rank_of_stage: tuple[int, ...]) -> tuple[Wait, ...]:
+    """Those that have left the links in the plan when it begins, if both take links, and those of its rank."""
+    waits = list[Wait]()
+    for other in before:
+        alike = rank_of_stage[other.stage] == rank_of_stage[one.stage]
+        lag_s = max(other.shared_s, other.private_s * alike)
+        left = one.shared_s > 0 < other.shared_s and other.start_s + other.shared_s <= one.start_s * (
+            1.0 + SAME_INSTANT
+        )
+        if alike or left:
+            waits.append(Wait(operation=f"{other.stage}{EXCHANGE}", lag_s=lag_s))
+    return tuple(waits)
 
 
 def _exchange_s(one: StageExchange, num_chunks: int) -> float:

@@ -1,16 +1,14 @@
 """Messages that arrive as late as the plan's links would bring them, held back on the receiving side.
 
 A message leaves its link at max(sent, link free) + occupancy, in the planned order of the link, and arrives a latency
-later. An exchange of gradients is such a message, sent when the last replica has its gradients; exchanges inside places
-take the cards of their pipeline rank one after another. When things were sent stands in a table that all processes of
-one machine share.
+later. An exchange of gradients begins when the last replica has its gradients and those have ended whose links or cards
+it takes in the plan. When things were sent stands in a table that all processes of one machine share.
 """
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -99,14 +97,24 @@ class _Channel:
             self.arrivals_s[message.operation] = self.free_s + message.lag_s
 
 
-def _on_cards(case: ReplayCase) -> Iterator[tuple[Message, ...]]:
-    """Exchanges inside places of every pipeline rank, whose cards each of them takes all the time."""
-    by_rank = defaultdict[int, list[Message]](list)
-    for one in case.exchanges:
-        if one.occupancy_s == 0:
-            own = one.model_copy(update={"occupancy_s": one.lag_s, "lag_s": 0.0})
-            by_rank[case.rank_of_stage[int(one.operation.removesuffix(EXCHANGE))]].append(own)
-    return map(tuple, by_rank.values())
+@dataclass
+class _Exchanges:
+    """Exchanges of all stages in the order in which they begin, as far as they have been followed."""
+
+    messages: Sequence[Message]
+    arrivals_s: dict[str, float] = field(default_factory=dict)
+    _starts_s: dict[str, float] = field(default_factory=dict)
+
+    def advance(self, sent_s: Callable[[str], float]) -> None:
+        """Time every exchange that may begin and behind which all that it waits for have been timed."""
+        for one in self.messages:
+            if one.operation in self._starts_s or any(wait.operation not in self._starts_s for wait in one.after):
+                continue
+            at_s = sent_s(one.operation)
+            if at_s > 0.0:
+                start_s = max([at_s, *(self._starts_s[wait.operation] + wait.lag_s for wait in one.after)])
+                self._starts_s[one.operation] = start_s
+                self.arrivals_s[one.operation] = start_s + one.occupancy_s + one.lag_s
 
 
 class DelayLine:
@@ -123,9 +131,9 @@ class DelayLine:
     ) -> None:
         self._sent, self._clock, self._sleep = sent, clock, sleep
         pipeline = case.pipeline_of(replica)
-        sharing = tuple(one for one in case.exchanges if one.occupancy_s > 0)
         self._lag_s = {message.operation: message.lag_s for message in pipeline.free_messages}
-        channels = [_Channel(messages) for messages in (*pipeline.channels, sharing, *_on_cards(case))]
+        channels: list[_Channel | _Exchanges] = [_Channel(messages) for messages in pipeline.channels]
+        channels.append(_Exchanges(case.exchanges))
         self._channel_of = {one.operation: channel for channel in channels for one in channel.messages}
         self._in_flight: list[str] = []
 

@@ -4,7 +4,8 @@
 `work`: work of ranks, fill and drain, memory-limited round trips, head and tail of a pipeline; the first two also
   alone, for all ways of sharding a shape at once. Needs stage prices.
 `network_cut`: bytes and delays over a cut, of gradients or else of messages. Needs a cut and stage prices.
-`gradient_exchange`: bytes that exchanges send out of a place, of the smallest stage and of all. Needs stage prices.
+`gradient_exchange`: bytes that exchanges send out of a place, of the smallest stage and of all, and the least time in
+  which links and the cards of each rank carry them. Needs stage prices.
 `kind_costs`: what so many layers in a row take at least on a type. Needs layer prices.
 `rank_costs`: what a rank with so many layers takes at least on a type, for `stage_partition`. Needs `kind_costs`.
 `layer_windows`: dense layers that lie beside so many MoE layers, or the other way. Needs the architecture.

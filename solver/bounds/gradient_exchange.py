@@ -37,15 +37,17 @@ class GradientExchange:
         return cls(sent(*least_parameters(price, shares)), largest, whole)
 
     def least_s(self, ranks: IntArray, vpp: IntArray, retained: IntArray, link: ExchangeLink) -> FloatArray:
-        """End of the exchanges of all stages of so many ranks, one after another, with so many ranks whole in a group.
+        """End of the exchanges of all stages of so many ranks, with so many ranks whole in a group.
 
-        All of them after the first stage's weight gradients; the last one of each rank after all work of the rank.
+        All of them come after the first stage's weight gradients, and the last one of each rank after all work of the
+        rank. What they send fits through the links; those of an average rank follow each other on its cards.
         """
         stages = ranks * vpp
         others = np.maximum(self.whole - retained * self.largest, stages * self.smallest)
-        all_s = link.stage_work_s + others / link.rate + stages * link.steps_s
-        last_s = link.rank_work_s + ranks * (self.smallest / link.rate + link.steps_s)
-        end_s: FloatArray = np.maximum(all_s, last_s)
+        in_row_s = others / np.maximum(ranks, 1) / link.cards_rate + vpp * link.steps_s
+        all_s = link.stage_work_s + np.maximum(others / link.rate, in_row_s)
+        last_s = np.maximum(ranks * self.smallest / link.rate, self.smallest / link.cards_rate + link.steps_s)
+        end_s: FloatArray = np.maximum(all_s, link.rank_work_s + last_s)
         return end_s
 
 
@@ -53,12 +55,14 @@ class GradientExchange:
 class ExchangeLink:
     """What exchanges between groups wait for, and how they go on: bytes per second, and seconds of steps of each.
 
-    `stage_work_s` and `rank_work_s` are the least work of a stage and of a rank, less what overlaps.
+    `stage_work_s` and `rank_work_s` are the least work of a stage and of a rank, less what overlaps; `rate` is that of
+    the links for all exchanges at once, `cards_rate` that of one on the cards of its rank.
     """
 
     stage_work_s: FloatArray
     rank_work_s: FloatArray
     rate: FloatArray
+    cards_rate: FloatArray
     steps_s: FloatArray
 
 

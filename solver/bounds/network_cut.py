@@ -5,13 +5,13 @@ nearest way out.
 
 Proof. A group that g stage groups fit into holds at most floor(g / dp) ranks with all their dp replicas. Let the
 ranks that lie whole be in h groups: no more than fit into the h roomiest. *Exchanges*: each stage of every other
-rank sends the bytes of an exchange over k places out of one of two groups at least, which has no more than the
-second largest rate out; its ring takes 2 (k - 1) steps at the pace of the farthest, no less than the nearest way
-out of some group. Exchanges take the links one after another, the first not before all weight gradients of its
-stage less what overlaps, and those of the last stage of each such rank not before all of its work; together they send
-what the whole model has less the largest ranks, if these lie whole.
-Of k places with replicas of a rank one has no more than dp / k, each with a connection per GPU; bytes grow and
-connections shrink with k. *Messages*: see `_leaving_by_rate`; those of a replica that crosses go one after another,
+rank sends the bytes of an exchange over k places out of each of at least n groups, as many as its replicas need and
+two or more, see `NetworkCut.exchange_rates`; its ring takes 2 (k - 1) steps at the pace of the farthest, no less than
+the nearest way out of some group. Exchanges of a rank follow each other on its cards, those of all ranks may take the
+links at once; none begins before all weight gradients of its stage less what overlaps, and those of the last stage of
+each such rank not before all of its work; together they send what the whole model has less the largest ranks, if these
+lie whole. Of k places with replicas of a rank one has no more than dp / k, each with a connection per GPU; bytes grow
+and connections shrink with k. *Messages*: see `_leaving_by_rate`; those of a replica that crosses go one after another,
 over a connection per GPU of a stage. *Pipeline*: all replicas visit all h groups, so each pass crosses h - 1 cuts
 or more, and with h = 1 one where not all stay inside; a loop crosses once more on every way home between two
 passes, since a closed way crosses an even number of times, and h times or more. *Inside*: all replicas of a
@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -53,10 +54,16 @@ class NetworkCut:
     limits: ConnectionLimits
     of_places: bool = False
 
-    @property
-    def second_rate(self) -> float:
-        """Of two groups, one has no more than this."""
-        return float(np.sort(self.rate_g)[-2]) or float("inf")
+    @cached_property
+    def exchange_rates(self) -> FloatArray:
+        """Bytes per second that exchanges may send out of each of their groups together, for n = 0, 1, 2 ... groups.
+
+        Exchanges of b bytes in all, each out of n groups or more, send n b out of groups, no more than b out of any:
+        with the j < n widest groups at b, (n - j) b <= T times the rates of the others. Below two groups infinite.
+        """
+        narrow = np.cumsum(np.sort(self.rate_g))[::-1]
+        rates = [min(narrow[j] / (n - j) for j in range(n)) for n in range(2, len(narrow) + 1)]
+        return np.array([np.inf, np.inf, *(rate or np.inf for rate in rates)])
 
 
 @dataclass(frozen=True)
@@ -151,10 +158,12 @@ def distance_cases(
     message_bytes = columns.num_microbatches * each_bytes
     looped = shares.family == LOOP_FAMILY
     for cut, held in zip(found, capacities, strict=True):
-        rate = np.minimum(cut.second_rate, senders * cut.limits.exchange_bytes_per_s)
+        fewest = np.clip(-(-some.dp // np.maximum(held.max(axis=1), 1)), 2, held.shape[1])[row_of]
+        cards_rate = senders * cut.limits.exchange_bytes_per_s
         steps_s = 2.0 * (num_places - 1) * cut.nearest_s
         one_queue_s = message_bytes * columns.vpp / (group * cut.limits.message_bytes_per_s)
-        link = ExchangeLink(begin, np.maximum(inside.work_s - overlap_s, 0.0), rate, steps_s)
+        rate, rank_work_s = cut.exchange_rates[fewest], np.maximum(inside.work_s - overlap_s, 0.0)
+        link = ExchangeLink(begin, rank_work_s, rate, cards_rate, steps_s)
         none_whole = exchanged.least_s(columns.pp, columns.vpp, np.zeros_like(columns.pp), link)
         cases = [CutCase(columns.dp > 1, none_whole, CrossingDelay.none(len(columns)))]
         whole = np.cumsum(-np.sort(-(held // some.dp[:, None]), axis=1), axis=1)

@@ -23,15 +23,17 @@ from solver.placement.distances import ALL, EACH, BlockPaths, Blocks
 class CrossingPattern:
     """Columns of n configurations under one crossing pattern; `possible` where capacity groups can hold it.
 
-    Exchanges: over how many places, seconds per byte that a place sends, delays of one exchange, and the part of the
-    ranks that exchange; `replicas` of a rank are in one place. Messages: seconds per byte of one, without and with the
-    way back of loops, delays of all hops of one pass, and the losses and the wait for each.
+    Exchanges: over how many places, seconds per byte that a place sends, of one alone and of the links for all of
+    them, delays of one exchange, and the part of the ranks that exchange; `replicas` of a rank are in one place.
+    Messages: seconds per byte of one, without and with the way back of loops, delays of all hops of one pass, and the
+    losses and the wait for each.
     """
 
     kind: str
     possible: BoolArray
     num_places: FloatArray
     exchange_s_per_byte: FloatArray
+    links_s_per_byte: FloatArray
     exchange_delay_s: FloatArray
     exchanging: FloatArray
     replicas: FloatArray
@@ -162,11 +164,13 @@ class _Capacity:
         beside = ESTIMATES.beside if blocks.shared or through is not blocks else 1.0
         both = np.where((ring > 0) & (chain > 0) & (crossing > 0), beside, 1.0)
         plain, hops = blocks.rings[0], through.chains[0]
+        alone, links = self._exchange_s(blocks, ring, fewest, both)
         return CrossingPattern(
             kind=blocks.kind,
             possible=possible,
             num_places=plain.num_places[ring],
-            exchange_s_per_byte=self._exchange_s(blocks, ring, fewest, both),
+            exchange_s_per_byte=alone,
+            links_s_per_byte=links,
             exchange_delay_s=2.0 * (plain.num_places[ring] - 1.0) * plain.farthest_s[ring],
             exchanging=exchanging,
             replicas=np.ceil(self.columns.dp / plain.num_places[ring]),
@@ -177,8 +181,13 @@ class _Capacity:
             longest_wait_s=hops.round_trip_s[chain],
         )
 
-    def _exchange_s(self, blocks: Blocks, ring: IntArray, fewest: FloatArray, both: FloatArray) -> FloatArray:
-        """Seconds per byte of an exchange; it is split over several paths only where links set its pace."""
+    def _exchange_s(
+        self, blocks: Blocks, ring: IntArray, fewest: FloatArray, both: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Seconds per byte of an exchange, and of the links, which carry several at once where cards set its pace.
+
+        It is split over several paths only where links do.
+        """
         flows = fewest * self.group
         cards = flows * self.exchange_card
         seconds = []
@@ -186,9 +195,9 @@ class _Capacity:
             able = ways.rate_bytes_per_s(ring, flows, self.exchange_card)
             reached = np.minimum(1.0, able / np.minimum(cards, ways.capacity_bytes_per_s[ring]))
             seconds.append(1.0 / (np.minimum(cards, both * ways.free_bytes_per_s[ring]) * reached))
-        waits = both * blocks.rings[0].free_bytes_per_s[ring] < cards
-        best: FloatArray = np.where(ring > 0, np.where(waits, np.minimum.reduce(seconds), seconds[0]), 0.0)
-        return best
+        free = both * blocks.rings[0].free_bytes_per_s[ring]
+        alone = np.where(ring > 0, np.where(free < cards, np.minimum.reduce(seconds), seconds[0]), 0.0)
+        return alone, np.where(free < cards, alone, np.where(ring > 0, 1.0 / free, 0.0))
 
     def _message_s(
         self, found: tuple[BlockPaths, ...], chain: IntArray, crossing: FloatArray, both: FloatArray

@@ -78,7 +78,10 @@ class _Job:
 
 
 def _under(pattern: CrossingPattern, row_of: IntArray, job: _Job) -> FloatArray:
-    """Messages pace the pipeline or hide behind its work; exchanges follow each other as it drains and after."""
+    """Messages pace the pipeline or hide behind its work; exchanges follow each other as it drains and after.
+
+    Those of a rank do so on its cards, those of all ranks as far as links are full.
+    """
     columns, whole = job.space.columns, job.whole
     per_byte = np.where(job.space.family == LOOP, pattern.loop_s_per_byte[row_of], pattern.message_s_per_byte[row_of])
     message_s = whole.boundary_bytes * per_byte
@@ -89,11 +92,13 @@ def _under(pattern: CrossingPattern, row_of: IntArray, job: _Job) -> FloatArray:
     norm = ESTIMATES.joint_norm
     paced_s = (job.inside_s**norm + (passes * message_s) ** norm) ** (1.0 / norm)
     pipe_s = np.maximum(paced_s, np.where(delay_s > 0, trips_s, 0.0)) + 2.0 * delay_s
-    exchanging, stages = pattern.exchanging[row_of], columns.pp * columns.vpp
+    exchanging = pattern.exchanging[row_of]
     sent_bytes = _sent_bytes(job, pattern.num_places[row_of])
-    exchange_s = sent_bytes * pattern.exchange_s_per_byte[row_of] + stages * pattern.exchange_delay_s[row_of]
+    rank_s = sent_bytes / columns.pp * pattern.exchange_s_per_byte[row_of]
+    rank_s = rank_s + columns.vpp * pattern.exchange_delay_s[row_of]
+    links_s = exchanging * sent_bytes * pattern.links_s_per_byte[row_of]
     drain_s = whole.input_grad_s * (columns.pp - 1) / columns.pp
-    crossed: FloatArray = pipe_s + np.maximum(exchange_s / stages, exchanging * exchange_s - drain_s)
+    crossed: FloatArray = pipe_s + np.maximum(rank_s / columns.vpp, np.maximum(rank_s, links_s) - drain_s)
     limit = job.context.request.constraints.max_cross_building_bytes_per_iteration
     if limit is not None:
         messages_bytes = np.where(per_byte > 0, passes * columns.dp * whole.boundary_bytes, 0.0)

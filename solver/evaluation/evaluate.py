@@ -5,6 +5,7 @@ Reporting it as a plan is `report.py`; judging it is `solver/verify`.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -29,7 +30,8 @@ from solver.evaluation.scheduling import Scheduler, Timing, reusing_orders
 from solver.evaluation.ways import TimedWay, Way, better_way, least_end_s
 from solver.pipeline.bounds import lower_bound
 from solver.placement.fill import PooledRoute
-from solver.transport.exchange import LEAST_GAIN, ExchangeCost, exchange_costs, exchanging_edges, run_exchanges
+from solver.transport.exchange import LEAST_GAIN, ExchangeCost, exchange_costs, exchanging_edges
+from solver.transport.exchange_times import run_exchanges
 from solver.transport.hops import (
     HopDelay,
     StageMessages,
@@ -42,6 +44,7 @@ from solver.transport.message_paths import MessagePaths, split_paths
 from solver.transport.prices import Traffic
 from solver.transport.time_division import TimeDivision, time_divided
 
+SAME_LOAD = 1.0 - 1e-9  # sums of floats that are equal but for rounding
 SeenExchange = tuple[float, str | None]  # seconds of a stage's exchange for the scheduler, and the link that it takes
 
 
@@ -310,19 +313,37 @@ def _stage(stages: PoolStages, stage: int, exchange: SeenExchange) -> PipelineSt
 
 
 def _exchanges_seen(ranks: Sequence[int], costs: tuple[ExchangeCost, ...]) -> list[SeenExchange]:
-    """What the scheduler sees of every stage: its exchange on links, else what is left of it after its head start.
+    """What the scheduler sees of every stage: its time on the edge that exchanges take longest, or on the rank's cards.
 
-    Where the cards of a rank take longer than a head start its chunks exchange one after another there, and only the
-    first chunk, whose gradients are ready last, has its head start.
+    It is the edge where all of them together take as long as those of any rank take its cards. Off it counts what is
+    left of an exchange after its head start; where that is something, chunks of the rank exchange one after another,
+    and only the first chunk, whose gradients are ready last, has its head start.
     """
-    seen, num_ranks = list[SeenExchange](), max(ranks) + 1
-    paced = {rank for rank, one in zip(ranks, costs, strict=True) if one.private_s > one.overlap_s and not one.shared_s}
+    seen, num_ranks, edge = list[SeenExchange](), max(ranks) + 1, _busiest_edge(ranks, costs)
+    off = [edge not in one.shares for one in costs]
+    paced = {rank for rank, one, is_off in zip(ranks, costs, off, strict=True) if is_off and _left_s(one) > 0}
     for stage, (rank, one) in enumerate(zip(ranks, costs, strict=True)):
-        left_s = max(one.private_s - one.overlap_s, 0.0)
-        if one.shared_s:
-            seen.append((one.shared_s, EXCHANGE_LINK))
+        if not off[stage]:
+            seen.append((one.shared_s * one.shares[edge], EXCHANGE_LINK))
         elif rank in paced and len(ranks) > num_ranks:
-            seen.append((left_s if stage < num_ranks else one.private_s, f"{CARDS_LINK} {rank}"))
+            seen.append((_left_s(one) if stage < num_ranks else one.duration_s, f"{CARDS_LINK} {rank}"))
         else:
-            seen.append((left_s, None))
+            seen.append((_left_s(one), None))
     return seen
+
+
+def _left_s(one: ExchangeCost) -> float:
+    return max(one.duration_s - one.overlap_s, 0.0)
+
+
+def _busiest_edge(ranks: Sequence[int], costs: tuple[ExchangeCost, ...]) -> int:
+    """The edge that exchanges take for the longest time, -1 where they take the cards of some rank for longer."""
+    cards_s, load_s = defaultdict[int, float](float), defaultdict[int, float](float)
+    for rank, one in zip(ranks, costs, strict=True):
+        cards_s[rank] += max(one.private_s, one.shared_s)
+        for edge, share in one.shares.items():
+            load_s[edge] += one.shared_s * share
+    longest_s = max(load_s.values(), default=0.0)
+    if longest_s == 0 or longest_s < max(cards_s.values()) * SAME_LOAD:
+        return -1
+    return min(edge for edge, load in load_s.items() if load >= longest_s * SAME_LOAD)

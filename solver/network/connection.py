@@ -138,8 +138,27 @@ def rates_bytes_per_s(columns: OptionColumns, wire: Wire) -> FloatArray:
     if path.technology == "tcp":
         stream = mathis_rate_bytes_per_s(path.mtu_bytes, path.round_trip_s, path.loss_probability)
         return np.asarray(rates * np.minimum(1.0, columns.num_queue_pairs * stream / rates))
-    share = np.where(columns.codes, ERASURE_DATA / (ERASURE_DATA + ERASURE_PARITY), 1.0 - path.loss_probability)
-    return np.asarray(rates * share)
+    return np.asarray(rates * _first_sent(columns, path))
+
+
+def _first_sent(columns: OptionColumns, path: PathFacts) -> FloatArray:
+    """Part of the payload on the wire that is neither a code nor sent again."""
+    return np.where(columns.codes, ERASURE_DATA / (ERASURE_DATA + ERASURE_PARITY), 1.0 - path.loss_probability)
+
+
+def wire_efficiency(option: Option, wire: Wire) -> float:
+    """Payload over the capacity of links that so many connections fill: after collisions, headers, codes and resends.
+
+    Windows, cards and limits of a flow slow a connection without filling the links, so they are not in it.
+    """
+    columns, path = _alone(option), wire.path
+    balanced = balanced_efficiency(
+        option.load_balancing,
+        num_connections=wire.num_connections,
+        queue_pairs=option.num_queue_pairs,
+        num_planes=path.planes,
+    )
+    return float((balanced * payload_fraction(path.technology, path.mtu_bytes) * _first_sent(columns, path))[0])
 
 
 def step_s(option: Option, wire: Wire, message_bytes: float, rate: float | None = None) -> float:

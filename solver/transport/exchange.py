@@ -1,4 +1,4 @@
-"""The gradient exchange of every stage: inside places, across them, and when each takes the shared links.
+"""The gradient exchange of every stage: inside places and across them; when each runs is `exchange_times.py`.
 
 Inside a place the GPUs' own NICs work; across places one copy per place travels a ring of places, on the paths of least
 latency or, where that is faster, split over several. A few chunks are pipelined over both.
@@ -7,20 +7,19 @@ latency or, where that is faster, split over several. A few chunks are pipelined
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from heapq import heappop, heappush
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from models.plan import Configuration, StageExchange
+from models.plan import Configuration
 from models.transport import TransportChoice
 from solver.configurations.stages import PoolStages
 from solver.context import Context
 from solver.cost.columns import ZERO1, Columns, FloatArray, columns_of
 from solver.cost.data_parallel import crossing_bytes, step_traffic
 from solver.cost.fabric import fabric_of
-from solver.network.connection import Wire, option_of, step_s
+from solver.network.connection import Wire, option_of, step_s, wire_efficiency
 from solver.network.split import AlikeSteps, Step, alike_steps
 from solver.placement.fill import PooledRoute
 from solver.transport.choose import exchange_choice
@@ -35,7 +34,8 @@ class StepChoice:
     """The transport of a step of a ring, which serves all steps whose paths are alike.
 
     `num_connections` are busy at once; `reached` is the part of the rate that they reach after collisions, windows,
-    headers and codes; `delay_s` what a step takes beyond its bytes: distance, posting, waiting for what was lost.
+    headers and codes; `delay_s` what a step takes beyond its bytes: distance, posting, waiting for what was lost;
+    `efficiency` the payload over the capacity that it fills.
     """
 
     step: Step
@@ -43,6 +43,7 @@ class StepChoice:
     num_connections: int
     reached: float
     delay_s: float
+    efficiency: float
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,8 @@ class InterSiteRing:
     """One stage's exchange between places: its ring, what each step sends, and how long the links take.
 
     `reached` is the part of the links' rate that the chosen transport reaches; `bottlenecks` are the edges that set the
-    pace, none where the GPUs' own cards do.
+    pace, none where the GPUs' own cards do; `shares` are the parts of every edge, of what messages leave of it, that no
+    other exchange has meanwhile.
     """
 
     ring: Ring
@@ -58,6 +60,7 @@ class InterSiteRing:
     shared_s: float
     reached: float
     bottlenecks: frozenset[int]
+    shares: dict[int, float]
     steps: tuple[StepChoice, ...]
 
     @property
@@ -73,12 +76,16 @@ class InterSiteRing:
 
 @dataclass(frozen=True)
 class ExchangeCost:
-    """Of one stage: head start, time inside places, time on shared links, and bytes on every directed edge."""
+    """Of one stage: head start, time inside places, time on shared links, and bytes on every directed edge.
+
+    `shares` are the parts of the edges, of what messages leave of them, that it has for `shared_s`.
+    """
 
     overlap_s: float
     private_s: float
     shared_s: float
     edge_bytes: dict[int, float]
+    shares: dict[int, float] = field(default_factory=dict)
     choices: tuple[TransportChoice, ...] = ()
     site_ring: InterSiteRing | None = None
 
@@ -172,7 +179,10 @@ def _exchange(
         site_ring = _faster_ring(senders, plain, sent_bytes, capacity)
     else:
         site_ring = _site_ring(senders, chosen.ring, sent_bytes, capacity)
-    return ExchangeCost(overlap_s, private_s, site_ring.shared_s, site_ring.edge_bytes, site_ring.choices, site_ring)
+    sent = {"edge_bytes": site_ring.edge_bytes, "shares": site_ring.shares}
+    return ExchangeCost(
+        overlap_s, private_s, site_ring.shared_s, **sent, choices=site_ring.choices, site_ring=site_ring
+    )
 
 
 @dataclass(frozen=True)
@@ -214,18 +224,22 @@ def _site_ring(senders: _Senders, ring: Ring, sent_bytes: float, capacity: Float
     cards_s = sent_bytes / senders.cards_bytes_per_s
     wire_s = max(cards_s, *fill.values())
     num_steps = 2 * (len(ring.steps) - 1)
-    chosen, slowest_s, delay_s = [], wire_s, 0.0
+    chosen, slowest_s, delay_s, efficiency = [], wire_s, 0.0, dict[int, float]()
     for alike in alike_steps(topology, zip(ring.steps, ring.parts, strict=True)):
         found = _step_choice(senders, alike, sent_bytes / num_steps)
-        own_s = max(cards_s, *(fill[edge] for path in alike.paths for edge in path.edges))
+        edges = {edge for path in alike.paths for edge in path.edges}
+        own_s = max(cards_s, *(fill[edge] for edge in edges))
         slowest_s, delay_s = max(slowest_s, own_s / found.reached), max(delay_s, found.delay_s)
+        efficiency |= {edge: min(found.efficiency, efficiency.get(edge, 1.0)) for edge in edges}
         chosen.append(found)
+    shared_s = slowest_s + num_steps * delay_s
     return InterSiteRing(
         ring=ring,
         sent_bytes=sent_bytes,
-        shared_s=slowest_s + num_steps * delay_s,
+        shared_s=shared_s,
         reached=wire_s / slowest_s,
         bottlenecks=frozenset(edge for edge, time in fill.items() if time >= wire_s * (1.0 - 1e-6)),
+        shares={edge: min(time / (efficiency[edge] * shared_s), 1.0) for edge, time in fill.items()},
         steps=tuple(chosen),
     )
 
@@ -247,7 +261,7 @@ def _step_choice(senders: _Senders, alike: AlikeSteps, step_bytes: float) -> Ste
     site_ring = Wire(path, senders.cards_bytes_per_s / connections, connections, path.capacity_bytes_per_s)
     reached = min(1.0, rate * connections / min(path.capacity_bytes_per_s, senders.cards_bytes_per_s))
     delay_s = step_s(option_of(choice), site_ring, step_bytes / connections, rate)
-    return StepChoice(step, choice, connections, reached, delay_s)
+    return StepChoice(step, choice, connections, reached, delay_s, wire_efficiency(option_of(choice), site_ring))
 
 
 def _overlap_s(context: Context, columns: Columns, stages: PoolStages, stage: int) -> float:
@@ -306,65 +320,3 @@ def _place_bytes_per_s(context: Context, configuration: Configuration, pool: int
     """Rate at which all GPUs that hold the stage in one place send together."""
     gpus = num_replicas * configuration.degrees.gpus_per_stage_group
     return gpus * context.pools[pool].nic_bytes_per_s_per_gpu * context.stack.scale_out_efficiency.value
-
-
-def run_exchanges(
-    costs: tuple[ExchangeCost, ...], last_end_s: list[float], ranks: Sequence[int]
-) -> tuple[StageExchange, ...]:
-    """When each exchange runs: one by one on the shared links and on the cards of each of the pipeline `ranks`.
-
-    On the links their order is that of the better of two rules: first ready first, or of those that are ready the
-    longest first.
-    """
-    ready = [max(end - cost.overlap_s, 0.0) for end, cost in zip(last_end_s, costs, strict=True)]
-    first_ready = sorted(range(len(costs)), key=lambda stage: (ready[stage], stage))
-    private = [stage for stage in first_ready if costs[stage].shared_s == 0]
-    shared = [stage for stage in first_ready if costs[stage].shared_s > 0]
-    ways = [
-        _one_by_one(costs, ready, last_end_s, ranks, private + order)
-        for order in (shared, _longest_first(costs, ready, shared))
-    ]
-    return min(ways, key=lambda way: max(one.end_s for one in way))
-
-
-def _longest_first(costs: tuple[ExchangeCost, ...], ready: list[float], stages: list[int]) -> list[int]:
-    """Whenever the links are free, of the exchanges that are ready the one that lasts longest (Schrage's rule)."""
-    waiting = stages[::-1]
-    order, able, free_s = list[int](), list[tuple[float, int]](), 0.0
-    while waiting or able:
-        if not able:
-            free_s = max(free_s, ready[waiting[-1]])
-        while waiting and ready[waiting[-1]] <= free_s:
-            heappush(able, (-costs[waiting[-1]].duration_s, waiting.pop()))
-        order.append(heappop(able)[1])
-        free_s += costs[order[-1]].shared_s
-    return order
-
-
-def _one_by_one(
-    costs: tuple[ExchangeCost, ...],
-    ready: list[float],
-    last_end_s: list[float],
-    ranks: Sequence[int],
-    order: list[int],
-) -> tuple[StageExchange, ...]:
-    """All exchanges in this order: on the links those of all ranks, on its cards those of each rank."""
-    start, links_free_s, cards_free_s = list(ready), 0.0, [0.0] * (max(ranks) + 1)
-    for stage in order:
-        cost, rank = costs[stage], ranks[stage]
-        start[stage] = max(ready[stage], cards_free_s[rank], links_free_s if cost.shared_s > 0 else 0.0)
-        cards_free_s[rank] = start[stage] + max(cost.private_s, cost.shared_s)
-        if cost.shared_s > 0:
-            links_free_s = start[stage] + cost.shared_s
-    return tuple(
-        StageExchange(
-            stage=stage,
-            last_weight_grad_end_s=last_end_s[stage],
-            overlap_s=cost.overlap_s,
-            start_s=start[stage],
-            private_s=cost.private_s,
-            shared_s=cost.shared_s,
-            end_s=max(last_end_s[stage], start[stage] + cost.duration_s),
-        )
-        for stage, cost in enumerate(costs)
-    )

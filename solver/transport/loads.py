@@ -7,6 +7,7 @@ from collections import defaultdict
 from models.transport import Dimension, LinkFlow, LinkLoad
 from solver.context import Context
 from solver.network.topology import UPLINK_PREFIX
+from solver.transport.exchange_times import most_at_once
 from solver.transport.hops import reserved_bytes_per_s
 from solver.transport.prices import Prices, Traffic, message_load
 
@@ -18,11 +19,10 @@ def link_loads(context: Context, traffic: Traffic, *, iteration_s: float, prices
     pipeline = message_load(context, traffic).tolist()
     rate = reserved_bytes_per_s(traffic.routes, list(traffic.hops), traffic.message_bytes)
     exchange: defaultdict[int, float] = defaultdict(float)
-    fastest: defaultdict[int, float] = defaultdict(float)
+    fastest = most_at_once(traffic.costs, traffic.exchanges, len(context.topology.edges))
     for cost in traffic.costs:
         for carried, size in cost.edge_bytes.items():
             exchange[carried] += size
-            fastest[carried] = max(fastest[carried], size / cost.shared_s)
     setting_pace = _bottlenecks(traffic)
     loads = []
     for index, edge in enumerate(context.topology.edges):
@@ -36,7 +36,7 @@ def link_loads(context: Context, traffic: Traffic, *, iteration_s: float, prices
         )
         if flows:
             mean = (pipeline[index] + exchange[index]) / (edge.capacity_bytes_per_s * iteration_s)
-            peak = max((rate.get(index, 0.0) + fastest[index]) / edge.capacity_bytes_per_s, mean)
+            peak = max((rate.get(index, 0.0) + float(fastest[index])) / edge.capacity_bytes_per_s, mean)
             loads.append(
                 LinkLoad(
                     link=edge.id,

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import isclose
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from solver.context import Context
 from solver.network.split import Step
 from solver.placement.fill import PooledRoute
 from solver.transport.exchange import ExchangeCost, InterSiteRing
+from solver.transport.exchange_times import SAME_INSTANT
 from solver.transport.hops import HopDelay, Sharing, free_bytes_per_s, reserved_bytes_per_s
 from solver.transport.policy import POLICY
 from solver.transport.ring import Ring
@@ -127,7 +129,7 @@ def message_sizes(context: Context, traffic: Traffic) -> dict[Step, float]:
 
 
 def exchange_phases(context: Context, traffic: Traffic) -> list[PricedPhase]:
-    """Ring steps of the exchanges that delay the end of the iteration, one phase per ring: exchanges follow each other.
+    """Ring steps of the exchanges that delay the end of the iteration, one phase per ring: they follow each other.
 
     Its weight is the mean over their bytes: those of ranks on other cards may reach another part of the same links.
     """
@@ -152,18 +154,20 @@ def exchange_phases(context: Context, traffic: Traffic) -> list[PricedPhase]:
 def delaying(exchanges: tuple[StageExchange, ...], pipeline_s: float, ranks: Sequence[int]) -> dict[int, float]:
     """Stages whose exchange on shared links delays the iteration, and seconds that it grows per second of theirs.
 
-    The last to end counts if it ends after the pipeline, and so does every exchange that it waited for on the links.
-    One that it waited for on the cards of its rank, of the `ranks` by stage, does not: its time on links is hidden.
+    The last to end counts if it ends after the pipeline, and so does the exchange with whose end on the links it began,
+    and so on. One that it waited for on the cards of its rank, of the `ranks` by stage, does not: its time on links is
+    hidden.
     """
     last = max(exchanges, key=lambda one: one.end_s, default=None)
     if last is None or last.shared_s == 0 or last.end_s <= max(pipeline_s, last.last_weight_grad_end_s):
         return {}
     weights = {last.stage: 1.0 if last.shared_s >= last.private_s else 1.0 / POLICY.num_exchange_chunks}
-    before = sorted((one for one in exchanges if one.shared_s > 0), key=lambda one: one.start_s, reverse=True)
+    before = sorted((one for one in exchanges if one.shared_s > 0), key=lambda one: (-one.start_s, one.stage))
     waiting = last
     for one in before:
         on_cards_s = one.private_s if ranks[one.stage] == ranks[waiting.stage] else 0.0
-        if one.start_s < waiting.start_s <= (one.start_s + max(one.shared_s, on_cards_s)) * (1.0 + 1e-12):
+        free_s = one.start_s + max(one.shared_s, on_cards_s)
+        if one.start_s < waiting.start_s and isclose(free_s, waiting.start_s, rel_tol=SAME_INSTANT):
             if one.shared_s >= on_cards_s:
                 weights[one.stage] = 1.0
             waiting = one

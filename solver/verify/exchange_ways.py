@@ -17,7 +17,7 @@ from models.transport import Connection, ExchangeRing, ExchangeStep, MessageSpli
 from solver.cost.fabric import fabric_of
 from solver.network.algorithms import Communicator
 from solver.network.collectives import Level
-from solver.network.connection import Wire, connection_rate_bytes_per_s, option_of, step_s
+from solver.network.connection import Wire, connection_rate_bytes_per_s, option_of, step_s, wire_efficiency
 from solver.network.split import AlikeSteps, Parts, alike_steps, part_by_edge
 from solver.network.topology import PathFacts, Topology
 from solver.verify.joint_replay import reserved_bytes_per_s
@@ -30,8 +30,8 @@ SAME_FILL = 1e-6  # relative: edges that are full for as long set the pace toget
 
 @dataclass(frozen=True)
 class OnRing:
-    """An exchange on its ring: bytes of every step, time and what of it passes without bytes, and the edges that set
-    the pace.
+    """An exchange on its ring: bytes of every step, time and what of it passes without bytes, the edges that set the
+    pace, and the part of every edge, less the messages' reserve, that is full of it meanwhile.
     """
 
     sent_bytes: float
@@ -39,6 +39,12 @@ class OnRing:
     delay_s: float
     load: Mapping[int, float]
     bottlenecks: frozenset[int]
+    shares: Mapping[int, float]
+
+    @property
+    def edge_bytes_per_s(self) -> dict[int, float]:
+        """Its rate on every edge."""
+        return {edge: part * self.sent_bytes / self.shared_s for edge, part in self.load.items()}
 
 
 @dataclass(frozen=True)
@@ -139,7 +145,7 @@ class ExchangeWays:
         cards = self.cards_bytes_per_s(stage)
         wire_s = max(sent / cards, *fill.values())
         num_steps = 2 * (len(ring.steps) - 1)
-        slowest_s, delay_s = wire_s, 0.0
+        slowest_s, delay_s, efficiency = wire_s, 0.0, dict.fromkeys(fill, 1.0)
         stated = {(one.from_place, one.to_place): one.connection for one in ring.transports}
         for kind in self.alike(ring.steps):
             connection = stated[kind.narrowest]
@@ -147,15 +153,19 @@ class ExchangeWays:
             rate = connection_rate_bytes_per_s(option, wire)
             narrow = min(kind.path.capacity_bytes_per_s, cards)
             reached = min(1.0, rate * connection.num_connections / narrow)
-            own_s = max(sent / cards, *(fill[edge] for path in kind.paths for edge in path.edges))
+            edges = [edge for path in kind.paths for edge in path.edges]
+            own_s = max(sent / cards, *(fill[edge] for edge in edges))
             slowest_s = max(slowest_s, own_s / reached)
             delay_s = max(delay_s, step_s(option, wire, sent / num_steps / connection.num_connections, rate))
+            efficiency |= {edge: min(efficiency[edge], wire_efficiency(option, wire)) for edge in edges}
+        shared_s = slowest_s + num_steps * delay_s
         return OnRing(
             sent_bytes=sent,
-            shared_s=slowest_s + num_steps * delay_s,
+            shared_s=shared_s,
             delay_s=num_steps * delay_s,
             load=load,
             bottlenecks=frozenset(edge for edge, time in fill.items() if time >= wire_s * (1.0 - SAME_FILL)),
+            shares={edge: min(1.0, time / efficiency[edge] / shared_s) for edge, time in fill.items()},
         )
 
 

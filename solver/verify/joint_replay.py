@@ -20,6 +20,7 @@ from models.plan import Plan, StageExchange
 from models.request import PlanRequest
 from models.schedule import PipelineHop
 from solver.pipeline.problem import Floats, Ints, ragged
+from solver.verify.exchanges_at_once import beside_each, in_order, waits_for
 from solver.verify.joint_columns import Network, Work, side_by_side, work_of
 from solver.verify.joint_kernel import joint_kernel
 from solver.verify.message_paths import edge_parts
@@ -105,24 +106,17 @@ def _last_gradients(work: Work, end: Floats, num_stages: int, stagger_s: Floats)
 
 def _exchanges_end_s(case: Reading, last_s: Floats) -> float:
     """End of the last exchange, in the plan's order from when their gradients are ready; 0 where there are none."""
-    end_s = free_s = 0.0
-    cards_free_s = [0.0] * case.configuration.degrees.pp
+    end_s, cards_free_s = 0.0, [0.0] * case.configuration.degrees.pp
+    waits, until_s = waits_for(case.plan.exchanges), dict[int, float]()
     for one in in_order(case.plan.exchanges):
         rank = case.configuration.rank_of_stage(one.stage)
-        start_s = max(float(last_s[one.stage]) - one.overlap_s, cards_free_s[rank])
-        if one.shared_s > 0:
-            start_s = max(start_s, free_s)
-        start_s = min(start_s, one.start_s)
+        ready_s = max(float(last_s[one.stage]) - one.overlap_s, cards_free_s[rank])
+        others = (until_s[stage] for stage in waits.get(one.stage, ()))
+        start_s = min(max(ready_s, *others, 0.0), one.start_s)
         cards_free_s[rank] = start_s + max(one.private_s, one.shared_s)
-        if one.shared_s > 0:
-            free_s = start_s + one.shared_s
+        until_s[one.stage] = start_s + one.shared_s
         end_s = max(end_s, float(last_s[one.stage]), start_s + _duration_s(case, one))
     return end_s
-
-
-def in_order(exchanges: Iterable[StageExchange]) -> list[StageExchange]:
-    """Exchanges as they follow each other; those that take no time go before others that begin with them."""
-    return sorted(exchanges, key=lambda one: (one.start_s, max(one.private_s, one.shared_s), one.stage))
 
 
 def _duration_s(case: Reading, one: StageExchange) -> float:
@@ -200,7 +194,9 @@ def _cap_bytes_per_s(case: Reading, boundary: Boundary, hop: PipelineHop) -> flo
 
 
 def _held_bytes_per_s(case: Reading) -> Floats:
-    """Rate of the exchange of every stage on every edge: bytes that the plan routes there, by size of the stages."""
+    """Rate of the exchange of every stage, and of those beside it, on every edge: bytes that the plan routes there, by
+    size of the stages.
+    """
     network, stages = case.network, case.configuration.degrees.num_stages
     routed = np.zeros(len(network.topology.edges))
     for load in case.plan.link_loads:
@@ -212,6 +208,9 @@ def _held_bytes_per_s(case: Reading) -> Floats:
         places = network.places_of_rank(case.configuration.rank_of_stage(one.stage))
         sizes[one.stage], times[one.stage] = network.exchange_bytes(one.stage, len(places)), one.shared_s
     parts = np.divide(sizes, times * max(sizes.sum(), 1.0), out=np.zeros(stages), where=times > 0)
+    shared = [one for one in case.plan.exchanges if one.shared_s > 0]
+    own = [one.stage for one in shared]
+    parts[own] = beside_each(shared, parts[own, None])[:, 0]
     return np.outer(parts, routed).astype(np.float64)
 
 

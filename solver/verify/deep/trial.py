@@ -190,7 +190,7 @@ class Trial:
         return np.array(order, dtype=np.int64)
 
     def _exchanged_s(self, last_s: Floats, beside: tuple[tuple[Boundary, PipelineHop], ...]) -> Iterator[float]:
-        """Ends of the exchanges, first ready first on the links."""
+        """Ends of the exchanges, first ready first, one by one on the links though several may fit at once."""
         ways, free_s = ExchangeWays(self.case, beside), 0.0
         chunks = self.like.transport_policy.num_exchange_chunks
         ready = {stage: max(float(end) - ways.overlap_s(stage), 0.0) for stage, end in enumerate(last_s)}

@@ -1,20 +1,21 @@
-"""Rules on the gradient exchange of every stage: complete, ready, no faster than its bytes, one at a time.
+"""Rules on the gradient exchange of every stage: complete, ready, no faster than its bytes, one at a time on a rank.
 
 Judges `Plan.exchanges`. An exchange inside a place uses the GPUs' own network cards; one between places also the links,
-which the exchanges of all stages take one after another.
+which exchanges of several ranks may take at once.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 
 from models.plan import StageExchange
 from solver.verify.activations import FUSED, WEIGHT
 from solver.verify.case import Case, Finding, Rule, differs, exceeds
+from solver.verify.exchanges_at_once import in_order
 from solver.verify.message_rates import Rates, bytes_within, concatenated, message_rates
 
 LAST_OF_STAGE = (WEIGHT, FUSED)
@@ -67,34 +68,52 @@ def exchange_shared(case: Case) -> Iterator[Finding]:
 
 
 def exchange_order(case: Case) -> Iterator[Finding]:
-    """Exchanges that take the links between places do so one after another."""
-    shared = sorted((one for one in case.plan.exchanges if one.shared_s > 0), key=lambda one: one.start_s)
-    for one, following in pairwise(shared):
-        if exceeds(one.start_s + one.shared_s, following.start_s):
+    """Exchanges of a pipeline rank take its cards one after another."""
+    by_rank = defaultdict[int, list[StageExchange]](list)
+    for one in in_order(_of_stages(case)):
+        by_rank[case.configuration.rank_of_stage(one.stage)].append(one)
+    for one, following in chain.from_iterable(pairwise(own) for own in by_rank.values()):
+        free_s = one.start_s + max(one.private_s, one.shared_s)
+        if exceeds(free_s, following.start_s):
             yield Finding(
                 _name(following),
-                f"starts at {following.start_s:.9g}, stage {one.stage} has the links until"
-                f" {one.start_s + one.shared_s:.9g}",
+                f"starts at {following.start_s:.9g}, stage {one.stage} has the cards of the rank until {free_s:.9g}",
             )
 
 
 def exchange_capacity(case: Case) -> Iterator[Finding]:
-    """While an exchange takes the links out of a building, they carry it and the pipeline's messages of that time."""
-    leaving = _messages_out_of_buildings(case)
-    for one in case.plan.exchanges:
-        if one.stage >= case.configuration.degrees.num_stages:
-            continue
-        buildings = case.network.buildings_of_rank(case.configuration.rank_of_stage(one.stage))
-        size = case.network.exchange_bytes(one.stage, len(buildings))
-        for building in sorted(buildings) if size else ():
-            beside = bytes_within(leaving[building], one.start_s, one.start_s + one.shared_s)
+    """While an exchange takes the links out of a building, they carry all exchanges and messages of that time."""
+    outward = _exchanges_out_of_buildings(case)
+    messages = _messages_out_of_buildings(case) if outward else {}
+    for building, exchanges in outward.items():
+        exchanged = np.array([(one.start_s, one.start_s + one.shared_s, rate) for one, rate in exchanges])
+        for one, rate in exchanges:
+            within = one.start_s, one.start_s + one.shared_s
+            size, beside = bytes_within(exchanged, *within), bytes_within(messages[building], *within)
             most_bytes = case.network.cuts.place_bytes_per_s[building] * one.shared_s
             if exceeds(size + beside, most_bytes):
+                own = rate * one.shared_s
                 yield Finding(
                     _name(one),
-                    f"out of {building}: {size:.6g} B and {beside:.6g} B of messages in {one.shared_s:.6g} s,"
-                    f" the links carry {most_bytes:.6g} B",
+                    f"out of {building}: {own:.6g} B, {size - own:.6g} B of others and {beside:.6g} B of messages in"
+                    f" {one.shared_s:.6g} s, the links carry {most_bytes:.6g} B",
                 )
+
+
+def _exchanges_out_of_buildings(case: Case) -> dict[str, list[tuple[StageExchange, float]]]:
+    """Exchanges that leave each building, and at which rate."""
+    found = defaultdict[str, list[tuple[StageExchange, float]]](list)
+    for one in _of_stages(case):
+        buildings = case.network.buildings_of_rank(case.configuration.rank_of_stage(one.stage))
+        size = case.network.exchange_bytes(one.stage, len(buildings))
+        for building in sorted(buildings) if size and one.shared_s > 0 else ():
+            found[building].append((one, size / one.shared_s))
+    return found
+
+
+def _of_stages(case: Case) -> list[StageExchange]:
+    """Exchanges of stages that exist."""
+    return [one for one in case.plan.exchanges if one.stage < case.configuration.degrees.num_stages]
 
 
 def _messages_out_of_buildings(case: Case) -> dict[str, Rates]:

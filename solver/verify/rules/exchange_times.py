@@ -5,7 +5,7 @@ Judges `Plan.exchange_rings` and the exact times of `Plan.exchanges`. What no ex
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -13,7 +13,8 @@ import numpy as np
 from models.transport import Dimension, ExchangeRing
 from solver.pipeline.problem import Floats
 from solver.verify.case import Case, Finding, Rule, differs
-from solver.verify.joint_replay import in_order, reserved_bytes_per_s
+from solver.verify.exchanges_at_once import earliest_starts, most_at_once
+from solver.verify.joint_replay import reserved_bytes_per_s
 from solver.verify.rules.message_times import unoffered
 from solver.verify.rules.paths import path_faults
 
@@ -71,23 +72,19 @@ def _transport_faults(case: Case, ring: ExchangeRing) -> Iterator[str]:
 def exchange_times(case: Case) -> Iterator[Finding]:
     """Head start, time inside places and time on the links are what physics, ring and transports make of them.
 
-    Those that share links follow each other without a break, as do those of a rank on its cards; every other one starts
-    when it is ready.
+    Every exchange starts as soon as its gradients are ready, its rank's cards are free and the links have its share.
     """
-    free_s, cards_free_s = 0.0, defaultdict[int, float](float)
-    for one in in_order(case.plan.exchanges):
-        if one.stage >= case.configuration.degrees.num_stages:
-            continue
-        rank, shared = case.configuration.rank_of_stage(one.stage), one.stage in case.exchanging.shared_stages
-        start_s = max(one.last_weight_grad_end_s - one.overlap_s, cards_free_s[rank])
+    own = [one for one in case.plan.exchanges if one.stage < case.configuration.degrees.num_stages]
+    on_links = {stage: case.exchanging.on_ring(stage) for stage in case.exchanging.shared_stages}
+    shares = {stage: found.shares for stage, found in on_links.items()}
+    starts = earliest_starts(own, shares, case.configuration.rank_of_stages)
+    for one in own:
         derived = {
             "overlap_s": case.exchanging.overlap_s(one.stage),
             "private_s": case.exchanging.private_s(one.stage),
-            "shared_s": case.exchanging.on_ring(one.stage).shared_s if shared else 0.0,
-            "start_s": max(start_s, free_s) if shared else start_s,
+            "shared_s": on_links[one.stage].shared_s if one.stage in on_links else 0.0,
+            "start_s": starts[one.stage],
         }
-        free_s = one.start_s + one.shared_s if shared else free_s
-        cards_free_s[rank] = one.start_s + max(one.private_s, one.shared_s)
         for name, value in derived.items():
             if differs(getattr(one, name), value):
                 yield Finding(f"exchange of stage {one.stage}", f"{name} {getattr(one, name):.9g}, it is {value:.9g}")
@@ -119,7 +116,9 @@ def _ring_bytes(case: Case) -> Floats:
 def load_facts(case: Case) -> Iterator[Finding]:
     """A load says its flows once each, who sets its pace, its highest rate, and the flows of others on it."""
     index, edges = case.network.topology.edge_index, case.network.topology.edges
-    reserved, fastest, pacing = reserved_bytes_per_s(case), _fastest_bytes_per_s(case), _pacing(case)
+    reserved, pacing = reserved_bytes_per_s(case), _pacing(case)
+    rates = {stage: case.exchanging.on_ring(stage).edge_bytes_per_s for stage in case.exchanging.shared_stages}
+    fastest = most_at_once(case.plan.exchanges, rates)
     for load in case.plan.link_loads:
         at = index.get((load.link, load.reverse))
         if at is None:
@@ -131,22 +130,12 @@ def load_facts(case: Case) -> Iterator[Finding]:
         wanted = tuple(cause for cause in ("pp", "dp") if at in pacing[cause])
         if load.bottleneck != wanted:
             yield Finding(where, f"bottleneck {load.bottleneck}, it sets the pace of {wanted}")
-        peak = max((reserved[at] + fastest[at]) / edges[at].capacity_bytes_per_s, load.mean_utilisation)
+        peak = max((reserved[at] + fastest.get(at, 0.0)) / edges[at].capacity_bytes_per_s, load.mean_utilisation)
         if differs(load.peak_utilisation, peak):
             yield Finding(where, f"peak_utilisation {load.peak_utilisation:.9g}, it is {peak:.9g}")
         others = int(edges[at].background_bytes_per_s > 0)
         if load.num_background_flows != others:
             yield Finding(where, f"{load.num_background_flows} background flows, the request states {others}")
-
-
-def _fastest_bytes_per_s(case: Case) -> Floats:
-    """Highest rate of one exchange on every edge."""
-    fastest = np.zeros(len(case.network.topology.edges))
-    for stage in case.exchanging.shared_stages:
-        found = case.exchanging.on_ring(stage)
-        for edge, part in found.load.items():
-            fastest[edge] = max(fastest[edge], part * found.sent_bytes / found.shared_s)
-    return fastest
 
 
 def _pacing(case: Case) -> Mapping[Dimension, set[int]]:

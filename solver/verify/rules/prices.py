@@ -8,11 +8,15 @@ whose cannot be read from the loads then; such prices are held to zero, sign and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+import numpy as np
+
 from models.transport import Dimension, LinkLoad
 from solver.verify.case import Case, Finding, Rule, differs, exceeds
+from solver.verify.exchanges_at_once import SAME_INSTANT, beside_each
 from solver.verify.joint_replay import reserved_bytes_per_s
 
 BYTES_PER_GB = 1e9  # the unit
@@ -38,16 +42,13 @@ def link_headroom(case: Case) -> Iterator[Finding]:
 
 
 def link_peak(case: Case) -> Iterator[Finding]:
-    """The peak is what stage messages reserve or the fastest exchange takes, at most both, and never below the mean."""
-    reserved, exchanges = reserved_bytes_per_s(case), _exchanges(case)
+    """The peak is what stage messages reserve or exchanges at once take, at most both, and never below the mean."""
+    reserved, exchanges, index = reserved_bytes_per_s(case), _exchange_rates(case), case.network.topology.edge_index
     for load in case.plan.link_loads:
-        edge = case.network.topology.edge_index.get((load.link, load.reverse))
+        edge = index.get((load.link, load.reverse))
         if edge is None:
             continue
-        messages, (slowest, fastest) = (
-            float(reserved[edge]),
-            _exchange_rates(exchanges, load, one_ring=_is_one_ring(case)),
-        )
+        messages, (slowest, fastest) = float(reserved[edge]), exchanges.of(_exchanged_bytes(load))
         least = max(min(1.0, max(messages, slowest) / load.usable_bytes_per_s), load.mean_utilisation)
         most = max((messages + fastest) / load.usable_bytes_per_s, load.mean_utilisation)
         if exceeds(least, load.peak_utilisation) or exceeds(load.peak_utilisation, most):
@@ -137,41 +138,43 @@ def _pipeline_end_s(case: Case) -> float:
     return max((one.end_s for one in case.plan.timelines), default=0.0)
 
 
-class OnLinks(NamedTuple):
-    """An exchange that takes links between places: its bytes, its places and its time on the links."""
+class ExchangeRates(NamedTuple):
+    """Least and most of the highest rate of exchanges on an edge, per byte of theirs on it, and the most of any edge.
 
-    size_bytes: float
-    places: frozenset[str]
-    shared_s: float
+    On one ring all of them use every edge alike; on several, split over other paths perhaps, they need not.
+    """
+
+    least_per_s: float = 0.0
+    most_per_s: float = 0.0
+    most_bytes_per_s: float = math.inf
+
+    def of(self, exchanged_bytes: float) -> tuple[float, float]:
+        """On an edge that carries so many bytes of them."""
+        most = min(exchanged_bytes * self.most_per_s, self.most_bytes_per_s)
+        return exchanged_bytes * self.least_per_s, most if exchanged_bytes else 0.0
 
 
-def _exchanges(case: Case) -> list[OnLinks]:
-    index = _index(case)
-    return [
-        OnLinks(_size(case, [stage]), _places(case, stage), case.plan.exchanges[index[stage]].shared_s)
-        for stage in dict.fromkeys(_shared(case))
-    ]
+def _exchange_rates(case: Case) -> ExchangeRates:
+    index, stages = _index(case), list(dict.fromkeys(_shared(case)))
+    if not stages:
+        return ExchangeRates()
+    exchanges = [case.plan.exchanges[index[stage]] for stage in stages]
+    sizes, times = np.array([_size(case, [stage]) for stage in stages]), np.array([one.shared_s for one in exchanges])
+    if _is_one_ring(case):
+        most = float(beside_each(exchanges, (sizes / times)[:, None]).max()) / float(sizes.sum())
+        return ExchangeRates(most, most)
+    visited = [len(_places(case, stage)) for stage in stages]
+    most = float(beside_each(exchanges, (sizes * visited / times)[:, None]).max())
+    return ExchangeRates(1.0 / float(times.sum()), math.inf, most)
+
+
+def _exchanged_bytes(load: LinkLoad) -> float:
+    return sum(flow.bytes_per_iteration for flow in load.flows if flow.cause == "dp")
 
 
 def _is_one_ring(case: Case) -> bool:
     """Whether all exchanges visit the same places in the same way."""
     return len({_places(case, stage) for stage in _shared(case)}) == 1 and len(case.plan.exchange_rings) < 2
-
-
-def _exchange_rates(exchanges: list[OnLinks], load: LinkLoad, *, one_ring: bool) -> tuple[float, float]:
-    """Least and most that the fastest exchange can put on an edge that carries these bytes of all exchanges.
-
-    On one ring all of them use every edge alike; on several, split over other paths perhaps, they need not.
-    """
-    routed = sum(flow.bytes_per_iteration for flow in load.flows if flow.cause == "dp")
-    if not routed or not exchanges:
-        return 0.0, 0.0
-    total = sum(one.size_bytes for one in exchanges)
-    rates = [one.size_bytes / one.shared_s * routed / total for one in exchanges]
-    if one_ring:
-        return max(rates), max(rates)
-    most = max(min(routed, one.size_bytes * len(one.places)) / one.shared_s for one in exchanges)
-    return routed / sum(one.shared_s for one in exchanges), most
 
 
 def _shared(case: Case) -> list[int]:
@@ -195,7 +198,7 @@ def _size(case: Case, stages: Iterator[int] | list[int] | Mapping[int, float]) -
 def _delaying(case: Case) -> dict[int, float]:
     """Stages whose exchange on links delays the iteration, with the seconds that it grows per second of theirs.
 
-    That is the last to end, if it ends after the pipeline, and every one that it had to wait for on the links.
+    That is the last to end, if it ends after the pipeline, and every one with whose end on the links the next began.
     """
     last = max(case.plan.exchanges, key=lambda one: one.end_s, default=None)
     if last is None or last.shared_s == 0 or last.end_s <= max(_pipeline_end_s(case), last.last_weight_grad_end_s):
@@ -204,14 +207,14 @@ def _delaying(case: Case) -> dict[int, float]:
     weight_of = {last.stage: 1.0 if last.shared_s >= last.private_s else chunk}
     waits, rank_of = last, case.configuration.rank_of_stage
     shared = [case.plan.exchanges[_index(case)[stage]] for stage in _shared(case)]
-    for one in sorted(shared, key=lambda one: one.start_s, reverse=True):
+    for one in sorted(shared, key=lambda one: (-one.start_s, one.stage)):
         if one.start_s >= waits.start_s:
             continue
-        nearly_s = waits.start_s * (1.0 - 1e-12)
-        if one.start_s + one.shared_s >= nearly_s:
+        if rank_of(one.stage) == rank_of(waits.stage) and one.private_s > one.shared_s:
+            if not differs(one.start_s + one.private_s, waits.start_s, tolerance=SAME_INSTANT):
+                waits = one  # on the cards of the rank: its bytes between places are hidden
+        elif not differs(one.start_s + one.shared_s, waits.start_s, tolerance=SAME_INSTANT):
             weight_of[one.stage], waits = 1.0, one
-        elif rank_of(one.stage) == rank_of(waits.stage) and one.start_s + one.private_s >= nearly_s:
-            waits = one  # on the cards of the rank: its bytes between places are hidden
     return weight_of
 
 

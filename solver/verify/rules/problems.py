@@ -5,14 +5,17 @@ How an order was found cannot be derived.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from models.plan import RouteTimeline
 from models.schedule import PipelineOptions, PipelineProblem
 from models.statements import CARDS_LINK, EXCHANGE_LINK
 from solver.verify.case import Case, Finding, Rule, differs
+from solver.verify.exchange_ways import ExchangeWays, OnRing
 
 PROVEN = 1e-6  # relative distance below which a bound and a value are the same number
+SAME_LOAD = 1.0 - 1e-9  # of a sum of floats: one that is equal but for rounding
 GAP_TOLERANCE = 1e-15  # both sides are the same formula of the same two stated numbers
 Channel = tuple[str, str, frozenset[str]]  # link, direction and messages
 
@@ -44,25 +47,54 @@ def problem_facts(case: Case) -> Iterator[Finding]:
 
 
 def _expected_exchanges(case: Case) -> list[tuple[float, str | None]]:
-    """What the scheduler sees of every exchange: the time on links, else what is left after the head start.
+    """What the scheduler sees of every exchange: its time on the edge that is full of exchanges for longest.
 
-    Chunks of a rank one of which exchanges inside a place for longer than its head start are on the rank's cards: all
-    but the first chunk with all of their time.
+    Where those of some rank take its cards for longer, and off that edge, it sees what is left after the head start; of
+    chunks of a rank, one of which has something left, all but the first have all of their time, on its cards.
     """
     ways, degrees, expected = case.exchanging_at_once, case.configuration.degrees, list[tuple[float, str | None]]()
-    inside = [stage for stage in range(degrees.num_stages) if stage not in ways.shared_stages]
-    left = {stage: ways.private_s(stage) - ways.overlap_s(stage) for stage in inside}
-    paced = {case.configuration.rank_of_stage(stage) for stage in inside if left[stage] > 0 and degrees.vpp > 1}
-    for stage in range(degrees.num_stages):
-        rank = case.configuration.rank_of_stage(stage)
-        if stage in ways.shared_stages:
-            expected.append((ways.on_ring(stage).shared_s, EXCHANGE_LINK))
+    ranks, edge = case.configuration.rank_of_stages, _fullest_edge(case, ways)
+    on_edge = {s: found.shared_s * found.shares[edge] for s, found in _on_links(ways).items() if edge in found.shares}
+    whole = {stage: _duration_s(case, ways, stage) for stage in range(degrees.num_stages) if stage not in on_edge}
+    left = {stage: duration_s - ways.overlap_s(stage) for stage, duration_s in whole.items()}
+    paced = {ranks[stage] for stage in left if left[stage] > 0 and degrees.vpp > 1}
+    for stage, rank in enumerate(ranks):
+        if stage in on_edge:
+            expected.append((on_edge[stage], EXCHANGE_LINK))
         elif rank in paced:
-            own_s = max(left[stage], 0.0) if stage < degrees.pp else ways.private_s(stage)
-            expected.append((own_s, f"{CARDS_LINK} {rank}"))
+            expected.append((max(left[stage], 0.0) if stage < degrees.pp else whole[stage], f"{CARDS_LINK} {rank}"))
         else:
             expected.append((max(left[stage], 0.0), None))
     return expected
+
+
+def _parts_s(ways: ExchangeWays, stage: int) -> tuple[float, float]:
+    """Time inside places, and time on links."""
+    return ways.private_s(stage), ways.on_ring(stage).shared_s if stage in ways.shared_stages else 0.0
+
+
+def _duration_s(case: Case, ways: ExchangeWays, stage: int) -> float:
+    """The longer part and one chunk of the shorter."""
+    shorter_s, longer_s = sorted(_parts_s(ways, stage))
+    return longer_s + shorter_s / case.plan.transport_policy.num_exchange_chunks
+
+
+def _on_links(ways: ExchangeWays) -> dict[int, OnRing]:
+    return {stage: ways.on_ring(stage) for stage in ways.shared_stages}
+
+
+def _fullest_edge(case: Case, ways: ExchangeWays) -> int:
+    """The edge that is full of exchanges for longest; -1 where those of some rank take its cards for longer."""
+    full_s, on_cards_s = defaultdict[int, float](float), defaultdict[int, float](float)
+    for found in _on_links(ways).values():
+        for edge, share in found.shares.items():
+            full_s[edge] += found.shared_s * share
+    for stage, rank in enumerate(case.configuration.rank_of_stages):
+        on_cards_s[rank] += max(_parts_s(ways, stage))
+    most_s = max(full_s.values(), default=0.0)
+    if most_s == 0.0 or most_s < max(on_cards_s.values()) * SAME_LOAD:
+        return -1
+    return min(edge for edge, seconds in full_s.items() if seconds >= most_s * SAME_LOAD)
 
 
 def _exchanges(where: str, problem: PipelineProblem, expected: list[tuple[float, str | None]]) -> Iterator[Finding]:

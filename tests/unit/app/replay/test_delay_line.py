@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.exporters.replay_case import Message, ReplayCase, ReplayPipeline, Replica
+from app.exporters.replay_case import Message, ReplayCase, ReplayPipeline, Replica, Wait
 from app.replay.delay_line import GIVE_UP_S, DelayLine, SentTimes, num_entries, reserve
 
 
@@ -115,7 +115,9 @@ def test_processes_and_repetitions_share_one_file(tmp_path: Path) -> None:
 
 
 def test_an_exchange_begins_its_head_start_before_the_last_replica_and_in_its_turn(tmp_path: Path) -> None:
-    exchanges = tuple(Message(operation=f"{stage}SYNC", occupancy_s=10.0, lag_s=1.0) for stage in (1, 0))
+    first = Message(operation="1SYNC", occupancy_s=10.0, lag_s=1.0)
+    after = (Wait(operation="1SYNC", lag_s=10.0),)
+    exchanges = (first, first.model_copy(update={"operation": "0SYNC", "after": after}))
     line, sent, clock = _line(_case((), exchanges=exchanges, replicas=2), tmp_path)
     other = SentTimes.in_file(tmp_path / "sent", _case((), exchanges=exchanges, replicas=2), 0, 1)
     for stage in (0, 1):

@@ -97,7 +97,7 @@ def test_borders_are_those_of_places_buildings_and_regions() -> None:
     found = list(cuts(context))
     assert [len(one.rate_g) for one in found] == [8, 4, 2]
     assert found[-1].nearest_s == pytest.approx(1e-2)
-    assert found[-1].second_rate == pytest.approx(1e11)
+    assert found[-1].exchange_rates.tolist() == [np.inf, np.inf, pytest.approx(1e11)]
 
 
 def test_portions_and_the_whole_give_the_same_bounds() -> None:

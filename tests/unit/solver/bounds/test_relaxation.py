@@ -108,7 +108,7 @@ def test_a_far_building_delays_pipelines_that_cannot_stay_out_of_it(family: str,
     """Two equal buildings far apart, and exchanges between them would take longer than the pipelines."""
     found = []
     for latency_s in (1e-5, FAR_S):
-        far = {"latency_s": latency_s, "capacity_bytes_per_s": 1e10}
+        far = {"latency_s": latency_s, "capacity_bytes_per_s": 1e9}
         allowed = {**FIXED, "pp": [4], "dp": [4], "vpp": [vpp]}
         context = context_of(job(hosts=(2, 2), batch=16, allowed=allowed, link=far))
         frontier = frontier_of(context)

@@ -11,7 +11,8 @@ from benchmarks.pipeline_cases import random_loop_case, random_v_case
 from models.schedule import PipelineProblem
 from solver.bounds.synchronisation import rank_exchanges_s
 from solver.evaluation.scheduling import portfolio_timing
-from solver.transport.exchange import ExchangeCost, run_exchanges
+from solver.transport.exchange import ExchangeCost
+from solver.transport.exchange_times import run_exchanges
 
 
 @pytest.mark.parametrize("case", [random_loop_case, random_v_case])

@@ -1,0 +1,102 @@
+"""When the gradient exchanges of all stages run: each on the cards of its pipeline rank, together within every link.
+
+An exchange has constant rates while it takes the links, its bytes over `shared_s`. Exchanges of different ranks run at
+once as far as no edge has more than it can carry; those of a rank follow each other on its cards.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Sequence
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+
+from models.plan import StageExchange
+from solver.arrays import FloatArray
+from solver.transport.exchange import ExchangeCost
+
+SAME_INSTANT = 1e-12  # relative: an end on the links, and a start that waited for it
+FULL = 1.0 + 1e-9  # of an edge: its load is a sum of floats
+READY, LEFT_LINKS, LEFT_CARDS = range(3)  # of an exchange: its events
+
+Urgency = Callable[[int], tuple[float, int]]  # of a stage: the least goes first
+
+
+def run_exchanges(
+    costs: tuple[ExchangeCost, ...], last_end_s: list[float], ranks: Sequence[int]
+) -> tuple[StageExchange, ...]:
+    """When each exchange runs, `ranks` being the pipeline rank of every stage.
+
+    Whenever cards or links are free, of the exchanges that are ready all begin that fit. Which is looked at first is
+    the better of two rules: first ready first, or longest first (Schrage's rule).
+    """
+    ready = [max(end - cost.overlap_s, 0.0) for end, cost in zip(last_end_s, costs, strict=True)]
+    rules: tuple[Urgency, ...] = (
+        lambda stage: (ready[stage], stage),
+        lambda stage: (-costs[stage].duration_s, stage),
+    )
+    ways = [_timed(costs, last_end_s, _starts(costs, ready, ranks, urgency)) for urgency in rules]
+    return min(ways, key=lambda way: max(one.end_s for one in way))
+
+
+def _starts(costs: tuple[ExchangeCost, ...], ready: list[float], ranks: Sequence[int], urgency: Urgency) -> list[float]:
+    """Start of every exchange: at every instant at which one is ready or ends, all begin that fit."""
+    events = [(at_s, READY, stage) for stage, at_s in enumerate(ready)]
+    heapify(events)
+    able, start = list[tuple[float, int]](), list(ready)
+    cards_free_s, load = [0.0] * (max(ranks) + 1), dict[int, float]()
+    while events:
+        now_s = events[0][0]
+        while events and events[0][0] <= now_s:
+            _, kind, stage = heappop(events)
+            if kind == READY:
+                insort(able, urgency(stage))
+            elif kind == LEFT_LINKS:
+                _add(load, costs[stage].shares, -1.0)
+        for entry in tuple(able):
+            stage, cost = entry[1], costs[entry[1]]
+            if cards_free_s[ranks[stage]] > now_s or any(
+                load.get(edge, 0.0) + share > FULL for edge, share in cost.shares.items()
+            ):
+                continue
+            able.remove(entry)
+            start[stage], cards_free_s[ranks[stage]] = now_s, now_s + max(cost.private_s, cost.shared_s)
+            _add(load, cost.shares, 1.0)
+            heappush(events, (now_s + cost.shared_s, LEFT_LINKS, stage))
+            heappush(events, (cards_free_s[ranks[stage]], LEFT_CARDS, stage))
+    return start
+
+
+def _add(load: dict[int, float], shares: dict[int, float], sign: float) -> None:
+    for edge, share in shares.items():
+        load[edge] = load.get(edge, 0.0) + sign * share
+
+
+def _timed(costs: tuple[ExchangeCost, ...], last_end_s: list[float], start_s: list[float]) -> tuple[StageExchange, ...]:
+    return tuple(
+        StageExchange(
+            stage=stage,
+            last_weight_grad_end_s=last_end_s[stage],
+            overlap_s=cost.overlap_s,
+            start_s=start_s[stage],
+            private_s=cost.private_s,
+            shared_s=cost.shared_s,
+            end_s=max(last_end_s[stage], start_s[stage] + cost.duration_s),
+        )
+        for stage, cost in enumerate(costs)
+    )
+
+
+def most_at_once(costs: tuple[ExchangeCost, ...], exchanges: tuple[StageExchange, ...], num_edges: int) -> FloatArray:
+    """Highest rate of all exchanges together on every edge, bytes per second."""
+    on_links = [one for one in exchanges if one.shared_s > 0]
+    rate_se = np.zeros((len(on_links), num_edges))
+    for rate_e, one in zip(rate_se, on_links, strict=True):
+        for edge, size in costs[one.stage].edge_bytes.items():
+            rate_e[edge] = size / one.shared_s
+    start = np.array([one.start_s for one in on_links])
+    end = (start + [one.shared_s for one in on_links]) * (1.0 - SAME_INSTANT)
+    running = (start <= start[:, None]) & (start[:, None] < end)  # at the start of each
+    most: FloatArray = (running @ rate_se).max(axis=0, initial=0.0)
+    return most
