@@ -246,18 +246,16 @@ class _Pricing:
 def reserved_bytes_per_s(
     routes: tuple[PooledRoute, ...], hops: list[tuple[HopDelay, ...]], message_bytes: float
 ) -> dict[int, float]:
-    """Rate that stage messages keep of every edge: that of all queues which may send at once."""
+    """Rate that stage messages keep of every edge: that of all queues which may send at once, each at its fastest."""
     rate: dict[int, float] = {}
     for route, delays in zip(routes, hops, strict=True):
-        queues = {
-            (edge, hop.link, upwards): -(-route.num_replicas // hop.num_time_slots)
-            * part
-            * message_bytes
-            / hop.transfer_s
-            for hop in delays
-            if hop.link is not None
-            for edge, upwards, part in hop.streams
-        }
+        queues = dict[tuple[int, str, bool], float]()
+        for hop in delays:
+            if hop.link is not None:
+                at_once = -(-route.num_replicas // hop.num_time_slots)
+                for edge, upwards, part in hop.streams:
+                    one = at_once * part * message_bytes / hop.transfer_s
+                    queues[edge, hop.link, upwards] = max(queues.get((edge, hop.link, upwards), 0.0), one)
         for (edge, _, _), one in queues.items():
             rate[edge] = rate.get(edge, 0.0) + one
     return rate
