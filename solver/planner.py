@@ -135,13 +135,13 @@ def _searched(
 def _reasons(search: Search, late: Callable[[], bool]) -> tuple[Reason, ...]:
     """Why a search that priced everything found nothing: no memory, no time, or what fits is late and the rest too big.
 
-    What the target alone rules out is never priced, so nothing is known of its memory.
+    What is late for certain is never priced, so nothing is known of its memory.
     """
-    context, frontier = search.frontier.context, search.frontier
-    if LONGEST_S < search.result.least_s < float("inf"):
-        return duration_reasons(context, search.result.least_s)
+    context, frontier, least_s = search.frontier.context, search.frontier, search.result.least_s
     need_bytes, row = frontier.least_need
     reasons = () if frontier.any_fits or row < 0 else memory_reason(context, frontier.space, need_bytes, row, late=late)
-    if not reasons or frontier.unpriced.target_rules_out:
-        return (*reasons, *target_reasons(context, search.result.least_s))
-    return reasons
+    if reasons and not frontier.unpriced.target_rules_out:
+        return reasons
+    if LONGEST_S < least_s < float("inf"):
+        return (*reasons, *duration_reasons(context, least_s))
+    return (*reasons, *target_reasons(context, least_s)) if search.frontier.goal.has_target else reasons

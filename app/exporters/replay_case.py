@@ -226,13 +226,12 @@ def _waits(one: StageExchange, before: list[StageExchange], rank_of_stage: tuple
     """Those that have left the links in the plan when it begins, if both take links, and those of its rank."""
     waits = list[Wait]()
     for other in before:
-        alike = rank_of_stage[other.stage] == rank_of_stage[one.stage]
-        lag_s = max(other.shared_s, other.private_s * alike)
-        left = one.shared_s > 0 < other.shared_s and other.start_s + other.shared_s <= one.start_s * (
-            1.0 + SAME_INSTANT
-        )
-        if alike or left:
-            waits.append(Wait(operation=f"{other.stage}{EXCHANGE}", lag_s=lag_s))
+        both_on_links = min(one.shared_s, other.shared_s) > 0
+        operation = f"{other.stage}{EXCHANGE}"
+        if rank_of_stage[other.stage] == rank_of_stage[one.stage]:
+            waits.append(Wait(operation=operation, lag_s=max(other.private_s, other.shared_s)))
+        elif both_on_links and other.start_s + other.shared_s <= one.start_s * (1.0 + SAME_INSTANT):
+            waits.append(Wait(operation=operation, lag_s=other.shared_s))
     return tuple(waits)
 
 

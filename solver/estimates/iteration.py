@@ -78,9 +78,9 @@ class _Job:
 
 
 def _under(pattern: CrossingPattern, row_of: IntArray, job: _Job) -> FloatArray:
-    """Messages pace the pipeline or hide behind its work; exchanges follow each other as it drains and after.
+    """Messages pace the pipeline or hide behind its work; exchanges run as it drains and after.
 
-    Those of a rank do so on its cards, those of all ranks as far as links are full.
+    Those of a rank follow each other on its cards; links carry those of all ranks as far as they can.
     """
     columns, whole = job.space.columns, job.whole
     per_byte = np.where(job.space.family == LOOP, pattern.loop_s_per_byte[row_of], pattern.message_s_per_byte[row_of])

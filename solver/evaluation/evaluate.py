@@ -315,9 +315,9 @@ def _stage(stages: PoolStages, stage: int, exchange: SeenExchange) -> PipelineSt
 def _exchanges_seen(ranks: Sequence[int], costs: tuple[ExchangeCost, ...]) -> list[SeenExchange]:
     """What the scheduler sees of every stage: its time on the edge that exchanges take longest, or on the rank's cards.
 
-    It is the edge where all of them together take as long as those of any rank take its cards. Off it counts what is
-    left of an exchange after its head start; where that is something, chunks of the rank exchange one after another,
-    and only the first chunk, whose gradients are ready last, has its head start.
+    It is that edge unless those of some rank take its cards for longer. Off it counts what is left of an exchange after
+    its head start; where that is something, chunks of the rank exchange one after another, and only the first chunk,
+    whose gradients are ready last, has its head start.
     """
     seen, num_ranks, edge = list[SeenExchange](), max(ranks) + 1, _busiest_edge(ranks, costs)
     off = [edge not in one.shares for one in costs]

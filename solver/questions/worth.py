@@ -171,8 +171,7 @@ def worth(question: Worth, found: Callable[[WorthAnswer], None], hooks: RunHooks
     searches = SearchRuns.of(question, hooks)
     compared = SideComparison(searches, SharedGoal.of([searches.base]))
     near = _in_one_building(searches.base) if "distance" in question.of else None
-    each = (_item(question, searches.base, one) for one in resources_of(searches.base, question.of))
-    items = [item for item in each if item is not None]
+    items = _items(question, searches.base)
     asked = _Asked(question, compared, items, near)
 
     def publish() -> None:
@@ -188,17 +187,23 @@ def worth(question: Worth, found: Callable[[WorthAnswer], None], hooks: RunHooks
     return asked.answer()
 
 
-def _item(question: Worth, base: PlanRequest, resource: Resource) -> _Item | None:
-    """A resource with its worlds; None where a request may state no more of it.
+def _items(question: Worth, base: PlanRequest) -> list[_Item]:
+    """The resources with their worlds. A kind of which a request may state no more, of one or of all, is left out."""
+    resources = resources_of(base, question.of)
+    items, full = list[_Item](), set[str]()
+    for resource in resources:
+        try:
+            items.append(_item(question, base, resource))
+        except ValidationError:
+            full.add(resource.kind)
+    return [item for item in items if item.resource.kind not in full]
 
-    With all GPUs in use by order, more of something may leave no plan.
-    """
+
+def _item(question: Worth, base: PlanRequest, resource: Resource) -> _Item:
+    """A resource with its worlds. With all GPUs in use by order, more of something may leave no plan."""
     free = not base.constraints.use_all_gpus
     steps = resource.given_up or (() if resource.larger is None else resource.larger(question.useful_fraction))
-    try:
-        useful = changed(base, steps)
-    except ValidationError:
-        return None
+    useful = changed(base, steps)
     more = free or not useful.constraints.use_all_gpus
     small = None
     if resource.larger is not None:

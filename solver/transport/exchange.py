@@ -51,8 +51,8 @@ class InterSiteRing:
     """One stage's exchange between places: its ring, what each step sends, and how long the links take.
 
     `reached` is the part of the links' rate that the chosen transport reaches; `bottlenecks` are the edges that set the
-    pace, none where the GPUs' own cards do; `shares` are the parts of every edge, of what messages leave of it, that no
-    other exchange has meanwhile.
+    pace, none where the GPUs' own cards do; `shares` are the parts of the edges, of what messages leave of them,
+    that it has for `shared_s`.
     """
 
     ring: Ring
@@ -179,9 +179,14 @@ def _exchange(
         site_ring = _faster_ring(senders, plain, sent_bytes, capacity)
     else:
         site_ring = _site_ring(senders, chosen.ring, sent_bytes, capacity)
-    sent = {"edge_bytes": site_ring.edge_bytes, "shares": site_ring.shares}
     return ExchangeCost(
-        overlap_s, private_s, site_ring.shared_s, **sent, choices=site_ring.choices, site_ring=site_ring
+        overlap_s,
+        private_s,
+        site_ring.shared_s,
+        edge_bytes=site_ring.edge_bytes,
+        shares=site_ring.shares,
+        choices=site_ring.choices,
+        site_ring=site_ring,
     )
 
 

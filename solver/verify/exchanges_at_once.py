@@ -51,7 +51,7 @@ def most_at_once(exchanges: Iterable[StageExchange], rates: Mapping[int, Mapping
     """Highest rate of all exchanges together on every edge that some take, bytes per second, of these by stage."""
     shared = [one for one in exchanges if one.stage in rates]
     beside_se = beside_each(shared, _over_edges([rates[one.stage] for one in shared]))
-    edges = sorted({edge for rate in rates.values() for edge in rate})
+    edges = sorted({edge for one in shared for edge in rates[one.stage]})
     return dict(zip(edges, beside_se.max(axis=0, initial=0.0).tolist(), strict=True))
 
 
@@ -66,20 +66,20 @@ def beside_each(exchanges: Sequence[StageExchange], amount_sx: Floats) -> Floats
     return np.array(beside).reshape(amount_sx.shape)
 
 
-def waits_for(exchanges: Sequence[StageExchange]) -> dict[int, list[int]]:
+def waits_for(exchanges: Iterable[StageExchange]) -> dict[int, list[int]]:
     """Of every stage, those whose exchanges have left the links when its own begins, if both take links.
 
     Exchanges of which none waits for another are all on the links at some instant of the plan, as intervals that meet
     in pairs have an instant in common. So whenever they run, none beyond these are at once, and they fit.
     """
-    shared = [one for one in exchanges if one.shared_s > 0]
+    shared = [one for one in in_order(exchanges) if one.shared_s > 0]
     return {
         one.stage: [
             other.stage
-            for other in shared
-            if other is not one and other.start_s + other.shared_s <= one.start_s * (1.0 + SAME_INSTANT)
+            for other in shared[:number]
+            if other.start_s + other.shared_s <= one.start_s * (1.0 + SAME_INSTANT)
         ]
-        for one in shared
+        for number, one in enumerate(shared)
     }
 
 

@@ -1,7 +1,7 @@
 """Plans over two buildings run from their bundles: replicas and stages in both, delays between them, one loss.
 
 Three plans of one job lie differently over the buildings, a fourth waits for its sends. What is compared is the whole
-iteration with the plan's `iteration_s`: pipelines of all routes, exchanges in turns, the optimizer step. As in
+iteration with the plan's `iteration_s`: pipelines of all routes, exchanges, the optimizer step. As in
 `test_executed_schedules` the fastest of the repetitions counts, and what was disturbed is repeated.
 """
 

@@ -161,7 +161,7 @@ def _exchange_rates(case: Case) -> ExchangeRates:
     exchanges = [case.plan.exchanges[index[stage]] for stage in stages]
     sizes, times = np.array([_size(case, [stage]) for stage in stages]), np.array([one.shared_s for one in exchanges])
     if _is_one_ring(case):
-        most = float(beside_each(exchanges, (sizes / times)[:, None]).max()) / float(sizes.sum())
+        most = float(beside_each(exchanges, (sizes / times)[:, None]).max()) / max(float(sizes.sum()), 1.0)
         return ExchangeRates(most, most)
     visited = [len(_places(case, stage)) for stage in stages]
     most = float(beside_each(exchanges, (sizes * visited / times)[:, None]).max())

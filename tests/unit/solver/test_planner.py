@@ -121,7 +121,7 @@ def iteration_s(**changes: Any) -> float:
 def test_two_buildings_without_distance_equal_one() -> None:
     near = iteration_s(link={"latency_s": 0.0, "capacity_bytes_per_s": 1e15})
     single = iteration_s(hosts=(8,))
-    assert near == pytest.approx(single, rel=0.01)  # a ring of two places is given the cards of each, one of one is not
+    assert near == pytest.approx(single, rel=0.02)  # a ring of two places is given the cards of each, one of one is not
 
 
 @pytest.mark.parametrize(
