@@ -197,7 +197,12 @@ EXCHANGES = (
     _exchange("more overlap than work", "exchange-ready", 1, overlap_s=1.0),
     _exchange("an exchange faster than its cards", "exchange-private", 0, private_s=lambda old: 0.5 * old),
     _exchange("an exchange faster than its link", "exchange-shared", 1, shared_s=lambda old: 0.5 * old),
-    lie("exchanges that take the link at once", "exchange-turns", routes=CROSSED, forgery=Forgery(takes_turns=False)),
+    lie(
+        "exchanges that take a link at once, with its peak of one of them",
+        "link-peak",
+        routes=CROSSED,
+        forgery=Forgery(takes_turns=False, exchange_shared=1.0 / MARGIN),
+    ),
     lie(
         "an exchange that forgets the messages beside it",
         "exchange-room",

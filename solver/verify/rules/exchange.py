@@ -74,7 +74,7 @@ def exchange_order(case: Case) -> Iterator[Finding]:
         by_rank[case.configuration.rank_of_stage(one.stage)].append(one)
     for one, following in chain.from_iterable(pairwise(own) for own in by_rank.values()):
         free_s = one.start_s + max(one.private_s, one.shared_s)
-        if exceeds(free_s, following.start_s):
+        if one.stage != following.stage and exceeds(free_s, following.start_s):
             yield Finding(
                 _name(following),
                 f"starts at {following.start_s:.9g}, stage {one.stage} has the cards of the rank until {free_s:.9g}",

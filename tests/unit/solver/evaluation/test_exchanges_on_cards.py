@@ -74,3 +74,4 @@ def test_the_judge_convicts_an_exchange_that_starts_while_the_cards_are_busy() -
     exchanges = tuple(moved if one.stage == last.stage else one for one in found.exchanges)
     verdict = judge(request, found.model_copy(update={"exchanges": exchanges}))
     assert any(one.rule == "exchange-times" and "start_s" in one.detail for one in verdict.violations)
+    assert "exchange-turns" in {one.rule for one in verdict.violations}
