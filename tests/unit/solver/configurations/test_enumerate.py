@@ -155,3 +155,19 @@ def test_a_mixed_fleet_may_have_any_small_number_of_ranks_where_layers_follow_th
 def test_a_rank_or_two_per_building_are_tried() -> None:
     request = job(hosts=(4, 4, 4), allowed={"tp": [1], "cp": [1]})
     assert {3, 6} <= set(enumerate_space(request).columns.pp.tolist())
+
+
+def test_buildings_without_gpus_do_not_change_which_ranks_are_tried() -> None:
+    request = job(hosts=(4,), allowed={"tp": [1], "cp": [1]})
+    empty = [{"id": f"empty{number}", "level": "building"} for number in range(4)]
+    document = request.model_dump(mode="json")
+    document["cluster"]["places"] += empty
+    more = PlanRequest.model_validate(document)
+    tried, with_more = (set(enumerate_space(one).columns.pp.tolist()) for one in (request, more))
+    assert tried == with_more
+
+
+@pytest.mark.parametrize("count", range(2, 9))
+def test_one_building_more_takes_no_number_of_ranks_away(count: int) -> None:
+    fewer, more = (job(hosts=(4,) * number, allowed={"tp": [1], "cp": [1]}) for number in (count - 1, count))
+    assert set(enumerate_space(fewer).columns.pp.tolist()) <= set(enumerate_space(more).columns.pp.tolist())
