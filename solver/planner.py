@@ -144,4 +144,4 @@ def _reasons(search: Search, late: Callable[[], bool]) -> tuple[Reason, ...]:
         return reasons
     if LONGEST_S < least_s < float("inf"):
         return (*reasons, *duration_reasons(context, least_s))
-    return (*reasons, *target_reasons(context, least_s)) if search.frontier.goal.has_target else reasons
+    return (*reasons, *target_reasons(context, least_s)) if frontier.goal.has_target else reasons

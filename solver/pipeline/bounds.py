@@ -152,9 +152,10 @@ def _as_memory_allows(
     by_time = np.argsort(when, kind="stable")
     total = (1 + ROUNDING) * (budget + np.append(0.0, np.cumsum(np.concatenate(freed)[by_time])))
     unit = float(held.min(where=held > 0, initial=np.inf))
-    units = unit * np.rint(held / unit) if np.isfinite(unit) else held - 1.0
-    if (np.abs(held - units) <= ROUNDING * units).all():
-        total, before = unit * np.floor(total / unit), before + unit / 2
+    if np.isfinite(unit):
+        units = unit * np.rint(held / unit)
+        if (np.abs(held - units) <= ROUNDING * units).all():
+            total, before = unit * np.floor(total / unit), before + unit / 2
     at = np.minimum(np.searchsorted(total, before), len(when))
     return work[order], np.append(0.0, when[by_time])[at]
 

@@ -262,11 +262,11 @@ def _step_choice(senders: _Senders, alike: AlikeSteps, step_bytes: float) -> Ste
         senders.context, senders.configuration, senders.counts, step, path=path, local_bytes=senders.local_bytes
     )
     connections = min(senders.counts.values()) * senders.configuration.degrees.gpus_per_stage_group
-    rate = choice.effective_bytes_per_s
+    option, rate = option_of(choice), choice.effective_bytes_per_s
     site_ring = Wire(path, senders.cards_bytes_per_s / connections, connections, path.capacity_bytes_per_s)
     reached = min(1.0, rate * connections / min(path.capacity_bytes_per_s, senders.cards_bytes_per_s))
-    delay_s = step_s(option_of(choice), site_ring, step_bytes / connections, rate)
-    return StepChoice(step, choice, connections, reached, delay_s, wire_efficiency(option_of(choice), site_ring))
+    delay_s = step_s(option, site_ring, step_bytes / connections, rate)
+    return StepChoice(step, choice, connections, reached, delay_s, wire_efficiency(option, site_ring))
 
 
 def _overlap_s(context: Context, columns: Columns, stages: PoolStages, stage: int) -> float:

@@ -157,7 +157,8 @@ class ExchangeWays:
             own_s = max(sent / cards, *(fill[edge] for edge in edges))
             slowest_s = max(slowest_s, own_s / reached)
             delay_s = max(delay_s, step_s(option, wire, sent / num_steps / connection.num_connections, rate))
-            efficiency |= {edge: min(efficiency[edge], wire_efficiency(option, wire)) for edge in edges}
+            filled = wire_efficiency(option, wire)
+            efficiency |= {edge: min(efficiency[edge], filled) for edge in edges}
         shared_s = slowest_s + num_steps * delay_s
         return OnRing(
             sent_bytes=sent,
