@@ -5,7 +5,7 @@ The list of usable pools, GPU types with their fabrics, the job's arithmetic, th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -54,16 +54,17 @@ class Known:
 
 @dataclass(frozen=True)
 class Context:
-    """A request with everything that only depends on it."""
+    """A request with everything that only depends on it; `plain_ecmp` keeps connections from balancing load."""
 
     request: PlanRequest
     stack: StackProfile
+    plain_ecmp: bool = False
     known: Known = field(default_factory=Known, compare=False, repr=False)
 
     def for_framework(self, framework: FrameworkProfile) -> Context:
         """The same for another framework; what is derived already is kept, for none of it depends on the framework."""
         constraints = self.request.constraints.model_copy(update={"framework": framework})
-        other = Context(self.request.model_copy(update={"constraints": constraints}), self.stack)
+        other = replace(self, request=self.request.model_copy(update={"constraints": constraints}))
         known = {name: value for name, value in vars(self).items() if name not in ("request", "stack")}
         vars(other).update(known)
         return other
@@ -97,7 +98,7 @@ class Context:
     @cached_property
     def topology(self) -> Topology:
         """The link graph."""
-        return build_topology(self.request.cluster)
+        return replace(build_topology(self.request.cluster), plain_ecmp=self.plain_ecmp)
 
     @cached_property
     def geography(self) -> Geography:

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.cluster import Uplink
 from models.framework import FrameworkProfile
 from models.plan import Baseline, Configuration
-from models.request import PlanRequest
 from solver.arrays import FloatArray, IntArray
 from solver.baselines.policies import BaselinePolicy
 from solver.clock import WORK_PER_EVALUATION_S, WORK_PER_OPERATION_S, Clock, charge
@@ -65,36 +63,16 @@ def promising(context: Context, policy: BaselinePolicy, space: Space, guess: Flo
 
 def restricted(context: Context, policy: BaselinePolicy) -> Context:
     """The request under the policy: what may cross buildings, load balancing and backward."""
-    request = without_balancing(context.request) if policy.plain_ecmp else context.request
     rules: dict[str, object] = {}
     if policy.keeps_replicas_in_buildings:
         rules["pipeline_may_cross_buildings"] = False
     if policy.keeps_ranks_in_buildings:
         rules["data_parallel_may_cross_buildings"] = False
-    if policy.fused_backward and request.constraints.framework is None:
+    constraints = context.request.constraints
+    if policy.fused_backward and constraints.framework is None:
         rules["framework"] = FUSED
-    constraints = request.constraints.model_copy(update=rules)
-    return Context(request.model_copy(update={"constraints": constraints}), context.stack)
-
-
-def without_balancing(request: PlanRequest) -> PlanRequest:
-    """The same request on links that offer nothing but ECMP; as it is where some link offers everything else.
-
-    A path has what all its links offer, so one link without plain ECMP leaves the paths over it another method.
-    """
-    cluster = request.cluster
-    offers = [link.load_balancing for link in cluster.links] + [one.uplink.load_balancing for one in cluster.places]
-    if not all("ecmp" in offered for offered in offers):
-        return request
-    plain = {"load_balancing": ("ecmp",)}
-    links = tuple(link.model_copy(update={**plain, "out_of_order_receivers": False}) for link in cluster.links)
-    places = tuple(
-        place
-        if place.uplink == Uplink()  # a default uplink may stand for none at all
-        else place.model_copy(update={"uplink": place.uplink.model_copy(update=plain)})
-        for place in cluster.places
-    )
-    return request.model_copy(update={"cluster": cluster.model_copy(update={"links": links, "places": places})})
+    request = context.request.model_copy(update={"constraints": constraints.model_copy(update=rules)})
+    return Context(request, context.stack, policy.plain_ecmp)
 
 
 def try_policy(context: Context, policy: BaselinePolicy, space: Space, effort: Effort) -> BaselineResult:

@@ -58,7 +58,10 @@ class Edge:
 
 @dataclass(frozen=True)
 class PathFacts:
-    """A path end to end: what the transfer model needs to know of it; by default one that remains inside a place."""
+    """A path end to end: what the transfer model needs to know of it; by default one that remains inside a place.
+
+    `plain_ecmp`: its connections shall not balance load, where its links offer that.
+    """
 
     edges: tuple[int, ...]
     latency_s: float
@@ -71,6 +74,7 @@ class PathFacts:
     out_of_order_receivers: bool = True
     mtu_bytes: int = UPLINK_MTU_BYTES
     flow_bytes_per_s: float = float("inf")
+    plain_ecmp: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,7 @@ class Topology:
 
     places: tuple[Place, ...]
     edges: tuple[Edge, ...]
+    plain_ecmp: bool = False
     _trees: dict[PlaceId, dict[PlaceId, int]] = field(default_factory=dict, repr=False, compare=False)
     _paths: dict[tuple[PlaceId, PlaceId], tuple[int, ...]] = field(default_factory=dict, repr=False, compare=False)
     _ends: dict[tuple[PlaceId, PlaceId], PathFacts] = field(default_factory=dict, repr=False, compare=False)
@@ -212,6 +217,7 @@ def _end_to_end(topology: Topology, place_a: PlaceId, place_b: PlaceId, forward:
         out_of_order_receivers=all(edge.out_of_order_receivers for edge in edges),
         mtu_bytes=min(edge.mtu_bytes for edge in edges),
         flow_bytes_per_s=min(edge.flow_bytes_per_s for edge in edges),
+        plain_ecmp=topology.plain_ecmp,
     )
 
 

@@ -37,18 +37,20 @@ class PathFeatures(NamedTuple):
     out_of_order_receivers: bool
     collides: bool
     loses: bool
+    plain_ecmp: bool
 
     @classmethod
     def of(cls, path: PathFacts) -> PathFeatures:
         """The features of a path."""
         own = (path.technology, path.load_balancing, path.out_of_order_receivers)
-        return cls(*own, collides=path.planes > 1, loses=path.loss_probability > 0)
+        return cls(*own, collides=path.planes > 1, loses=path.loss_probability > 0, plain_ecmp=path.plain_ecmp)
 
 
 def options(path: PathFacts) -> tuple[Option, ...]:
     """Every combination the path supports, each queue-pair count with every window the budget admits.
 
-    With one plane nothing can collide and with no loss nothing needs recovery: only the plainest is listed then.
+    With one plane nothing can collide and with no loss nothing needs recovery: only the plainest is listed then. Under
+    plain ECMP receivers put nothing in order, and nothing else is listed wherever flows collide and the path offers it.
     """
     return path_options(path)[0].options
 
@@ -68,7 +70,12 @@ def _columns(features: PathFeatures) -> tuple[OptionColumns, BoolArray]:
 def _listed(features: PathFeatures) -> Iterator[Option]:
     limits, reordering = TECHNOLOGIES[features.technology], features.out_of_order_receivers
     methods = load_balancing_options(features.technology, features.load_balancing, out_of_order_receivers=reordering)
-    for method in methods if features.collides else methods[:1]:
+    if not features.collides:
+        methods = methods[:1]
+    elif features.plain_ecmp and "ecmp" in methods:
+        methods = ("ecmp",)
+    reordering = reordering and not features.plain_ecmp
+    for method in methods:
         schemes = reliability_options(features.technology, method, out_of_order_receivers=reordering)
         for scheme in schemes if features.loses else schemes[:1]:
             for pairs in (count for count in QUEUE_PAIRS if count <= limits.max_queue_pairs):

@@ -54,9 +54,10 @@ def test_random_evaluations_that_were_rejected_once_are_plans(name: str, seed: s
     [
         ("mesh-of-few-in-a-fuller-place", "20261122/9", the_judge_takes_every_evaluation_of_the_search),
         ("mesh-of-one-or-two-replicas", "20261123/21", no_bound_is_above_an_evaluation_of_its_configuration),
+        ("ecmp-beside-queue-pairs", "9901/70", the_judge_takes_every_evaluation_of_the_search),
     ],
 )
-def test_fewer_gpus_of_a_mesh_may_take_longer(name: str, seed: str, law: Law) -> None:
+def test_a_law_that_an_evaluation_broke_once_holds(name: str, seed: str, law: Law) -> None:
     trial = Trial(json.loads((FOLDER / f"{name}.json").read_text()), seed)
     assert list(law(trial)) == []
     assert trial.counts["evaluations"] > 0

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
 
 from models.request import PlanRequest
 from solver.baselines.policies import POLICIES
-from solver.baselines.run import BaselineResult, Effort, promising, try_policy, without_balancing
+from solver.baselines.run import BaselineResult, Effort, promising, restricted, try_policy
 from solver.configurations.enumerate import enumerate_space
 from solver.context import Context
 from solver.objective import Goal
 from solver.search.frontier import Frontier
+from solver.transport.options import options
 from tests.build_job import context_of, job
 
 ALLOWED = {"tp": [4], "cp": [1], "pp": [4], "micro_batch_sequences": [1], "recompute": ["none"]}
@@ -83,9 +85,14 @@ def test_even_plans_of_baselines_use_the_fastest_type_that_holds_them() -> None:
         assert {context.pools[pool].gpu.name for route in routes for pool in route.pools} == {"B200-SXM"}
 
 
-def test_links_stay_as_they_are_where_one_offers_no_plain_ecmp() -> None:
-    found = Path(__file__).parents[3] / "laws" / "found" / "link-without-plain-ecmp.json"
-    request = PlanRequest.model_validate_json(found.read_text())
-    offers = {way for place in request.cluster.places for way in place.uplink.load_balancing}
-    assert without_balancing(request) == request
-    assert "ecmp_qp_scaling" in offers
+@pytest.mark.parametrize("found", ["link-without-plain-ecmp", "ecmp-beside-queue-pairs"])
+def test_plain_ecmp_is_all_that_a_policy_without_balancing_takes_where_it_is_on_offer(found: str) -> None:
+    path = Path(__file__).parents[3] / "laws" / "found" / f"{found}.json"
+    context = context_of(PlanRequest.model_validate_json(path.read_text()))
+    own = restricted(context, next(one for one in POLICIES if one.plain_ecmp))
+    places = [pool.place for pool in context.pools]
+    paths = [own.topology.path_facts(*ends) for ends in itertools.permutations(places, 2) if ends[0] != ends[1]]
+    taken = [{one.load_balancing for one in options(path)} for path in paths]
+    assert own.request.cluster == context.request.cluster
+    assert all(ways == {"ecmp"} for path, ways in zip(paths, taken, strict=True) if "ecmp" in path.load_balancing)
+    assert any("ecmp" in path.load_balancing for path in paths)
