@@ -1,6 +1,8 @@
 """A typed `njit`: the function compiled, cached on disk and free of the interpreter lock.
 
 `inlined` is for the small steps of a kernel: a call with tuples of columns otherwise costs more than its arithmetic.
+`uncounted` is for the arguments of a kernel: Numba counts references to every array of a record wherever the record
+goes, atomically, which took nine tenths of the time of our event loops.
 
 Numba looks at the file of a function alone to see whether what it kept is stale, not at the records and the functions
 of other files that the function uses. So what is kept lies in a folder of its own for every text of all kernels.
@@ -12,11 +14,14 @@ import os
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from numba import config, njit
+from numba import config, njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., object])
+AnyValue = TypeVar("AnyValue")
 MARKS = (b"solver.compiled", b"(NamedTuple)")  # of a file with kernels, and of one with records that kernels take
 
 
@@ -28,6 +33,34 @@ def compiled(function: AnyFunction) -> AnyFunction:
 def inlined(function: AnyFunction) -> AnyFunction:
     """Compile a function into every compiled function that calls it."""
     return _retained(function, forceinline=True)
+
+
+def _generate_uncounted(_: Any, value: types.Type) -> tuple[Any, Any]:
+    """Type and code of `uncounted` for a type of its argument (the form that `numba.extending.intrinsic` takes)."""
+
+    def generate(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
+        return _without_owner(context, builder, value, arguments[0])
+
+    return value(value), generate
+
+
+def _without_owner(context: Any, builder: Any, kind: types.Type, value: Any) -> Any:
+    """The LLVM value of a type with empty pointers to the owners of its arrays, which the counting passes over."""
+    if isinstance(kind, types.Array):
+        place = context.data_model_manager[kind].get_field_position("meminfo")
+        return builder.insert_value(value, cgutils.get_null_value(value.type.elements[place]), place)
+    if isinstance(kind, types.BaseTuple):
+        for place, own in enumerate(kind):
+            inner = _without_owner(context, builder, own, builder.extract_value(value, place))
+            value = builder.insert_value(value, inner, place)
+    return value
+
+
+uncounted = cast(Callable[[AnyValue], AnyValue], intrinsic(_generate_uncounted))
+"""An array, or a tuple or record with arrays, as it is, but without counting who refers to the arrays.
+
+Only for arguments of the function that asks for it, and never for what it returns: its caller, who counts, keeps them.
+"""
 
 
 def _retained(function: AnyFunction, **options: bool) -> AnyFunction:

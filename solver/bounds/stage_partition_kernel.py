@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from solver.compiled import compiled, inlined
+from solver.compiled import compiled, inlined, uncounted
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -104,6 +104,7 @@ def _search(
     problem: PartitionProblem, states: PartitionStates, most: LayerLimits, known: Floats, limit_s: float, sums: Floats
 ) -> None:
     """Add one rank after the other, of every type."""
+    problem, states, most, known, sums = uncounted((problem, states, most, known, sums))
     left = np.zeros(len(problem.held_c), dtype=np.int64)
     for number in range(len(states.state)):
         state, rank = states.state[number], 0

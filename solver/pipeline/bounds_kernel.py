@@ -9,7 +9,7 @@ import heapq
 
 import numpy as np
 
-from solver.compiled import compiled
+from solver.compiled import compiled, inlined, uncounted
 from solver.pipeline.problem import Floats, Ints
 from solver.pipeline.simulate_kernel import ShapeColumns
 
@@ -20,6 +20,7 @@ def heads(columns: ShapeColumns, slots_ks: Ints, first_stage: int) -> Floats:
 
     `slots_ks[1, s]` is K: F[j + K] waits for the end of B[j]; `slots_ks[2, s]` the same for W; 0 for no such rule.
     """
+    columns, slots_ks = uncounted((columns, slots_ks))
     m, num_stages, num_kinds = columns.num_microbatches, columns.num_stages, columns.num_kinds
     head = np.zeros((num_kinds, num_stages, m))
     duration = columns.duration_ks
@@ -51,6 +52,7 @@ def tails_after(columns: ShapeColumns, slots_ks: Ints, first_stage: int, counted
     `counted_s[s]` is the gradient exchange after the last W of a counted stage, or minus infinity where the end of
     the stage does not count.
     """
+    columns, slots_ks, counted_s = uncounted((columns, slots_ks, counted_s))
     m, num_stages, num_kinds = columns.num_microbatches, columns.num_stages, columns.num_kinds
     tail = np.zeros((num_kinds, num_stages, m))
     duration = columns.duration_ks
@@ -73,12 +75,12 @@ def tails_after(columns: ShapeColumns, slots_ks: Ints, first_stage: int, counted
     return tail
 
 
-@compiled
+@inlined
 def _hop_s(columns: ShapeColumns, stage: int) -> float:
     return float(columns.latency_s[stage] + columns.transfer_s[stage])
 
 
-@compiled
+@inlined
 def _memory_wait_s(columns: ShapeColumns, slots_ks: Ints, head: Floats, stage: int, microbatch: int) -> float:
     """End of the B and W that must have freed the memory which this F takes."""
     value = 0.0
@@ -89,7 +91,7 @@ def _memory_wait_s(columns: ShapeColumns, slots_ks: Ints, head: Floats, stage: i
     return value
 
 
-@compiled
+@inlined
 def _tail_on_rank(columns: ShapeColumns, slots_ks: Ints, tail: Floats, at: tuple[int, int, int]) -> float:
     """What follows a B or W on its own stage: the next of its kind, its W, and the F that waits for its memory."""
     kind, stage, microbatch = at

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solver.compiled import compiled
+from solver.compiled import compiled, inlined, uncounted
 from solver.pipeline.problem import Floats, Ints, PipelineShape
 
 
@@ -63,6 +63,21 @@ def replay_kernel(
 ) -> tuple[Floats, Floats]:
     """Start of every operation and of every message; NaN where the order never lets it start."""
     state = _new_state(columns)
+    _run(columns, state, rank_flat, rank_offsets, channel_flat, channel_offsets)
+    return state.start, state.message_start
+
+
+@compiled
+def _run(
+    columns: ShapeColumns,
+    state: ReplayState,
+    rank_flat: Ints,
+    rank_offsets: Ints,
+    channel_flat: Ints,
+    channel_offsets: Ints,
+) -> None:
+    """Advance ranks and channels until none has anything that may start."""
+    columns, state = uncounted((columns, state))
     while state.stack_size[0] > 0:
         state.stack_size[0] -= 1
         server = state.stack[state.stack_size[0]]
@@ -71,7 +86,6 @@ def replay_kernel(
             _advance_rank(columns, state, server, rank_flat, rank_offsets)
         else:
             _advance_channel(columns, state, server - columns.num_ranks, channel_flat, channel_offsets)
-    return state.start, state.message_start
 
 
 @compiled
@@ -100,7 +114,7 @@ def _new_state(columns: ShapeColumns) -> ReplayState:
     return state
 
 
-@compiled
+@inlined
 def _push(state: ReplayState, server: int) -> None:
     if state.on_stack[server] == 0:
         state.on_stack[server] = 1
@@ -108,7 +122,7 @@ def _push(state: ReplayState, server: int) -> None:
         state.stack_size[0] += 1
 
 
-@compiled
+@inlined
 def _advance_rank(columns: ShapeColumns, state: ReplayState, rank: int, flat: Ints, offsets: Ints) -> None:
     """Run operations of a rank in its order until one is not ready."""
     num_microbatches, num_stages = columns.num_microbatches, columns.num_stages
@@ -140,7 +154,7 @@ def _advance_rank(columns: ShapeColumns, state: ReplayState, rank: int, flat: In
                 _finish_weight(columns, state, stage, end)
 
 
-@compiled
+@inlined
 def _send(columns: ShapeColumns, state: ReplayState, operation: int, end: float) -> None:
     """Hand the message of an operation to its channel; without a channel only the latency lies between."""
     rest = operation // columns.num_microbatches
@@ -160,7 +174,7 @@ def _send(columns: ShapeColumns, state: ReplayState, operation: int, end: float)
         _push(state, columns.num_ranks + channel)
 
 
-@compiled
+@inlined
 def _finish_weight(columns: ShapeColumns, state: ReplayState, stage: int, end: float) -> None:
     """Count a weight gradient; after the last one the exchange of the stage is ready."""
     state.weights_left_s[stage] -= 1
@@ -176,7 +190,7 @@ def _finish_weight(columns: ShapeColumns, state: ReplayState, stage: int, end: f
         _push(state, columns.num_ranks + 2 * link)
 
 
-@compiled
+@inlined
 def _advance_channel(columns: ShapeColumns, state: ReplayState, channel: int, flat: Ints, offsets: Ints) -> None:
     """Send messages of a channel in its order until one is not ready; an exchange takes both directions at once."""
     num_operations = columns.num_kinds * columns.num_stages * columns.num_microbatches
@@ -201,7 +215,7 @@ def _advance_channel(columns: ShapeColumns, state: ReplayState, channel: int, fl
         state.position[server] += 1
 
 
-@compiled
+@inlined
 def _deliver(columns: ShapeColumns, state: ReplayState, message: int, start: float, server: int) -> None:
     """Occupy the channel with a message, and make ready what waits for it on the other side."""
     rest = message // columns.num_microbatches

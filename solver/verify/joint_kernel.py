@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solver.compiled import compiled
+from solver.compiled import compiled, inlined, uncounted
 from solver.pipeline.problem import Floats, Ints
 from solver.verify.joint_columns import Network, Work
 
@@ -52,6 +52,14 @@ class JointReplayState(NamedTuple):
 def joint_kernel(work: Work, network: Network) -> tuple[Floats, Floats, Floats]:
     """End of every operation (NaN: never), and per edge the highest rate and the bytes of messages."""
     state = _new_state(work, network)
+    _run(work, network, state)
+    return state.end, state.peak_e, state.bytes_e
+
+
+@compiled
+def _run(work: Work, network: Network, state: JointReplayState) -> None:
+    """Go from end to end until nothing runs."""
+    work, network, state = uncounted((work, network, state))
     heap = [(0.0, -1)]
     for rank in range(len(work.rank_offsets) - 1):
         _start_next(work, state, heap, rank, 0.0)
@@ -61,7 +69,7 @@ def joint_kernel(work: Work, network: Network) -> tuple[Floats, Floats, Floats]:
             _share(work, network, state, now)
         now = min(heap[0][0] if len(heap) > 0 else np.inf, state.clock[1])
         if now == np.inf:
-            return state.end, state.peak_e, state.bytes_e
+            return
         while len(heap) > 0 and heap[0][0] <= now:
             _, event = heapq.heappop(heap)
             if event >= len(work.duration):
@@ -100,7 +108,7 @@ def _new_state(work: Work, network: Network) -> JointReplayState:
     )
 
 
-@compiled
+@inlined
 def _start_next(work: Work, state: JointReplayState, heap: list[tuple[float, int]], rank: int, now: float) -> None:
     """Start the next operation of a rank's order, if it is ready, and the rank is free and need not wait for a send."""
     at = state.rank_at[rank]
@@ -114,7 +122,7 @@ def _start_next(work: Work, state: JointReplayState, heap: list[tuple[float, int
     heapq.heappush(heap, (now + work.duration[operation], operation))
 
 
-@compiled
+@inlined
 def _land(work: Work, state: JointReplayState, heap: list[tuple[float, int]], operation: int, now: float) -> None:
     """The message of an operation has landed: what waits for it may start, and its sender may send again."""
     state.ready[work.target[operation]] = 1
@@ -123,7 +131,7 @@ def _land(work: Work, state: JointReplayState, heap: list[tuple[float, int]], op
     _start_next(work, state, heap, work.rank[operation], now)
 
 
-@compiled
+@inlined
 def _finish(
     work: Work, network: Network, state: JointReplayState, heap: list[tuple[float, int]], operation: int, now: float
 ) -> None:
@@ -147,7 +155,7 @@ def _finish(
     _start_next(work, state, heap, rank, now)
 
 
-@compiled
+@inlined
 def _count_gradient(network: Network, state: JointReplayState, row: int) -> None:
     """Count one weight gradient; the exchange of the stage takes its part once it may be about to start."""
     state.left_w[row] -= 1
@@ -161,7 +169,7 @@ def _count_gradient(network: Network, state: JointReplayState, row: int) -> None
         state.dirty[0] = 1
 
 
-@compiled
+@inlined
 def _send_next(work: Work, network: Network, state: JointReplayState, channel: int) -> None:
     """Let the next message of a channel's order become a flow, if it has been sent."""
     at = state.channel_at[channel]
@@ -175,7 +183,7 @@ def _send_next(work: Work, network: Network, state: JointReplayState, channel: i
     state.dirty[0] = 1
 
 
-@compiled
+@inlined
 def _arrive(work: Work, network: Network, state: JointReplayState, heap: list[tuple[float, int]], now: float) -> None:
     """Take flows that end now off their edges; time slots behind a message and what waits for the channel start."""
     began = state.clock[0]
@@ -206,7 +214,7 @@ def _arrive(work: Work, network: Network, state: JointReplayState, heap: list[tu
     state.clock[1] = np.inf
 
 
-@compiled
+@inlined
 def _pass_time(state: JointReplayState, now: float, num_active: int) -> None:
     """Bytes that went until now at the rates of the last sharing."""
     elapsed = now - state.clock[0]
@@ -219,7 +227,7 @@ def _pass_time(state: JointReplayState, now: float, num_active: int) -> None:
     state.clock[0] = now
 
 
-@compiled
+@inlined
 def _share(work: Work, network: Network, state: JointReplayState, now: float) -> None:
     """New rates of all flows, what they put on the edges, and when the first of them ends."""
     count = state.num_active[0]
@@ -273,14 +281,14 @@ def fair_rates(network: Network, flows: Ints, capacity_e: Floats) -> Floats:
     return rates
 
 
-@compiled
+@inlined
 def _load(network: Network, flow: int, column_e: Floats, rate: float) -> None:
     """Add a rate per replica to a column of edges, on every edge of a flow."""
     for index in range(network.edge_offsets[flow], network.edge_offsets[flow + 1]):
         column_e[network.edge_flat[index]] += network.weight[flow] * network.part_flat[index] * rate
 
 
-@compiled
+@inlined
 def _limit(network: Network, flow: int, free: Floats, rising_e: Floats) -> float:
     """Level at which a rising flow stops."""
     limit = float(network.cap[flow])
@@ -290,7 +298,7 @@ def _limit(network: Network, flow: int, free: Floats, rising_e: Floats) -> float
     return limit
 
 
-@compiled
+@inlined
 def _next_level(network: Network, flows: Ints, state: Ints, free: Floats, rising_e: Floats) -> float:
     """Where the rising level next meets something: a floor that it lifts, a cap or a full edge."""
     level = np.inf
@@ -302,7 +310,7 @@ def _next_level(network: Network, flows: Ints, state: Ints, free: Floats, rising
     return level
 
 
-@compiled
+@inlined
 def _fix(
     network: Network, flows: Ints, state: Ints, rates: Floats, free: Floats, rising_e: Floats, level: float
 ) -> int:

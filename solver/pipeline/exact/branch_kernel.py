@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from solver.compiled import compiled
+from solver.compiled import compiled, uncounted
 from solver.pipeline.exact.columns import Machines, Waits
 from solver.pipeline.exact.resource_kernel import Rows
 from solver.pipeline.exact.window_kernel import (
@@ -43,6 +43,7 @@ class Decisions(NamedTuple):
 @compiled
 def search(machines: Machines, waits: Waits, state: State, rows: Rows, decisions: Decisions, most_work: int) -> int:
     """Go on until everything is decided, everything is refuted, the trail is full, or so much work is done."""
+    machines, waits, state, rows, decisions = uncounted((machines, waits, state, rows, decisions))
     number, pair = state.number, decisions.pair
     while number[WORK] < most_work:
         if number[SIZE] + state.value.size > state.trail_at.size:
@@ -89,6 +90,7 @@ def lower(machines: Machines, waits: Waits, state: State, rows: Rows, by: int) -
     A schedule within the new horizon, taken so much later, is one within the old, for every decision: so every latest
     start comes closer by as much, the saved ones too.
     """
+    machines, waits, state, rows = uncounted((machines, waits, state, rows))
     size, number = state.est.size, state.number
     state.lst[:] -= by
     for at in range(number[SIZE]):
@@ -118,6 +120,7 @@ def decide(machines: Machines, waits: Waits, state: State, rows: Rows, pair: Int
 @compiled
 def choose(machines: Machines, state: State, rule: Floats) -> tuple[int, int, int, int, int]:
     """The undecided pair of least slack on the machine that has refuted most; its likelier order; machine -1: none."""
+    machines, state, rule = uncounted((machines, state, rule))
     est, lst, order = state.est, state.lst, state.order
     best = 1e300
     found = (-1, 0, 0, 0, 0)

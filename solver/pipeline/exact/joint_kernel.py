@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from solver.compiled import compiled
+from solver.compiled import compiled, inlined, uncounted
 from solver.pipeline.exact.columns import Machines, Waits
 from solver.pipeline.exact.resource_kernel import FAR, Rows
 from solver.pipeline.exact.window_kernel import WORK, Flags, State, propagate, push_earliest, push_latest, put
@@ -79,7 +79,7 @@ def list_states(memory: Floats, m: int, has_weights: bool, most: Ints, count: Co
     return size
 
 
-@compiled
+@inlined
 def _fill_state(
     place: Counts, at: tuple[int, int, int, int, int], has_weights: bool, count: Counts, before: Counts
 ) -> None:
@@ -102,6 +102,7 @@ def propagate_jointly(
     machines: Machines, waits: Waits, joint: JointRanks, state: State, rows: Rows, most_work: int
 ) -> bool:
     """Machines to their fixed point, then ranks of two stages, again and again until neither has anything to add."""
+    machines, waits, joint, state, rows = uncounted((machines, waits, joint, state, rows))
     joint.seen[:] = -1
     moved = True
     while moved and state.number[WORK] <= most_work:
@@ -121,7 +122,7 @@ def propagate_jointly(
     return True
 
 
-@compiled
+@inlined
 def _sum_of_windows(joint: JointRanks, state: State, k: int) -> int:
     total, m = 0, joint.num_microbatches
     for stream in range(joint.first.shape[1]):
@@ -134,6 +135,7 @@ def _sum_of_windows(joint: JointRanks, state: State, k: int) -> int:
 @compiled
 def _narrow(waits: Waits, joint: JointRanks, state: State, k: int) -> bool:
     """Windows of F and B of one rank by all that it can do."""
+    waits, joint, state = uncounted((waits, joint, state))
     begin, end = joint.graph_at[joint.graph[k]], joint.graph_at[joint.graph[k] + 1]
     m, size = joint.num_microbatches, state.est.size
     early, late = np.full((STREAMS, 2 * m), FAR), np.full((STREAMS, 2 * m), -FAR)
@@ -165,7 +167,7 @@ def _narrow(waits: Waits, joint: JointRanks, state: State, k: int) -> bool:
     return True
 
 
-@compiled
+@inlined
 def _mark(waits: Waits, state: State, job: int, dirty: Flags) -> None:
     dirty[waits.place[job]] = 1
     if waits.machine[job] >= 0:

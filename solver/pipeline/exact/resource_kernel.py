@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from solver.compiled import compiled
+from solver.compiled import compiled, inlined, uncounted
 from solver.pipeline.exact.columns import Machines
 from solver.pipeline.problem import Ints
 
@@ -40,6 +40,7 @@ class Rows(NamedTuple):
 @compiled
 def fill_rows(machines: Machines, k: int, order: Ints, rows: Rows) -> tuple[int, int]:
     """The states that the decided orders and memory leave; returns the numbers of rows and of states."""
+    machines, order, rows = uncounted((machines, order, rows))
     first_y, last_y, start = rows.first_y, rows.last_y, rows.start
     capacity = machines.capacity[k] if machines.is_rank[k] == 1 else machines.capacity[k, :0]
     y_jobs, z_jobs = machines.length[k, 1], machines.length[k, 2]
@@ -61,7 +62,7 @@ def fill_rows(machines: Machines, k: int, order: Ints, rows: Rows) -> tuple[int,
     return row, place
 
 
-@compiled
+@inlined
 def _fill_row(
     table: Ints,
     row: int,
@@ -103,6 +104,7 @@ def _fill_row(
 @compiled
 def sweep(machines: Machines, k: int, est: Ints, lst: Ints, order: Ints, rows: Rows) -> int:
     """Fill `window` and `order` of the scratch; the number of states, or -1: no order keeps the windows."""
+    machines, est, lst, order, rows = uncounted((machines, est, lst, order, rows))
     length, first, ticks = machines.length[k], machines.first[k], machines.duration[k]
     num_rows, num_states = fill_rows(machines, k, order, rows)
     if num_states == 0:
@@ -171,7 +173,7 @@ def _backwards(
                 order[2, 1, z] = max(order[2, 1, z], y + 1)
 
 
-@compiled
+@inlined
 def _back(way: Ints, at: int, job: tuple[int, int, int], reach: Ints, leave: Ints) -> tuple[int, int, int, int]:
     """A job between two rows, backwards: its earliest and latest start, the first and last x at which it can run."""
     est, lst, ticks = job
@@ -187,7 +189,7 @@ def _back(way: Ints, at: int, job: tuple[int, int, int], reach: Ints, leave: Int
     return earliest, latest, least, most
 
 
-@compiled
+@inlined
 def _note(window: Ints, order: Ints, seen: tuple[int, int, int, int]) -> bool:
     """Widen what is known of a job by one row; says whether it can run there at all."""
     earliest, latest, least, most = seen

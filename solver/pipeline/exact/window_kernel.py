@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from solver.compiled import compiled
+from solver.compiled import compiled, inlined, uncounted
 from solver.pipeline.exact.columns import Machines, Waits
 from solver.pipeline.exact.resource_kernel import Rows, sweep
 from solver.pipeline.problem import Floats, Ints
@@ -43,7 +43,7 @@ class State(NamedTuple):
     weight: Floats
 
 
-@compiled
+@inlined
 def put(state: State, at: int, value: int) -> None:
     """Overwrite one place of the vector; the first time since a decision the old value goes to the trail."""
     number = state.number
@@ -80,6 +80,7 @@ def propagate(machines: Machines, waits: Waits, state: State, rows: Rows, most_w
 
     Machines are visited up and down the pipeline, and waits are followed after every one of them.
     """
+    machines, waits, state, rows = uncounted((machines, waits, state, rows))
     dirty = state.dirty_machine
     if not (push_earliest(waits, state) and push_latest(waits, state)):
         return False
@@ -103,6 +104,7 @@ def propagate(machines: Machines, waits: Waits, state: State, rows: Rows, most_w
 @compiled
 def push_earliest(waits: Waits, state: State) -> bool:
     """Earliest starts along the waits, every job after all it waits for; flags go by place in that order."""
+    waits, state = uncounted((waits, state))
     est, lst, dirty, machine = state.est, state.lst, state.dirty_est, waits.machine
     out_at, out_to, out_lag, topo, place = waits.out_at, waits.out_to, waits.out_lag, waits.topo, waits.place
     for here in range(topo.size):
@@ -125,6 +127,7 @@ def push_earliest(waits: Waits, state: State) -> bool:
 @compiled
 def push_latest(waits: Waits, state: State) -> bool:
     """Latest starts against the waits."""
+    waits, state = uncounted((waits, state))
     est, lst, dirty, machine = state.est, state.lst, state.dirty_lst, waits.machine
     in_at, in_from, in_lag, topo, place = waits.in_at, waits.in_from, waits.in_lag, waits.topo, waits.place
     size = est.size
@@ -148,6 +151,7 @@ def push_latest(waits: Waits, state: State) -> bool:
 @compiled
 def narrow(machines: Machines, waits: Waits, state: State, rows: Rows, k: int) -> bool:
     """One machine by itself; its own jobs then have nothing more to learn from it."""
+    machines, waits, state, rows = uncounted((machines, waits, state, rows))
     num_states = sweep(machines, k, state.est, state.lst, state.order[k], rows)
     if num_states < 0:
         return False
@@ -169,7 +173,7 @@ def narrow(machines: Machines, waits: Waits, state: State, rows: Rows, k: int) -
     return True
 
 
-@compiled
+@inlined
 def _keep_orders(machines: Machines, state: State, rows: Rows, k: int) -> None:
     order = state.order[k]
     width = order.shape[2]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solver.compiled import compiled, inlined
+from solver.compiled import compiled, inlined, uncounted
 from solver.pipeline.generators.list_scheduler_choice import FILL, IDLE, DispatchState, choose, given_or_weight
 from solver.pipeline.problem import Floats, Ints
 from solver.pipeline.simulate_kernel import ShapeColumns
@@ -48,11 +48,20 @@ def dispatch(columns: ShapeColumns, state: DispatchState, record: Record, given:
     `given` is a fixed rank order in the layout of `record.rank_flat`, or one of F and B alone whose gaps W fills, or
     empty when the policy chooses.
     """
+    servers = columns.num_ranks + columns.num_channels
+    touched = ChangedServers(np.zeros(servers, np.int64), np.zeros(servers, np.int64), np.zeros(1, np.int64))
+    return _run(columns, state, record, touched, given, policy)
+
+
+@compiled
+def _run(
+    columns: ShapeColumns, state: DispatchState, record: Record, touched: ChangedServers, given: Ints, policy: Floats
+) -> float:
+    columns, state, record, touched = uncounted((columns, state, record, touched))
+    given, policy = uncounted((given, policy))
     num_operations = columns.num_kinds * columns.num_stages * columns.num_microbatches
     heap = [(0.0, 0)]
     heap.pop()
-    servers = columns.num_ranks + columns.num_channels
-    touched = ChangedServers(np.zeros(servers, np.int64), np.zeros(servers, np.int64), np.zeros(1, np.int64))
     now, done, last = 0.0, 0, 0.0
     for rank in range(columns.num_ranks):
         _start_rank(columns, state, record, heap, rank, now, given, policy)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solver.compiled import compiled
+from solver.compiled import compiled, inlined, uncounted
 from solver.pipeline.problem import Floats, Ints
 from solver.pipeline.simulate_kernel import ShapeColumns
 
@@ -48,6 +48,7 @@ def place_round(columns: ShapeColumns, question: Round, table: ReservationTable,
 
     Infinity when a rank or channel cannot hold its part of the round.
     """
+    columns, question, table, start = uncounted((columns, question, table, start))
     over, size = 0.0, start.shape[2]
     table.taken[:] = 0
     for rank in range(columns.num_ranks):
@@ -133,7 +134,7 @@ def _try_last(
     return over
 
 
-@compiled
+@inlined
 def _carry(columns: ShapeColumns, question: Round, table: ReservationTable, kind: int, stage: int, end: float) -> float:
     """When the next stage on the way has the result of an operation that ends at `end`; takes its channel."""
     if kind == 0 and stage == columns.num_stages - 1:
@@ -191,7 +192,7 @@ def _excess(columns: ShapeColumns, question: Round, start: Floats, rank: int) ->
     return worst
 
 
-@compiled
+@inlined
 def held_at(columns: ShapeColumns, question: Round, start: Floats, rank: int, time: float) -> float:
     """What the rank holds at a time once all rounds run: those begun by then, less those that have freed it."""
     held, length = 0.0, question.length
@@ -216,6 +217,7 @@ def earliest(
     Tried are `ready` itself (not when `aligned`) and the places of every gap that leave at its left or right end
     nothing, or space for exactly one or two operations of the rest.
     """
+    table = uncounted(table)
     count = table.taken[server]
     if count == 0:
         return np.inf if aligned else ready
@@ -236,7 +238,7 @@ def earliest(
     return best
 
 
-@compiled
+@inlined
 def _aligned(
     table: ReservationTable,
     server: int,
@@ -261,7 +263,7 @@ def _aligned(
     return best
 
 
-@compiled
+@inlined
 def _settle(table: ReservationTable, server: int, time: float, duration: float, length: float, best: float) -> float:
     """The time if it beats the best and the rest still fits around it."""
     if time >= best:
@@ -274,7 +276,7 @@ def _settle(table: ReservationTable, server: int, time: float, duration: float, 
     return time if fits else best
 
 
-@compiled
+@inlined
 def _packs(table: ReservationTable, server: int, length: float) -> bool:
     """The rest goes into the gaps, longest first, each into the tightest."""
     count = table.taken[server]
@@ -293,14 +295,14 @@ def _packs(table: ReservationTable, server: int, length: float) -> bool:
     return True
 
 
-@compiled
+@inlined
 def _occupy(table: ReservationTable, server: int, time: float, duration: float, length: float) -> None:
     """Reserve a piece of time for good; one of no length would cut what starts at the same time in two."""
     if duration > NEAR * length:
         _insert(table, server, time % length, duration)
 
 
-@compiled
+@inlined
 def _insert(table: ReservationTable, server: int, phase: float, duration: float) -> int:
     """Reserve a piece of time; returns its slot."""
     slot = table.taken[server]
@@ -313,7 +315,7 @@ def _insert(table: ReservationTable, server: int, phase: float, duration: float)
     return int(slot)
 
 
-@compiled
+@inlined
 def _remove(table: ReservationTable, server: int, slot: int) -> None:
     table.taken[server] -= 1
     for at in range(slot, table.taken[server]):
@@ -338,7 +340,7 @@ def _fill_rest(columns: ShapeColumns, question: Round, table: ReservationTable, 
     table.rest_count[rank] = count
 
 
-@compiled
+@inlined
 def _take_rest(table: ReservationTable, rank: int, duration: float) -> None:
     """One operation of this duration is no longer left to place."""
     at = 0

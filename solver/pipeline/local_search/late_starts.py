@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from solver.compiled import compiled
+from solver.compiled import compiled, uncounted
 from solver.pipeline.local_search.tabu import new_order, nodes_of, queue_of
 from solver.pipeline.local_search.tabu_kernel import Nodes, Order
 from solver.pipeline.local_search.tabu_steps import load
@@ -81,6 +81,7 @@ def _last_ends(shape: PipelineShape, end: Floats) -> Floats:
 @compiled
 def _latest(nodes: Nodes, order: Order, due: Floats) -> Floats:
     """Latest start of every node, from the last to the first."""
+    nodes, order, due = uncounted((nodes, order, due))
     late = np.zeros(due.size)
     for at in range(due.size - 1, -1, -1):
         node = order.topo[at]

@@ -13,7 +13,7 @@ from solver.pipeline.generators.unrolling import is_worth_repeating, orders_of
 from solver.pipeline.local_search.progress import PipelineSearch
 
 SIZES = (1, 2, 3, 4)  # micro-batches per round
-WORK_PER_PLACING_S = 2e-6  # per operation and stage of a rank: to place one round
+WORK_PER_PLACING_S = 1e-5  # per operation and stage of a rank: to place one round
 
 
 def repeat(search: PipelineSearch, seconds: float) -> None:

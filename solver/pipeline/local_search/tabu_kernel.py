@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from solver.compiled import compiled
+from solver.compiled import compiled, inlined, uncounted
 from solver.pipeline.problem import Floats, Ints
 
 TABU_SLOTS = 2**18  # of a hash of pairs of nodes
@@ -59,7 +59,7 @@ class Order(NamedTuple):
     random_state: Ints
 
 
-@compiled
+@inlined
 def draw(random_state: Ints, below: int) -> int:
     """A number from 0 to below - 1 by chance; the state is the order's own (Knuth's linear congruence)."""
     random_state[0] = random_state[0] * 6364136223846793005 + 1442695040888963407
@@ -68,10 +68,8 @@ def draw(random_state: Ints, below: int) -> int:
 
 @compiled
 def evaluate(nodes: Nodes, order: Order) -> float:
-    """Heads, tails and the makespan; infinity when the order waits for itself.
-
-    Columns are taken out of their tuples once: compiled calls with tuples of arrays cost more than the arithmetic.
-    """
+    """Heads, tails and the makespan; infinity when the order waits for itself."""
+    nodes, order = uncounted((nodes, order))
     succ_a, succ_b, duration, lag = nodes.succ_a, nodes.succ_b, nodes.duration, nodes.lag
     following, again, head, waits, topo = order.following, order.following_second, order.head, order.waits, order.topo
     count = _link(nodes, order)
@@ -100,7 +98,7 @@ def evaluate(nodes: Nodes, order: Order) -> float:
     return best
 
 
-@compiled
+@inlined
 def _link(nodes: Nodes, order: Order) -> int:
     """Who follows whom on the machines and how many predecessors every node has; those without any come first."""
     following, again, waits, head = order.following, order.following_second, order.waits, order.head
@@ -126,7 +124,7 @@ def _link(nodes: Nodes, order: Order) -> int:
     return count
 
 
-@compiled
+@inlined
 def _fill_tails(nodes: Nodes, order: Order) -> None:
     """Time from the end of every node to the end of everything that waits for it."""
     succ_a, succ_b, duration, lag = nodes.succ_a, nodes.succ_b, nodes.duration, nodes.lag
@@ -146,7 +144,7 @@ def _fill_tails(nodes: Nodes, order: Order) -> None:
         tail[node] = value
 
 
-@compiled
+@inlined
 def fill_held(nodes: Nodes, order: Order, first: int, last: int, held: float) -> None:
     """Memory after every place of a queue from `first` to `last`, starting with what is held before."""
     for place in range(first, last):
@@ -172,7 +170,7 @@ def critical_path(nodes: Nodes, order: Order, makespan: float, path: Ints) -> in
     return count
 
 
-@compiled
+@inlined
 def _critical_before(nodes: Nodes, order: Order, node: int, slack: float) -> int:
     best, seen = -1, 0
     head = order.head[node]
@@ -195,7 +193,7 @@ def _critical_before(nodes: Nodes, order: Order, node: int, slack: float) -> int
     return int(best)
 
 
-@compiled
+@inlined
 def keeps_order(given: Ints, early: int, late: int) -> bool:
     """Two neighbours whose order is given: one family, one exchange, or one micro-batch on its way."""
     if given[early, 0] == given[late, 0] or given[early, 3] + given[late, 3] > 0:
@@ -203,13 +201,13 @@ def keeps_order(given: Ints, early: int, late: int) -> bool:
     return bool(given[early, 1] == given[late, 1] and given[early, 2] < given[late, 2])
 
 
-@compiled
+@inlined
 def tabu_slot(early: int, late: int) -> int:
     """Where it is kept until when `early` may not come before `late` again."""
     return (early * 1_000_003 + late * 7_919) % TABU_SLOTS
 
 
-@compiled
+@inlined
 def write_segment(order: Order, source: int, target: int, pulled: int, segment: Ints) -> tuple[int, int]:
     """The changed places in their new order: the first place and how many.
 
@@ -234,7 +232,7 @@ def write_segment(order: Order, source: int, target: int, pulled: int, segment: 
     return low, size
 
 
-@compiled
+@inlined
 def estimate(nodes: Nodes, order: Order, low: int, size: int, stamp: int, segment: Ints) -> float:
     """Longest path through the changed places in their new order; infinity: memory forbids it.
 
@@ -273,7 +271,7 @@ def estimate(nodes: Nodes, order: Order, low: int, size: int, stamp: int, segmen
     return best
 
 
-@compiled
+@inlined
 def fits(nodes: Nodes, order: Order, low: int, size: int, segment: Ints) -> bool:
     """Memory remains within the budget at every place of the segment."""
     machine = nodes.machine[segment[0]]
@@ -289,7 +287,7 @@ def fits(nodes: Nodes, order: Order, low: int, size: int, segment: Ints) -> bool
     return True
 
 
-@compiled
+@inlined
 def put(nodes: Nodes, order: Order, low: int, size: int, segment: Ints) -> None:
     """Exchange the places from `low` with the segment, which holds the old content afterwards."""
     machine = nodes.machine[segment[0]]

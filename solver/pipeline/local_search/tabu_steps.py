@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from solver.compiled import compiled
+from solver.compiled import compiled, inlined, uncounted
 from solver.pipeline.local_search.tabu_kernel import (
     MOST_MOVES,
     REACH,
@@ -33,6 +33,7 @@ NOTHING = -1
 @compiled
 def load(nodes: Nodes, order: Order, queue: Ints) -> float:
     """Take over the sequences of all machines and evaluate them."""
+    nodes, order, queue = uncounted((nodes, order, queue))
     order.queue[:] = queue
     for machine in range(nodes.offsets.size - 1):
         first, last = nodes.offsets[machine], nodes.offsets[machine + 1]
@@ -53,6 +54,7 @@ def search(nodes: Nodes, order: Order, best: Ints, numbers: Floats, clock: Ints)
     `numbers`: 0 value of the order, 1 best value (its queue in `best`), 2 target. `clock`: 0 iteration, 1 last
     iteration of this chunk, 2 iteration of the last improvement, 3 patience, 4 estimates so far.
     """
+    nodes, order, best, numbers, clock = uncounted((nodes, order, best, numbers, clock))
     size = nodes.duration.size
     path, segment = np.zeros(size, dtype=np.int64), np.zeros(4 * REACH + 4, dtype=np.int64)
     moves = np.zeros((MOST_MOVES, 3), dtype=np.int64)
@@ -83,8 +85,8 @@ def search(nodes: Nodes, order: Order, best: Ints, numbers: Floats, clock: Ints)
 @compiled
 def _list_moves(nodes: Nodes, order: Order, path: Ints, length: int, moves: Ints) -> int:
     """Moves within the critical blocks of a path; a fair sample of them when there are too many."""
-    seen = 0
-    at = 0
+    nodes, order, path, moves = uncounted((nodes, order, path, moves))
+    seen, at = 0, 0
     while at < length:
         last = at
         while last + 1 < length and _adjacent(nodes, order, path[last + 1], path[last]):
@@ -107,7 +109,7 @@ def _list_moves(nodes: Nodes, order: Order, path: Ints, length: int, moves: Ints
     return min(seen, MOST_MOVES)
 
 
-@compiled
+@inlined
 def _note(order: Order, moves: Ints, seen: int, source: int, target: int, pulled: int) -> int:
     slot = seen if seen < MOST_MOVES else draw(order.random_state, seen + 1)
     if slot < MOST_MOVES:
@@ -115,7 +117,7 @@ def _note(order: Order, moves: Ints, seen: int, source: int, target: int, pulled
     return seen + 1
 
 
-@compiled
+@inlined
 def _moves_with_release(nodes: Nodes, order: Order, source: int, moves: Ints, seen: int) -> int:
     """A forward goes one place to the left with a release from its right before it, which makes its room."""
     passed, mover = order.queue[source - 1], order.queue[source]
@@ -134,7 +136,7 @@ def _moves_with_release(nodes: Nodes, order: Order, source: int, moves: Ints, se
     return seen
 
 
-@compiled
+@inlined
 def _adjacent(nodes: Nodes, order: Order, early: int, late: int) -> bool:
     """Neighbours on one machine."""
     return bool(nodes.machine[early] == nodes.machine[late] and order.place[early] + 1 == order.place[late])
@@ -143,6 +145,7 @@ def _adjacent(nodes: Nodes, order: Order, early: int, late: int) -> bool:
 @compiled
 def _choose(nodes: Nodes, order: Order, moves: Ints, count: int, best: float, clock: Ints, segment: Ints) -> int:
     """The allowed move of least estimate, ties by chance; else one by chance that memory allows."""
+    nodes, order, moves, clock, segment = uncounted((nodes, order, moves, clock, segment))
     chosen, chosen_value, ties = NOTHING, np.inf, 0
     spare, spares = NOTHING, 0
     for index in range(count):
@@ -166,7 +169,7 @@ def _choose(nodes: Nodes, order: Order, moves: Ints, count: int, best: float, cl
     return chosen if chosen != NOTHING else spare
 
 
-@compiled
+@inlined
 def _is_tabu(order: Order, source: int, target: int, now: int) -> bool:
     mover = order.queue[source]
     step = 1 if target > source else -1
@@ -178,7 +181,7 @@ def _is_tabu(order: Order, source: int, target: int, now: int) -> bool:
     return False
 
 
-@compiled
+@inlined
 def _forbid(order: Order, source: int, target: int, now: int) -> None:
     """What the mover passes may not be passed back for a while."""
     mover = order.queue[source]
@@ -193,6 +196,7 @@ def _forbid(order: Order, source: int, target: int, now: int) -> None:
 @compiled
 def perturb(nodes: Nodes, order: Order, times: int, segment: Ints) -> None:
     """Perturb an order: exchange random neighbours, each exchange legal by itself."""
+    nodes, order, segment = uncounted((nodes, order, segment))
     total = order.queue.size
     done = 0
     for _ in range(20 * times):
