@@ -1,4 +1,4 @@
-"""Compiled kernels that an earlier text of the solver left behind are never taken for those of the present one."""
+"""Kernels of an earlier text of the solver are never taken for those of the present one; what they take, they leave."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
 
 import solver.compiled
-from solver.compiled import kernels_digest
+from solver.compiled import compiled, kernels_digest, uncounted
+from solver.pipeline.problem import Floats, Ints
 
 RECORD = "from typing import NamedTuple\nclass {name}(NamedTuple):\n    left: float\n    right: float\n"
 STEP = "from solver.compiled import compiled\n@compiled\ndef step(value):\n    return value {sign} 1.0\n"
@@ -51,3 +55,28 @@ def test_only_files_with_kernels_or_records_count(tmp_path: Path) -> None:
     assert kernels_digest(tmp_path) == before
     (tmp_path / "record.py").write_text(RECORD.format(name="Pair"))
     assert kernels_digest(tmp_path) != before
+
+
+class Columns(NamedTuple):
+    """A record as kernels take it, with another inside."""
+
+    number: int
+    values: Floats
+    places: tuple[Ints, float]
+
+
+@compiled
+def _doubled(columns: Columns, grid: Floats) -> Floats:
+    columns, grid = uncounted((columns, grid))
+    for at in range(columns.number):
+        columns.values[columns.places[0][at]] += columns.places[1]
+    return 2.0 * columns.values + grid[:, 1]
+
+
+def test_uncounted_arguments_are_read_and_written_and_still_belong_to_the_caller() -> None:
+    values, places, grid = np.arange(3.0), np.array([2, 0]), np.arange(6.0).reshape(3, 2)[:, ::-1]
+    before = [sys.getrefcount(one) for one in (values, places, grid)]
+    found = [_doubled(Columns(2, values, (places, 0.5)), grid) for _ in range(3)]
+    assert [one.tolist() for one in found] == [[1.0, 4.0, 9.0], [2.0, 4.0, 10.0], [3.0, 4.0, 11.0]]
+    assert values.tolist() == [1.5, 1.0, 3.5]
+    assert [sys.getrefcount(one) for one in (values, places, grid)] == before
