@@ -298,18 +298,20 @@ def _recompute_codes(request: PlanRequest) -> list[int]:
 def _with_layer_splits(request: PlanRequest, pools: list[Pool], rows: Rows) -> Rows:
     """By GPU type where several types are needed to hold all ranks, each rank with all its replicas on one type.
 
-    A pipeline that fits on the fastest type alone is left to the even split, where that is wanted too.
+    A pipeline that fits on the fastest type alone is left to the even split, where that is wanted too and has as many
+    ranks.
     """
     wanted = _layer_splits(request)
     parts: list[Rows] = []
+    even_degrees = np.isin(rows["pp"], pipeline_degrees(request))
     if "even" in wanted:
-        even = _keep(rows, np.isin(rows["pp"], pipeline_degrees(request)))
+        even = _keep(rows, even_degrees)
         parts.append({**even, "layer_split": np.full(len(even["tp"]), EVEN)})
     if "by_gpu_type" in wanted and _types_differ(request, pools):
         held = ranks_by_type(pools, rows["tp"], rows["cp"], rows["dp"])
         several = (rows["pp"] > 1) & (sum(held.values()) >= rows["pp"])
         if "even" in wanted:
-            several &= held[fastest_type(pools)] < rows["pp"]
+            several &= (held[fastest_type(pools)] < rows["pp"]) | ~even_degrees
         parts.append(_with_choices(_keep(rows, several), "layer_split", [BY_GPU_TYPE]))
     if not parts:
         return _with_choices(rows, "layer_split", [])

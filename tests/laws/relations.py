@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Iterator, Sequence
+from statistics import NormalDist
 from typing import Any
 
 from models.cluster import Pool
@@ -198,6 +199,11 @@ def worth(request: PlanRequest, plan: Plan) -> tuple[float, float]:
     elif request.objective.kind == "cost_per_token":
         usd = metrics.usd_per_million_tokens
         value = usd if usd else metrics.iteration_s * metrics.num_gpus
+    elif request.objective.kind == "time_at_confidence":
+        assert plan.prediction is not None, "the judge asks for it"
+        time_s = plan.prediction.iteration_s  # log-normal: the quantile is as far from the median as its normal one
+        share = NormalDist().inv_cdf(request.objective.confidence) / NormalDist().inv_cdf(0.9)
+        value = time_s.p50 * (time_s.p90 / time_s.p50) ** share
     return value, value * (1.0 - plan.proof.relative_gap)
 
 

@@ -171,3 +171,14 @@ def test_buildings_without_gpus_do_not_change_which_ranks_are_tried() -> None:
 def test_one_building_more_takes_no_number_of_ranks_away(count: int) -> None:
     fewer, more = (job(hosts=(4,) * number, allowed={"tp": [1], "cp": [1]}) for number in (count - 1, count))
     assert set(enumerate_space(fewer).columns.pp.tolist()) <= set(enumerate_space(more).columns.pp.tolist())
+
+
+def test_more_of_the_fastest_gpus_take_no_number_of_ranks_away() -> None:
+    document = job(hosts=(4, 2), allowed={"tp": [8], "cp": [1], "vpp": [1]}).model_dump(mode="json")
+    document["cluster"]["pools"][1]["gpu"] = "B200-SXM"
+    tried = []
+    for num_hosts in (2, 4, 9):
+        document["cluster"]["pools"][1]["num_hosts"] = num_hosts
+        tried.append(set(enumerate_space(PlanRequest.model_validate(document)).columns.pp.tolist()))
+    assert 5 in tried[0]
+    assert tried[0] <= tried[1] <= tried[2]
