@@ -65,8 +65,7 @@ class Context:
         """The same for another framework; what is derived already is kept, for none of it depends on the framework."""
         constraints = self.request.constraints.model_copy(update={"framework": framework})
         other = replace(self, request=self.request.model_copy(update={"constraints": constraints}))
-        known = {name: value for name, value in vars(self).items() if name not in ("request", "stack")}
-        vars(other).update(known)
+        vars(other).update({name: value for name, value in vars(self).items() if name != "request"})
         return other
 
     @cached_property
