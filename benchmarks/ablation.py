@@ -67,6 +67,11 @@ def _of_no_seconds(original: Callable[..., Any]) -> Callable[..., Any]:
     return bound
 
 
+def _without_orders(_: Any) -> Any:
+    """In place of a search that yields orders: one that has none."""
+    return lambda *_, **__: iter(())
+
+
 NOTHING, NO_SECONDS = _answering(None), _answering(0.0)
 NO_LIMITS = _answering(ConnectionLimits(float("inf"), float("inf"), 0.0, MessageLoss(0.0, 0.0, 1, True, 1)))
 ORDERING: dict[str, Patches] = {
@@ -75,8 +80,8 @@ ORDERING: dict[str, Patches] = {
     "steady states that repeat": {"solver.pipeline.solve.repeat": NOTHING},
     "hill climbing over policies (blocking sends)": {"solver.pipeline.solve.tune": NOTHING},
     "tabu search": {
-        "solver.pipeline.local_search.descent.tabu_orders": _answering(()),
-        "solver.pipeline.exact.horizon_search.tabu_orders": _answering(()),
+        "solver.pipeline.local_search.descent.tabu_orders": _without_orders,
+        "solver.pipeline.exact.horizon_search.tabu_orders": _without_orders,
     },
     "CP-SAT: horizon search": {"solver.pipeline.solve.prove_and_search": NOTHING},
 }

@@ -14,6 +14,7 @@ from solver.pipeline.assemble import assemble
 from solver.pipeline.bounds import lower_bound
 from solver.pipeline.exact.horizon_search import close_by_state_space
 from solver.pipeline.judge import check_schedule
+from solver.pipeline.local_search.annealing import anneal
 from solver.pipeline.local_search.descent import descend
 from solver.pipeline.local_search.policies import tuned_orders
 from solver.pipeline.local_search.progress import PipelineSearch
@@ -25,7 +26,7 @@ QUICK_OPERATIONS, STATE_SPACE_OPERATIONS = 400, 2_000  # beyond: longer question
 HORIZON_OPERATIONS = 1_000  # beyond, CP-SAT's questions stay open for the whole time: tabu search has it instead
 DESCENT_SHARE = 0.15  # of what is left goes to tabu search before CP-SAT is asked
 PUBLISH_SHARE = 0.05  # of the time may go into writing out schedules that are not the last
-STATE_SPACE_SHARE, STEADY_SHARE = 0.8, 0.1  # of what is left of the time
+FIRST_PROOF_SHARE, STEADY_SHARE, ANNEALING_SHARE, STATE_SPACE_SHARE = 0.2, 0.1, 0.4, 0.8  # of what is left of the time
 
 
 def solve_pipeline(
@@ -67,9 +68,12 @@ def search_pipeline(
     if search.shape.blocking:
         tune(search)
         return search
-    share = 1.0 if problem.num_operations <= STATE_SPACE_OPERATIONS else STATE_SPACE_SHARE
-    exact = close_by_state_space(search, until_s=search.elapsed_s + share * search.left_s)
+    exact = close_by_state_space(search, until_s=search.elapsed_s + FIRST_PROOF_SHARE * search.left_s)
     repeat(search, STEADY_SHARE * search.left_s)
+    anneal(search, ANNEALING_SHARE * search.left_s)
+    if exact:
+        share = 1.0 if problem.num_operations <= STATE_SPACE_OPERATIONS else STATE_SPACE_SHARE
+        close_by_state_space(search, until_s=search.elapsed_s + share * search.left_s)
     if not exact and problem.num_operations <= HORIZON_OPERATIONS:
         descend(search, DESCENT_SHARE * search.left_s)
         prove_and_search(search)

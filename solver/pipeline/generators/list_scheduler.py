@@ -10,12 +10,13 @@ from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 
-from solver.pipeline.generators.list_scheduler_choice import FILL, DispatchState, tails
+from solver.pipeline.generators.list_scheduler_choice import FILL, GUIDED, DispatchState, tails
 from solver.pipeline.generators.list_scheduler_kernel import Record, dispatch
 from solver.pipeline.problem import FORWARD, Floats, Ints, PipelineOrder, PipelineShape, ragged, unragged
 from solver.pipeline.simulate_kernel import columns_of
 
 UNLIMITED = np.int64(2**40)
+LONGEST_TAIL = 2  # a message rule
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,15 @@ def greedy_order(
     """Run the policy; `limits` caps the micro-batches between F and B by stage, `guide` is a wish of times by id."""
     order = _run(shape, policy, np.zeros(0, dtype=np.int64), limits, guide)
     return one_by_one(shape) if order is None else order
+
+
+def guided_order(shape: PipelineShape, guide: Floats, *, strict: bool) -> PipelineOrder | None:
+    """What has arrived, in order of a wish of times by id; None where the order blocks itself.
+
+    `strict`: forwards of a rank go in order of their wishes, arrived or not, and leave no room free for others.
+    """
+    policy = Policy(GUIDED, earlier_microbatch=strict, message_rule=LONGEST_TAIL)
+    return _run(shape, policy, np.zeros(0, dtype=np.int64), None, guide)
 
 
 def one_by_one(shape: PipelineShape) -> PipelineOrder:
@@ -89,7 +99,8 @@ def _run(
     shape = replace(shape, activation_s=held)
     columns = columns_of(shape)
     record = _new_record(shape)
-    state = _new_state(shape, limits, tails(columns), given=given.size > 0)
+    keeps_room = not given.size and not (policy.preference == GUIDED and policy.earlier_microbatch)
+    state = _new_state(shape, limits, tails(columns), keeps_room=keeps_room)
     state = state._replace(guide=np.zeros(0) if guide is None else guide)
     end = dispatch(columns, state, record, given, policy.vector())
     if end < 0:
@@ -113,7 +124,7 @@ def _new_record(shape: PipelineShape) -> Record:
     )
 
 
-def _new_state(shape: PipelineShape, limits: Ints | None, tail: Floats, *, given: bool) -> DispatchState:
+def _new_state(shape: PipelineShape, limits: Ints | None, tail: Floats, *, keeps_room: bool) -> DispatchState:
     arrival = np.full(shape.num_operations, np.inf)
     arrival[: shape.num_microbatches] = 0.0
     streams = _streams(shape)
@@ -126,7 +137,7 @@ def _new_state(shape: PipelineShape, limits: Ints | None, tail: Floats, *, given
         inflight_s=np.zeros(shape.num_stages, dtype=np.int64),
         limit_s=np.full(shape.num_stages, UNLIMITED) if limits is None else limits.astype(np.int64),
         memory_r=np.zeros(shape.num_ranks),
-        reserve_s=np.zeros(shape.num_stages) if given else _reserves(shape),
+        reserve_s=_reserves(shape) if keeps_room else np.zeros(shape.num_stages),
         rank_busy=np.zeros(shape.num_ranks, dtype=np.int64),
         sending_r=np.zeros(shape.num_ranks, dtype=np.int64),
         last_kind_r=np.ones(shape.num_ranks, dtype=np.int64),

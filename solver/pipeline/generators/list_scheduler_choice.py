@@ -5,7 +5,8 @@ unless the last operation was one), 1 share of W that must fit before the next k
 an arriving B is waited for, 3 W first when memory blocks F (1: an F that has arrived; 2: CrossPipe's rule, any F that
 a W makes room for and a B does not), 4 chunk order (0 the later stage first, 1 the earlier micro-batch first),
 5 message rule, 6 W right after B, 7 look-ahead of F as share of B. With a guide, 1 is what is added to the guide of W,
-in the guide's own unit, and 2 the share of the choice within which an arriving F or B of less guide is waited for.
+in the guide's own unit, 2 the share of the choice within which an arriving F or B of less guide is waited for, and 4
+whether the F of a rank go strictly in order of their guides.
 """
 
 from __future__ import annotations
@@ -105,6 +106,7 @@ def _guided(columns: ShapeColumns, state: DispatchState, rank: int, now: float, 
     """The ready operation of least guide, unless an F or B of less guide is known to arrive shortly."""
     m, num_stages = columns.num_microbatches, columns.num_stages
     best, best_guide = IDLE, np.inf
+    next_forward = _next_forward(columns, state, rank) if policy[4] == 1 else IDLE
     for at in range(state.stage_offsets[rank], state.stage_offsets[rank + 1]):
         stage = state.stage_flat[at]
         for kind in range(columns.num_kinds):
@@ -112,7 +114,7 @@ def _guided(columns: ShapeColumns, state: DispatchState, rank: int, now: float, 
             operation = (kind * num_stages + stage) * m + microbatch
             if microbatch >= m or state.arrival[operation] > now:
                 continue
-            if kind == 0 and not _fits(columns, state, rank, stage):
+            if kind == 0 and (next_forward not in (IDLE, operation) or not _fits(columns, state, rank, stage)):
                 continue
             guide = state.guide[operation] + (policy[1] if kind == 2 else 0.0)
             if guide < best_guide:
@@ -122,6 +124,19 @@ def _guided(columns: ShapeColumns, state: DispatchState, rank: int, now: float, 
     ):
         return best
     return IDLE
+
+
+@inlined
+def _next_forward(columns: ShapeColumns, state: DispatchState, rank: int) -> int:
+    """The F of least guide, arrived or not."""
+    best, best_guide = IDLE, np.inf
+    for at in range(state.stage_offsets[rank], state.stage_offsets[rank + 1]):
+        stage = state.stage_flat[at]
+        microbatch = state.next_ks[0, stage]
+        operation = stage * columns.num_microbatches + microbatch
+        if microbatch < columns.num_microbatches and state.guide[operation] < best_guide:
+            best, best_guide = operation, state.guide[operation]
+    return int(best)
 
 
 @inlined

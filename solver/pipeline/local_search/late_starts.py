@@ -12,7 +12,7 @@ import numpy as np
 
 from solver.compiled import compiled, uncounted
 from solver.pipeline.local_search.tabu import new_order, nodes_of, queue_of
-from solver.pipeline.local_search.tabu_kernel import Nodes, Order
+from solver.pipeline.local_search.tabu_kernel import SHARED, Nodes, Order
 from solver.pipeline.local_search.tabu_steps import load
 from solver.pipeline.problem import Floats, Ints, PipelineOrder, PipelineShape
 from solver.pipeline.simulate import PipelineReplay, durations, replay_shape, timed
@@ -51,7 +51,8 @@ def started_late(shape: PipelineShape, order: PipelineOrder, run: PipelineReplay
 
 @lru_cache(maxsize=4)
 def _columns(shape: PipelineShape) -> tuple[Nodes, Ints]:
-    return nodes_of(shape)
+    nodes, of_message = nodes_of(shape)
+    return nodes._replace(role=np.full_like(nodes.role, SHARED)), of_message  # exchanges stay in their order, too
 
 
 def _due(shape: PipelineShape, run: PipelineReplay, of_message: Ints, size: int) -> Floats:

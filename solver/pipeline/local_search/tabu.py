@@ -11,7 +11,16 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from solver.pipeline.local_search.tabu_kernel import REACH, TABU_SLOTS, Nodes, Order, evaluate
+from solver.pipeline.local_search.tabu_kernel import (
+    EXCHANGES,
+    OTHER_DIRECTION,
+    REACH,
+    SHARED,
+    TABU_SLOTS,
+    Nodes,
+    Order,
+    evaluate,
+)
 from solver.pipeline.local_search.tabu_steps import load, perturb, search
 from solver.pipeline.problem import Floats, Ints, PipelineOrder, PipelineShape
 from solver.pipeline.simulate import channel_messages, durations, memory_changes, occupancies, replay_shape
@@ -35,12 +44,12 @@ def tabu_orders(
     numbers = np.array([value, value, target_s * (1 + 1e-9)])
     clock = np.array([0, 0, 0, max(PATIENCE_NODES // size, 100), 0], dtype=np.int64)
     restarts, best_s = 0, replay_shape(shape, start).makespan_s
+    known = best_s
     while not stop() and numbers[1] > numbers[2]:
-        known = numbers[1]
         clock[1] = clock[0] + max(CHUNK_NODES // size, 5)
         search(nodes, order, best, numbers, clock)
         found = order_of(shape, nodes, best) if numbers[1] < known else None
-        # the kernel does not see gradient exchanges off the links, which may be what ends last
+        known = numbers[1]
         found_s = np.inf if found is None else replay_shape(shape, found).makespan_s
         yield found if found_s < best_s else None
         best_s = min(best_s, found_s)
@@ -109,9 +118,29 @@ def nodes_of(shape: PipelineShape) -> tuple[Nodes, Ints]:
             np.concatenate([memory_changes(shape, operation), np.zeros(len(messages))]),
             np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
             np.concatenate([shape.budget_r, unlimited]),
+            _after(shape, size),
+            _roles(shape, channels),
         ),
         of_message,
     )
+
+
+def _after(shape: PipelineShape, size: int) -> Floats:
+    """Exchanges off the links, each after the last weight gradient of its stage."""
+    after = np.zeros(size)
+    for stage in np.flatnonzero(shape.sync_link_s < 0).tolist():
+        after[shape.operation_id(shape.num_kinds - 1, stage, shape.num_microbatches - 1)] = shape.sync_s[stage]
+    return after
+
+
+def _roles(shape: PipelineShape, channels: tuple[Ints, ...]) -> Ints:
+    """Ranks and channels on which messages go are shared; the others come in pairs, the directions of a link."""
+    roles = np.full(shape.num_ranks + len(channels), SHARED)
+    for link in range(len(channels) // 2):
+        both = np.concatenate(channels[2 * link : 2 * link + 2])
+        if len(both) and (both >= shape.num_operations).all():
+            roles[shape.num_ranks + 2 * link : shape.num_ranks + 2 * link + 2] = EXCHANGES, OTHER_DIRECTION
+    return roles
 
 
 def _machines(shape: PipelineShape, channels: tuple[Ints, ...], of_message: Ints, size: int) -> tuple[Ints, Ints]:

@@ -16,6 +16,7 @@ from solver.pipeline.problem import Floats, Ints
 TABU_SLOTS = 2**18  # of a hash of pairs of nodes
 REACH = 4  # places that one move carries a node at most
 MOST_MOVES = 48  # moves estimated per iteration
+SHARED, EXCHANGES, OTHER_DIRECTION = 0, 1, 2  # roles of a machine
 
 
 class Nodes(NamedTuple):
@@ -23,7 +24,9 @@ class Nodes(NamedTuple):
 
     `lag` is the time between the end of `pred` and the start of the node. `given` says what keeps its order: family
     (stage and kind, or stream of a channel), micro-batch, place on the micro-batch's way, whether it is an exchange.
-    `second` is the other direction of a gradient exchange.
+    `second` is the other direction of a gradient exchange. `after` is the time after the end of a node in which an
+    exchange that waits for nothing else runs. `role` says by machine whether others send on it, too: `SHARED`, or a
+    direction of a link of exchanges alone, the first of which is `EXCHANGES`.
     """
 
     duration: Floats
@@ -37,6 +40,8 @@ class Nodes(NamedTuple):
     change: Floats
     offsets: Ints
     budget: Floats
+    after: Floats
+    role: Ints
 
 
 class Order(NamedTuple):
@@ -68,9 +73,12 @@ def draw(random_state: Ints, below: int) -> int:
 
 @compiled
 def evaluate(nodes: Nodes, order: Order) -> float:
-    """Heads, tails and the makespan; infinity when the order waits for itself."""
+    """Heads, tails and the makespan; infinity when the order waits for itself.
+
+    Links of exchanges alone serve them as they get ready, which ends them earliest.
+    """
     nodes, order = uncounted((nodes, order))
-    succ_a, succ_b, duration, lag = nodes.succ_a, nodes.succ_b, nodes.duration, nodes.lag
+    succ_a, succ_b, duration, lag, after = nodes.succ_a, nodes.succ_b, nodes.duration, nodes.lag, nodes.after
     following, again, head, waits, topo = order.following, order.following_second, order.head, order.waits, order.topo
     count = _link(nodes, order)
     at, best = 0, 0.0
@@ -78,7 +86,7 @@ def evaluate(nodes: Nodes, order: Order) -> float:
         node = topo[at]
         at += 1
         end = head[node] + duration[node]
-        best = max(best, end)
+        best = max(best, end + after[node])
         for which in range(4):
             if which < 2:
                 target = succ_a[node] if which == 0 else succ_b[node]
@@ -94,8 +102,38 @@ def evaluate(nodes: Nodes, order: Order) -> float:
                     count += 1
     if count < topo.size:
         return np.inf
+    for machine in range(nodes.role.size):
+        if nodes.role[machine] == EXCHANGES:
+            best = max(best, _serve_exchanges(nodes, order, machine))
     _fill_tails(nodes, order)
     return best
+
+
+@inlined
+def _serve_exchanges(nodes: Nodes, order: Order, machine: int) -> float:
+    """Order the exchanges of a link by their heads and run them, with their tails; the end of the last one."""
+    queue, head, duration = order.queue, order.head, nodes.duration
+    first, last = nodes.offsets[machine], nodes.offsets[machine + 1]
+    second = nodes.offsets[nodes.second[queue[first]]]
+    for place in range(first, last):
+        node, at = queue[place], place
+        while at > first and head[queue[at - 1]] > head[node]:
+            queue[at] = queue[at - 1]
+            at -= 1
+        queue[at] = node
+    end = 0.0
+    for place in range(first, last):
+        node = queue[place]
+        order.place[node] = place
+        order.place_second[node] = second + place - first
+        queue[second + place - first] = node
+        head[node] = max(head[node], end)
+        end = head[node] + duration[node]
+    tail = 0.0
+    for place in range(last - 1, first - 1, -1):
+        order.tail[queue[place]] = tail
+        tail += duration[queue[place]]
+    return float(end)
 
 
 @inlined
@@ -109,6 +147,8 @@ def _link(nodes: Nodes, order: Order) -> int:
     for node in range(waits.size):
         waits[node] = 1 if nodes.pred[node] >= 0 else 0
     for one in range(offsets.size - 1):
+        if nodes.role[one] != SHARED:
+            continue
         for place in range(offsets[one], offsets[one + 1] - 1):
             node = queue[place]
             if machine[node] == one:
@@ -131,7 +171,9 @@ def _fill_tails(nodes: Nodes, order: Order) -> None:
     following, again, tail, topo = order.following, order.following_second, order.tail, order.topo
     for at in range(topo.size - 1, -1, -1):
         node = topo[at]
-        value = 0.0
+        if nodes.role[nodes.machine[node]] != SHARED:
+            continue
+        value = nodes.after[node]
         for which in range(4):
             if which < 2:
                 target = succ_a[node] if which == 0 else succ_b[node]
@@ -158,7 +200,7 @@ def critical_path(nodes: Nodes, order: Order, makespan: float, path: Ints) -> in
     slack = 1e-9 * makespan
     node, seen = -1, 0
     for one in range(nodes.duration.size):
-        if order.head[one] + nodes.duration[one] >= makespan - slack:
+        if order.head[one] + nodes.duration[one] + nodes.after[one] >= makespan - slack:
             seen += 1
             if draw(order.random_state, seen) == 0:
                 node = one
@@ -261,6 +303,7 @@ def estimate(nodes: Nodes, order: Order, low: int, size: int, stamp: int, segmen
     best = 0.0
     for at in range(size - 1, -1, -1):
         node = segment[at]
+        after = max(after, nodes.after[node])
         for succ in (nodes.succ_a[node], nodes.succ_b[node]):
             if succ >= 0:
                 tail = order.new_tail[succ] if order.stamp[succ] == stamp else order.tail[succ]
