@@ -36,7 +36,11 @@ def improve(context: Context, found: Evaluation, schedulers: Schedulers, until_s
             best = min(best, moved, key=lambda one: one.iteration_s)
     share = max(until_s - schedulers.clock(), 0.0) / max(len(set(best.problems)), 1)
     better = evaluate_alike(
-        context, best.candidate, lambda problem: schedulers.thorough(problem, share), best.paths, best.time_divided
+        context,
+        best.candidate,
+        lambda problem: schedulers.thorough(problem, share, best.timings),
+        best.paths,
+        best.time_divided,
     )
     if better is not None:
         yield better

@@ -205,8 +205,11 @@ class Schedulers:
             self._known[problem] = portfolio_timing(problem, names, stopped=self._late)
         return self._known[problem]
 
-    def thorough(self, problem: PipelineProblem, time_limit_s: float) -> Timing | None:
-        """Portfolio, CP-SAT and improvement within `time_limit_s`; all that it has, where a framework names them."""
+    def thorough(self, problem: PipelineProblem, time_limit_s: float, known: Sequence[Timing] = ()) -> Timing | None:
+        """Portfolio, search and proof within `time_limit_s`, from what is known, too.
+
+        Where a framework names its schedules, the best of these.
+        """
         named = self._named
         if named is not None:
             charge(self.clock, len(named) * problem.num_operations * WORK_PER_OPERATION_S)
@@ -215,7 +218,10 @@ class Schedulers:
         limit_s = max(min(time_limit_s, self.ends_s - self.clock()), 0.1)
         options = problem.options.model_copy(update={"time_limit_s": limit_s, "workers": workers})
         limited = problem.model_copy(update={"options": options})
-        found = search_pipeline(limited, cancelled=self.cancelled, clock=self.clock)
+        shape = shape_of(problem)
+        alike = {id(one.order): one for one in known if same_operations(one.problem, problem)}
+        orders = [same.order for one in alike.values() if (same := in_problem(one, problem, shape)) is not None]
+        found = search_pipeline(limited, cancelled=self.cancelled, clock=self.clock, known=orders)
         assert found.order is not None, "the portfolio always finds an order"
         return Timing(problem, found.order, replay_shape(found.shape, found.order), found.generator)
 

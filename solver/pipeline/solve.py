@@ -6,7 +6,7 @@ No schedule leaves unjudged.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from models.schedule import PipelineProblem, PipelineSchedule, ScheduleProgress
@@ -20,6 +20,7 @@ from solver.pipeline.local_search.policies import tuned_orders
 from solver.pipeline.local_search.progress import PipelineSearch
 from solver.pipeline.local_search.steady_states import repeat
 from solver.pipeline.portfolio import candidates
+from solver.pipeline.problem import PipelineOrder
 from solver.pipeline.quantise import fine_tick_s, quantise
 
 QUICK_OPERATIONS, STATE_SPACE_OPERATIONS = 400, 2_000  # beyond: longer questions; time kept for other searches
@@ -58,13 +59,19 @@ def search_pipeline(
     cancelled: Callable[[], bool] | None = None,
     clock: Callable[[], float] = time.monotonic,
     found: Callable[[PipelineSearch], None] | None = None,
+    known: Sequence[PipelineOrder] = (),
 ) -> PipelineSearch:
-    """What `solve_pipeline` searches, as it stands at the end: the order, its value and the proven bound."""
+    """What `solve_pipeline` searches, as it stands at the end: the order, its value and the proven bound.
+
+    `known` orders are candidates beside those of the generators.
+    """
     search = PipelineSearch(problem, clock, progress, cancelled)
     if found is not None:
         search.found = found
     search.bound_s = lower_bound(problem)
     start(search)
+    for order in known:
+        search.offer(order, "known")
     if search.shape.blocking:
         tune(search)
         return search

@@ -12,13 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from solver.clock import WORK_PER_OPERATION_S, charge
+from solver.clock import charge
 from solver.pipeline.generators.list_scheduler import guided_order
 from solver.pipeline.local_search.late_starts import replayed
 from solver.pipeline.local_search.progress import BUDGET_TOLERANCE, PipelineSearch
 from solver.pipeline.problem import Floats, Ints, PipelineOrder, PipelineShape
 
 CHUNK_OPERATIONS = 40_000  # ordered and replayed between two looks at the clock: about 0.03 s
+WORK_S = 1e-6  # per operation ordered and replayed, twice what it takes on a core of 2020
+LEAST_OPERATIONS = 300  # an order of fewer takes about as long
 # Chosen of twelve settings on four pipelines of plans and three of `pipeline_cases`, 4 s each.
 HEAT = 0.002  # relative: what an order may be worse at first, on average
 LARGEST_SHIFT = 0.05  # of the makespan, on average
@@ -39,12 +41,13 @@ def anneal(search: PipelineSearch, seconds: float) -> None:
 
     threads = min(search.problem.options.workers, MOST_THREADS)
     chains = [_Chain(search, search.order, seed=search.problem.options.seed + number) for number in range(threads)]
-    tries = max(CHUNK_OPERATIONS // search.shape.num_operations, 1)
+    size = LEAST_OPERATIONS + search.shape.num_operations
+    tries = max(CHUNK_OPERATIONS // size, 1)
     with ThreadPoolExecutor(threads) as pool:
         while not stop() and any(chain.num_refused < MOST_REFUSED for chain in chains):
             heat = HEAT * (until_s - search.elapsed_s) / (until_s - began_s)
             _chunk(search, pool, chains, lambda chain: chain.advance(tries, heat))  # noqa: B023 - done before it changes
-            charge(search.clock, tries * search.shape.num_operations * WORK_PER_OPERATION_S)
+            charge(search.clock, tries * size * WORK_S)
 
 
 def _chunk(

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 
 from models.schedule import PipelineProblem
 from solver.pipeline.generators.registry import GENERATORS
-from solver.pipeline.local_search.tabu import in_order, nodes_of, order_of, queue_of, tabu_orders
+from solver.pipeline.local_search.tabu import in_order, new_order, nodes_of, order_of, queue_of, tabu_orders
+from solver.pipeline.local_search.tabu_steps import load
 from solver.pipeline.portfolio import quick_schedule
 from solver.pipeline.problem import PipelineOrder, PipelineShape, shape_of
 from solver.pipeline.simulate import replay_shape
@@ -88,3 +89,43 @@ def test_published_optimum_of_two_buildings(latency_s: float) -> None:
     assert start is not None
     orders = chunks(8, shape, start, target_s=55.0 + 2 * latency_s)
     assert replay_shape(shape, orders[-1]).makespan_s < replay_shape(shape, start).makespan_s
+
+
+def test_exchanges_of_a_link_of_their_own_are_served_as_they_get_ready() -> None:
+    """From an order whose link serves the first stage, ready last, before the others."""
+    syncs = [{"gradient_sync_s": 3.0, "gradient_sync_link": "x"}] * 4
+    plain = pipeline(4, 8)
+    stages = tuple(stage.model_copy(update=sync) for stage, sync in zip(plain.stages, syncs, strict=True))
+    shape = shape_of(plain.model_copy(update={"stages": stages}))
+    start = GENERATORS["one_f_one_b"](shape)
+    assert start is not None
+    backwards = PipelineOrder(start.rank_ops, tuple(np.sort(one) for one in start.channel_ops))
+    first = chunks(1, shape, backwards)[0]
+    assert replay_shape(shape, first).makespan_s <= replay_shape(shape, start).makespan_s
+    assert replay_shape(shape, start).makespan_s < replay_shape(shape, backwards).makespan_s
+
+
+def test_exchanges_off_the_links_count() -> None:
+    plain = pipeline(4, 8)
+    stages = (*plain.stages[:-1], plain.stages[-1].model_copy(update={"gradient_sync_s": 9.0}))
+    shape, without = shape_of(plain.model_copy(update={"stages": stages})), shape_of(plain)
+    start = GENERATORS["zb_h2"](shape)
+    assert start is not None
+    nodes, of_message = nodes_of(shape)
+    value_s = load(nodes, new_order(nodes), queue_of(start, of_message))
+    assert value_s == replay_shape(shape, start).makespan_s
+    assert value_s > replay_shape(without, start).makespan_s
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems())
+def test_the_value_of_an_order_is_that_of_its_replay(problem: PipelineProblem) -> None:
+    shape = shape_of(problem)
+    start = GENERATORS["greedy"](shape)
+    assert start is not None
+    nodes, of_message = nodes_of(shape)
+    work = new_order(nodes)
+    value_s = load(nodes, work, queue_of(in_order(shape, start), of_message))
+    again = order_of(shape, nodes, work.queue)
+    assert value_s == pytest.approx(replay_shape(shape, again).makespan_s, rel=1e-12)
+    assert value_s <= replay_shape(shape, start).makespan_s * (1 + 1e-12)
