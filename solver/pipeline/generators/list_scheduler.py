@@ -99,8 +99,8 @@ def _run(
     shape = replace(shape, activation_s=held)
     columns = columns_of(shape)
     record = _new_record(shape)
-    keeps_room = not given.size and not (policy.preference == GUIDED and policy.earlier_microbatch)
-    state = _new_state(shape, limits, tails(columns), keeps_room=keeps_room)
+    reserves_memory = not given.size and not (policy.preference == GUIDED and policy.earlier_microbatch)
+    state = _new_state(shape, limits, tails(columns), reserves_memory=reserves_memory)
     state = state._replace(guide=np.zeros(0) if guide is None else guide)
     end = dispatch(columns, state, record, given, policy.vector())
     if end < 0:
@@ -124,7 +124,7 @@ def _new_record(shape: PipelineShape) -> Record:
     )
 
 
-def _new_state(shape: PipelineShape, limits: Ints | None, tail: Floats, *, keeps_room: bool) -> DispatchState:
+def _new_state(shape: PipelineShape, limits: Ints | None, tail: Floats, *, reserves_memory: bool) -> DispatchState:
     arrival = np.full(shape.num_operations, np.inf)
     arrival[: shape.num_microbatches] = 0.0
     streams = _streams(shape)
@@ -137,7 +137,7 @@ def _new_state(shape: PipelineShape, limits: Ints | None, tail: Floats, *, keeps
         inflight_s=np.zeros(shape.num_stages, dtype=np.int64),
         limit_s=np.full(shape.num_stages, UNLIMITED) if limits is None else limits.astype(np.int64),
         memory_r=np.zeros(shape.num_ranks),
-        reserve_s=_reserves(shape) if keeps_room else np.zeros(shape.num_stages),
+        reserve_s=_reserves(shape) if reserves_memory else np.zeros(shape.num_stages),
         rank_busy=np.zeros(shape.num_ranks, dtype=np.int64),
         sending_r=np.zeros(shape.num_ranks, dtype=np.int64),
         last_kind_r=np.ones(shape.num_ranks, dtype=np.int64),
