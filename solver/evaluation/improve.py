@@ -34,13 +34,20 @@ def improve(context: Context, found: Evaluation, schedulers: Schedulers, until_s
         if moved is not None:
             yield moved
             best = min(best, moved, key=lambda one: one.iteration_s)
-    share = max(until_s - schedulers.clock(), 0.0) / max(len(set(best.problems)), 1)
+    yield from improved_schedules(context, best, schedulers, until_s)
+
+
+def improved_schedules(
+    context: Context, found: Evaluation, schedulers: Schedulers, until_s: float
+) -> Iterator[Evaluation]:
+    """The same placement with thorough schedules, each from what is known, with its share of the time until then."""
+    share = max(until_s - schedulers.clock(), 0.0) / max(len(set(found.problems)), 1)
     better = evaluate_alike(
         context,
-        best.candidate,
-        lambda problem: schedulers.thorough(problem, share, best.timings),
-        best.paths,
-        best.time_divided,
+        found.candidate,
+        lambda problem: schedulers.thorough(problem, share, found.timings),
+        found.paths,
+        found.time_divided,
     )
     if better is not None:
         yield better

@@ -139,15 +139,17 @@ def or_same_order(timings: Sequence[Timing], scheduler: Scheduler) -> Scheduler:
 
     def best(problem: PipelineProblem) -> Timing | None:
         timing = scheduler(problem)
-        shape = shape_of(problem)
-        alike = [one for one in timings if same_operations(one.problem, problem)]
-        for one in {id(one.order): one for one in alike}.values():
-            same = in_problem(one, problem, shape)
-            if same is not None and (timing is None or same.end_s < timing.end_s):
-                timing = same
-        return timing
+        found = that_fit(timings, problem) if timing is None else [timing, *that_fit(timings, problem)]
+        return min(found, key=lambda one: one.end_s, default=None)
 
     return best
+
+
+def that_fit(timings: Sequence[Timing], problem: PipelineProblem) -> list[Timing]:
+    """Each order of these timings once, in this problem, where it has the same operations and memory has room."""
+    shape = shape_of(problem)
+    alike = {id(one.order): one for one in timings if same_operations(one.problem, problem)}
+    return [same for one in alike.values() if (same := in_problem(one, problem, shape)) is not None]
 
 
 def same_operations(one: PipelineProblem, other: PipelineProblem) -> bool:
@@ -218,9 +220,7 @@ class Schedulers:
         limit_s = max(min(time_limit_s, self.ends_s - self.clock()), 0.1)
         options = problem.options.model_copy(update={"time_limit_s": limit_s, "workers": workers})
         limited = problem.model_copy(update={"options": options})
-        shape = shape_of(problem)
-        alike = {id(one.order): one for one in known if same_operations(one.problem, problem)}
-        orders = [same.order for one in alike.values() if (same := in_problem(one, problem, shape)) is not None]
+        orders = [one.order for one in that_fit(known, problem)]
         found = search_pipeline(limited, cancelled=self.cancelled, clock=self.clock, known=orders)
         assert found.order is not None, "the portfolio always finds an order"
         return Timing(problem, found.order, replay_shape(found.shape, found.order), found.generator)

@@ -90,11 +90,12 @@ class Search:
             self._break_ties(params.ties_share)
         self._compare(params.compare_share)
         # A better schedule or placement changes nothing of how many GPUs a plan has.
-        improve = self.goal.objective.kind != "fewest_gpus"
-        (self._improve if improve else self._explore)(params.improve_share)
+        improvable = self.goal.objective.kind != "fewest_gpus"
+        improve, improve_again = (self._improve, self._improve_again) if improvable else (self._explore, self._explore)
+        improve(params.improve_share)
         self.saver.save()
         self._explore(params.resume_share)
-        (self._improve_again if improve else self._explore)(params.again_share)
+        improve_again(params.again_share)
         self._break_ties(params.last_share)
         self._explore(params.last_share)
         self.runner.attend()
@@ -193,12 +194,12 @@ class Search:
         self._see_through(ImproveTask, tasks, until_s, lambda: self._stopped(until_s))
 
     def _improve_again(self, share: float) -> None:
-        """The best evaluation from its schedules, for half of the time, and then what came up since."""
+        """The best evaluation's schedules, from those that it has, for half of the time; then what came up since."""
         self.acceptance.settle()
         now_s = self.hooks.clock()
         half_s = now_s + (self.phases.deadline(share) - now_s) / 2.0
         if self.best.evaluation is not None:
-            again = ImproveTask(self.best.evaluation, half_s)
+            again = ImproveTask(self.best.evaluation, half_s, schedules_only=True)
             self._see_through(ImproveTask, [again], half_s, lambda: self._stopped(half_s))
         self._improve(share)
 

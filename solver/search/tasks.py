@@ -30,7 +30,7 @@ from solver.context import Context
 from solver.evaluation.by_type import typed_placements
 from solver.evaluation.candidate import Candidate, space_of
 from solver.evaluation.evaluate import Evaluation, evaluate
-from solver.evaluation.improve import improve
+from solver.evaluation.improve import improve, improved_schedules
 from solver.evaluation.places import Pattern, placements
 from solver.evaluation.scheduling import Schedulers
 from solver.objective import Goal
@@ -277,11 +277,15 @@ class BaselineTask:
 
 @dataclass(frozen=True)
 class ImproveTask:
-    """Make an evaluation better, within so many seconds: its share of what is left until `until_s` when it is begun."""
+    """Make an evaluation better, within so many seconds: its share of what is left until `until_s` when it is begun.
+
+    `schedules_only`: the placement is that of an earlier improvement.
+    """
 
     found: Evaluation
     until_s: float
     seconds: float = 0.0
+    schedules_only: bool = False
 
     @property
     def topic(self) -> object:
@@ -291,7 +295,8 @@ class ImproveTask:
     def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
         """What may be better."""
         until_s = task_context.effort(self.seconds).deadline
-        yield from improve(task_context.context, self.found, task_context.schedulers, until_s)
+        better = improved_schedules if self.schedules_only else improve
+        yield from better(task_context.context, self.found, task_context.schedulers, until_s)
 
 
 SearchTask = EvaluateTask | BreakTieTask | AlternativeTask | RefineBoundTask | BaselineTask | ImproveTask

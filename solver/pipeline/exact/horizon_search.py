@@ -20,8 +20,7 @@ from solver.pipeline.exact.columns import StateSpace, state_space_of
 from solver.pipeline.exact.decision import OPEN, REACHED, REFUTED, FeasibilitySearch, least_open, num_states
 from solver.pipeline.exact.joint import joint_ranks_of
 from solver.pipeline.exact.joint_kernel import JointRanks
-from solver.pipeline.generators.greedy import LONGEST_TAIL
-from solver.pipeline.generators.list_scheduler import Policy, greedy_order
+from solver.pipeline.generators.list_scheduler import LONGEST_TAIL, Policy, greedy_order
 from solver.pipeline.generators.list_scheduler_choice import GUIDED
 from solver.pipeline.local_search.descent import CHUNK_WORK_S
 from solver.pipeline.local_search.progress import PipelineSearch

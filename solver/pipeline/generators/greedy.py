@@ -8,12 +8,11 @@ later sub-blocks of W do, which are merged afterwards.
 
 from __future__ import annotations
 
-from solver.pipeline.generators.list_scheduler import Policy, greedy_order
+from solver.pipeline.generators.list_scheduler import LONGEST_TAIL, Policy, greedy_order
 from solver.pipeline.generators.list_scheduler_choice import CROSSPIPE, INTERLEAVE
 from solver.pipeline.problem import PipelineOrder, PipelineShape
 
 ALTERNATE = 2  # a preference of the list scheduler
-LONGEST_TAIL = 2  # a message rule of the list scheduler
 
 
 def greedy(shape: PipelineShape) -> PipelineOrder:

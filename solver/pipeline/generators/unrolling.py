@@ -12,13 +12,18 @@ from itertools import count, islice, product
 
 import numpy as np
 
-from solver.pipeline.generators.list_scheduler import Policy, greedy_order, with_messages, with_weights_filled
+from solver.pipeline.generators.list_scheduler import (
+    LONGEST_TAIL,
+    Policy,
+    greedy_order,
+    with_messages,
+    with_weights_filled,
+)
 from solver.pipeline.generators.list_scheduler_choice import GUIDED
 from solver.pipeline.generators.periodic import SteadyState, steady_states
 from solver.pipeline.problem import Floats, Ints, PipelineOrder, PipelineShape
 from solver.pipeline.simulate import replay_shape
 
-LONGEST_TAIL = 2  # a message rule of the list scheduler
 LEAST_ROUNDS = 2  # micro-batches per rank from which on a steady state is worth repeating
 WAITS = (0.3, 0.0, 1.0)  # look-ahead of a guided rank, as in policies; the more promising first
 LIMITS = (None, 0, 1, 4)  # micro-batches in flight beyond those of the round

@@ -7,8 +7,8 @@ which single moves of `tabu` reach through worse orders only, so that one prepar
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 
 import numpy as np
 
@@ -26,7 +26,6 @@ HEAT = 0.002  # relative: what an order may be worse at first, on average
 LARGEST_SHIFT = 0.05  # of the makespan, on average
 STRICT_SHARE = 0.5  # of the orders, made with forwards in order of their wishes
 MOST_REFUSED = 400  # orders in a row: the list scheduler cannot come near to what it starts from
-MOST_THREADS = 2  # set by hand
 
 
 def anneal(search: PipelineSearch, seconds: float) -> None:
@@ -39,25 +38,17 @@ def anneal(search: PipelineSearch, seconds: float) -> None:
     def stop() -> bool:
         return search.over or search.elapsed_s >= until_s
 
-    threads = min(search.problem.options.workers, MOST_THREADS)
-    chains = [_Chain(search, search.order, seed=search.problem.options.seed + number) for number in range(threads)]
+    first_seed = search.problem.options.seed
+    chains = [_Chain(search, search.order, seed=first_seed + number) for number in range(search.num_threads)]
     size = LEAST_OPERATIONS + search.shape.num_operations
     tries = max(CHUNK_OPERATIONS // size, 1)
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(len(chains)) as pool:
         while not stop() and any(chain.num_refused < MOST_REFUSED for chain in chains):
             heat = HEAT * (until_s - search.elapsed_s) / (until_s - began_s)
-            _chunk(search, pool, chains, lambda chain: chain.advance(tries, heat))  # noqa: B023 - done before it changes
+            for chain in pool.map(_Chain.advanced, chains, repeat(tries), repeat(heat)):
+                if chain.best_s < search.value_s:
+                    search.offer(chain.best, "annealing")
             charge(search.clock, tries * size * WORK_S)
-
-
-def _chunk(
-    search: PipelineSearch, pool: ThreadPoolExecutor, chains: list[_Chain], advance: Callable[[_Chain], None]
-) -> None:
-    """A few orders of every chain; the best of each is offered."""
-    list(pool.map(advance, chains))
-    for chain in chains:
-        if chain.best_s < search.value_s:
-            search.offer(chain.best, "annealing")
 
 
 class _Chain:
@@ -70,8 +61,8 @@ class _Chain:
         self._value_s, self._wished = self._timed(order)
         self.best, self.best_s, self.num_refused = order, self._value_s, 0
 
-    def advance(self, tries: int, heat: float) -> None:
-        """Make so many orders and take each that is better, or by chance little worse."""
+    def advanced(self, tries: int, heat: float) -> _Chain:
+        """This chain, after it made so many orders and took each that is better, or by chance little worse."""
         for _ in range(tries):
             self.num_refused += 1
             strict = self._random.random() < STRICT_SHARE
@@ -84,6 +75,7 @@ class _Chain:
             self._value_s, self._wished, self.num_refused = value_s, times, 0
             if value_s < self.best_s:
                 self.best, self.best_s = order, value_s
+        return self
 
     def _timed(self, order: PipelineOrder) -> tuple[float, Floats]:
         """Value of an order, infinite where memory lacks, and its starts by kind, stage and micro-batch."""

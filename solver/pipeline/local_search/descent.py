@@ -17,7 +17,6 @@ from solver.pipeline.problem import PipelineOrder
 
 CHUNK_WORK_S = 0.06  # a chunk between two looks at the clock, twice what it takes on a core of 2020
 CHUNKS = 32  # of a slice, after which all start again from the best order: about a second
-MOST_THREADS = 2  # set by hand
 
 
 def descend(search: PipelineSearch, seconds: float) -> None:
@@ -27,16 +26,15 @@ def descend(search: PipelineSearch, seconds: float) -> None:
     def stop() -> bool:
         return search.over or search.elapsed_s >= until_s
 
-    threads = min(search.problem.options.workers, MOST_THREADS)
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(search.num_threads) as pool:
         while search.order is not None and not stop():
-            _slice(search, pool, threads, stop)
+            _slice(search, pool, stop)
 
 
-def _slice(search: PipelineSearch, pool: ThreadPoolExecutor, threads: int, stop: Callable[[], bool]) -> None:
+def _slice(search: PipelineSearch, pool: ThreadPoolExecutor, stop: Callable[[], bool]) -> None:
     assert search.order is not None, "a slice starts with an order"
     slices: list[Iterator[PipelineOrder | None]] = []
-    for _ in range(threads):
+    for _ in range(search.num_threads):
         search.slices += 1
         seed = search.problem.options.seed + search.slices
         slices.append(tabu_orders(search.shape, search.order, seed=seed, target_s=search.bound_s, stop=lambda: False))

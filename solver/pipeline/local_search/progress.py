@@ -18,6 +18,7 @@ from solver.pipeline.problem import PipelineOrder, PipelineShape, shape_of
 PROVEN = 1e-7  # relative; below the judge's and the answer's tolerance of 1e-6
 BUDGET_TOLERANCE = 1 + 1e-9  # sums of bytes are floats
 PROOF_PATIENCE_S = 5.0  # longest search for a complete proof within the gap asked for
+MOST_THREADS = 2  # of one local search; set by hand
 
 
 @dataclass
@@ -57,6 +58,11 @@ class PipelineSearch:
     def counts_work(self) -> bool:
         """Limits are work, not time."""
         return isinstance(self.clock, WorkClock)
+
+    @property
+    def num_threads(self) -> int:
+        """Threads of a local search."""
+        return min(self.problem.options.workers, MOST_THREADS)
 
     @property
     def cap_s(self) -> float:
