@@ -31,7 +31,7 @@ from solver.pipeline.simulate import BrokenOrderError, replay_shape
 
 MOST_STATES = 6_000_000  # of all machines: one pass over them takes about 0.4 s
 FINEST_TICKS = 1_000_000_000  # per operation; windows are whole numbers of any size
-WORK_S = 4e-8  # to look at one state, about twice what it takes on a core of 2020
+WORK_S = 3e-8  # to look at one state, less than twice what it takes on a core of 2020
 STEP = 600_000  # states between two looks at the clock, about 0.04 s
 OPERATIONS_PER_PASS = 6  # a question's least work: a pass over all machines for so many F; it grows with both
 FIRST_FACTOR, PROOF_FACTOR = 4, 16  # the bound itself and the proof are given so many times as much

@@ -15,7 +15,7 @@ from solver.pipeline.local_search.progress import PipelineSearch
 from solver.pipeline.local_search.tabu import tabu_orders
 from solver.pipeline.problem import PipelineOrder
 
-CHUNK_WORK_S = 0.06  # a chunk between two looks at the clock, twice what it takes on a core of 2020
+CHUNK_WORK_S = 0.03  # a chunk between two looks at the clock, twice what it takes on a core of 2020
 CHUNKS = 32  # of a slice, after which all start again from the best order: about a second
 
 
