@@ -107,7 +107,10 @@ BOUNDING: dict[str, Patches] = {
     "bound: pipelines that cross a cut": {"solver.bounds.crossing_pipelines.even_cases": _answering(((), 0.0))},
     "bound: screening": {"solver.search.unpriced.screening_bounds": _of_no_seconds},
     "estimate: crossing patterns": {"solver.estimates.iteration.crossing_patterns": _answering(())},
-    "improvement of a good plan": {"solver.search.tasks.improve": _answering(())},
+    "improvement of a good plan": {
+        "solver.search.tasks.improve": _answering(()),
+        "solver.search.tasks.improved_schedules": _answering(()),
+    },
 }
 
 
