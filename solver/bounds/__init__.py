@@ -1,7 +1,7 @@
 """Lower bounds of the iteration time of configurations, one file per idea; each states its proof.
 
 `screening`: work of the whole model over the best rates of as many GPUs as are used. Needs one layer of each shape.
-`work`: work of ranks, fill and drain, memory-limited round trips, head and tail of a pipeline; the first two also
+`work`: work of ranks, fill and drain, seconds of memory, head and tail of a pipeline; the first two also
   alone, for all ways of sharding a shape at once. Needs stage prices.
 `network_cut`: bytes and delays over a cut, of gradients or else of messages. Needs a cut and stage prices.
 `gradient_exchange`: bytes that exchanges send out of a place, of the smallest stage and of all, and the least time in

@@ -198,7 +198,6 @@ def _bounds_on(prices: list[StageCosts], space: Space, shares: Shares) -> Bounds
     parts += [
         _memory_seconds_s(price, shares, rank, capacity) for (rank, _), capacity in zip(ends, capacities, strict=True)
     ]
-    parts.append(_round_trips_s(space, ends[0][1], whole, capacities[0]))
     tail = tail_of(prices, shares)
 
     def pipeline_s(delay: CrossingDelay) -> FloatArray:
@@ -301,15 +300,6 @@ def _rank_s(price: StageCosts, shares: Shares, rank: IntArray, cost: StageCost) 
     through = m * (cost.forward_s + cost.input_grad_s) + lead.input_grad_s
     bound: FloatArray = lead.forward_s + np.maximum(m * cost.total_s, through)
     return _Part(bound, np.where(rank > 0, 1.0, 0.0))
-
-
-def _round_trips_s(space: Space, first: StageCost, whole: StageCost, capacity: FloatArray) -> _Part:
-    """With K micro-batches held at once on rank 0: ceil(m / K) round trips through all stages, one-way layouts only."""
-    columns = space.columns
-    held = np.maximum(np.floor(capacity / np.maximum(first.activation_bytes, 1.0) * (1.0 + ROUNDING)), 1.0)
-    trips = np.ceil(columns.num_microbatches / held)
-    bound: FloatArray = np.where(columns.vpp == 1, trips * (whole.forward_s + whole.input_grad_s), 0.0)
-    return _Part(bound, np.where(columns.vpp == 1, 2.0 * trips, 0.0))
 
 
 def _memory_seconds_s(price: StageCosts, shares: Shares, rank: IntArray, capacity: FloatArray) -> _Part:
