@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solver.clock import WORK_PER_OPERATION_S, WORK_PER_PLAN_S, charge
+from solver.clock import WORK_PER_PLAN_S, WORK_PER_WRITTEN_OPERATION_S, charge
 from solver.evaluation.evaluate import Evaluation
 from solver.search.phases import Phases
 from solver.search.result import SearchResult
@@ -43,7 +43,7 @@ class Acceptance:
         if best.plan is not None and not self.phases.plan_fits():
             return
         operations = sum(problem.num_operations for problem in set(found.problems))
-        charge(clock, WORK_PER_PLAN_S + 10 * WORK_PER_OPERATION_S * operations)
+        charge(clock, WORK_PER_PLAN_S + WORK_PER_WRITTEN_OPERATION_S * operations)
         verdict = best.submit(found, value, self.result.proof(found, value))
         self.phases.plan_s = clock() - began_s
         if not verdict.accepted:

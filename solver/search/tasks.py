@@ -19,7 +19,9 @@ from solver.baselines.run import BaselineResult, Effort, try_policy
 from solver.bounds.relaxation import refined_bound_s
 from solver.clock import (
     WORK_PER_ALIKE_BOUND,
+    WORK_PER_BOUNDED_POOL,
     WORK_PER_EVALUATION_S,
+    WORK_PER_PLACED_RANK_S,
     WORK_PER_PLACING_S,
     WORK_PER_REFINED_BOUND_S,
     Clock,
@@ -63,13 +65,16 @@ class TaskContext:
 
     def evaluated_within(self, candidate: Candidate, cutoff_s: float) -> Evaluation | None:
         """A candidate with quick schedules, unless a bound shows that its iteration takes so long."""
-        charge(self.clock, WORK_PER_EVALUATION_S)
+        placed_ranks = len(candidate.routes) * candidate.configuration.degrees.pp
+        charge(self.clock, WORK_PER_EVALUATION_S + WORK_PER_PLACED_RANK_S * placed_ranks)
         return evaluate(self.context, candidate, self.schedulers.quick, cutoff_s=cutoff_s)
 
     def refined(self, refinement: AlikeConfigurations) -> Bounded:
         """The bound of some configurations' own pipeline, which need not go much beyond the target."""
         others = len(refinement.indices) - 1
-        charge(self.clock, WORK_PER_REFINED_BOUND_S * (1.0 + WORK_PER_ALIKE_BOUND * others))
+        pools = len(self.context.pools)
+        factor = (1.0 + WORK_PER_ALIKE_BOUND * others) * (1.0 + WORK_PER_BOUNDED_POOL * pools)
+        charge(self.clock, WORK_PER_REFINED_BOUND_S * factor)
         bound_s = refined_bound_s(self.context, refinement.configurations, refinement.target_bound_s)
         return Bounded(refinement.indices, bound_s)
 
