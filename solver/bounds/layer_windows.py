@@ -1,4 +1,4 @@
-"""How many layers of the other kind lie beside so many usual ones, in models that have dense and MoE layers.
+"""How few and how many layers of the other kind lie beside so many usual ones, in models of dense and MoE layers.
 
 The usual kind is MoE where there are any. A chunk of a pipeline rank is a window: consecutive layers. Counts alone;
 what they cost is in `kind_costs.py`.
@@ -28,6 +28,36 @@ def fewest_others(architecture: Architecture, num_windows: int) -> IntArray:
         if not fewest.any():
             break
     return fewest
+
+
+@lru_cache(maxsize=256)
+def most_others(architecture: Architecture, num_windows: int, worth: int) -> IntArray:
+    """Most layers of the other kind in so many windows that hold 0, 1, 2 ... usual layers together.
+
+    Windows of `n` layers are of equal size but for one layer, where ends are worth so many layers: none is larger than
+    (n + worth) / windows rounded up, nor smaller than that rounded down less what the ends are worth.
+    """
+    usual = [architecture.is_moe_layer(layer) for layer in range(architecture.num_layers)]
+    usual = usual if any(usual) else [True] * len(usual)
+    before, num_layers = np.cumsum([0, *usual]), len(usual)
+    fewest_in_one = np.array(
+        [(before[size:] - before[: num_layers + 1 - size]).min() for size in range(num_layers + 1)]
+    )
+    most = np.zeros(int(before[-1]) + 1, dtype=np.int64)
+    for total in range(num_layers + 1):
+        smallest = max((total + worth) // num_windows - worth, 0)
+        largest = min(-(-(total + worth) // num_windows), total)
+        fewest = np.full(total + 1, np.inf)
+        fewest[0] = 0
+        for _ in range(num_windows):
+            then = np.full(total + 1, np.inf)
+            for size in range(smallest, largest + 1):
+                then[size:] = np.minimum(then[size:], fewest[: total + 1 - size] + fewest_in_one[size])
+            fewest = then
+        if fewest[total] <= total:
+            counts = np.arange(int(fewest[total]), min(total, len(most) - 1) + 1)
+            most[counts] = np.maximum(most[counts], total - counts)
+    return most
 
 
 def _fewest_in_one(architecture: Architecture) -> IntArray:

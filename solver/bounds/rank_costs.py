@@ -12,7 +12,7 @@ import numpy as np
 
 from solver.bounds.bounded import ROUNDING
 from solver.bounds.kind_costs import Ends, Kind, layer_numbers, window_sizes
-from solver.bounds.layer_windows import fewest_others
+from solver.bounds.layer_windows import fewest_others, most_others
 from solver.bounds.synchronisation import least_exchange_s
 from solver.configurations.pricing import IntArray, StageCosts
 from solver.context import Context
@@ -49,6 +49,14 @@ class RankCosts:
     def others(self) -> FloatArray:
         """Fewest other layers in chunks with so many usual ones."""
         return fewest_others(self.context.job.architecture, self.vpp).astype(np.float64)
+
+    @cached_property
+    def spare_others(self) -> FloatArray:
+        """Most other layers beside so many usual ones, beyond the fewest."""
+        worth = int(sum(worth * here for worth, here in zip(self.kind.worth, self.at, strict=True)))
+        most = most_others(self.context.job.architecture, self.vpp, worth)
+        spare: FloatArray = np.maximum(most - self.others, 0.0)
+        return spare
 
     def counted(self, price: StageCosts, ends: Ends) -> StageCost:
         """These layers, and ends."""
@@ -159,8 +167,11 @@ class RankCosts:
             "before_last": self.before_last_s,
             "own_both": both,
             "home": _home_s(self) + update,
+            "whole": m * work + update,
+            "spare_others": self.spare_others,
             "forward": cost.forward_s - self.others * self.other_s[0],
             "both": both - self.others * self.other_s[1],
+            "others": -self.others,
         }
         return needs | _memory_needs(self, safe)
 

@@ -140,6 +140,9 @@ def _needs(
         "trips": 1.0,
         "held_own": 0.0,
         "held_per_s": 0.0,
+        "whole": 0.0,
+        "spare_others": 0.0,
+        "others": 0.0,
     }
     if not fits or capacity <= 0 or not held.any():
         return needs

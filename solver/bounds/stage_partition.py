@@ -31,7 +31,12 @@ a rank take equally long but for one layer, as `by_type.layer_shares` has it: wi
 chunk counts e layers more, rounded down, and no chunk has fewer than (layers + e) / v rounded down, less its own e, nor
 more than that rounded up. With dense and MoE layers a partition shares out the latter; a rank has as many of the
 others as any chunks with so many MoE layers have at least (`layer_windows.py`), and a chunk the fewest of each kind
-that are in a row. Where others are few, `slack_s`, all of them, may be in the place of those before the last chunks.
+that are in a row.
+
+- *others*: all layers of the other kind are somewhere. Beyond the fewest, a rank has as many more as are beside so many
+  MoE layers in chunks of these sizes, and as its work leaves time for: U + m (y + their work) + update <= T.
+
+Where others are few, `slack_s`, all of them, may be in the place of those before the last chunks.
 """
 
 from __future__ import annotations
@@ -51,6 +56,7 @@ from solver.bounds.stage_partition_kernel import (
     BOTH,
     NEEDS,
     NUM_SUMS,
+    OTHERS,
     PartitionProblem,
     PartitionStates,
     least_sums,
@@ -62,6 +68,7 @@ from solver.cost.columns import Columns, columns_of
 MOST_CELLS = 1_500_000  # of the tables of the search; beyond it types that are much alike count as one
 RESOLUTION = 0.002  # of the time asked for: how near the bound comes to what the partitions give
 NUM_PASSES = 3
+HALF_A_LAYER = 0.5  # numbers of layers are whole: what sums of them are off is less
 SAFETY = 1 - ROUNDING
 
 
@@ -100,6 +107,9 @@ def _keeps(problem: PartitionProblem, states: PartitionStates, limit_s: float) -
         there_and_back_s = found[BOTH] + problem.others_both_s + 2.0 * problem.turnaround_delay_s
         if there_and_back_s + problem.update_s > limit_s / SAFETY:
             return False
+        if problem.num_others + found[OTHERS] > HALF_A_LAYER:
+            return False
+        found[OTHERS] = 0.0
         found[BEFORE_LAST] = max(found[BEFORE_LAST] - problem.slack_s, 0.0)
         if (found <= known).all():
             return True
@@ -164,6 +174,8 @@ def _problem(configuration: Configuration, gpus: Sequence[Kind], delays: Message
         update_s=float(min(one.update_s[-(-num_usual // pp)] for one in ranks[1])),
         others_forward_s=others * other_s[0],
         others_both_s=others * other_s[1],
+        num_others=others,
+        other_work_c=configuration.num_microbatches * np.array([float(one.total_s[0]) for one in other]),
         layer_both_c=np.array([gpu.layer_both_s for gpu in gpus]),
         after_r=np.zeros(pp),
         after_last_r=np.zeros(pp),

@@ -27,16 +27,22 @@ NEEDS = (
     "held_per_s",
     "own_both",
     "home",
+    "whole",
+    "spare_others",
     "first_chunk",
     "before_last",
     "forward",
     "both",
     "weighted",
+    "others",
 )
 WORK, LATE, THROUGH, LAST, BETWEEN, EARLY, EARLY_BACK = range(7)
-TRIPS, HELD_OWN, HELD_PER_S, OWN_BOTH, HOME, FIRST_SUM = range(7, 13)
+TRIPS, HELD_OWN, HELD_PER_S, OWN_BOTH, HOME, WHOLE, SPARE_OTHERS, FIRST_SUM = range(7, 15)
 NUM_SUMS = len(NEEDS) - FIRST_SUM
-BEFORE_LAST, FORWARD, BOTH, WEIGHTED = range(1, NUM_SUMS)
+BEFORE_LAST, FORWARD, BOTH, WEIGHTED, OTHERS = range(1, NUM_SUMS)
+
+
+NO_WORK: Floats = np.zeros(0)
 
 
 class PartitionProblem(NamedTuple):
@@ -44,7 +50,9 @@ class PartitionProblem(NamedTuple):
 
     `after_r` and `after_last_r` are both passes and input gradients behind a rank that no choice of types changes.
     `others_forward_s` and `others_both_s` are passes of all layers of the other kind on the quickest type: the sums
-    have what those that are counted take beyond that.
+    have what those that are counted take beyond that. `num_others` is how many there are, and `other_work_c` the work
+    of one of them on all micro-batches by GPU type; a rank has `others` of them, counted below 0, or up to
+    `spare_others` more.
     `needs` has the rows of `NEEDS` by kind of rank, GPU type and layers; the last of them are summed up over the ranks.
     """
 
@@ -64,6 +72,8 @@ class PartitionProblem(NamedTuple):
     update_s: float = 0.0
     others_forward_s: float = 0.0
     others_both_s: float = 0.0
+    num_others: int = 0
+    other_work_c: Floats = NO_WORK
     hop_s: float = 0.0
     ahead_delay_s: float = 0.0
     turnaround_delay_s: float = 0.0
@@ -152,7 +162,20 @@ def _extend(
             if _need_s(problem, (kind, gpu, n), known, (rank, sums[have, 0]), (behind_s, last_s)) <= limit_s:
                 for one in range(NUM_SUMS):
                     total = sums[have, one] + problem.needs[FIRST_SUM + one, kind, gpu, n]
+                    if one == OTHERS and problem.num_others:
+                        total -= _more_others(problem, (kind, gpu, n), limit_s - rank * problem.hop_s - sums[have, 0])
                     then[have + n, one] = min(then[have + n, one], total)
+
+
+@inlined
+def _more_others(problem: PartitionProblem, at: tuple[int, int, int], time_s: float) -> float:
+    """Most other layers that a rank may have beyond those that its costs count: its work is done in this time."""
+    kind, gpu, n = at
+    room_s, each_s = time_s - problem.needs[WHOLE, kind, gpu, n], problem.other_work_c[gpu]
+    spare = problem.needs[SPARE_OTHERS, kind, gpu, n]
+    if each_s <= 0:
+        return float(spare)
+    return float(min(spare, np.floor(max(room_s, 0.0) / each_s + 1e-6)))
 
 
 @inlined

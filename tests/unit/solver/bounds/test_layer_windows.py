@@ -9,7 +9,7 @@ import pytest
 
 from models.workload import Architecture
 from solver.bounds.kind_costs import AlikeCosts, Kind
-from solver.bounds.layer_windows import fewest_others
+from solver.bounds.layer_windows import fewest_others, most_others
 from solver.configurations.enumerate import enumerate_space
 from tests.build_job import ARCHITECTURE, FIXED, context_of, job
 
@@ -40,6 +40,29 @@ def test_no_windows_have_fewer_other_layers(first: int, stride: int, num_windows
     found = by_trying_all(model, num_windows)
     assert all(bound[usual] <= others for usual, others in found.items())
     assert sum(bound[usual] for usual in found) >= 0.7 * sum(found.values()) - num_windows
+
+
+def most_by_trying_all(model: Architecture, num_windows: int, worth: int) -> dict[int, int]:
+    """Most other layers by usual ones, over all windows that do not overlap and are as large as the ends allow."""
+    found: dict[int, int] = {}
+    for ends in itertools.combinations_with_replacement(range(model.num_layers + 1), 2 * num_windows):
+        sizes = [end - begin for begin, end in zip(ends[::2], ends[1::2], strict=True)]
+        even = (sum(sizes) + worth) / num_windows
+        if min(sizes) < np.floor(even) - worth or max(sizes) > np.ceil(even):
+            continue
+        inside = [layer for begin, end in zip(ends[::2], ends[1::2], strict=True) for layer in range(begin, end)]
+        usual = sum(model.is_moe_layer(layer) for layer in inside)
+        found[usual] = max(found.get(usual, 0), len(inside) - usual)
+    return found
+
+
+@pytest.mark.parametrize(("first", "stride"), [(0, 1), (3, 1), (0, 2), (1, 2), (1, 3), (4, 3)])
+@pytest.mark.parametrize(("num_windows", "worth"), [(1, 0), (2, 0), (3, 0), (2, 1), (3, 2)])
+def test_no_windows_have_more_other_layers(first: int, stride: int, num_windows: int, worth: int) -> None:
+    model = architecture(9, first, stride)
+    bound, found = most_others(model, num_windows, worth), most_by_trying_all(model, num_windows, worth)
+    assert all(bound[usual] >= others for usual, others in found.items())
+    assert sum(bound[usual] for usual in found) <= 1.3 * sum(found.values()) + num_windows * len(found)
 
 
 def test_a_single_window_is_exact() -> None:
