@@ -50,14 +50,6 @@ class RankCosts:
         """Fewest other layers in chunks with so many usual ones."""
         return fewest_others(self.context.job.architecture, self.vpp).astype(np.float64)
 
-    @cached_property
-    def spare_others(self) -> FloatArray:
-        """Most other layers beside so many usual ones, beyond the fewest."""
-        worth = int(sum(worth * here for worth, here in zip(self.kind.worth, self.at, strict=True)))
-        most = most_others(self.context.job.architecture, self.vpp, worth)
-        spare: FloatArray = np.maximum(most - self.others, 0.0)
-        return spare
-
     def counted(self, price: StageCosts, ends: Ends) -> StageCost:
         """These layers, and ends."""
         counts = (self.others, self.layers) if self.context.job.num_moe_layers else (self.layers, self.others)
@@ -168,7 +160,7 @@ class RankCosts:
             "own_both": both,
             "home": _home_s(self) + update,
             "whole": m * work + update,
-            "spare_others": self.spare_others,
+            "spare_others": _spare_others(self),
             "forward": cost.forward_s - self.others * self.other_s[0],
             "both": both - self.others * self.other_s[1],
             "others": -self.others,
@@ -194,6 +186,13 @@ class RankCosts:
         counts = (0.0, self.layers) if moe else (self.layers, 0.0)
         ends = {"embedding": float(self.at[0] and first), "logits": float(self.at[1] and last)}
         return self.kind.least.of(*counts, **ends)
+
+
+def _spare_others(rank: RankCosts) -> FloatArray:
+    """Most other layers beside so many usual ones, beyond the fewest."""
+    worth = int(sum(worth * here for worth, here in zip(rank.kind.worth, rank.at, strict=True)))
+    spare: FloatArray = np.maximum(most_others(rank.context.job.architecture, rank.vpp, worth) - rank.others, 0.0)
+    return spare
 
 
 def _exchanges_s(rank: RankCosts) -> FloatArray:

@@ -171,11 +171,11 @@ def _extend(
 def _more_others(problem: PartitionProblem, at: tuple[int, int, int], time_s: float) -> float:
     """Most other layers that a rank may have beyond those that its costs count: its work is done in this time."""
     kind, gpu, n = at
-    room_s, each_s = time_s - problem.needs[WHOLE, kind, gpu, n], problem.other_work_c[gpu]
+    left_s, each_s = time_s - problem.needs[WHOLE, kind, gpu, n], problem.other_work_c[gpu]
     spare = problem.needs[SPARE_OTHERS, kind, gpu, n]
     if each_s <= 0:
         return float(spare)
-    return float(min(spare, np.floor(max(room_s, 0.0) / each_s + 1e-6)))
+    return float(min(spare, np.floor(max(left_s, 0.0) / each_s + 1e-6)))
 
 
 @inlined
