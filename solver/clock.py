@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 Clock = Callable[[], float]
 WORK_PER_EVALUATION_S = 0.03  # to place and time one candidate, beside its ranks and orders: 0.005 to 0.025 s
-WORK_PER_PLACED_RANK_S = 5e-4  # of that for each pipeline rank of each route
+WORK_PER_PLACED_RANK_S = 5e-4  # beside it for each pipeline rank of each route
 WORK_PER_PLACING_S = 0.015  # to look for the placements of one configuration, found or not
 WORK_PER_OPERATION_S = 1e-6  # to order and to replay one operation, up to twice what it takes on a core of 2020
 WORK_PER_ROW_S = 4e-6  # to enumerate one configuration and to look it over

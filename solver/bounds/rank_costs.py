@@ -90,8 +90,7 @@ class RankCosts:
         if not self.few_others:
             fewest = np.minimum(self.chunks[0], np.floor((n + self.others) / v).astype(np.int64))
             return (v - 1) * self.kind.chunk.forward_s[fewest] + first_s
-        worth = sum(worth * here for worth, here in zip(self.kind.worth, self.at, strict=True))
-        most = np.ceil(n / v) if self.at == (False, True) else np.ceil((n + worth) / v)
+        most = np.ceil(n / v) if self.at == (False, True) else np.ceil((n + _ends_worth(self)) / v)
         return np.maximum(n - most, 0.0) * self.kind.layer.forward_s + first_s
 
     @cached_property
@@ -188,10 +187,15 @@ class RankCosts:
         return self.kind.least.of(*counts, **ends)
 
 
+def _ends_worth(rank: RankCosts) -> float:
+    """Whole layers that the rank's ends take as long as."""
+    return sum(worth * here for worth, here in zip(rank.kind.worth, rank.at, strict=True))
+
+
 def _spare_others(rank: RankCosts) -> FloatArray:
     """Most other layers beside so many usual ones, beyond the fewest."""
-    worth = int(sum(worth * here for worth, here in zip(rank.kind.worth, rank.at, strict=True)))
-    spare: FloatArray = np.maximum(most_others(rank.context.job.architecture, rank.vpp, worth) - rank.others, 0.0)
+    most = most_others(rank.context.job.architecture, rank.vpp, int(_ends_worth(rank)))
+    spare: FloatArray = np.maximum(most - rank.others, 0.0)
     return spare
 
 
@@ -216,8 +220,7 @@ def _exchanges_s(rank: RankCosts) -> FloatArray:
         for one, (dense, experts) in zip(rank.kind.costs, rank.parameters, strict=True)
     ]
     exchange = np.minimum.reduce(exchanges)
-    worth = sum(worth * here for worth, here in zip(rank.kind.worth, rank.at, strict=True))
-    most = np.ceil((rank.layers + rank.others + worth) / rank.vpp)
+    most = np.ceil((rank.layers + rank.others + _ends_worth(rank)) / rank.vpp)
     before = rank.num_microbatches * (rank.cost.forward_s + chunk.backward_s[rank.chunks[2]])
     found: FloatArray = np.where(exchange > 0, np.maximum(before - _overlap_s(rank, most), 0.0) + exchange, 0.0)
     return found
