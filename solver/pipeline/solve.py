@@ -28,6 +28,7 @@ HORIZON_OPERATIONS = 1_000  # beyond, CP-SAT's questions stay open for the whole
 DESCENT_SHARE = 0.15  # of what is left goes to tabu search before CP-SAT is asked
 PUBLISH_SHARE = 0.05  # of the time may go into writing out schedules that are not the last
 FIRST_PROOF_SHARE, STEADY_SHARE, ANNEALING_SHARE, STATE_SPACE_SHARE = 0.2, 0.1, 0.4, 0.8  # of what is left of the time
+ANNEALING_ALONE_SHARE = 0.7  # the same where nothing is proven; tabu search alone takes the rest
 
 
 def solve_pipeline(
@@ -60,10 +61,11 @@ def search_pipeline(
     clock: Callable[[], float] = time.monotonic,
     found: Callable[[PipelineSearch], None] | None = None,
     known: Sequence[PipelineOrder] = (),
+    prove: bool = True,
 ) -> PipelineSearch:
     """What `solve_pipeline` searches, as it stands at the end: the order, its value and the proven bound.
 
-    `known` orders are candidates beside those of the generators.
+    `known` orders are candidates beside those of the generators. Without `prove` all time goes to local search.
     """
     search = PipelineSearch(problem, clock, progress, cancelled)
     if found is not None:
@@ -74,19 +76,28 @@ def search_pipeline(
         search.offer(order, "known")
     if search.shape.blocking:
         tune(search)
-        return search
+    elif prove:
+        _search_and_prove(search)
+    else:
+        repeat(search, STEADY_SHARE * search.left_s)
+        anneal(search, ANNEALING_ALONE_SHARE * search.left_s)
+        descend(search, search.left_s)
+    return search
+
+
+def _search_and_prove(search: PipelineSearch) -> None:
+    """Exact search and local search in turns, each for its share of the time that is left."""
     exact = close_by_state_space(search, until_s=search.elapsed_s + FIRST_PROOF_SHARE * search.left_s)
     repeat(search, STEADY_SHARE * search.left_s)
     anneal(search, ANNEALING_SHARE * search.left_s)
     if exact:
-        share = 1.0 if problem.num_operations <= STATE_SPACE_OPERATIONS else STATE_SPACE_SHARE
+        share = 1.0 if search.problem.num_operations <= STATE_SPACE_OPERATIONS else STATE_SPACE_SHARE
         close_by_state_space(search, until_s=search.elapsed_s + share * search.left_s)
-    if not exact and problem.num_operations <= HORIZON_OPERATIONS:
+    if not exact and search.problem.num_operations <= HORIZON_OPERATIONS:
         descend(search, DESCENT_SHARE * search.left_s)
         prove_and_search(search)
     else:
         descend(search, search.left_s)
-    return search
 
 
 @dataclass

@@ -45,13 +45,34 @@ def greedy_order(
     return one_by_one(shape) if order is None else order
 
 
-def guided_order(shape: PipelineShape, guide: Floats, *, strict: bool) -> PipelineOrder | None:
-    """What has arrived, in order of a wish of times by id; None where the order blocks itself.
+class GuidedScheduler:
+    """List scheduling after wishes of times, for many orders of one shape: what all share is made once."""
 
-    `strict`: forwards of a rank go in order of their wishes, arrived or not, and leave no room free for others.
-    """
-    policy = Policy(GUIDED, earlier_microbatch=strict, message_rule=LONGEST_TAIL)
-    return _run(shape, policy, np.zeros(0, dtype=np.int64), None, guide)
+    def __init__(self, shape: PipelineShape) -> None:
+        shape = _reserving_contexts(shape)
+        self._columns, self._record = columns_of(shape), _new_record(shape)
+        self._state = _new_state(shape, None, tails(self._columns), reserves_memory=True)
+
+    def order(self, guide: Floats, *, strict: bool, wait: float) -> Record | None:
+        """What has arrived, in order of a wish of times by operation id (s); None where the order blocks itself.
+
+        `strict`: forwards of a rank go in order of their wishes, arrived or not, and leave no memory free for others.
+        `wait`: the share of what would start within which one of an earlier wish is waited for.
+        """
+        policy = Policy(GUIDED, backward_wait=wait, earlier_microbatch=strict, message_rule=LONGEST_TAIL)
+        state = DispatchState._make(column.copy() for column in self._state)._replace(guide=guide)
+        if strict:
+            state.reserve_s[:] = 0.0
+        record = Record._make(column.copy() for column in self._record)
+        end = dispatch(self._columns, state, record, np.zeros(0, dtype=np.int64), policy.vector())
+        return None if end < 0 else record
+
+
+def order_of(record: Record) -> PipelineOrder:
+    """The order that a run of the scheduler has written."""
+    return PipelineOrder(
+        unragged(record.rank_flat, record.rank_offsets), unragged(record.channel_flat, record.channel_offsets)
+    )
 
 
 def one_by_one(shape: PipelineShape) -> PipelineOrder:
@@ -94,20 +115,18 @@ def replace_budget(shape: PipelineShape) -> PipelineShape:
 def _run(
     shape: PipelineShape, policy: Policy, given: Ints, limits: Ints | None = None, guide: Floats | None = None
 ) -> PipelineOrder | None:
-    # a context larger than its activation would break the budget at the end of B, so F reserves the larger of the two
-    held = np.maximum(shape.activation_s, shape.context_s)
-    shape = replace(shape, activation_s=held)
+    shape = _reserving_contexts(shape)
     columns = columns_of(shape)
     record = _new_record(shape)
-    reserves_memory = not given.size and not (policy.preference == GUIDED and policy.earlier_microbatch)
-    state = _new_state(shape, limits, tails(columns), reserves_memory=reserves_memory)
+    state = _new_state(shape, limits, tails(columns), reserves_memory=not given.size)
     state = state._replace(guide=np.zeros(0) if guide is None else guide)
     end = dispatch(columns, state, record, given, policy.vector())
-    if end < 0:
-        return None
-    return PipelineOrder(
-        unragged(record.rank_flat, record.rank_offsets), unragged(record.channel_flat, record.channel_offsets)
-    )
+    return None if end < 0 else order_of(record)
+
+
+def _reserving_contexts(shape: PipelineShape) -> PipelineShape:
+    """A context larger than its activation would break the budget at the end of B: F reserves the larger of the two."""
+    return replace(shape, activation_s=np.maximum(shape.activation_s, shape.context_s))
 
 
 def _new_record(shape: PipelineShape) -> Record:

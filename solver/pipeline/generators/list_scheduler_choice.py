@@ -144,6 +144,8 @@ def _earlier_arrives(
     columns: ShapeColumns, state: DispatchState, rank: int, guide: float, now: float, within_s: float
 ) -> bool:
     """An F or B of less guide is known to arrive after now but before now + within_s."""
+    if within_s <= 0:
+        return False
     m, num_stages = columns.num_microbatches, columns.num_stages
     for at in range(state.stage_offsets[rank], state.stage_offsets[rank + 1]):
         stage = state.stage_flat[at]

@@ -13,18 +13,24 @@ from itertools import repeat
 import numpy as np
 
 from solver.clock import charge
-from solver.pipeline.generators.list_scheduler import guided_order
+from solver.pipeline.generators.list_scheduler import GuidedScheduler, order_of
+from solver.pipeline.generators.list_scheduler_kernel import Record
 from solver.pipeline.local_search.late_starts import replayed
 from solver.pipeline.local_search.progress import BUDGET_TOLERANCE, PipelineSearch
 from solver.pipeline.problem import Floats, Ints, PipelineOrder, PipelineShape
+from solver.pipeline.simulate import durations, occupancies, rank_totals
+from solver.pipeline.simulate_kernel import columns_of, replay_kernel
 
-CHUNK_OPERATIONS = 40_000  # ordered and replayed between two looks at the clock: about 0.03 s
-WORK_S = 1e-6  # per operation ordered and replayed, twice what it takes on a core of 2020
-LEAST_OPERATIONS = 300  # an order of fewer takes about as long
-# Chosen of twelve settings on four pipelines of plans and three of `pipeline_cases`, 4 s each.
+CHUNK_OPERATIONS = 40_000  # ordered and replayed between two looks at the clock: about 0.02 s
+WORK_S = 5e-7  # per operation ordered and replayed, twice what it takes on a core of 2020
+LEAST_OPERATIONS = 150  # an order of fewer takes about as long
+# Chosen on pipelines of twelve plans and three of `pipeline_cases`.
 HEAT = 0.002  # relative: what an order may be worse at first, on average
-LARGEST_SHIFT = 0.05  # of the makespan, on average
+SHIFTS = (0.05, 0.4)  # of the makespan, on average: either, by chance
+WAITS = (0.0, 0.1, 0.3)  # of an operation's time, for one of an earlier wish
 STRICT_SHARE = 0.5  # of the orders, made with forwards in order of their wishes
+NUM_COURSES = 2  # of every thread, for half of the time: the better ones go on
+EQUAL = 1e-9  # relative: sums of times are floats
 MOST_REFUSED = 400  # orders in a row: the list scheduler cannot come near to what it starts from
 
 
@@ -39,16 +45,19 @@ def anneal(search: PipelineSearch, seconds: float) -> None:
         return search.over or search.elapsed_s >= until_s
 
     first_seed = search.problem.options.seed
-    chains = [_Chain(search, search.order, seed=first_seed + number) for number in range(search.num_threads)]
+    threads = search.num_threads
+    chains = [_Chain(search, search.order, seed=first_seed + number) for number in range(NUM_COURSES * threads)]
     size = LEAST_OPERATIONS + search.shape.num_operations
     tries = max(CHUNK_OPERATIONS // size, 1)
-    with ThreadPoolExecutor(len(chains)) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         while not stop() and any(chain.num_refused < MOST_REFUSED for chain in chains):
-            heat = HEAT * (until_s - search.elapsed_s) / (until_s - began_s)
-            for chain in pool.map(_Chain.advanced, chains, repeat(tries), repeat(heat)):
+            left = (until_s - search.elapsed_s) / (until_s - began_s)
+            if left < 0.5 and len(chains) > threads:  # half of the time is over
+                chains = sorted(chains, key=lambda chain: chain.best_s)[:threads]
+            for chain in pool.map(_Chain.advanced, chains, repeat(tries), repeat(HEAT * left)):
                 if chain.best_s < search.value_s:
                     search.offer(chain.best, "annealing")
-            charge(search.clock, tries * size * WORK_S)
+            charge(search.clock, tries * size * WORK_S * len(chains) / threads)
 
 
 class _Chain:
@@ -58,40 +67,65 @@ class _Chain:
         self._shape, self._objective = search.shape, search.problem.objective
         self._random = np.random.default_rng(seed)
         self._chunk_s = _chunks(search.shape)
-        self._value_s, self._wished = self._timed(order)
+        self._columns, self._scheduler = columns_of(search.shape), GuidedScheduler(search.shape)
+        self._operation_s, self._message_s = durations(search.shape), occupancies(search.shape)
+        self._value_s, self._wished = self._replayed(order)
+        self._wait = self._least_wait()
         self.best, self.best_s, self.num_refused = order, self._value_s, 0
 
     def advanced(self, tries: int, heat: float) -> _Chain:
         """This chain, after it made so many orders and took each that is better, or by chance little worse."""
+        best = None
         for _ in range(tries):
             self.num_refused += 1
             strict = self._random.random() < STRICT_SHARE
-            order = guided_order(self._shape, self._changed(), strict=strict)
-            if order is None:
+            record = self._scheduler.order(self._changed(), strict=strict, wait=self._wait)
+            if record is None:
                 continue
-            value_s, times = self._timed(order)
+            value_s, times = self._timed(record)
             if value_s > self._value_s * (1 + heat * self._random.exponential()):
                 continue
             self._value_s, self._wished, self.num_refused = value_s, times, 0
             if value_s < self.best_s:
-                self.best, self.best_s = order, value_s
+                best, self.best_s = record, value_s
+        self.best = self.best if best is None else order_of(best)
         return self
 
-    def _timed(self, order: PipelineOrder) -> tuple[float, Floats]:
-        """Value of an order, infinite where memory lacks, and its starts by kind, stage and micro-batch."""
-        shape = self._shape
-        run = replayed(shape, order, self._objective)
-        fits = np.all(run.peak_memory_bytes <= shape.budget_r * BUDGET_TOLERANCE)
+    def _least_wait(self) -> float:
+        """With which the scheduler remakes the first order from its times, or comes nearest to it."""
+        values_s = []
+        for wait in WAITS:
+            record = self._scheduler.order(self._wished.ravel(), strict=False, wait=wait)
+            value_s = np.inf if record is None else self._timed(record)[0]
+            values_s.append(max(value_s, self._value_s * (1 + EQUAL)))
+        return WAITS[int(np.argmin(values_s))]
+
+    def _timed(self, record: Record) -> tuple[float, Floats]:
+        """Value of what the scheduler made, and its starts by kind, stage and micro-batch."""
+        if self._objective == "span":
+            return self._replayed(order_of(record))
+        orders = (record.rank_flat, record.rank_offsets, record.channel_flat, record.channel_offsets)
+        start, message_start = replay_kernel(self._columns, *orders)
+        _, makespan_s = rank_totals(self._shape, start, start + self._operation_s, message_start + self._message_s)
+        return makespan_s, self._by_kind(start)
+
+    def _replayed(self, order: PipelineOrder) -> tuple[float, Floats]:
+        """The same of any order, by the objective; infinite where memory lacks."""
+        run = replayed(self._shape, order, self._objective)
+        fits = np.all(run.peak_memory_bytes <= self._shape.budget_r * BUDGET_TOLERANCE)
         value_s = run.span_s if self._objective == "span" else run.makespan_s
-        starts = run.start[: shape.num_operations]
-        return value_s if fits else np.inf, starts.reshape(shape.num_kinds, shape.num_stages, shape.num_microbatches)
+        return value_s if fits else np.inf, self._by_kind(run.start)
+
+    def _by_kind(self, start: Floats) -> Floats:
+        shape = self._shape
+        return start[: shape.num_operations].reshape(shape.num_kinds, shape.num_stages, shape.num_microbatches)
 
     def _changed(self) -> Floats:
         """The wishes with one kind earlier or later, on some stages, for some micro-batches in a row."""
         random, wished = self._random, self._wished.copy()
         first = random.integers(self._shape.num_microbatches)
         last = first + 1 + random.integers(self._shape.num_microbatches)
-        shift_s = LARGEST_SHIFT * self.best_s * random.exponential() * random.choice((-1.0, 1.0))
+        shift_s = random.choice(SHIFTS) * self.best_s * random.exponential() * random.choice((-1.0, 1.0))
         wished[random.integers(self._shape.num_kinds), self._stages(), first:last] += shift_s
         return wished.ravel()
 
