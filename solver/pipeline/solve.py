@@ -86,7 +86,7 @@ def search_pipeline(
 
 
 def _search_and_prove(search: PipelineSearch) -> None:
-    """Exact search and local search in turns, each for its share of the time that is left."""
+    """Exact search and local search one after the other, each for its share of the time that is left."""
     exact = close_by_state_space(search, until_s=search.elapsed_s + FIRST_PROOF_SHARE * search.left_s)
     repeat(search, STEADY_SHARE * search.left_s)
     anneal(search, ANNEALING_SHARE * search.left_s)

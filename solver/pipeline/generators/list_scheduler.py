@@ -45,7 +45,7 @@ def greedy_order(
     return one_by_one(shape) if order is None else order
 
 
-class GuidedScheduler:
+class ListScheduler:
     """List scheduling after wishes of times, for many orders of one shape: what all share is made once."""
 
     def __init__(self, shape: PipelineShape) -> None:

@@ -13,7 +13,7 @@ from itertools import repeat
 import numpy as np
 
 from solver.clock import charge
-from solver.pipeline.generators.list_scheduler import GuidedScheduler, order_of
+from solver.pipeline.generators.list_scheduler import ListScheduler, order_of
 from solver.pipeline.generators.list_scheduler_kernel import Record
 from solver.pipeline.local_search.late_starts import replayed
 from solver.pipeline.local_search.progress import BUDGET_TOLERANCE, PipelineSearch
@@ -67,7 +67,7 @@ class _Chain:
         self._shape, self._objective = search.shape, search.problem.objective
         self._random = np.random.default_rng(seed)
         self._chunk_s = _chunks(search.shape)
-        self._columns, self._scheduler = columns_of(search.shape), GuidedScheduler(search.shape)
+        self._columns, self._scheduler = columns_of(search.shape), ListScheduler(search.shape)
         self._operation_s, self._message_s = durations(search.shape), occupancies(search.shape)
         self._value_s, self._wished = self._replayed(order)
         self._wait = self._least_wait()

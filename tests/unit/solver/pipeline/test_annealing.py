@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from models.schedule import PipelineProblem
 from solver.clock import WorkClock
-from solver.pipeline.generators.list_scheduler import GuidedScheduler, order_of
+from solver.pipeline.generators.list_scheduler import ListScheduler, order_of
 from solver.pipeline.local_search.annealing import anneal
 from solver.pipeline.local_search.progress import PipelineSearch
 from solver.pipeline.problem import shape_of
@@ -55,7 +55,7 @@ def test_strictly_guided_orders_fit_or_are_none(problem: PipelineProblem) -> Non
     shape = shape_of(problem)
     guide = np.arange(shape.num_operations, dtype=np.float64)[::-1].copy()
     for strict in (False, True):
-        record = GuidedScheduler(shape).order(guide, strict=strict, wait=0.1)
+        record = ListScheduler(shape).order(guide, strict=strict, wait=0.1)
         assert strict or record is not None
         if record is not None:
             assert (replay_shape(shape, order_of(record)).peak_memory_bytes <= shape.budget_r * (1 + 1e-9)).all()
