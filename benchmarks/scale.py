@@ -9,6 +9,7 @@ which other programs on the machine hardly change, and draws them into FILE as S
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import multiprocessing
 import resource
@@ -132,6 +133,15 @@ def cases() -> tuple[Case, ...]:
     )
 
 
+def own_memory_of_children_bytes() -> int:
+    """Memory that the child processes share with nobody; one may end while it is asked."""
+    total_bytes = 0
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            total_bytes += child.memory_full_info().uss
+    return total_bytes
+
+
 def run(case: Case) -> Row:
     """Plan the case in this process, with as many others as the request has workers."""
     end(start(time.sleep, (0.0,)), PATIENCE_S)  # the fork server is up, as in the service
@@ -143,8 +153,7 @@ def run(case: Case) -> Row:
 
     def keep(found: Planned) -> None:
         row.gaps.append((time.monotonic() - started, found.plan.proof.relative_gap))
-        others = psutil.Process().children(recursive=True)
-        row.peak_gib = max(row.peak_gib, sum(one.memory_full_info().uss for one in others) / GIB)
+        row.peak_gib = max(row.peak_gib, own_memory_of_children_bytes() / GIB)
 
     with worker_pool(min(request.options.workers, num_cores()) - 1) as pool:
         outcome = plan(request, incumbent=keep, worker_pool=pool)
