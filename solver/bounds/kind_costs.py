@@ -154,6 +154,11 @@ class ChunkCosts:
         return self._least_of_chunk(layer.forward_s + layer.input_grad_s, other.forward_s + other.input_grad_s)
 
     @cached_property
+    def input_grad_s(self) -> FloatArray:
+        """Least input gradient of 0, 1, 2 ... consecutive layers."""
+        return self._least_of_chunk(self.kind.layer.input_grad_s, self.kind.other.input_grad_s)
+
+    @cached_property
     def weight_grad_s(self) -> FloatArray:
         """Least weight gradient of 0, 1, 2 ... consecutive layers."""
         return self._least_of_chunk(self.kind.layer.weight_grad_s, self.kind.other.weight_grad_s)

@@ -15,6 +15,30 @@ from solver.cost.columns import IntArray
 
 
 @lru_cache(maxsize=256)
+def least_usual(architecture: Architecture, num_stages: int) -> IntArray:
+    """Fewest usual layers of every stage, of so many.
+
+    Proof. Each stage has a layer. s stages lie before stage s of S, and S - 1 - s behind it, so its layers are among
+    s ... L - S + s of the L layers. Where all of these are usual, it has a usual one.
+
+    >>> from models.catalogue import named_architecture
+    >>> least_usual(named_architecture("deepseek-v3"), 8)
+    array([0, 0, 0, 1, 1, 1, 1, 1])
+    """
+    before = usual_before(architecture)
+    spread = architecture.num_layers - num_stages + 1
+    among: IntArray = before[spread : spread + num_stages] - before[:num_stages]
+    return (among == spread).astype(np.int64)
+
+
+@lru_cache(maxsize=256)
+def usual_before(architecture: Architecture) -> IntArray:
+    """Usual layers before layer 0, 1, 2 ... and in all."""
+    usual = [architecture.is_moe_layer(layer) for layer in range(architecture.num_layers)]
+    return np.cumsum([0, *(usual if any(usual) else [True] * len(usual))])
+
+
+@lru_cache(maxsize=256)
 def fewest_others(architecture: Architecture, num_windows: int) -> IntArray:
     """Fewest layers of the other kind in so many windows that hold 0, 1, 2 ... usual layers together.
 
@@ -37,9 +61,7 @@ def most_others(architecture: Architecture, num_windows: int, worth: int) -> Int
     Windows of `n` layers are of equal size but for one layer, where ends are worth so many layers: none is larger than
     (n + worth) / windows rounded up, nor smaller than that rounded down less what the ends are worth.
     """
-    usual = [architecture.is_moe_layer(layer) for layer in range(architecture.num_layers)]
-    usual = usual if any(usual) else [True] * len(usual)
-    before, num_layers = np.cumsum([0, *usual]), len(usual)
+    before, num_layers = usual_before(architecture), architecture.num_layers
     fewest_in_one = np.array(
         [(before[size:] - before[: num_layers + 1 - size]).min() for size in range(num_layers + 1)]
     )

@@ -12,7 +12,7 @@ import numpy as np
 
 from solver.bounds.bounded import ROUNDING
 from solver.bounds.kind_costs import Ends, Kind, layer_numbers, window_sizes
-from solver.bounds.layer_windows import fewest_others, most_others
+from solver.bounds.layer_windows import fewest_others, most_others, usual_before
 from solver.bounds.synchronisation import least_exchange_s
 from solver.configurations.pricing import IntArray, StageCosts
 from solver.context import Context
@@ -47,8 +47,21 @@ class RankCosts:
 
     @cached_property
     def others(self) -> FloatArray:
-        """Fewest other layers in chunks with so many usual ones."""
-        return fewest_others(self.context.job.architecture, self.vpp).astype(np.float64)
+        """Fewest other layers in chunks with so many usual ones; the first chunk of all begins with the first layer.
+
+        With o of them or more, the first chunk has no fewer layers than with o, and so no fewer others.
+        """
+        architecture = self.context.job.architecture
+        fewest = fewest_others(architecture, self.vpp).astype(np.float64)
+        if not self.at[0]:
+            return fewest
+        others_before = np.arange(architecture.num_layers + 1) - usual_before(architecture)
+        while True:
+            begin, _, _ = self._chunks_with(fewest)
+            more = np.maximum(fewest, others_before[begin])
+            if (more == fewest).all():
+                return fewest
+            fewest = more
 
     def counted(self, price: StageCosts, ends: Ends) -> StageCost:
         """These layers, and ends."""
@@ -68,7 +81,11 @@ class RankCosts:
     @cached_property
     def chunks(self) -> tuple[IntArray, IntArray, IntArray]:
         """Fewest layers of the first, of the last and of any chunk."""
-        n, v, (has_first, has_last) = self.layers + self.others, self.vpp, self.at
+        return self._chunks_with(self.others)
+
+    def _chunks_with(self, others: FloatArray) -> tuple[IntArray, IntArray, IntArray]:
+        """The same beside so many others."""
+        n, v, (has_first, has_last) = self.layers + others, self.vpp, self.at
         first, last = (worth * here for worth, here in zip(self.kind.worth, self.at, strict=True))
         even, any_chunk = np.floor((n + first + last) / v), np.floor(n / v)
         begin = np.maximum(even - first, 1.0) if has_first else any_chunk
@@ -133,9 +150,11 @@ class RankCosts:
         ends, first = self.kind.least_ends[self.at], self.kind.least_ends[self.at[0], False]
         begin, end, _ = self.chunks
         last_forward, last_both = cost.forward_s, self.inner.forward_s + self.inner.input_grad_s + ends.forward_s
+        last_gradient = self.inner.input_grad_s + ends.input_grad_s
         if v > 1:
             in_last = ends.forward_s - first.forward_s
             last_forward, last_both = self.kind.chunk.forward_s[end] + in_last, self.kind.chunk.both_s[end] + in_last
+            last_gradient = self.kind.chunk.input_grad_s[end] + ends.input_grad_s - first.input_grad_s
         both, update, capacity = cost.forward_s + cost.input_grad_s, self.update_s, self.capacity_bytes
         fits = cost.activation_bytes <= capacity * (1.0 + ROUNDING)
         safe = np.where(fits & (capacity > 0), capacity, 1.0)
@@ -163,6 +182,7 @@ class RankCosts:
             "forward": cost.forward_s - self.others * self.other_s[0],
             "both": both - self.others * self.other_s[1],
             "others": -self.others,
+            "last_gradient": last_gradient,
         }
         return needs | _memory_needs(self, safe)
 

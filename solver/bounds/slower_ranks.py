@@ -13,8 +13,8 @@ from models.cluster import Pool
 from models.plan import Configuration
 from solver.bounds.bounded import ROUNDING
 from solver.bounds.least_hops import MessageDelays
-from solver.bounds.stage_partition import least_time_s, with_delays
-from solver.bounds.stage_partition_kernel import NEEDS, PartitionProblem
+from solver.bounds.stage_partition import least_time_s, needs_of, with_delays
+from solver.bounds.stage_partition_kernel import PartitionProblem
 from solver.configurations.stages import PoolStages
 from solver.context import Context
 from solver.cost.columns import FloatArray
@@ -80,23 +80,18 @@ def _problem(
     """Every rank is a kind of its own, with its own layers and no choice of them."""
     pp = configuration.degrees.pp
     needs = [[_needs(context, configuration, half, rank, exposed_s) for half in halves] for rank in range(pp)]
-    both = np.array([min(one["both"] for one in row) for row in needs])
-    last = np.array([min(one["last_gradient"] for one in row) for row in needs])
     quotients = [stages.cost.input_grad_s / stages.cost.forward_s for half in halves for _, stages in half]
     update = [stages.optimizer_s for half in halves for _, stages in half]
     return PartitionProblem(
         kind_r=np.arange(pp),
         held_c=np.array([min(most_fast, pp), pp]),
         num_layers=0,
-        least_n=0,
+        least_r=np.zeros(pp, dtype=np.int64),
         num_chunks=configuration.degrees.vpp,
         looped=configuration.family == "loop",
         back=float(np.min(quotients)),
         update_s=float(np.minimum.reduce(update).max()),
-        layer_both_c=np.zeros(2),
-        after_r=np.append(np.cumsum(both[::-1])[::-1][1:], 0.0),
-        after_last_r=np.append(np.cumsum(last[::-1])[::-1][1:], 0.0) * (configuration.family != "v"),
-        needs=np.array([[[[one[name]] for one in row] for row in needs] for name in NEEDS]),
+        needs=needs_of(needs, folded=configuration.family == "v")[..., None],
     )
 
 

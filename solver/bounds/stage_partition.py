@@ -42,13 +42,14 @@ Where others are few, `slack_s`, all of them, may be in the place of those befor
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from models.plan import Configuration
 from solver.bounds.bounded import ROUNDING
 from solver.bounds.kind_costs import AlikeCosts, Kind
+from solver.bounds.layer_windows import least_usual
 from solver.bounds.least_hops import MessageDelays
 from solver.bounds.rank_costs import RankCosts
 from solver.bounds.stage_partition_kernel import (
@@ -60,10 +61,11 @@ from solver.bounds.stage_partition_kernel import (
     PartitionProblem,
     PartitionStates,
     least_sums,
+    sums_behind,
 )
 from solver.configurations.enumerate import ranks_by_type
 from solver.context import Context
-from solver.cost.columns import Columns, columns_of
+from solver.cost.columns import Columns, FloatArray, IntArray, columns_of
 
 MOST_CELLS = 1_500_000  # of the tables of the search; beyond it types that are much alike count as one
 RESOLUTION = 0.002  # of the time asked for: how near the bound comes to what the partitions give
@@ -101,9 +103,9 @@ def least_time_s(problem: PartitionProblem, low_s: float, high_s: float) -> floa
 
 def _keeps(problem: PartitionProblem, states: PartitionStates, limit_s: float) -> bool:
     """Whether some partition may keep within the limit: sums known of all that do rule out more of them."""
-    known = np.zeros(NUM_SUMS)
+    known, behind = np.zeros(NUM_SUMS), sums_behind(problem, states, limit_s / SAFETY)
     for _ in range(NUM_PASSES):
-        found = least_sums(problem, states, known, limit_s / SAFETY)
+        found = least_sums(problem, states, known, behind, limit_s / SAFETY)
         there_and_back_s = found[BOTH] + problem.others_both_s + 2.0 * problem.turnaround_delay_s
         if there_and_back_s + problem.update_s > limit_s / SAFETY:
             return False
@@ -165,7 +167,7 @@ def _problem(configuration: Configuration, gpus: Sequence[Kind], delays: Message
         kind_r=np.array([0] + [1] * (pp - 2) + [2]),
         held_c=np.array([gpu.held for gpu in gpus]),
         num_layers=num_usual,
-        least_n=0 if others else vpp,
+        least_r=_least_layers(context, configuration),
         num_chunks=vpp,
         looped=configuration.family == "loop",
         back=min(gpu.back for gpu in gpus),
@@ -176,12 +178,31 @@ def _problem(configuration: Configuration, gpus: Sequence[Kind], delays: Message
         others_both_s=others * other_s[1],
         num_others=others,
         other_work_c=configuration.num_microbatches * np.array([float(one.total_s[0]) for one in other]),
-        layer_both_c=np.array([gpu.layer_both_s for gpu in gpus]),
-        after_r=np.zeros(pp),
-        after_last_r=np.zeros(pp),
-        needs=np.array([[[one[name] for one in row] for row in needs] for name in NEEDS]),
+        needs=needs_of(needs, folded=folded),
     )
     return with_delays(problem, delays)
+
+
+def needs_of(needs: Sequence[Sequence[Mapping[str, FloatArray | float]]], *, folded: bool) -> FloatArray:
+    """The rows of `NEEDS` from those of every kind of rank on every type, with what precedes a rank's first gradient.
+
+    Before it lie the forwards of all ranks, and the last chunks' input gradients of the ranks behind it, or of those
+    before it where the pipeline is folded.
+    """
+
+    def row(one: Mapping[str, FloatArray | float], name: str) -> FloatArray | float:
+        if not name.startswith("turn"):
+            return one[name]
+        return one["forward"] + one["last_gradient"] if folded == (name == "turn_before") else one["forward"]
+
+    return np.array([[[row(one, name) for one in kind] for kind in needs] for name in NEEDS])
+
+
+def _least_layers(context: Context, configuration: Configuration) -> IntArray:
+    """Fewest usual layers of every rank."""
+    by_stage = least_usual(context.job.architecture, configuration.degrees.num_stages)
+    ranks = range(configuration.degrees.pp)
+    return np.array([by_stage[list(configuration.stages_of_rank(rank))].sum() for rank in ranks])
 
 
 def with_delays(problem: PartitionProblem, delays: MessageDelays) -> PartitionProblem:

@@ -68,6 +68,34 @@ def priced_again(context: Context, candidate: Candidate, prices: Prices) -> Iter
             yield Candidate(configuration, pooled(context, configuration, routes))
 
 
+def may_rotate(candidate: Candidate) -> bool:
+    """Whether `rotated` has anything to move: a loop of ranks that share out layers by GPU type."""
+    configuration = candidate.configuration
+    return configuration.layer_split == "by_gpu_type" and configuration.family == "loop"
+
+
+def rotated(context: Context, candidate: Candidate) -> Iterator[Candidate]:
+    """A loop with its GPU types moved on by 1, 2 ... ranks: each pass crosses between types as often as before.
+
+    The ends of the model, which have more to do, come to lie on other types, and so do the ranks that fill first.
+    """
+    configuration = candidate.configuration
+    types = [context.pools[pool].gpu.name for pool in candidate.routes[0].pools]
+    costs, seen = type_costs(context, configuration), [types]
+    whole = placement_problem(context, configuration, nominal_prices(context, configuration))
+    for first in range(1, len(types)):
+        moved = types[first:] + types[:first]
+        if moved in seen:
+            continue
+        seen.append(moved)
+        shares = next(layer_shares(configuration, [costs[gpu] for gpu in moved], context.job.num_layers), None)
+        for problem in by_island(context, whole) if shares is not None else ():
+            routes = keep_ranks_whole(_on_types(context, problem, moved))
+            if routes is not None and shares is not None:
+                own = configuration.model_copy(update={"layers_per_stage": shares.layers_per_stage})
+                yield Candidate(own, pooled(context, own, routes))
+
+
 def _everywhere(
     context: Context, problem: PlacementProblem, costs: dict[str, TypeCost], patterns: tuple[TypedPattern, ...]
 ) -> Iterator[tuple[Segments, Routes, int]]:

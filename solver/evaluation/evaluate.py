@@ -105,6 +105,11 @@ class Evaluation:
         return max(one.end_s for one in self.timed)
 
     @property
+    def pipeline_bound_s(self) -> float:
+        """No order of any of its pipelines ends earlier."""
+        return max(lower_bound(problem) for problem in set(self.problems))
+
+    @property
     def iteration_s(self) -> float:
         """End of pipeline and exchanges, and the optimizer step."""
         return max(self.pipeline_s, *(one.end_s for one in self.exchanges)) + self.optimizer_s

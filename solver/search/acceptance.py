@@ -26,6 +26,7 @@ class Acceptance:
         if not np.isfinite(value):
             return
         self.result.kinds.add(best.context, found, value)
+        self.result.promising.add(found, value)
         if best.is_better(found, value, params.search_gain if phase == "search" else params.improve_gain):
             self._submit(found, value, phase)
 
@@ -48,6 +49,7 @@ class Acceptance:
         self.phases.plan_s = clock() - began_s
         if not verdict.accepted:
             self.result.kinds.drop(found)
+            self.result.promising.drop(found)
             first = verdict.violations[0]
             self.result.tell(phase, f"judge objects: {first.rule} at {first.where}: {first.detail}"[:300])
             return

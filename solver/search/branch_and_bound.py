@@ -7,6 +7,7 @@ and bounds, tasks place and time, the acceptance judges. Parameters are in `para
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 
 from models.plan import Plan
@@ -16,7 +17,7 @@ from solver.context import Context
 from solver.evaluation.scheduling import Schedulers
 from solver.objective import Goal
 from solver.search.acceptance import Acceptance
-from solver.search.choice import baselines, improvements, next_evaluation, next_refinement, tie_breaks
+from solver.search.choice import baselines, next_evaluation, next_refinement, tie_breaks
 from solver.search.comparison import Comparison
 from solver.search.dispatcher import TaskDispatcher
 from solver.search.frontier import Frontier
@@ -28,7 +29,15 @@ from solver.search.pricing import Pricing
 from solver.search.result import SearchResult
 from solver.search.runner import TaskRunner
 from solver.search.saved import Saver
-from solver.search.tasks import AlternativeTask, BaselineTask, BreakTieTask, ImproveTask, SearchTask, TaskContext
+from solver.search.tasks import (
+    AlternativeTask,
+    BaselineTask,
+    BreakTieTask,
+    ImproveTask,
+    RotateTask,
+    SearchTask,
+    TaskContext,
+)
 from solver.search.warm_start import COLD, Resumption, WarmStart
 from solver.search.worker_pool import WorkerPool
 
@@ -184,14 +193,25 @@ class Search:
         self._see_through(BaselineTask, tasks, until_s, self._out_of_time)
 
     def _improve(self, share: float) -> None:
-        """Thorough schedules and priced placements for the best evaluations of several pipeline shapes, each once."""
+        """Successive halving: short schedules for many evaluations, longer ones for the best of them, then everything
+        that may help for the best one (Jamieson and Talwalkar 2016).
+        """
         self.acceptance.settle()
-        until_s = self.phases.deadline(share)
-        slots = int((until_s - self.hooks.clock()) / self.params.least_improve_s)
-        most = max(min(slots, self.params.num_improved), 1, self.dispatcher.num_workers)
-        best = improvements(self.result.kinds, self.best, self.params, most, until_s)
-        tasks = [task for task in best if task.found.candidate not in self.runner.improved]
-        self._see_through(ImproveTask, tasks, until_s, lambda: self._stopped(until_s))
+        until_s, params = self.phases.deadline(share), self.params
+        loops = [RotateTask(one) for one in self.result.promising.take_to_rotate(params.num_rotated)]
+        self._see_through(RotateTask, loops, until_s, partial(self._stopped, until_s))
+        began_s = self.hooks.clock()
+        round_s = max(until_s - began_s, 0.0) / params.improve_rounds
+        promising, doers = self.result.promising, self.dispatcher.num_workers + 1
+        most = min(int(round_s * doers / params.least_improve_s), params.num_improved)
+        chosen = promising.take(max(most, 1))
+        for number in range(1, params.improve_rounds + 1):
+            last, ends_s = number == params.improve_rounds, min(began_s + number * round_s, until_s)
+            if not last and len(chosen) <= doers:
+                continue
+            tasks = [ImproveTask(one, ends_s, schedules_only=not last) for one in chosen]
+            self._see_through(ImproveTask, tasks, ends_s, partial(self._stopped, ends_s))
+            chosen = promising.best_of(chosen, max(len(chosen) // params.improve_narrowing, doers))
 
     def _improve_again(self, share: float) -> None:
         """The best evaluation's schedules, from those that it has, for half of the time; then what came up since."""

@@ -6,16 +6,12 @@ import numpy as np
 
 from solver.baselines.policies import POLICIES
 from solver.baselines.run import promising
-from solver.bounds.relaxation import relaxed_bound_s
-from solver.evaluation.candidate import space_of
-from solver.evaluation.evaluate import Evaluation
-from solver.explain.alternatives import Kinds
 from solver.search.alike import AlikeConfigurations
 from solver.search.comparison import Comparison
 from solver.search.frontier import Frontier
 from solver.search.incumbent import Incumbent
 from solver.search.params import SearchParams
-from solver.search.tasks import BaselineTask, BreakTieTask, EvaluateTask, ImproveTask, RefineBoundTask
+from solver.search.tasks import BaselineTask, BreakTieTask, EvaluateTask, RefineBoundTask
 
 
 def next_evaluation(frontier: Frontier, best: Incumbent) -> EvaluateTask | None:
@@ -96,18 +92,3 @@ def baselines(comparison: Comparison, until_s: float, step_s: float) -> list[Bas
     )
     return [task for task in tasks if len(task.space)]
 
-
-def improvements(kinds: Kinds, best: Incumbent, params: SearchParams, most: int, until_s: float) -> list[ImproveTask]:
-    """Thorough schedules and priced placements for the evaluations of the most promising pipeline shapes, so many.
-
-    The most promising have the least sum of value and bound.
-    """
-
-    def likely_value(pair: tuple[float, Evaluation]) -> float:
-        value, found = pair
-        configuration = found.candidate.configuration
-        size = float(best.goal.sizes(best.context, space_of(configuration))[0])
-        return value + best.goal.value(relaxed_bound_s(best.context, configuration), size)
-
-    weighed = sorted(kinds.per_shape()[: params.num_promising], key=likely_value)
-    return [ImproveTask(found, until_s) for _, found in weighed[:most]]

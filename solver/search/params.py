@@ -78,11 +78,15 @@ class SearchParams:
         gap from two sides.
     most_tied
         Configurations as good as the plan that are evaluated for a faster one.
-    num_promising, num_improved
-        Evaluations of different pipeline shapes that are weighed for improvement, and those improved at most by one
-        process, each time.
+    num_improved
+        Placements that are improved each time at most.
     least_improve_s
-        Seconds for each of them at least: one less is improved instead.
+        Seconds for each of them at least, in the first round: one less is improved instead.
+    num_rotated
+        Loops whose GPU types are moved along them before each improvement.
+    improve_rounds, improve_narrowing
+        Rounds of an improvement, which take equally long, and how many placements there are in a round for each that
+        goes on to the next.
 
     Saving
     ------
@@ -136,9 +140,11 @@ class SearchParams:
     refined_together: int = 32
     refine_share: float = 0.35
     most_tied: int = 24
-    num_promising: int = 12
-    num_improved: int = 5
-    least_improve_s: float = 1.3
+    num_improved: int = 12
+    least_improve_s: float = 0.5
+    num_rotated: int = 4
+    improve_rounds: int = 3
+    improve_narrowing: int = 3
 
     save_share: float = 0.05
     least_save_s: float = 10.0

@@ -22,6 +22,7 @@ from solver.search.history import History
 from solver.search.hooks import Hooks
 from solver.search.incumbent import Incumbent, relative_gap
 from solver.search.phases import Phases
+from solver.search.promising import Promising
 
 TOO_FAST = (
     "the plan is faster than the peak of its GPUs allows: measured layer times, constants of the stack profile or the "
@@ -39,8 +40,12 @@ class SearchResult:
     best: Incumbent
     comparison: Comparison
     kinds: Kinds = field(default_factory=Kinds)
+    promising: Promising = field(init=False)
     begun_from: str = ""
     _history: History = field(default_factory=History)
+
+    def __post_init__(self) -> None:
+        self.promising = Promising(self.best, self.hooks.clock)
 
     def update_bound(self) -> None:
         """The least open bound is the incumbent's."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from solver.baselines.policies import POLICIES
 from solver.baselines.run import BaselineResult
-from solver.evaluation.candidate import Candidate
 from solver.evaluation.evaluate import Evaluation
 from solver.search.acceptance import Acceptance
 from solver.search.choice import next_evaluation, next_refinement
@@ -20,6 +19,7 @@ from solver.search.tasks import (
     EvaluateTask,
     ImproveTask,
     RefineBoundTask,
+    RotateTask,
     SearchTask,
     Unfinished,
 )
@@ -27,13 +27,12 @@ from solver.search.tasks import (
 
 @dataclass
 class TaskRunner:
-    """`wanted` tasks have their turn before any that the frontier offers; the `improved` had theirs."""
+    """`wanted` tasks have their turn before any that the frontier offers."""
 
     dispatcher: TaskDispatcher
     frontier: Frontier
     acceptance: Acceptance
     wanted: deque[SearchTask] = field(default_factory=deque)
-    improved: set[Candidate] = field(default_factory=set)
 
     def do(self, task: SearchTask) -> None:
         """Do a task in this process, while the others do what they have."""
@@ -94,7 +93,6 @@ class TaskRunner:
             if isinstance(task, EvaluateTask):
                 self.frontier.refined.add(task.index)
         elif isinstance(task, BaselineTask | ImproveTask):
-            self.improved.update({task.found.candidate} if isinstance(task, ImproveTask) else ())
             others = self.dispatcher.num_underway(type(task)) + sum(isinstance(one, type(task)) for one in self.wanted)
             left_s = task.until_s - self.acceptance.phases.hooks.clock()
             return replace(task, seconds=self.dispatcher.share_s(1 + others, left_s))
@@ -107,7 +105,7 @@ class TaskRunner:
                 for index in result.indices:
                     self.frontier.raise_bound(index, result.bound_s)
             case Evaluation():
-                self.acceptance.consider(result, "search" if isinstance(task, EvaluateTask) else "improve")
+                self.acceptance.consider(result, "search" if isinstance(task, EvaluateTask | RotateTask) else "improve")
             case BaselineResult():
                 self.acceptance.result.comparison.add(result)
             case Unfinished():

@@ -29,7 +29,7 @@ from solver.clock import (
 )
 from solver.configurations.enumerate import Space
 from solver.context import Context
-from solver.evaluation.by_type import typed_placements
+from solver.evaluation.by_type import rotated, typed_placements
 from solver.evaluation.candidate import Candidate, space_of
 from solver.evaluation.evaluate import Evaluation, evaluate
 from solver.evaluation.improve import improve, improved_schedules
@@ -304,7 +304,26 @@ class ImproveTask:
         yield from better(task_context.context, self.found, task_context.schedulers, until_s)
 
 
-SearchTask = EvaluateTask | BreakTieTask | AlternativeTask | RefineBoundTask | BaselineTask | ImproveTask
+@dataclass(frozen=True)
+class RotateTask:
+    """Time a loop with its GPU types moved along it."""
+
+    found: Evaluation
+
+    @property
+    def topic(self) -> object:
+        """What the task is about, whenever it is given."""
+        return (RotateTask, self.found.candidate)
+
+    def do(self, task_context: TaskContext) -> Iterator[PartialResult]:
+        """Every rotation that fits, with quick schedules."""
+        for candidate in rotated(task_context.context, self.found.candidate):
+            found = task_context.evaluated_within(candidate, float("inf"))
+            if found is not None:
+                yield found
+
+
+SearchTask = EvaluateTask | BreakTieTask | AlternativeTask | RefineBoundTask | BaselineTask | ImproveTask | RotateTask
 
 
 def placed(context: Context, configuration: Configuration) -> Iterator[Candidate]:

@@ -36,15 +36,12 @@ def problem(held: tuple[int, int], hop_s: float = 0.0) -> PartitionProblem:
     return PartitionProblem(
         kind_r=np.zeros(NUM_RANKS, dtype=np.int64),
         held_c=np.array(held),
-        least_n=1,
+        least_r=np.ones(NUM_RANKS, dtype=np.int64),
         num_layers=NUM_LAYERS,
         num_chunks=1,
         looped=False,
         back=BACK,
         embedding_s=EMBEDDING_S,
-        layer_both_c=np.array(LAYER_S) * 2.0 / 3.0,
-        after_r=np.zeros(NUM_RANKS),
-        after_last_r=np.zeros(NUM_RANKS),
         needs=np.array([needs[name][None] for name in NEEDS]),
         hop_s=hop_s,
     )

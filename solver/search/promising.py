@@ -1,0 +1,74 @@
+"""Evaluations that may be improved, and which of them are worth it: those likely to end up with the least value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from solver.clock import WORK_PER_OPERATION_S, Clock, charge
+from solver.evaluation.by_type import may_rotate
+from solver.evaluation.candidate import Candidate, pipeline_shape, space_of
+from solver.evaluation.evaluate import Evaluation
+from solver.search.incumbent import Incumbent
+
+MOST_RETAINED = 64  # placements; the bounds of all of them take about half a second at most
+Placement = tuple[object, ...]
+
+
+@dataclass
+class Promising:
+    """The best evaluation with its value of each placement of a pipeline, and the placements whose turn has come."""
+
+    best: Incumbent
+    clock: Clock
+    _best: dict[Placement, tuple[float, Evaluation]] = field(default_factory=dict)
+    _begun: set[Placement] = field(default_factory=set)
+    _rotated: set[Placement] = field(default_factory=set)
+
+    def add(self, found: Evaluation, value: float) -> None:
+        """Remember an evaluation if it is the best of its placement."""
+        place = placement_of(found.candidate)
+        if place not in self._best or value < self._best[place][0]:
+            self._best[place] = (value, found)
+        if len(self._best) > MOST_RETAINED:
+            del self._best[max(self._best, key=lambda one: self._best[one][0])]
+
+    def drop(self, found: Evaluation) -> None:
+        """Forget an evaluation that the judge rejected."""
+        self._best = {place: pair for place, pair in self._best.items() if pair[1] is not found}
+
+    def take(self, most: int) -> list[Evaluation]:
+        """The most promising whose turn has not come, so many at most; it has now."""
+        return self._take(most, self._begun, lambda _: True)
+
+    def take_to_rotate(self, most: int) -> list[Evaluation]:
+        """The same of those whose GPU types were not moved along their loop yet."""
+        return self._take(most, self._rotated, may_rotate)
+
+    def _take(self, most: int, begun: set[Placement], suits: Callable[[Candidate], bool]) -> list[Evaluation]:
+        """The most promising have the least sum of value and bound: with better schedules a placement comes nearer to
+        the bound of its own pipeline.
+        """
+        waiting = {
+            place: pair for place, pair in self._best.items() if place not in begun and suits(pair[1].candidate)
+        }
+        weighed = sorted(waiting, key=lambda place: self._likely_value(*waiting[place]))[:most]
+        begun.update(weighed)
+        return [waiting[place][1] for place in weighed]
+
+    def best_of(self, evaluations: Sequence[Evaluation], most: int) -> list[Evaluation]:
+        """The best evaluations of the placements of these, so many at most, least value first."""
+        found = [self._best[place] for one in evaluations if (place := placement_of(one.candidate)) in self._best]
+        return [evaluation for _, evaluation in sorted(found, key=lambda pair: pair[0])[:most]]
+
+    def _likely_value(self, value: float, found: Evaluation) -> float:
+        charge(self.clock, WORK_PER_OPERATION_S * sum(problem.num_operations for problem in set(found.problems)))
+        size = float(self.best.goal.sizes(self.best.context, space_of(found.candidate.configuration))[0])
+        return value + self.best.goal.value(found.pipeline_bound_s + found.optimizer_s, size)
+
+
+def placement_of(candidate: Candidate) -> Placement:
+    """The shape of the pipeline, the layers of its stages, and the pools of its replicas."""
+    configuration = candidate.configuration
+    pools = tuple((route.num_replicas, route.pools) for route in candidate.routes)
+    return (pipeline_shape(configuration), configuration.layers_per_stage, pools)
