@@ -21,14 +21,25 @@ def least_usual(architecture: Architecture, num_stages: int) -> IntArray:
     Proof. Each stage has a layer. s stages lie before stage s of S, and S - 1 - s behind it, so its layers are among
     s ... L - S + s of the L layers. Where all of these are usual, it has a usual one.
 
-    >>> from models.catalogue import named_architecture
-    >>> least_usual(named_architecture("deepseek-v3"), 8)
+    >>> from models.catalogue import named_entry
+    >>> least_usual(Architecture.model_validate(named_entry("models", "deepseek-v3")), 8)
     array([0, 0, 0, 1, 1, 1, 1, 1])
+    """
+    return (most_other(architecture, num_stages) == 0).astype(np.int64)
+
+
+@lru_cache(maxsize=256)
+def most_other(architecture: Architecture, num_stages: int) -> IntArray:
+    """Most layers of the other kind of every stage, of so many: all among the layers that may be its own.
+
+    >>> from models.catalogue import named_entry
+    >>> most_other(Architecture.model_validate(named_entry("models", "deepseek-v3")), 8)
+    array([3, 2, 1, 0, 0, 0, 0, 0])
     """
     before = usual_before(architecture)
     spread = architecture.num_layers - num_stages + 1
     among: IntArray = before[spread : spread + num_stages] - before[:num_stages]
-    return (among == spread).astype(np.int64)
+    return spread - among
 
 
 @lru_cache(maxsize=256)

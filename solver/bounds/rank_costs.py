@@ -32,6 +32,7 @@ class RankCosts:
     at: Ends
     num_microbatches: int
     vpp: int
+    looped: bool
     few_others: bool
     other_s: tuple[float, float]
 
@@ -175,7 +176,7 @@ class RankCosts:
             "between": m * (both - cost.forward_s + last_forward) + update,
             "first_chunk": self.kind.chunk.forward_s[begin] + first.forward_s if v > 1 else cost.forward_s,
             "before_last": self.before_last_s,
-            "own_both": both,
+            "own_both": both if v == 1 else self.kind.chunk.both_s[self.chunks[2]],
             "home": _home_s(self) + update,
             "whole": m * work + update,
             "spare_others": _spare_others(self),
@@ -278,6 +279,28 @@ def _outside_s(rank: RankCosts, capacity: FloatArray) -> tuple[FloatArray, Float
     return most[0], most[1]
 
 
+def _round_trips(rank: RankCosts, capacity: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """With several chunks, the round trips of micro-batches that wait for memory, and the whole cycles of each.
+
+    Chunk j (from 0) of a micro-batch begins when the rank has its chunks up to j and all of its later ones to come: so
+    no more than K micro-batches are between the forward and the input gradient of it, K = capacity / activations of
+    these chunks, which are no less than j + 1 of the smallest, nor than all but v - 1 - j of the largest. So m / K
+    trips follow each other, each with the v - 1 - j chunks of all ranks behind it. Of all j the longest in all counts;
+    in a V only j = 0, which all of the other ranks' chunks behind it follow.
+    """
+    v, chunk, whole = rank.vpp, rank.kind.chunk, rank.inner.activation_bytes
+    dearest = max(float(one.activation_bytes[0]) for one in (rank.kind.layer, rank.kind.other))
+    largest = np.ceil((rank.layers + rank.others + _ends_worth(rank)) / v) * dearest
+    trips, cycles = np.ones(len(whole)), np.zeros(len(whole))
+    for later in range(v) if rank.looped else (v - 1,):
+        held = np.maximum((v - later) * chunk.activation_bytes[rank.chunks[2]], whole - later * largest)
+        slots = np.maximum(np.floor(capacity / np.maximum(held, 1.0) * (1.0 + ROUNDING)), 1.0)
+        own = np.where(held > 0, np.ceil(rank.num_microbatches / slots), 1.0)
+        is_longer = own * (later + 1.0) > trips * (cycles + 1.0)
+        trips, cycles = np.where(is_longer, own, trips), np.where(is_longer, float(later * rank.looped), cycles)
+    return trips, cycles
+
+
 def _memory_needs(rank: RankCosts, capacity: FloatArray) -> dict[str, FloatArray]:
     """What memory for few micro-batches costs."""
     m, v, n, inner = float(rank.num_microbatches), rank.vpp, rank.layers, rank.inner
@@ -286,8 +309,16 @@ def _memory_needs(rank: RankCosts, capacity: FloatArray) -> dict[str, FloatArray
         slots = np.floor(capacity / np.maximum(inner.activation_bytes, 1.0) * (1.0 + ROUNDING))
         trips = np.where(n > 0, np.ceil(m / np.maximum(slots, 1.0)), 1.0)
         keeps = all(bool(one.weight_grad_context_bytes[0] >= one.activation_bytes[0]) for one in kinds_of_layer)
-        own = (trips - 1.0) * inner.weight_grad_s * keeps
-        return {"weighted": 0.0 * n, "trips": trips, "held_own": own, "held_per_s": 0.0 * n}
+        last = (trips - 1.0) * inner.weight_grad_s * keeps
+        nothing = 0.0 * n
+        return {
+            "weighted": nothing,
+            "trips": trips,
+            "trip_cycles": nothing,
+            "trip_last": last,
+            "held_own": nothing,
+            "held_per_s": nothing,
+        }
     fewest, per_byte = rank.chunks[2], m / capacity
     per_activation = [
         (
@@ -298,10 +329,13 @@ def _memory_needs(rank: RankCosts, capacity: FloatArray) -> dict[str, FloatArray
         for one in kinds_of_layer
     ]
     both_s, weights_s, retained = map(min, zip(*per_activation, strict=True)) if per_activation else (0.0, 0.0, 0.0)
+    trips, cycles = _round_trips(rank, capacity)
     own = per_byte * inner.activation_bytes**2 / v * (both_s + retained * weights_s)
     return {
         "weighted": rank.kind.chunk.both_s[fewest] * v * (v - 1) / 2.0,
-        "trips": np.ones(len(n)),
+        "trips": trips,
+        "trip_cycles": cycles,
+        "trip_last": 0.0 * n,
         "held_own": own,
         "held_per_s": per_byte * rank.kind.chunk.activation_bytes[fewest],
     }

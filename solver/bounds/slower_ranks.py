@@ -87,6 +87,7 @@ def _problem(
         held_c=np.array([min(most_fast, pp), pp]),
         num_layers=0,
         least_r=np.zeros(pp, dtype=np.int64),
+        most_others_r=np.zeros(pp, dtype=np.int64),
         num_chunks=configuration.degrees.vpp,
         looped=configuration.family == "loop",
         back=float(np.min(quotients)),
@@ -133,6 +134,8 @@ def _needs(
         "home": home + update,
         "weighted": float((np.arange(len(own)) * both).sum()),
         "trips": 1.0,
+        "trip_cycles": 0.0,
+        "trip_last": 0.0,
         "held_own": 0.0,
         "held_per_s": 0.0,
         "whole": 0.0,
@@ -143,7 +146,7 @@ def _needs(
         return needs
     if len(own) == 1:
         trips = float(np.ceil(m / np.floor(capacity / held[0] * (1.0 + ROUNDING))))
-        needs |= {"trips": trips, "held_own": (trips - 1.0) * float(weights[0]) * float(context_bytes[0] >= held[0])}
+        needs |= {"trips": trips, "trip_last": (trips - 1.0) * float(weights[0]) * float(context_bytes[0] >= held[0])}
     else:
         retained = held * both + np.minimum(context_bytes, held) * weights
         needs |= {"held_own": m * float(retained.sum()) / capacity, "held_per_s": m * float(held.min()) / capacity}

@@ -49,7 +49,7 @@ import numpy as np
 from models.plan import Configuration
 from solver.bounds.bounded import ROUNDING
 from solver.bounds.kind_costs import AlikeCosts, Kind
-from solver.bounds.layer_windows import least_usual
+from solver.bounds.layer_windows import least_usual, most_other
 from solver.bounds.least_hops import MessageDelays
 from solver.bounds.rank_costs import RankCosts
 from solver.bounds.stage_partition_kernel import (
@@ -160,14 +160,15 @@ def _problem(configuration: Configuration, gpus: Sequence[Kind], delays: Message
         min(float(one.forward_s[0]) for one in other),
         min(float(one.forward_s[0] + one.input_grad_s[0]) for one in other),
     )
-    shape = configuration.num_microbatches, vpp
+    shape = configuration.num_microbatches, vpp, configuration.family == "loop"
     ranks = [[RankCosts(gpu, one, *shape, few_others=few, other_s=other_s) for gpu in gpus] for one in ends]
     needs = [[one.needs() for one in row] for row in ranks]
     problem = PartitionProblem(
         kind_r=np.array([0] + [1] * (pp - 2) + [2]),
         held_c=np.array([gpu.held for gpu in gpus]),
         num_layers=num_usual,
-        least_r=_least_layers(context, configuration),
+        least_r=_by_rank(configuration, least_usual(context.job.architecture, configuration.degrees.num_stages)),
+        most_others_r=_by_rank(configuration, most_other(context.job.architecture, configuration.degrees.num_stages)),
         num_chunks=vpp,
         looped=configuration.family == "loop",
         back=min(gpu.back for gpu in gpus),
@@ -198,11 +199,10 @@ def needs_of(needs: Sequence[Sequence[Mapping[str, FloatArray | float]]], *, fol
     return np.array([[[row(one, name) for one in kind] for kind in needs] for name in NEEDS])
 
 
-def _least_layers(context: Context, configuration: Configuration) -> IntArray:
-    """Fewest usual layers of every rank."""
-    by_stage = least_usual(context.job.architecture, configuration.degrees.num_stages)
+def _by_rank(configuration: Configuration, layers_s: IntArray) -> IntArray:
+    """Layers of the stages of every rank."""
     ranks = range(configuration.degrees.pp)
-    return np.array([by_stage[list(configuration.stages_of_rank(rank))].sum() for rank in ranks])
+    return np.array([layers_s[list(configuration.stages_of_rank(rank))].sum() for rank in ranks])
 
 
 def with_delays(problem: PartitionProblem, delays: MessageDelays) -> PartitionProblem:

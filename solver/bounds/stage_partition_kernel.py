@@ -23,6 +23,8 @@ NEEDS = (
     "early",
     "early_back",
     "trips",
+    "trip_cycles",
+    "trip_last",
     "held_own",
     "held_per_s",
     "own_both",
@@ -39,7 +41,7 @@ NEEDS = (
     "turn_behind",
 )
 WORK, LATE, THROUGH, LAST, BETWEEN, EARLY, EARLY_BACK = range(7)
-TRIPS, HELD_OWN, HELD_PER_S, OWN_BOTH, HOME, WHOLE, SPARE_OTHERS, FIRST_SUM = range(7, 15)
+TRIPS, TRIP_CYCLES, TRIP_LAST, HELD_OWN, HELD_PER_S, OWN_BOTH, HOME, WHOLE, SPARE_OTHERS, FIRST_SUM = range(7, 17)
 NUM_SUMS = len(NEEDS) - FIRST_SUM
 BEFORE_LAST, FORWARD, BOTH, WEIGHTED, OTHERS, TURN_BEFORE, TURN_BEHIND = range(1, NUM_SUMS)
 BEHIND = (BEFORE_LAST, BOTH, WEIGHTED, TURN_BEHIND)  # of these, the sums over the ranks behind one count, too
@@ -52,7 +54,7 @@ NO_WORK: Floats = np.zeros(0)
 class PartitionProblem(NamedTuple):
     """What a rank takes at least, and what the ranks have in common.
 
-    Rank r has `least_r[r]` layers or more.
+    Rank r has `least_r[r]` layers or more, and `most_others_r[r]` of the other kind or fewer.
     `others_forward_s` and `others_both_s` are passes of all layers of the other kind on the quickest type: the sums
     have what those that are counted take beyond that. `num_others` is how many there are, and `other_work_c` the work
     of one of them on all micro-batches by GPU type; a rank has `others` of them, counted below 0, or up to
@@ -63,6 +65,7 @@ class PartitionProblem(NamedTuple):
     kind_r: Ints
     held_c: Ints
     least_r: Ints
+    most_others_r: Ints
     num_layers: int
     num_chunks: int
     looped: bool
@@ -194,7 +197,8 @@ def _extend(
                 for one in range(NUM_SUMS):
                     total = sums[have, one] + problem.needs[FIRST_SUM + one, kind, gpu, n]
                     if one == OTHERS and problem.num_others:
-                        total -= _more_others(problem, (kind, gpu, n), limit_s - rank * problem.hop_s - sums[have, 0])
+                        left_s = limit_s - rank * problem.hop_s - sums[have, 0]
+                        total -= min(_more_others(problem, (kind, gpu, n), left_s), problem.most_others_r[rank])
                     then[have + n, one] = min(then[have + n, one], total)
 
 
@@ -239,12 +243,21 @@ def _need_s(
     both_s = max(known[BOTH], before[BOTH] + needs[FIRST_SUM + BOTH, kind, gpu, n] + behind[BOTH_BEHIND])
     there_and_back_s = both_s + problem.others_both_s + 2.0 * problem.turnaround_delay_s
     need_s = max(need_s, there_and_back_s + needs[HOME, kind, gpu, n])
-    own_s, behind_s = needs[HELD_OWN, kind, gpu, n] + problem.update_s, behind[BOTH_BEHIND]
+    behind_s, update_s = behind[BOTH_BEHIND], problem.update_s
+    weighted_s = before[WEIGHTED] + needs[FIRST_SUM + WEIGHTED, kind, gpu, n] + behind[WEIGHTED_BEHIND]
+    weighted_s = max(known[WEIGHTED], weighted_s)
     if needs[TRIPS, kind, gpu, n] > 1:
-        life_s = needs[OWN_BOTH, kind, gpu, n] + behind_s + 2.0 * behind_hops_s
+        life_s = needs[OWN_BOTH, kind, gpu, n] + 2.0 * behind_hops_s
+        if problem.looped:
+            v, cycles = problem.num_chunks, needs[TRIP_CYCLES, kind, gpu, n]
+            life_s += (cycles * weighted_s + behind[WEIGHTED_BEHIND]) * 2.0 / (v * (v - 1.0))
+            life_s += 2.0 * cycles * problem.ahead_delay_s / (v - 1.0)
+        else:
+            life_s += behind_s
+        own_s = needs[TRIP_LAST, kind, gpu, n] + update_s
         need_s = max(need_s, lead_s + lead_back_s + needs[TRIPS, kind, gpu, n] * life_s + own_s)
     if needs[HELD_PER_S, kind, gpu, n] > 0:
-        weighted_s = before[WEIGHTED] + needs[FIRST_SUM + WEIGHTED, kind, gpu, n] + behind[WEIGHTED_BEHIND]
-        life_s = max(known[WEIGHTED], weighted_s) + problem.held_delay_s + (behind_s if problem.looped else 0.0)
+        life_s = weighted_s + problem.held_delay_s + (behind_s if problem.looped else 0.0)
+        own_s = needs[HELD_OWN, kind, gpu, n] + update_s
         need_s = max(need_s, needs[HELD_PER_S, kind, gpu, n] * life_s + own_s)
     return float(need_s)

@@ -193,11 +193,15 @@ class Search:
         self._see_through(BaselineTask, tasks, until_s, self._out_of_time)
 
     def _improve(self, share: float) -> None:
+        """Better placements and schedules until this share of the time limit."""
+        self._halve(self.phases.deadline(share))
+
+    def _halve(self, until_s: float) -> None:
         """Successive halving: short schedules for many evaluations, longer ones for the best of them, then everything
         that may help for the best one (Jamieson and Talwalkar 2016).
         """
         self.acceptance.settle()
-        until_s, params = self.phases.deadline(share), self.params
+        params = self.params
         loops = [RotateTask(one) for one in self.result.promising.take_to_rotate(params.num_rotated)]
         self._see_through(RotateTask, loops, until_s, partial(self._stopped, until_s))
         began_s = self.hooks.clock()
@@ -214,14 +218,13 @@ class Search:
             chosen = promising.best_of(chosen, max(len(chosen) // params.improve_narrowing, doers))
 
     def _improve_again(self, share: float) -> None:
-        """The best evaluation's schedules, from those that it has, for half of the time; then what came up since."""
+        """What came up since, for a part of the time; then the best evaluation's schedules, from those that it has."""
+        now_s, until_s = self.hooks.clock(), self.phases.deadline(share)
+        self._halve(now_s + self.params.halving_share * (until_s - now_s))
         self.acceptance.settle()
-        now_s = self.hooks.clock()
-        half_s = now_s + (self.phases.deadline(share) - now_s) / 2.0
         if self.best.evaluation is not None:
-            again = ImproveTask(self.best.evaluation, half_s, schedules_only=True)
-            self._see_through(ImproveTask, [again], half_s, lambda: self._stopped(half_s))
-        self._improve(share)
+            again = ImproveTask(self.best.evaluation, until_s, schedules_only=True)
+            self._see_through(ImproveTask, [again], until_s, partial(self._stopped, until_s))
 
     def _see_through(
         self, kind: type[SearchTask], tasks: Sequence[SearchTask], until_s: float, over: Callable[[], bool]

@@ -82,6 +82,8 @@ class SearchParams:
         Placements that are improved each time at most.
     least_improve_s
         Seconds for each of them at least, in the first round: one less is improved instead.
+    halving_share
+        Of the time of the second improvement, for what came up since the first; the rest is the best one's.
     num_rotated
         Loops whose GPU types are moved along them before each improvement.
     improve_rounds, improve_narrowing
@@ -113,9 +115,9 @@ class SearchParams:
     explore_share: float = 0.25
     first_share: float = 0.85
     ties_share: float = 0.35
-    compare_share: float = 0.45
-    improve_share: float = 0.65
-    resume_share: float = 0.8
+    compare_share: float = 0.4
+    improve_share: float = 0.55
+    resume_share: float = 0.7
     again_share: float = 0.94
     last_share: float = 0.96
     search_gain: float = 0.01
@@ -142,6 +144,7 @@ class SearchParams:
     most_tied: int = 24
     num_improved: int = 12
     least_improve_s: float = 0.5
+    halving_share: float = 0.6
     num_rotated: int = 4
     improve_rounds: int = 3
     improve_narrowing: int = 3
