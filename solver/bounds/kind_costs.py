@@ -11,9 +11,10 @@ from functools import cached_property
 
 import numpy as np
 
+from solver.bounds.layer_windows import Windows
 from solver.bounds.synchronisation import least_exchange_s
 from solver.configurations.enumerate import num_places
-from solver.configurations.pricing import IntArray, PartCosts, StageCosts, kinds, least_of, moe_among, parts_of_each
+from solver.configurations.pricing import IntArray, PartCosts, StageCosts, kinds, least_of, parts_of_each
 from solver.context import Context, GpuClass
 from solver.cost.columns import Columns, FloatArray, joined
 from solver.cost.stage import StageCost
@@ -76,6 +77,18 @@ class Kind:
         """A usual layer at its least."""
         return usual_layer(self.least.parts, self.context)
 
+    def least_of(self, windows: Windows, ends: Ends) -> StageCost:
+        """0, 1, 2 ... layers among which so many may be usual, and ends, each cost at its least."""
+        numbers, (embedding, logits) = layer_numbers(self.context), map(float, ends)
+        has_moe = bool(self.context.job.num_moe_layers)
+        found = []
+        for usual in (windows.fewest, windows.most):
+            counts = (numbers - usual, usual) if has_moe else (usual, numbers - usual)
+            found.append(self.least.of(*counts, embedding=embedding, logits=logits))
+        one, other = found
+        costs = {f.name: np.minimum(getattr(one, f.name), getattr(other, f.name)) for f in fields(StageCost)}
+        return StageCost(**costs)
+
     @property
     def layer_both_s(self) -> float:
         """Forward and input gradient of a usual layer."""
@@ -111,12 +124,16 @@ class Kind:
     @cached_property
     def other(self) -> StageCost:
         """A layer of the other kind at its least; it costs nothing where the model has none."""
-        return self.least.parts[0] if self.context.job.num_moe_layers else self.least.parts[1]
+        return other_layer(self.least.parts, self.context)
 
     @cached_property
-    def chunk(self) -> ChunkCosts:
-        """Of consecutive layers."""
-        return ChunkCosts(self)
+    def known_chunks(self) -> dict[tuple[bytes, bytes], ChunkCosts]:
+        """Costs of consecutive layers by the usual ones among them, as far as they were asked for."""
+        return {}
+
+    def chunk(self, windows: Windows) -> ChunkCosts:
+        """Of consecutive layers among which so many may be usual."""
+        return self.known_chunks.setdefault(windows.key, ChunkCosts(self, windows))
 
     @cached_property
     def dearest_s(self) -> float:
@@ -129,18 +146,13 @@ class ChunkCosts:
     """0, 1, 2 ... consecutive layers on one GPU type, or several as one."""
 
     kind: Kind
+    windows: Windows
 
     @cached_property
     def num_places(self) -> int:
         """Places with GPUs of these types."""
         names = {one.gpu_class.gpu.name for one in self.kind.prices}
         return num_places([pool for pool in self.kind.context.pools if pool.gpu.name in names])
-
-    @cached_property
-    def usual_among(self) -> tuple[IntArray, IntArray]:
-        """Fewest and most usual layers among 0, 1, 2 ... consecutive layers."""
-        numbers = window_sizes(self.kind.context)
-        return moe_among(self.kind.context) if self.kind.context.job.num_moe_layers else (numbers, numbers)
 
     @cached_property
     def forward_s(self) -> FloatArray:
@@ -174,42 +186,32 @@ class ChunkCosts:
         """Least activation of 0, 1, 2 ... consecutive layers."""
         return self._least_of_chunk(self.kind.layer.activation_bytes, self.kind.other.activation_bytes)
 
-    @cached_property
-    def some_usual_among(self) -> IntArray:
-        """Fewest usual layers among 0, 1, 2 ... consecutive layers of which at least one is usual."""
-        fewest: IntArray = np.minimum(np.maximum(self.usual_among[0], 1), window_sizes(self.kind.context))
-        return fewest
-
-    def _least_of_chunk(self, usual: FloatArray, other: FloatArray, fewest: IntArray | None = None) -> FloatArray:
-        """Least sum over so many consecutive layers: with as many usual ones as there may be, or as few."""
-        numbers, fewest = window_sizes(self.kind.context), self.usual_among[0] if fewest is None else fewest
-        each = (usual * number + other * (numbers - number) for number in (fewest, self.usual_among[1]))
-        least: FloatArray = np.minimum.reduce(list(each))
-        return least
+    def _least_of_chunk(self, usual: FloatArray, other: FloatArray) -> FloatArray:
+        """Least sum over so many consecutive layers."""
+        return least_of_layers(self.windows, usual, other)
 
     @cached_property
     def exchange_s(self) -> FloatArray:
         """Least exchange inside a place of a stage with 0, 1, 2 ... layers."""
-        return self._exchange_s(self.usual_among[0])
-
-    @cached_property
-    def usual_exchange_s(self) -> FloatArray:
-        """The same of a stage with a usual layer."""
-        return self._exchange_s(self.some_usual_among)
-
-    def _exchange_s(self, fewest: IntArray) -> FloatArray:
-        """Of 0, 1, 2 ... layers at least so many are usual."""
         context, found = self.kind.context, []
         for one in self.kind.costs:
             usual, fabric = usual_layer(one.price.parts, context), one.price.gpu_class.fabric
-            other = one.price.parts[0 if context.job.num_moe_layers else 1]
-            dense = self._least_of_chunk(usual.parameters, other.parameters, fewest)
-            experts = usual.expert_parameters * fewest
+            other = other_layer(one.price.parts, context)
+            dense = self._least_of_chunk(usual.parameters, other.parameters)
+            experts = self._least_of_chunk(usual.expert_parameters, other.expert_parameters)
             found.append(
                 least_exchange_s(context, one.columns, fabric, dense=dense, experts=experts, num_places=self.num_places)
             )
         least: FloatArray = np.minimum.reduce(found)
         return least
+
+
+def least_of_layers(windows: Windows, usual: FloatArray, other: FloatArray) -> FloatArray:
+    """Least sum over 0, 1, 2 ... layers: with as many usual ones as there may be, or as few."""
+    numbers = np.arange(len(windows.fewest))
+    each = (usual * number + other * (numbers - number) for number in (windows.fewest, windows.most))
+    least: FloatArray = np.minimum.reduce(list(each))
+    return least
 
 
 EVERY_END: tuple[Ends, ...] = ((False, False), (True, False), (False, True), (True, True))
@@ -228,12 +230,11 @@ def usual_layer(parts: PartCosts, context: Context) -> StageCost:
     return parts[1 if context.job.num_moe_layers else 0]
 
 
-def layer_numbers(context: Context) -> FloatArray:
-    """0, 1, 2 ... up to all layers of the kind that counts as one layer."""
-    job = context.job
-    return np.arange((job.num_moe_layers or job.num_dense_layers) + 1, dtype=np.float64)
+def other_layer(parts: PartCosts, context: Context) -> StageCost:
+    """A layer of the other kind; it costs nothing where the model has none."""
+    return parts[0 if context.job.num_moe_layers else 1]
 
 
-def window_sizes(context: Context) -> IntArray:
+def layer_numbers(context: Context) -> IntArray:
     """0, 1, 2 ... up to all layers."""
     return np.arange(context.job.num_layers + 1)

@@ -1,11 +1,12 @@
-"""How few and how many layers of the other kind lie beside so many usual ones, in models of dense and MoE layers.
+"""How many usual layers the stages of a pipeline rank may have, in models of dense and MoE layers.
 
-The usual kind is MoE where there are any. A chunk of a pipeline rank is a window: consecutive layers. Counts alone;
-what they cost is in `kind_costs.py`.
+The usual kind is MoE where there are any. A stage is a window: consecutive layers. Counts alone; what they cost is in
+`rank_costs.py`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -14,90 +15,96 @@ from models.workload import Architecture
 from solver.cost.columns import IntArray
 
 
-@lru_cache(maxsize=256)
-def least_usual(architecture: Architecture, num_stages: int) -> IntArray:
-    """Fewest usual layers of every stage, of so many.
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """Fewest and most usual layers among 0, 1, 2 ... layers that are one stage, or the stages of one rank."""
 
-    Proof. Each stage has a layer. s stages lie before stage s of S, and S - 1 - s behind it, so its layers are among
-    s ... L - S + s of the L layers. Where all of these are usual, it has a usual one.
+    fewest: IntArray
+    most: IntArray
+
+    @property
+    def key(self) -> tuple[bytes, bytes]:
+        """Equal for windows with the same numbers."""
+        return self.fewest.tobytes(), self.most.tobytes()
+
+
+@dataclass(frozen=True, eq=False)
+class RankWindows:
+    """Windows of a rank: its first and its last stage, any of them, and all together."""
+
+    first: Windows
+    last: Windows
+    any_stage: Windows
+    together: Windows
+
+
+@lru_cache(maxsize=1024)
+def rank_windows(architecture: Architecture, num_stages: int, stages: tuple[int, ...], worth: int) -> RankWindows:
+    """Of the rank with these of all stages, whose ends are worth so many layers.
+
+    Stages of a rank with n layers are of equal size but for one layer: none is larger than (n + worth) / stages rounded
+    up, nor smaller than that rounded down less what the ends are worth, and each has one layer at least.
+    """
+    own = [stage_windows(architecture, num_stages)[stage] for stage in stages]
+    any_stage = Windows(np.minimum.reduce([one.fewest for one in own]), np.maximum.reduce([one.most for one in own]))
+    total = np.arange(architecture.num_layers + 1)
+    fewest, most = np.zeros_like(total), total.copy()
+    if len(own) == 1 or _is_uniform(architecture):
+        fewest, most = (own[0].fewest, own[0].most) if len(own) == 1 else (total, total)
+    else:
+        for layers in range(len(own), architecture.num_layers + 1):
+            smallest = max((layers + worth) // len(own) - worth, 1)
+            largest = min(-(-(layers + worth) // len(own)), layers)
+            least = _least_sum([one.fewest for one in own], layers, (smallest, largest))
+            most_other = _least_sum([total - one.most for one in own], layers, (smallest, largest))
+            if least is not None and most_other is not None:
+                fewest[layers], most[layers] = least, layers - most_other
+    return RankWindows(own[0], own[-1], any_stage, Windows(fewest, most))
+
+
+def _least_sum(values: list[IntArray], layers: int, sizes: tuple[int, int]) -> int | None:
+    """Least sum of one value each at sizes in this range that add up to so many layers; None where none do."""
+    beyond = layers + 1
+    least = np.full(layers + 1, beyond)
+    least[0] = 0
+    for value in values:
+        then = np.full(layers + 1, beyond)
+        for size in range(sizes[0], sizes[1] + 1):
+            then[size:] = np.minimum(then[size:], least[: layers + 1 - size] + value[size])
+        least = then
+    return int(least[layers]) if least[layers] < beyond else None
+
+
+@lru_cache(maxsize=256)
+def stage_windows(architecture: Architecture, num_stages: int) -> tuple[Windows, ...]:
+    """Of every stage of so many with 0, 1, 2 ... layers; anywhere in the model where it cannot have so many.
+
+    Stage s of S begins at layer s or later, and leaves S - 1 - s layers or more to those behind it, so with k of L
+    layers it begins at one of s ... L - S + 1 + s - k. The first begins at 0, and the last ends with the last layer.
 
     >>> from models.catalogue import named_entry
-    >>> least_usual(Architecture.model_validate(named_entry("models", "deepseek-v3")), 8)
-    array([0, 0, 0, 1, 1, 1, 1, 1])
+    >>> deepseek = Architecture.model_validate(named_entry("models", "deepseek-v3"))
+    >>> [int(one.fewest[4]) for one in stage_windows(deepseek, 8)]
+    [1, 2, 3, 4, 4, 4, 4, 4]
     """
-    return (most_other(architecture, num_stages) == 0).astype(np.int64)
+    num_layers, before = architecture.num_layers, _usual_before(architecture)
+    fewest, most = np.zeros((2, num_stages, num_layers + 1), dtype=np.int64)
+    for size in range(num_layers + 1):
+        among, starts = before[size:] - before[: num_layers + 1 - size], num_layers - num_stages + 2 - size
+        ways = np.lib.stride_tricks.sliding_window_view(among, starts) if num_stages > 1 and starts > 0 else among[None]
+        fewest[:, size], most[:, size] = ways.min(axis=1), ways.max(axis=1)
+        if starts > 0:
+            fewest[0, size] = most[0, size] = among[0]
+            fewest[-1, size] = most[-1, size] = among[-1]
+    return tuple(Windows(*both) for both in zip(fewest, most, strict=True))
 
 
 @lru_cache(maxsize=256)
-def most_other(architecture: Architecture, num_stages: int) -> IntArray:
-    """Most layers of the other kind of every stage, of so many: all among the layers that may be its own.
-
-    >>> from models.catalogue import named_entry
-    >>> most_other(Architecture.model_validate(named_entry("models", "deepseek-v3")), 8)
-    array([3, 2, 1, 0, 0, 0, 0, 0])
-    """
-    before = usual_before(architecture)
-    spread = architecture.num_layers - num_stages + 1
-    among: IntArray = before[spread : spread + num_stages] - before[:num_stages]
-    return spread - among
-
-
-@lru_cache(maxsize=256)
-def usual_before(architecture: Architecture) -> IntArray:
+def _usual_before(architecture: Architecture) -> IntArray:
     """Usual layers before layer 0, 1, 2 ... and in all."""
     usual = [architecture.is_moe_layer(layer) for layer in range(architecture.num_layers)]
     return np.cumsum([0, *(usual if any(usual) else [True] * len(usual))])
 
 
-@lru_cache(maxsize=256)
-def fewest_others(architecture: Architecture, num_windows: int) -> IntArray:
-    """Fewest layers of the other kind in so many windows that hold 0, 1, 2 ... usual layers together.
-
-    Any of the windows may be empty, and they may overlap: fewer than that no windows of the model have.
-    """
-    one = _fewest_in_one(architecture)
-    fewest = one
-    for _ in range(num_windows - 1):
-        split = [(fewest[: count + 1] + one[count::-1]).min() for count in range(len(one))]
-        fewest = np.minimum(fewest, np.array(split))
-        if not fewest.any():
-            break
-    return fewest
-
-
-@lru_cache(maxsize=256)
-def most_others(architecture: Architecture, num_windows: int, worth: int) -> IntArray:
-    """Most layers of the other kind in so many windows that hold 0, 1, 2 ... usual layers together.
-
-    Windows of `n` layers are of equal size but for one layer, where ends are worth so many layers: none is larger than
-    (n + worth) / windows rounded up, nor smaller than that rounded down less what the ends are worth.
-    """
-    before, num_layers = usual_before(architecture), architecture.num_layers
-    fewest_in_one = np.array(
-        [(before[size:] - before[: num_layers + 1 - size]).min() for size in range(num_layers + 1)]
-    )
-    most = np.zeros(int(before[-1]) + 1, dtype=np.int64)
-    for total in range(num_layers + 1):
-        smallest = max((total + worth) // num_windows - worth, 0)
-        largest = min(-(-(total + worth) // num_windows), total)
-        fewest = np.full(total + 1, np.inf)
-        fewest[0] = 0
-        for _ in range(num_windows):
-            then = np.full(total + 1, np.inf)
-            for size in range(smallest, largest + 1):
-                then[size:] = np.minimum(then[size:], fewest[: total + 1 - size] + fewest_in_one[size])
-            fewest = then
-        if fewest[total] <= total:
-            counts = np.arange(int(fewest[total]), min(total, len(most) - 1) + 1)
-            most[counts] = np.maximum(most[counts], total - counts)
-    return most
-
-
-def _fewest_in_one(architecture: Architecture) -> IntArray:
-    """Between two usual layers lie all others between them; the ends of a window are usual layers at best."""
-    usual = [layer for layer in range(architecture.num_layers) if architecture.is_moe_layer(layer)]
-    if not usual:
-        return np.zeros(architecture.num_layers + 1, dtype=np.int64)
-    places = np.array(usual)
-    spans = [places[count:] - places[: len(places) - count] - count for count in range(len(places))]
-    return np.array([0, *(int(one.min()) for one in spans)], dtype=np.int64)
+def _is_uniform(architecture: Architecture) -> bool:
+    return int(_usual_before(architecture)[-1]) == architecture.num_layers

@@ -11,10 +11,18 @@ from functools import cached_property
 import numpy as np
 
 from solver.bounds.bounded import ROUNDING
-from solver.bounds.kind_costs import Ends, Kind, layer_numbers, window_sizes
-from solver.bounds.layer_windows import fewest_others, most_others, usual_before
+from solver.bounds.kind_costs import (
+    ChunkCosts,
+    Ends,
+    Kind,
+    layer_numbers,
+    least_of_layers,
+    other_layer,
+    usual_layer,
+)
+from solver.bounds.layer_windows import RankWindows, Windows
 from solver.bounds.synchronisation import least_exchange_s
-from solver.configurations.pricing import IntArray, StageCosts
+from solver.configurations.pricing import IntArray
 from solver.context import Context
 from solver.cost.columns import FloatArray
 from solver.cost.optimizer import optimizer_s
@@ -23,18 +31,14 @@ from solver.cost.stage import StageCost
 
 @dataclass(frozen=True)
 class RankCosts:
-    """A pipeline rank by its ends, on one GPU type, with 0, 1, 2 ... usual layers and the fewest others beside them.
-
-    `other_s` are forward, and forward and input gradient, of a layer of the other kind on the quickest type.
-    """
+    """A pipeline rank by its ends and the windows of its stages, on one GPU type, with 0, 1, 2 ... layers."""
 
     kind: Kind
     at: Ends
+    windows: RankWindows
     num_microbatches: int
     vpp: int
     looped: bool
-    few_others: bool
-    other_s: tuple[float, float]
 
     @property
     def context(self) -> Context:
@@ -42,51 +46,29 @@ class RankCosts:
         return self.kind.context
 
     @cached_property
-    def layers(self) -> FloatArray:
-        """0, 1, 2 ... up to all usual layers."""
+    def layers(self) -> IntArray:
+        """0, 1, 2 ... up to all layers."""
         return layer_numbers(self.context)
-
-    @cached_property
-    def others(self) -> FloatArray:
-        """Fewest other layers in chunks with so many usual ones; the first chunk of all begins with the first layer.
-
-        With o of them or more, the first chunk has no fewer layers than with o, and so no fewer others.
-        """
-        architecture = self.context.job.architecture
-        fewest = fewest_others(architecture, self.vpp).astype(np.float64)
-        if not self.at[0]:
-            return fewest
-        others_before = np.arange(architecture.num_layers + 1) - usual_before(architecture)
-        while True:
-            begin, _, _ = self._chunks_with(fewest)
-            more = np.maximum(fewest, others_before[begin])
-            if (more == fewest).all():
-                return fewest
-            fewest = more
-
-    def counted(self, price: StageCosts, ends: Ends) -> StageCost:
-        """These layers, and ends."""
-        counts = (self.others, self.layers) if self.context.job.num_moe_layers else (self.layers, self.others)
-        return price.of(*counts, embedding=float(ends[0]), logits=float(ends[1]))
 
     @cached_property
     def inner(self) -> StageCost:
         """The layers at their least."""
-        return self.counted(self.kind.least, (False, False))
+        return self.kind.least_of(self.windows.together, (False, False))
 
     @cached_property
     def cost(self) -> StageCost:
         """The layers and ends at their least."""
-        return self.counted(self.kind.least, self.at)
+        return self.kind.least_of(self.windows.together, self.at)
+
+    @cached_property
+    def chunk(self) -> ChunkCosts:
+        """Any one of the stages, by its layers."""
+        return self.kind.chunk(self.windows.any_stage)
 
     @cached_property
     def chunks(self) -> tuple[IntArray, IntArray, IntArray]:
         """Fewest layers of the first, of the last and of any chunk."""
-        return self._chunks_with(self.others)
-
-    def _chunks_with(self, others: FloatArray) -> tuple[IntArray, IntArray, IntArray]:
-        """The same beside so many others."""
-        n, v, (has_first, has_last) = self.layers + others, self.vpp, self.at
+        n, v, (has_first, has_last) = self.layers.astype(np.float64), self.vpp, self.at
         first, last = (worth * here for worth, here in zip(self.kind.worth, self.at, strict=True))
         even, any_chunk = np.floor((n + first + last) / v), np.floor(n / v)
         begin = np.maximum(even - first, 1.0) if has_first else any_chunk
@@ -97,19 +79,33 @@ class RankCosts:
         return begin, end, np.minimum.reduce([begin, end, any_chunk.astype(np.int64)])
 
     @cached_property
-    def before_last_s(self) -> FloatArray:
-        """Least forward of all chunks but the last.
+    def largest_chunk(self) -> FloatArray:
+        """Most layers of any chunk."""
+        return np.asarray(np.ceil((self.layers + ends_worth(self.kind, self.at)) / self.vpp), dtype=np.float64)
 
-        Where others count as `few_others`, usual layers alone are counted, and as if others took no place in a chunk.
-        """
+    @cached_property
+    def before_last_s(self) -> FloatArray:
+        """Least forward of all chunks but the last: v - 1 of the smallest, or all layers but the largest chunk's."""
         if self.vpp == 1:
-            return 0.0 * self.layers
+            return np.zeros(len(self.layers))
         first_s, n, v = self.kind.least_ends[self.at[0], False].forward_s, self.layers, self.vpp
-        if not self.few_others:
-            fewest = np.minimum(self.chunks[0], np.floor((n + self.others) / v).astype(np.int64))
-            return (v - 1) * self.kind.chunk.forward_s[fewest] + first_s
-        most = np.ceil(n / v) if self.at == (False, True) else np.ceil((n + _ends_worth(self)) / v)
-        return np.maximum(n - most, 0.0) * self.kind.layer.forward_s + first_s
+        fewest = np.minimum(self.chunks[0], n // v)
+        quickest_s = min(float(one.forward_s[0]) for one in self.kinds_of_layer)
+        before_s = np.maximum(
+            (v - 1) * self.chunk.forward_s[fewest], np.maximum(n - self.largest_chunk, 0) * quickest_s
+        )
+        return np.asarray(before_s + first_s, dtype=np.float64)
+
+    @property
+    def kinds_of_layer(self) -> list[StageCost]:
+        """A layer of each kind that the stages may have, at its least."""
+        windows, n = self.windows.any_stage, self.layers
+        found = [self.kind.layer] if (windows.most > 0).any() else []
+        return found + ([self.kind.other] if self._has_others(windows, n) else [])
+
+    def _has_others(self, windows: Windows, n: IntArray) -> bool:
+        job = self.context.job
+        return bool(job.num_moe_layers and job.num_dense_layers) and bool((windows.fewest < n).any())
 
     @cached_property
     def update_s(self) -> FloatArray:
@@ -122,9 +118,10 @@ class RankCosts:
         least: FloatArray = np.minimum.reduce(updates)
         return least
 
-    def exposed_s(self, exchange_s: FloatArray) -> FloatArray:
-        """Least exchange of a stage beyond what overlaps, from that of a stage with 0, 1, 2 ... layers."""
-        exposed = np.maximum(exchange_s - _overlap_s(self, window_sizes(self.context)), 0.0)
+    @cached_property
+    def exposed_s(self) -> FloatArray:
+        """Least exchange of a stage beyond what overlaps."""
+        exposed = np.maximum(self.chunk.exchange_s - _overlap_s(self, self.layers), 0.0)
         least = np.minimum.accumulate(exposed[::-1])[::-1]  # a stage may have more layers than the fewest
         exposed_s: FloatArray = least[np.maximum(self.chunks[2], min(1, len(least) - 1))]
         return exposed_s
@@ -132,8 +129,18 @@ class RankCosts:
     @cached_property
     def parameters(self) -> list[tuple[FloatArray, FloatArray]]:
         """Dense and expert parameters by layers, by fabric."""
-        found = (self.counted(price, self.at) for price in self.kind.prices)
-        return [(one.parameters, one.expert_parameters) for one in found]
+        found = []
+        for price in self.kind.prices:
+            usual, other = usual_layer(price.parts, self.context), other_layer(price.parts, self.context)
+            ends = price.of(0, 0, embedding=float(self.at[0]), logits=float(self.at[1]))
+            found.append(
+                (
+                    least_of_layers(self.windows.together, usual.parameters, other.parameters) + ends.parameters,
+                    least_of_layers(self.windows.together, usual.expert_parameters, other.expert_parameters)
+                    + ends.expert_parameters,
+                )
+            )
+        return found
 
     @property
     def capacity_bytes(self) -> FloatArray:
@@ -146,78 +153,44 @@ class RankCosts:
         return capacity
 
     def needs(self) -> dict[str, FloatArray]:
-        """The tables of `Options` for this rank and type, by layers."""
+        """The tables of `PartitionProblem` for this rank and type, by layers."""
         m, v, cost = float(self.num_microbatches), self.vpp, self.cost
         ends, first = self.kind.least_ends[self.at], self.kind.least_ends[self.at[0], False]
-        begin, end, _ = self.chunks
+        begin, end, any_chunk = self.chunks
         last_forward, last_both = cost.forward_s, self.inner.forward_s + self.inner.input_grad_s + ends.forward_s
         last_gradient = self.inner.input_grad_s + ends.input_grad_s
         if v > 1:
-            in_last = ends.forward_s - first.forward_s
-            last_forward, last_both = self.kind.chunk.forward_s[end] + in_last, self.kind.chunk.both_s[end] + in_last
-            last_gradient = self.kind.chunk.input_grad_s[end] + ends.input_grad_s - first.input_grad_s
+            last, in_last = self.kind.chunk(self.windows.last), ends.forward_s - first.forward_s
+            last_forward, last_both = last.forward_s[end] + in_last, last.both_s[end] + in_last
+            last_gradient = last.input_grad_s[end] + ends.input_grad_s - first.input_grad_s
         both, update, capacity = cost.forward_s + cost.input_grad_s, self.update_s, self.capacity_bytes
         fits = cost.activation_bytes <= capacity * (1.0 + ROUNDING)
         safe = np.where(fits & (capacity > 0), capacity, 1.0)
         first_s, last_s = _outside_s(self, safe)
-        work, usual = cost.total_s, self.usual
-        late = work - cost.forward_s + last_forward
-        usual_late = (
-            usual.input_grad_s + usual.weight_grad_s + self.kind.chunk.usual_among[0][end] * self.kind.layer.forward_s
-        )
-        exchanged = self._exchanged_s(m * work, m * usual.total_s)
+        work, exposed = m * cost.total_s, self.exposed_s
+        first_chunk = self.kind.chunk(self.windows.first).forward_s[begin] + first.forward_s
         needs = {
-            "work": np.where(fits, np.maximum(exchanged, _exchanges_s(self)) + update, np.inf),
-            "late": self._exchanged_s(m * late, m * usual_late) + update,
-            "through": m * cost.total_s - last_s + update,
-            "early": self._exchanged_s(m * work - first_s, m * usual.total_s - first_s) + update,
-            "early_back": m * cost.total_s - first_s - last_s + update,
+            "work": np.where(fits, np.maximum(work + exposed, _exchanges_s(self)) + update, np.inf),
+            "late": m * (cost.total_s - cost.forward_s + last_forward) + exposed + update,
+            "through": work - last_s + update,
+            "early": work - first_s + exposed + update,
+            "early_back": work - first_s - last_s + update,
             "last": m * last_both + update,
             "between": m * (both - cost.forward_s + last_forward) + update,
-            "first_chunk": self.kind.chunk.forward_s[begin] + first.forward_s if v > 1 else cost.forward_s,
+            "first_chunk": first_chunk if v > 1 else cost.forward_s,
             "before_last": self.before_last_s,
-            "own_both": both if v == 1 else self.kind.chunk.both_s[self.chunks[2]],
+            "own_both": both if v == 1 else self.chunk.both_s[any_chunk],
             "home": _home_s(self) + update,
-            "whole": m * work + update,
-            "spare_others": _spare_others(self),
-            "forward": cost.forward_s - self.others * self.other_s[0],
-            "both": both - self.others * self.other_s[1],
-            "others": -self.others,
+            "forward": cost.forward_s,
+            "both": both,
             "last_gradient": last_gradient,
         }
         return needs | _memory_needs(self, safe)
 
-    def _exchanged_s(self, all_s: FloatArray, usual_s: FloatArray) -> FloatArray:
-        """Up to the end of the last exchange: of all stages, or of those with a usual layer, the last to end its work.
 
-        `all_s` is the work of all of them until then, `usual_s` of usual layers and the ends in their stages.
-        """
-        exchange, of_usual = (
-            self.exposed_s(one) for one in (self.kind.chunk.exchange_s, self.kind.chunk.usual_exchange_s)
-        )
-        ends_s: FloatArray = np.maximum(all_s + exchange, np.where(self.layers > 0, usual_s + of_usual, 0.0))
-        return ends_s
-
-    @cached_property
-    def usual(self) -> StageCost:
-        """The usual layers at their least, and the ends whose stage has one in any case."""
-        job, moe = self.context.job, bool(self.context.job.num_moe_layers)
-        first, last = (job.architecture.is_moe_layer(layer) == moe for layer in (0, job.num_layers - 1))
-        counts = (0.0, self.layers) if moe else (self.layers, 0.0)
-        ends = {"embedding": float(self.at[0] and first), "logits": float(self.at[1] and last)}
-        return self.kind.least.of(*counts, **ends)
-
-
-def _ends_worth(rank: RankCosts) -> float:
-    """Whole layers that the rank's ends take as long as."""
-    return sum(worth * here for worth, here in zip(rank.kind.worth, rank.at, strict=True))
-
-
-def _spare_others(rank: RankCosts) -> FloatArray:
-    """Most other layers beside so many usual ones, beyond the fewest."""
-    most = most_others(rank.context.job.architecture, rank.vpp, int(_ends_worth(rank)))
-    spare: FloatArray = np.maximum(most - rank.others, 0.0)
-    return spare
+def ends_worth(kind: Kind, at: Ends) -> int:
+    """Whole layers that the ends of a rank take as long as."""
+    return int(sum(worth * here for worth, here in zip(kind.worth, at, strict=True)))
 
 
 def _exchanges_s(rank: RankCosts) -> FloatArray:
@@ -227,8 +200,8 @@ def _exchanges_s(rank: RankCosts) -> FloatArray:
     of all parameters would.
     """
     if rank.vpp == 1:
-        return 0.0 * rank.layers
-    chunk = rank.kind.chunk
+        return np.zeros(len(rank.layers))
+    chunk = rank.chunk
     exchanges = [
         least_exchange_s(
             rank.context,
@@ -241,9 +214,9 @@ def _exchanges_s(rank: RankCosts) -> FloatArray:
         for one, (dense, experts) in zip(rank.kind.costs, rank.parameters, strict=True)
     ]
     exchange = np.minimum.reduce(exchanges)
-    most = np.ceil((rank.layers + rank.others + _ends_worth(rank)) / rank.vpp)
     before = rank.num_microbatches * (rank.cost.forward_s + chunk.backward_s[rank.chunks[2]])
-    found: FloatArray = np.where(exchange > 0, np.maximum(before - _overlap_s(rank, most), 0.0) + exchange, 0.0)
+    overlap = _overlap_s(rank, rank.largest_chunk)
+    found: FloatArray = np.where(exchange > 0, np.maximum(before - overlap, 0.0) + exchange, 0.0)
     return found
 
 
@@ -257,9 +230,10 @@ def _overlap_s(rank: RankCosts, num_layers: IntArray | FloatArray) -> FloatArray
 def _home_s(rank: RankCosts) -> FloatArray:
     """The first stage's weight gradient and exchange."""
     if not rank.at[0]:
-        return 0.0 * rank.layers
-    chunk_s = rank.inner.weight_grad_s if rank.vpp == 1 else rank.kind.chunk.weight_grad_s[rank.chunks[0]]
-    return chunk_s + rank.kind.least_ends[True, False].weight_grad_s + rank.exposed_s(rank.kind.chunk.exchange_s)
+        return np.zeros(len(rank.layers))
+    first = rank.kind.chunk(rank.windows.first)
+    chunk_s = rank.inner.weight_grad_s if rank.vpp == 1 else first.weight_grad_s[rank.chunks[0]]
+    return chunk_s + rank.kind.least_ends[True, False].weight_grad_s + rank.exposed_s
 
 
 def _outside_s(rank: RankCosts, capacity: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -271,8 +245,7 @@ def _outside_s(rank: RankCosts, capacity: FloatArray) -> tuple[FloatArray, Float
     most = []
     for seconds, held in (("forward_s", "activation_bytes"), ("weight_grad_s", "weight_grad_context_bytes")):
         per_byte = max(
-            float((getattr(one, seconds) / np.maximum(getattr(one, held), 1e-9)).max())
-            for one in (rank.kind.layer, rank.kind.other)
+            float((getattr(one, seconds) / np.maximum(getattr(one, held), 1e-9)).max()) for one in rank.kinds_of_layer
         )
         inside_s = np.minimum(m * getattr(inner, seconds), capacity * per_byte)
         most.append(inside_s + m * getattr(ends, seconds))
@@ -288,9 +261,8 @@ def _round_trips(rank: RankCosts, capacity: FloatArray) -> tuple[FloatArray, Flo
     trips follow each other, each with the v - 1 - j chunks of all ranks behind it. Of all j the longest in all counts;
     in a V only j = 0, which all of the other ranks' chunks behind it follow.
     """
-    v, chunk, whole = rank.vpp, rank.kind.chunk, rank.inner.activation_bytes
-    dearest = max(float(one.activation_bytes[0]) for one in (rank.kind.layer, rank.kind.other))
-    largest = np.ceil((rank.layers + rank.others + _ends_worth(rank)) / v) * dearest
+    v, chunk, whole = rank.vpp, rank.chunk, rank.inner.activation_bytes
+    largest = rank.largest_chunk * max(float(one.activation_bytes[0]) for one in rank.kinds_of_layer)
     trips, cycles = np.ones(len(whole)), np.zeros(len(whole))
     for later in range(v) if rank.looped else (v - 1,):
         held = np.maximum((v - later) * chunk.activation_bytes[rank.chunks[2]], whole - later * largest)
@@ -304,13 +276,13 @@ def _round_trips(rank: RankCosts, capacity: FloatArray) -> tuple[FloatArray, Flo
 def _memory_needs(rank: RankCosts, capacity: FloatArray) -> dict[str, FloatArray]:
     """What memory for few micro-batches costs."""
     m, v, n, inner = float(rank.num_microbatches), rank.vpp, rank.layers, rank.inner
-    kinds_of_layer = [one for one in (rank.kind.layer, rank.kind.other) if one.activation_bytes[0] > 0]
+    kinds_of_layer = [one for one in rank.kinds_of_layer if one.activation_bytes[0] > 0]
     if v == 1:
         slots = np.floor(capacity / np.maximum(inner.activation_bytes, 1.0) * (1.0 + ROUNDING))
         trips = np.where(n > 0, np.ceil(m / np.maximum(slots, 1.0)), 1.0)
         keeps = all(bool(one.weight_grad_context_bytes[0] >= one.activation_bytes[0]) for one in kinds_of_layer)
         last = (trips - 1.0) * inner.weight_grad_s * keeps
-        nothing = 0.0 * n
+        nothing = np.zeros(len(n))
         return {
             "weighted": nothing,
             "trips": trips,
@@ -332,10 +304,10 @@ def _memory_needs(rank: RankCosts, capacity: FloatArray) -> dict[str, FloatArray
     trips, cycles = _round_trips(rank, capacity)
     own = per_byte * inner.activation_bytes**2 / v * (both_s + retained * weights_s)
     return {
-        "weighted": rank.kind.chunk.both_s[fewest] * v * (v - 1) / 2.0,
+        "weighted": rank.chunk.both_s[fewest] * v * (v - 1) / 2.0,
         "trips": trips,
         "trip_cycles": cycles,
-        "trip_last": 0.0 * n,
+        "trip_last": np.zeros(len(n)),
         "held_own": own,
-        "held_per_s": per_byte * rank.kind.chunk.activation_bytes[fewest],
+        "held_per_s": per_byte * rank.chunk.activation_bytes[fewest],
     }

@@ -87,7 +87,6 @@ def _problem(
         held_c=np.array([min(most_fast, pp), pp]),
         num_layers=0,
         least_r=np.zeros(pp, dtype=np.int64),
-        most_others_r=np.zeros(pp, dtype=np.int64),
         num_chunks=configuration.degrees.vpp,
         looped=configuration.family == "loop",
         back=float(np.min(quotients)),
@@ -138,9 +137,6 @@ def _needs(
         "trip_last": 0.0,
         "held_own": 0.0,
         "held_per_s": 0.0,
-        "whole": 0.0,
-        "spare_others": 0.0,
-        "others": 0.0,
     }
     if not fits or capacity <= 0 or not held.any():
         return needs

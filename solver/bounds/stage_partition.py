@@ -48,16 +48,14 @@ import numpy as np
 
 from models.plan import Configuration
 from solver.bounds.bounded import ROUNDING
-from solver.bounds.kind_costs import AlikeCosts, Kind
-from solver.bounds.layer_windows import least_usual, most_other
+from solver.bounds.kind_costs import AlikeCosts, Ends, Kind
+from solver.bounds.layer_windows import RankWindows, rank_windows
 from solver.bounds.least_hops import MessageDelays
-from solver.bounds.rank_costs import RankCosts
+from solver.bounds.rank_costs import RankCosts, ends_worth
 from solver.bounds.stage_partition_kernel import (
-    BEFORE_LAST,
     BOTH,
     NEEDS,
     NUM_SUMS,
-    OTHERS,
     PartitionProblem,
     PartitionStates,
     least_sums,
@@ -65,12 +63,11 @@ from solver.bounds.stage_partition_kernel import (
 )
 from solver.configurations.enumerate import ranks_by_type
 from solver.context import Context
-from solver.cost.columns import Columns, FloatArray, IntArray, columns_of
+from solver.cost.columns import Columns, FloatArray, columns_of
 
 MOST_CELLS = 1_500_000  # of the tables of the search; beyond it types that are much alike count as one
 RESOLUTION = 0.002  # of the time asked for: how near the bound comes to what the partitions give
 NUM_PASSES = 3
-HALF_A_LAYER = 0.5  # numbers of layers are whole: what sums of them are off is less
 SAFETY = 1 - ROUNDING
 
 
@@ -106,13 +103,9 @@ def _keeps(problem: PartitionProblem, states: PartitionStates, limit_s: float) -
     known, behind = np.zeros(NUM_SUMS), sums_behind(problem, states, limit_s / SAFETY)
     for _ in range(NUM_PASSES):
         found = least_sums(problem, states, known, behind, limit_s / SAFETY)
-        there_and_back_s = found[BOTH] + problem.others_both_s + 2.0 * problem.turnaround_delay_s
+        there_and_back_s = found[BOTH] + 2.0 * problem.turnaround_delay_s
         if there_and_back_s + problem.update_s > limit_s / SAFETY:
             return False
-        if problem.num_others + found[OTHERS] > HALF_A_LAYER:
-            return False
-        found[OTHERS] = 0.0
-        found[BEFORE_LAST] = max(found[BEFORE_LAST] - problem.slack_s, 0.0)
         if (found <= known).all():
             return True
         known = found
@@ -149,37 +142,32 @@ def _kinds(context: Context, alike: Sequence[Columns]) -> list[Kind]:
 
 
 def _problem(configuration: Configuration, gpus: Sequence[Kind], delays: MessageDelays) -> PartitionProblem:
-    """What every kind of rank takes on every type: the ends and those between."""
-    context = gpus[0].context
-    pp, vpp, folded = configuration.degrees.pp, configuration.degrees.vpp, configuration.family == "v"
-    ends = [(True, folded), (False, False), (False, not folded)]
-    num_usual = context.job.num_moe_layers or context.job.num_dense_layers
-    others = context.job.num_layers - num_usual
-    few, other = others <= pp, [gpu.other for gpu in gpus]
-    other_s = (
-        min(float(one.forward_s[0]) for one in other),
-        min(float(one.forward_s[0] + one.input_grad_s[0]) for one in other),
-    )
-    shape = configuration.num_microbatches, vpp, configuration.family == "loop"
-    ranks = [[RankCosts(gpu, one, *shape, few_others=few, other_s=other_s) for gpu in gpus] for one in ends]
-    needs = [[one.needs() for one in row] for row in ranks]
+    """What every kind of rank takes on every type: kinds differ in ends and in layers that their stages may have."""
+    context, family = gpus[0].context, configuration.family
+    pp, vpp, folded = configuration.degrees.pp, configuration.degrees.vpp, family == "v"
+    kinds, kind_r = dict[object, tuple[Ends, RankWindows]](), []
+    for rank in range(pp):
+        at = rank == 0, rank == (0 if folded else pp - 1)
+        worth = max(ends_worth(gpu, at) for gpu in gpus)
+        stages = tuple(configuration.stages_of_rank(rank))
+        windows = rank_windows(context.job.architecture, configuration.degrees.num_stages, stages, worth)
+        key = at, windows.together.key, windows.any_stage.key
+        kinds.setdefault(key, (at, windows))
+        kind_r.append(list(kinds).index(key))
+    shape = configuration.num_microbatches, vpp, family == "loop"
+    ranks = [[RankCosts(gpu, at, windows, *shape) for gpu in gpus] for at, windows in kinds.values()]
+    average = -(-context.job.num_layers // pp)
     problem = PartitionProblem(
-        kind_r=np.array([0] + [1] * (pp - 2) + [2]),
+        kind_r=np.array(kind_r),
         held_c=np.array([gpu.held for gpu in gpus]),
-        num_layers=num_usual,
-        least_r=_by_rank(configuration, least_usual(context.job.architecture, configuration.degrees.num_stages)),
-        most_others_r=_by_rank(configuration, most_other(context.job.architecture, configuration.degrees.num_stages)),
+        least_r=np.full(pp, vpp),
+        num_layers=context.job.num_layers,
         num_chunks=vpp,
-        looped=configuration.family == "loop",
+        looped=family == "loop",
         back=min(gpu.back for gpu in gpus),
         embedding_s=max(float(gpu.least.parts[2].forward_s[0]) for gpu in gpus),
-        slack_s=others * max(float(gpu.layer.forward_s[0]) for gpu in gpus) if vpp > 1 and few else 0.0,
-        update_s=float(min(one.update_s[-(-num_usual // pp)] for one in ranks[1])),
-        others_forward_s=others * other_s[0],
-        others_both_s=others * other_s[1],
-        num_others=others,
-        other_work_c=configuration.num_microbatches * np.array([float(one.total_s[0]) for one in other]),
-        needs=needs_of(needs, folded=folded),
+        update_s=min(float(one.update_s[average:].min()) for row in ranks for one in row),
+        needs=needs_of([[one.needs() for one in row] for row in ranks], folded=folded),
     )
     return with_delays(problem, delays)
 
@@ -197,12 +185,6 @@ def needs_of(needs: Sequence[Sequence[Mapping[str, FloatArray | float]]], *, fol
         return one["forward"] + one["last_gradient"] if folded == (name == "turn_before") else one["forward"]
 
     return np.array([[[row(one, name) for one in kind] for kind in needs] for name in NEEDS])
-
-
-def _by_rank(configuration: Configuration, layers_s: IntArray) -> IntArray:
-    """Layers of the stages of every rank."""
-    ranks = range(configuration.degrees.pp)
-    return np.array([layers_s[list(configuration.stages_of_rank(rank))].sum() for rank in ranks])
 
 
 def with_delays(problem: PartitionProblem, delays: MessageDelays) -> PartitionProblem:

@@ -29,55 +29,39 @@ NEEDS = (
     "held_per_s",
     "own_both",
     "home",
-    "whole",
-    "spare_others",
     "first_chunk",
     "before_last",
     "forward",
     "both",
     "weighted",
-    "others",
     "turn_before",
     "turn_behind",
 )
 WORK, LATE, THROUGH, LAST, BETWEEN, EARLY, EARLY_BACK = range(7)
-TRIPS, TRIP_CYCLES, TRIP_LAST, HELD_OWN, HELD_PER_S, OWN_BOTH, HOME, WHOLE, SPARE_OTHERS, FIRST_SUM = range(7, 17)
+TRIPS, TRIP_CYCLES, TRIP_LAST, HELD_OWN, HELD_PER_S, OWN_BOTH, HOME, FIRST_SUM = range(7, 15)
 NUM_SUMS = len(NEEDS) - FIRST_SUM
-BEFORE_LAST, FORWARD, BOTH, WEIGHTED, OTHERS, TURN_BEFORE, TURN_BEHIND = range(1, NUM_SUMS)
+BEFORE_LAST, FORWARD, BOTH, WEIGHTED, TURN_BEFORE, TURN_BEHIND = range(1, NUM_SUMS)
 BEHIND = (BEFORE_LAST, BOTH, WEIGHTED, TURN_BEHIND)  # of these, the sums over the ranks behind one count, too
 BEFORE_LAST_BEHIND, BOTH_BEHIND, WEIGHTED_BEHIND, TURN_AFTER = range(len(BEHIND))
-
-
-NO_WORK: Floats = np.zeros(0)
 
 
 class PartitionProblem(NamedTuple):
     """What a rank takes at least, and what the ranks have in common.
 
-    Rank r has `least_r[r]` layers or more, and `most_others_r[r]` of the other kind or fewer.
-    `others_forward_s` and `others_both_s` are passes of all layers of the other kind on the quickest type: the sums
-    have what those that are counted take beyond that. `num_others` is how many there are, and `other_work_c` the work
-    of one of them on all micro-batches by GPU type; a rank has `others` of them, counted below 0, or up to
-    `spare_others` more.
+    Rank r is of kind `kind_r[r]` and has `least_r[r]` layers or more.
     `needs` has the rows of `NEEDS` by kind of rank, GPU type and layers; the last of them are summed up over the ranks.
     """
 
     kind_r: Ints
     held_c: Ints
     least_r: Ints
-    most_others_r: Ints
     num_layers: int
     num_chunks: int
     looped: bool
     back: float
     needs: Floats
     embedding_s: float = 0.0
-    slack_s: float = 0.0
     update_s: float = 0.0
-    others_forward_s: float = 0.0
-    others_both_s: float = 0.0
-    num_others: int = 0
-    other_work_c: Floats = NO_WORK
     hop_s: float = 0.0
     ahead_delay_s: float = 0.0
     turnaround_delay_s: float = 0.0
@@ -196,21 +180,7 @@ def _extend(
             if _need_s(problem, (rank, kind, gpu, n), known, sums[have], behind[have + n]) <= limit_s:
                 for one in range(NUM_SUMS):
                     total = sums[have, one] + problem.needs[FIRST_SUM + one, kind, gpu, n]
-                    if one == OTHERS and problem.num_others:
-                        left_s = limit_s - rank * problem.hop_s - sums[have, 0]
-                        total -= min(_more_others(problem, (kind, gpu, n), left_s), problem.most_others_r[rank])
                     then[have + n, one] = min(then[have + n, one], total)
-
-
-@inlined
-def _more_others(problem: PartitionProblem, at: tuple[int, int, int], time_s: float) -> float:
-    """Most other layers that a rank may have beyond those that its costs count: its work is done in this time."""
-    kind, gpu, n = at
-    left_s, each_s = time_s - problem.needs[WHOLE, kind, gpu, n], problem.other_work_c[gpu]
-    spare = problem.needs[SPARE_OTHERS, kind, gpu, n]
-    if each_s <= 0:
-        return float(spare)
-    return float(min(spare, np.floor(max(left_s, 0.0) / each_s + 1e-6)))
 
 
 @inlined
@@ -227,8 +197,7 @@ def _need_s(
     lead_layers_s = max(sum_s - problem.embedding_s, 0.0)
     lead_s, lead_back_s = sum_s + before_hops_s, problem.back * lead_layers_s + before_hops_s
     before_last_s = before[BEFORE_LAST] + needs[FIRST_SUM + BEFORE_LAST, kind, gpu, n] + behind[BEFORE_LAST_BEHIND]
-    before_last_s = max(known[BEFORE_LAST], before_last_s - problem.slack_s)
-    ahead_s = before_last_s + (lead_layers_s if problem.looped else 0.0)
+    ahead_s = max(known[BEFORE_LAST], before_last_s) + (lead_layers_s if problem.looped else 0.0)
     need_s = max(lead_s + needs[WORK, kind, gpu, n], lead_s + lead_back_s + needs[THROUGH, kind, gpu, n])
     back_s = problem.back * max(ahead_s - problem.embedding_s, 0.0)
     ahead_hops_s = problem.ahead_delay_s + (behind_hops_s if folded else before_hops_s)
@@ -236,13 +205,12 @@ def _need_s(
     need_s = max(need_s, ahead_s + needs[LATE, kind, gpu, n], ahead_s + back_s + needs[LAST, kind, gpu, n])
     need_s = max(need_s, ahead_s + lead_back_s + needs[BETWEEN, kind, gpu, n])
     turnaround_s = before[TURN_BEFORE] + needs[FIRST_SUM + FORWARD, kind, gpu, n] + behind[TURN_AFTER]
-    turnaround_s = max(known[FORWARD], turnaround_s) + problem.others_forward_s + problem.turnaround_delay_s
+    turnaround_s = max(known[FORWARD], turnaround_s) + problem.turnaround_delay_s
     turnaround_s += before_hops_s if folded else behind_hops_s
     need_s = max(need_s, turnaround_s + needs[EARLY, kind, gpu, n])
     need_s = max(need_s, turnaround_s + lead_back_s + needs[EARLY_BACK, kind, gpu, n])
     both_s = max(known[BOTH], before[BOTH] + needs[FIRST_SUM + BOTH, kind, gpu, n] + behind[BOTH_BEHIND])
-    there_and_back_s = both_s + problem.others_both_s + 2.0 * problem.turnaround_delay_s
-    need_s = max(need_s, there_and_back_s + needs[HOME, kind, gpu, n])
+    need_s = max(need_s, both_s + 2.0 * problem.turnaround_delay_s + needs[HOME, kind, gpu, n])
     behind_s, update_s = behind[BOTH_BEHIND], problem.update_s
     weighted_s = before[WEIGHTED] + needs[FIRST_SUM + WEIGHTED, kind, gpu, n] + behind[WEIGHTED_BEHIND]
     weighted_s = max(known[WEIGHTED], weighted_s)

@@ -91,4 +91,3 @@ def baselines(comparison: Comparison, until_s: float, step_s: float) -> list[Bas
         if not comparison.is_known(policy)
     )
     return [task for task in tasks if len(task.space)]
-

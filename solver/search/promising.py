@@ -50,9 +50,7 @@ class Promising:
         """The most promising have the least likely value: with better schedules a placement comes near to the bound of
         its own pipeline.
         """
-        waiting = {
-            place: pair for place, pair in self._best.items() if place not in begun and suits(pair[1].candidate)
-        }
+        waiting = {place: pair for place, pair in self._best.items() if place not in begun and suits(pair[1].candidate)}
         weighed = sorted(waiting, key=lambda place: self._likely_value(*waiting[place]))[:most]
         begun.update(weighed)
         return [waiting[place][1] for place in weighed]

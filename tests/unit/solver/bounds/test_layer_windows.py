@@ -1,4 +1,4 @@
-"""Layers of two kinds: those beside so many usual ones, against every choice of windows, and the quicker way back."""
+"""Layers of two kinds: those that stages may have, against every way to cut a model, and the quicker way back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from models.workload import Architecture
 from solver.bounds.kind_costs import AlikeCosts, Kind
-from solver.bounds.layer_windows import fewest_others, most_others
+from solver.bounds.layer_windows import rank_windows, stage_windows
 from solver.configurations.enumerate import enumerate_space
 from tests.build_job import ARCHITECTURE, FIXED, context_of, job
 
@@ -22,52 +22,45 @@ def architecture(num_layers: int, first: int, stride: int) -> Architecture:
     return Architecture.model_validate({**ARCHITECTURE, "num_layers": num_layers, "moe": moe})
 
 
-def by_trying_all(model: Architecture, num_windows: int) -> dict[int, int]:
-    """Fewest other layers by usual ones, over all windows that do not overlap."""
-    found: dict[int, int] = {}
-    for ends in itertools.combinations_with_replacement(range(model.num_layers + 1), 2 * num_windows):
-        inside = [layer for begin, end in zip(ends[::2], ends[1::2], strict=True) for layer in range(begin, end)]
-        usual = sum(model.is_moe_layer(layer) for layer in inside)
-        found[usual] = min(found.get(usual, model.num_layers), len(inside) - usual)
+def stages_by_trying_all(model: Architecture, num_stages: int) -> dict[tuple[int, int], set[int]]:
+    """Numbers of usual layers of every stage, by how many layers it has, over all ways to cut the model."""
+    found: dict[tuple[int, int], set[int]] = {}
+    for cuts in itertools.combinations(range(1, model.num_layers), num_stages - 1):
+        for stage, (begin, end) in enumerate(itertools.pairwise((0, *cuts, model.num_layers))):
+            usual = sum(model.is_moe_layer(layer) for layer in range(begin, end))
+            found.setdefault((stage, end - begin), set()).add(usual)
     return found
 
 
 @pytest.mark.parametrize(("first", "stride"), [(0, 1), (3, 1), (0, 2), (1, 2), (1, 3), (4, 3)])
-@pytest.mark.parametrize("num_windows", [1, 2, 3])
-def test_no_windows_have_fewer_other_layers(first: int, stride: int, num_windows: int) -> None:
+@pytest.mark.parametrize("num_stages", [1, 2, 4, 7])
+def test_stages_have_no_fewer_and_no_more_usual_layers(first: int, stride: int, num_stages: int) -> None:
     model = architecture(9, first, stride)
-    bound = fewest_others(model, num_windows)
-    found = by_trying_all(model, num_windows)
-    assert all(bound[usual] <= others for usual, others in found.items())
-    assert sum(bound[usual] for usual in found) >= 0.7 * sum(found.values()) - num_windows
+    windows = stage_windows(model, num_stages)
+    for (stage, size), numbers in stages_by_trying_all(model, num_stages).items():
+        assert windows[stage].fewest[size] == min(numbers)
+        assert windows[stage].most[size] == max(numbers)
 
 
-def most_by_trying_all(model: Architecture, num_windows: int, worth: int) -> dict[int, int]:
-    """Most other layers by usual ones, over all windows that do not overlap and are as large as the ends allow."""
-    found: dict[int, int] = {}
-    for ends in itertools.combinations_with_replacement(range(model.num_layers + 1), 2 * num_windows):
-        sizes = [end - begin for begin, end in zip(ends[::2], ends[1::2], strict=True)]
-        even = (sum(sizes) + worth) / num_windows
-        if min(sizes) < np.floor(even) - worth or max(sizes) > np.ceil(even):
-            continue
-        inside = [layer for begin, end in zip(ends[::2], ends[1::2], strict=True) for layer in range(begin, end)]
-        usual = sum(model.is_moe_layer(layer) for layer in inside)
-        found[usual] = max(found.get(usual, 0), len(inside) - usual)
-    return found
-
-
-@pytest.mark.parametrize(("first", "stride"), [(0, 1), (3, 1), (0, 2), (1, 2), (1, 3), (4, 3)])
-@pytest.mark.parametrize(("num_windows", "worth"), [(1, 0), (2, 0), (3, 0), (2, 1), (3, 2)])
-def test_no_windows_have_more_other_layers(first: int, stride: int, num_windows: int, worth: int) -> None:
-    model = architecture(9, first, stride)
-    bound, found = most_others(model, num_windows, worth), most_by_trying_all(model, num_windows, worth)
-    assert all(bound[usual] >= others for usual, others in found.items())
-    assert sum(bound[usual] for usual in found) <= 1.3 * sum(found.values()) + num_windows * len(found)
-
-
-def test_a_single_window_is_exact() -> None:
-    model = architecture(12, 1, 2)
-    assert fewest_others(model, 1).tolist() == [by_trying_all(model, 1)[usual] for usual in range(7)]
+@pytest.mark.parametrize(("first", "stride"), [(0, 1), (3, 1), (0, 2), (1, 2), (1, 3)])
+@pytest.mark.parametrize(("num_ranks", "num_chunks", "worth"), [(1, 3, 0), (2, 2, 0), (2, 2, 1), (3, 2, 0), (2, 3, 2)])
+def test_ranks_have_no_fewer_and_no_more_usual_layers(
+    first: int, stride: int, num_ranks: int, num_chunks: int, worth: int
+) -> None:
+    model, num_stages = architecture(10, first, stride), num_ranks * num_chunks
+    windows = [
+        rank_windows(model, num_stages, tuple(range(rank, num_stages, num_ranks)), worth) for rank in range(num_ranks)
+    ]
+    for cuts in itertools.combinations(range(1, model.num_layers), num_stages - 1):
+        ends = (0, *cuts, model.num_layers)
+        for rank, own in enumerate(windows):
+            stages = [range(ends[stage], ends[stage + 1]) for stage in range(rank, num_stages, num_ranks)]
+            sizes = [len(one) for one in stages]
+            even = (sum(sizes) + worth) / num_chunks
+            if min(sizes) < np.floor(even) - worth or max(sizes) > np.ceil(even):
+                continue
+            usual = sum(model.is_moe_layer(layer) for one in stages for layer in one)
+            assert own.together.fewest[sum(sizes)] <= usual <= own.together.most[sum(sizes)]
 
 
 @pytest.mark.parametrize(("dense_s", "moe_s"), [(1e-3, 4e-3), (4e-3, 1e-3)])

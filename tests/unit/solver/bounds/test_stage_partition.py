@@ -37,7 +37,6 @@ def problem(held: tuple[int, int], hop_s: float = 0.0) -> PartitionProblem:
         kind_r=np.zeros(NUM_RANKS, dtype=np.int64),
         held_c=np.array(held),
         least_r=np.ones(NUM_RANKS, dtype=np.int64),
-        most_others_r=np.zeros(NUM_RANKS, dtype=np.int64),
         num_layers=NUM_LAYERS,
         num_chunks=1,
         looped=False,
