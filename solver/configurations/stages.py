@@ -20,9 +20,12 @@ from solver.cost.stage import StageCost
 MOST_KNOWN = 64  # stages of configurations on pools that are remembered
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PoolStages:
-    """Stages of a configuration on the GPUs of one pool: costs by stage, static memory and optimizer by rank."""
+    """Stages of a configuration on the GPUs of one pool: costs by stage, static memory and optimizer by rank.
+
+    Equal is what is the same: pools of one kind share their stages.
+    """
 
     cost: StageCost
     static: StaticMemory
