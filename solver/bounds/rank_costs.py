@@ -1,6 +1,7 @@
 """What a pipeline rank with 0, 1, 2 ... layers takes at least on a GPU type, for configurations that are alike.
 
-Owns these tables, whose meaning `stage_partition.py` proves.
+Every table has one entry per number of layers; `RankCosts.needs` makes the rows that the stage partition bound adds to
+what other ranks take. What each row means: docs/bounds.md, "Partition of layers over GPU types".
 """
 
 from __future__ import annotations
