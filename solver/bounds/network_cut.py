@@ -258,10 +258,7 @@ def _leaving(held: IntArray, dp: IntArray, pp: IntArray) -> FloatArray:
 
 def cuts(context: Context) -> Sequence[NetworkCut]:
     """Between places with pools, between their buildings, between their regions; those alone that lie side by side."""
-    if not context.known.cuts:
-        context.known.cuts.append(tuple(_cuts(context)))
-    found: tuple[NetworkCut, ...] = context.known.cuts[0]
-    return found
+    return context.known.cuts.once("all", lambda: tuple(_cuts(context)))
 
 
 def _cuts(context: Context) -> Iterator[NetworkCut]:

@@ -1,6 +1,6 @@
 """Every configuration that obeys the divisibility rules of a request, as numpy columns.
 
-Never estimates a time; memory is `bounds/work.py`.
+Whether a configuration fits into memory is the business of `bounds/work.py`.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ FIELD = set(
         """
         boundary cell clock column commodity communicator connection cost curve defect delay demand dispatch
         distance efficiency estimate event gemm goal history hook init instance interval job layer
-        level list loss memory minimum model node option order param path phase placement policy problem
+        level list loss memo memory minimum model node option order param path phase placement policy problem
         programme protocol rate reservation routing sample scheduler segment server shape solution static steady
         synchronisation table tail technology tick timing topology traffic validation var wire
         """,
