@@ -1,8 +1,8 @@
 """The most that one connection carries between groups of places, and the least that a message takes between them,
 whatever path, transport and placement is chosen.
 
-Owns these limits: the fastest card, the planes that one connection may use, the widest window over the nearest way, and
-the wait for what is lost. Never chooses a transport: `solver/transport` does, and remains within them.
+The limits are the fastest card, the planes that one connection may use, the widest window over the nearest way, and the
+wait for what is lost. Whatever transport `solver/transport` chooses remains within them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A valid lower bound of the iteration time of every configuration, and which of them can fit into memory at all.
 
-Owns bounds that hold for every placement, transport and schedule of the stated model: layers split as in
-`configurations/layers.py`, gradients exchanged after the last weight gradient less the stack's overlap. Stage messages
-across places are free here; what distance costs at least, exchanges or messages, is `network_cut.py`.
+The bounds hold for every placement, transport and schedule: layers are split as in `configurations/layers.py`,
+gradients are exchanged after the last weight gradient less the stack's overlap. Stage messages across places are free
+here; what distance costs at least, exchanges or messages, is `network_cut.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Why nothing fits: the numbers of the configuration that comes closest, and what was checked to help.
 
-Never searches; a remedy is offered only where the same arithmetic finds a configuration that fits once it is applied.
+By arithmetic, without a search. A remedy is offered only where the same arithmetic finds a configuration that fits once
+it is applied.
 """
 
 from __future__ import annotations
