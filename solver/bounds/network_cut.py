@@ -20,7 +20,8 @@ from solver.bounds.bounded import BoolArray
 from solver.bounds.connections import ConnectionLimits, MessageLoss, connection_limits
 from solver.bounds.gradient_exchange import ExchangeLink, GradientExchange, least_parameters
 from solver.configurations.distinct import distinct_rows
-from solver.configurations.pricing import LOOP_FAMILY, Shares, StageCosts, kinds
+from solver.configurations.enumerate import LOOP_FAMILY
+from solver.configurations.pricing import Shares, StageCosts, kinds
 from solver.context import Context
 from solver.cost.columns import Columns, FloatArray, IntArray
 from solver.cost.data_parallel import step_traffic

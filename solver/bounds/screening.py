@@ -25,7 +25,7 @@ from solver.cost.stage import StageCost
 from solver.estimates.iteration import crossed_s
 from solver.estimates.params import ESTIMATES
 
-BLOCK = 1 << 15
+BLOCK = 1 << 15  # rows that are bounded together: a column of them has 256 KiB; set by hand
 DISTINCT = ("tp", "cp", "ep", "micro_batch", "recompute")
 
 

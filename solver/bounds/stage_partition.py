@@ -36,9 +36,9 @@ from solver.cost.columns import Columns, columns_of
 
 MOST_CELLS = 1_500_000  # of the tables of the search; beyond it types that are much alike count as one
 RESOLUTION = 0.002  # of the time asked for: how near the bound comes to what the partitions give
-NUM_PASSES = 3
+NUM_PASSES = 3  # over the sums of other ranks, each knowing those before it; set by hand
 HALF_A_LAYER = 0.5  # numbers of layers are whole: what sums of them are off is less
-SAFETY = 1 - ROUNDING
+SAFETY = 1 - ROUNDING  # float sums may not lift a bound
 
 
 def stage_partition_bound_s(

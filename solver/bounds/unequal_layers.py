@@ -12,7 +12,7 @@ import numpy as np
 
 from solver.bounds.bounded import ROUNDING, BoolArray, Bounds
 from solver.bounds.network_cut import CrossingDelay, distance_cases, with_distance_s
-from solver.configurations.enumerate import Space, ranks_by_type
+from solver.configurations.enumerate import ONE_WAY, Space, ranks_by_type
 from solver.configurations.layers import LayerSplit
 from solver.configurations.pricing import IntArray, Shares, StageCosts, kinds, least_of
 from solver.context import Context
@@ -23,7 +23,6 @@ from solver.cost.stage import StageCost
 from solver.estimates.iteration import crossed_s
 from solver.estimates.params import ESTIMATES
 
-ONE_WAY = 0
 WIDEST, HALVINGS = 1.0, 10  # of the search for a time: up to twice the ideal share's, within a thousandth
 COARSE = 0.25  # of a layer: what whole layers per stage cost more than the ideal share
 

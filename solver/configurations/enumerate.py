@@ -25,6 +25,7 @@ from solver.placement.capacity_groups import groups_by_row, groups_of, usable_gp
 
 IntArray = npt.NDArray[np.int64]
 FAMILY_CODES = ("one_way", "loop", "v")
+ONE_WAY, LOOP_FAMILY, V_FAMILY = range(3)
 LAYER_SPLIT_CODES: tuple[LayerSplit, ...] = ("even", "by_gpu_type")
 EVEN, BY_GPU_TYPE = range(2)
 FEW_BUILDINGS = 8  # or regions, of which pipelines may have one or two ranks in some and none in others
