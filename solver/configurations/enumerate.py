@@ -174,25 +174,24 @@ def _shapes(request: PlanRequest, pools: list[Pool]) -> Rows:
     out: list[tuple[int, ...]] = []
     by_type = _types_differ(request, pools) and "by_gpu_type" in _layer_splits(request)
     degrees = pipeline_degrees(request, BY_GPU_TYPE if by_type else EVEN)
+    joined, num_gpus = pools_by_island(request, pools), request.constraints.max_gpus or usable_gpus(request)
     for tp in tensor_degrees(request, pools):
         for cp in context_degrees(request):
-            capacity = island_groups(request, pools, tp, cp)
-            limit = (request.constraints.max_gpus or usable_gpus(request)) // (tp * cp)
+            capacity = [[sum(groups_of(one, tp, cp) for one in own) for own in island] for island in joined]
             for pp in degrees:
-                most = min(limit // pp, max(_most_replicas(request, groups, pp) for groups in capacity))
+                most = min(num_gpus // (tp * cp * pp), max(_most_replicas(request, own, pp) for own in capacity))
                 out += [(tp, cp, pp, vpp, family, most) for vpp, family in _chunkings(request, pp) if most]
     table = np.array(out, dtype=np.int64).reshape(-1, 6)
     return dict(zip(("tp", "cp", "pp", "vpp", "family", "max_dp"), table.T, strict=True))
 
 
-def island_groups(request: PlanRequest, pools: list[Pool], tp: int, cp: int) -> list[list[int]]:
-    """Stage groups that each building holds, island by island of the link graph."""
+def pools_by_island(request: PlanRequest, pools: list[Pool]) -> list[list[list[Pool]]]:
+    """Pools of each building, island by island of the link graph."""
     buildings, island = buildings_of(request.cluster), islands(build_topology(request.cluster))
-    held: dict[tuple[int, str], int] = {}
+    found: dict[int, dict[str, list[Pool]]] = {}
     for pool in pools:
-        key = (island[pool.place], buildings[pool.place])
-        held[key] = held.get(key, 0) + groups_of(pool, tp, cp)
-    return [[count for (one, _), count in held.items() if one == number] for number in {one for one, _ in held}]
+        found.setdefault(island[pool.place], {}).setdefault(buildings[pool.place], []).append(pool)
+    return [list(own.values()) for own in found.values()]
 
 
 def _most_replicas(request: PlanRequest, capacity: list[int], pp: int) -> int:
