@@ -16,14 +16,14 @@ from functools import cached_property
 
 import numpy as np
 
-from solver.bounds.bounded import BoolArray
+from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.bounds.connections import ConnectionLimits, MessageLoss, connection_limits
 from solver.bounds.gradient_exchange import ExchangeLink, GradientExchange, least_parameters
 from solver.configurations.distinct import distinct_rows
 from solver.configurations.enumerate import LOOP_FAMILY
 from solver.configurations.pricing import Shares, StageCosts, kinds
 from solver.context import Context
-from solver.cost.columns import Columns, FloatArray, IntArray
+from solver.cost.columns import Columns
 from solver.cost.data_parallel import step_traffic
 from solver.cost.stage import StageCost, boundary_bytes
 from solver.network.topology import Edge

@@ -11,13 +11,13 @@ from functools import cached_property
 
 import numpy as np
 
+from solver.arrays import FloatArray, IntArray
 from solver.bounds.bounded import ROUNDING
 from solver.bounds.kind_costs import Ends, Kind, layer_numbers, window_sizes
 from solver.bounds.layer_windows import fewest_others, most_others
 from solver.bounds.synchronisation import least_exchange_s
-from solver.configurations.pricing import IntArray, StageCosts
+from solver.configurations.pricing import StageCosts
 from solver.context import Context
-from solver.cost.columns import FloatArray
 from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost
 

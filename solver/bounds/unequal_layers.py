@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from solver.bounds.bounded import ROUNDING, BoolArray, Bounds
+from solver.arrays import BoolArray, FloatArray, IntArray
+from solver.bounds.bounded import ROUNDING, Bounds
 from solver.bounds.network_cut import CrossingDelay, distance_cases, with_distance_s
 from solver.configurations.enumerate import ONE_WAY, Space, ranks_by_type
 from solver.configurations.layers import LayerSplit
-from solver.configurations.pricing import IntArray, Shares, StageCosts, kinds, least_of
+from solver.configurations.pricing import Shares, StageCosts, kinds, least_of
 from solver.context import Context
-from solver.cost.columns import FloatArray
 from solver.cost.memory import peak_activations
 from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost

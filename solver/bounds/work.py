@@ -14,7 +14,8 @@ import numpy as np
 
 from models.cluster import GpuType
 from models.stack import StackProfile
-from solver.bounds.bounded import ROUNDING, BoolArray, Bounds, merged
+from solver.arrays import BoolArray, FloatArray, IntArray
+from solver.bounds.bounded import ROUNDING, Bounds, merged
 from solver.bounds.network_cut import (
     CrossingDelay,
     CutCase,
@@ -26,9 +27,9 @@ from solver.bounds.network_cut import (
 from solver.bounds.synchronisation import average_rank_exchanges_s, tail_of
 from solver.bounds.unequal_layers import unequal_bounds, unequal_work_s
 from solver.configurations.enumerate import BY_GPU_TYPE, Space
-from solver.configurations.pricing import IntArray, Shares, StageCosts, kinds, least_of, rank_cost
+from solver.configurations.pricing import Shares, StageCosts, kinds, least_of, rank_cost
 from solver.context import Context, GpuClass, peak_flops_per_s
-from solver.cost.columns import FSDP, ZERO1, FloatArray
+from solver.cost.columns import FSDP, ZERO1
 from solver.cost.stage import StageCost
 from solver.estimates.iteration import guess_s
 from solver.estimates.params import ESTIMATES

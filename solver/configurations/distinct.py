@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
+from solver.arrays import IntArray
+
 MOST_COUNTED = 1 << 22  # a table of so many places is 32 MiB; beyond it values are sorted
 
 

@@ -17,13 +17,13 @@ from models.request import PlanRequest
 from models.schedule import MAX_OPERATIONS
 from models.statements import SPACE_LIMITS
 from models.workload import LatentAttention, Recompute
+from solver.arrays import IntArray
 from solver.cost.columns import DDP, FSDP, HSDP, RECOMPUTE_CODES, SHARDING_CODES, ZERO1, Columns
 from solver.network.islands import islands
 from solver.network.places import buildings_of, num_enclosing, usable_pools
 from solver.network.topology import build_topology
 from solver.placement.capacity_groups import groups_by_row, groups_of, usable_gpus
 
-IntArray = npt.NDArray[np.int64]
 FAMILY_CODES = ("one_way", "loop", "v")
 ONE_WAY, LOOP_FAMILY, V_FAMILY = range(3)
 LAYER_SPLIT_CODES: tuple[LayerSplit, ...] = ("even", "by_gpu_type")

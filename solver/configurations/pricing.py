@@ -9,15 +9,15 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from solver.arrays import FloatArray, IntArray
 from solver.configurations.enumerate import V_FAMILY
 from solver.configurations.layers import LayerSplit, split_layers
 from solver.context import Context, GpuClass
-from solver.cost.columns import FSDP, Columns, FloatArray, joined
+from solver.cost.columns import FSDP, Columns, joined
 from solver.cost.layer import Setting
 from solver.cost.memory import static_memory
 from solver.cost.stage import PART_KINDS, StageCost, part_cost, stage_of
 
-IntArray = npt.NDArray[np.int64]
 Layers = npt.NDArray[np.int64] | npt.NDArray[np.float64] | float | int
 PartCosts = tuple[StageCost, StageCost, StageCost, StageCost]
 COSTS = tuple(one.name for one in fields(StageCost))
