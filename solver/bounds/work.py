@@ -2,7 +2,8 @@
 
 The bounds hold for every placement, transport and schedule: layers are split as in `configurations/layers.py`,
 gradients are exchanged after the last weight gradient less the stack's overlap. Stage messages across places are free
-here; what distance costs at least, exchanges or messages, is `network_cut.py`.
+here; what distance costs at least, exchanges or messages, is `network_cut.py`. Proofs: docs/bounds.md, "Work, memory
+and slower types".
 """
 
 from __future__ import annotations
@@ -165,10 +166,8 @@ def _slower_types_s(fast_first: list[StageCosts], shares: Shares) -> FloatArray:
 def _slower_s(slower: list[StageCosts], shares: Shares, num_faster: IntArray) -> FloatArray:
     """What the slower types cannot do faster: a configuration with more GPUs than the faster ones have needs them.
 
-    The GPUs beyond are more than a whole number k of ranks with all their replicas, so k + 1 ranks have a replica on a
-    slower type. It takes m times the work of its rank, and the largest of k + 1 is at least the lightest of all; of
-    three or more at least the lightest inner rank, and a heavier one where there are not so many light ones; of all
-    ranks the average and both ends.
+    Some k ranks or more have a replica there, k = (GPUs beyond) / (GPUs of a rank with all its replicas), rounded up.
+    The bound is m times the least work that the largest of any k ranks has.
     """
     price = least_of(slower)
     columns = price.columns
