@@ -139,6 +139,13 @@ def test_no_text_of_the_solver_has_a_retired_word(path: Path) -> None:
     assert RETIRED_IN_TEXT.findall(path.read_text(encoding="utf-8")) == [], "use the term of the field"
 
 
+@pytest.mark.parametrize("path", python_files(), ids=name_of)
+def test_a_docstring_says_what_is_done_and_not_who_owns_it(path: Path) -> None:
+    nodes = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    told = [ast.get_docstring(node) or "" for node in ast.walk(tree_of(path)) if isinstance(node, nodes)]
+    assert [text for text in told if re.search(r"(^|[.:] |\n)Owns ", text)] == []
+
+
 @pytest.mark.parametrize("path", python_files("solver"), ids=name_of)
 def test_an_ambiguous_word_is_used_in_one_sense(path: Path) -> None:
     assert ambiguous_names(tree_of(path), name_of(path)) == set(), "use the term of the field"
