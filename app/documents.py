@@ -1,7 +1,7 @@
 """Reads JSON documents as strictly as the API promises: bytes in, frozen models or faults out.
 
-Owns what counts as a JSON document (depth, size, NaN, repeated keys, trailing text) and the limits on what a request
-may describe. Reading costs time in proportion to the text, whatever is in it.
+A document has limits of depth and size, no NaN, no repeated key and no text behind its end; a request also has limits
+on what it may describe. Reading takes time in proportion to the text, whatever is in it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Slurm's short form of host names, `node[001-128,200]`: folded and unfolded, in the order given.
 
-Owns the grammar of slurm.conf(5), NodeName: names separated by commas, any number of bracket groups in a name, ranges
-whose leading zeros keep the width. Never sorts, because the order of hosts is the order of ranks.
+The grammar is that of slurm.conf(5), NodeName: names separated by commas, any number of bracket groups in a name,
+ranges whose leading zeros keep the width. Nothing is sorted, because the order of hosts is the order of ranks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """docs/accuracy.md as the data of the desk's accuracy page: headings with their paragraphs and tables.
 
-Owns that form. Computes nothing: every figure is text of the document.
+Nothing is computed: every figure is text of the document.
 """
 
 from __future__ import annotations

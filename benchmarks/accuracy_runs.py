@@ -1,6 +1,6 @@
 """Measured runs beside their predictions as the data of the desk's accuracy page, one row per run, by class.
 
-Owns that form. The predictions are those of `solver.calibration.training`.
+The predictions are those of `solver.calibration.training`.
 """
 
 from __future__ import annotations

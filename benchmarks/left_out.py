@@ -1,6 +1,6 @@
 """Predictions of families of runs that a fit has not seen, and the spreads that follow from their errors.
 
-Owns leaving out. The error of a family that was left out is what a new plan has to expect.
+The error of a family that was left out is what a new plan has to expect.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Isthmus for programs: a client of a running service, and the documents that it takes and gives.
 
-Owns the names alone; the client is `app.client`, the documents are `models` and `app.wire`.
+Names alone: the client is `app.client`, the documents are `models` and `app.wire`.
 """
 
 from __future__ import annotations

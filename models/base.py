@@ -1,6 +1,6 @@
 """The one base class of the vocabulary, and the annotated scalars that carry units into the schema.
 
-Owns how strict a value is (frozen, unknown fields refused, NaN and infinity refused).
+Values are frozen; unknown fields, NaN and infinity are refused.
 """
 
 from __future__ import annotations

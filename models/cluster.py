@@ -1,6 +1,6 @@
 """Where the job may run: the place tree, the GPU pools in it and the links between its places.
 
-Owns the description of the hardware and its consistency (ids, tree, ends of links).
+Ids, the tree and the ends of links are checked when a value is made.
 """
 
 from __future__ import annotations

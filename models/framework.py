@@ -1,8 +1,8 @@
 """What a training framework can run, and how its runtime runs it: everything else is switched off in the search.
 
-Owns the shape of a profile: what it has, when a stage waits for its messages, how backward and batch are divided. No
-constant of the cost model stands here. Degrees neither: every framework here takes any that divide, and gives every
-replica the same number of micro-batches of the same size, as plans do.
+A profile says what the framework has, when a stage waits for its messages, and how backward and batch are divided.
+Constants of the cost model are those of the stack profile. Degrees are not limited: every framework here takes any that
+divide, and gives every replica the same number of micro-batches of the same size, as plans do.
 """
 
 from __future__ import annotations

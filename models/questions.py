@@ -1,7 +1,7 @@
 """Questions about a request, and their answers: why there is no plan, and what changes would be worth.
 
-Owns the one grammar: a question names a request and changes it by JSON Pointer; an answer holds intervals, the plans
-behind them and what remains undecided.
+A question names a request and changes it by JSON Pointer; an answer holds intervals, the plans behind them and what
+remains undecided.
 """
 
 from __future__ import annotations

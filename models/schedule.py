@@ -1,6 +1,6 @@
 """A pipeline to be timed (`PipelineProblem`) and its answer (`PipelineSchedule`), with the text form of one operation.
 
-Owns the wire contract of `/v1/schedules` and every rule that makes a problem well-formed.
+Both are the documents of `/v1/schedules`. Whatever makes a problem well-formed is checked when it is made.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A software stack as the cost model sees it: a few constants, each with the evidence it rests on.
 
-Never holds a formula: `solver/cost` says what each constant means in time.
+`solver/cost` says what each constant means in time.
 """
 
 from __future__ import annotations

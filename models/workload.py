@@ -1,6 +1,6 @@
 """What is to be trained: the architecture, the batch, the precision and, where known, measured layer times.
 
-Never says where or how it runs: that is the plan.
+Where and how it runs is the plan.
 """
 
 from __future__ import annotations

@@ -5,9 +5,11 @@ The list of usable pools, GPU types with their fabrics, the job's arithmetic, th
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
 from models.catalogue import entry_names
 from models.cluster import GpuType, Pool
@@ -19,13 +21,13 @@ from models.workload import Precision
 from solver.cost.compute import fp32_peak_flops_per_s
 from solver.cost.fabric import Fabric, fabric_of
 from solver.cost.job import Job, job_of
-from solver.cost.stage import StageCost
 from solver.network.places import usable_pools
 from solver.network.topology import Topology, build_topology
 from solver.placement.capacity_groups import CapacityGroup, capacity_groups_of, usable_gpus
 from solver.placement.distances import Blocks, Distances, partitions
 from solver.placement.geography import Geography
 
+Value = TypeVar("Value")
 GENERAL_FRAMEWORKS = frozenset({"Megatron", "Megatron-LM"})
 
 
@@ -38,17 +40,42 @@ class GpuClass:
     num_gpus: int
 
 
+class Memo:
+    """Values by what they depend on, each made once. Beyond `most` of them all are forgotten."""
+
+    def __init__(self, most: int = sys.maxsize) -> None:
+        self._most = most
+        self._values: dict[Hashable, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def once(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """The value of a key, made where it is not known."""
+        return self.each([key], lambda _: [make()])[0]
+
+    def each(self, keys: Sequence[Hashable], make: Callable[[list[int]], Sequence[Value]]) -> list[Value]:
+        """The value of every key; `make` makes those that are not known together, given their places among the keys."""
+        new = {key: place for place, key in enumerate(keys) if key not in self._values}
+        if new:
+            if len(self._values) + len(new) > self._most:
+                new = {key: place for place, key in enumerate(keys)}
+                self._values.clear()
+            self._values.update(zip(new, make(list(new.values())), strict=True))
+        return [self._values[key] for key in keys]
+
+
 @dataclass(frozen=True)
 class Known:
-    """What is remembered beside a context, each by whoever finds it."""
+    """What is remembered beside a context."""
 
-    splits: dict[object, tuple[tuple[tuple[tuple[int, ...], float], ...], ...] | None] = field(default_factory=dict)
+    splits: Memo = field(default_factory=Memo)
     """Paths and parts of the steps of exchange rings."""
-    parts: dict[tuple[object, ...], tuple[StageCost, StageCost, StageCost, StageCost]] = field(default_factory=dict)
+    parts: Memo = field(default_factory=partial(Memo, 4_096))
     """Costs of single layers and ends by what they depend on."""
-    stages: dict[tuple[object, ...], Any] = field(default_factory=dict)
+    stages: Memo = field(default_factory=partial(Memo, 64))
     """Stages of the latest configurations on some pool."""
-    cuts: list[Any] = field(default_factory=list)
+    cuts: Memo = field(default_factory=Memo)
     """Cuts between places, buildings and regions, once they are looked for."""
 
 

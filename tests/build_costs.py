@@ -1,6 +1,6 @@
 """What the cost model says of the one configuration that `build_plan` places, and how it may be forged.
 
-Owns stage costs, messages and exchanges of the hand-made plan. Never assembles a plan.
+Stage costs, messages and exchanges of the hand-made plan; `build_plan` puts them together.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Plans to export: the hand-made one with groups that share hosts, and whole-host ones that cross buildings either way.
 
-Owns the placements of the whole-host plans; schedules and transport are those of `build_plan`, which no export compares
-with the placement.
+Placements of the whole-host plans are made here; schedules and transport are those of `build_plan`, which no export
+compares with the placement.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Small planning requests for tests of the search: one dense model on one or two buildings of H100s.
 
-Owns default values; each can be replaced.
+Every default value can be replaced.
 """
 
 from __future__ import annotations

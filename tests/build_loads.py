@@ -1,6 +1,6 @@
 """Peaks, headroom and prices of the link loads of a hand-made plan, from its messages and exchanges.
 
-Owns that arithmetic, written out once more for one way between two buildings. Never knows the planner or the judge.
+The arithmetic is written out once more for one way between two buildings; nothing of planner or judge is imported.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A valid plan for the small request of `build_request`, put together by hand: no planner, no generator, no judge.
 
-Two routes of pp 2: two replicas from east to west, two inside east, so both dimensions cross buildings. Owns the
-plan's own arithmetic, written out once more; costs come from `build_costs`, schedules from `build_schedule`.
+Two routes of pp 2: two replicas from east to west, two inside east, so both dimensions cross buildings. The
+plan's own arithmetic is written out once more; costs come from `build_costs`, schedules from `build_schedule`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A plan of any number of stages and micro-batches for the report: two buildings, pipeline across, all fields set.
 
-Owns its made-up figures. It is no plan that a judge would accept: the report shows documents and judges nothing.
+Its figures are made up. It is no plan that a judge would accept: the report shows documents and judges nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A small planning request with everything the rules on plans ask about: two buildings and a spare one, one dense job.
 
-Owns default values for tests; each can be replaced. Places: region `campus` with the buildings east, west and north.
+Every default value can be replaced. Places: region `campus` with the buildings east, west and north.
 """
 
 from __future__ import annotations

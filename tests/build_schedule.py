@@ -1,6 +1,6 @@
 """A 1F1B schedule built by hand for tests: it knows no generator, no replay and no judge.
 
-Owns the order (warm-up, one forward one backward, cool-down) and the earliest times of it. One stage per rank only.
+The order (warm-up, one forward one backward, cool-down) at its earliest times, with one stage per rank.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Names and labels: what clients call their plans and studies, and how lists are asked for by them.
 
-Owns the fields and the query parameters. They change nothing of what is planned.
+The fields and the query parameters; they change nothing of what is planned.
 """
 
 from __future__ import annotations

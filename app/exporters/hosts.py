@@ -2,7 +2,7 @@
 
 There is one order of ranks, the plan's: pipeline ranks outermost. It is Megatron-LM's default (tp-cp-ep-dp-pp, the only
 one that it takes with any degrees) and torchtitan's mesh; a list of hosts realises the placement, not another order.
-Owns that list and the check of host names, because they end in a shell.
+Host names are checked here, because they end in a shell.
 """
 
 from __future__ import annotations

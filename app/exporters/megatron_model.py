@@ -1,7 +1,7 @@
 """The model as Megatron-LM's arguments: sizes, norm, positions, biases, vocabulary, experts.
 
 Where the request does not define the model beside its sizes, RMSNorm, rotary positions and no biases are taken.
-Source: megatron/training/arguments.py of Megatron-LM core 0.20, August 2026. Owns no parallel degree.
+Source: megatron/training/arguments.py of Megatron-LM core 0.20, August 2026.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which building a place lies in, as far as the documents at hand say.
 
-Never checks the tree: the request has done that.
+The tree was checked when the request was read.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Renders the text files of an export from their templates in `templates/`.
 
-Owns the environment: a name that is not given is an error, nothing is escaped by itself. What comes from a user goes
+A name that is not given is an error, and nothing is escaped by itself. What comes from a user goes
 through `sh` (a shell word), `json` or `python` (a literal) or `comment` (one line that stays a comment).
 """
 

@@ -1,7 +1,7 @@
 """What every topology format says, in one form: hosts, the switches or domains above them, and links where it has them.
 
-Owns that neutral form and its consistency (one parent each, no cycle, no host twice). Never knows a rate or a delay:
-those formats have none, the overlay adds them.
+It is checked (one parent each, no cycle, no host twice). It has no rate and no delay, because those formats have none;
+the overlay adds them.
 """
 
 from __future__ import annotations

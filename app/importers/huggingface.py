@@ -1,6 +1,6 @@
 """A Hugging Face `config.json` as an architecture, for the families whose layers are known here.
 
-Owns the reading: every field is used, known not to matter, or refused; sizes that are absent are never assumed. What
+Every field is used, known not to matter, or refused; sizes that are absent are not assumed. What
 the fields of a family mean is in `huggingface_families.py`.
 """
 

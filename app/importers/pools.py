@@ -1,6 +1,6 @@
 """Hosts become pools: those of one place that one rule of the overlay describes, in the order of the input.
 
-Owns which rule a host follows (the first that matches) and what a pool is called.
+A host follows the first rule that matches it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The imports on offer. A new topology format is a file and a line in `TOPOLOGIES`.
 
-Owns the table and the order of the work: read, add the overlay, validate.
+An import is read, gets the overlay, and is validated.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """YAML with lines: plain values only, no tags, no merge keys, no repeated keys; size, depth and aliases bounded.
 
-Owns the reading, from the parser's events, so that nothing is constructed that was not looked at. Numbers and booleans
+Read from the parser's events, so that nothing is constructed that was not looked at. Numbers and booleans
 are those of YAML 1.2 (`1e13` is a number, `no` and `0:30` are text).
 """
 

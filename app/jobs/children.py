@@ -1,7 +1,7 @@
 """Starts child processes and stops them for certain: soft limit, SIGTERM, SIGKILL, and what was left behind.
 
-Owns the watch over one child, and how it ended: by what it said last, or else by its exit status and by what this
-process did to it. Being slow is never taken for being killed.
+How a child ended is told by what it said last, or else by its exit status and by what this process did to it. A slow
+child is not taken for a killed one.
 """
 
 from __future__ import annotations

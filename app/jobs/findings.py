@@ -1,6 +1,6 @@
 """What the members of a study say together, by their figures alone.
 
-Owns the comparison: plans T and bounds LB per million tokens; a is better than b for certain where T(a) < LB(b).
+With the time T of a plan and its bound LB, both per million tokens, a is better than b for certain where T(a) < LB(b).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """A search that goes on where an earlier one had ended: what its child is given, and which program has kept it.
 
-Owns when a kept state holds: bounds are only as good as the program that proved them, so another program begins anew
-with the plan alone.
+Bounds are only as good as the program that proved them, so another program begins anew with the plan alone.
 """
 
 from __future__ import annotations

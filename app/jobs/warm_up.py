@@ -1,6 +1,6 @@
 """Compiles, once on a machine, what searches run compiled: no client's time limit is spent on it.
 
-Owns when that is due: until it succeeded for the present sources, versions and machine, which an empty file remembers.
+It is due until it has succeeded for the present sources, versions and machine; an empty file says that it has.
 """
 
 from __future__ import annotations

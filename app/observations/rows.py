@@ -1,6 +1,6 @@
 """One row for `isthmus calibrate` from a run: the plan's choices, the request's job, the measured time.
 
-Owns the cells, named as `solver/calibration/columns.py` names them. Says why where a row cannot tell a run.
+Cells are named as in `solver/calibration/columns.py`. Where no row can describe a run, the reason is given.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Brings a database to the current shape: new ones are created whole, older ones changed step by step, forward only.
 
-Never takes data away; a newer database than this program knows is refused.
+No step removes data; a database newer than this program is refused.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The tables of the service as the current program version has them, and the engine that reaches them.
 
-Never changes the shape of a database: `migrations` does.
+`migrations` changes the shape of a database that exists.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The progress line: elapsed time, incumbent, bound, gap.
 
-Owns how news of a search looks on a terminal; elsewhere it prints a line per better plan.
+On a terminal one line is rewritten; elsewhere each better plan has a line.
 """
 
 from __future__ import annotations

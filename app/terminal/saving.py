@@ -1,6 +1,6 @@
 """The file of a saved search: what `isthmus plan --save-search` writes and `isthmus resume` goes on from.
 
-Owns its form: JSON, compressed, with the request, the best outcome so far and the state of the search.
+It is compressed JSON with the request, the best outcome so far and the state of the search.
 """
 
 from __future__ import annotations

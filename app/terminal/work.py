@@ -1,6 +1,6 @@
 """Runs one task of the command line in a child process, with a progress line and a hard stop.
 
-Owns what Ctrl-C means (keep the best).
+Ctrl-C ends the task with the best that it has.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Measured runs laid out so that all of them are predicted, and differentiated, in a few calls.
 
-Owns the batching. What a source leaves unstated is chosen as in `predict`; derivatives hold that choice.
+What a source leaves unstated is chosen as in `predict`; derivatives hold that choice.
 """
 
 from __future__ import annotations

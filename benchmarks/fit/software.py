@@ -1,6 +1,6 @@
 """The software that profiles are made for, and profiles written from a fit of all of it.
 
-Owns facts of each framework (flags, habits, memory) and the form in which a fit is packaged.
+Facts of each framework (flags, habits, memory), and the form in which a fit is packaged.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Named GPU types, models, clusters and frameworks that ship with Isthmus, each number with its source.
 
-Never validates it: the models that use an entry do.
+Entries are read as plain JSON; the model that uses one validates it.
 """
 
 from __future__ import annotations

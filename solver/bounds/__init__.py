@@ -1,4 +1,4 @@
-"""Lower bounds of the iteration time of configurations, one file per idea; each states its proof.
+"""Lower bounds of the iteration time of configurations, one file per idea; the longer proofs are in docs/bounds.md.
 
 `screening`: work of the whole model over the best rates of as many GPUs as are used. Needs one layer of each shape.
 `work`: work of ranks, fill and drain, seconds of memory, head and tail of a pipeline; the first two also

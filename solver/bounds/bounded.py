@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
-import numpy.typing as npt
 
-from solver.cost.columns import FloatArray
+from solver.arrays import BoolArray, FloatArray
 
-BoolArray = npt.NDArray[np.bool_]
 ROUNDING = 1e-9  # relative: sums of the same numbers in another order; no row is ruled out by less
 
 

@@ -1,8 +1,9 @@
 """The most that one connection carries between groups of places, and the least that a message takes between them,
 whatever path, transport and placement is chosen.
 
-Owns these limits: the fastest card, the planes that one connection may use, the widest window over the nearest way, and
-the wait for what is lost. Never chooses a transport: `solver/transport` does, and remains within them.
+The limits are the fastest card, the planes that one connection may use, the widest window over the nearest way, and the
+wait for what is lost. Whatever transport `solver/transport` chooses remains within them. Proofs: docs/bounds.md,
+"Connections".
 """
 
 from __future__ import annotations
@@ -39,11 +40,8 @@ class MessageLoss:
         """Least wait of a message of a replica, whose bytes take `transfer_s` or more, where so many replicas share an
         edge.
 
-        Proof. The slowest of all that is sent at once waits: with P = 1 - exp(-n p) or more some of its n packets are
-        lost.
-        Under go-back-N the expected largest number of losses is at least P, each a round trip. Under selective repeat
-        the loss ends a round trip after the packet was sent at the earliest, so the message takes max(x, R) then, with
-        x for its bytes: P (R - x) more. A code adds its parity.
+        With P the probability that some packet is lost, R the round trip and x the transfer: P R under go-back-N;
+        under selective repeat P (R - x), or the parity of a code where that is less.
         """
         packets = num_sharing * message_bytes / self.mtu_bytes
         lost = -np.expm1(-packets * self.probability)
@@ -58,10 +56,8 @@ class MessageLoss:
     ) -> FloatArray:
         """Least wait on each of the crossings of a replica, one after another, where so many replicas cross.
 
-        Proof. Of N replicas on E edges one takes edges alone that N / E or more share: the others of less are on fewer
-        than N of them. Or these go in k slots, each a transfer after the one before: k times fewer share an edge, and
-        the last slot is k - 1 transfers late. Of k from a power of two to the next the former counts for what is late,
-        the latter for what shares.
+        Of N replicas on E edges some replica takes only edges that N / E or more share; or they follow each other in k
+        time slots, which k times fewer share, and the last is k - 1 transfers late. The least over k counts.
         """
         if not self.probability:
             return np.zeros(len(num_replicas))
@@ -96,10 +92,7 @@ def connection_limits(
 
     `num_edges` are those out of all groups but one.
 
-    Proof. A connection has no more than its card; than Q C / L, with Q flows on the L planes of the narrowest edge of
-    its path, of which each carries C / L (a split path adds up C and L of its parts, so its quotient is no larger than
-    the largest of theirs); and than window / round trip, or Mathis' bound per stream. Paths lose as much as each of
-    their edges or more, and one edge of TCP makes all of it TCP, whose window is the smallest.
+    A connection has no more than its card, than Q flows on planes of C / L each, and than a window per round trip.
     """
     planes = max((_plane_limit_bytes_per_s(edge) for edge in context.topology.edges), default=float("inf"))
     window = max((_window_limit_bytes_per_s(edge, nearest_s) for edge in crossing), default=float("inf"))

@@ -11,12 +11,13 @@ from functools import cached_property
 
 import numpy as np
 
+from solver.arrays import FloatArray, IntArray
 from solver.bounds.layer_windows import Windows
 from solver.bounds.synchronisation import least_exchange_s
 from solver.configurations.enumerate import num_places
-from solver.configurations.pricing import IntArray, PartCosts, StageCosts, kinds, least_of, parts_of_each
+from solver.configurations.pricing import PartCosts, StageCosts, kinds, least_of, parts_of_each
 from solver.context import Context, GpuClass
-from solver.cost.columns import Columns, FloatArray, joined
+from solver.cost.columns import Columns, joined
 from solver.cost.stage import StageCost
 
 Ends = tuple[bool, bool]  # whether a rank has the embedding and the logits

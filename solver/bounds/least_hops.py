@@ -1,4 +1,7 @@
-"""The least that stage messages take, whatever the placement: from rank to rank, and between GPU types far apart."""
+"""The least that stage messages take, whatever the placement: from rank to rank, and between GPU types far apart.
+
+How often a pipeline crosses: docs/bounds.md, "Delays of messages".
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,8 @@ class MessageDelays:
     """Least seconds on messages: from a rank to the next, before the last chunk of the first rank that has one begins,
     before any gradient, and of all lives of chunks.
 
-    With d for a message between groups of GPUs, h for any other, p ranks and v chunks, and a pipeline that must be in
-    two groups: round and round, every cycle over the ranks leaves a group and comes back, so v cycles without the last
-    way home cross 2 v - 1 times and v - 1 cycles 2 (v - 1) times. There and back over the ranks, both halves cross
-    once. One way crosses once. All other hops of the way take h. `held_s` is the sum over chunks of what lies between
-    a chunk's forward and its input gradient, of so many messages that being late once behind others is nothing.
+    `hop_s` is that of a message inside a group of GPUs. `held_s` is the sum over chunks of what lies between a chunk's
+    forward and its input gradient, of so many messages that being late once behind others is nothing.
     """
 
     hop_s: float = 0.0

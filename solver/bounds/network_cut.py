@@ -1,21 +1,11 @@
 """What distance costs every placement: gradients that must cross a cut, or messages of the pipelines that do.
 
-It holds for any placement and any paths: it counts only how many groups a rank needs, what leaves a group, and its
-nearest way out.
+For every number h of groups in which ranks lie with all their replicas, T is at least what the exchanges of all other
+ranks take over the links and cards, what the messages between the groups take, and a pipeline with their delays; the
+bound is the least over h. It holds for any placement and any paths: it counts only how many groups a rank needs, what
+leaves a group, and its nearest way out.
 
-Proof. A group that g stage groups fit into holds at most floor(g / dp) ranks with all their dp replicas. Let the
-ranks that lie whole be in h groups: no more than fit into the h roomiest. *Exchanges*: each stage of every other
-rank sends the bytes of an exchange over k places out of each of at least n groups, as many as its replicas need and
-two or more, see `NetworkCut.exchange_rates`; its ring takes 2 (k - 1) steps at the pace of the farthest, no less than
-the nearest way out of some group. Exchanges of a rank follow each other on its cards, those of all ranks may take the
-links at once; none begins before all weight gradients of its stage less what overlaps, and those of the last stage of
-each such rank not before all of its work; together they send what the whole model has less the largest ranks, if these
-lie whole. Of k places with replicas of a rank one has no more than dp / k, each with a connection per GPU; bytes grow
-and connections shrink with k. *Messages*: see `_leaving_by_rate`; those of a replica that crosses go one after another,
-over a connection per GPU of a stage. *Pipeline*: all replicas visit all h groups, so each pass crosses h - 1 cuts
-or more, and with h = 1 one where not all stay inside; a loop crosses once more on every way home between two
-passes, since a closed way crosses an even number of times, and h times or more. *Inside*: all replicas of a
-rank that lies whole in a place exchange there, the last of its stages not before all of its work.
+Proof, an inequality per term: docs/bounds.md, "Cuts of the network".
 """
 
 from __future__ import annotations
@@ -26,13 +16,14 @@ from functools import cached_property
 
 import numpy as np
 
-from solver.bounds.bounded import BoolArray
+from solver.arrays import BoolArray, FloatArray, IntArray
 from solver.bounds.connections import ConnectionLimits, MessageLoss, connection_limits
 from solver.bounds.gradient_exchange import ExchangeLink, GradientExchange, least_parameters
 from solver.configurations.distinct import distinct_rows
-from solver.configurations.pricing import LOOP_FAMILY, Shares, StageCosts, kinds
+from solver.configurations.enumerate import LOOP_FAMILY
+from solver.configurations.pricing import Shares, StageCosts, kinds
 from solver.context import Context
-from solver.cost.columns import Columns, FloatArray, IntArray
+from solver.cost.columns import Columns
 from solver.cost.data_parallel import step_traffic
 from solver.cost.stage import StageCost, boundary_bytes
 from solver.network.topology import Edge
@@ -58,8 +49,7 @@ class NetworkCut:
     def exchange_rates(self) -> FloatArray:
         """Bytes per second that exchanges may send out of each of their groups together, for n = 0, 1, 2 ... groups.
 
-        Exchanges of b bytes in all, each out of n groups or more, send n b out of groups, no more than b out of any:
-        with the j < n widest groups at b, (n - j) b <= T times the rates of the others. Below two groups infinite.
+        The least over j < n of (rates of all but the j widest groups) / (n - j); infinite below two groups.
         """
         narrow = np.cumsum(np.sort(self.rate_g))[::-1]
         rates = [min(narrow[j] / (n - j) for j in range(n)) for n in range(2, len(narrow) + 1)]
@@ -138,8 +128,8 @@ def distance_cases(
 ) -> Iterator[list[CutCase]]:
     """The cases of every cut: the ranks that lie whole in a group are in h of them, h = 0, 1, 2 ...
 
-    The top of this file has the proof. `ends` are the costs of the first and the last rank; without them shares are not
-    known: then `shares` has stages at their smallest, all work may overlap, and one rank may be the model.
+    `ends` are the costs of the first and the last rank; without them shares are not known: then `shares` has stages at
+    their smallest, all work may overlap, and one rank may be the model.
     """
     context, columns = price.context, price.columns
     found = cuts(context)
@@ -234,10 +224,8 @@ def inner_rank_s(price: StageCosts, shares: Shares) -> FloatArray:
 def _leaving_by_rate(cut: NetworkCut, held: IntArray, columns: Columns, num_groups: int) -> FloatArray:
     """Least of replicas that leave a group on every pass, over the rate out of it, where ranks lie whole in so many.
 
-    In one group: w replicas stay inside with all their ranks, the others hold at least one there, and dp - w of these
-    leave: w pp + dp - w <= g. In h > 1 groups: all replicas visit all of them. Every crossing sends activations or
-    gradients of every micro-batch out of a group, as often as `_times_left` says, so T times the h largest rates is at
-    least dp times that.
+    One group: (replicas that do not stay inside) / its rate, the least of all groups that hold a whole rank. Several:
+    all dp replicas over the sum of the h largest rates.
     """
     if num_groups == 1:
         rate_g = np.where(cut.rate_g > 0, cut.rate_g, UNLINKED)
@@ -271,10 +259,7 @@ def _leaving(held: IntArray, dp: IntArray, pp: IntArray) -> FloatArray:
 
 def cuts(context: Context) -> Sequence[NetworkCut]:
     """Between places with pools, between their buildings, between their regions; those alone that lie side by side."""
-    if not context.known.cuts:
-        context.known.cuts.append(tuple(_cuts(context)))
-    found: tuple[NetworkCut, ...] = context.known.cuts[0]
-    return found
+    return context.known.cuts.once("all", lambda: tuple(_cuts(context)))
 
 
 def _cuts(context: Context) -> Iterator[NetworkCut]:

@@ -1,6 +1,7 @@
 """What a pipeline rank with 0, 1, 2 ... layers takes at least on a GPU type, for configurations that are alike.
 
-Owns these tables, whose meaning `stage_partition.py` proves.
+Every table has one entry per number of layers; `RankCosts.needs` makes the rows that the stage partition bound adds to
+what other ranks take. What each row means: docs/bounds.md, "Partition of layers over GPU types".
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
+from solver.arrays import FloatArray, IntArray
 from solver.bounds.bounded import ROUNDING
 from solver.bounds.kind_costs import (
     ChunkCosts,
@@ -22,9 +24,7 @@ from solver.bounds.kind_costs import (
 )
 from solver.bounds.layer_windows import RankWindows, Windows
 from solver.bounds.synchronisation import least_exchange_s
-from solver.configurations.pricing import IntArray
 from solver.context import Context
-from solver.cost.columns import FloatArray
 from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost
 

@@ -1,8 +1,8 @@
 """What every configuration of a space takes at least and probably, from one layer's cost per distinct shape of layer.
 
-Owns a bound and a guess for millions of rows at once: layers cost the same under equal tp, cp, ep, micro-batch and
-recomputation, of which there are few. The bound holds however layers are split over ranks and GPU types; the guess
-orders and proves nothing. `work.py` is sharper and dearer.
+A bound and a guess for millions of rows at once: layers cost the same under equal tp, cp, ep, micro-batch and
+recomputation, of which there are few. The bound holds however layers are split over ranks and GPU types; the guess only
+orders the search. `work.py` has a tighter bound, which takes longer to compute.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from solver.cost.stage import StageCost
 from solver.estimates.iteration import crossed_s
 from solver.estimates.params import ESTIMATES
 
-BLOCK = 1 << 15
+BLOCK = 1 << 15  # rows that are bounded together: a column of them has 256 KiB; set by hand
 DISTINCT = ("tp", "cp", "ep", "micro_batch", "recompute")
 
 

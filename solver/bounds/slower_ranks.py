@@ -1,6 +1,6 @@
 """A bound of an even pipeline for the replica with the most ranks on slower GPU types, wherever these are.
 
-The search over the types of all ranks is `bounds/stage_partition.py`.
+The search over the types of all ranks is `bounds/stage_partition.py`. Proof: docs/bounds.md, "Slower GPU types".
 """
 
 from __future__ import annotations
@@ -32,9 +32,7 @@ def slower_ranks_s(
 ) -> float:
     """The largest time up to `high_s` found impossible for some replica.
 
-    Proof. All GPUs of the faster types hold so many stage groups, over dp replicas: some replica has no more than their
-    quotient, rounded down, on them, and all other ranks on slower types. It needs what such ranks take
-    together at least, with every cost the least of the faster or of the slower types.
+    The faster types hold g stage groups, so some of the dp replicas has no more than floor(g / dp) ranks on them.
     """
     best_s = 0.0
     for fast, slow, most_fast in _halves(context, configuration, costs):

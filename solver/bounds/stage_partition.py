@@ -1,42 +1,11 @@
 """A bound of one configuration over every GPU type and every whole number of layers of each of its ranks.
 
-What a rank with so many layers takes at least on a type is in `rank_costs.py`, the search over partitions in
+A time T (seconds) is possible only if some partition into ranks, a GPU type and layers for each, leaves every rank time
+for its own work and for what it waits for, and memory for the activations that it holds. The largest T for which no
+partition does is the bound. What a rank takes alone is in `rank_costs.py`, the search over partitions in
 `stage_partition_kernel.py`.
 
-A time T is possible only if some partition into ranks, a type and layers for each, keeps within all of these, with m
-micro-batches, rank r's work y = f + i + w of one of them, and U the forward of the first chunks before r:
-
-- *work*: U + m y + exchange + update <= T. Its first forward waits for U; whatever it does last is a weight gradient
-  whose stage then exchanges, less what overlaps.
-- *through*: U + m (f + i) + back U: its last input gradient goes back through all first chunks before it; `back` is
-  the least quotient of a layer's input gradient and forward of either kind, and the embedding in U has no way back.
-- *late, last, between*: the first forward of its last chunk waits for all chunks but the last of all ranks, and round
-  and round for the last ones before it. From there on it has the forwards of that chunk and all gradients to do;
-  or those of that chunk, which go all the way back; or all input gradients, which go back through U.
-- *early*: no gradient is there before the forward of all stages and the input gradients of the last chunks behind it.
-  Until then it has done forwards alone, no more than memory holds. After its last input gradient it has only weight
-  gradients left, no more of them than memory holds, and that input gradient goes back through U.
-- *home*: the last input gradient of the first stage ends all passes of a micro-batch; its weight gradient and exchange
-  follow.
-- *trips*, one chunk: with memory for K micro-batches F waits for the input gradient K micro-batches before:
-  ceil(m / K) times its own forward and input gradient and those of all ranks behind it, and the weight gradient where
-  what it keeps is as large.
-- *held*, several chunks: the rank has capacity bytes for T seconds. A chunk's activation is held while it and all later
-  chunks of all ranks run, of the same chunk those of later ranks round and round, and then its weight gradient.
-
-What waits for other ranks waits for the messages between them, too: one from each of these ranks to the next on the
-way there, and one on the way back (`least_hops.py`).
-Each sum over other ranks is the least of all partitions within T, so they may belong to different ones. Chunks of
-a rank take equally long but for one layer, as `by_type.layer_shares` has it: with e layers' worth of an end in it a
-chunk counts e layers more, rounded down, and no chunk has fewer than (layers + e) / v rounded down, less its own e, nor
-more than that rounded up. With dense and MoE layers a partition shares out the latter; a rank has as many of the
-others as any chunks with so many MoE layers have at least (`layer_windows.py`), and a chunk the fewest of each kind
-that are in a row.
-
-- *others*: all layers of the other kind are somewhere. Beyond the fewest, a rank has as many more as are beside so many
-  MoE layers in chunks of these sizes, and as its work leaves time for: U + m (y + their work) + update <= T.
-
-Where others are few, `slack_s`, all of them, may be in the place of those before the last chunks.
+Proof, an inequality per row of `NEEDS`: docs/bounds.md, "Partition of layers over GPU types".
 """
 
 from __future__ import annotations
@@ -67,8 +36,8 @@ from solver.cost.columns import Columns, FloatArray, columns_of
 
 MOST_CELLS = 1_500_000  # of the tables of the search; beyond it types that are much alike count as one
 RESOLUTION = 0.002  # of the time asked for: how near the bound comes to what the partitions give
-NUM_PASSES = 3
-SAFETY = 1 - ROUNDING
+NUM_PASSES = 3  # over the sums of other ranks, each knowing those before it; set by hand
+SAFETY = 1 - ROUNDING  # float sums may not lift a bound
 
 
 def stage_partition_bound_s(
@@ -76,7 +45,7 @@ def stage_partition_bound_s(
 ) -> float:
     """The largest time up to `high_s` that is impossible for all of these, alike but for experts and sharding.
 
-    `low_s` where none is; this file's top has the proof, in which every price is the least of these configurations.
+    `low_s` where none is. Every price is the least of these configurations.
     """
     gpus = _kinds(context, [columns_of(one) for one in configurations])
     problem = _problem(configurations[0], gpus, MessageDelays.of(context, configurations))

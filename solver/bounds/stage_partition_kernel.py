@@ -1,6 +1,6 @@
 """Compiled dynamic programme over the GPU type and the layers of every pipeline rank, within a time.
 
-What it means and why it bounds is in `stage_partition.py`.
+What it means is in `stage_partition.py`, why it bounds in docs/bounds.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The least time that exchanges of gradients take inside a place, whatever the placement: of a stage and of a rank."""
+"""The least time that exchanges of gradients take inside a place, whatever the placement: of a stage and of a rank.
+
+Proofs: docs/bounds.md, "Exchanges inside a place".
+"""
 
 from __future__ import annotations
 
@@ -22,10 +25,9 @@ from solver.cost.stage import StageCost
 
 
 def replicas_in_a_place(columns: Columns, row: int, num_places: int) -> IntArray:
-    """Numbers of replicas of a configuration that the fullest of so many places may hold, in bundles that an expert
-    group spans.
+    """Numbers of replicas of a configuration that the fullest of so many places may hold: its even part or more.
 
-    Some place holds at least its even part.
+    An expert group spans `ep / cp` replicas, so a place holds multiples of that.
     """
     dp, bundle = int(columns.dp[row]), max(1, int(columns.ep[row]) // int(columns.cp[row]))
     return np.arange(-(-dp // (num_places * bundle)), dp // bundle + 1) * bundle
@@ -49,11 +51,9 @@ def least_exchange_s(
 ) -> FloatArray:
     """Least time that stages of any of the configurations exchange, by entry of the last axis of the parameters.
 
-    `dense` and `experts` have one row, or one per configuration, of parameters of a stage on one GPU.
-
-    The time is a straight line in the parameters of each kind for every number of replicas in the fullest place: two
-    points give it. Any number of replicas from the even part on may be there, so the least over them counts: of
-    those that are nowhere below another one of the same configuration that other one is enough.
+    `dense` and `experts` have one row, or one per configuration, of parameters of a stage on one GPU. For each number
+    of replicas that the fullest place may hold the time is a straight line in the parameters of each kind; the least
+    line counts, and lines that are nowhere below another one are left out.
     """
     held = [replicas_in_a_place(columns, row, num_places) for row in range(len(columns))]
     replicas, row = np.concatenate(held), np.repeat(np.arange(len(held)), [len(one) for one in held])
@@ -81,10 +81,8 @@ def least_exchange_s(
 def rank_exchanges_s(problem: PipelineProblem, exchange_s: FloatArray, overlap_s: FloatArray) -> float:
     """End of the exchanges of the ranks of a pipeline at least: they take the cards of a rank one after another.
 
-    `exchange_s` and `overlap_s` have the least time of every stage's exchange and its largest head start. Proof: of the
-    first k chunks of a rank some exchange starts first, behind all weight gradients of its chunk j. These need the
-    forwards of all chunks and the input gradients of the chunks from j on, and the rank's first forward those of the
-    stages before it. All k exchanges follow.
+    `exchange_s` and `overlap_s` have the least time of every stage's exchange and its largest head start. The value is
+    the largest over ranks and k of (earliest start of an exchange of the first k chunks) + (all k exchanges).
     """
     m, latest_s = problem.num_microbatches, 0.0
     lead_s = [0.0, *itertools.accumulate(one.forward_s for one in problem.stages)]
@@ -145,8 +143,8 @@ class SynchronisationTail:
 def tail_of(prices: list[StageCosts], shares: Shares) -> SynchronisationTail:
     """The exchange of the smallest stage inside a place, the most that overlaps, the least update, over the types.
 
-    Some place holds at least dp / places replicas, and more of them take no less time where a group of any size has
-    all of its scale-up rate; the stage is taken to have the fewest layers and no end.
+    It is priced among dp / places replicas. More of them take no less, as every group is given all of its scale-up
+    rate; the stage is taken to have the fewest layers and no end.
     """
     context, columns = prices[0].context, prices[0].columns
     parameters, experts = least_parameters(prices[0], shares)
@@ -163,11 +161,10 @@ def tail_of(prices: list[StageCosts], shares: Shares) -> SynchronisationTail:
 def average_rank_exchanges_s(
     prices: list[StageCosts], shares: Shares, whole: StageCost, overlap_s: FloatArray
 ) -> FloatArray:
-    """The exchanges of an average rank, which take its cards one after another, behind what the first one waits for.
+    """The exchanges of an average rank, one after another, behind the work that the first of them waits for (seconds).
 
-    Its last weight gradient needs the forwards of all chunks and the gradients of its own. The time of an exchange is a
-    straight line in its parameters, so those of all chunks take no less than one of their sum, and the mean over the
-    ranks is that of the mean; where ranks are on several fabrics, no less than on a line that is below all of theirs.
+    m (f + i1 + w1) - overlap + exchange of all parameters / pp, with f of an average rank and i1, w1 of the smallest
+    stage.
     """
     columns, price = prices[0].columns, least_of(prices)
     parameters, experts = whole.parameters / columns.pp, whole.expert_parameters / columns.pp

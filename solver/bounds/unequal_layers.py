@@ -1,6 +1,7 @@
 """A lower bound of the iteration time where layers are shared out by GPU type: it holds for every such share.
 
-Never shares out a layer: that follows the placement.
+Which layers a rank gets follows the placement, which is not known here. Proofs: docs/bounds.md, "Layers shared out by
+GPU type".
 """
 
 from __future__ import annotations
@@ -9,20 +10,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from solver.bounds.bounded import ROUNDING, BoolArray, Bounds
+from solver.arrays import BoolArray, FloatArray, IntArray
+from solver.bounds.bounded import ROUNDING, Bounds
 from solver.bounds.network_cut import CrossingDelay, distance_cases, with_distance_s
-from solver.configurations.enumerate import Space, ranks_by_type
+from solver.configurations.enumerate import ONE_WAY, Space, ranks_by_type
 from solver.configurations.layers import LayerSplit
-from solver.configurations.pricing import IntArray, Shares, StageCosts, kinds, least_of
+from solver.configurations.pricing import Shares, StageCosts, kinds, least_of
 from solver.context import Context
-from solver.cost.columns import FloatArray
 from solver.cost.memory import peak_activations
 from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost
 from solver.estimates.iteration import crossed_s
 from solver.estimates.params import ESTIMATES
 
-ONE_WAY = 0
 WIDEST, HALVINGS = 1.0, 10  # of the search for a time: up to twice the ideal share's, within a thousandth
 COARSE = 0.25  # of a layer: what whole layers per stage cost more than the ideal share
 
@@ -96,15 +96,11 @@ def unequal_work_s(context: Context, space: Space) -> FloatArray:
 
 
 def slowest_rank_s(types: Types, space: Space) -> FloatArray:
-    """T >= (equivalent layers) / S - phi e, S = s_0 of s_r = max(s_(r+1), (1 - phi/m) s_(r+1) + 1/(m c_r)), fast first.
+    """Time (s) in which p ranks can do all layers: T >= n / s_0 - phi e.
 
-    Proof. Let y_r be the work of rank r on one micro-batch, c_r the work of a layer on its type. The layers, and the
-    ends counted as at least x layers each, sum up to no more than sum y_r / c_r. One way, the first micro-batch passes
-    the layers of all ranks before r, at least phi of their work y_q each but for the embedding's e, then r does all of
-    its own: phi sum_(q<r) y_q + m y_r <= T + phi e =: T'. Multipliers l_r >= 0 with m l_q + phi sum_(r>q) l_r >= 1/c_q
-    give sum y_q / c_q <= T' sum l_r. From the last rank on, l_q = max(0, 1/c_q - phi s_(q+1)) / m serves, and s are
-    its sums. Of two neighbours, the faster one in front makes s larger, so fast first is the most that any order of
-    types gives; a type has no more ranks than it can hold with all their replicas. With chunks phi = 0.
+    s_p = 0, s_r = max(s_(r+1), (1 - phi/m) s_(r+1) + 1 / (m c_r)), the fastest type in front. n are the layers, with
+    ends and other layers as few usual ones as they are worth; c_r (s) the work of a usual layer on the type of rank r;
+    phi the least share of the forward in it, 0 with chunks; e (s) the work of the embedding.
     """
     columns, m = space.columns, space.columns.num_microbatches.astype(np.float64)
     layer_s = types.layer_s
@@ -126,11 +122,8 @@ def slowest_rank_s(types: Types, space: Space) -> FloatArray:
 def whole_layers_s(types: Types, space: Space, least_s: FloatArray, most: FloatArray) -> FloatArray:
     """The least T, from `least_s` on, in which ranks have time and memory for all layers, each a whole number of them.
 
-    `most` layers fit into a rank of each type, one row per type.
-
-    Proof. With c the work of a layer on its type, a rank has at most floor(T / (m c)) layers and, with one micro-batch
-    of each, as many as its memory holds. An end on it that is worth w layers or more takes floor(w) of them, since
-    floor(x - w) <= floor(x) - floor(w). A type has no more ranks than it can hold with all their replicas.
+    `most` layers fit into a rank of each type, one row per type. A rank has at most floor(T / (m c)) layers, with c (s)
+    the work of one on its type; a type has no more ranks than it can hold with all their replicas.
     """
     columns, job = space.columns, types.context.job
     num_layers = job.num_moe_layers or job.num_dense_layers

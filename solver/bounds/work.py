@@ -1,8 +1,9 @@
 """A valid lower bound of the iteration time of every configuration, and which of them can fit into memory at all.
 
-Owns bounds that hold for every placement, transport and schedule of the stated model: layers split as in
-`configurations/layers.py`, gradients exchanged after the last weight gradient less the stack's overlap. Stage messages
-across places are free here; what distance costs at least, exchanges or messages, is `network_cut.py`.
+The bounds hold for every placement, transport and schedule: layers are split as in `configurations/layers.py`,
+gradients are exchanged after the last weight gradient less the stack's overlap. Stage messages across places are free
+here; what distance costs at least, exchanges or messages, is `network_cut.py`. Proofs: docs/bounds.md, "Work, memory
+and slower types".
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import numpy as np
 
 from models.cluster import GpuType
 from models.stack import StackProfile
-from solver.bounds.bounded import ROUNDING, BoolArray, Bounds, merged
+from solver.arrays import BoolArray, FloatArray, IntArray
+from solver.bounds.bounded import ROUNDING, Bounds, merged
 from solver.bounds.network_cut import (
     CrossingDelay,
     CutCase,
@@ -26,9 +28,9 @@ from solver.bounds.network_cut import (
 from solver.bounds.synchronisation import average_rank_exchanges_s, tail_of
 from solver.bounds.unequal_layers import unequal_bounds, unequal_work_s
 from solver.configurations.enumerate import BY_GPU_TYPE, Space
-from solver.configurations.pricing import IntArray, Shares, StageCosts, kinds, least_of, rank_cost
+from solver.configurations.pricing import Shares, StageCosts, kinds, least_of, rank_cost
 from solver.context import Context, GpuClass, peak_flops_per_s
-from solver.cost.columns import FSDP, ZERO1, FloatArray
+from solver.cost.columns import FSDP, ZERO1
 from solver.cost.stage import StageCost
 from solver.estimates.iteration import guess_s
 from solver.estimates.params import ESTIMATES
@@ -164,10 +166,8 @@ def _slower_types_s(fast_first: list[StageCosts], shares: Shares) -> FloatArray:
 def _slower_s(slower: list[StageCosts], shares: Shares, num_faster: IntArray) -> FloatArray:
     """What the slower types cannot do faster: a configuration with more GPUs than the faster ones have needs them.
 
-    The GPUs beyond are more than a whole number k of ranks with all their replicas, so k + 1 ranks have a replica on a
-    slower type. It takes m times the work of its rank, and the largest of k + 1 is at least the lightest of all; of
-    three or more at least the lightest inner rank, and a heavier one where there are not so many light ones; of all
-    ranks the average and both ends.
+    Some k ranks or more have a replica there, k = (GPUs beyond) / (GPUs of a rank with all its replicas), rounded up.
+    The bound is m times the least work that the largest of any k ranks has.
     """
     price = least_of(slower)
     columns = price.columns

@@ -91,13 +91,11 @@ def layers_of(runs: Sequence[Run], job: Job, columns: Columns) -> RankLayers:
 def predict(runs: Sequence[Run]) -> list[RunPrediction]:
     """One prediction per run, in order. Runs whose jobs share their structure are evaluated together."""
     groups: dict[object, list[tuple[int, Run]]] = {}
-    constants: dict[int, int] = {}
-    first_of: dict[StackProfile, int] = {}
+    stacks: list[StackProfile] = []
     for index, run in enumerate(runs):
-        stack = constants.get(id(run.stack))
-        if stack is None:
-            stack = constants[id(run.stack)] = first_of.setdefault(run.stack, index)
-        key = (structure(run.job), run.gpu.name, run.fabric, stack, schedule_of(run.knobs))
+        if run.stack not in stacks:
+            stacks.append(run.stack)
+        key = (structure(run.job), run.gpu.name, run.fabric, stacks.index(run.stack), schedule_of(run.knobs))
         groups.setdefault(key, []).append((index, run))
     found: dict[int, RunPrediction] = {}
     for members in groups.values():

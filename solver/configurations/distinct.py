@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
-MOST_COUNTED = 1 << 22
+from solver.arrays import IntArray
+
+MOST_COUNTED = 1 << 22  # a table of so many places is 32 MiB; beyond it values are sorted
 
 
 def distinct_rows(*columns: IntArray) -> tuple[IntArray, IntArray]:

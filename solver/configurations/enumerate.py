@@ -1,6 +1,6 @@
 """Every configuration that obeys the divisibility rules of a request, as numpy columns.
 
-Never estimates a time; memory is `bounds/work.py`.
+Whether a configuration fits into memory is the business of `bounds/work.py`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from models.request import PlanRequest
 from models.schedule import MAX_OPERATIONS
 from models.statements import SPACE_LIMITS
 from models.workload import LatentAttention, Recompute
+from solver.arrays import IntArray
 from solver.cost.columns import DDP, FSDP, HSDP, RECOMPUTE_CODES, SHARDING_CODES, ZERO1, Columns
 from solver.network.islands import islands
 from solver.network.places import buildings_of, num_enclosing, usable_pools
 from solver.network.topology import build_topology
 from solver.placement.capacity_groups import groups_by_row, groups_of, usable_gpus
 
-IntArray = npt.NDArray[np.int64]
 FAMILY_CODES = ("one_way", "loop", "v")
+ONE_WAY, LOOP_FAMILY, V_FAMILY = range(3)
 LAYER_SPLIT_CODES: tuple[LayerSplit, ...] = ("even", "by_gpu_type")
 EVEN, BY_GPU_TYPE = range(2)
 FEW_BUILDINGS = 8  # or regions, of which pipelines may have one or two ranks in some and none in others
@@ -173,25 +174,24 @@ def _shapes(request: PlanRequest, pools: list[Pool]) -> Rows:
     out: list[tuple[int, ...]] = []
     by_type = _types_differ(request, pools) and "by_gpu_type" in _layer_splits(request)
     degrees = pipeline_degrees(request, BY_GPU_TYPE if by_type else EVEN)
+    joined, num_gpus = pools_by_island(request, pools), request.constraints.max_gpus or usable_gpus(request)
     for tp in tensor_degrees(request, pools):
         for cp in context_degrees(request):
-            capacity = island_groups(request, pools, tp, cp)
-            limit = (request.constraints.max_gpus or usable_gpus(request)) // (tp * cp)
+            capacity = [[sum(groups_of(one, tp, cp) for one in own) for own in island] for island in joined]
             for pp in degrees:
-                most = min(limit // pp, max(_most_replicas(request, groups, pp) for groups in capacity))
+                most = min(num_gpus // (tp * cp * pp), max(_most_replicas(request, own, pp) for own in capacity))
                 out += [(tp, cp, pp, vpp, family, most) for vpp, family in _chunkings(request, pp) if most]
     table = np.array(out, dtype=np.int64).reshape(-1, 6)
     return dict(zip(("tp", "cp", "pp", "vpp", "family", "max_dp"), table.T, strict=True))
 
 
-def island_groups(request: PlanRequest, pools: list[Pool], tp: int, cp: int) -> list[list[int]]:
-    """Stage groups that each building holds, island by island of the link graph."""
+def pools_by_island(request: PlanRequest, pools: list[Pool]) -> list[list[list[Pool]]]:
+    """Pools of each building, island by island of the link graph."""
     buildings, island = buildings_of(request.cluster), islands(build_topology(request.cluster))
-    held: dict[tuple[int, str], int] = {}
+    found: dict[int, dict[str, list[Pool]]] = {}
     for pool in pools:
-        key = (island[pool.place], buildings[pool.place])
-        held[key] = held.get(key, 0) + groups_of(pool, tp, cp)
-    return [[count for (one, _), count in held.items() if one == number] for number in {one for one, _ in held}]
+        found.setdefault(island[pool.place], {}).setdefault(buildings[pool.place], []).append(pool)
+    return [list(own.values()) for own in found.values()]
 
 
 def _most_replicas(request: PlanRequest, capacity: list[int], pp: int) -> int:

@@ -10,10 +10,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
+from solver.arrays import FloatArray, IntArray
 
 
 class LayerSplit(NamedTuple):

@@ -9,19 +9,18 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from solver.arrays import FloatArray, IntArray
+from solver.configurations.enumerate import V_FAMILY
 from solver.configurations.layers import LayerSplit, split_layers
 from solver.context import Context, GpuClass
-from solver.cost.columns import FSDP, Columns, FloatArray, joined
+from solver.cost.columns import FSDP, Columns, joined
 from solver.cost.layer import Setting
 from solver.cost.memory import static_memory
 from solver.cost.stage import PART_KINDS, StageCost, part_cost, stage_of
 
-IntArray = npt.NDArray[np.int64]
 Layers = npt.NDArray[np.int64] | npt.NDArray[np.float64] | float | int
 PartCosts = tuple[StageCost, StageCost, StageCost, StageCost]
-LOOP_FAMILY, V_FAMILY = 1, 2
 COSTS = tuple(one.name for one in fields(StageCost))
-MOST_KNOWN = 4_096  # parts of single configurations that are remembered
 
 
 @dataclass(frozen=True)
@@ -111,16 +110,13 @@ class StageCosts:
 
 def parts_of_each(context: Context, gpu_class: GpuClass, alike: Sequence[Columns]) -> list[PartCosts]:
     """The parts of configurations of one row each; those that are not remembered are priced together."""
-    known, keys = context.known.parts, [_parts_key(gpu_class, one) for one in alike]
-    new = {key: one for key, one in zip(keys, alike, strict=True) if key not in known}
-    if new:
-        if len(known) + len(new) > MOST_KNOWN:
-            new = dict(zip(keys, alike, strict=True))
-            known.clear()
-        priced = StageCosts(context, gpu_class, joined(list(new.values()))).priced_parts()
-        for row, key in enumerate(new):
-            known[key] = tuple(_row(part, row) for part in priced)  # type: ignore[assignment]
-    return [known[key] for key in keys]
+
+    def price(places: list[int]) -> list[PartCosts]:
+        priced = StageCosts(context, gpu_class, joined([alike[place] for place in places])).priced_parts()
+        dense, moe, first, last = ([_row(part, row) for row in range(len(places))] for part in priced)
+        return list(zip(dense, moe, first, last, strict=True))
+
+    return context.known.parts.each([_parts_key(gpu_class, one) for one in alike], price)
 
 
 def _parts_key(gpu_class: GpuClass, one: Columns) -> tuple[object, ...]:

@@ -17,12 +17,13 @@ from solver.cost.memory import StaticMemory, static_memory
 from solver.cost.optimizer import optimizer_s
 from solver.cost.stage import StageCost
 
-MOST_KNOWN = 64  # stages of configurations on pools that are remembered
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PoolStages:
-    """Stages of a configuration on the GPUs of one pool: costs by stage, static memory and optimizer by rank."""
+    """Stages of a configuration on the GPUs of one pool: costs by stage, static memory and optimizer by rank.
+
+    Equal is what is the same: pools of one kind share their stages.
+    """
 
     cost: StageCost
     static: StaticMemory
@@ -34,13 +35,8 @@ def pool_stages(context: Context, pool: Pool, configuration: Configuration) -> P
 
     Pools of one GPU type and fabric share them, and so do the placements of a configuration.
     """
-    known, key = context.known.stages, (configuration, pool.gpu.name, fabric_of(pool))
-    if key not in known:
-        if len(known) >= MOST_KNOWN:
-            known.clear()
-        known[key] = _pool_stages(context, pool, configuration)
-    found: PoolStages = known[key]
-    return found
+    key = (configuration, pool.gpu.name, fabric_of(pool))
+    return context.known.stages.once(key, lambda: _pool_stages(context, pool, configuration))
 
 
 def _pool_stages(context: Context, pool: Pool, configuration: Configuration) -> PoolStages:

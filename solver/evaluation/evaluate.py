@@ -174,9 +174,9 @@ def _evaluate(
     reserved = reserved_bytes_per_s(routes, hops, message_bytes)
     costs = exchange_costs(context, configuration, routes, stages, reserved=reserved)
     seen = _exchanges_seen(configuration.rank_of_stages, costs)
-    ways, alike = [], dict[tuple[int, ...], RankSide]()
+    ways, alike = [], dict[tuple[PoolStages, ...], RankSide]()
     for route, delays in zip(routes, hops, strict=True):
-        kinds = tuple(id(stages[pool]) for pool in route.pools)
+        kinds = tuple(stages[pool] for pool in route.pools)
         if kinds not in alike:
             alike[kinds] = RankSide.of(context, configuration, route, stages, exchanges=seen)
         problem = pipeline_problem(context, configuration, alike[kinds], delays)

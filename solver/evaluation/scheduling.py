@@ -95,17 +95,21 @@ class _Orders:
     """The orders found so far, each with its latest timing, and the latest end (s) of all."""
 
     latest_s: float = 0.0
-    timings: dict[int, Timing] = field(default_factory=dict)
+    timings: list[Timing] = field(default_factory=list)
 
     def add(self, timing: Timing) -> None:
         """One more timing."""
         self.latest_s = max(self.latest_s, timing.end_s)
-        self.timings[id(timing.order.rank_ops)] = timing
+        known = [one.order.rank_ops is timing.order.rank_ops for one in self.timings]
+        if any(known):
+            self.timings[known.index(True)] = timing
+        else:
+            self.timings.append(timing)
 
     def for_problem(self, problem: PipelineProblem) -> Timing | None:
         """The first order of the same layout that fits into memory here and ends no later than the latest of all."""
         shape = shape_of(problem)
-        alike = (one for one in self.timings.values() if same_operations(one.problem, problem))
+        alike = (one for one in self.timings if same_operations(one.problem, problem))
         for one in islice(alike, MOST_ORDERS_TRIED):
             found = in_problem(one, problem, shape)
             if found is not None and found.end_s <= self.latest_s:
@@ -148,7 +152,7 @@ def or_same_order(timings: Sequence[Timing], scheduler: Scheduler) -> Scheduler:
 def that_fit(timings: Sequence[Timing], problem: PipelineProblem) -> list[Timing]:
     """Each order of these timings once, in this problem, where it has the same operations and memory has room."""
     shape = shape_of(problem)
-    alike = {id(one.order): one for one in timings if same_operations(one.problem, problem)}
+    alike = {one.order: one for one in timings if same_operations(one.problem, problem)}
     return [same for one in alike.values() if (same := in_problem(one, problem, shape)) is not None]
 
 

@@ -1,6 +1,7 @@
 """Why nothing fits: the numbers of the configuration that comes closest, and what was checked to help.
 
-Never searches; a remedy is offered only where the same arithmetic finds a configuration that fits once it is applied.
+By arithmetic, without a search. A remedy is offered only where the same arithmetic finds a configuration that fits once
+it is applied.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import numpy as np
 from models.cluster import GpuType
 from models.outcome import Reason
 from models.request import PlanRequest
+from solver.arrays import IntArray
 from solver.bounds.work import memory_needs
-from solver.configurations.enumerate import IntArray, Space, enumerate_space
+from solver.configurations.enumerate import Space, enumerate_space
 from solver.configurations.framework import within_framework
 from solver.context import Context, stack_for
 from solver.cost.columns import FSDP, RECOMPUTE_CODES, SHARDING_CODES

@@ -1,6 +1,6 @@
 """What distance costs: the same configuration with all its GPUs in one building.
 
-Never searches: the configuration is the plan's, only its placement is made anew.
+Without a search: the configuration is the plan's, only its placement is made anew.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Switch memory that distance asks for: lossless headroom, congestion buffers, and warnings when a link lacks them.
 
-Never refuses a plan: shortage is a warning with numbers.
+A shortage is a warning with numbers; it refuses no plan.
 """
 
 from __future__ import annotations

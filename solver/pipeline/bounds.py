@@ -1,11 +1,9 @@
-"""Lower bounds of a pipeline's makespan or span, each with its proof; valid for every schedule of the problem.
+"""Lower bounds of a pipeline's makespan or span (seconds), valid for every schedule of the problem.
 
-Proven without search: longest paths, busy ranks, busy channels, exchanges. Stronger bounds, by horizons and the states
-of a rank or channel, stand in `exact`: `resource_kernel` (a stage, a channel of up to three hops) and `joint_kernel` (a
-rank of two stages). All bounds rest on one exchange argument: micro-batches are alike, so the k-th smallest start of F
-on a stage can be given to micro-batch k, and the same for every kind and stage. If x_j >= y_j for every j then the k-th
-smallest x is at least the k-th smallest y, so every precedence survives; memory counts operations, not names. Hence
-some best schedule runs micro-batches in order within each stage and kind.
+Without search: longest paths, busy ranks, busy channels, exchanges. All hold for schedules that run the micro-batches
+of each stage and kind in order, and some best schedule does. Proofs: docs/bounds.md, "One pipeline". Stronger bounds,
+by horizons and the states of a rank or channel, stand in `exact`: `resource_kernel` (a stage, a channel of up to three
+hops) and `joint_kernel` (a rank of two stages).
 
 Nothing is rounded; a relative 1e-12 is given away so that float sums cannot lift a bound over the truth.
 """
@@ -39,12 +37,9 @@ def lower_bound(problem: PipelineProblem) -> float:
 
 
 def makespan_bound(shape: PipelineShape) -> float:
-    """Longest path, busy ranks, ranks full of activations, and busy channels, with heads and tails.
+    """Longest path, busy ranks, ranks full of activations, busy channels and shared exchanges, with heads and tails.
 
-    Proof. Heads and tails are longest paths over precedences that hold in every in-order schedule: data with its
-    delay, order within stage and kind, and memory slots (`memory_slots`). A rank runs one operation at a time, so it
-    is a one-machine problem with these heads and tails, whose preemptive optimum (Jackson's rule) bounds it below;
-    a channel is one in the same way, its jobs being messages.
+    Ranks and channels are one-machine problems, whose preemptive optimum bounds them (Jackson's rule).
     """
     columns, slots = columns_of(shape), memory_slots(shape)
     head = heads(columns, slots, 0)
@@ -57,11 +52,9 @@ def makespan_bound(shape: PipelineShape) -> float:
 
 
 def span_bound(shape: PipelineShape) -> float:
-    """The largest over ranks of the same bounds for the part of the pipeline that starts at this rank.
+    """The largest over ranks of longest path and busy rank, in the part of the pipeline that starts at this rank.
 
-    Proof. Count time from the rank's first start and leave out every stage before the rank's first one: fewer
-    operations, so the rest is a relaxation; every operation kept is a successor of the rank's first F in order, or
-    waits for nothing, so heads stay valid. Only ends on this rank count in the tails.
+    Time counts from the rank's first start, and only ends on this rank count.
     """
     columns, slots = columns_of(shape), memory_slots(shape)
     best = 0.0
@@ -79,13 +72,8 @@ def span_bound(shape: PipelineShape) -> float:
 def memory_slots(shape: PipelineShape) -> Ints:
     """K by kind and stage: F[j + K] of the stage cannot start before B[j] (row 1) or W[j] (row 2) has ended.
 
-    Proof. When F[j] starts, j + 1 activations have been taken. With b inputs and w weights done, the stage holds
-    (j + 1 - b) a + (b - w) c. It is least in b at b = w when c <= a is not needed: as w <= b, it is at least
-    (j + 1 - b) a, so b >= j + 1 - floor(budget / a); and with d = min(a, c), as b <= j + 1, it is at least
-    (j + 1 - w) d, so w >= j + 1 - floor(budget / d).
-
-    The rank's earlier stages in the way forward had F of the same micro-batches before, and have their B after: each
-    micro-batch between F and B here holds their activations too. So a is the sum over these stages and this one.
+    Row 1: K = floor(budget / a), with a the activations of this stage and of the rank's earlier ones, which hold those
+    of the same micro-batches. Row 2: K = floor(budget / min(a, c)), of this stage alone. 0 where nothing limits.
     """
     slots = np.zeros((3, shape.num_stages), dtype=np.int64)
     held_by_w = np.minimum(shape.activation_s, shape.context_s)
@@ -111,14 +99,9 @@ def _busy_rank(shape: PipelineShape, rank: int, head: Floats, tail: Floats) -> f
 def _full_rank(shape: PipelineShape, rank: int, head: Floats, tail: Floats) -> float:
     """A rank as one machine whose forwards wait for memory that its own backwards free; 0 where memory never fills.
 
-    Proof. Let the rank have C bytes, and R(t) be the bytes freed on it by time t if every B and W ended at its head
-    plus its duration: no schedule frees more. The F begun by t hold at most C + R(t) bytes, so their work is at most
-    G(C + R(t)), where G(x) is the most work of F that x bytes hold: a fractional knapsack, filled in order of work per
-    byte. Cut the work of F into pieces in that order, piece k of length f_k after pieces of a_1 + ... + a_(k-1) bytes:
-    no work beyond the first k - 1 pieces' sum is done before the first t with C + R(t) >= a_1 + ... + a_(k-1). So for
-    each k the pieces from k on are F work done after that time, and the preemptive one-machine bound of these pieces
-    with all B and W holds. Read backwards in time, W takes the context that the F of its micro-batch frees: the same
-    bound holds for the tails of W.
+    The forwards, by work per byte, are pieces of length f_k; piece k begins at the first t with C + R(t) >= a_1 + ... +
+    a_(k-1) or later, with C the rank's bytes and R(t) what B and W can have freed by t. Read backwards in time, the
+    same holds for W.
     """
     own = shape.rank_of_s == rank
     m, budget = shape.num_microbatches, float(shape.budget_r[rank])

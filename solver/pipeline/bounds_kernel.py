@@ -1,6 +1,6 @@
 """Compiled parts of the lower bounds: heads, tails and the preemptive one-machine bound.
 
-Their proofs are in `bounds`.
+Their proofs: docs/bounds.md.
 """
 
 from __future__ import annotations

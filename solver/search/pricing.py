@@ -1,7 +1,6 @@
 """Prices configurations in portions that end in time.
 
-Owns how many configurations a portion may have: the pace of those before says how long it takes. The frontier chooses
-which they are.
+How many configurations a portion may have follows from the pace of those before. The frontier chooses which they are.
 """
 
 from __future__ import annotations

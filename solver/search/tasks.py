@@ -1,6 +1,6 @@
 """Parts of a search's work that any process can do, and what they bring back.
 
-Never decides which are worth doing, and never judges: the search does.
+`choice.py` decides which task is worth doing, `acceptance.py` judges what comes back.
 """
 
 from __future__ import annotations

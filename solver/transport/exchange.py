@@ -279,7 +279,7 @@ def _overlap_s(context: Context, columns: Columns, stages: PoolStages, stage: in
 
 def _distinct(stages: dict[int, PoolStages], counts: Counter[int]) -> list[PoolStages]:
     """Stage costs of these pools, once per kind of pool."""
-    return list({id(stages[pool]): stages[pool] for pool in counts}.values())
+    return list(dict.fromkeys(stages[pool] for pool in counts))
 
 
 def _private_s(

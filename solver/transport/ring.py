@@ -57,9 +57,7 @@ def split_steps(
 ) -> tuple[Parts, ...] | None:
     """Parts of steps of these sizes that empty the fullest edge; None where not even the plain paths have room."""
     key = (plain.steps, size_by_step, capacity.tobytes())
-    if key not in context.known.splits:
-        context.known.splits[key] = _optimal_parts(context.topology, plain, capacity, size_by_step)
-    return context.known.splits[key]
+    return context.known.splits.once(key, lambda: _optimal_parts(context.topology, plain, capacity, size_by_step))
 
 
 def _optimal_parts(

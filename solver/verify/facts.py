@@ -62,6 +62,18 @@ class Facts:
         return {timeline.route: timeline for timeline in reversed(self.plan.timelines)}
 
     @cached_property
+    def alike_route(self) -> Mapping[str, str]:
+        """For every route with a timeline the first with the same schedule, in an equal problem."""
+        firsts, found = list[RouteTimeline](), dict[str, str]()
+        for route, timeline in self.timeline_by_route.items():
+            alike = (one for one in firsts if one.schedule is timeline.schedule and one.problem == timeline.problem)
+            first = next(alike, timeline)
+            if first is timeline:
+                firsts.append(timeline)
+            found[route] = first.route
+        return found
+
+    @cached_property
     def groups(self) -> tuple[StageGroups, ...]:
         """Every stage group of every route whose pool exists."""
         return tuple(

@@ -10,7 +10,6 @@ are shifted by, as one flow that delivers after its first turn; the last of them
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -82,16 +81,11 @@ def replay_case(case: Reading) -> JointReplay:
 
 def _alike_routes(case: Reading) -> dict[str, str]:
     """For every route the first one that runs exactly as it does: the same schedule, and no message on any link."""
-    known: defaultdict[int, list[str]] = defaultdict(list)
-    first: dict[str, str] = {}
+    alone, first = dict[str, str](), dict[str, str]()
     for route in case.route_by_id:
         timeline = case.timeline_by_route[route]
-        alike = known[id(timeline.schedule)]
-        alone = not timeline.stagger_s and not any(hop.occupancy_s for hop in timeline.problem.hops)
-        same = (one for one in alike if case.timeline_by_route[one].problem == timeline.problem)
-        first[route] = next(same, route) if alone else route
-        if first[route] == route and alone:
-            alike.append(route)
+        shared = timeline.stagger_s or any(hop.occupancy_s for hop in timeline.problem.hops)
+        first[route] = route if shared else alone.setdefault(case.alike_route[route], route)
     return first
 
 

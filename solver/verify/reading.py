@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -67,16 +66,9 @@ class Reading(Facts):
 
     def _per_timeline(self, read: Callable[[RouteTimeline], Read]) -> dict[str, Read]:
         """Something read off every timeline; routes with one schedule and equal problems share the reading."""
-        known: dict[int, list[tuple[RouteTimeline, Read]]] = defaultdict(list)
-        found: dict[str, Read] = {}
-        for timeline in self.timeline_by_route.values():
-            alike = known[id(timeline.schedule)]
-            result = next((result for one, result in alike if one.problem == timeline.problem), None)
-            if result is None:
-                result = read(timeline)
-                alike.append((timeline, result))
-            found[timeline.route] = result
-        return found
+        firsts = dict.fromkeys(self.alike_route.values())
+        known = {route: read(self.timeline_by_route[route]) for route in firsts}
+        return {route: known[first] for route, first in self.alike_route.items()}
 
     @cached_property
     def operations(self) -> Mapping[str, list[Timed]]:
@@ -111,14 +103,15 @@ class Reading(Facts):
         }
 
     @cached_property
-    def _peaks(self) -> dict[tuple[int, tuple[tuple[int, tuple[float, float]], ...]], float]:
+    def _peaks(self) -> dict[tuple[str, int, tuple[tuple[int, tuple[float, float]], ...]], float]:
         return {}
 
-    def _peak_bytes(self, operations: Timed, held: dict[int, tuple[float, float]]) -> float:
-        """Of one rank's operations, which routes with one schedule share."""
-        key = (id(operations), tuple(held.items()))
+    def _peak_bytes(self, route: str, pipeline_rank: int, held: dict[int, tuple[float, float]]) -> float:
+        """Of one rank's operations, which alike routes share."""
+        first = self.alike_route[route]
+        key = (first, pipeline_rank, tuple(held.items()))
         if key not in self._peaks:
-            self._peaks[key] = peak_activation_bytes(operations, held)
+            self._peaks[key] = peak_activation_bytes(self.operations[first][pipeline_rank], held)
         return self._peaks[key]
 
     def _memory_need(self, route: str, pipeline_rank: int) -> MemoryNeed:
@@ -134,7 +127,7 @@ class Reading(Facts):
                 "weights_bytes": float(static.weights_bytes[0]),
                 "gradients_bytes": float(static.gradients_bytes[0]),
                 "optimizer_bytes": float(static.optimizer_bytes[0]),
-                "activations_bytes": self._peak_bytes(self.operations[route][pipeline_rank], held),
+                "activations_bytes": self._peak_bytes(route, pipeline_rank, held),
                 "buffers_bytes": float(static.buffers_bytes[0]),
                 "framework_bytes": float(static.framework_bytes[0]),
                 "limit_bytes": self.derived.memory_limit_bytes(pool),

@@ -19,7 +19,7 @@ FIELD = set(
         """
         boundary cell clock column commodity communicator connection cost curve defect delay demand dispatch
         distance efficiency estimate event gemm goal history hook init instance interval job layer
-        level list loss memory minimum model node option order param path phase placement policy problem
+        level list loss memo memory minimum model node option order param path phase placement policy problem
         programme protocol rate reservation routing sample scheduler segment server shape solution static steady
         synchronisation table tail technology tick timing topology traffic validation var wire
         """,
@@ -137,6 +137,13 @@ def test_no_name_of_the_solver_has_a_retired_word(path: Path) -> None:
 @pytest.mark.parametrize("path", python_files("solver"), ids=name_of)
 def test_no_text_of_the_solver_has_a_retired_word(path: Path) -> None:
     assert RETIRED_IN_TEXT.findall(path.read_text(encoding="utf-8")) == [], "use the term of the field"
+
+
+@pytest.mark.parametrize("path", python_files(), ids=name_of)
+def test_a_docstring_says_what_is_done_and_not_who_owns_it(path: Path) -> None:
+    nodes = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    told = [ast.get_docstring(node) or "" for node in ast.walk(tree_of(path)) if isinstance(node, nodes)]
+    assert [text for text in told if re.search(r"(^|[.:] |\n)Owns ", text)] == []
 
 
 @pytest.mark.parametrize("path", python_files("solver"), ids=name_of)

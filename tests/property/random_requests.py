@@ -1,7 +1,7 @@
 """Random planning requests over the whole vocabulary, small enough that every configuration can be bounded.
 
-Owns the draws: models, clusters, measured layers and software stacks, ordinary ones and those at the edge of what is
-allowed. Never says what should hold of a request.
+Models, clusters, measured layers and software stacks are drawn, ordinary ones and those at the edge of what is allowed.
+What should hold of a request is said elsewhere.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A generator of corruptions: every leaf and every list of a plan document, forged in the ways that a liar would try.
 
-Owns the walk over the document by the fields of its models, and the forgeries. Never knows a rule.
+It walks over the document by the fields of its models and knows no rule.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tools to corrupt a valid plan: replace a value deep inside it, and make the rest of the plan agree with the lie.
 
-Owns editing without validation, as a forger would. Never knows a rule.
+Values are replaced without validation, as a forger would.
 """
 
 from __future__ import annotations

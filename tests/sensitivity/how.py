@@ -1,7 +1,4 @@
-"""Corruptions of transport, link loads and totals.
-
-Owns the lies about what links carry and what the headline says.
-"""
+"""Corruptions of transport, link loads and totals."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Small requests of every kind, planned by the real planner: what corruptions start from.
 
-Owns the requests. All plan reproducibly, so that the same plan comes out on every machine.
+All plan reproducibly, so that the same plan comes out on every machine.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Corruptions of what was timed and how: stage costs, memory, schedules, hops, gradient exchanges.
 
-Owns the lies about time. Timeline 1 is the route inside east, whose end decides nothing, so its times can be bent.
+Timeline 1 is the route inside east, whose end decides nothing, so its times can be bent.
 """
 
 from __future__ import annotations

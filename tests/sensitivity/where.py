@@ -1,6 +1,6 @@
 """Corruptions of the configuration, the placement and the rank map, one or more for every rule on them.
 
-Owns the lies about where things are. `ep` corruptions plan a job with experts.
+`ep` corruptions plan a job with experts.
 """
 
 from __future__ import annotations

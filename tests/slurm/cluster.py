@@ -1,6 +1,6 @@
 """A Slurm on this machine: munged, slurmctld and one slurmd per simulated node, all in a folder of their own.
 
-Owns the daemons and their configuration; every node has an address and a port on the loopback. Source: slurm.conf(5),
+Every node has an address and a port on the loopback. Source: slurm.conf(5),
 slurmd(8) -N, munged(8).
 """
 

@@ -1,6 +1,6 @@
 """What the database says after a soak: every promise kept once, every end with its true reason, nothing left over.
 
-Owns the rules. Reads the tables directly, so that a wrong answer of the service cannot hide a wrong row.
+It reads the tables directly, so that a wrong answer of the service cannot hide a wrong row.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The programs of a soak: services, workers and the database, and every way in which they are killed.
 
-Owns the processes. Never submits a plan and never judges one.
+`load.py` submits the plans, `audit.py` judges what became of them.
 """
 
 from __future__ import annotations

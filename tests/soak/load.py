@@ -1,6 +1,6 @@
 """Clients that never give up: each submits a plan with a key of its own and repeats until it has an answer.
 
-Owns the clients and what they were promised. Never kills anything.
+Every client writes down what it was promised.
 """
 
 from __future__ import annotations

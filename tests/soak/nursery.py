@@ -1,6 +1,6 @@
 """A process that has imported everything and forks the programs of a soak, so that a start costs no imports.
 
-Owns the forking. What is forked is a process of its own with a group of its own, like one started by hand.
+What is forked is a process of its own with a group of its own, like one started by hand.
 """
 
 from __future__ import annotations

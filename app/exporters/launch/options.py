@@ -1,6 +1,6 @@
 """What a launch needs beside the plan: trainer, scheduler, and the site's own words for queues, accounts and images.
 
-Owns their names and their form: they end in a shell and in YAML.
+Their names and their form are checked, because they end in a shell and in YAML.
 """
 
 from __future__ import annotations

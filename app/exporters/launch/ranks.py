@@ -1,7 +1,7 @@
 """Where every rank of a launch has to be, and where the ranks of a started job say that they are.
 
-Owns `ranks.csv` (a row for ranks that follow each other on one host, or on any host of a group), the line that every
-rank prints first, and their comparison.
+`ranks.csv` has a row for ranks that follow each other on one host, or on any host of a group; it is compared with the
+line that every rank prints first.
 """
 
 from __future__ import annotations

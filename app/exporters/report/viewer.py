@@ -1,6 +1,6 @@
 """The timelines as compact data for the zoom: whole ticks, differences instead of times, durations by stage and kind.
 
-Owns the form that the script of the page reads; it sets names as text, never as markup.
+The script of the page reads this form; it sets names as text, never as markup.
 """
 
 from __future__ import annotations

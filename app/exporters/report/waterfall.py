@@ -1,6 +1,6 @@
 """Where the iteration time goes, and what distance costs.
 
-Owns the waterfall. Its parts are the plan's breakdown, and add up to its total.
+The parts of the waterfall are the plan's breakdown, and add up to its total.
 """
 
 from __future__ import annotations

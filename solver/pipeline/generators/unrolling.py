@@ -78,7 +78,7 @@ def unrolled(shape: PipelineShape, steady: SteadyState, num_kinds: int) -> list[
 
 
 def guide_of(shape: PipelineShape, steady: SteadyState) -> Floats:
-    """Start of every operation in repeated rounds, by id; in order within stage and kind (argument in `bounds`)."""
+    """Start of every operation in repeated rounds, by id; in order within stage and kind (docs/bounds.md)."""
     rounds, one = np.divmod(np.arange(shape.num_microbatches), steady.num_microbatches)
     times: Floats = np.sort(steady.start[:, :, one] + rounds * steady.length_s, axis=2)
     return times.ravel()

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from models.plan import OtherSharing, RouteTimeline
-from models.schedule import PipelineHop, PipelineProblem
+from models.schedule import PipelineHop
 from solver.cost.fabric import share_place
 from solver.network.latency import tier_s
 from solver.verify.case import Case, Finding, Rule, differs, exceeds
@@ -105,13 +105,13 @@ def hop_sharing(case: Case) -> Iterator[Finding]:
     It has the same delays but for links that staggered replicas take: there, all at once takes no less than one turn
     and no more than the whole round, which carries the same bytes.
     """
-    known: dict[tuple[int, PipelineProblem, tuple[PipelineHop, ...]], float] = {}
+    known: dict[tuple[str, tuple[PipelineHop, ...]], float] = {}
     for route, timeline in case.timeline_by_route.items():
         other = timeline.other_sharing
         if other is None or case.schedule_objections[route]:
             continue
         yield from (Finding(f"route {route}, the other sharing", text) for text in _unlike(timeline, other))
-        key = (id(timeline.schedule), timeline.problem, other.hops)
+        key = (case.alike_route[route], other.hops)
         if key not in known:
             known[key] = end_with_hops(timeline, other.hops)
         end_s = known[key] + other.stagger_s

@@ -1,4 +1,4 @@
-"""Micro-batches in order within each stage and kind, which loses nothing (exchange argument in `pipeline.bounds`)."""
+"""Micro-batches in order within each stage and kind, which loses nothing (docs/bounds.md)."""
 
 from __future__ import annotations
 

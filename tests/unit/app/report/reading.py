@@ -1,6 +1,6 @@
 """Reads a report as a program does: elements with their attributes and text.
 
-Owns a strict little reader: an element that is not closed is an error.
+An element that is not closed is an error.
 """
 
 from __future__ import annotations

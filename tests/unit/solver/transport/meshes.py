@@ -1,6 +1,6 @@
 """Requests on buildings whose links form cycles: parallel links, a triangle with one thin side.
 
-Owns the links; the rest is the usual small job.
+All but the links is the usual small job.
 """
 
 from __future__ import annotations
