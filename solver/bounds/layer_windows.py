@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from models.workload import Architecture
+from solver.compiled import compiled
 from solver.cost.columns import IntArray
 
 
@@ -46,33 +47,39 @@ def rank_windows(architecture: Architecture, num_stages: int, stages: tuple[int,
     up, nor smaller than that rounded down less what the ends are worth, and each has one layer at least.
     """
     own = [stage_windows(architecture, num_stages)[stage] for stage in stages]
+    if len(own) == 1:
+        return RankWindows(own[0], own[0], own[0], own[0])
     any_stage = Windows(np.minimum.reduce([one.fewest for one in own]), np.maximum.reduce([one.most for one in own]))
     total = np.arange(architecture.num_layers + 1)
-    fewest, most = np.zeros_like(total), total.copy()
-    if len(own) == 1 or _is_uniform(architecture):
-        fewest, most = (own[0].fewest, own[0].most) if len(own) == 1 else (total, total)
-    else:
-        for layers in range(len(own), architecture.num_layers + 1):
-            smallest = max((layers + worth) // len(own) - worth, 1)
-            largest = min(-(-(layers + worth) // len(own)), layers)
-            least = _least_sum([one.fewest for one in own], layers, (smallest, largest))
-            most_other = _least_sum([total - one.most for one in own], layers, (smallest, largest))
-            if least is not None and most_other is not None:
-                fewest[layers], most[layers] = least, layers - most_other
-    return RankWindows(own[0], own[-1], any_stage, Windows(fewest, most))
+    if _is_uniform(architecture):
+        return RankWindows(own[0], own[-1], any_stage, Windows(total, total))
+    fewest = _least_sums(np.stack([one.fewest for one in own]), worth)
+    most_other = _least_sums(np.stack([total - one.most for one in own]), worth)
+    return RankWindows(own[0], own[-1], any_stage, Windows(fewest, total - most_other))
 
 
-def _least_sum(values: list[IntArray], layers: int, sizes: tuple[int, int]) -> int | None:
-    """Least sum of one value each at sizes in this range that add up to so many layers; None where none do."""
-    beyond = layers + 1
-    least = np.full(layers + 1, beyond)
-    least[0] = 0
-    for value in values:
-        then = np.full(layers + 1, beyond)
-        for size in range(sizes[0], sizes[1] + 1):
-            then[size:] = np.minimum(then[size:], least[: layers + 1 - size] + value[size])
-        least = then
-    return int(least[layers]) if least[layers] < beyond else None
+@compiled
+def _least_sums(values: IntArray, worth: int) -> IntArray:
+    """Least sum of one value of each row at sizes that add up to 0, 1, 2 ..., by the rule for stages of a rank.
+
+    0 where no sizes do.
+    """
+    num_stages, num_sizes = values.shape
+    found = np.zeros(num_sizes, dtype=np.int64)
+    for layers in range(num_stages, num_sizes):
+        smallest = max((layers + worth) // num_stages - worth, 1)
+        largest = min(-(-(layers + worth) // num_stages), layers)
+        beyond = layers + 1
+        least = np.full(layers + 1, beyond)
+        least[0] = 0
+        for stage in range(num_stages):
+            then = np.full(layers + 1, beyond)
+            for size in range(smallest, largest + 1):
+                for have in range(layers + 1 - size):
+                    then[have + size] = min(then[have + size], least[have] + values[stage, size])
+            least = then
+        found[layers] = least[layers] if least[layers] < beyond else 0
+    return found
 
 
 @lru_cache(maxsize=256)

@@ -18,6 +18,7 @@ from solver.search.params import DEFAULTS, SearchParams
 from solver.search.unpriced import BoolArray, IntArray, Unpriced, least_places
 
 ALIKE = ("tp", "cp", "pp", "vpp", "dp", "micro_batch", "num_microbatches", "recompute")  # of bounds taken together
+WITH_SAME_EXPERTS = (*ALIKE, "ep")  # of bounds taken together the second time
 
 
 @dataclass
@@ -26,7 +27,8 @@ class Frontier:
 
     An index is a place in these columns. `seconds` are the bounds as times. Of the `explored` those `underway` are
     still being evaluated; `num_timed` is how many placements of one were timed before it was put back. Bounds of the
-    `refined` are their own, those of the `refined_together` hold for all that are alike, too.
+    `refined` are their own, those of the `refined_together` hold for all that are alike, too: those in
+    `refined_twice` for all with the same degree of expert parallelism.
     `least_need` is the least memory that any priced one needs (bytes), and its row.
     """
 
@@ -45,6 +47,7 @@ class Frontier:
     num_timed: dict[int, int] = field(default_factory=dict)
     refined: set[int] = field(default_factory=set)
     refined_together: set[int] = field(default_factory=set)
+    refined_twice: set[int] = field(default_factory=set)
     fastest_s: float = float("inf")
     any_fits: bool = False
     least_need: tuple[float, int] = (float("inf"), -1)
@@ -142,16 +145,18 @@ class Frontier:
         found: list[tuple[int, ...]] = []
         for index in least[np.argsort(self.bound[least], kind="stable")].tolist():
             if self.bound[index] <= limit and not any(index in others for others in found):
-                found.append((index,) if index in self.refined_together else _alike(self, index, open_ones))
+                found.append(_refined_next(self, index, open_ones))
         return found
 
     def set_refined(self, indices: tuple[int, ...], *, done: bool = True) -> None:
         """The bound at a place is its own, or of several places that of all, or that is to be done again."""
         marks = self.refined if len(indices) == 1 else self.refined_together
-        if done:
-            marks.update(indices)
-        else:
-            marks.difference_update(indices)
+        if not done:
+            (self.refined_twice if self.refined_twice.issuperset(indices) else marks).difference_update(indices)
+            return
+        marks.update(indices)
+        if len(np.unique(self.space.columns.ep[self.rows[list(indices)]])) == 1:
+            self.refined_twice.update(indices)
 
     def num_ruled_out(self, cutoff: float) -> int:
         """Configurations that do not fit or cannot improve on the cutoff, but for those that were explored."""
@@ -193,12 +198,24 @@ def _bound_shapes(frontier: Frontier, cutoff: float, most: int) -> int:
     return len(rows)
 
 
-def _alike(frontier: Frontier, index: int, among: IntArray) -> tuple[int, ...]:
-    """The configuration and those that differ from it in expert parallelism and sharding alone."""
+def _refined_next(frontier: Frontier, index: int, among: IntArray) -> tuple[int, ...]:
+    """Whose bounds to refine with that of a configuration: of all alike, then of those with the same experts, then its
+    own alone.
+    """
+    if index not in frontier.refined_together:
+        return _alike(frontier, index, among, ALIKE, frontier.refined_together)
+    if index not in frontier.refined_twice:
+        some = among[np.isin(among, list(frontier.refined_together))]
+        return _alike(frontier, index, some, WITH_SAME_EXPERTS, frontier.refined_twice)
+    return (index,)
+
+
+def _alike(frontier: Frontier, index: int, among: IntArray, names: tuple[str, ...], done: set[int]) -> tuple[int, ...]:
+    """The configuration and those that agree with it in these columns and were not done yet."""
     space, rows = frontier.space, frontier.rows
-    for column in (*(getattr(space.columns, name) for name in ALIKE), space.family, space.layer_split):
+    for column in (*(getattr(space.columns, name) for name in names), space.family, space.layer_split):
         among = among[column[rows[among]] == column[rows[index]]]
-    others = [other for other in among.tolist() if other != index and other not in frontier.refined_together]
+    others = [other for other in among.tolist() if other != index and other not in done]
     return index, *others[: frontier.params.refined_together - 1]
 
 

@@ -62,15 +62,19 @@ def alike(one: Configuration) -> tuple[object, ...]:
     return (degrees.tp, degrees.cp, degrees.pp, degrees.dp, degrees.vpp, one.micro_batch_sequences, one.recompute)
 
 
-def test_what_waits_is_refined_once_together_and_once_alone() -> None:
+def test_what_waits_is_refined_together_then_with_the_same_experts_then_alone() -> None:
     frontier = frontier_of(example("deepseek-v3-region", {"tp": [1], "cp": [1], "pp": [8], "vpp": [1]}))
-    (first,) = frontier.unrefined(FAR, 1)
-    frontier.set_refined(first)
-    (second,) = frontier.unrefined(FAR, 1)
-    assert len(first) > 1
-    assert second == first[:1]
-    frontier.set_refined(second)
-    assert all(second[0] not in indices for indices in frontier.unrefined(FAR, 10))
+    seen = []
+    while not seen or len(seen[-1]) > 1:
+        (indices,) = frontier.unrefined(FAR, 1)
+        seen.append(indices)
+        frontier.set_refined(indices)
+    together, alone = seen[0], seen[-1]
+    assert alone == together[:1]
+    assert all(set(others) < set(together) for others in seen[1:])
+    for others in seen[1:]:
+        assert len({int(frontier.space.columns.ep[frontier.rows[index]]) for index in others}) == 1
+    assert all(alone[0] not in indices for indices in frontier.unrefined(FAR, 10))
 
 
 def test_nothing_beyond_a_refined_bound_is_refined() -> None:
