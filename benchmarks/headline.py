@@ -1,9 +1,11 @@
 """Our plan against every baseline on a broad grid of jobs and clusters, all under the same evaluator.
 
-`python -m benchmarks.headline [--points N] [--first K] [--time-limit S] [--seed S] [--write F] [--json F]` draws N
-points from the grid (models x GPU types x GPUs x buildings in regions x distance x oversubscription x loss x batch),
-plans them, or the first K, with counted work, so that neither the machine nor its load changes a figure, and prints the
-distribution of speed-ups and gaps. Everything is predicted.
+`python -m benchmarks.headline [--points N] [--first K] [--time-limit S] [--seed S] [--wall] [--write F] [--json F]`
+draws N points from the grid (models x GPU types x GPUs x buildings in regions x distance x oversubscription x loss x
+batch), plans them, or the first K, with counted work, so that neither the machine nor its load changes a figure, and
+prints the distribution of speed-ups and gaps. With `--wall` each point has so many seconds by the clock and all cores
+that a request asks for, as in the service, one point at a time: for a machine that does nothing else. Everything is
+predicted.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import argparse
 import itertools
 import json
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -21,6 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from app.jobs.processes import end, start
+from app.jobs.worker_pool import num_cores, worker_pool
 from models.outcome import Outcome, Planned
 from models.request import PlanRequest
 from solver.planner import plan
@@ -61,6 +66,7 @@ NIC_BYTES_PER_S = {"A100-SXM-80G": 2.5e10}  # 200 Gb/s per GPU in that generatio
 USUAL_NIC_BYTES_PER_S, HOST_GPUS, SEQUENCE_LENGTH, PLANES = 5e10, 8, 8192, 16
 SINGLE_AXIS = ("crosspipe-like", "atlas-like", "sailor-like", "nemo-like")
 SAME = 1.0 + 1e-6
+PATIENCE_S = 60.0  # for a process that ends
 NUM_LARGEST = 5
 
 
@@ -231,7 +237,19 @@ def _link(point: Point, one: Building, other: Building) -> dict[str, Any]:
 
 def row_of(point: Point, time_limit_s: float) -> Row | None:
     """Plan a point; the wall clock stands still, so that only counted work ends the search."""
-    outcome: Outcome = plan(request_of(point, time_limit_s), clock=lambda: 0.0)
+    return _row(point, plan(request_of(point, time_limit_s), clock=lambda: 0.0))
+
+
+def row_by_the_clock(point: Point, time_limit_s: float) -> Row | None:
+    """Plan a point in so many seconds, with other processes as the service has them."""
+    request = request_of(point, time_limit_s)
+    options = request.options.model_copy(update={"reproducible": False})
+    end(start(time.sleep, (0.0,)), PATIENCE_S)  # the fork server is up, as in the service
+    with worker_pool(min(options.workers, num_cores()) - 1) as pool:
+        return _row(point, plan(request.model_copy(update={"options": options}), worker_pool=pool))
+
+
+def _row(point: Point, outcome: Outcome) -> Row | None:
     if not isinstance(outcome, Planned) or not outcome.plan.verdict.accepted:
         return None
     found = outcome.plan
@@ -258,7 +276,8 @@ def report(rows: list[Row], num_missing: int) -> Iterator[str]:
     names = sorted({name for row in rows for name in row.baselines_s})
     columns = {name: [(value, row) for row in rows if (value := row.speed_up(name)) is not None] for name in names}
     best = [(value, row) for row in rows if (value := row.over_single_axis) is not None]
-    columns["best of the single-axis ones"] = best
+    if best:
+        columns["best of the single-axis ones"] = best
     yield "| over | least | 1st quartile | median | 3rd quartile | most | as good as ours | points |"
     yield "|---|---|---|---|---|---|---|---|"
     for name, pairs in columns.items():
@@ -268,7 +287,7 @@ def report(rows: list[Row], num_missing: int) -> Iterator[str]:
         for value, row in sorted(columns.get(name, []), key=lambda pair: -pair[0])[:NUM_LARGEST]:
             yield f"- {value:.2f}x at {row.point} ({row.ours_s:.3f} s, {row.crossing}, gap {100 * row.gap:.1f} %)"
     crossings = {kind: sum(row.crossing == kind for row in rows) for kind in ("none", "dp_out", "pp_out", "mixed")}
-    least = min(value for pairs in columns.values() for value, _ in pairs)
+    least = min((value for pairs in columns.values() for value, _ in pairs), default=float("nan"))
     by_type = sum(row.layer_split == "by_gpu_type" for row in rows)
     counted = ", ".join(f"{count} {kind}" for kind, count in crossings.items())
     gaps = np.percentile([100 * row.gap for row in rows], [50, 90, 100])
@@ -285,13 +304,15 @@ def main() -> int:
     parser.add_argument("--time-limit", type=float, default=12.0, help="seconds of counted work per point")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--wall", action="store_true", help="seconds by the clock, one point at a time on all cores")
     parser.add_argument("--write", type=Path, help="Markdown file to append the table to")
     parser.add_argument("--json", type=Path, help="JSON file to write one object per point to")
     arguments = parser.parse_args()
     chosen = points(arguments.points, arguments.seed)[: arguments.first]
     rows: list[Row] = []
-    with ProcessPoolExecutor(arguments.workers, mp_context=get_context("forkserver")) as pool:
-        running = [pool.submit(row_of, point, arguments.time_limit) for point in chosen]
+    workers, planned = (1, row_by_the_clock) if arguments.wall else (arguments.workers, row_of)
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
+        running = [pool.submit(planned, point, arguments.time_limit) for point in chosen]
         for done in as_completed(running):
             row = done.result()
             if row is not None:
