@@ -36,9 +36,9 @@ from solver.transport.hops import (
     HopDelay,
     StageMessages,
     free_bytes_per_s,
-    queues_by_way,
     reserved_bytes_per_s,
     route_hops,
+    waiting_ways,
 )
 from solver.transport.message_paths import MessagePaths, split_paths
 from solver.transport.prices import Traffic
@@ -142,12 +142,27 @@ def paths_of(context: Context, candidate: Candidate, *, are_split: bool) -> Mess
 
 
 def _split_paths(context: Context, candidate: Candidate) -> MessagePaths | None:
-    """Other paths of its messages, where the link graph has any."""
+    """Other paths of the messages that wait for links, where the link graph has any; all others keep their path."""
     if not context.topology.edges_with_detour:
         return None
-    exchanging = exchanging_edges(context, candidate.configuration, candidate.routes)
-    free = [free_bytes_per_s(context, edge, exchanging) for edge in range(len(context.topology.edges))]
-    return split_paths(context, queues_by_way(context, candidate.configuration, candidate.routes), np.array(free))
+    configuration, routes = candidate.configuration, candidate.routes
+    exchanging = exchanging_edges(context, configuration, routes)
+    message_bytes = _message_bytes(stages_of(context, configuration, routes))
+    messages = StageMessages(context, configuration, message_bytes, MessagePaths(context.topology))
+    hops = route_hops(messages, routes, exchanging)
+    waiting = waiting_ways(context, configuration, routes, hops)
+    retained = [tuple(hop for hop in delays if not hop.bottlenecks) for delays in hops]
+    taken = reserved_bytes_per_s(routes, retained, message_bytes)
+    free = [
+        max(free_bytes_per_s(context, edge, exchanging) - taken.get(edge, 0.0), 0.0)
+        for edge in range(len(context.topology.edges))
+    ]
+    return split_paths(context, waiting, np.array(free)) if waiting else None
+
+
+def _message_bytes(stages: dict[int, PoolStages]) -> float:
+    """Of one stage message."""
+    return float(next(iter(stages.values())).cost.boundary_bytes.max())
 
 
 def _evaluate(
@@ -162,7 +177,7 @@ def _evaluate(
     """A candidate on given paths; `divided` says by route whether its replicas have time slots, where decided."""
     configuration, routes = candidate.configuration, candidate.routes
     stages = stages_of(context, configuration, routes)
-    message_bytes = float(next(iter(stages.values())).cost.boundary_bytes.max())
+    message_bytes = _message_bytes(stages)
     exchanging = exchanging_edges(context, configuration, routes)
     messages = StageMessages(context, configuration, message_bytes, paths)
     hops = route_hops(messages, routes, exchanging)
@@ -180,7 +195,10 @@ def _evaluate(
         shifted = time_divided(messages, route, delays)
         ways.append((Way(problem, delays), None if shifted is None else _divided_way(problem, shifted)))
     update = max(float(stages[pool].optimizer_s[rank]) for route in routes for rank, pool in enumerate(route.pools))
-    if cutoff_s < float("inf") and any(least_end_s(*both, _bound_s) + update >= cutoff_s for both in set(ways)):
+    if cutoff_s < float("inf") and (
+        (all(shifted is None for _, shifted in ways) and _links_s(costs) + update >= cutoff_s)
+        or any(least_end_s(*both, _bound_s) + update >= cutoff_s for both in set(ways))
+    ):
         return None
     ask = reusing_orders(scheduler, [at_once.problem for at_once, _ in ways])
     wanted = divided or (None,) * len(ways)
@@ -336,13 +354,24 @@ def _left_s(one: ExchangeCost) -> float:
     return max(one.duration_s - one.overlap_s, 0.0)
 
 
-def _busiest_edge(ranks: Sequence[int], costs: tuple[ExchangeCost, ...]) -> int:
-    """The edge that exchanges take for the longest time, -1 where they take the cards of some rank for longer."""
-    cards_s, load_s = defaultdict[int, float](float), defaultdict[int, float](float)
-    for rank, one in zip(ranks, costs, strict=True):
-        cards_s[rank] += max(one.private_s, one.shared_s)
+def _links_s(costs: tuple[ExchangeCost, ...]) -> float:
+    """Seconds for which the busiest edge carries exchanges: together they never take more than all of it."""
+    return max(_edge_loads_s(costs).values(), default=0.0)
+
+
+def _edge_loads_s(costs: tuple[ExchangeCost, ...]) -> dict[int, float]:
+    load_s = defaultdict[int, float](float)
+    for one in costs:
         for edge, share in one.shares.items():
             load_s[edge] += one.shared_s * share
+    return load_s
+
+
+def _busiest_edge(ranks: Sequence[int], costs: tuple[ExchangeCost, ...]) -> int:
+    """The edge that exchanges take for the longest time, -1 where they take the cards of some rank for longer."""
+    cards_s, load_s = defaultdict[int, float](float), _edge_loads_s(costs)
+    for rank, one in zip(ranks, costs, strict=True):
+        cards_s[rank] += max(one.private_s, one.shared_s)
     longest_s = max(load_s.values(), default=0.0)
     if longest_s == 0 or longest_s < max(cards_s.values()) * SAME_LOAD:
         return -1

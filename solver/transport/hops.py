@@ -166,6 +166,24 @@ def queues_by_way(
     return counted
 
 
+def waiting_ways(
+    context: Context,
+    configuration: Configuration,
+    routes: tuple[PooledRoute, ...],
+    hops: list[tuple[HopDelay, ...]],
+) -> Counter[tuple[str, str]]:
+    """Of `queues_by_way` those between places whose messages wait for links, not for cards."""
+    ranks = configuration.rank_of_stages
+    waiting = {
+        tuple(context.pools[route.pools[ranks[stage]]].place for stage in (hop.stage, hop.stage + 1))
+        for route, delays in zip(routes, hops, strict=True)
+        for hop in delays
+        if hop.bottlenecks
+    }
+    ways = queues_by_way(context, configuration, routes)
+    return Counter({way: count for way, count in ways.items() if way in waiting or way[::-1] in waiting})
+
+
 def _edge_sharers(
     context: Context, routes: tuple[PooledRoute, ...], legs: list[list[_Leg]], paths: MessagePaths
 ) -> _Sharers:
