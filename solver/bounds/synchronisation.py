@@ -11,6 +11,7 @@ import numpy as np
 from models.schedule import PipelineProblem
 from solver.bounds.gradient_exchange import least_parameters, smallest_stages
 from solver.bounds.network_cut import heaviest_stage_s
+from solver.bounds.spread_exchange import spread_exchange_s
 from solver.configurations.enumerate import num_places
 from solver.configurations.pricing import Shares, StageCosts, least_of
 from solver.context import Context
@@ -143,14 +144,14 @@ class SynchronisationTail:
 
 
 def tail_of(prices: list[StageCosts], shares: Shares) -> SynchronisationTail:
-    """The exchange of the smallest stage inside a place, the most that overlaps, the least update, over the types.
+    """The exchange of the smallest stage, the most that overlaps, the least update, over the types.
 
-    Some place holds at least dp / places replicas, and more of them take no less time where a group of any size has
-    all of its scale-up rate; the stage is taken to have the fewest layers and no end.
+    The stage is taken to have the fewest layers and no end.
     """
     context, columns = prices[0].context, prices[0].columns
     parameters, experts = least_parameters(prices[0], shares)
-    exchange = np.minimum.reduce([_inside_s(price, parameters, experts) for price in prices])
+    fabrics = [price.gpu_class.fabric for price in prices]
+    exchange = spread_exchange_s(context, columns, fabrics, parameters, experts)
     beside = [heaviest_stage_s(price, shares) for price in prices]
     overlap = context.stack.data_parallel_overlap.value * np.maximum.reduce(beside)
     updates = [
