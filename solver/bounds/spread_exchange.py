@@ -1,60 +1,74 @@
-"""The least time of a stage's gradient exchange, over how many places its replicas may be in: inside them and between.
+"""The least time of a stage's gradient exchange, over how many places its replicas may be in: inside and between them.
 
-Proof. Let the dp replicas of a rank be in k places, in bundles of b that an expert group spans, g GPUs each.
+Proof. Let the dp replicas of a rank be in k places, g GPUs each, in bundles of b that share a place: an expert group or
+a sharding group spans them.
 
     fullest place   >= ceil(dp / (k b)) b replicas      it reduces and gathers among them for private_s
     emptiest place  <= floor(dp / (k b)) b replicas     a connection of each of its GPUs carries no more than c bytes/s
     private_s       >= inside(fullest)                  more replicas take no less time, see `synchronisation.py`
-    shared_s        >= sent(k) / (emptiest g c) + 2 (k - 1) d       every place sends sent(k); d is the nearest way out
-    exchange        >= max(private_s, shared_s)         chunks are pipelined over both, and the longer one has them all
+    shared_s        >= sent(k) / (emptiest g c) + 2 (k - 1) d       every place sends sent(k) on the ring
+    on the cards    >= max(private_s, shared_s)
+    exchange        >= max(private_s, shared_s) + min(private_s, shared_s) / chunks    pipelined in that many chunks
 
-No place holds more than its GPUs do, so k times the largest is at least dp. The least over all k that are possible
-holds for every placement. Numbers of places from k to l share one step: inside as for l, between as for k.
+A ring of more places than any group of a cut has crosses that cut: each of its 2 (k - 1) steps takes the cut's nearest
+way d or more, and no connection more than the cut lets through. No place holds more than its GPUs do, so k times the
+largest is at least dp. The least over all k that are possible holds for every placement. Numbers of places from k to l
+are looked at together: inside as for l, between as for k.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from solver.bounds.network_cut import cuts
 from solver.context import Context
 from solver.cost.columns import Columns, FloatArray, IntArray
-from solver.cost.data_parallel import crossing_bytes, group_parameters, step_traffic
+from solver.cost.data_parallel import crossing_bytes, group_parameters, in_groups, step_traffic
 from solver.cost.fabric import Fabric
+from solver.network.policy import POLICY
 from solver.placement.capacity_groups import groups_by_row
 
 EACH, GROWTH = 4, 1.5  # numbers of places up to here one by one, then in steps that grow by this factor
 
 
-def spread_exchange_s(
-    context: Context, columns: Columns, fabrics: Sequence[Fabric], parameters: FloatArray, experts: FloatArray
-) -> FloatArray:
-    """Least seconds of an exchange of so many dense and expert parameters on one GPU, by configuration.
+@dataclass(frozen=True)
+class SpreadExchange:
+    """Least seconds from begin to end of an exchange, and of them those on the cards of its rank."""
 
-    The places of a rank may have any of these fabrics.
-    """
-    places = {pool.place: None for pool in context.pools}
-    number = {place: index for index, place in enumerate(places)}
-    held = groups_by_row(context.pools, [number[pool.place] for pool in context.pools], columns.tp, columns.cp)
-    largest, bundle = held.max(axis=1), np.maximum(columns.ep // columns.cp, 1)
-    whole = group_parameters(parameters, experts, columns)
-    best = np.full(len(columns), np.inf)
-    for fewest, most in _numbers_of_places(len(places)):
-        emptiest = columns.dp // (fewest * bundle) * bundle
-        fullest = -(-columns.dp // (most * bundle)) * bundle
-        at = replace(columns, dp=fullest)
-        inside = [
-            step_traffic(parameters, experts, at, one.at_best(), context.stack, job=context.job) for one in fabrics
-        ]
-        least_s = np.minimum.reduce([one.reduce_s + one.gather_s for one in inside])
-        if fewest > 1:
+    duration_s: FloatArray
+    cards_s: FloatArray
+
+    @classmethod
+    def of(
+        cls, context: Context, columns: Columns, fabrics: Sequence[Fabric], parameters: FloatArray, experts: FloatArray
+    ) -> SpreadExchange:
+        """Of so many dense and expert parameters on one GPU, by configuration, in places with any of these fabrics."""
+        places = {place: number for number, place in enumerate(dict.fromkeys(pool.place for pool in context.pools))}
+        held = groups_by_row(context.pools, [places[pool.place] for pool in context.pools], columns.tp, columns.cp)
+        together = np.where(in_groups(columns) & (columns.shard_group < columns.dp), columns.shard_group, 1)
+        bundle = np.lcm(np.maximum(columns.ep // columns.cp, 1), together)
+        largest = held.max(axis=1) // bundle * bundle
+        whole = group_parameters(parameters, experts, columns)
+        duration_s, cards_s = np.full(len(columns), np.inf), np.full(len(columns), np.inf)
+        for fewest, most in _numbers_of_places(len(places)):
+            emptiest = columns.dp // (fewest * bundle) * bundle
+            at = replace(columns, dp=-(-columns.dp // (most * bundle)) * bundle)
+            inside = [
+                step_traffic(parameters, experts, at, one.at_best(), context.stack, job=context.job) for one in fabrics
+            ]
+            private_s = np.minimum.reduce([one.reduce_s + one.gather_s for one in inside])
             sent = crossing_bytes(whole, columns, fewest, context.job)
-            least_s = np.maximum(least_s, _between_s(context, columns, sent, emptiest, fewest))
-        best = np.where((emptiest > 0) & (most * largest >= columns.dp), np.minimum(best, least_s), best)
-    return np.where(np.isfinite(best), best, 0.0)
+            shared_s = _between_s(context, columns, sent, emptiest, fewest)
+            longer_s, shorter_s = np.maximum(private_s, shared_s), np.minimum(private_s, shared_s)
+            possible = (emptiest > 0) & (most * largest >= columns.dp)
+            end_s = np.where(possible, longer_s + shorter_s / POLICY.num_exchange_chunks, np.inf)
+            duration_s = np.minimum(duration_s, end_s)
+            cards_s = np.minimum(cards_s, np.where(possible, longer_s, np.inf))
+        known = np.isfinite(duration_s)
+        return cls(np.where(known, duration_s, 0.0), np.where(known, cards_s, 0.0))
 
 
 def _numbers_of_places(num_places: int) -> Iterator[tuple[int, int]]:
@@ -71,13 +85,17 @@ def _numbers_of_places(num_places: int) -> Iterator[tuple[int, int]]:
 
 
 def _between_s(context: Context, columns: Columns, sent: FloatArray, emptiest: IntArray, num_places: int) -> FloatArray:
-    """A place with so many replicas sends so many bytes on a ring of so many places."""
-    cut = next((one for one in cuts(context) if one.of_places), None)
-    if cut is None:  # some place lies in another one: only cards are known to be in the way
-        card = max(pool.nic_bytes_per_s_per_gpu for pool in context.pools)
-        rate, nearest_s = card * context.stack.scale_out_efficiency.value, 0.0
-    else:
-        rate, nearest_s = cut.limits.exchange_bytes_per_s, cut.nearest_s
+    """A place with so many replicas sends so many bytes on a ring of so many places; no time where there is one."""
+    if num_places == 1:
+        return np.zeros(len(columns))
+    card = max(pool.nic_bytes_per_s_per_gpu for pool in context.pools)
+    rate, nearest_s = card * context.stack.scale_out_efficiency.value, 0.0
+    for cut in cuts(context):
+        around = [set[str]() for _ in cut.rate_g]
+        for pool, group in zip(context.pools, cut.group_of_pool, strict=True):
+            around[group].add(pool.place)
+        if num_places > max(map(len, around)):
+            rate, nearest_s = min(rate, cut.limits.exchange_bytes_per_s), max(nearest_s, cut.nearest_s)
     connections = np.maximum(emptiest, 1) * columns.tp * columns.cp
     between_s: FloatArray = sent / (connections * rate) + 2.0 * (num_places - 1) * nearest_s
     return between_s

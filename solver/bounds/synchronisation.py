@@ -11,7 +11,7 @@ import numpy as np
 from models.schedule import PipelineProblem
 from solver.bounds.gradient_exchange import least_parameters, smallest_stages
 from solver.bounds.network_cut import heaviest_stage_s
-from solver.bounds.spread_exchange import spread_exchange_s
+from solver.bounds.spread_exchange import SpreadExchange
 from solver.configurations.enumerate import num_places
 from solver.configurations.pricing import Shares, StageCosts, least_of
 from solver.context import Context
@@ -151,14 +151,14 @@ def tail_of(prices: list[StageCosts], shares: Shares) -> SynchronisationTail:
     context, columns = prices[0].context, prices[0].columns
     parameters, experts = least_parameters(prices[0], shares)
     fabrics = [price.gpu_class.fabric for price in prices]
-    exchange = spread_exchange_s(context, columns, fabrics, parameters, experts)
+    exchange_s = SpreadExchange.of(context, columns, fabrics, parameters, experts).duration_s
     beside = [heaviest_stage_s(price, shares) for price in prices]
     overlap = context.stack.data_parallel_overlap.value * np.maximum.reduce(beside)
     updates = [
         optimizer_s(parameters, experts, columns, gpu=price.gpu_class.gpu, stack=context.stack, job=context.job)
         for price in prices
     ]
-    return SynchronisationTail(np.maximum(exchange - overlap, 0.0), overlap, np.minimum.reduce(updates))
+    return SynchronisationTail(np.maximum(exchange_s - overlap, 0.0), overlap, np.minimum.reduce(updates))
 
 
 def average_rank_exchanges_s(

@@ -31,7 +31,7 @@ from solver.evaluation.ways import TimedWay, Way, better_way, least_end_s
 from solver.pipeline.bounds import lower_bound
 from solver.placement.fill import PooledRoute
 from solver.transport.exchange import LEAST_GAIN, ExchangeCost, exchange_costs, exchanging_edges
-from solver.transport.exchange_times import run_exchanges
+from solver.transport.exchange_times import run_exchanges, with_wider_rings
 from solver.transport.hops import (
     HopDelay,
     StageMessages,
@@ -173,8 +173,13 @@ def _evaluate(
     *,
     cutoff_s: float = float("inf"),
     divided: tuple[bool, ...] | None = None,
+    chosen: tuple[ExchangeCost, ...] | None = None,
 ) -> Evaluation | None:
-    """A candidate on given paths; `divided` says by route whether its replicas have time slots, where decided."""
+    """A candidate on given paths; `divided` says by route whether its replicas have time slots, where decided.
+
+    Exchanges are on the `chosen` rings. Without these, where all would end sooner if late ones took wider rings, it is
+    timed again on those.
+    """
     configuration, routes = candidate.configuration, candidate.routes
     stages = stages_of(context, configuration, routes)
     message_bytes = _message_bytes(stages)
@@ -182,7 +187,7 @@ def _evaluate(
     messages = StageMessages(context, configuration, message_bytes, paths)
     hops = route_hops(messages, routes, exchanging)
     reserved = reserved_bytes_per_s(routes, hops, message_bytes)
-    costs = exchange_costs(context, configuration, routes, stages, reserved=reserved)
+    costs = exchange_costs(context, configuration, routes, stages, reserved=reserved, chosen=chosen)
     seen = _exchanges_seen(configuration.rank_of_stages, costs)
     ways, alike = [], dict[tuple[int, ...], RankSide]()
     for route, delays in zip(routes, hops, strict=True):
@@ -195,10 +200,7 @@ def _evaluate(
         shifted = time_divided(messages, route, delays)
         ways.append((Way(problem, delays), None if shifted is None else _divided_way(problem, shifted)))
     update = max(float(stages[pool].optimizer_s[rank]) for route in routes for rank, pool in enumerate(route.pools))
-    if cutoff_s < float("inf") and (
-        (all(shifted is None for _, shifted in ways) and _links_s(costs) + update >= cutoff_s)
-        or any(least_end_s(*both, _bound_s) + update >= cutoff_s for both in set(ways))
-    ):
+    if _takes(cutoff_s - update, set(ways), costs):
         return None
     ask = reusing_orders(scheduler, [at_once.problem for at_once, _ in ways])
     wanted = divided or (None,) * len(ways)
@@ -213,7 +215,20 @@ def _evaluate(
         costs = exchange_costs(context, configuration, routes, stages, reserved=reserved, chosen=costs)
     last_s = np.maximum.reduce([one.timing.last_weight_gradients_s() + one.way.stagger_s for one in timed])
     exchanges = run_exchanges(costs, last_s.tolist(), configuration.rank_of_stages)
-    return Evaluation(candidate, stages, hops, costs, timed, exchanges, update, message_bytes, paths)
+    plain = Evaluation(candidate, stages, hops, costs, timed, exchanges, update, message_bytes, paths)
+    wider = with_wider_rings(costs, exchanges, last_s.tolist(), configuration.rank_of_stages)
+    if wider == costs:
+        return plain
+    again = _evaluate(context, candidate, scheduler, paths, divided=divided, chosen=wider)
+    return again if again is not None and again.iteration_s < plain.iteration_s else plain
+
+
+def _takes(limit_s: float, ways: set[tuple[Way, Way | None]], costs: tuple[ExchangeCost, ...]) -> bool:
+    """Whether exchanges alone, or the pipeline of some way, take so long; in time slots exchanges may take less."""
+    at_once = all(shifted is None for _, shifted in ways)
+    if limit_s == float("inf") or (at_once and _links_s(costs) >= limit_s):
+        return limit_s < float("inf")
+    return any(least_end_s(*both, _bound_s) >= limit_s for both in ways)
 
 
 def _divided_way(problem: PipelineProblem, division: TimeDivision) -> Way:

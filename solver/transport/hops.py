@@ -19,10 +19,10 @@ from solver.context import Context
 from solver.cost.collectives import boundary_message_s
 from solver.cost.columns import columns_of
 from solver.cost.fabric import fabric_of, share_place
+from solver.network.policy import POLICY
 from solver.placement.fill import PooledRoute
 from solver.transport.choose import message_choice
 from solver.transport.message_paths import MessagePaths
-from solver.transport.policy import POLICY
 
 EdgeParts = tuple[tuple[int, float], ...]
 
