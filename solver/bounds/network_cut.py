@@ -11,11 +11,12 @@ the nearest way out of some group. Exchanges of a rank follow each other on its 
 links at once; none begins before all weight gradients of its stage less what overlaps, and those of the last stage of
 each such rank not before all of its work; together they send what the whole model has less the largest ranks, if these
 lie whole. Of k places with replicas of a rank one has no more than dp / k, each with a connection per GPU; bytes grow
-and connections shrink with k. *Messages*: see `_leaving_by_rate`; those of a replica that crosses go one after another,
-over a connection per GPU of a stage. *Pipeline*: all replicas visit all h groups, so each pass crosses h - 1 cuts
-or more, and with h = 1 one where not all stay inside; a loop crosses once more on every way home between two
-passes, since a closed way crosses an even number of times, and h times or more. *Inside*: all replicas of a
-rank that lies whole in a place exchange there, the last of its stages not before all of its work.
+and connections shrink with k; where these are hashed to planes, so few fill a part of a link, see `connections.py`.
+*Messages*: see `_leaving_by_rate`; those of a replica that crosses go one after another, over a connection per GPU of
+a stage. *Pipeline*: all replicas visit all h groups, so each pass crosses h - 1 cuts or more, and with h = 1 one where
+not all stay inside; a loop crosses once more on every way home between two passes, since a closed way crosses an even
+number of times, and h times or more. *Inside*: all replicas of a rank that lies whole in a place exchange there, the
+last of its stages not before all of its work.
 """
 
 from __future__ import annotations
@@ -152,17 +153,18 @@ def distance_cases(
     capacities = [groups_by_row(context.pools, cut.group_of_pool, some.tp, some.cp) for cut in found]
     num_places = np.maximum(-(-some.dp // np.maximum(capacities[0].max(axis=1), 1)), 2)[row_of]
     exchanged = GradientExchange.of(price, shares, num_places, ends)
-    group = (columns.tp * columns.cp).astype(np.float64)
+    group = columns.tp * columns.cp
     senders = np.maximum(columns.dp // num_places, 1) * group
     each_bytes = boundary_bytes(context.job, columns)
     message_bytes = columns.num_microbatches * each_bytes
     looped = shares.family == LOOP_FAMILY
     for cut, held in zip(found, capacities, strict=True):
         fewest = np.clip(-(-some.dp // np.maximum(held.max(axis=1), 1)), 2, held.shape[1])[row_of]
-        cards_rate = senders * cut.limits.exchange_bytes_per_s
+        cards_rate = cut.limits.most_bytes_per_s(senders)
         steps_s = 2.0 * (num_places - 1) * cut.nearest_s
         one_queue_s = message_bytes * columns.vpp / (group * cut.limits.message_bytes_per_s)
-        rate, rank_work_s = cut.exchange_rates[fewest], np.maximum(inside.work_s - overlap_s, 0.0)
+        rate = cut.exchange_rates[fewest] * cut.limits.most_share(senders)
+        rank_work_s = np.maximum(inside.work_s - overlap_s, 0.0)
         link = ExchangeLink(begin, rank_work_s, rate, cards_rate, steps_s)
         none_whole = exchanged.least_s(columns.pp, columns.vpp, np.zeros_like(columns.pp), link)
         cases = [CutCase(columns.dp > 1, none_whole, CrossingDelay.none(len(columns)))]

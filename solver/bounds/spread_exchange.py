@@ -4,16 +4,16 @@ Proof. Let the dp replicas of a rank be in k places, g GPUs each, in bundles of 
 a sharding group spans them.
 
     fullest place   >= ceil(dp / (k b)) b replicas      it reduces and gathers among them for private_s
-    emptiest place  <= floor(dp / (k b)) b replicas     a connection of each of its GPUs carries no more than c bytes/s
+    emptiest place  <= floor(dp / (k b)) b replicas     its GPUs have a connection each, which carry c together
     private_s       >= inside(fullest)                  more replicas take no less time, see `synchronisation.py`
-    shared_s        >= sent(k) / (emptiest g c) + 2 (k - 1) d       every place sends sent(k) on the ring
+    shared_s        >= sent(k) / c + 2 (k - 1) d        every place sends sent(k) on the ring
     on the cards    >= max(private_s, shared_s)
     exchange        >= max(private_s, shared_s) + min(private_s, shared_s) / chunks    pipelined in that many chunks
 
 A ring of more places than any group of a cut has crosses that cut: each of its 2 (k - 1) steps takes the cut's nearest
-way d or more, and no connection more than the cut lets through. No place holds more than its GPUs do, so k times the
-largest is at least dp. The least over all k that are possible holds for every placement. Numbers of places from k to l
-are looked at together: inside as for l, between as for k.
+way d or more, and its connections carry no more than the cut lets through, see `connections.py`. No place holds more
+than its GPUs do, so k times the largest is at least dp. The least over all k that are possible holds for every
+placement. Numbers of places from k to l are looked at together: inside as for l, between as for k.
 """
 
 from __future__ import annotations
@@ -88,14 +88,15 @@ def _between_s(context: Context, columns: Columns, sent: FloatArray, emptiest: I
     """A place with so many replicas sends so many bytes on a ring of so many places; no time where there is one."""
     if num_places == 1:
         return np.zeros(len(columns))
+    connections = np.maximum(emptiest, 1) * columns.tp * columns.cp
     card = max(pool.nic_bytes_per_s_per_gpu for pool in context.pools)
-    rate, nearest_s = card * context.stack.scale_out_efficiency.value, 0.0
+    rate, nearest_s = connections * card * context.stack.scale_out_efficiency.value, 0.0
     for cut in cuts(context):
         around = [set[str]() for _ in cut.rate_g]
         for pool, group in zip(context.pools, cut.group_of_pool, strict=True):
             around[group].add(pool.place)
         if num_places > max(map(len, around)):
-            rate, nearest_s = min(rate, cut.limits.exchange_bytes_per_s), max(nearest_s, cut.nearest_s)
-    connections = np.maximum(emptiest, 1) * columns.tp * columns.cp
-    between_s: FloatArray = sent / (connections * rate) + 2.0 * (num_places - 1) * nearest_s
+            rate = np.minimum(rate, cut.limits.most_bytes_per_s(connections))
+            nearest_s = max(nearest_s, cut.nearest_s)
+    between_s: FloatArray = sent / rate + 2.0 * (num_places - 1) * nearest_s
     return between_s
