@@ -20,7 +20,7 @@ from solver.network.reach import connection_limit_bytes_per_s
 from solver.network.technology import TECHNOLOGIES, load_balancing_options, payload_fraction
 from solver.network.topology import Edge, PathFacts
 
-SERIES_ERROR = 1.002  # loads of very many connections are a series, exact to a thousandth: see `balancing.py`
+SERIES_ERROR = 1.002  # loads of very many connections are a series, exact to a thousandth: see `network/balancing.py`
 GRID = 1.0 - 1.0 / 512.0  # the expected wait under selective repeat is an integral over so many points a round trip
 
 

@@ -17,7 +17,7 @@ from solver.bounds.bounded import ROUNDING
 from solver.bounds.crossing_pipelines import crossing_bound_s
 from solver.bounds.least_hops import MessageDelays, least_hop_s
 from solver.bounds.slower_ranks import crossing_ranks_s, slower_ranks_s
-from solver.bounds.spread_exchange import SpreadExchange
+from solver.bounds.spread_exchange import ExchangeBound
 from solver.bounds.stage_partition import stage_partition_bound_s
 from solver.bounds.synchronisation import least_exchange_s, rank_exchanges_s
 from solver.configurations.enumerate import num_places
@@ -158,16 +158,16 @@ def _exchange_s(
 
 def _spread(
     context: Context, configurations: Sequence[Configuration], pools: list[Pool], options: list[PoolStages]
-) -> SpreadExchange:
+) -> ExchangeBound:
     """Least times of the exchange of every stage over any number of places, of any of the configurations."""
     num_stages, fabrics = configurations[0].degrees.num_stages, [fabric_of(pool) for pool in pools]
     of_each = [options[first : first + len(pools)] for first in range(0, len(options), len(pools))]
     rows = columns_of_all(configurations).take(np.repeat(np.arange(len(configurations)), num_stages))
     dense = np.concatenate([np.minimum.reduce([one.cost.parameters for one in own]) for own in of_each])
     experts = np.concatenate([np.minimum.reduce([one.cost.expert_parameters for one in own]) for own in of_each])
-    found = SpreadExchange.of(context, rows, fabrics, dense, experts)
+    found = ExchangeBound.of(context, rows, fabrics, dense, experts)
     shape = (len(configurations), num_stages)
-    return SpreadExchange(found.duration_s.reshape(shape).min(axis=0), found.cards_s.reshape(shape).min(axis=0))
+    return ExchangeBound(found.duration_s.reshape(shape).min(axis=0), found.cards_s.reshape(shape).min(axis=0))
 
 
 def _relaxation(

@@ -35,7 +35,7 @@ EACH, GROWTH = 4, 1.5  # numbers of places up to here one by one, then in steps 
 
 
 @dataclass(frozen=True)
-class SpreadExchange:
+class ExchangeBound:
     """Least seconds from begin to end of an exchange, and of them those on the cards of its rank."""
 
     duration_s: FloatArray
@@ -44,7 +44,7 @@ class SpreadExchange:
     @classmethod
     def of(
         cls, context: Context, columns: Columns, fabrics: Sequence[Fabric], parameters: FloatArray, experts: FloatArray
-    ) -> SpreadExchange:
+    ) -> ExchangeBound:
         """Of so many dense and expert parameters on one GPU, by configuration, in places with any of these fabrics."""
         places = {place: number for number, place in enumerate(dict.fromkeys(pool.place for pool in context.pools))}
         held = groups_by_row(context.pools, [places[pool.place] for pool in context.pools], columns.tp, columns.cp)

@@ -11,7 +11,7 @@ import numpy as np
 from models.schedule import PipelineProblem
 from solver.bounds.gradient_exchange import least_parameters, smallest_stages
 from solver.bounds.network_cut import heaviest_stage_s
-from solver.bounds.spread_exchange import SpreadExchange
+from solver.bounds.spread_exchange import ExchangeBound
 from solver.configurations.enumerate import num_places
 from solver.configurations.pricing import Shares, StageCosts, least_of
 from solver.context import Context
@@ -151,7 +151,7 @@ def tail_of(prices: list[StageCosts], shares: Shares) -> SynchronisationTail:
     context, columns = prices[0].context, prices[0].columns
     parameters, experts = least_parameters(prices[0], shares)
     fabrics = [price.gpu_class.fabric for price in prices]
-    exchange_s = SpreadExchange.of(context, columns, fabrics, parameters, experts).duration_s
+    exchange_s = ExchangeBound.of(context, columns, fabrics, parameters, experts).duration_s
     beside = [heaviest_stage_s(price, shares) for price in prices]
     overlap = context.stack.data_parallel_overlap.value * np.maximum.reduce(beside)
     updates = [

@@ -2,7 +2,7 @@
 
 All stage groups of rank 0 come first, then those of rank 1, and so on. So no capacity is lost but at the end, and no
 more ranks exchange between capacity groups than there are borders. Regions are filled one after another in the same
-way; of the capacity that is not needed, what would make a rank span two regions stays free first. On a border between
+way; of the capacity that is not needed, what would make a rank span two regions remains free first. On a border between
 regions the whole ranks beside it may lie spread over the capacity groups of their side, so that the messages over it
 have all links between the two sides.
 """
@@ -122,7 +122,7 @@ def _fill_region(
 
 
 def _joined(problem: PlacementProblem, shares: Sequence[Share]) -> Routes:
-    """Replicas through these shares: each stays where it is as far as it can, else it goes the least way."""
+    """Replicas through these shares: each remains where it is as far as it can, else it goes the least way."""
     chains: Routes = tuple(RouteCount((u,), count) for u, count in sorted(shares[0].items()) if count)
     for share in shares[1:]:
         left, waiting = Counter(share), [chain.num_replicas for chain in chains]
@@ -143,7 +143,7 @@ def _joined(problem: PlacementProblem, shares: Sequence[Share]) -> Routes:
 
 
 def _distance(tiers: Sequence[Tier], here: int, there: int) -> int:
-    """Stays, then tiers from the nearest."""
+    """Here first, then tiers from the nearest."""
     if here == there:
         return -1
     return next((number for number, tier in enumerate(tiers) if tier.group_u[here] == tier.group_u[there]), len(tiers))

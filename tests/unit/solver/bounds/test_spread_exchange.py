@@ -9,7 +9,7 @@ import pytest
 
 from models.catalogue import named_entry
 from models.request import PlanRequest
-from solver.bounds.spread_exchange import SpreadExchange
+from solver.bounds.spread_exchange import ExchangeBound
 from solver.configurations.enumerate import EVEN, enumerate_space
 from solver.cost.columns import ZERO1, columns_from, columns_of
 from solver.cost.data_parallel import step_traffic
@@ -37,7 +37,7 @@ def test_no_exchange_is_shorter_than_its_bound(name: str) -> None:
         columns = columns_of(configuration).take(np.zeros(len(costs), dtype=np.int64))
         dense = np.minimum.reduce([one.cost.parameters for one in stages.values()])
         experts = np.minimum.reduce([one.cost.expert_parameters for one in stages.values()])
-        bound = SpreadExchange.of(context, columns, fabrics, dense, experts)
+        bound = ExchangeBound.of(context, columns, fabrics, dense, experts)
         durations = np.array([one.duration_s for one in costs])
         on_cards = np.array([max(one.private_s, one.shared_s) for one in costs])
         assert np.all(bound.duration_s <= durations * (1.0 + 1e-9)), configuration
@@ -58,7 +58,7 @@ def test_few_replicas_in_each_place_exchange_between_places_instead() -> None:
     alone = step_traffic(
         parameters, experts, replace(columns, dp=columns.dp // 5), fabric, context.stack, job=context.job
     )
-    found = SpreadExchange.of(context, columns, [fabric], parameters, experts)
+    found = ExchangeBound.of(context, columns, [fabric], parameters, experts)
     assert alone.reduce_s[0] + alone.gather_s[0] < 0.01
     assert 0.5 < found.cards_s[0] < found.duration_s[0]
 
@@ -69,5 +69,5 @@ def test_sharding_groups_share_places() -> None:
     row = {"tp": 4, "cp": 1, "ep": 1, "pp": 16, "dp": 10, "vpp": 1, "micro_batch": 1, "num_microbatches": 128}
     columns = columns_from([row | {"sharding": ZERO1, "shard_group": group, "recompute": 0} for group in (5, 10)])
     parameters, experts = np.array([1e8, 1e8]), np.array([0.0, 0.0])
-    found = SpreadExchange.of(context, columns, [fabric_of(context.pools[0])], parameters, experts)
+    found = ExchangeBound.of(context, columns, [fabric_of(context.pools[0])], parameters, experts)
     assert found.cards_s[0] > found.cards_s[1]
