@@ -2,9 +2,9 @@
 
 All stage groups of rank 0 come first, then those of rank 1, and so on. So no capacity is lost but at the end, and no
 more ranks exchange between capacity groups than there are boundaries. Regions are filled one after another in the same
-way; of the capacity that is not needed, what would make a rank span two regions remains free first. On a boundary between
-regions the whole ranks beside it may lie spread over the capacity groups of their side, so that the messages over it
-have all links between the two sides.
+way; of the capacity that is not needed, what would make a rank span two regions remains free first. At a boundary
+between regions the whole ranks beside it may lie spread over the capacity groups of their side, so that the messages
+over it have all links between the two sides.
 """
 
 from __future__ import annotations
