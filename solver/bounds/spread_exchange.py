@@ -31,7 +31,7 @@ from solver.cost.fabric import Fabric
 from solver.network.policy import POLICY
 from solver.placement.capacity_groups import groups_by_row
 
-EACH, GROWTH = 4, 1.5  # numbers of places up to here one by one, then in steps that grow by this factor
+EACH, GROWTH = 4, 4  # numbers of places up to here one by one, then in steps that grow by this factor: few, for time
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,12 @@ class ExchangeBound:
 def _numbers_of_places(num_places: int) -> Iterator[tuple[int, int]]:
     """Fewest and most places of every step.
 
-    >>> list(_numbers_of_places(12))
-    [(1, 1), (2, 2), (3, 3), (4, 4), (5, 7), (8, 12)]
+    >>> list(_numbers_of_places(48))
+    [(1, 1), (2, 2), (3, 3), (4, 4), (5, 20), (21, 48)]
     """
     fewest = 1
     while fewest <= num_places:
-        most = fewest if fewest <= EACH else min(int(GROWTH * fewest), num_places)
+        most = fewest if fewest <= EACH else min(GROWTH * fewest, num_places)
         yield fewest, most
         fewest = most + 1
 
