@@ -14,6 +14,7 @@
 `crossing_pipelines`: even pipelines with the messages of every way to lie over a cut. Needs `network_cut`.
 `synchronisation`: exchange among the even share of replicas inside a place, of a stage, and of all chunks of a rank
   one after another. Needs stage prices.
+`spread_exchange`: exchange of a stage over any number of places, inside them and between. Needs `network_cut`.
 `unequal_layers`: layers shared out by GPU type, any share of them. Needs layer prices of every type.
 `slower_ranks`: some replica has so many ranks on slower types (pigeonhole). Needs stages on every type.
 `relaxation`: the pipeline problem, every cost at its least over places, types and alike rows. Needs `pipeline.bounds`.

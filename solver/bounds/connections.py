@@ -12,13 +12,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from models.cluster import LoadBalancing
 from solver.context import Context
 from solver.cost.columns import FloatArray, IntArray
+from solver.network.balancing import balanced_efficiency
 from solver.network.connection import ERASURE_DATA, ERASURE_PARITY
 from solver.network.reach import connection_limit_bytes_per_s
 from solver.network.technology import TECHNOLOGIES, load_balancing_options, payload_fraction
 from solver.network.topology import Edge, PathFacts
 
+SERIES_ERROR = 1.002  # loads of very many connections are a series, exact to a thousandth: see `network/balancing.py`
 GRID = 1.0 - 1.0 / 512.0  # the expected wait under selective repeat is an integral over so many points a round trip
 
 
@@ -73,16 +76,57 @@ class MessageLoss:
 
 
 @dataclass(frozen=True)
+class SharedPlanes:
+    """So many planes of so much each, on which every connection between groups is hashed to one: none balances load.
+
+    Proof: docs/bounds.md, "Connections".
+    """
+
+    plane_bytes_per_s: float
+    num_planes: int
+    planes_of_edge: int | None
+
+    def most_bytes_per_s(self, num_connections: IntArray) -> FloatArray:
+        """What no more than so many connections carry together."""
+        return self.plane_bytes_per_s * self.num_planes * _hashed_share(num_connections, self.num_planes)
+
+    def most_share(self, num_connections: IntArray) -> FloatArray:
+        """The part of an edge that no more than so many connections fill."""
+        return _hashed_share(num_connections, self.planes_of_edge or 1)
+
+
+def _hashed_share(num_connections: IntArray, num_planes: int) -> FloatArray:
+    distinct, row_of = np.unique(num_connections, return_inverse=True)
+    shares = [
+        balanced_efficiency("ecmp", num_connections=int(one), queue_pairs=1, num_planes=num_planes) for one in distinct
+    ]
+    found: FloatArray = np.minimum(np.array(shares, dtype=np.float64)[row_of.ravel()] * SERIES_ERROR, 1.0)
+    return found
+
+
+@dataclass(frozen=True)
 class ConnectionLimits:
     """Bytes per second of one GPU's connection in an exchange and for a stage message, and what of the latter is lost.
 
-    `step_s` is what software takes on every message.
+    `step_s` is what software takes on every message; `shared` are planes that all connections are hashed to, if so.
     """
 
     exchange_bytes_per_s: float
     message_bytes_per_s: float
     step_s: float
     loss: MessageLoss
+    shared: SharedPlanes | None = None
+
+    def most_bytes_per_s(self, num_connections: IntArray) -> FloatArray:
+        """What no more than so many connections carry together in an exchange."""
+        alone = num_connections * self.exchange_bytes_per_s
+        return np.asarray(
+            alone if self.shared is None else np.minimum(alone, self.shared.most_bytes_per_s(num_connections))
+        )
+
+    def most_share(self, num_connections: IntArray) -> FloatArray:
+        """The part of an edge between groups that an exchange of no more than so many connections fills."""
+        return np.ones(len(num_connections)) if self.shared is None else self.shared.most_share(num_connections)
 
 
 def connection_limits(
@@ -103,6 +147,23 @@ def connection_limits(
         message_bytes_per_s=min(card * stack.point_to_point_efficiency.value, wire),
         step_s=stack.collective_latency_s.value + min((TECHNOLOGIES[e.technology].step_s for e in crossing), default=0),
         loss=_message_loss(context, crossing, nearest_s, num_edges),
+        shared=_shared_planes(context, crossing),
+    )
+
+
+def _shared_planes(context: Context, crossing: tuple[Edge, ...]) -> SharedPlanes | None:
+    """Those of edges no wider than the widest between the groups, where all between these offer plain hashing alone."""
+    if not crossing or any(set(_methods(edge)) != {"ecmp"} for edge in crossing):
+        return None
+    widest = max(edge.capacity_bytes_per_s for edge in crossing)
+    narrow = [edge for edge in context.topology.edges if edge.capacity_bytes_per_s <= widest]
+    most, planes = max(edge.capacity_bytes_per_s / edge.planes for edge in narrow), {edge.planes for edge in narrow}
+    return SharedPlanes(most, sum(edge.planes for edge in narrow), planes.pop() if len(planes) == 1 else None)
+
+
+def _methods(edge: Edge) -> tuple[LoadBalancing, ...]:
+    return load_balancing_options(
+        edge.technology, edge.load_balancing, out_of_order_receivers=edge.out_of_order_receivers
     )
 
 
@@ -120,9 +181,7 @@ def _message_loss(context: Context, crossing: tuple[Edge, ...], nearest_s: float
 
 def _plane_limit_bytes_per_s(edge: Edge) -> float:
     """What the planes carry that one connection may use: one under plain ECMP, one per queue pair, or all of them."""
-    methods = load_balancing_options(
-        edge.technology, edge.load_balancing, out_of_order_receivers=edge.out_of_order_receivers
-    )
+    methods = _methods(edge)
     flows = 1 if set(methods) == {"ecmp"} else TECHNOLOGIES[edge.technology].max_queue_pairs
     used = edge.planes if "spray" in methods else min(flows, edge.planes)
     return edge.capacity_bytes_per_s * used / edge.planes

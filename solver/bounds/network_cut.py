@@ -142,17 +142,18 @@ def distance_cases(
     capacities = [groups_by_row(context.pools, cut.group_of_pool, some.tp, some.cp) for cut in found]
     num_places = np.maximum(-(-some.dp // np.maximum(capacities[0].max(axis=1), 1)), 2)[row_of]
     exchanged = GradientExchange.of(price, shares, num_places, ends)
-    group = (columns.tp * columns.cp).astype(np.float64)
+    group = columns.tp * columns.cp
     senders = np.maximum(columns.dp // num_places, 1) * group
     each_bytes = boundary_bytes(context.job, columns)
     message_bytes = columns.num_microbatches * each_bytes
     looped = shares.family == LOOP_FAMILY
     for cut, held in zip(found, capacities, strict=True):
         fewest = np.clip(-(-some.dp // np.maximum(held.max(axis=1), 1)), 2, held.shape[1])[row_of]
-        cards_rate = senders * cut.limits.exchange_bytes_per_s
+        cards_rate = cut.limits.most_bytes_per_s(senders)
         steps_s = 2.0 * (num_places - 1) * cut.nearest_s
         one_queue_s = message_bytes * columns.vpp / (group * cut.limits.message_bytes_per_s)
-        rate, rank_work_s = cut.exchange_rates[fewest], np.maximum(inside.work_s - overlap_s, 0.0)
+        rate = cut.exchange_rates[fewest] * cut.limits.most_share(senders)
+        rank_work_s = np.maximum(inside.work_s - overlap_s, 0.0)
         link = ExchangeLink(begin, rank_work_s, rate, cards_rate, steps_s)
         none_whole = exchanged.least_s(columns.pp, columns.vpp, np.zeros_like(columns.pp), link)
         cases = [CutCase(columns.dp > 1, none_whole, CrossingDelay.none(len(columns)))]

@@ -17,6 +17,7 @@ from solver.bounds.bounded import ROUNDING
 from solver.bounds.crossing_pipelines import crossing_bound_s
 from solver.bounds.least_hops import MessageDelays, least_hop_s
 from solver.bounds.slower_ranks import crossing_ranks_s, slower_ranks_s
+from solver.bounds.spread_exchange import ExchangeBound
 from solver.bounds.stage_partition import stage_partition_bound_s
 from solver.bounds.synchronisation import least_exchange_s, rank_exchanges_s
 from solver.configurations.enumerate import num_places
@@ -68,14 +69,15 @@ def relaxed_bound_s(context: Context, configuration: Configuration) -> float:
 
 @dataclass(frozen=True)
 class _Priced:
-    """One pool of each GPU type and fabric, the stages on it, how long every stage exchanges at least, and the most of
-    it that runs beside the last backward.
+    """One pool of each GPU type and fabric, the stages on it, how long every stage exchanges at least, on cards and in
+    all, and the most of it that runs beside the last backward.
 
     `options` are the stages of each configuration on each pool, pool by pool, configuration after configuration.
     """
 
     pools: list[Pool]
     options: list[PoolStages]
+    cards_s: FloatArray
     exchange_s: FloatArray
     overlap_s: FloatArray
     hop_s: float
@@ -91,9 +93,11 @@ class _Priced:
         """The stages of these configurations on all pools that may be used."""
         pools = _distinct_pools(context)
         options = [pool_stages(context, pool, configuration) for configuration in configurations for pool in pools]
-        exchange_s = _exchange_s(context, configurations, pools, options)
+        inside_s = _exchange_s(context, configurations, pools, options)
+        spread = _spread(context, configurations, pools, options)
+        cards_s, exchange_s = np.maximum(inside_s, spread.cards_s), np.maximum(inside_s, spread.duration_s)
         overlap = context.stack.data_parallel_overlap.value * np.maximum.reduce([one.cost.total_s for one in options])
-        return cls(pools, options, exchange_s, overlap, least_hop_s(context, configurations))
+        return cls(pools, options, cards_s, exchange_s, overlap, least_hop_s(context, configurations))
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,7 @@ class _Relaxation:
         return cls(
             problem,
             update_s,
-            0.0 if problem is None else rank_exchanges_s(problem, priced.exchange_s, priced.overlap_s),
+            0.0 if problem is None else rank_exchanges_s(problem, priced.cards_s, priced.overlap_s),
         )
 
     def bound_s(self, hops: tuple[PipelineHop, ...] | None = None) -> float:
@@ -150,6 +154,20 @@ def _exchange_s(
     ]
     exchange: FloatArray = np.minimum.reduce(durations)
     return exchange
+
+
+def _spread(
+    context: Context, configurations: Sequence[Configuration], pools: list[Pool], options: list[PoolStages]
+) -> ExchangeBound:
+    """Least times of the exchange of every stage over any number of places, of any of the configurations."""
+    num_stages, fabrics = configurations[0].degrees.num_stages, [fabric_of(pool) for pool in pools]
+    of_each = [options[first : first + len(pools)] for first in range(0, len(options), len(pools))]
+    rows = columns_of_all(configurations).take(np.repeat(np.arange(len(configurations)), num_stages))
+    dense = np.concatenate([np.minimum.reduce([one.cost.parameters for one in own]) for own in of_each])
+    experts = np.concatenate([np.minimum.reduce([one.cost.expert_parameters for one in own]) for own in of_each])
+    found = ExchangeBound.of(context, rows, fabrics, dense, experts)
+    shape = (len(configurations), num_stages)
+    return ExchangeBound(found.duration_s.reshape(shape).min(axis=0), found.cards_s.reshape(shape).min(axis=0))
 
 
 def _relaxation(

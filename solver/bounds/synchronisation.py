@@ -14,6 +14,7 @@ import numpy as np
 from models.schedule import PipelineProblem
 from solver.bounds.gradient_exchange import least_parameters, smallest_stages
 from solver.bounds.network_cut import heaviest_stage_s
+from solver.bounds.spread_exchange import ExchangeBound
 from solver.configurations.enumerate import num_places
 from solver.configurations.pricing import Shares, StageCosts, least_of
 from solver.context import Context
@@ -141,21 +142,21 @@ class SynchronisationTail:
 
 
 def tail_of(prices: list[StageCosts], shares: Shares) -> SynchronisationTail:
-    """The exchange of the smallest stage inside a place, the most that overlaps, the least update, over the types.
+    """The exchange of the smallest stage, the most that overlaps, the least update, over the types.
 
-    It is priced among dp / places replicas. More of them take no less, as every group is given all of its scale-up
-    rate; the stage is taken to have the fewest layers and no end.
+    The stage is taken to have the fewest layers and no end.
     """
     context, columns = prices[0].context, prices[0].columns
     parameters, experts = least_parameters(prices[0], shares)
-    exchange = np.minimum.reduce([_inside_s(price, parameters, experts) for price in prices])
+    fabrics = [price.gpu_class.fabric for price in prices]
+    exchange_s = ExchangeBound.of(context, columns, fabrics, parameters, experts).duration_s
     beside = [heaviest_stage_s(price, shares) for price in prices]
     overlap = context.stack.data_parallel_overlap.value * np.maximum.reduce(beside)
     updates = [
         optimizer_s(parameters, experts, columns, gpu=price.gpu_class.gpu, stack=context.stack, job=context.job)
         for price in prices
     ]
-    return SynchronisationTail(np.maximum(exchange - overlap, 0.0), overlap, np.minimum.reduce(updates))
+    return SynchronisationTail(np.maximum(exchange_s - overlap, 0.0), overlap, np.minimum.reduce(updates))
 
 
 def average_rank_exchanges_s(

@@ -7,7 +7,7 @@ ranks whole in them, or both between groups of capacity groups. Proves nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -49,6 +49,8 @@ def crossing_patterns(context: Context, columns: Columns) -> Iterator[CrossingPa
     capacity = _Capacity(context, columns)
     for blocks in context.partitions:
         yield capacity.whole_replicas(blocks) if blocks.kind == ALL else capacity.whole_ranks(blocks)
+        if blocks.kind == EACH and len(blocks.groups_b) > 1:
+            yield capacity.in_order(blocks)
 
 
 class _Capacity:
@@ -123,6 +125,31 @@ class _Capacity:
             crossing=columns.dp.astype(np.float64),
         )
         return _either(spread > 0, over, pattern)
+
+    def in_order(self, blocks: Blocks) -> CrossingPattern:
+        """Rank after rank, capacity group after capacity group: a rank spans two where one is full, half in each."""
+        columns = self.columns
+        whole = next(one for one in self.context.partitions if one.kind == ALL)
+        held = np.stack([self.held_u[:, list(own)].sum(axis=1) for own in blocks.groups_b], axis=1)
+        upto, need = np.cumsum(held, axis=1), columns.pp * columns.dp
+        used = np.minimum((upto < need[:, None]).sum(axis=1), held.shape[1] - 1) + 1
+        are_whole = (held // columns.dp[:, None]).sum(axis=1) >= columns.pp
+        found = self._pattern(
+            whole,
+            possible=(upto[:, -1] >= need) & ~are_whole,
+            ring=np.where(used > 1, used, 0),
+            fewest=np.maximum(columns.dp / 2.0, 1.0),
+            exchanging=1.0 / columns.pp,
+            chain=np.where(used > 1, used, 0),
+            through=blocks,
+            crossing=columns.dp.astype(np.float64),
+        )
+        return replace(
+            found,
+            num_places=np.minimum(found.num_places, 2.0),
+            exchange_delay_s=found.exchange_delay_s / np.maximum(found.num_places - 1.0, 1.0),
+            replicas=np.ceil(columns.dp / np.minimum(found.num_places, 2.0)),
+        )
 
     def _fewest_of_blocks(self, blocks: Blocks, ranks_b: IntArray, used: IntArray) -> FloatArray:
         """The fewest replicas that some place in use has of a rank."""

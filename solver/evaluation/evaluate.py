@@ -31,14 +31,14 @@ from solver.evaluation.ways import TimedWay, Way, better_way, least_end_s
 from solver.pipeline.bounds import lower_bound
 from solver.placement.fill import PooledRoute
 from solver.transport.exchange import LEAST_GAIN, ExchangeCost, exchange_costs, exchanging_edges
-from solver.transport.exchange_times import run_exchanges
+from solver.transport.exchange_times import run_exchanges, with_wider_rings
 from solver.transport.hops import (
     HopDelay,
     StageMessages,
     free_bytes_per_s,
-    queues_by_way,
     reserved_bytes_per_s,
     route_hops,
+    waiting_ways,
 )
 from solver.transport.message_paths import MessagePaths, split_paths
 from solver.transport.prices import Traffic
@@ -147,12 +147,27 @@ def paths_of(context: Context, candidate: Candidate, *, are_split: bool) -> Mess
 
 
 def _split_paths(context: Context, candidate: Candidate) -> MessagePaths | None:
-    """Other paths of its messages, where the link graph has any."""
+    """Other paths of the messages that wait for links, where the link graph has any; all others keep their path."""
     if not context.topology.edges_with_detour:
         return None
-    exchanging = exchanging_edges(context, candidate.configuration, candidate.routes)
-    free = [free_bytes_per_s(context, edge, exchanging) for edge in range(len(context.topology.edges))]
-    return split_paths(context, queues_by_way(context, candidate.configuration, candidate.routes), np.array(free))
+    configuration, routes = candidate.configuration, candidate.routes
+    exchanging = exchanging_edges(context, configuration, routes)
+    message_bytes = _message_bytes(stages_of(context, configuration, routes))
+    messages = StageMessages(context, configuration, message_bytes, MessagePaths(context.topology))
+    hops = route_hops(messages, routes, exchanging)
+    waiting = waiting_ways(context, configuration, routes, hops)
+    retained = [tuple(hop for hop in delays if not hop.bottlenecks) for delays in hops]
+    taken = reserved_bytes_per_s(routes, retained, message_bytes)
+    free = [
+        max(free_bytes_per_s(context, edge, exchanging) - taken.get(edge, 0.0), 0.0)
+        for edge in range(len(context.topology.edges))
+    ]
+    return split_paths(context, waiting, np.array(free)) if waiting else None
+
+
+def _message_bytes(stages: dict[int, PoolStages]) -> float:
+    """Of one stage message."""
+    return float(next(iter(stages.values())).cost.boundary_bytes.max())
 
 
 def _evaluate(
@@ -163,16 +178,21 @@ def _evaluate(
     *,
     cutoff_s: float = float("inf"),
     divided: tuple[bool, ...] | None = None,
+    chosen: tuple[ExchangeCost, ...] | None = None,
 ) -> Evaluation | None:
-    """A candidate on given paths; `divided` says by route whether its replicas have time slots, where decided."""
+    """A candidate on given paths; `divided` says by route whether its replicas have time slots, where decided.
+
+    Exchanges are on the `chosen` rings. Without these, where all would end sooner if late ones took wider rings, it is
+    timed again on those.
+    """
     configuration, routes = candidate.configuration, candidate.routes
     stages = stages_of(context, configuration, routes)
-    message_bytes = float(next(iter(stages.values())).cost.boundary_bytes.max())
+    message_bytes = _message_bytes(stages)
     exchanging = exchanging_edges(context, configuration, routes)
     messages = StageMessages(context, configuration, message_bytes, paths)
     hops = route_hops(messages, routes, exchanging)
     reserved = reserved_bytes_per_s(routes, hops, message_bytes)
-    costs = exchange_costs(context, configuration, routes, stages, reserved=reserved)
+    costs = exchange_costs(context, configuration, routes, stages, reserved=reserved, chosen=chosen)
     seen = _exchanges_seen(configuration.rank_of_stages, costs)
     ways, alike = [], dict[tuple[PoolStages, ...], RankSide]()
     for route, delays in zip(routes, hops, strict=True):
@@ -185,7 +205,7 @@ def _evaluate(
         shifted = time_divided(messages, route, delays)
         ways.append((Way(problem, delays), None if shifted is None else _divided_way(problem, shifted)))
     update = max(float(stages[pool].optimizer_s[rank]) for route in routes for rank, pool in enumerate(route.pools))
-    if cutoff_s < float("inf") and any(least_end_s(*both, _bound_s) + update >= cutoff_s for both in set(ways)):
+    if _takes(cutoff_s - update, set(ways), costs):
         return None
     ask = reusing_orders(scheduler, [at_once.problem for at_once, _ in ways])
     wanted = divided or (None,) * len(ways)
@@ -200,7 +220,20 @@ def _evaluate(
         costs = exchange_costs(context, configuration, routes, stages, reserved=reserved, chosen=costs)
     last_s = np.maximum.reduce([one.timing.last_weight_gradients_s() + one.way.stagger_s for one in timed])
     exchanges = run_exchanges(costs, last_s.tolist(), configuration.rank_of_stages)
-    return Evaluation(candidate, stages, hops, costs, timed, exchanges, update, message_bytes, paths)
+    plain = Evaluation(candidate, stages, hops, costs, timed, exchanges, update, message_bytes, paths)
+    wider = with_wider_rings(costs, exchanges, last_s.tolist(), configuration.rank_of_stages)
+    if wider == costs:
+        return plain
+    again = _evaluate(context, candidate, scheduler, paths, divided=divided, chosen=wider)
+    return again if again is not None and again.iteration_s < plain.iteration_s else plain
+
+
+def _takes(limit_s: float, ways: set[tuple[Way, Way | None]], costs: tuple[ExchangeCost, ...]) -> bool:
+    """Whether exchanges alone, or the pipeline of some way, take so long; in time slots exchanges may take less."""
+    at_once = all(shifted is None for _, shifted in ways)
+    if limit_s == float("inf") or (at_once and _links_s(costs) >= limit_s):
+        return limit_s < float("inf")
+    return any(least_end_s(*both, _bound_s) >= limit_s for both in ways)
 
 
 def _divided_way(problem: PipelineProblem, division: TimeDivision) -> Way:
@@ -341,13 +374,24 @@ def _left_s(one: ExchangeCost) -> float:
     return max(one.duration_s - one.overlap_s, 0.0)
 
 
-def _busiest_edge(ranks: Sequence[int], costs: tuple[ExchangeCost, ...]) -> int:
-    """The edge that exchanges take for the longest time, -1 where they take the cards of some rank for longer."""
-    cards_s, load_s = defaultdict[int, float](float), defaultdict[int, float](float)
-    for rank, one in zip(ranks, costs, strict=True):
-        cards_s[rank] += max(one.private_s, one.shared_s)
+def _links_s(costs: tuple[ExchangeCost, ...]) -> float:
+    """Seconds for which the busiest edge carries exchanges: together they never take more than all of it."""
+    return max(_edge_loads_s(costs).values(), default=0.0)
+
+
+def _edge_loads_s(costs: tuple[ExchangeCost, ...]) -> dict[int, float]:
+    load_s = defaultdict[int, float](float)
+    for one in costs:
         for edge, share in one.shares.items():
             load_s[edge] += one.shared_s * share
+    return load_s
+
+
+def _busiest_edge(ranks: Sequence[int], costs: tuple[ExchangeCost, ...]) -> int:
+    """The edge that exchanges take for the longest time, -1 where they take the cards of some rank for longer."""
+    cards_s, load_s = defaultdict[int, float](float), _edge_loads_s(costs)
+    for rank, one in zip(ranks, costs, strict=True):
+        cards_s[rank] += max(one.private_s, one.shared_s)
     longest_s = max(load_s.values(), default=0.0)
     if longest_s == 0 or longest_s < max(cards_s.values()) * SAME_LOAD:
         return -1

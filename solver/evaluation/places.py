@@ -13,16 +13,30 @@ from solver.evaluation.candidate import Candidate, bundle_of
 from solver.evaluation.crossings import nominal_prices
 from solver.placement.capacity_groups import groups_of
 from solver.placement.fill import PooledRoute, fill
+from solver.placement.in_order import fill_in_order, fill_in_order_spread, fill_in_order_spread_before
 from solver.placement.problem import MinimumReplicas, PlacementProblem, Prices, RouteCount
 from solver.placement.solve import place
 from solver.placement.strategies import keep_ranks_in_groups, keep_ranks_whole, keep_replicas_whole, spread_end_ranks
 
-Pattern = Literal["replicas_whole", "ranks_whole", "ranks_in_groups", "ranks_in_regions", "ranks_spread", "priced"]
+Pattern = Literal[
+    "replicas_whole",
+    "ranks_whole",
+    "ranks_in_groups",
+    "ranks_in_regions",
+    "ranks_spread",
+    "in_order",
+    "in_order_spread_before",
+    "in_order_spread",
+    "priced",
+]
 CLOSED: dict[Pattern, Callable[[PlacementProblem], tuple[RouteCount, ...] | None]] = {
     "replicas_whole": keep_replicas_whole,
     "ranks_whole": keep_ranks_whole,
     "ranks_in_groups": keep_ranks_in_groups,
     "ranks_spread": spread_end_ranks,
+    "in_order": fill_in_order,
+    "in_order_spread_before": fill_in_order_spread_before,
+    "in_order_spread": fill_in_order_spread,
 }
 FLOW_SHARE, MAX_FLOW_S = 0.1, 5.0  # of the time to search, and seconds at most, for one integer flow
 

@@ -25,12 +25,12 @@ from solver.evaluation.evaluate import Evaluation
 from solver.evaluation.scheduling import Timing
 from solver.evaluation.ways import TimedWay
 from solver.evaluation.where import placement_of
+from solver.network.policy import POLICY
 from solver.pipeline.problem import PipelineOrder
 from solver.pipeline.simulate import replay
 from solver.transport.choose import transport_choices
 from solver.transport.hops import HopDelay, queues_by_way
 from solver.transport.loads import cross_building_bytes, egress_usd, link_loads
-from solver.transport.policy import POLICY
 from solver.transport.prices import link_prices
 from solver.transport.stated import exchange_rings, message_transports
 from solver.transport.time_division import choices_between_places

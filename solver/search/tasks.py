@@ -39,7 +39,15 @@ from solver.objective import Goal
 from solver.search.alike import AlikeConfigurations
 from solver.search.incumbent import Incumbent
 
-PATTERNS: tuple[Pattern, ...] = ("replicas_whole", "ranks_whole", "ranks_in_groups", "ranks_spread")
+PATTERNS: tuple[Pattern, ...] = (
+    "replicas_whole",
+    "ranks_whole",
+    "ranks_in_groups",
+    "ranks_spread",
+    "in_order",
+    "in_order_spread_before",
+    "in_order_spread",
+)
 
 
 @dataclass(frozen=True)

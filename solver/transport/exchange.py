@@ -20,10 +20,10 @@ from solver.cost.columns import ZERO1, Columns, FloatArray, columns_of
 from solver.cost.data_parallel import crossing_bytes, step_traffic
 from solver.cost.fabric import fabric_of
 from solver.network.connection import Wire, option_of, step_s, wire_efficiency
+from solver.network.policy import POLICY
 from solver.network.split import AlikeSteps, Step, alike_steps
 from solver.placement.fill import PooledRoute
 from solver.transport.choose import exchange_choice
-from solver.transport.policy import POLICY
 from solver.transport.ring import Ring, ring_of, split_ring
 
 LEAST_GAIN = 0.01  # of the time on the links, below which a split is not worth its paths
@@ -78,7 +78,8 @@ class InterSiteRing:
 class ExchangeCost:
     """Of one stage: head start, time inside places, time on shared links, and bytes on every directed edge.
 
-    `shares` are the parts of the edges, of what messages leave of them, that it has for `shared_s`.
+    `shares` are the parts of the edges, of what messages leave of them, that it has for `shared_s`. `wider` is the same
+    exchange on more paths, sooner done alone, but in the way of others on more links.
     """
 
     overlap_s: float
@@ -88,6 +89,7 @@ class ExchangeCost:
     shares: dict[int, float] = field(default_factory=dict)
     choices: tuple[TransportChoice, ...] = ()
     site_ring: InterSiteRing | None = None
+    wider: ExchangeCost | None = None
 
     @property
     def duration_s(self) -> float:
@@ -125,9 +127,10 @@ def exchange_costs(
     costs = []
     for stage in range(configuration.degrees.num_stages):
         counts = rank_replicas(routes, configuration.rank_of_stage(stage))
-        key = (tuple(counts.items()), *(_signature(stages[pool], stage) for pool in counts))
+        ring = None if chosen is None else chosen[stage].site_ring
+        own_ring = None if ring is None else ring.ring
+        key = (tuple(counts.items()), own_ring, *(_signature(stages[pool], stage) for pool in counts))
         if key not in known:
-            ring = None if chosen is None else chosen[stage].site_ring
             known[key] = _exchange(context, configuration, counts, stages, stage, capacity=capacity, chosen=ring)
         costs.append(known[key])
     return tuple(costs)
@@ -175,19 +178,26 @@ def _exchange(
         return ExchangeCost(overlap_s, private_s, 0.0, {})
     sent_bytes = _sent_bytes(context, columns, len(plain.steps), _stage_parameters(columns, one, stage))
     senders = _Senders(context, configuration, counts, _largest_local_bytes(context, one))
-    if chosen is None:
-        site_ring = _faster_ring(senders, plain, sent_bytes, capacity)
-    else:
-        site_ring = _site_ring(senders, chosen.ring, sent_bytes, capacity)
-    return ExchangeCost(
-        overlap_s,
-        private_s,
-        site_ring.shared_s,
-        edge_bytes=site_ring.edge_bytes,
-        shares=site_ring.shares,
-        choices=site_ring.choices,
-        site_ring=site_ring,
-    )
+
+    def on_ring(site_ring: InterSiteRing, wider: ExchangeCost | None = None) -> ExchangeCost:
+        return ExchangeCost(
+            overlap_s,
+            private_s,
+            site_ring.shared_s,
+            edge_bytes=site_ring.edge_bytes,
+            shares=site_ring.shares,
+            choices=site_ring.choices,
+            site_ring=site_ring,
+            wider=wider,
+        )
+
+    if chosen is not None:
+        return on_ring(_site_ring(senders, chosen.ring, sent_bytes, capacity))
+    simple = _site_ring(senders, plain, sent_bytes, capacity)
+    split = _split(senders, simple, sent_bytes, capacity)
+    if split is None:
+        return on_ring(simple)
+    return on_ring(split) if simple.bottlenecks else on_ring(simple, on_ring(split))
 
 
 @dataclass(frozen=True)
@@ -207,19 +217,20 @@ class _Senders:
         )
 
 
-def _faster_ring(senders: _Senders, plain: Ring, sent_bytes: float, capacity: FloatArray) -> InterSiteRing:
-    """On the paths of least latency, unless an optimal split saves more than a hundredth of the time.
+def _split(senders: _Senders, simple: InterSiteRing, sent_bytes: float, capacity: FloatArray) -> InterSiteRing | None:
+    """The ring split over several paths, where an optimal split saves more than a hundredth of the time.
 
+    It is tried where links pace the ring, or where its few connections collide on their planes: more paths have more.
     A split may take detours, so it is not tried where bytes between buildings are limited or minimised.
     """
-    simple = _site_ring(senders, plain, sent_bytes, capacity)
-    if senders.context.detours_matter or not simple.bottlenecks:
-        return simple
-    split = split_ring(senders.context, plain, capacity)
+    is_paced = bool(simple.bottlenecks) or simple.reached < 1.0 - LEAST_GAIN
+    if senders.context.detours_matter or not is_paced:
+        return None
+    split = split_ring(senders.context, simple.ring, capacity)
     if split is None:
-        return simple
+        return None
     wider = _site_ring(senders, split, sent_bytes, capacity)
-    return wider if wider.shared_s < simple.shared_s * (1.0 - LEAST_GAIN) else simple
+    return wider if wider.shared_s < simple.shared_s * (1.0 - LEAST_GAIN) else None
 
 
 def _site_ring(senders: _Senders, ring: Ring, sent_bytes: float, capacity: FloatArray) -> InterSiteRing:

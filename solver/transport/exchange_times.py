@@ -7,7 +7,7 @@ once as far as no edge has more than it can carry; those of a rank follow each o
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from heapq import heapify, heappop, heappush
 
 import numpy as np
@@ -18,6 +18,7 @@ from solver.transport.exchange import ExchangeCost
 
 SAME_INSTANT = 1e-12  # relative: an end on the links, and a start that waited for it
 FULL = 1.0 + 1e-9  # of an edge: its load is a sum of floats
+MOST_WIDENED = 4  # times that late exchanges are widened: five zones gained from the first two, none needed a third
 READY, LEFT_LINKS, LEFT_CARDS = range(3)  # of an exchange: its events
 
 Urgency = Callable[[int], tuple[float, int]]  # of a stage: the least goes first
@@ -38,6 +39,33 @@ def run_exchanges(
     )
     ways = [_timed(costs, last_end_s, _starts(costs, ready, ranks, urgency)) for urgency in rules]
     return min(ways, key=lambda way: max(one.end_s for one in way))
+
+
+def with_wider_rings(
+    costs: tuple[ExchangeCost, ...],
+    exchanges: tuple[StageExchange, ...],
+    last_end_s: list[float],
+    ranks: Sequence[int],
+) -> tuple[ExchangeCost, ...]:
+    """Costs where exchanges that end last take their wider rings, as long as all exchanges end sooner by that."""
+    for _ in range(MOST_WIDENED):
+        last = max(exchanges, key=lambda one: one.end_s)
+        late = [one.stage for one in exchanges if one.end_s >= last.start_s and costs[one.stage].wider is not None]
+        trials = [_widened(costs, some) for some in (*((stage,) for stage in late), late) if some]
+        ways = [(tried, run_exchanges(tried, last_end_s, ranks)) for tried in trials]
+        found = min(ways, key=lambda way: _end_s(way[1]), default=(costs, exchanges))
+        if _end_s(found[1]) >= _end_s(exchanges):
+            break
+        costs, exchanges = found
+    return costs
+
+
+def _widened(costs: tuple[ExchangeCost, ...], stages: Collection[int]) -> tuple[ExchangeCost, ...]:
+    return tuple(one.wider or one if stage in stages else one for stage, one in enumerate(costs))
+
+
+def _end_s(exchanges: tuple[StageExchange, ...]) -> float:
+    return max(one.end_s for one in exchanges)
 
 
 def _starts(costs: tuple[ExchangeCost, ...], ready: list[float], ranks: Sequence[int], urgency: Urgency) -> list[float]:

@@ -19,10 +19,10 @@ from solver.context import Context
 from solver.cost.collectives import boundary_message_s
 from solver.cost.columns import columns_of
 from solver.cost.fabric import fabric_of, share_place
+from solver.network.policy import POLICY
 from solver.placement.fill import PooledRoute
 from solver.transport.choose import message_choice
 from solver.transport.message_paths import MessagePaths
-from solver.transport.policy import POLICY
 
 EdgeParts = tuple[tuple[int, float], ...]
 
@@ -164,6 +164,24 @@ def queues_by_way(
         for source, target, _, _ in _queues(context, _legs(configuration, route)):
             counted[source, target] += route.num_replicas
     return counted
+
+
+def waiting_ways(
+    context: Context,
+    configuration: Configuration,
+    routes: tuple[PooledRoute, ...],
+    hops: list[tuple[HopDelay, ...]],
+) -> Counter[tuple[str, str]]:
+    """Of `queues_by_way` those between places whose messages wait for links, not for cards."""
+    ranks = configuration.rank_of_stages
+    waiting = {
+        tuple(context.pools[route.pools[ranks[stage]]].place for stage in (hop.stage, hop.stage + 1))
+        for route, delays in zip(routes, hops, strict=True)
+        for hop in delays
+        if hop.bottlenecks
+    }
+    ways = queues_by_way(context, configuration, routes)
+    return Counter({way: count for way, count in ways.items() if way in waiting or way[::-1] in waiting})
 
 
 def _edge_sharers(

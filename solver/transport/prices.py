@@ -18,12 +18,12 @@ from models.plan import Configuration, StageExchange
 from models.transport import Dimension
 from solver.arrays import FloatArray
 from solver.context import Context
+from solver.network.policy import POLICY
 from solver.network.split import Step
 from solver.placement.fill import PooledRoute
 from solver.transport.exchange import ExchangeCost, InterSiteRing
 from solver.transport.exchange_times import SAME_INSTANT
 from solver.transport.hops import HopDelay, Sharing, free_bytes_per_s, reserved_bytes_per_s
-from solver.transport.policy import POLICY
 from solver.transport.ring import Ring
 from solver.transport.routing import route
 

@@ -18,6 +18,7 @@ from solver.pipeline.generators.greedy import (
     greedy_depth_first,
 )
 from solver.pipeline.generators.interleaved import breadth_first, flexible_double, interleaved
+from solver.pipeline.generators.last_chunks import last_chunks_first
 from solver.pipeline.generators.one_f_one_b import eager_one_f_one_b, one_f_one_b
 from solver.pipeline.generators.unrolling import periodic
 from solver.pipeline.generators.v_blocks import v_half, v_min, zbv
@@ -48,6 +49,7 @@ GENERATORS: Mapping[str, Generator] = MappingProxyType(
         "interleaved": interleaved,
         "breadth_first": breadth_first,
         "flexible_double": flexible_double,
+        "last_chunks_first": last_chunks_first,
         "periodic": periodic,
         "gpipe": gpipe,
     }

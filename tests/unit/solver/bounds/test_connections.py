@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from solver.bounds.connections import MessageLoss
+from solver.bounds.connections import MessageLoss, SharedPlanes
+from solver.bounds.network_cut import cuts
+from solver.network.balancing import ecmp_efficiency
 from solver.network.connection import Wire, connection_rate_bytes_per_s, step_s
 from solver.network.topology import PathFacts
 from solver.transport.options import options
+from tests.build_job import context_of, job
 
 ONE_WAY_S, CARD_BYTES_PER_S, GPUS = 5e-3, 5e10, 8
 
@@ -60,3 +63,22 @@ def test_more_replicas_wait_longer_and_turns_cost_their_shift() -> None:
 def test_links_that_lose_nothing_make_nobody_wait() -> None:
     bound = MessageLoss(0.0, 1e-2, 4096, selective=False, num_edges=1)
     assert not bound.each_s(np.ones(2), np.ones(2), np.array([1, 9]), np.ones(2)).any()
+
+
+def test_hashed_connections_reach_no_more_than_their_bound() -> None:
+    """Any n connections or fewer, on any edges of the bound's planes, carry no more and fill no more of an edge."""
+    planes, edges, each = 8, 6, 2.0
+    bound = SharedPlanes(each, planes * edges, planes)
+    for most in (1, 2, 3, 5, 9, 16, 40, 130):
+        carried, share = bound.most_bytes_per_s(np.array([most]))[0], bound.most_share(np.array([most]))[0]
+        for used in range(1, edges + 1):
+            for number in range(1, most + 1):
+                part = ecmp_efficiency(number, planes * used)
+                assert part * each * planes * used <= carried * (1 + 1e-9)
+                assert part <= share * (1 + 1e-9)
+
+
+def test_only_plain_hashing_bounds_the_planes_together() -> None:
+    for methods, found in ((["ecmp"], True), (["ecmp", "ecmp_qp_scaling"], False)):
+        context = context_of(job(link={"planes": 8, "load_balancing": methods}))
+        assert all((cut.limits.shared is not None) == found for cut in cuts(context))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from models.plan import StageExchange
 from solver.transport.exchange import ExchangeCost
-from solver.transport.exchange_times import most_at_once, run_exchanges
+from solver.transport.exchange_times import most_at_once, run_exchanges, with_wider_rings
 from solver.verify.exchanges_at_once import beside_each, earliest_starts, in_order, waits_for
 
 RANKS = (0, 1, 2, 1, 0, 3)
@@ -165,3 +166,21 @@ def test_exchanges_of_which_none_waits_for_another_fit_together_whenever_they_ru
             for some in itertools.combinations(shared, size):
                 if not any(one in waits[other] for one, other in itertools.permutations(some, 2)):
                     assert all(sum(costs[one].shares.get(edge, 0.0) for one in some) <= 1.0 + 1e-9 for edge in EDGES)
+
+
+def test_wider_rings_are_taken_only_where_all_exchanges_end_sooner() -> None:
+    random, taken = np.random.default_rng(5), 0
+    for _ in range(200):
+        costs, last_s = random_costs(random)
+        wider = tuple(
+            replace(one, wider=replace(one, shared_s=one.shared_s / 2, shares=dict.fromkeys(EDGES, 0.7)))
+            if one.shared_s
+            else one
+            for one in costs
+        )
+        narrow = run_exchanges(wider, last_s, RANKS)
+        chosen = with_wider_rings(wider, narrow, last_s, RANKS)
+        before_s, after_s = (max(one.end_s for one in run_exchanges(each, last_s, RANKS)) for each in (wider, chosen))
+        assert after_s < before_s or chosen == wider
+        taken += after_s < before_s
+    assert 40 < taken < 200

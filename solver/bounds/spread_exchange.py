@@ -1,0 +1,89 @@
+"""The least time of a stage's gradient exchange, over how many places its replicas may be in: inside and between them.
+
+Proof, an inequality per line: docs/bounds.md, "Exchanges over any number of places".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from solver.bounds.network_cut import cuts
+from solver.context import Context
+from solver.cost.columns import Columns, FloatArray, IntArray
+from solver.cost.data_parallel import crossing_bytes, group_parameters, in_groups, step_traffic
+from solver.cost.fabric import Fabric
+from solver.network.policy import POLICY
+from solver.placement.capacity_groups import groups_by_row
+
+EACH, GROWTH = 4, 4  # numbers of places up to here one by one, then in steps that grow by this factor: few, for time
+
+
+@dataclass(frozen=True)
+class ExchangeBound:
+    """Least seconds from begin to end of an exchange, and of them those on the cards of its rank."""
+
+    duration_s: FloatArray
+    cards_s: FloatArray
+
+    @classmethod
+    def of(
+        cls, context: Context, columns: Columns, fabrics: Sequence[Fabric], parameters: FloatArray, experts: FloatArray
+    ) -> ExchangeBound:
+        """Of so many dense and expert parameters on one GPU, by configuration, in places with any of these fabrics."""
+        places = {place: number for number, place in enumerate(dict.fromkeys(pool.place for pool in context.pools))}
+        held = groups_by_row(context.pools, [places[pool.place] for pool in context.pools], columns.tp, columns.cp)
+        together = np.where(in_groups(columns) & (columns.shard_group < columns.dp), columns.shard_group, 1)
+        bundle = np.lcm(np.maximum(columns.ep // columns.cp, 1), together)
+        largest = held.max(axis=1) // bundle * bundle
+        whole = group_parameters(parameters, experts, columns)
+        duration_s, cards_s = np.full(len(columns), np.inf), np.full(len(columns), np.inf)
+        for fewest, most in _numbers_of_places(len(places)):
+            emptiest = columns.dp // (fewest * bundle) * bundle
+            at = replace(columns, dp=-(-columns.dp // (most * bundle)) * bundle)
+            inside = [
+                step_traffic(parameters, experts, at, one.at_best(), context.stack, job=context.job) for one in fabrics
+            ]
+            private_s = np.minimum.reduce([one.reduce_s + one.gather_s for one in inside])
+            sent = crossing_bytes(whole, columns, fewest, context.job)
+            shared_s = _between_s(context, columns, sent, emptiest, fewest)
+            longer_s, shorter_s = np.maximum(private_s, shared_s), np.minimum(private_s, shared_s)
+            possible = (emptiest > 0) & (most * largest >= columns.dp)
+            end_s = np.where(possible, longer_s + shorter_s / POLICY.num_exchange_chunks, np.inf)
+            duration_s = np.minimum(duration_s, end_s)
+            cards_s = np.minimum(cards_s, np.where(possible, longer_s, np.inf))
+        known = np.isfinite(duration_s)
+        return cls(np.where(known, duration_s, 0.0), np.where(known, cards_s, 0.0))
+
+
+def _numbers_of_places(num_places: int) -> Iterator[tuple[int, int]]:
+    """Fewest and most places of every step.
+
+    >>> list(_numbers_of_places(48))
+    [(1, 1), (2, 2), (3, 3), (4, 4), (5, 20), (21, 48)]
+    """
+    fewest = 1
+    while fewest <= num_places:
+        most = fewest if fewest <= EACH else min(GROWTH * fewest, num_places)
+        yield fewest, most
+        fewest = most + 1
+
+
+def _between_s(context: Context, columns: Columns, sent: FloatArray, emptiest: IntArray, num_places: int) -> FloatArray:
+    """A place with so many replicas sends so many bytes on a ring of so many places; no time where there is one."""
+    if num_places == 1:
+        return np.zeros(len(columns))
+    connections = np.maximum(emptiest, 1) * columns.tp * columns.cp
+    card = max(pool.nic_bytes_per_s_per_gpu for pool in context.pools)
+    rate, nearest_s = connections * card * context.stack.scale_out_efficiency.value, 0.0
+    for cut in cuts(context):
+        around = [set[str]() for _ in cut.rate_g]
+        for pool, group in zip(context.pools, cut.group_of_pool, strict=True):
+            around[group].add(pool.place)
+        if num_places > max(map(len, around)):
+            rate = np.minimum(rate, cut.limits.most_bytes_per_s(connections))
+            nearest_s = max(nearest_s, cut.nearest_s)
+    between_s: FloatArray = sent / rate + 2.0 * (num_places - 1) * nearest_s
+    return between_s
