@@ -5,7 +5,7 @@ Same question, same work, same answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -36,7 +36,7 @@ class Given(NamedTuple):
 class FeasibilitySearch:
     """One question: the windows of a horizon, and the search in them. `weight`: where an earlier one got stuck.
 
-    `given`: what holds beside the horizon; `rows`: scratch.
+    `given`: what holds beside the horizon.
     """
 
     def __init__(
@@ -49,12 +49,11 @@ class FeasibilitySearch:
         root_work: int = ROOT_WORK,
         joint: JointRanks | None = None,
         given: Given | None = None,
-        rows: Rows | None = None,
     ) -> None:
         self.horizon = horizon
         self._state_space = state_space
-        self._rows = new_rows(state_space.machines) if rows is None else rows
         given = _nothing(state_space.machines, horizon) if given is None else given
+        self._rows = _new_rows(state_space.machines, given.order)
         self._state = _new_state(state_space, horizon, given)
         if weight is not None:
             self._state.weight[:] = weight
@@ -99,11 +98,11 @@ class FeasibilitySearch:
                 self.status = found
         return self.status
 
-    def improve(self, work: int, shape: PipelineShape) -> PipelineOrder | None:
-        """Search for so much longer, below every order that is reached; the last of them."""
+    def improve(self, work: int) -> list[Ints] | None:
+        """Search for so much longer, below every order that is reached; the queues of the last of them."""
         best, most = None, self.work + work
         while self.work < most and self.go_on(most - self.work) == REACHED:
-            best = self.order(shape)
+            best = self.queues()
             self.lower(self.value - 1)
         return best
 
@@ -125,17 +124,30 @@ class FeasibilitySearch:
         trail_at, trail_old = (np.concatenate([one, np.zeros_like(one)]) for one in (state.trail_at, state.trail_old))
         self._state = state._replace(trail_at=trail_at, trail_old=trail_old)
 
+    def queues(self) -> list[Ints]:
+        """The jobs of all machines in their order, once the horizon is reached."""
+        machines = self._state_space.machines
+        return [_queue(machines, k, self._state.order[k]) for k in range(len(machines.length))]
+
     def order(self, shape: PipelineShape) -> PipelineOrder:
         """The order of all machines once the horizon is reached."""
-        machines, n = self._state_space.machines, shape.num_operations
-        queues = [_queue(machines, k, self._state.order[k]) for k in range(len(machines.length))]
-        stage_of = {int(rank): stage for stage, rank in enumerate(shape.rank_of_s)}
-        shared = {int(job) - n: queue - n for queue in queues[shape.num_stages :] for job in queue}
-        channels = [
-            shared.get(int(messages[0]), messages) if len(messages) else messages
-            for messages in channel_messages(shape)
-        ]
-        return PipelineOrder(tuple(queues[stage_of[rank]] for rank in range(shape.num_ranks)), tuple(channels))
+        return order_of(shape, self.queues())
+
+
+def order_of(shape: PipelineShape, queues: Sequence[Ints]) -> PipelineOrder:
+    """The order in which stages, then shared channels have these queues."""
+    stage_of = {int(rank): stage for stage, rank in enumerate(shape.rank_of_s)}
+    ranks = tuple(queues[stage_of[rank]] for rank in range(shape.num_ranks))
+    return PipelineOrder(ranks, with_shared(shape, queues[shape.num_stages :]))
+
+
+def with_shared(shape: PipelineShape, queues: Sequence[Ints]) -> tuple[Ints, ...]:
+    """Messages of all channels, those of the shared ones as in the queues of their jobs."""
+    n = shape.num_operations
+    shared = {int(job) - n: queue - n for queue in queues for job in queue}
+    return tuple(
+        shared.get(int(messages[0]), messages) if len(messages) else messages for messages in channel_messages(shape)
+    )
 
 
 def least_open(
@@ -234,8 +246,8 @@ def _empty_rows(machines: Machines) -> Rows:
     return Rows(table, columns[0], columns[1], columns[2], columns[3], columns[4], window, order)
 
 
-def new_rows(machines: Machines) -> Rows:
-    """Scratch for passes over any of the machines."""
-    rows, free = _empty_rows(machines), _free_order(machines)
-    most = max((fill_rows(machines, k, free[k], rows)[1] for k in range(len(machines.length))), default=1)
+def _new_rows(machines: Machines, order: Ints) -> Rows:
+    """Scratch for passes over any of the machines with these pairs open."""
+    rows = _empty_rows(machines)
+    most = max((fill_rows(machines, k, order[k], rows)[1] for k in range(len(machines.length))), default=1)
     return rows._replace(reach=np.zeros(most, dtype=np.int64), leave=np.zeros(most, dtype=np.int64))
